@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which folder may include which, and in which files a third-party header may appear.
+
+Dependencies point down: a row of LAYERS may name rows above it only. All modules share one include
+root, so the compiler alone would not notice.
+"""
+import fnmatch
+import re
+
+import tree as lint
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">\n]+)[">]', re.MULTILINE)
+
+_PURE = ["base", "tensor", "shard", "consistency", "optim"]
+_PUBLIC = "include/pushpull"  # the C++ API of a worker's program
+_ROLE = [*_PURE, "store", "checkpoint", "config", "metrics", "collective", "transport", "replication", "membership"]
+
+# folder of runtime/ -> what it may include, itself aside. From the bottom up.
+LAYERS = {
+    "base": [],
+    "job": ["base"],
+    "config": ["base"],
+    "tensor": ["base"],
+    "metrics": ["base"],
+    "shard": ["base"],
+    "consistency": ["base"],
+    "optim": ["base", "tensor"],
+    "store": ["base", "tensor", "shard", "optim"],
+    "checkpoint": ["base", "tensor", "shard", "optim", "store"],
+    "collective": ["base", "tensor"],
+    "transport": ["base", "tensor"],
+    "replication": ["base", "shard", "consistency", "transport"],
+    # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
+    # written of a checkpoint.
+    "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "transport"],
+    _PUBLIC: ["base", "tensor", "consistency", "optim", "store"],
+    "server": _ROLE,
+    "worker": [*_ROLE, _PUBLIC],
+    "coordinator": _ROLE,
+    "train": ["base", "job", "tensor", "worker", _PUBLIC],
+    # `pushpull run` asks the coordinator for progress over its client.
+    "local": ["base", "job", "membership"],
+    "python": ["base", "worker", _PUBLIC],
+}
+LAYERS["cmd"] = list(LAYERS)
+
+# What the operator may use of runtime/.
+OPERATOR_USES = ["base", "job"]
+
+# The same for folders of operator/, among themselves.
+OPERATOR_LAYERS = {
+    "kube": [],
+    "api": ["kube"],
+    "queue": [],
+    "cache": ["kube"],
+    "lease": ["kube", "api"],
+}
+
+# The files that speak gRPC and protobuf; *_proto.{h,cc} turns messages into plain structs.
+_RPC = ["*_service.cc", "*_client.cc", "runtime/transport/grpc/*", "tests/*"]
+_MESSAGES = [*_RPC, "*_proto.h", "*_proto.cc", "runtime/checkpoint/*"]
+
+# Header -> where it may be included. A * also spans folders.
+FENCES = [
+    (r"grpcpp/|grpc/|.*\.grpc\.pb\.h$", _RPC),
+    (r"google/protobuf/|.*\.pb\.h$|(runtime|operator)/.*_proto\.h$", _MESSAGES),
+    (r"httplib\.h$", ["runtime/metrics/*.cc", "operator/kube/*.cc", "tests/fakes/*"]),
+    (r"nlohmann/|yaml-cpp/",
+     ["runtime/job/*", "runtime/config/*", "operator/api/*", "operator/kube/*",
+      # Those that print: the report, endpoints.json, what a role says when it is ready.
+      "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/supervisor.cc",
+      "runtime/cmd/*.cc", "tests/*"]),
+    (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
+    (r"torch/|ATen/|c10/", ["runtime/train/*", "runtime/python/*", "tests/unit/runtime/train/*"]),
+    (r"CLI/", ["runtime/cmd/*", "runtime/train/main.cc", "operator/cmd/*"]),
+    (r"cuda|nccl", ["*/cuda/*", "*/nccl/*"]),
+    (r"gtest/|gmock/|benchmark/", ["tests/*"]),
+    (r"spdlog/", ["runtime/base/log.cc"]),
+]
+
+# Fences that let a header into this many files of each folder only.
+ONE_FILE_A_FOLDER = [r"httplib\.h$"]
+
+
+def layer_of(path: str) -> str:
+    """The row of LAYERS that a path under runtime/ belongs to, its first folder when there is none."""
+    inside = path.removeprefix("runtime/")
+    return _PUBLIC if inside.startswith(_PUBLIC + "/") else inside.split("/")[0]
+
+
+def check_table() -> list[str]:
+    findings = []
+    for table in (LAYERS, OPERATOR_LAYERS):
+        above: set[str] = set()
+        for layer, uses in table.items():
+            findings += [f"tests/lint/layers.py: {layer} uses {u}, which is not above it"
+                         for u in uses if u not in above]
+            above.add(layer)
+    return findings
+
+
+def check_row(table: dict[str, list[str]], own: str, used: str) -> str:
+    if own not in table:
+        return f"{own}/ has no row in tests/lint/layers.py"
+    if used != own and used not in table[own]:
+        return f"{own} may not use {used} (it may use: {', '.join(table[own]) or 'nothing'})"
+    return ""
+
+
+def check_layer(name: str, header: str) -> str:
+    """What is wrong with `name` including `header`; empty: nothing."""
+    if not header.startswith(("runtime/", "operator/", "tests/", "pushpull/")):
+        return ""
+    top = name.split("/")[0]
+    if top == "tests":
+        return ""
+    if header.startswith("tests/"):
+        return "product code does not use tests/"
+    if header.startswith("pushpull/v"):  # generated; its fence is below
+        return ""
+    if header.startswith("pushpull/"):
+        header = "runtime/include/" + header
+    if top == "operator":
+        if header.startswith("operator/"):
+            return check_row(OPERATOR_LAYERS, name.split("/")[1], header.split("/")[1])
+        allowed = layer_of(header) in OPERATOR_USES
+        return "" if allowed else f"operator/ may use only {OPERATOR_USES} of runtime/"
+    if header.startswith("operator/"):
+        return "runtime/ does not use operator/"
+    return check_row(LAYERS, layer_of(name), layer_of(header))
+
+
+def check_fence(name: str, header: str) -> str:
+    for pattern, places in FENCES:
+        if re.match(pattern, header) and not any(fnmatch.fnmatch(name, p) for p in places):
+            return f"allowed only in {', '.join(places)}"
+    return ""
+
+
+def check(tree: lint.Tree) -> list[str]:
+    findings = check_table()
+    users: dict[tuple[str, str], list[str]] = {}
+    for name in tree.cpp("runtime/", "operator/", "tests/"):
+        if name.startswith("tests/lint/"):
+            continue
+        for line, match in lint.matches(_INCLUDE, tree.text(name)):
+            header = match.group(1)
+            for problem in filter(None, [check_layer(name, header), check_fence(name, header)]):
+                findings.append(f"{name}:{line}: includes {header}: {problem}")
+            for pattern in ONE_FILE_A_FOLDER:
+                if re.match(pattern, header):
+                    users.setdefault((pattern, name.rpartition("/")[0]), []).append(name)
+    for (pattern, folder), names in users.items():
+        findings += [f"{n}:1: {folder} includes {pattern} in {names[0]} already" for n in names[1:]]
+    return findings
+
+
+if __name__ == "__main__":
+    lint.main(check, __doc__)
