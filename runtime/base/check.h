@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PUSHPULL_CHECK ends the process when an invariant of this process is broken. Never for a message,
+// a file, a flag, a peer or a resource: those return a status.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#define PUSHPULL_CHECK(condition)                                                            \
+  do {                                                                                       \
+    if (!(condition)) {                                                                      \
+      std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                          \
+    }                                                                                        \
+  } while (false)

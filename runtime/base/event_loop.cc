@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/event_loop.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+
+#include "runtime/base/check.h"
+
+namespace pushpull {
+namespace {
+
+// Enough for one wake-up to serve every connection of a busy server; more only costs stack.
+constexpr int kEventsPerWait = 64;
+
+// The loop whose thread this is, if any: what it posts to itself needs no wake-up.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): each thread has its own
+thread_local const EventLoop* current_loop = nullptr;
+
+}  // namespace
+
+EventLoop::EventLoop(const std::string& name)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  PUSHPULL_CHECK(epoll_.is_open() && wakeup_.is_open());
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = wakeup_.get();
+  PUSHPULL_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event) == 0);
+  thread_ = std::thread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+}
+
+EventLoop::~EventLoop() {
+  Stop();
+}
+
+void EventLoop::Post(std::function<void()> task) {
+  bool was_empty = false;
+  {
+    MutexLock lock(mu_);
+    if (is_stopping_) return;
+    was_empty = posted_.empty();
+    posted_.push_back(std::move(task));
+  }
+  if (was_empty && !is_loop_thread()) Wake();
+}
+
+Executor::TimerId EventLoop::RunAt(SteadyTime when, std::function<void()> task) {
+  const TimerId timer = next_timer_++;
+  timers_.emplace(std::pair(when, timer), std::move(task));
+  timer_times_.emplace(timer, when);
+  return timer;
+}
+
+void EventLoop::Cancel(TimerId timer) {
+  const auto it = timer_times_.find(timer);
+  if (it == timer_times_.end()) return;
+  timers_.erase(std::pair(it->second, timer));
+  timer_times_.erase(it);
+}
+
+SteadyTime EventLoop::Now() const {
+  return std::chrono::steady_clock::now();
+}
+
+absl::Status EventLoop::Watch(int fd, uint32_t events, FdHandler handler) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return StatusFromErrno(errno, "epoll_ctl add");
+  handlers_[fd] = std::make_shared<FdHandler>(std::move(handler));
+  return absl::OkStatus();
+}
+
+absl::Status EventLoop::Rewatch(int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0)
+    return StatusFromErrno(errno, "epoll_ctl mod");
+  return absl::OkStatus();
+}
+
+void EventLoop::Unwatch(int fd) {
+  if (handlers_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void EventLoop::Stop() {
+  {
+    MutexLock lock(mu_);
+    is_stopping_ = true;
+  }
+  Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool EventLoop::is_loop_thread() const {
+  return current_loop == this;
+}
+
+void EventLoop::Run() {
+  current_loop = this;
+  std::array<epoll_event, kEventsPerWait> events;
+  while (true) {
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), kEventsPerWait, TimeoutMilliseconds());
+    const SteadyTime woken = Now();
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<size_t>(i)];
+      if (event.data.fd == wakeup_.get()) {
+        uint64_t ignored = 0;
+        while (read(wakeup_.get(), &ignored, sizeof ignored) > 0) {
+        }
+        continue;
+      }
+      const auto it = handlers_.find(event.data.fd);
+      if (it == handlers_.end()) continue;  // unwatched by an earlier handler of this round
+      const std::shared_ptr<FdHandler> handler = it->second;
+      (*handler)(event.events);
+    }
+    RunTimers();
+    RunPosted();
+    busy_ticks_.fetch_add((Now() - woken).count(), std::memory_order_relaxed);
+    MutexLock lock(mu_);
+    if (is_stopping_ && posted_.empty()) return;
+  }
+}
+
+void EventLoop::RunPosted() {
+  std::vector<std::function<void()>> tasks;
+  {
+    MutexLock lock(mu_);
+    tasks.swap(posted_);
+  }
+  for (std::function<void()>& task : tasks) {
+    task();
+    task = nullptr;  // what it holds goes before the next one runs
+  }
+}
+
+void EventLoop::RunTimers() {
+  const SteadyTime now = Now();
+  while (!timers_.empty() && timers_.begin()->first.first <= now) {
+    auto node = timers_.extract(timers_.begin());
+    timer_times_.erase(node.key().second);
+    node.mapped()();
+  }
+}
+
+int EventLoop::TimeoutMilliseconds() {
+  {
+    MutexLock lock(mu_);
+    if (!posted_.empty()) return 0;
+  }
+  if (timers_.empty()) return -1;
+  const Duration left = timers_.begin()->first.first - Now();
+  if (left <= Duration::zero()) return 0;
+  // Rounded up, so that the loop does not spin through the last millisecond.
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::min<int64_t>(ms, 60'000));
+}
+
+void EventLoop::Wake() {
+  const uint64_t one = 1;
+  // A full counter (EAGAIN) means a wake-up is already pending.
+  [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof one);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thread over epoll: closures posted from anywhere, timers, and readiness of descriptors. It
+// sleeps in epoll_wait until something happens; it never polls.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/executor.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/mutex.h"
+
+namespace pushpull {
+
+// Owns one thread, named at creation and joined in the destructor. Post, Now, busy and the
+// constructor are thread-safe; everything else is confined to the loop's own thread.
+class EventLoop final : public Executor {
+ public:
+  // Bits of epoll: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP.
+  using FdHandler = std::function<void(uint32_t events)>;
+
+  // `name` has at most 15 characters (Linux's limit for a thread's name).
+  explicit EventLoop(const std::string& name);
+  ~EventLoop() override;
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  void Post(std::function<void()> task) override ABSL_LOCKS_EXCLUDED(mu_);
+  TimerId RunAt(SteadyTime when, std::function<void()> task) override;
+  void Cancel(TimerId timer) override;
+  SteadyTime Now() const override;
+
+  // Calls `handler` when `fd` is ready for `events` (level-triggered). The descriptor stays the
+  // caller's and must be taken out with Unwatch before it is closed. The handler may Unwatch
+  // itself.
+  absl::Status Watch(int fd, uint32_t events, FdHandler handler);
+  absl::Status Rewatch(int fd, uint32_t events);
+  void Unwatch(int fd);
+
+  // Ends the thread after the closures already posted have run, and joins it. Called from outside
+  // the loop; safe to call twice. Closures not run are destroyed.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool is_loop_thread() const;
+
+  // Time spent running handlers since the start; together with wall time it gives the busy ratio.
+  Duration busy() const { return Duration(busy_ticks_.load(std::memory_order_relaxed)); }
+
+ private:
+  void Run();
+  void RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
+  void RunTimers();
+  int TimeoutMilliseconds() ABSL_LOCKS_EXCLUDED(mu_);
+  void Wake();
+
+  FileDescriptor epoll_;
+  FileDescriptor wakeup_;  // eventfd
+
+  // Confined to the loop's thread.
+  uint64_t next_timer_ = 1;
+  std::map<std::pair<SteadyTime, TimerId>, std::function<void()>> timers_;
+  std::unordered_map<TimerId, SteadyTime> timer_times_;
+  // shared_ptr: a handler that unwatches itself must outlive its own call.
+  std::unordered_map<int, std::shared_ptr<FdHandler>> handlers_;
+  std::atomic<int64_t> busy_ticks_ = 0;
+
+  Mutex mu_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);
+  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace pushpull

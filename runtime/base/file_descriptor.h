@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sole ownership of a file descriptor.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pushpull {
+
+// Closes its descriptor in the destructor. Thread-compatible.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { Reset(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// The one mapping from errno to status codes: connection errors are kUnavailable, a port in use
+// kAlreadyExists, a missing file kNotFound, exhaustion kResourceExhausted, which a full disk, a
+// full quota and a file beyond its limit are too. `what` names the call and its object, e.g. "bind
+// 127.0.0.1:7171".
+absl::Status StatusFromErrno(int error, absl::string_view what);
+
+}  // namespace pushpull

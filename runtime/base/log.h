@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Structured log: a constant message and key/value fields, with role and index bound once. One line
+// a change of state; nothing per request above debug. The sink is standard error.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace pushpull {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+// "debug", "info", "warning" or "error"; anything else is kInvalidArgument.
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view text);
+
+struct LogField {
+  LogField(absl::string_view name, absl::string_view text) : key(name), value(text) {}
+  LogField(absl::string_view name, const char* text) : key(name), value(text) {}
+  LogField(absl::string_view name, const std::string& text) : key(name), value(text) {}
+  template <typename Number>
+  LogField(absl::string_view name, Number number) : key(name), value(absl::StrCat(number)) {}
+
+  std::string key;
+  std::string value;
+};
+
+// A named logger, cheap to copy. Thread-safe.
+class Log {
+ public:
+  // `node` is printed on every line, e.g. "server-1".
+  explicit Log(absl::string_view node, LogLevel level = LogLevel::kInfo);
+
+  void Debug(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
+  void Info(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
+  void Warning(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
+  void Error(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
+
+ private:
+  void Write(LogLevel level,
+             absl::string_view message,
+             std::initializer_list<LogField> fields) const;
+
+  struct Sink;
+  std::shared_ptr<const Sink> sink_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/retry_pace.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pushpull {
+namespace {
+
+// A moment that passes by itself is worth one line; a minute of trouble is worth six.
+constexpr Duration kSecondWarningAfter = std::chrono::seconds(2);
+
+}  // namespace
+
+Duration RetryPace::Failed(SteadyTime now) {
+  if (!since_) since_ = now;
+  const Duration lasted = now - *since_;
+  is_warning_due_ = lasted >= next_warning_;
+  if (is_warning_due_) next_warning_ = std::max(kSecondWarningAfter, lasted * 2);
+  return std::exchange(next_, std::min(next_ * 2, longest_));
+}
+
+void RetryPace::Succeeded() {
+  next_ = first_;
+  since_.reset();
+  next_warning_ = Duration::zero();
+  is_warning_due_ = false;
+}
+
+}  // namespace pushpull

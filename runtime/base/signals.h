@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SIGINT and SIGTERM as events on a loop instead of interruptions of whatever runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
+
+namespace pushpull {
+
+// Blocks SIGINT and SIGTERM in the calling thread and all it starts from now on, and ignores
+// SIGPIPE and SIGXFSZ: what they stand for comes back as an error of the call. Called first thing
+// in main, before any thread exists.
+void BlockStopSignals();
+
+// Calls `on_signal` on the loop for every SIGINT and SIGTERM. Created and destroyed by the main
+// thread; the loop outlives it and is stopped before it is destroyed, or runs on.
+class StopSignals {
+ public:
+  StopSignals(EventLoop& loop, std::function<void(int signal)> on_signal);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  EventLoop& loop_;
+  // Held by the loop's handler too.
+  const std::shared_ptr<FileDescriptor> signals_;
+};
+
+// The exit code of a program that ended in order because of a signal: 130 or 143.
+inline int ExitCodeOf(int signal) {
+  return 128 + signal;
+}
+
+}  // namespace pushpull

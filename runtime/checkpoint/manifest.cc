@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of a manifest; its bytes are in manifest_bytes.cc.
+#include "runtime/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/wire_bytes.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/tensor/shape.h"
+
+namespace pushpull {
+namespace {
+
+absl::Status Wrong(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("checkpoint: ", what));
+}
+
+// "chunk 7 (tensor w, index 3)"
+std::string DescribeChunk(const CheckpointManifest& manifest, const ChunkTable& table, ChunkId id) {
+  const std::optional<ChunkLayout> layout = table.FindChunk(id);
+  if (!layout) return absl::StrCat("chunk ", id.value(), " (of no tensor)");
+  return absl::StrCat("chunk ",
+                      id.value(),
+                      " (tensor ",
+                      manifest.tensors[layout->tensor.value()].name,
+                      ", index ",
+                      layout->index,
+                      ")");
+}
+
+absl::Status CheckTensors(std::span<const TensorSpec> tensors) {
+  absl::flat_hash_set<absl::string_view> names;
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.name.empty()) return Wrong("a tensor has no name");
+    if (!names.insert(tensor.name).second)
+      return Wrong(absl::StrCat("two tensors are named ", tensor.name));
+    if (!IsKnown(tensor.dtype) || !IsKnown(tensor.reduction))
+      return Wrong(absl::StrCat("tensor ", tensor.name, ": dtype or reduction is unknown"));
+    const absl::Status optimizer = Validate(tensor.optimizer);
+    if (!optimizer.ok())
+      return Wrong(absl::StrCat("tensor ", tensor.name, ": optimizer: ", optimizer.message()));
+  }
+  return absl::OkStatus();
+}
+
+// A name that comes from a file must not lead out of the folder.
+bool IsPlainFileName(const std::string& name) {
+  const bool has_odd = std::any_of(
+      name.begin(), name.end(), [](char c) { return c == '/' || c < ' ' || c == '\x7f'; });
+  return !name.empty() && name.size() <= 255 && name.front() != '.' && !has_odd;
+}
+
+absl::Status CheckFileList(std::span<const CheckpointFile> files) {
+  absl::flat_hash_set<absl::string_view> names;
+  for (const CheckpointFile& file : files) {
+    if (!IsPlainFileName(file.name)) return Wrong("a file's name is no plain name");
+    if (!names.insert(file.name).second)
+      return Wrong(absl::StrCat("two files are named ", file.name));
+    if (file.bytes < kFileHeaderBytes)
+      return Wrong(absl::StrCat("file ", file.name, " has ", file.bytes, " bytes only"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChunk(const CheckpointManifest& manifest,
+                        const ChunkTable& table,
+                        const StoredChunk& chunk) {
+  const ChunkPlace& place = chunk.place;
+  const auto wrong = [&](absl::string_view what) {
+    return Wrong(absl::StrCat(DescribeChunk(manifest, table, place.chunk), ": ", what));
+  };
+  if (chunk.file >= manifest.files.size())
+    return wrong(absl::StrCat("is in file ", chunk.file, " of ", manifest.files.size()));
+  const CheckpointFile& file = manifest.files[chunk.file];
+  // In this order nothing can overflow.
+  if (place.offset < kFileHeaderBytes || place.offset > file.bytes ||
+      place.bytes > file.bytes - place.offset) {
+    return wrong(absl::StrCat("offset ",
+                              place.offset,
+                              " and ",
+                              place.bytes,
+                              " bytes are not inside of file ",
+                              file.name,
+                              " of ",
+                              file.bytes,
+                              " bytes"));
+  }
+  const ChunkLayout layout = *table.FindChunk(place.chunk);
+  const uint64_t least =
+      kRecordHeaderBytes +
+      layout.bytes * (1 + StateFloatsPerValue(manifest.tensors[layout.tensor.value()].optimizer));
+  if (place.bytes < least || place.offset % kRecordAlignment != 0)
+    return wrong("its record is too short, or not where a record can start");
+  if (manifest.versions == ChunkVersions::kOfOneStep && place.version != manifest.step) {
+    return wrong(absl::StrCat("has version ",
+                              place.version.value(),
+                              ", the checkpoint is of step ",
+                              manifest.step.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTexts(const CheckpointManifest& manifest) {
+  if (manifest.job.empty() || manifest.job.size() > kTextBytesMax || manifest.mode.empty() ||
+      manifest.mode.size() > kTextBytesMax) {
+    return Wrong("job and mode must have 1 to 1,024 characters");
+  }
+  absl::flat_hash_set<absl::string_view> names;
+  for (const SystemSection& section : manifest.system) {
+    if (section.name.empty() || section.name.size() > kTextBytesMax)
+      return Wrong("the name of a system section must have 1 to 1,024 characters");
+    if (!names.insert(section.name).second)
+      return Wrong(absl::StrCat("two system sections are named ", section.name));
+  }
+  return absl::OkStatus();
+}
+
+// What a restore could not make up for; empty: nothing.
+std::string OptimizerDifference(const OptimizerSpec& saved, const OptimizerSpec& wanted) {
+  if (saved.kind == wanted.kind && StateFloatsPerValue(saved) == StateFloatsPerValue(wanted))
+    return "";
+  return absl::StrCat(
+      "has optimizer ", ToString(saved), " in the checkpoint, ", ToString(wanted), " in the job");
+}
+
+}  // namespace
+
+absl::StatusOr<ChunkTable> MakeChunkTable(std::span<const TensorSpec> tensors) {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(tensors.size());
+  for (const TensorSpec& tensor : tensors) {
+    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t tensor_bytes, NumBytes(tensor.dims, tensor.dtype));
+    bytes.push_back(tensor_bytes);
+  }
+  ChunkTable table;
+  PUSHPULL_RETURN_IF_ERROR(table.Append(bytes).status());
+  return table;
+}
+
+absl::Status AddFiles(std::span<const ChunkFileSummary> files, CheckpointManifest& manifest) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ChunkTable table, MakeChunkTable(manifest.tensors));
+  manifest.files.clear();
+  manifest.chunks.clear();
+  absl::flat_hash_map<ChunkId, StoredChunk> found;
+  for (const ChunkFileSummary& file : files) {
+    const auto position = static_cast<uint32_t>(manifest.files.size());
+    manifest.files.push_back({.name = file.name,
+                              .bytes = file.bytes,
+                              .num_records = static_cast<uint32_t>(file.chunks.size()),
+                              .checksum = file.checksum});
+    for (const ChunkPlace& place : file.chunks)
+      found.emplace(place.chunk, StoredChunk{.file = position, .place = place});
+  }
+  manifest.chunks.reserve(table.num_chunks());
+  for (uint64_t i = 0; i < table.num_chunks(); ++i) {
+    const auto chunk = found.find(ChunkId{i});
+    const bool is_there = chunk != found.end();
+    if (!is_there || (manifest.versions == ChunkVersions::kOfOneStep &&
+                      chunk->second.place.version != manifest.step)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint of step ",
+                       manifest.step.value(),
+                       ": ",
+                       DescribeChunk(manifest, table, ChunkId{i}),
+                       is_there ? absl::StrCat(" has version ", chunk->second.place.version.value())
+                                : " was captured by nobody"));
+    }
+    manifest.chunks.push_back(chunk->second);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckManifest(const CheckpointManifest& manifest) {
+  PUSHPULL_RETURN_IF_ERROR(CheckTexts(manifest));
+  PUSHPULL_RETURN_IF_ERROR(CheckTensors(manifest.tensors));
+  PUSHPULL_ASSIGN_OR_RETURN(const ChunkTable table, MakeChunkTable(manifest.tensors));
+  PUSHPULL_RETURN_IF_ERROR(CheckFileList(manifest.files));
+  if (manifest.chunks.size() != table.num_chunks()) {
+    return Wrong(absl::StrCat(
+        "has ", manifest.chunks.size(), " chunks, its tensors make ", table.num_chunks()));
+  }
+  for (size_t i = 0; i < manifest.chunks.size(); ++i) {
+    if (manifest.chunks[i].place.chunk != ChunkId{i})
+      return Wrong("the chunks are not in the order of their ids");
+    PUSHPULL_RETURN_IF_ERROR(CheckChunk(manifest, table, manifest.chunks[i]));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
+                                        std::span<const TensorSpec> wanted) {
+  absl::flat_hash_map<absl::string_view, const TensorSpec*> saved_by_name;
+  for (const TensorSpec& tensor : manifest.tensors) saved_by_name.emplace(tensor.name, &tensor);
+  std::vector<std::string> differences;
+  const auto add = [&differences](const std::string& name, absl::string_view what) {
+    differences.push_back(absl::StrCat("tensor ", name, ": ", what));
+  };
+  for (const TensorSpec& tensor : wanted) {
+    const auto found = saved_by_name.find(tensor.name);
+    if (found == saved_by_name.end()) {
+      add(tensor.name, "is in the job, not in the checkpoint");
+      continue;
+    }
+    const TensorSpec& saved = *found->second;
+    saved_by_name.erase(found);
+    if (saved.dims != tensor.dims) {
+      add(tensor.name,
+          absl::StrCat("has shape ",
+                       DimsToString(saved.dims),
+                       " in the checkpoint, ",
+                       DimsToString(tensor.dims),
+                       " in the job"));
+    }
+    if (saved.dtype != tensor.dtype) {
+      add(tensor.name,
+          absl::StrCat("is ",
+                       ToString(saved.dtype),
+                       " in the checkpoint, ",
+                       ToString(tensor.dtype),
+                       " in the job"));
+    }
+    const std::string optimizer = OptimizerDifference(saved.optimizer, tensor.optimizer);
+    if (!optimizer.empty()) add(tensor.name, optimizer);
+  }
+  for (const TensorSpec& tensor : manifest.tensors) {
+    if (saved_by_name.contains(tensor.name))
+      add(tensor.name, "is in the checkpoint, not in the job");
+  }
+  return differences;
+}
+
+std::vector<size_t> MatchChunks(const CheckpointManifest& manifest,
+                                std::span<const TensorSpec> wanted) {
+  const absl::StatusOr<ChunkTable> table = MakeChunkTable(manifest.tensors);
+  PUSHPULL_CHECK(table.ok());
+  absl::flat_hash_map<absl::string_view, ChunkRange> saved_by_name;
+  for (uint32_t i = 0; i < manifest.tensors.size(); ++i)
+    saved_by_name.emplace(manifest.tensors[i].name, table->FindTensor(TensorId{i})->chunks);
+  std::vector<size_t> positions;
+  positions.reserve(manifest.chunks.size());
+  for (const TensorSpec& tensor : wanted) {
+    const auto found = saved_by_name.find(tensor.name);
+    PUSHPULL_CHECK(found != saved_by_name.end());
+    const ChunkRange& chunks = found->second;
+    for (uint64_t i = 0; i < chunks.num_chunks; ++i) positions.push_back(chunks.first.value() + i);
+  }
+  return positions;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The subcommands of `pushpull`, one file each. Each function adds its command to `app`; when the
+// command has run, `exit_code` is the program's.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace pushpull {
+
+void AddRunCommand(CLI::App& app, int& exit_code);
+void AddValidateCommand(CLI::App& app, int& exit_code);
+void AddStatusCommand(CLI::App& app, int& exit_code);
+void AddCheckpointCommand(CLI::App& app, int& exit_code);
+void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // into it
+void AddScaleCommand(CLI::App& app, int& exit_code);
+void AddSetCommand(CLI::App& app, int& exit_code);
+void AddVersionCommand(CLI::App& app, int& exit_code);
+void AddServerCommand(CLI::App& app, int& exit_code);
+void AddCoordinatorCommand(CLI::App& app, int& exit_code);
+
+}  // namespace pushpull

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull coordinator`.
+#include "runtime/coordinator/coordinator.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/file_system.h"
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/manifest.h"
+#include "runtime/cmd/ready_file.h"
+#include "runtime/cmd/role_process.h"
+#include "runtime/job/local_rules.h"
+#include "runtime/membership/session_service.h"
+#include "runtime/metrics/http_exposer.h"
+
+namespace pushpull {
+namespace {
+
+struct CoordinatorFlags {
+  std::string manifest;
+  std::vector<std::string> overrides;
+  std::string listen = "0.0.0.0:7170";
+  std::string metrics = "0.0.0.0:9464";
+  uint64_t term = 1;
+  std::string checkpoints;
+  bool recovers = false;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+// Several are due within the time after which silence means death.
+constexpr Duration kHeartbeat = std::chrono::seconds(1);
+constexpr int kHeartbeatsPerTimeout = 4;
+
+// AllReduce jobs have no coordinator's servers; LocalProblems refuses them.
+ConsistencyMode ModeOf(SyncMode mode) {
+  switch (mode) {
+    case SyncMode::kAsync:
+      return ConsistencyMode::kAsync;
+    case SyncMode::kBounded:
+      return ConsistencyMode::kBounded;
+    case SyncMode::kSync:
+    case SyncMode::kAllReduce:
+      return ConsistencyMode::kSync;
+  }
+  return ConsistencyMode::kSync;
+}
+
+JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) {
+  using Recovery = JobCoreOptions::Recovery;
+  // Also without being told: an earlier coordinator may have left members behind.
+  const Recovery recovery = flags.recovers   ? Recovery::kExpected
+                            : flags.term > 1 ? Recovery::kIfKnown
+                                             : Recovery::kNone;
+  // A lost server is worth a repair only where the job goes on with fewer or another is started.
+  const bool repairs_losses = job.spec.restart.backoff_limit > 0;
+  return {
+      .settings = {.job = job.metadata.name,
+                   .workers = static_cast<uint32_t>(job.spec.workers.replicas),
+                   .servers = static_cast<uint32_t>(job.spec.servers.replicas),
+                   .replication = static_cast<uint32_t>(job.spec.servers.replication),
+                   .divides_samples = job.spec.sync.mode == SyncMode::kSync,
+                   .global_batch = static_cast<uint64_t>(job.spec.workers.global_batch.value_or(0)),
+                   .deterministic = job.spec.sync.deterministic,
+                   .non_finite = job.spec.sync.non_finite,
+                   .scale_by_staleness = job.spec.sync.scale_by_staleness,
+                   .stall = job.spec.sync.stall,
+                   .keeps_copies = repairs_losses && job.spec.servers.replication == 0},
+      .consistency = {.mode = ModeOf(job.spec.sync.mode),
+                      .staleness = static_cast<uint32_t>(job.spec.sync.staleness),
+                      .backup_workers = static_cast<uint32_t>(job.spec.sync.backup_workers),
+                      .gated = job.spec.sync.gated},
+      .min_servers = static_cast<uint32_t>(job.spec.servers.min_replicas),
+      .max_servers = static_cast<uint32_t>(job.spec.servers.max_replicas),
+      .min_workers = static_cast<uint32_t>(job.spec.workers.min_replicas),
+      .max_workers = static_cast<uint32_t>(job.spec.workers.max_replicas),
+      .term = Term{flags.term},
+      .heartbeat = std::min<Duration>(
+          kHeartbeat, Duration(job.spec.restart.peer_timeout) / kHeartbeatsPerTimeout),
+      .on_stall = job.spec.sync.on_stall,
+      .peer_timeout = job.spec.restart.peer_timeout,
+      .recovery = recovery,
+      .loss_grace = repairs_losses ? Duration(job.spec.servers.loss_grace)
+                                   : Duration(job.spec.restart.peer_timeout),
+      .repairs_losses = repairs_losses};
+}
+
+uint64_t RandomAttempt() {
+  std::random_device random;
+  // Counts up from here for as long as the process lives.
+  return (uint64_t{random()} << 32) + 1;
+}
+
+// What spec.checkpoint asks for, and the checkpoint that the job begins from. Blocks on the disk.
+absl::Status AddCheckpoints(const CoordinatorFlags& flags,
+                            const TrainingJob& job,
+                            FileSystem& files,
+                            const Log& log,
+                            JobCoreOptions& options) {
+  if (!job.spec.checkpoint) return absl::OkStatus();
+  const CheckpointSpec& spec = *job.spec.checkpoint;
+  std::string folder = flags.checkpoints;
+  if (folder.empty()) {
+    PUSHPULL_ASSIGN_OR_RETURN(folder, CheckpointFolder(spec, ""));
+  }
+  options.checkpoint = CheckpointPolicy{.folder = folder,
+                                        .every = spec.every,
+                                        .keep = static_cast<uint32_t>(spec.keep),
+                                        .first_attempt = RandomAttempt()};
+  PUSHPULL_ASSIGN_OR_RETURN(options.restore, FindRestore(files, folder, spec.restore_from));
+  if (!options.restore) {
+    log.Info("no checkpoint yet, the job begins anew", {{"folder", folder}});
+    return absl::OkStatus();
+  }
+  for (const ListedCheckpoint& skipped : options.restore->skipped) {
+    if (absl::IsDataLoss(skipped.status))
+      log.Warning("damaged checkpoint passed over", {{"why", skipped.status.message()}});
+  }
+  return absl::OkStatus();
+}
+
+// A checkpoint that cannot be used is a file that cannot be reached.
+int ReportUnusable(const absl::Status& why) {
+  const int exit_code = ReportError(why);
+  return absl::IsInvalidArgument(why) ? exit_code : kExitNotReachable;
+}
+
+int RunCoordinator(const CoordinatorFlags& flags) {
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(flags.log_level);
+  if (!level.ok()) return ReportError(level.status());
+  const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
+  if (!job.ok()) return ReportError(job.status());
+  const Log log("coordinator", *level);
+  PosixFileSystem files;
+  JobCoreOptions options = OptionsOf(*job, flags);
+  const absl::Status found = AddCheckpoints(flags, *job, files, log, options);
+  if (!found.ok()) return ReportUnusable(found);
+  MetricsRegistry registry;
+  CoordinatorMetrics metrics(registry);
+  RoleProcess process("pp-coordinator");
+  EventLoop disk("pp-checkpoint");
+  CheckpointKeeper checkpoints(disk, files);
+  absl::StatusOr<std::unique_ptr<HttpExposer>> exposer =
+      HttpExposer::Start({.listen = flags.metrics,
+                          .metrics = [&] { return registry.Text(); },
+                          .ready = [] { return absl::OkStatus(); }});
+  if (!exposer.ok()) return ReportError(exposer.status());
+  absl::StatusOr<std::unique_ptr<CoordinatorService>> service =
+      CoordinatorService::Listen(flags.listen, process.control());
+  if (!service.ok()) return ReportError(service.status());
+  std::unique_ptr<Coordinator> coordinator;
+  const absl::Status started = process.Call([&] {
+    coordinator = std::make_unique<Coordinator>(
+        std::move(options), process.control(), **service, metrics, checkpoints, log);
+    return absl::OkStatus();
+  });
+  if (!started.ok()) return ReportError(started);
+  (*service)->Serve(*coordinator);
+  ReportReady(flags.ready_fd,
+              {.control = (*service)->address(), .data = "", .metrics = (*exposer)->address()});
+  log.Info("listening", {{"control", (*service)->address()}, {"metrics", (*exposer)->address()}});
+
+  const int exit_code = process.WaitForEnd();
+  exposer->reset();
+  const absl::Status told = process.Call([&] {
+    coordinator->Stop();
+    return absl::OkStatus();
+  });
+  (*service)->Shutdown(Deadline::After(std::chrono::seconds(2)));
+  const absl::Status stopped = process.Call([&] {
+    coordinator.reset();
+    return absl::OkStatus();
+  });
+  disk.Stop();
+  process.control().Stop();
+  return told.ok() && stopped.ok() ? exit_code : kExitFailed;
+}
+
+}  // namespace
+
+void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("coordinator", "Keep a job together: the coordinator role");
+  const auto flags = std::make_shared<CoordinatorFlags>();
+  command->add_option("--manifest", flags->manifest, "The job's TrainingJob manifest")->required();
+  command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
+      ->allow_extra_args(false);
+  command->add_option("--listen", flags->listen, "host:port for members; port 0: a free one")
+      ->capture_default_str();
+  command->add_option("--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--term", flags->term, "Number of this start; higher than that of every earlier one")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--checkpoints",
+                      flags->checkpoints,
+                      "Absolute path of the folder of checkpoints, where it is not that of "
+                      "spec.checkpoint.uri; all servers must see it under this path");
+  command->add_flag("--recover",
+                    flags->recovers,
+                    "The job is under way: hear what its members know before anything else");
+  command->add_option("--log-level", flags->log_level, "debug, info, warning or error")
+      ->capture_default_str();
+  command->add_option(
+      "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
+  command->callback([flags, &exit_code] { exit_code = RunCoordinator(*flags); });
+}
+
+}  // namespace pushpull

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exit codes that scripts rely on (interfaces.md section 2).
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace pushpull {
+
+constexpr int kExitDone = 0;
+constexpr int kExitFailed = 1;        // the job or check failed
+constexpr int kExitUsage = 2;         // wrong usage, or a manifest that is not valid
+constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
+
+// A missing file, a port in use and a peer that does not answer are 3, a wrong argument is 2,
+// everything else is 1.
+int ExitCodeFor(const absl::Status& status);
+
+// Prints `pushpull: TEXT` to standard error and returns ExitCodeFor(status).
+int ReportError(const absl::Status& status);
+
+}  // namespace pushpull

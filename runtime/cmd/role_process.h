@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the server and the coordinator process have in common: a loop for control, stop signals, and
+// the wait for the end.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/signals.h"
+
+namespace pushpull {
+
+// Thread-safe.
+class RoleProcess {
+ public:
+  // `loop_name` has at most 15 characters.
+  explicit RoleProcess(const std::string& loop_name);
+
+  EventLoop& control() { return control_; }
+
+  // Runs `task` on the control loop and waits for its result.
+  absl::Status Call(const std::function<absl::Status()>& task);
+
+  // The process is to end; the first call counts.
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Blocks until End or a stop signal. Returns the exit code; errors are printed. Waiting for the
+  // end of a job has no deadline of its own: the coordinator's silence, a signal or the job's end
+  // finish it.
+  int WaitForEnd() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
+  int signal_ ABSL_GUARDED_BY(mu_) = 0;
+  EventLoop control_;
+  StopSignals signals_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull run`.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/environment.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/manifest.h"
+#include "runtime/local/launcher.h"
+
+namespace pushpull {
+namespace {
+
+struct RunFlags {
+  std::string manifest;
+  std::vector<std::string> overrides;
+  std::string workdir;
+  std::string report;
+  std::string progress = "auto";
+};
+
+int Run(const RunFlags& flags) {
+  const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
+  if (!job.ok()) {
+    if (!absl::IsInvalidArgument(job.status())) return ReportError(job.status());
+    std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
+    return kExitUsage;
+  }
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  return LaunchJob(
+      {.manifest_path = flags.manifest,
+       .overrides = flags.overrides,
+       .workdir =
+           flags.workdir.empty() ? absl::StrCat(".pushpull/", job->metadata.name) : flags.workdir,
+       .report_path = flags.report,
+       .shows_progress = flags.progress == "auto",
+       .program = self,
+       .environment = Environment()},
+      *job);
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("run", "Run a TrainingJob as local processes");
+  const auto flags = std::make_shared<RunFlags>();
+  command->add_option("manifest", flags->manifest, "File with a TrainingJob")->required();
+  command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
+      ->allow_extra_args(false);
+  command->add_option(
+      "--workdir", flags->workdir, "Folder for logs and state; default .pushpull/<job>");
+  command->add_option("--report", flags->report, "Writes a JSON report at the end");
+  command
+      ->add_option(
+          "--progress", flags->progress, "auto: a bar on a terminal, plain lines otherwise; none")
+      ->check(CLI::IsMember({"auto", "none"}))
+      ->capture_default_str();
+  command->callback([flags, &exit_code] { exit_code = Run(*flags); });
+}
+
+}  // namespace pushpull

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The running job that a command is about: which one, and waiting until it is as was asked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include <CLI/App.hpp>
+
+#include "runtime/base/deadline.h"
+#include "runtime/membership/job_status.h"
+
+namespace pushpull {
+
+// How long a coordinator may take for an answer.
+inline constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
+
+struct JobFlags {
+  std::string workdir;
+  std::string coordinator;
+};
+
+// --workdir and --coordinator. `flags` must outlive the command's callback.
+void AddJobFlags(CLI::App& command, JobFlags& flags);
+
+// host:port. --coordinator as it is; otherwise that of the `pushpull run` in --workdir; with
+// neither, of the one job that runs in .pushpull. kNotFound: no job runs there, or several do and
+// one must be chosen; kDataLoss: the workdir's list names no coordinator.
+absl::StatusOr<std::string> FindCoordinator(const JobFlags& flags);
+
+// kFailedPrecondition where the job is that of the pod in which the command runs: there the
+// manifest has the last word, and `instead` says, given the job's name, what to do.
+absl::Status CheckIsNotUnderKubernetes(
+    const JobFlags& flags, const std::function<std::string(const std::string&)>& instead);
+
+struct WaitFlags {
+  bool is_waiting = false;
+  uint32_t timeout_seconds = 600;
+};
+
+// --wait, described as `until`, and --timeout. `flags` must outlive the command's callback.
+void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags);
+
+// What the job still lacks; empty: nothing. An error ends the wait.
+using Look = std::function<absl::StatusOr<std::string>(const JobStatus&)>;
+
+// Blocks until `look` finds nothing lacking. `ongoing` is what goes on without this command.
+// kDeadlineExceeded: not within --timeout; and the errors of FetchStatus and `look`.
+absl::Status AwaitJob(const std::string& coordinator,
+                      const WaitFlags& flags,
+                      const std::string& ongoing,
+                      const Look& look);
+
+}  // namespace pushpull

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull scale`.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/running_job.h"
+#include "runtime/membership/status_client.h"
+
+namespace pushpull {
+namespace {
+
+struct ScaleFlags {
+  JobSize size;
+  JobFlags job;
+  WaitFlags wait;
+};
+
+// The scale subresource is the servers'; how many workers there are is a field like others.
+std::string KubectlFor(const std::string& job, const JobSize& size) {
+  std::vector<std::string> commands;
+  if (size.servers)
+    commands.push_back(
+        absl::StrCat("kubectl scale trainingjob/", job, " --replicas=", *size.servers));
+  if (size.workers) {
+    commands.push_back(absl::StrCat("kubectl patch trainingjob/",
+                                    job,
+                                    " --type=merge -p '{\"spec\":{\"workers\":{\"replicas\":",
+                                    *size.workers,
+                                    "}}}'"));
+  }
+  return absl::StrJoin(commands, " && ");
+}
+
+size_t NumMembers(const JobStatus& status) {
+  return static_cast<size_t>(
+      std::count_if(status.workers.begin(), status.workers.end(), [](const WorkerStatus& worker) {
+        return worker.is_alive && worker.is_member;
+      }));
+}
+
+// Every worker that is wanted contributes, or has done its part, and no other is there.
+bool HasWorkers(const JobStatus& status) {
+  const auto is_due = [&](const WorkerStatus& worker) {
+    return worker.worker.value() < status.workers_wanted;
+  };
+  const bool has_surplus =
+      std::any_of(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
+        return !is_due(worker) && worker.is_alive;
+      });
+  const auto there =
+      std::count_if(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
+        return is_due(worker) && (worker.has_left || (worker.is_alive && worker.is_member));
+      });
+  return !has_surplus && static_cast<uint32_t>(there) == status.workers_wanted;
+}
+
+// Servers 0 to wanted - 1 and no others, each shard where it should be, and all of it accounted
+// for.
+bool HasServers(const JobStatus& status) {
+  const bool has_surplus =
+      std::any_of(status.servers.begin(), status.servers.end(), [&](const ServerStatus& server) {
+        return server.server.value() >= status.servers_wanted;
+      });
+  const bool is_accounted_for = status.resizes.empty() || status.resizes.back().is_final;
+  return status.shards_moving == 0 && !has_surplus && is_accounted_for &&
+         status.servers.size() == status.servers_wanted;
+}
+
+absl::Status CheckIsUnderWay(const JobStatus& status, const JobSize& size) {
+  if (status.phase == JobPhase::kFailed)
+    return absl::AbortedError(absl::StrCat("job ", status.job, " failed: ", status.failure));
+  if (status.phase == JobPhase::kSucceeded)
+    return absl::AbortedError(absl::StrCat("job ", status.job, " ended before it was resized"));
+  if (status.servers_wanted != size.servers.value_or(status.servers_wanted) ||
+      status.workers_wanted != size.workers.value_or(status.workers_wanted)) {
+    return absl::AbortedError(absl::StrCat("job ",
+                                           status.job,
+                                           " was resized to ",
+                                           status.servers_wanted,
+                                           " servers and ",
+                                           status.workers_wanted,
+                                           " workers meanwhile"));
+  }
+  return absl::OkStatus();
+}
+
+std::string Describe(const JobStatus& status, const JobSize& size) {
+  std::string text;
+  if (size.servers) {
+    absl::StrAppend(&text,
+                    status.servers.size(),
+                    " servers of ",
+                    *size.servers,
+                    ", ",
+                    status.shards_moving,
+                    " shards to move");
+  }
+  if (size.workers) {
+    absl::StrAppend(
+        &text, text.empty() ? "" : ", ", NumMembers(status), " workers of ", *size.workers);
+  }
+  return text;
+}
+
+absl::Status AwaitSize(const std::string& coordinator, const ScaleFlags& flags) {
+  std::string shown;
+  return AwaitJob(coordinator,
+                  flags.wait,
+                  "resize",
+                  [&](const JobStatus& status) -> absl::StatusOr<std::string> {
+                    PUSHPULL_RETURN_IF_ERROR(CheckIsUnderWay(status, flags.size));
+                    const std::string progress = Describe(status, flags.size);
+                    if (progress != shown)
+                      std::printf("%s, step %lu\n", progress.c_str(), status.step.value());
+                    std::fflush(stdout);
+                    shown = progress;
+                    const bool is_reached = (!flags.size.servers || HasServers(status)) &&
+                                            (!flags.size.workers || HasWorkers(status));
+                    return is_reached ? "" : progress;
+                  });
+}
+
+absl::Status Scale(const ScaleFlags& flags) {
+  if (flags.size == JobSize{}) {
+    return absl::InvalidArgumentError("say how many: --servers N, --workers N or both");
+  }
+  PUSHPULL_RETURN_IF_ERROR(CheckIsNotUnderKubernetes(flags.job, [&](const std::string& job) {
+    return absl::StrCat("use `", KubectlFor(job, flags.size), "`");
+  }));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(RequestResize(coordinator, flags.size, Deadline::After(kAnswerTimeout)));
+  return flags.wait.is_waiting ? AwaitSize(coordinator, flags) : absl::OkStatus();
+}
+
+}  // namespace
+
+void AddScaleCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("scale", "Change how many servers and workers a running job has");
+  const auto flags = std::make_shared<ScaleFlags>();
+  command->add_option("--servers", flags->size.servers, "How many servers the job shall have")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--workers", flags->size.workers, "How many workers the job shall have")
+      ->check(CLI::Range(1, 4096));
+  AddJobFlags(*command, flags->job);
+  AddWaitFlags(*command, "Return when they are there and nothing moves any more", flags->wait);
+  command->callback([flags, &exit_code] {
+    const absl::Status scaled = Scale(*flags);
+    exit_code = scaled.ok() ? kExitDone : ReportError(scaled);
+  });
+}
+
+}  // namespace pushpull

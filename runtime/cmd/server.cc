@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull server`.
+#include "runtime/server/server.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "runtime/base/host_port.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/file_system.h"
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/ready_file.h"
+#include "runtime/cmd/role_process.h"
+#include "runtime/membership/session_client.h"
+#include "runtime/metrics/http_exposer.h"
+#include "runtime/transport/tcp/tcp_transport.h"
+
+namespace pushpull {
+namespace {
+
+struct ServerFlags {
+  std::string job;
+  uint32_t index = 0;
+  std::string coordinator;
+  std::string listen = "0.0.0.0:7171";
+  std::string advertise;
+  std::string metrics = "0.0.0.0:9464";
+  uint32_t threads = 1;
+  double weight = 1;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+uint64_t RandomIncarnation() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+// Workers are told the address that the server listens on, unless it advertises another.
+absl::Status CheckCanBeFound(const ServerFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(flags.listen));
+  if (!flags.advertise.empty() || !IsWildcard(listen)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--listen ",
+                   flags.listen,
+                   " is every address of this host: add --advertise HOST, the one that workers "
+                   "connect to, or listen on that one alone"));
+}
+
+Duration TotalBusy(const std::vector<std::unique_ptr<EventLoop>>& lanes) {
+  Duration busy{0};
+  for (const auto& lane : lanes) busy += lane->busy();
+  return busy;
+}
+
+int RunServer(const ServerFlags& flags) {
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(flags.log_level);
+  if (!level.ok()) return ReportError(level.status());
+  const ServerId id{flags.index};
+  const Log log(ToString(id), *level);
+  MetricsRegistry registry;
+  ServerMetrics metrics(registry);
+  RoleProcess process("pp-control");
+  std::vector<std::unique_ptr<EventLoop>> lanes;
+  std::vector<EventLoop*> lane_pointers;
+  for (uint32_t i = 0; i < flags.threads; ++i) {
+    lanes.push_back(std::make_unique<EventLoop>(absl::StrCat("pp-lane-", i)));
+    lane_pointers.push_back(lanes.back().get());
+  }
+  TcpTransport transport(lane_pointers, TcpOptions{});
+  PosixFileSystem files;
+  EventLoop disk("pp-checkpoint");
+  GrpcSessionConnector coordinator(flags.coordinator);
+
+  std::unique_ptr<Server> server;
+  std::atomic<Server*> running = nullptr;
+  absl::StatusOr<std::unique_ptr<HttpExposer>> exposer = HttpExposer::Start(
+      {.listen = flags.metrics,
+       .metrics = [&] { return registry.Text(); },
+       .ready =
+           [&] {
+             const Server* current = running.load();
+             return current != nullptr && current->is_ready()
+                        ? absl::OkStatus()
+                        : absl::UnavailableError("not registered with the coordinator");
+           }});
+  if (!exposer.ok()) return ReportError(exposer.status());
+  const auto busy_time = [&lanes] { return TotalBusy(lanes); };
+  const absl::Status started = process.Call([&]() -> absl::Status {
+    PUSHPULL_ASSIGN_OR_RETURN(
+        server,
+        Server::Start({.server = id,
+                       .incarnation = Incarnation{RandomIncarnation()},
+                       .job = flags.job,
+                       .listen = flags.listen,
+                       .advertise_host = flags.advertise,
+                       .metrics_address = (*exposer)->address(),
+                       .weight = flags.weight,
+                       .busy_time = busy_time},
+                      {process.control(), transport, coordinator, metrics, disk, files},
+                      log,
+                      [&](const absl::Status& status) { process.End(status); }));
+    running = server.get();
+    return absl::OkStatus();
+  });
+  if (!started.ok()) return ReportError(started);
+  ReportReady(flags.ready_fd,
+              {.control = "", .data = server->data_address(), .metrics = (*exposer)->address()});
+  log.Info("listening", {{"data", server->data_address()}, {"metrics", (*exposer)->address()}});
+
+  const int exit_code = process.WaitForEnd();
+  // The other way round: nobody looks any more, then the role ends on its own thread, then the
+  // lanes.
+  exposer->reset();
+  const absl::Status stopped = process.Call([&] {
+    server.reset();
+    return absl::OkStatus();
+  });
+  disk.Stop();  // it posts to the lanes
+  for (const auto& lane : lanes) lane->Stop();
+  process.control().Stop();
+  return stopped.ok() ? exit_code : kExitFailed;
+}
+
+}  // namespace
+
+void AddServerCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("server", "Serve parameters: the server role");
+  const auto flags = std::make_shared<ServerFlags>();
+  command->add_option("--job", flags->job, "Name of the job; workers of another are refused")
+      ->required();
+  command->add_option("--index", flags->index, "0-based index of this server in the job")
+      ->required();
+  command->add_option("--coordinator", flags->coordinator, "host:port of the coordinator")
+      ->required();
+  command->add_option("--listen", flags->listen, "host:port for tensors; port 0: a free one")
+      ->capture_default_str();
+  command->add_option("--advertise",
+                      flags->advertise,
+                      "Host that workers connect to; needed where --listen is 0.0.0.0 or [::]");
+  command->add_option("--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz")
+      ->capture_default_str();
+  command->add_option("--threads", flags->threads, "Threads of the data path")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--weight", flags->weight, "Share of the parameters relative to other servers")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--log-level", flags->log_level, "debug, info, warning or error")
+      ->capture_default_str();
+  command->add_option(
+      "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
+  command->callback([flags, &exit_code] {
+    const absl::Status can_be_found = CheckCanBeFound(*flags);
+    exit_code = can_be_found.ok() ? RunServer(*flags) : ReportError(can_be_found);
+  });
+}
+
+}  // namespace pushpull

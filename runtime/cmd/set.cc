@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull set`.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/running_job.h"
+#include "runtime/membership/status_client.h"
+
+namespace pushpull {
+namespace {
+
+struct SetFlags {
+  std::vector<std::string> settings;  // KEY=VALUE
+  JobFlags job;
+  WaitFlags wait;
+};
+
+absl::StatusOr<uint32_t> ParseCount(absl::string_view key, absl::string_view value) {
+  uint32_t count = 0;
+  if (absl::SimpleAtoi(value, &count) && count <= 1'000'000) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": must be a number from 0 to 1000000, is \"", value, "\""));
+}
+
+absl::Status ParseSetting(absl::string_view key, absl::string_view value, ModeChange& change) {
+  if (key == "mode") {
+    change.mode = ConsistencyModeFrom(value);
+    if (change.mode) return absl::OkStatus();
+    if (value == "AllReduce") {
+      return absl::InvalidArgumentError(
+          "mode: a running job cannot change to AllReduce, nor from it");
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("mode: must be Sync, Async or Bounded, is \"", value, "\""));
+  }
+  if (key == "staleness") {
+    PUSHPULL_ASSIGN_OR_RETURN(change.staleness, ParseCount(key, value));
+    return absl::OkStatus();
+  }
+  if (key == "backupWorkers") {
+    PUSHPULL_ASSIGN_OR_RETURN(change.backup_workers, ParseCount(key, value));
+    return absl::OkStatus();
+  }
+  if (key == "gated") {
+    if (value != "true" && value != "false") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gated: must be true or false, is \"", value, "\""));
+    }
+    change.gated = value == "true";
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", key, "\": can be mode, staleness, backupWorkers or gated"));
+}
+
+absl::StatusOr<ModeChange> ParseSettings(const std::vector<std::string>& settings) {
+  ModeChange change;
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", setting, "\": must have the form KEY=VALUE"));
+    }
+    PUSHPULL_RETURN_IF_ERROR(
+        ParseSetting(setting.substr(0, equals), setting.substr(equals + 1), change));
+  }
+  if (change.mode && *change.mode != ConsistencyMode::kBounded &&
+      change.staleness.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("staleness: needs mode Bounded, which is ", NameOf(*change.mode)));
+  }
+  if (change.mode && *change.mode != ConsistencyMode::kSync &&
+      change.backup_workers.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backupWorkers: needs mode Sync, which is ", NameOf(*change.mode)));
+  }
+  if (change.mode && *change.mode != ConsistencyMode::kSync && change.gated.value_or(false)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gated: needs mode Sync, which is ", NameOf(*change.mode)));
+  }
+  if (change.gated.value_or(false) && change.backup_workers.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gated: needs backupWorkers 0, which is ", *change.backup_workers));
+  }
+  return change;
+}
+
+// What the mode's change lacks; prints the mode when it is in force.
+absl::StatusOr<std::string> LookAtMode(const JobStatus& status) {
+  const std::string job = absl::StrCat("job ", status.job);
+  if (status.phase == JobPhase::kFailed)
+    return absl::AbortedError(absl::StrCat(job, " failed: ", status.failure));
+  if (status.phase == JobPhase::kSucceeded && status.is_mode_changing)
+    return absl::AbortedError(absl::StrCat(job, " ended before its mode changed"));
+  if (status.is_mode_changing) return "the mode is still changing";
+  if (!status.mode_problem.empty())
+    return absl::AbortedError(absl::StrCat(job, ": ", status.mode_problem));
+  std::printf("mode %s, staleness %u, backupWorkers %u, gated %s, from step %lu\n",
+              std::string(NameOf(status.consistency.mode)).c_str(),
+              status.consistency.staleness,
+              status.consistency.backup_workers,
+              status.consistency.gated ? "true" : "false",
+              status.consistency.from_step.value() - status.consistency.steps_skipped);
+  return "";
+}
+
+absl::Status Set(const SetFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ModeChange change, ParseSettings(flags.settings));
+  PUSHPULL_RETURN_IF_ERROR(CheckIsNotUnderKubernetes(flags.job, [](const std::string& job) {
+    return absl::StrCat(
+        "change spec.sync of its manifest with `kubectl edit trainingjob/", job, "`");
+  }));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(RequestMode(coordinator, change, Deadline::After(kAnswerTimeout)));
+  if (!flags.wait.is_waiting) return absl::OkStatus();
+  return AwaitJob(coordinator, flags.wait, "change", LookAtMode);
+}
+
+}  // namespace
+
+void AddSetCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("set", "Change the mode of a running job");
+  const auto flags = std::make_shared<SetFlags>();
+  command
+      ->add_option(
+          "settings",
+          flags->settings,
+          "mode=Sync|Async|Bounded, staleness=STEPS (Bounded only), backupWorkers=N (Sync only), "
+          "gated=true|false (Sync without backup workers only)")
+      ->required();
+  AddJobFlags(*command, flags->job);
+  AddWaitFlags(*command, "Return when the mode is in force", flags->wait);
+  command->callback([flags, &exit_code] {
+    const absl::Status set = Set(*flags);
+    exit_code = set.ok() ? kExitDone : ReportError(set);
+  });
+}
+
+}  // namespace pushpull

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull validate`.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/cmd/commands.h"
+#include "runtime/cmd/exit_codes.h"
+#include "runtime/cmd/manifest.h"
+
+namespace pushpull {
+namespace {
+
+struct ValidateFlags {
+  std::string manifest;
+  std::vector<std::string> overrides;
+  bool is_json = false;
+};
+
+void PrintJson(const ParsedJob& parsed) {
+  nlohmann::json problems = nlohmann::json::array();
+  for (const ManifestProblem& problem : parsed.problems)
+    problems.push_back({{"field", problem.field}, {"text", problem.text}});
+  const nlohmann::json result = {{"valid", parsed.problems.empty()},
+                                 {"job", parsed.job.metadata.name},
+                                 {"problems", problems}};
+  std::printf("%s\n", result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+void PrintText(const std::string& path, const ParsedJob& parsed) {
+  // Each line begins with the file, as a compiler's do.
+  for (const ManifestProblem& problem : parsed.problems)
+    std::fprintf(stderr, "%s: %s\n", path.c_str(), ToString(problem).c_str());
+  if (!parsed.problems.empty()) return;
+  std::printf("%s: valid: job %s, %d servers, %d workers\n",
+              path.c_str(),
+              parsed.job.metadata.name.c_str(),
+              parsed.job.spec.servers.replicas,
+              parsed.job.spec.workers.replicas);
+}
+
+int Validate(const ValidateFlags& flags) {
+  const absl::StatusOr<ParsedJob> parsed = ReadManifest(flags.manifest, flags.overrides);
+  if (!parsed.ok()) return ReportError(parsed.status());
+  if (flags.is_json) {
+    PrintJson(*parsed);
+  } else {
+    PrintText(flags.manifest, *parsed);
+  }
+  return parsed->problems.empty() ? kExitDone : kExitUsage;
+}
+
+}  // namespace
+
+void AddValidateCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("validate", "Say what the API server would say of a manifest");
+  const auto flags = std::make_shared<ValidateFlags>();
+  command->add_option("manifest", flags->manifest, "File with a TrainingJob")->required();
+  command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
+      ->allow_extra_args(false);
+  command->add_flag("--json", flags->is_json, "As JSON: valid, job, problems with field and text");
+  command->callback([flags, &exit_code] { exit_code = Validate(*flags); });
+}
+
+}  // namespace pushpull

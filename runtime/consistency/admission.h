@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Backup workers: who counts in a step, where not everybody is waited for
+// (decisions/0018-the-first-chunk-admits.md). The job's first chunk leads: its step is complete
+// with the first workers that push to it, and every other chunk waits for these and nobody else.
+// Pure.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/base/ids.h"
+
+namespace pushpull {
+
+// The chunk whose contributors are those of the whole step.
+inline constexpr ChunkId kLeadingChunk{0};
+
+// What the leading chunk has decided of one step. It never changes once it was published.
+struct Admission {
+  Step step;
+  std::vector<WorkerId> workers;  // ascending
+
+  bool Has(WorkerId worker) const {
+    return std::binary_search(workers.begin(), workers.end(), worker);
+  }
+  friend bool operator==(const Admission&, const Admission&) = default;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/consistency/sample_queue.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/wire_bytes.h"
+
+namespace pushpull {
+namespace {
+
+constexpr uint32_t kMagic = 0x51535050;  // "PPSQ"
+constexpr uint32_t kFormat = 1;
+constexpr size_t kMemberBytes = SampleQueue::kWorkersMax / 8;
+
+uint64_t Count(const std::vector<SampleRange>& ranges) {
+  return std::accumulate(ranges.begin(), ranges.end(), uint64_t{0}, [](uint64_t sum, auto range) {
+    return sum + range.count;
+  });
+}
+
+// Adds a run behind the others, as part of the last one where it follows it.
+void Append(SampleRange range, std::vector<SampleRange>& ranges) {
+  if (range.count == 0) return;
+  const bool follows = !ranges.empty() && ranges.back().first + ranges.back().count == range.first;
+  if (follows) {
+    ranges.back().count += range.count;
+  } else {
+    ranges.push_back(range);
+  }
+}
+
+// Samples `begin` to `end` - 1 of the runs, counted over all of them.
+std::vector<SampleRange> Slice(const std::vector<SampleRange>& ranges,
+                               uint64_t begin,
+                               uint64_t end) {
+  std::vector<SampleRange> slice;
+  uint64_t at = 0;
+  for (const SampleRange& range : ranges) {
+    const uint64_t from = std::clamp(begin, at, at + range.count);
+    const uint64_t to = std::clamp(end, at, at + range.count);
+    Append({range.first + (from - at), to - from}, slice);
+    at += range.count;
+  }
+  return slice;
+}
+
+bool Contains(std::span<const WorkerId> workers, WorkerId worker) {
+  return std::find(workers.begin(), workers.end(), worker) != workers.end();
+}
+
+}  // namespace
+
+absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  const auto magic = reader.Get<uint32_t>();
+  const auto format = reader.Get<uint32_t>();
+  if (bytes.size() != kBytes || magic != kMagic)
+    return absl::DataLossError("the job's place in its data set cannot be read: no such value");
+  if (format > kFormat) {
+    return absl::DataLossError(absl::StrCat("the job's place in its data set has format ",
+                                            format,
+                                            ", this program reads up to ",
+                                            kFormat,
+                                            ": use a newer one"));
+  }
+  SampleQueue queue{SampleSource{}};
+  queue.source_.num_samples = reader.Get<uint64_t>();
+  queue.source_.epochs = reader.Get<uint64_t>();
+  queue.source_.batch = reader.Get<uint64_t>();
+  queue.source_.is_global_batch = reader.Get<uint64_t>() != 0;
+  queue.step_ = Step{reader.Get<uint64_t>()};
+  queue.epoch_ = reader.Get<uint64_t>();
+  queue.position_ = reader.Get<uint64_t>();
+  queue.dropped_ = reader.Get<uint64_t>();
+  const auto num_returned = reader.Get<uint64_t>();
+  const std::span<const std::byte> members = reader.GetBytes(kMemberBytes);
+  for (uint32_t i = 0; i < kWorkersMax; ++i) {
+    const auto eight = std::to_integer<uint32_t>(members[i / 8]);
+    if ((eight >> (i % 8) & 1U) != 0) queue.members_.push_back(WorkerId{i});
+  }
+  const uint64_t samples = queue.source_.num_samples;
+  bool is_sound = num_returned <= kReturnedMax && queue.position_ <= samples;
+  for (uint64_t i = 0; is_sound && i < num_returned; ++i) {
+    SampleRange range{.first = reader.Get<uint64_t>(), .count = 0};
+    range.count = reader.Get<uint64_t>();
+    is_sound = range.first <= samples && range.count <= samples - range.first;
+    queue.returned_.push_back(range);
+  }
+  if (!is_sound)
+    return absl::DataLossError("the job's place in its data set is damaged: out of its bounds");
+  return queue;
+}
+
+std::vector<std::byte> SampleQueue::Encode() const {
+  ByteWriter writer;
+  writer.Put(kMagic);
+  writer.Put(kFormat);
+  writer.Put(source_.num_samples);
+  writer.Put(source_.epochs);
+  writer.Put(source_.batch);
+  writer.Put(uint64_t{source_.is_global_batch});
+  writer.Put(step_.value());
+  writer.Put(epoch_);
+  writer.Put(position_);
+  writer.Put(dropped_);
+  writer.Put(uint64_t{returned_.size()});
+  std::vector<std::byte> members(kMemberBytes);
+  for (const WorkerId worker : members_)
+    members[worker.value() / 8] |= std::byte{static_cast<unsigned char>(1U << worker.value() % 8)};
+  writer.PutBytes(members);
+  for (const SampleRange& range : returned_) {
+    writer.Put(range.first);
+    writer.Put(range.count);
+  }
+  std::vector<std::byte> bytes = writer.Take();
+  bytes.resize(kBytes);
+  return bytes;
+}
+
+void SampleQueue::SetMembers(std::vector<WorkerId> members) {
+  std::erase_if(members, [](WorkerId worker) { return worker.value() >= kWorkersMax; });
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  members_ = std::move(members);
+}
+
+uint64_t SampleQueue::Batch() const {
+  return source_.is_global_batch ? source_.batch : source_.batch * members_.size();
+}
+
+std::vector<SampleRange> SampleQueue::StepRanges() const {
+  if (is_finished() || members_.empty()) return {};
+  std::vector<SampleRange> ranges = Slice(returned_, 0, Batch());
+  const uint64_t fresh = std::min(Batch() - Count(ranges), source_.num_samples - position_);
+  Append({position_, fresh}, ranges);
+  return ranges;
+}
+
+std::vector<SampleRange> SampleQueue::RangesOf(size_t member,
+                                               const std::vector<SampleRange>& step) const {
+  const uint64_t size = Count(step);
+  const uint64_t members = members_.size();
+  // As even as can be: base more for each, and one more for so many of them as are left over.
+  const auto before = [&](uint64_t m) { return size / members * m + size % members * m / members; };
+  return Slice(step, before(member), before(member + 1));
+}
+
+StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
+  const std::vector<SampleRange> taken = StepRanges();
+  StepSamples share{.step = step,
+                    .epoch = epoch_,
+                    .position = position_ - Count(returned_),
+                    .batch = Batch(),
+                    .total = Count(taken),
+                    .ranges = {},
+                    .count = 0,
+                    .is_over = is_finished()};
+  const auto member = std::find(members_.begin(), members_.end(), worker);
+  if (step != step_ || member == members_.end()) return share;
+  share.ranges = RangesOf(static_cast<size_t>(member - members_.begin()), taken);
+  share.count = Count(share.ranges);
+  return share;
+}
+
+void SampleQueue::Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next) {
+  const std::vector<SampleRange> taken = StepRanges();
+  std::vector<SampleRange> left;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (Contains(counted, members_[i])) continue;
+    for (const SampleRange& range : RangesOf(i, taken)) Append(range, left);
+  }
+  const uint64_t from_returned = std::min(Count(taken), Count(returned_));
+  position_ += Count(taken) - from_returned;
+  for (const SampleRange& range : Slice(returned_, from_returned, Count(returned_)))
+    Append(range, left);
+  Return(std::move(left));
+  if (position_ == source_.num_samples && returned_.empty() && !is_finished()) {
+    ++epoch_;
+    position_ = 0;
+  }
+  step_ = Step{step_.value() + 1};
+  SetMembers(std::move(next));
+}
+
+void SampleQueue::AdvanceAll() {
+  const std::vector<WorkerId> all = members_;
+  Advance(all, all);
+}
+
+void SampleQueue::Return(std::vector<SampleRange> ranges) {
+  returned_ = std::move(ranges);
+  while (returned_.size() > kReturnedMax) {
+    dropped_ += returned_.back().count;
+    returned_.pop_back();
+  }
+}
+
+}  // namespace pushpull

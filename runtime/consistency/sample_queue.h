@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The job's place in its data set: which samples the step under way takes, who has which of them,
+// and what came back because somebody did not finish. It is the value of a chunk of its own
+// (protocol.md section 4, "Data positions"): version t is the state in front of step t, and the
+// chunk's primary makes version t + 1 of it when step t is complete. So the position is committed
+// with the step, and replicated, moved and saved like any parameter. Pure.
+//
+//   version t:  position, members --ShareOf--> each member's samples of step t
+//   complete:   who contributed, who comes next --Advance--> version t + 1
+//
+// A step takes what came back first, then samples that nobody has had. An epoch is over when all of
+// its samples have counted, so nothing of one is left when the next begins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/samples.h"
+
+namespace pushpull {
+
+// The tensor whose one chunk holds the queue. Programs cannot register the name.
+inline constexpr absl::string_view kSampleQueueTensor = "pushpull.samples";
+
+// Thread-compatible value.
+class SampleQueue {
+ public:
+  // What a version takes, whatever is in it.
+  static constexpr size_t kBytes = 4096;
+  // Worker indices below this can be members.
+  static constexpr uint32_t kWorkersMax = 4096;
+  // Runs of samples that came back and were not handed out again yet. More are dropped and counted:
+  // that takes the death of over a hundred workers in one step.
+  static constexpr size_t kReturnedMax = 200;
+
+  // In front of step 0, with nobody in it.
+  explicit SampleQueue(const SampleSource& source) : source_(source) {}
+
+  // kDataLoss: not a queue, or one of a newer version of the program.
+  static absl::StatusOr<SampleQueue> Decode(std::span<const std::byte> bytes);
+  // kBytes long.
+  std::vector<std::byte> Encode() const;
+
+  // The workers among whom the step is divided.
+  void SetMembers(std::vector<WorkerId> members);
+
+  // What `worker` takes at `step`; nothing where it is not a member or the step is another.
+  StepSamples ShareOf(WorkerId worker, Step step) const;
+
+  // The step is complete: those in `counted` have done their samples, what the other members had
+  // comes back, and the next step is divided among `next`.
+  void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
+
+  // Everybody has done the step and takes the next.
+  void AdvanceAll();
+
+  Step step() const { return step_; }
+  uint64_t epoch() const { return epoch_; }
+  bool is_finished() const { return epoch_ >= source_.epochs; }
+  // Samples that no longer fitted into the runs that came back, since the start.
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  // Samples a step takes at most.
+  uint64_t Batch() const;
+  // All of the step's samples, in the order in which they are divided.
+  std::vector<SampleRange> StepRanges() const;
+  std::vector<SampleRange> RangesOf(size_t member, const std::vector<SampleRange>& step) const;
+  void Return(std::vector<SampleRange> ranges);
+
+  SampleSource source_;
+  Step step_;
+  uint64_t epoch_ = 0;
+  uint64_t position_ = 0;  // the first sample of the epoch that nobody has had before this step
+  uint64_t dropped_ = 0;
+  std::vector<SampleRange> returned_;  // of the epoch
+  std::vector<WorkerId> members_;      // ascending
+};
+
+}  // namespace pushpull

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The view: who contributes to which step. A numbered set of members, each valid for an interval of
+// steps, so that one view describes joins, leaves and deaths at once: a joiner counts from its
+// from_step on, a leaver up to its end_step, a dead member is not in it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/ids.h"
+
+namespace pushpull {
+
+enum class ConsistencyMode : uint8_t {
+  kSync = 1,  // a step is complete when everybody has contributed to it
+  kAsync,     // each push is applied when it arrives
+  kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
+};
+
+constexpr bool IsKnown(ConsistencyMode mode) {
+  return mode >= ConsistencyMode::kSync && mode <= ConsistencyMode::kBounded;
+}
+
+// "Sync", "Async", "Bounded": as in the manifest.
+absl::string_view NameOf(ConsistencyMode mode);
+std::optional<ConsistencyMode> ConsistencyModeFrom(absl::string_view name);
+
+// How pushes count. It changes between two views at a step boundary of every worker
+// (decisions/0012-modes-change-between-steps.md).
+struct Consistency {
+  ConsistencyMode mode = ConsistencyMode::kSync;
+  uint32_t staleness = 0;  // steps; kBounded only
+  // Of the workers wanted, as many need not be waited for; kSync only (consistency/admission.h).
+  uint32_t backup_workers = 0;
+  // One decision for all chunks of a step, when all of them have all of it; kSync without backup
+  // workers only (consistency/gate.h).
+  bool gated = false;
+  // The first step that is treated so. Every member begins the mode with this one.
+  Step from_step;
+  // How far the numbers of steps have run ahead of the programs' own with earlier changes.
+  uint64_t steps_skipped = 0;
+
+  bool is_sync() const { return mode == ConsistencyMode::kSync; }
+  bool admits() const { return backup_workers > 0; }
+  // The leading chunk says who counts in a step, and every other chunk waits for that.
+  bool is_led() const { return admits() || gated; }
+  friend bool operator==(const Consistency&, const Consistency&) = default;
+};
+
+// "Bounded, staleness 3", "Sync, backupWorkers 1", "Sync, gated": for people.
+std::string Describe(const Consistency& consistency);
+
+struct ViewMember {
+  WorkerId worker;
+  Incarnation incarnation;
+  Step from_step;                // contributes to steps >= from_step
+  std::optional<Step> end_step;  // and < end_step, where it has announced its last step
+
+  bool ContributesTo(Step step) const {
+    return step >= from_step && (!end_step || step < *end_step);
+  }
+  friend bool operator==(const ViewMember&, const ViewMember&) = default;
+};
+
+// Members are in the order of their worker index, each index at most once.
+struct View {
+  uint64_t number = 0;
+  std::vector<ViewMember> members;
+  Consistency consistency = {};
+
+  // Null when the worker is not in the view.
+  const ViewMember* Find(WorkerId worker) const;
+  friend bool operator==(const View&, const View&) = default;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One chunk in the modes Async and Bounded: how far each worker is with it, what a push that
+// arrives means, and which reads may be answered (protocol.md section 7). A worker numbers its
+// steps; its clock on a chunk is the number after the last one applied. Pure: no buffers, no time,
+// no peers.
+//
+//   push of step t, t >= clock of its worker  -> applied at once, clock = t + 1
+//   push of step t, t < clock                 -> applied before: answered
+//   read at clock c, staleness s              -> answered when every member's clock is >= c - s
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/membership_view.h"
+#include "runtime/consistency/sync_step.h"
+
+namespace pushpull {
+
+struct WorkerClock {
+  WorkerId worker;
+  Step clock;  // the number after that of the last step applied
+  friend bool operator==(const WorkerClock&, const WorkerClock&) = default;
+};
+
+// Grows with the number of workers' indices that ever pushed, not with steps. Thread-compatible.
+class WorkerClocks {
+ public:
+  // kContribute: apply it, then Record it. kAnswered: it has been applied.
+  PushVerdict Judge(const MembershipView& membership,
+                    Step pushed,
+                    WorkerId worker,
+                    Incarnation incarnation) const;
+
+  // A step is applied. A lower clock than known is ignored.
+  void Record(const WorkerClock& applied);
+
+  // The lowest clock of the view's members; the highest possible where it has none. A member that
+  // has not pushed yet counts as far as the view lets it begin, one that leaves does not count.
+  // Looks at every member only when the last of those at the lowest has gone on, or the view is
+  // another one.
+  Step Lowest(const View& view);
+  // The highest clock of all; 0 where nothing was pushed.
+  Step Highest() const;
+
+  // In the order of their worker index.
+  std::span<const WorkerClock> entries() const { return entries_; }
+  void Restore(std::vector<WorkerClock> entries);
+  void Clear() { Restore({}); }
+
+ private:
+  Step At(WorkerId worker) const;
+
+  std::vector<WorkerClock> entries_;
+  // What Lowest found, and how many members were there.
+  uint64_t lowest_of_view_ = 0;  // its number; 0: not known
+  Step lowest_;
+  size_t members_at_lowest_ = 0;
+};
+
+// Whether a read at a worker's own clock must wait for others.
+inline bool IsTooEarlyToRead(Step lowest_clock, uint32_t staleness, Step own_clock) {
+  return own_clock.value() > staleness && lowest_clock.value() < own_clock.value() - staleness;
+}
+
+}  // namespace pushpull

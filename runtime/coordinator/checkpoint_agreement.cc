@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/checkpoint_agreement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace pushpull {
+namespace {
+
+// After so many refused steps in a row the servers must be at something else than training.
+constexpr uint64_t kRefusalsMax = 32;
+// Steps left to the servers on their way while the order travels, doubled at each refusal up to
+// 2^10.
+constexpr uint64_t kMarginBitsMax = 10;
+
+}  // namespace
+
+CheckpointChange CheckpointAgreement::Request(SteadyTime now, const Job& job) {
+  CheckpointChange change;
+  // One that has not begun serves everybody who asks meanwhile.
+  const bool has_waiting =
+      status_.requested > (state_ == State::kIdle ? status_.finished : under_way_);
+  if (!has_waiting) ++status_.requested;
+  if (state_ == State::kIdle) Begin(now, job, change);
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
+  CheckpointChange change;
+  if (state_ == State::kIdle) {
+    if (!next_due_ || now < *next_due_ || job.is_over) return change;
+    return Request(now, job);
+  }
+  if (now < deadline_) return change;
+  const std::string limit = absl::StrFormat("within %.0f s", ToSeconds(policy_.attempt_timeout));
+  switch (state_) {
+    case State::kCapturing:
+      Fail(absl::StrCat("not captured and written ", limit, ": ", DescribeMissing()), change);
+      break;
+    case State::kWriting:
+      Fail(absl::StrCat(policy_.folder, ": the manifest was not written ", limit), change);
+      break;
+    case State::kClearing:
+      // Whatever hangs there, it is no part of a checkpoint.
+      Finish(now, job, change);
+      break;
+    case State::kIdle:
+      break;
+  }
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
+                                                 const Job& job,
+                                                 std::set<ServerId> servers) {
+  servers_ = std::move(servers);
+  // Files that a server has reported are there without it.
+  std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
+  CheckpointChange change;
+  if (state_ == State::kCapturing) ConcludeIfComplete(job, change);
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::OnCaptured(SteadyTime /*now*/,
+                                                 const Job& job,
+                                                 ServerId server,
+                                                 const Captured& captured) {
+  CheckpointChange change;
+  if (state_ != State::kCapturing || captured.attempt != order_.attempt) return change;
+  if (absl::IsAborted(captured.status)) {
+    reached_ = std::max(reached_, captured.highest_version);
+    TryAgain(change);
+  } else if (!captured.status.ok()) {
+    Fail(absl::StrCat(ToString(server), ": ", captured.status.message()), change);
+  } else {
+    reported_.insert(server);
+    for (const ChunkFileSummary& file : captured.files) {
+      for (const ChunkPlace& place : file.chunks) covered_.insert(place.chunk);
+      files_.push_back(file);
+    }
+    ConcludeIfComplete(job, change);
+  }
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
+                                                 const Job& job,
+                                                 uint64_t attempt,
+                                                 const absl::Status& written) {
+  CheckpointChange change;
+  if (state_ != State::kWriting || attempt != order_.attempt) return change;
+  if (!written.ok()) {
+    Fail(std::string(written.message()), change);
+    return change;
+  }
+  status_.step = order_.step;
+  ++status_.saved;
+  status_.finished_well = under_way_;
+  status_.seconds = ToSeconds(now - began_at_);
+  change.said = absl::StrFormat(
+      "checkpoint of step %d saved in %.2f s", order_.step.value(), status_.seconds);
+  Finish(now, job, change);
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::OnCleared(SteadyTime now, const Job& job, uint64_t attempt) {
+  CheckpointChange change;
+  if (state_ != State::kClearing || attempt != order_.attempt) return change;
+  if (is_given_up_) {
+    Finish(now, job, change);
+  } else {
+    Try(now, job, change);
+  }
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::EndJob(SteadyTime now, const Job& job) {
+  CheckpointChange change;
+  if (state_ == State::kCapturing && order_.step > job.highest_version) {
+    // Its step will never be reached. The next try takes what there is.
+    Clear(change);
+    return change;
+  }
+  if (state_ == State::kClearing && !is_given_up_) return change;
+  const bool is_under_way = state_ == State::kCapturing || state_ == State::kWriting;
+  const bool is_saved = (status_.saved > 0 && status_.step == job.highest_version) ||
+                        (is_under_way && order_.step == job.highest_version) ||
+                        status_.restored_step == job.highest_version;
+  // Where steps are nobody's measure, nothing says that the last save has everything.
+  if (is_saved && job.versions == ChunkVersions::kOfOneStep) return change;
+  return Request(now, job);
+}
+
+CheckpointChange CheckpointAgreement::GiveUp() {
+  CheckpointChange change;
+  next_due_.reset();
+  if (state_ == State::kCapturing) change.end = EndCapture{order_.attempt};
+  if (state_ != State::kIdle || status_.finished < status_.requested) ++status_.failures;
+  status_.finished = status_.requested;
+  state_ = State::kIdle;
+  return change;
+}
+
+// ---- one save ----
+
+void CheckpointAgreement::Begin(SteadyTime now, const Job& job, CheckpointChange& change) {
+  under_way_ = status_.requested;
+  began_at_ = now;
+  refusals_ = 0;
+  reached_ = job.highest_version;
+  if (next_due_) next_due_ = now + policy_.every;
+  Try(now, job, change);
+}
+
+void CheckpointAgreement::Try(SteadyTime now, const Job& job, CheckpointChange& change) {
+  const uint64_t margin = uint64_t{1} << std::min(refusals_, kMarginBitsMax);
+  const Step reached = std::max(reached_, job.highest_version);
+  const bool has_to_wait = !job.is_over && job.versions == ChunkVersions::kOfOneStep;
+  state_ = State::kCapturing;
+  is_given_up_ = false;
+  deadline_ = now + policy_.attempt_timeout;
+  order_ = {.attempt = next_attempt_++,
+            .step = has_to_wait ? Step{reached.value() + margin} : reached,
+            .versions = job.versions,
+            .is_last = job.is_over,
+            .folder = policy_.folder};
+  reported_.clear();
+  covered_.clear();
+  files_.clear();
+  change.capture = order_;
+}
+
+void CheckpointAgreement::TryAgain(CheckpointChange& change) {
+  if (++refusals_ > kRefusalsMax) {
+    return Fail(absl::StrCat("no step could be agreed on, after ",
+                             kRefusalsMax,
+                             " tries up to ",
+                             order_.step.value()),
+                change);
+  }
+  Clear(change);
+}
+
+void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& change) {
+  if (covered_.size() >= job.num_chunks) {
+    state_ = State::kWriting;
+    change.end = EndCapture{order_.attempt};
+    change.manifest = {.attempt = order_.attempt,
+                       .step = order_.step,
+                       .versions = order_.versions,
+                       .files = std::move(files_)};
+    files_.clear();
+    return;
+  }
+  const bool have_all_reported =
+      !servers_.empty() &&
+      std::includes(reported_.begin(), reported_.end(), servers_.begin(), servers_.end());
+  // A chunk changed hands between one server's report and the other's.
+  if (have_all_reported) TryAgain(change);
+}
+
+void CheckpointAgreement::Fail(const std::string& why, CheckpointChange& change) {
+  ++status_.failures;
+  status_.failure = absl::StrCat("checkpoint of step ", order_.step.value(), ": ", why);
+  change.said = absl::StrCat(status_.failure, "; the job goes on");
+  change.is_problem = true;
+  is_given_up_ = true;
+  Clear(change);
+}
+
+void CheckpointAgreement::Clear(CheckpointChange& change) {
+  if (state_ == State::kCapturing) change.end = EndCapture{order_.attempt};
+  state_ = State::kClearing;
+  files_.clear();
+  change.clearing = {.attempt = order_.attempt, .step = order_.step};
+}
+
+void CheckpointAgreement::Finish(SteadyTime now, const Job& job, CheckpointChange& change) {
+  state_ = State::kIdle;
+  status_.finished = under_way_;
+  if (status_.requested > under_way_) Begin(now, job, change);
+}
+
+std::string CheckpointAgreement::DescribeMissing() const {
+  std::string text;
+  for (const ServerId server : servers_) {
+    if (reported_.contains(server)) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(server));
+  }
+  return text.empty() ? "no server is there" : absl::StrCat("nothing from ", text);
+}
+
+}  // namespace pushpull

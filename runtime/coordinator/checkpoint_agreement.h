@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// When a running job is saved, at which step, and how that ends (protocol.md section 8).
+//
+//   idle --1--> capturing --2--> writing the manifest --3--> idle
+//                 |   ^                 |
+//                 4   +--- next step ---+- 5 --> clearing --> idle
+//                 +--------------------------------^
+//
+// 1 Every `every`, on request, at the end of the job. A request that comes while a save is under
+//   way gets one of its own after it.
+// 2 Every chunk is in a file of some server.
+// 3 The manifest is there: it is a checkpoint.
+// 4 A chunk was past the step, or moved to another server at the wrong moment: what there is of the
+//   attempt is cleared away and a higher step is tried. Or a server cannot write: given up.
+// 5 The manifest cannot be written, or a deadline has passed: given up.
+//
+// The step must lie above every completed one, and nobody knows it exactly while training goes on:
+// the first guess is from heartbeats, a server that has passed it says how far it is, and the next
+// attempt leaves it twice the room of the one before. A save that fails is logged and counted, and
+// never harms the job. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/membership/job_status.h"
+
+namespace pushpull {
+
+struct CheckpointPolicy {
+  std::string folder;  // absolute; all servers and the coordinator see it under this path
+  Duration every = std::chrono::minutes(10);
+  uint32_t keep = 3;
+  // For one attempt: the step must be reached and all chunks be written.
+  Duration attempt_timeout = std::chrono::minutes(30);
+  // Attempts count from here on; drawn at random, so that no earlier job has used the numbers.
+  uint64_t first_attempt = 1;
+};
+
+// What must be done after a change, in this order.
+struct CheckpointChange {
+  struct Manifest {
+    uint64_t attempt = 0;
+    Step step;
+    ChunkVersions versions = ChunkVersions::kOfOneStep;
+    std::vector<ChunkFileSummary> files;
+  };
+  struct Clearing {
+    uint64_t attempt = 0;
+    Step step;
+  };
+  std::optional<EndCapture> end;     // to every server
+  std::optional<Capture> capture;    // to every server
+  std::optional<Manifest> manifest;  // to be written; OnManifest has to follow
+  std::optional<Clearing> clearing;  // folder of a failed attempt; OnCleared has to follow
+  std::string said;                  // for the log
+  bool is_problem = false;
+};
+
+// Thread-compatible.
+class CheckpointAgreement {
+ public:
+  // What the coordinator knows of the job at a moment.
+  struct Job {
+    Step highest_version;     // of any chunk, as far as is known
+    uint64_t num_chunks = 0;  // of all tensors
+    bool is_over = false;     // no step will be done any more
+    ChunkVersions versions = ChunkVersions::kOfOneStep;
+  };
+
+  explicit CheckpointAgreement(CheckpointPolicy policy)
+      : policy_(std::move(policy)), next_attempt_(policy_.first_attempt) {}
+
+  // From now on saves are due every `every`.
+  void Start(SteadyTime now) { next_due_ = now + policy_.every; }
+  // Saves as soon as can be; CheckpointStatus::requested is then the number of this save.
+  CheckpointChange Request(SteadyTime now, const Job& job);
+  CheckpointChange OnTick(SteadyTime now, const Job& job);
+  // The servers that are there; each of them has been sent what capture() says.
+  CheckpointChange SetServers(SteadyTime now, const Job& job, std::set<ServerId> servers);
+  CheckpointChange OnCaptured(SteadyTime now,
+                              const Job& job,
+                              ServerId server,
+                              const Captured& captured);
+  CheckpointChange OnManifest(SteadyTime now,
+                              const Job& job,
+                              uint64_t attempt,
+                              const absl::Status& written);
+  CheckpointChange OnCleared(SteadyTime now, const Job& job, uint64_t attempt);
+  // No step will be done any more: saves the last one, unless that is saved.
+  CheckpointChange EndJob(SteadyTime now, const Job& job);
+  // The job has failed: nothing is saved any more.
+  CheckpointChange GiveUp();
+
+  // The capture under way, which a server that has just come must be told as well.
+  std::optional<Capture> capture() const {
+    return state_ == State::kCapturing ? std::optional<Capture>(order_) : std::nullopt;
+  }
+  bool is_idle() const { return state_ == State::kIdle; }
+  const CheckpointPolicy& policy() const { return policy_; }
+  const CheckpointStatus& status() const { return status_; }
+  void SetRestored(Step step) { status_.restored_step = step; }
+
+ private:
+  enum class State { kIdle, kCapturing, kWriting, kClearing };
+
+  void Begin(SteadyTime now, const Job& job, CheckpointChange& change);
+  void Try(SteadyTime now, const Job& job, CheckpointChange& change);
+  void TryAgain(CheckpointChange& change);
+  void ConcludeIfComplete(const Job& job, CheckpointChange& change);
+  void Fail(const std::string& why, CheckpointChange& change);
+  void Clear(CheckpointChange& change);
+  void Finish(SteadyTime now, const Job& job, CheckpointChange& change);
+  std::string DescribeMissing() const;
+
+  const CheckpointPolicy policy_;
+  uint64_t next_attempt_;
+  std::set<ServerId> servers_;
+  std::optional<SteadyTime> next_due_;
+  CheckpointStatus status_;
+
+  State state_ = State::kIdle;
+  uint64_t under_way_ = 0;  // number of the save
+  SteadyTime began_at_;     // the save
+  SteadyTime deadline_;     // of the attempt
+  uint64_t refusals_ = 0;
+  Step reached_;              // by some chunk, as a server said
+  bool is_given_up_ = false;  // and what there is of it is being cleared away
+  Capture order_;
+  std::set<ServerId> reported_;
+  std::set<ChunkId> covered_;
+  std::vector<ChunkFileSummary> files_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/collection.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pushpull {
+namespace {
+
+void TakeNewest(const std::vector<std::pair<ShardId, ReplicaSet>>& entries,
+                std::map<ShardId, ReplicaSet>& newest) {
+  for (const auto& [shard, entry] : entries) {
+    ReplicaSet& held = newest[shard];
+    if (entry.epoch > held.epoch) held = entry;
+  }
+}
+
+void TakeNewest(const WantedSize& word, WantedSize& newest) {
+  if (word.revision > newest.revision) newest = word;
+}
+
+}  // namespace
+
+void Collection::Add(ServerId server, ServerReport report) {
+  servers_[server] = std::move(report);
+}
+
+void Collection::Add(const RegisterWorker& worker, WorkerReport report) {
+  workers_[worker.worker] = {worker.incarnation, worker.is_member, std::move(report)};
+}
+
+bool Collection::has_state() const {
+  return Tensors() != nullptr ||
+         std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+           return !worker.second.report.entries.empty();
+         });
+}
+
+bool Collection::IsComplete() const {
+  for (const auto& [shard, entry] : NewestEntries()) {
+    const auto has_spoken = [&](ServerId server) { return servers_.contains(server); };
+    const bool is_whole = (!entry.primary || has_spoken(*entry.primary)) &&
+                          std::all_of(entry.followers.begin(), entry.followers.end(), has_spoken) &&
+                          std::all_of(entry.learners.begin(), entry.learners.end(), has_spoken);
+    if (!is_whole) return false;
+  }
+  const View view = NewestView();
+  return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+    // One that has left need not be there any more.
+    return member.end_step.has_value() || workers_.contains(member.worker);
+  });
+}
+
+std::vector<ShardId> Collection::Unheld() const {
+  std::vector<ShardId> unheld;
+  if (!HasBegun(NewestView())) return unheld;
+  for (const auto& [shard, entry] : NewestEntries()) {
+    const auto holds = [&, id = shard, &newest = entry](const auto& server) {
+      const ReplicaRole role = newest.RoleOf(server.first);
+      if (role != ReplicaRole::kPrimary && role != ReplicaRole::kFollower) return false;
+      return std::any_of(
+          server.second.promises.begin(),
+          server.second.promises.end(),
+          [&](const Promise& promise) { return promise.shard == id && promise.is_full; });
+    };
+    if (std::none_of(servers_.begin(), servers_.end(), holds)) unheld.push_back(shard);
+  }
+  return unheld;
+}
+
+CollectedJob Collection::Decide() const {
+  CollectedJob job;
+  if (const std::vector<PlacedTensor>* tensors = Tensors()) job.tensors = *tensors;
+  job.entries = NewestEntries();
+  job.view = NewestView();
+  job.has_begun = HasBegun(job.view);
+  for (const auto& [server, report] : servers_) {
+    job.last_view_number = std::max(job.last_view_number, report.active.number);
+    if (report.proposed)
+      job.last_view_number = std::max(job.last_view_number, report.proposed->number);
+    TakeNewest(report.wanted, job.wanted);
+  }
+  for (const auto& [worker, word] : workers_) {
+    TakeNewest(word.report.wanted, job.wanted);
+    const ViewMember* member = job.view.Find(worker);
+    const bool is_there = member != nullptr && member->incarnation == word.incarnation;
+    if (is_there && word.report.step >= member->from_step) job.established.insert(worker);
+  }
+  return job;
+}
+
+std::map<ShardId, ReplicaSet> Collection::NewestEntries() const {
+  std::map<ShardId, ReplicaSet> newest;
+  for (const auto& [server, report] : servers_) TakeNewest(report.entries, newest);
+  for (const auto& [worker, word] : workers_) TakeNewest(word.report.entries, newest);
+  return newest;
+}
+
+View Collection::NewestView() const {
+  View newest;
+  for (const auto& [server, report] : servers_) {
+    if (report.active.number > newest.number) newest = report.active;
+  }
+  for (const auto& [server, report] : servers_) {
+    const bool is_newer = report.proposed && report.proposed->number > newest.number;
+    if (is_newer && IsAcceptedByAll(*report.proposed)) newest = *report.proposed;
+  }
+  return newest;
+}
+
+// Every server that could have refused it has accepted it. One that holds no shard has no say: no
+// chunk of it can have passed the joiner.
+bool Collection::IsAcceptedByAll(const View& proposed) const {
+  std::set<ServerId> members;
+  for (const auto& [shard, entry] : NewestEntries()) {
+    if (entry.primary) members.insert(*entry.primary);
+    members.insert(entry.followers.begin(), entry.followers.end());
+  }
+  return std::all_of(members.begin(), members.end(), [&](ServerId server) {
+    const auto report = servers_.find(server);
+    return report != servers_.end() && report->second.proposed == proposed;
+  });
+}
+
+const std::vector<PlacedTensor>* Collection::Tensors() const {
+  for (const auto& [server, report] : servers_) {
+    if (!report.tensors.empty()) return &report.tensors;
+  }
+  return nullptr;
+}
+
+bool Collection::HasBegun(const View& view) const {
+  const auto has_values = [](const auto& server) {
+    return std::any_of(server.second.promises.begin(),
+                       server.second.promises.end(),
+                       [](const Promise& promise) { return promise.seq > 0; });
+  };
+  const auto is_member = [](const auto& worker) { return worker.second.is_member; };
+  return view.number > 0 || std::any_of(servers_.begin(), servers_.end(), has_values) ||
+         std::any_of(workers_.begin(), workers_.end(), is_member);
+}
+
+}  // namespace pushpull

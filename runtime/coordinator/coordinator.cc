@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pushpull {
+
+Coordinator::Coordinator(JobCoreOptions options,
+                         Executor& executor,
+                         SessionSink& sink,
+                         CoordinatorMetrics& metrics,
+                         CheckpointKeeper& checkpoints,
+                         Log log)
+    // Four looks per timeout find a silent peer at most a quarter late.
+    : tick_(std::min<Duration>(options.peer_timeout / 4, std::chrono::milliseconds(250))),
+      executor_(executor),
+      sink_(sink),
+      metrics_(metrics),
+      checkpoints_(checkpoints),
+      log_(std::move(log)),
+      core_(std::move(options)),
+      self_(std::make_shared<Coordinator*>(this)) {
+  timer_ = executor_.RunAfter(tick_, [this] { Tick(); });
+}
+
+Coordinator::~Coordinator() {
+  executor_.Cancel(timer_);
+}
+
+void Coordinator::OnMessage(SessionId session, FromMember message) {
+  CarryOut(core_.OnMessage(executor_.Now(), session, message));
+}
+
+void Coordinator::OnClosed(SessionId session, const absl::Status& why) {
+  CarryOut(core_.OnClosed(executor_.Now(), session, why));
+}
+
+JobStatus Coordinator::GetStatus() {
+  return core_.Status(executor_.Now());
+}
+
+absl::Status Coordinator::Resize(const JobSize& size) {
+  absl::StatusOr<std::vector<Command>> commands = core_.Resize(executor_.Now(), size);
+  if (!commands.ok()) return commands.status();
+  CarryOut(*std::move(commands));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Coordinator::SaveCheckpoint() {
+  absl::StatusOr<JobCore::Save> save = core_.SaveCheckpoint(executor_.Now());
+  if (!save.ok()) return save.status();
+  CarryOut(std::move(save->commands));
+  return save->number;
+}
+
+absl::Status Coordinator::SetMode(const ModeChange& change) {
+  absl::StatusOr<std::vector<Command>> commands = core_.SetMode(executor_.Now(), change);
+  if (!commands.ok()) return commands.status();
+  CarryOut(*std::move(commands));
+  return absl::OkStatus();
+}
+
+void Coordinator::Stop() {
+  CarryOut(core_.OnStop());
+}
+
+void Coordinator::Tick() {
+  CarryOut(core_.OnTick(executor_.Now()));
+  metrics_.Update(GetStatus());
+  timer_ = executor_.RunAfter(tick_, [this] { Tick(); });
+}
+
+void Coordinator::CarryOut(std::vector<Command> commands) {
+  for (Command& command : commands) {
+    if (auto* send = std::get_if<SendMessage>(&command)) {
+      sink_.Send(send->session, std::move(send->message));
+    } else if (const auto* close = std::get_if<CloseSession>(&command)) {
+      sink_.Close(close->session);
+    } else if (const auto* line = std::get_if<Announce>(&command)) {
+      line->is_problem ? log_.Warning(line->text) : log_.Info(line->text);
+    } else if (auto* save = std::get_if<SaveManifest>(&command)) {
+      Save(std::move(*save));
+    } else if (const auto* clear = std::get_if<ClearCheckpoint>(&command)) {
+      Clear(*clear);
+    }
+  }
+}
+
+void Coordinator::Save(SaveManifest command) {
+  const uint64_t attempt = command.attempt;
+  checkpoints_.Save(std::move(command),
+                    [&executor = executor_, attempt, self = std::weak_ptr<Coordinator*>(self_)](
+                        const absl::Status& written, const absl::Status& pruned) {
+                      executor.Post([self, attempt, written, pruned] {
+                        if (const auto to = self.lock()) (*to)->OnSaved(attempt, written, pruned);
+                      });
+                    });
+}
+
+void Coordinator::OnSaved(uint64_t attempt,
+                          const absl::Status& written,
+                          const absl::Status& pruned) {
+  CarryOut(core_.OnManifest(executor_.Now(), attempt, written));
+  if (written.ok()) metrics_.ObserveCheckpoint(FromSeconds(GetStatus().checkpoint.seconds));
+  if (!pruned.ok()) log_.Warning("old checkpoints cannot be removed", {{"why", pruned.message()}});
+}
+
+void Coordinator::Clear(const ClearCheckpoint& command) {
+  checkpoints_.Clear(command,
+                     [&executor = executor_,
+                      attempt = command.attempt,
+                      self = std::weak_ptr<Coordinator*>(self_)] {
+                       executor.Post([self, attempt] {
+                         if (const auto to = self.lock())
+                           (*to)->CarryOut((*to)->core_.OnCleared((*to)->executor_.Now(), attempt));
+                       });
+                     });
+}
+
+}  // namespace pushpull

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The coordinator's acting half: hands what arrives to JobCore, which decides, and carries out what
+// it returns.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/base/executor.h"
+#include "runtime/base/log.h"
+#include "runtime/coordinator/checkpoint_keeper.h"
+#include "runtime/coordinator/coordinator_metrics.h"
+#include "runtime/coordinator/job_core.h"
+#include "runtime/membership/session.h"
+
+namespace pushpull {
+
+// Thread-confined to its executor, constructor and destructor included.
+class Coordinator final : public SessionEvents {
+ public:
+  // `executor`, `sink`, `metrics` and `checkpoints` are used, not owned, and outlive this object.
+  Coordinator(JobCoreOptions options,
+              Executor& executor,
+              SessionSink& sink,
+              CoordinatorMetrics& metrics,
+              CheckpointKeeper& checkpoints,
+              Log log);
+  ~Coordinator() override;
+
+  void OnMessage(SessionId session, FromMember message) override;
+  void OnClosed(SessionId session, const absl::Status& why) override;
+  JobStatus GetStatus() override;
+  absl::Status Resize(const JobSize& size) override;
+  absl::StatusOr<uint64_t> SaveCheckpoint() override;
+  absl::Status SetMode(const ModeChange& change) override;
+
+  // Tells every member that the job ends in order.
+  void Stop();
+
+ private:
+  void Tick();
+  void CarryOut(std::vector<Command> commands);
+  void Save(SaveManifest command);
+  void OnSaved(uint64_t attempt, const absl::Status& written, const absl::Status& pruned);
+  void Clear(const ClearCheckpoint& command);
+
+  const Duration tick_;
+  Executor& executor_;
+  SessionSink& sink_;
+  CoordinatorMetrics& metrics_;
+  CheckpointKeeper& checkpoints_;
+  const Log log_;
+  JobCore core_;
+  Executor::TimerId timer_ = 0;
+  std::shared_ptr<Coordinator*> self_;  // what posted tasks look at: gone when the coordinator is
+};
+
+}  // namespace pushpull

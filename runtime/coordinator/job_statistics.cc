@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/job_statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pushpull {
+
+void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
+  for (const LossPoint& point : stats.losses) AddLoss(point);
+  if (!stats.results.empty()) results_[worker] = stats.results;
+  WorkerStats& kept = workers_[worker];
+  kept = stats;
+  kept.losses.clear();
+}
+
+void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
+  servers_[server] = stats;
+}
+
+void JobStatistics::RetireWorker(WorkerId worker) {
+  const auto it = workers_.find(worker);
+  if (it == workers_.end()) return;
+  Accumulate(it->second, retired_);
+  retired_.step = std::max(retired_.step, it->second.step);
+  workers_.erase(it);
+}
+
+void JobStatistics::RetireServer(ServerId server) {
+  const auto it = servers_.find(server);
+  if (it == servers_.end()) return;
+  Accumulate(it->second, retired_servers_);
+  servers_.erase(it);
+}
+
+Step JobStatistics::WorkerStep(WorkerId worker) const {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? Step{0} : it->second.step;
+}
+
+Step JobStatistics::HighestVersion() const {
+  Step highest = retired_servers_.highest_version;
+  for (const auto& [server, stats] : servers_) highest = std::max(highest, stats.highest_version);
+  return highest;
+}
+
+ServerStats JobStatistics::Server(ServerId server) const {
+  const auto it = servers_.find(server);
+  return it == servers_.end() ? ServerStats{} : it->second;
+}
+
+Quantiles JobStatistics::SyncSeconds() const {
+  Quantiles all = retired_.sync_seconds;
+  for (const auto& [worker, stats] : workers_) all.Merge(stats.sync_seconds);
+  return all;
+}
+
+uint64_t JobStatistics::BytesCopied() const {
+  uint64_t bytes = retired_servers_.bytes_copied;
+  for (const auto& [server, stats] : servers_) bytes += stats.bytes_copied;
+  return bytes;
+}
+
+void JobStatistics::AddTo(JobStatus& status) const {
+  WorkerStats total = retired_;
+  for (const auto& [worker, stats] : workers_) {
+    Accumulate(stats, total);
+    total.step = std::max(total.step, stats.step);
+  }
+  status.step = total.step;
+  status.samples = total.samples;
+  status.bytes_pushed = total.bytes_pushed;
+  status.bytes_pulled = total.bytes_pulled;
+  status.resends = total.resends;
+  status.sync_seconds = total.sync_seconds;
+  status.phase_seconds = total.phase_seconds;
+  ServerStats servers = retired_servers_;
+  for (const auto& [server, stats] : servers_) Accumulate(stats, servers);
+  status.bytes_replicated = servers.bytes_replicated;
+  status.contributors_min = servers.contributors_min;
+  status.contributors_max = servers.contributors_max;
+  for (const auto& [step, loss] : losses_) {
+    status.losses.push_back(
+        {step, loss.weighted / static_cast<double>(loss.samples), loss.samples});
+  }
+  std::map<std::string, int> counts;
+  for (const auto& [worker, results] : results_) {
+    for (const auto& [name, value] : results) {
+      status.results[name] += value;
+      ++counts[name];
+    }
+  }
+  for (auto& [name, value] : status.results) value /= counts[name];
+}
+
+void JobStatistics::AddLoss(const LossPoint& point) {
+  // A loss that is no number would spoil the mean and the report's JSON.
+  if (point.step.value() % loss_stride_ != 0 || point.samples == 0 || !std::isfinite(point.loss))
+    return;
+  Loss& loss = losses_[point.step];
+  loss.weighted += point.loss * static_cast<double>(point.samples);
+  loss.samples += point.samples;
+  if (losses_.size() <= kLossPointsMax) return;
+  loss_stride_ *= 2;
+  std::erase_if(losses_,
+                [&](const auto& entry) { return entry.first.value() % loss_stride_ != 0; });
+}
+
+void JobStatistics::Accumulate(const WorkerStats& from, WorkerStats& into) {
+  into.samples += from.samples;
+  into.bytes_pushed += from.bytes_pushed;
+  into.bytes_pulled += from.bytes_pulled;
+  into.resends += from.resends;
+  into.sync_seconds.Merge(from.sync_seconds);
+  for (size_t i = 0; i < kSyncPhaseCount; ++i) into.phase_seconds[i].Merge(from.phase_seconds[i]);
+}
+
+void JobStatistics::Accumulate(const ServerStats& from, ServerStats& into) {
+  into.bytes_replicated += from.bytes_replicated;
+  into.bytes_copied += from.bytes_copied;
+  into.highest_version = std::max(into.highest_version, from.highest_version);
+  if (from.contributors_max == 0) return;
+  into.contributors_min = into.contributors_max == 0
+                              ? from.contributors_min
+                              : std::min(into.contributors_min, from.contributors_min);
+  into.contributors_max = std::max(into.contributors_max, from.contributors_max);
+}
+
+}  // namespace pushpull

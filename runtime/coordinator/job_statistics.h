@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums what the members report into what a person asks: step, samples, sync time, losses. Workers
+// report totals since their own start, so the totals of a worker that is gone are kept and those of
+// its replacement added. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/membership/job_status.h"
+
+namespace pushpull {
+
+// Thread-compatible. Bounded: one entry a member, at most kLossPointsMax losses.
+class JobStatistics {
+ public:
+  static constexpr size_t kLossPointsMax = 4096;
+
+  void OnWorker(WorkerId worker, const WorkerStats& stats);
+  void OnServer(ServerId server, const ServerStats& stats);
+  // The process is gone; its totals stay.
+  void RetireWorker(WorkerId worker);
+  void RetireServer(ServerId server);
+
+  Step WorkerStep(WorkerId worker) const;
+  // Versions some server has reached; a joiner's first step lies above.
+  Step HighestVersion() const;
+  ServerStats Server(ServerId server) const;
+  // Of all workers since the job's start.
+  Quantiles SyncSeconds() const;
+  // Of shards that came to other servers, since the job's start.
+  uint64_t BytesCopied() const;
+
+  // Fills samples, bytes, resends, contributors, quantiles, losses and results of `status`.
+  void AddTo(JobStatus& status) const;
+
+ private:
+  struct Loss {
+    double weighted = 0;
+    uint64_t samples = 0;
+  };
+  void AddLoss(const LossPoint& point);
+  static void Accumulate(const WorkerStats& from, WorkerStats& into);
+  static void Accumulate(const ServerStats& from, ServerStats& into);
+
+  std::map<WorkerId, WorkerStats> workers_;
+  std::map<WorkerId, std::map<std::string, double>> results_;
+  std::map<ServerId, ServerStats> servers_;
+  WorkerStats retired_;
+  ServerStats retired_servers_;
+  std::map<Step, Loss> losses_;
+  uint64_t loss_stride_ =
+      1;  // only steps divisible by it are kept; doubles when there are too many
+};
+
+}  // namespace pushpull

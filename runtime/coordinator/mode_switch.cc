@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/mode_switch.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+namespace {
+
+// A worker that has announced its last step pushes nothing any more.
+bool IsStaying(const View& view, WorkerId worker) {
+  const ViewMember* member = view.Find(worker);
+  return member != nullptr && !member->end_step;
+}
+
+}  // namespace
+
+absl::StatusOr<Consistency> WantedMode(const Consistency& active,
+                                       const ModeChange& change,
+                                       const ModeRules& rules) {
+  Consistency wanted{.mode = change.mode.value_or(active.mode)};
+  if (!IsKnown(wanted.mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.mode: ", static_cast<int>(wanted.mode), " is not known"));
+  }
+  const bool is_bounded = wanted.mode == ConsistencyMode::kBounded;
+  const absl::string_view name = NameOf(wanted.mode);
+  if (change.staleness.value_or(0) > 0 && !is_bounded) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.staleness: needs spec.sync.mode Bounded, which is ", name));
+  }
+  if (!wanted.is_sync() && rules.is_deterministic) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.deterministic: needs spec.sync.mode Sync, asked for ", name));
+  }
+  if (!wanted.is_sync() && rules.divides_samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.mode: this job divides its data set anew with every step, which "
+                     "needs Sync, asked for ",
+                     name,
+                     "; a job that begins in Async or Bounded does not"));
+  }
+  if (is_bounded) wanted.staleness = change.staleness.value_or(active.staleness);
+  if (wanted.is_sync())
+    wanted.backup_workers = change.backup_workers.value_or(active.backup_workers);
+  if (!wanted.is_sync() && change.backup_workers.value_or(0) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.backupWorkers: needs spec.sync.mode Sync, which is ", name));
+  }
+  if (change.backup_workers.value_or(0) > 0 && wanted.backup_workers >= rules.workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.backupWorkers: must be less than spec.workers.replicas (",
+                     rules.workers,
+                     "), is ",
+                     wanted.backup_workers));
+  }
+  if (wanted.is_sync()) wanted.gated = change.gated.value_or(active.gated);
+  if (!wanted.is_sync() && change.gated.value_or(false)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.sync.gated: needs spec.sync.mode Sync, which is ", name));
+  }
+  if (wanted.gated && wanted.backup_workers > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "spec.sync.gated: needs spec.sync.backupWorkers 0, which is ", wanted.backup_workers));
+  }
+  return wanted;
+}
+
+void ModeSwitch::Begin(SteadyTime now, const Consistency& wanted) {
+  phase_ = Phase::kWanted;
+  wanted_ = wanted;
+  deadline_ = now + patience_;
+  problem_.clear();
+}
+
+void ModeSwitch::OnHeld(WorkerId worker, const StepsHeld& held) {
+  const auto member = members_.find(worker);
+  if (held.round != round_ || member == members_.end()) return;
+  member->second.next_step = held.next_step;
+  member->second.is_drained = held.is_drained;
+}
+
+ModeSwitch::Orders ModeSwitch::Advance(SteadyTime now, const View& active, bool may_begin) {
+  Orders orders;
+  std::erase_if(members_, [&](const auto& member) { return !IsStaying(active, member.first); });
+  const auto all = [&](const auto& condition) {
+    return std::all_of(
+        members_.begin(), members_.end(), [&](const auto& m) { return condition(m.second); });
+  };
+  if (phase_ == Phase::kWanted && may_begin) Ask(active, orders);
+  if (phase_ == Phase::kAsking && all([](const Member& m) { return m.next_step.has_value(); }))
+    Drain(orders);
+  if (phase_ == Phase::kDraining && all([](const Member& m) { return m.is_drained; })) {
+    phase_ = Phase::kAgreeing;
+    orders.first_step = first_step_;
+    return orders;
+  }
+  if (phase_ == Phase::kAgreeing && active.consistency != before_) phase_ = Phase::kIdle;
+  if (is_under_way() && phase_ != Phase::kAgreeing && now >= deadline_) GiveUp(orders);
+  return orders;
+}
+
+void ModeSwitch::Ask(const View& active, Orders& orders) {
+  phase_ = Phase::kAsking;
+  ++round_;
+  before_ = active.consistency;
+  first_step_ = before_.from_step;
+  members_.clear();
+  for (const ViewMember& member : active.members) {
+    if (member.end_step) continue;
+    members_[member.worker] = Member{};
+    orders.holds.emplace_back(member.worker, HoldSteps{.round = round_, .until = std::nullopt});
+  }
+}
+
+// Where steps need everybody, all stop before the same one: what some have begun, the others have
+// to bring to its end. In Async each stops where it is.
+void ModeSwitch::Drain(Orders& orders) {
+  phase_ = Phase::kDraining;
+  for (const auto& [worker, member] : members_)
+    first_step_ = std::max(first_step_, *member.next_step);
+  for (const auto& [worker, member] : members_) {
+    const bool is_alone = before_.mode == ConsistencyMode::kAsync;
+    const Step until = is_alone ? *member.next_step : first_step_;
+    orders.holds.emplace_back(worker, HoldSteps{.round = round_, .until = until});
+  }
+}
+
+void ModeSwitch::GiveUp(Orders& orders) {
+  problem_ = absl::StrCat("the mode stays ",
+                          NameOf(before_.mode),
+                          ": ",
+                          phase_ == Phase::kWanted ? "members were still joining" : Missing(),
+                          " after ",
+                          ToSeconds(patience_),
+                          " s");
+  for (const auto& [worker, member] : members_)
+    orders.resumes.emplace_back(worker, ResumeSteps{.round = round_});
+  phase_ = Phase::kIdle;
+  members_.clear();
+}
+
+std::string ModeSwitch::Missing() const {
+  for (const auto& [worker, member] : members_) {
+    if (!member.is_drained)
+      return absl::StrCat(ToString(worker), " did not come to the end of its step");
+  }
+  return "no worker is there";
+}
+
+}  // namespace pushpull

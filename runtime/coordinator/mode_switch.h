@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a running job comes from one mode to another (protocol.md section 7,
+// decisions/0012-modes-change-between-steps.md). Every worker stops at a step of its own, so that
+// nothing is on its way; then all of them begin the new mode with one step, by a view.
+//
+//   idle --1--> wanted --2--> asking --3--> draining --4--> agreeing --5--> idle
+//                                |             |
+//                                +------6------+--> idle
+//
+// 1 somebody asks for another mode.
+// 2 no other view is being agreed on: the members are told to begin no further step.
+// 3 all have said which step that is: each does what is below its target.
+// 4 all have done so: the view that changes the mode is proposed (view_agreement.h).
+// 5 it is in force.
+// 6 a member has not come to the end of its step in time: all go on as before.
+//
+// A member that leaves or dies meanwhile is not waited for. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/ids.h"
+#include "runtime/consistency/view.h"
+#include "runtime/membership/control.h"
+
+namespace pushpull {
+
+// What of a job forbids modes other than Sync.
+struct ModeRules {
+  bool is_deterministic = false;
+  bool divides_samples = false;  // its data set, step by step (consistency/sample_queue.h)
+  uint32_t workers = 0;          // wanted
+};
+
+// The mode, staleness, number of backup workers and gate that `change` asks for. kInvalidArgument:
+// it contradicts itself or the manifest; the text names the field.
+absl::StatusOr<Consistency> WantedMode(const Consistency& active,
+                                       const ModeChange& change,
+                                       const ModeRules& rules);
+
+// Thread-compatible.
+class ModeSwitch {
+ public:
+  explicit ModeSwitch(Duration patience) : patience_(patience) {}
+
+  bool is_under_way() const { return phase_ != Phase::kIdle; }
+  // Its mode, staleness, number of backup workers and gate.
+  const Consistency& wanted() const { return wanted_; }
+  // Why the last change was given up; empty where it was not.
+  const std::string& problem() const { return problem_; }
+
+  // is_under_way() must not hold. Of `wanted` these four count.
+  void Begin(SteadyTime now, const Consistency& wanted);
+  void OnHeld(WorkerId worker, const StepsHeld& held);
+
+  // What is to be done now.
+  struct Orders {
+    std::vector<std::pair<WorkerId, HoldSteps>> holds = {};
+    std::vector<std::pair<WorkerId, ResumeSteps>> resumes = {};
+    // Nothing is on its way: propose the view. The mode begins with this step or a later one.
+    std::optional<Step> first_step = {};
+  };
+  // After every event. `active` is the view in force, `may_begin` says that no other is proposed.
+  Orders Advance(SteadyTime now, const View& active, bool may_begin);
+
+ private:
+  enum class Phase { kIdle, kWanted, kAsking, kDraining, kAgreeing };
+  struct Member {
+    std::optional<Step> next_step;
+    bool is_drained = false;
+  };
+
+  void Ask(const View& active, Orders& orders);
+  void Drain(Orders& orders);
+  void GiveUp(Orders& orders);
+  std::string Missing() const;
+
+  const Duration patience_;
+  Phase phase_ = Phase::kIdle;
+  uint64_t round_ = 0;
+  Consistency before_;
+  Consistency wanted_;
+  SteadyTime deadline_;
+  std::map<WorkerId, Member> members_;
+  Step first_step_;
+  std::string problem_;
+};
+
+}  // namespace pushpull

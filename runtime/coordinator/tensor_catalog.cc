@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/tensor_catalog.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/shard/placement.h"
+#include "runtime/tensor/shape.h"
+
+namespace pushpull {
+namespace {
+
+absl::StatusOr<uint64_t> BytesOf(const TensorSpec& spec) {
+  const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+  if (!bytes.ok() || *bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                   spec.name,
+                                                   "\": shape ",
+                                                   DimsToString(spec.dims),
+                                                   " has no values or too many"));
+  }
+  return bytes;
+}
+
+// What differs between two registrations of one tensor, as "shape [3] and [4]"; empty for nothing.
+std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
+  if (ours.dims != theirs.dims)
+    return absl::StrCat("shape ", DimsToString(theirs.dims), " and ", DimsToString(ours.dims));
+  if (ours.dtype != theirs.dtype) return "element type";
+  if (ours.reduction != theirs.reduction) return "reduction";
+  if (ours.optimizer != theirs.optimizer) {
+    return absl::StrCat(
+        "optimizer ", ToString(theirs.optimizer), " and ", ToString(ours.optimizer));
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<TensorCatalog> TensorCatalog::FromPlaced(const std::vector<PlacedTensor>& tensors) {
+  TensorCatalog catalog;
+  if (tensors.empty()) return catalog;
+  std::vector<uint64_t> bytes;
+  std::vector<ShardId> shards;
+  for (const PlacedTensor& tensor : tensors) {
+    PUSHPULL_ASSIGN_OR_RETURN(bytes.emplace_back(), BytesOf(tensor.spec));
+    shards.insert(shards.end(), tensor.shards.begin(), tensor.shards.end());
+    catalog.index_by_name_.emplace(tensor.spec.name, catalog.tensors_.size());
+    catalog.tensors_.push_back(tensor);
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(const ChunkRange batch, catalog.chunks_.Append(bytes));
+  const std::vector<uint64_t> chunk_bytes = catalog.chunks_.ChunkBytes(batch);
+  if (chunk_bytes.size() != shards.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensors of ", chunk_bytes.size(), " chunks are placed as ", shards.size()));
+  }
+  for (size_t i = 0; i < shards.size(); ++i)
+    catalog.shard_bytes_[shards[i].value()] += chunk_bytes[i];
+  return catalog;
+}
+
+void TensorCatalog::SetServers(std::vector<ServerId> primaries, std::vector<double> weights) {
+  primaries_ = std::move(primaries);
+  weights_ = std::move(weights);
+}
+
+absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec> tensors) {
+  if (tensors_.empty()) {
+    PUSHPULL_RETURN_IF_ERROR(Place(tensors));
+    first_worker_ = worker;
+    return absl::OkStatus();
+  }
+  if (tensors.size() != tensors_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(ToString(worker),
+                                                   " registers ",
+                                                   tensors.size(),
+                                                   " tensors, ",
+                                                   ToString(first_worker_),
+                                                   " registered ",
+                                                   tensors_.size(),
+                                                   ": all workers must register the same list"));
+  }
+  for (const TensorSpec& tensor : tensors) {
+    const auto it = index_by_name_.find(tensor.name);
+    if (it == index_by_name_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                     tensor.name,
+                                                     "\": registered by ",
+                                                     ToString(worker),
+                                                     " but not by ",
+                                                     ToString(first_worker_)));
+    }
+    const std::string difference = Difference(tensors_[it->second].spec, tensor);
+    if (!difference.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                     tensor.name,
+                                                     "\": ",
+                                                     ToString(worker),
+                                                     " and ",
+                                                     ToString(first_worker_),
+                                                     " differ in it: ",
+                                                     difference));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorCatalog::Place(std::span<const TensorSpec> tensors) {
+  if (tensors.empty()) return absl::InvalidArgumentError("the list of tensors is empty");
+  std::vector<uint64_t> bytes;
+  absl::flat_hash_map<std::string, size_t> index_by_name;
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.name.empty()) return absl::InvalidArgumentError("a tensor has no name");
+    if (!index_by_name.emplace(tensor.name, bytes.size()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", tensor.name, "\": registered twice"));
+    }
+    PUSHPULL_RETURN_IF_ERROR(Validate(tensor.optimizer));
+    PUSHPULL_ASSIGN_OR_RETURN(bytes.emplace_back(), BytesOf(tensor));
+  }
+  ChunkTable chunks = chunks_;
+  PUSHPULL_ASSIGN_OR_RETURN(const ChunkRange batch, chunks.Append(bytes));
+  const std::vector<uint64_t> chunk_bytes = chunks.ChunkBytes(batch);
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const std::vector<ShardId> shards,
+      AssignChunks(chunk_bytes,
+                   {.primaries = primaries_, .shard_bytes = shard_bytes_, .weights = weights_}));
+
+  chunks_ = std::move(chunks);
+  index_by_name_ = std::move(index_by_name);
+  for (size_t i = 0; i < shards.size(); ++i) shard_bytes_[shards[i].value()] += chunk_bytes[i];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorId id{static_cast<uint32_t>(i)};
+    const ChunkRange range = chunks_.FindTensor(id)->chunks;
+    const auto begin = shards.begin() + static_cast<ptrdiff_t>(range.first.value());
+    tensors_.push_back({.id = id,
+                        .spec = tensors[i],
+                        .first_chunk = range.first,
+                        .shards = {begin, begin + static_cast<ptrdiff_t>(range.num_chunks)}});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The job's tensors and where their chunks are: the first worker's list is placed, every other must
+// agree with it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/shard/chunk.h"
+#include "runtime/shard/shard_map.h"
+#include "runtime/store/tensor_spec.h"
+
+namespace pushpull {
+
+// Thread-compatible.
+class TensorCatalog {
+ public:
+  TensorCatalog() = default;
+  // The tensors of a job whose coordinator was started anew, as its servers have them.
+  // kInvalidArgument: they do not fit together; the servers' word cannot be used.
+  static absl::StatusOr<TensorCatalog> FromPlaced(const std::vector<PlacedTensor>& tensors);
+
+  // Fixes where chunks can go. `primaries[s]` is the server of shard s, `weights[i]` that of server
+  // i.
+  void SetServers(std::vector<ServerId> primaries, std::vector<double> weights);
+
+  // Places the list of the first worker; compares that of every other. SetServers comes first.
+  //
+  // kInvalidArgument: the list itself is wrong (empty, a name twice, a bad shape or optimizer), or
+  // it differs from what is registered; the text says in which tensor and how.
+  absl::Status Register(WorkerId worker, std::span<const TensorSpec> tensors);
+
+  // All tensors in the order of their ids; empty before the first registration.
+  const std::vector<PlacedTensor>& tensors() const { return tensors_; }
+  uint64_t version() const { return tensors_.size(); }
+  // Bytes of the chunks of each shard. [kShardCount]
+  const std::vector<uint64_t>& shard_bytes() const { return shard_bytes_; }
+
+ private:
+  absl::Status Place(std::span<const TensorSpec> tensors);
+
+  std::vector<ServerId> primaries_;
+  std::vector<double> weights_;
+  std::vector<uint64_t> shard_bytes_ = std::vector<uint64_t>(kShardCount, 0);
+  ChunkTable chunks_;
+  std::vector<PlacedTensor> tensors_;
+  absl::flat_hash_map<std::string, size_t> index_by_name_;
+  WorkerId first_worker_;
+};
+
+}  // namespace pushpull

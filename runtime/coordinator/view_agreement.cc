@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/view_agreement.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pushpull {
+namespace {
+
+// Steps put between the servers' furthest and a joiner's first after each refusal, doubled each
+// time: a proposal takes a round trip, during which fast steps go on.
+constexpr uint64_t kMarginMax = 1024;
+
+void InsertInOrder(View& view, const ViewMember& member) {
+  const auto place = std::lower_bound(
+      view.members.begin(),
+      view.members.end(),
+      member,
+      [](const ViewMember& a, const ViewMember& b) { return a.worker < b.worker; });
+  view.members.insert(place, member);
+}
+
+}  // namespace
+
+ViewAgreement ViewAgreement::FromCollected(std::set<ServerId> servers,
+                                           View active,
+                                           uint64_t last_number,
+                                           std::set<WorkerId> established) {
+  ViewAgreement agreement(std::move(servers));
+  agreement.last_number_ = std::max(last_number, active.number);
+  agreement.active_ = std::move(active);
+  agreement.established_ = std::move(established);
+  return agreement;
+}
+
+ViewChange ViewAgreement::Renew(uint64_t seen) {
+  last_number_ = std::max(last_number_, seen);
+  ViewChange change;
+  Activate(change);
+  return change;
+}
+
+ViewChange ViewAgreement::Join(const std::map<WorkerId, Incarnation>& joiners) {
+  for (const auto& [worker, incarnation] : joiners) joiners_[worker] = incarnation;
+  ViewChange change;
+  if (!joiners_.empty() && !proposal_) Propose(change);
+  return change;
+}
+
+ViewChange ViewAgreement::Leave(WorkerId worker, Step end_step) {
+  ViewChange change;
+  const auto member = std::find_if(active_.members.begin(),
+                                   active_.members.end(),
+                                   [&](const ViewMember& m) { return m.worker == worker; });
+  if (member == active_.members.end()) return change;
+  member->end_step = end_step;
+  RescueStranded();
+  Activate(change);
+  return change;
+}
+
+ViewChange ViewAgreement::Remove(WorkerId worker) {
+  joiners_.erase(worker);
+  established_.erase(worker);
+  ViewChange change;
+  const auto erased =
+      std::erase_if(active_.members, [&](const ViewMember& m) { return m.worker == worker; });
+  const bool was_proposed = proposal_ && proposal_->view.Find(worker) != nullptr;
+  if (erased == 0 && !was_proposed) return change;
+  RescueStranded();
+  Activate(change);
+  return change;
+}
+
+ViewChange ViewAgreement::ChangeMode(const Consistency& wanted, Step first_step) {
+  next_mode_ = wanted;
+  next_mode_->from_step = first_step;
+  next_mode_->steps_skipped = active_.consistency.steps_skipped;
+  ViewChange change;
+  Propose(change);
+  return change;
+}
+
+// What servers have done already in the new mode's numbers is skipped.
+void ViewAgreement::RaiseMode(Step lowest_free) {
+  if (!next_mode_ || lowest_free <= next_mode_->from_step) return;
+  next_mode_->steps_skipped += lowest_free.value() - next_mode_->from_step.value();
+  next_mode_->from_step = lowest_free;
+}
+
+ViewChange ViewAgreement::Answer(ServerId server, const ViewAnswer& answer) {
+  ViewChange change;
+  if (!proposal_ || proposal_->view.number != answer.number) return change;
+  proposal_->answers[server] = answer;
+  ConcludeIfAnswered(change);
+  return change;
+}
+
+ViewChange ViewAgreement::SetServers(std::set<ServerId> servers) {
+  servers_ = std::move(servers);
+  ViewChange change;
+  if (!proposal_) return change;
+  std::erase_if(proposal_->answers,
+                [&](const auto& answer) { return !servers_.contains(answer.first); });
+  ConcludeIfAnswered(change);
+  return change;
+}
+
+void ViewAgreement::ConcludeIfAnswered(ViewChange& change) {
+  if (servers_.empty() || proposal_->answers.size() < servers_.size()) return;
+  bool all_accept = true;
+  Step highest;
+  for (const auto& [who, word] : proposal_->answers) {
+    all_accept = all_accept && word.is_accepted;
+    highest = std::max(highest, word.lowest_free_step);
+  }
+  if (!all_accept) {
+    const uint64_t doubled =
+        std::min(kMarginMax, uint64_t{1} << std::min<uint64_t>(refusals_++, 10));
+    // Where nobody trains nothing goes on meanwhile.
+    const uint64_t margin = active_.members.empty() ? 0 : doubled;
+    first_step_ = Step{highest.value() + margin};
+    RaiseMode(highest);
+    Propose(change);
+    return;
+  }
+  refusals_ = 0;
+  for (const ViewMember& member : proposal_->view.members) {
+    const auto joiner = joiners_.find(member.worker);
+    if (joiner == joiners_.end() || joiner->second != member.incarnation) continue;
+    change.admitted.push_back(member);
+    joiners_.erase(joiner);
+  }
+  active_ = proposal_->view;
+  proposal_.reset();
+  if (next_mode_ && active_.consistency == *next_mode_) {
+    next_mode_.reset();
+    for (const ViewMember& member : active_.members) established_.insert(member.worker);
+  }
+  change.activate = active_;
+  if (!joiners_.empty()) Propose(change);
+}
+
+void ViewAgreement::OnProgress(WorkerId worker, Step step) {
+  const ViewMember* member = active_.Find(worker);
+  if (member != nullptr && step >= member->from_step) established_.insert(worker);
+}
+
+View ViewAgreement::NextView() const {
+  View view = active_;
+  if (next_mode_) {
+    view.consistency = *next_mode_;
+    for (ViewMember& member : view.members) member.from_step = next_mode_->from_step;
+  }
+  const bool somebody_stays =
+      std::any_of(view.members.begin(), view.members.end(), [](const ViewMember& m) {
+        return !m.end_step.has_value();
+      });
+  // In the other modes numbers of steps that are done say which pushes have been applied, so
+  // nobody begins among them.
+  const bool is_bound = somebody_stays || !view.consistency.is_sync();
+  for (const auto& [worker, incarnation] : joiners_)
+    InsertInOrder(view, {worker, incarnation, is_bound ? first_step_ : Step{0}, std::nullopt});
+  return view;
+}
+
+void ViewAgreement::Propose(ViewChange& change) {
+  View view = NextView();
+  // Members that have left cannot be overtaken; without them the servers see a full restart as one.
+  const bool is_restart =
+      view.consistency.is_sync() &&
+      std::none_of(view.members.begin(), view.members.end(), [&](const ViewMember& m) {
+        return !m.end_step.has_value() && !joiners_.contains(m.worker);
+      });
+  if (is_restart) {
+    std::erase_if(view.members, [](const ViewMember& m) { return m.end_step.has_value(); });
+  }
+  view.number = ++last_number_;
+  proposal_ = Proposal{.view = view, .answers = {}};
+  change.propose = std::move(view);
+}
+
+void ViewAgreement::Activate(ViewChange& change) {
+  active_.number = ++last_number_;
+  change.activate = active_;
+  // The proposal under way rests on the old view: servers drop it, its successor follows.
+  if (proposal_) {
+    proposal_.reset();
+    if (!joiners_.empty() || next_mode_) Propose(change);
+  }
+}
+
+// A joiner waits for versions that only others can bring. If all of them have gone before, it would
+// wait for ever, so it takes what there is instead.
+void ViewAgreement::RescueStranded() {
+  if (!active_.consistency.is_sync()) return;
+  const auto brings_to = [&](const ViewMember& other, Step step) {
+    if (!established_.contains(other.worker) && other.from_step > Step{0}) return false;
+    return !other.end_step || *other.end_step >= step;
+  };
+  for (ViewMember& member : active_.members) {
+    if (member.from_step == Step{0} || established_.contains(member.worker)) continue;
+    const bool has_help =
+        std::any_of(active_.members.begin(), active_.members.end(), [&](const ViewMember& other) {
+          return other.worker != member.worker && brings_to(other, member.from_step);
+        });
+    if (!has_help) member.from_step = Step{0};
+  }
+}
+
+}  // namespace pushpull

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the coordinator gets servers to agree on the next view (protocol.md section 4). Leaving and
+// dying take effect at once: a step merely waits for fewer. Joining needs every server's word that
+// no chunk has passed the joiner's first step, so it is proposed first:
+//
+//   idle --1 somebody joins--> proposed --2 all accept--> active (joiners are told)
+//                                 ^ |
+//                                 | +--3 one refuses: a higher first step, a new number
+//                                 +----4 somebody left or died meanwhile: a new number
+//
+// When nobody is left whom the joiners would overtake, they start from step 0: they take what the
+// servers have (a full restart). Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/view.h"
+#include "runtime/membership/control.h"
+
+namespace pushpull {
+
+// What must be sent after a change. Thread-compatible.
+struct ViewChange {
+  std::optional<View> propose;            // to every server
+  std::optional<View> activate;           // to every server and worker
+  std::vector<ViewMember> admitted = {};  // workers that are members from now on and must be told
+};
+
+class ViewAgreement {
+ public:
+  // `servers`: those that must agree; `consistency`: the mode that the job begins with.
+  explicit ViewAgreement(std::set<ServerId> servers, const Consistency& consistency = {})
+      : servers_(std::move(servers)) {
+    active_.consistency = consistency;
+  }
+
+  // As an earlier coordinator left it: the view in force, the highest number that anybody has seen,
+  // and who has reached its first step.
+  static ViewAgreement FromCollected(std::set<ServerId> servers,
+                                     View active,
+                                     uint64_t last_number,
+                                     std::set<WorkerId> established);
+  // Puts the view in force once more, above what was proposed or activated with numbers up to
+  // `seen`.
+  ViewChange Renew(uint64_t seen);
+
+  // The servers that are there: each of them must accept a proposal.
+  ViewChange SetServers(std::set<ServerId> servers);
+  // Workers that want in. Several at once, so that the first view has all of them.
+  ViewChange Join(const std::map<WorkerId, Incarnation>& joiners);
+  // The worker contributes to no step from `end_step` on.
+  ViewChange Leave(WorkerId worker, Step end_step);
+  // The worker is dead, or has gone after it left.
+  ViewChange Remove(WorkerId worker);
+  // Another mode for all members, from `first_step` or a later one on. Nothing of theirs may be on
+  // its way, and no other proposal.
+  ViewChange ChangeMode(const Consistency& wanted, Step first_step);
+  // A server's word on a proposal; words on older proposals are ignored.
+  ViewChange Answer(ServerId server, const ViewAnswer& answer);
+  // The worker has done steps up to `step`: it depends on nobody's help to get to its first one.
+  void OnProgress(WorkerId worker, Step step);
+
+  const View& active() const { return active_; }
+  bool IsMember(WorkerId worker) const { return active_.Find(worker) != nullptr; }
+  // The view under way, which a server that has just come must be asked about as well.
+  std::optional<View> proposed() const {
+    return proposal_ ? std::optional<View>(proposal_->view) : std::nullopt;
+  }
+
+ private:
+  struct Proposal {
+    View view;
+    std::map<ServerId, ViewAnswer> answers;
+  };
+
+  void Propose(ViewChange& change);
+  void ConcludeIfAnswered(ViewChange& change);
+  void Activate(ViewChange& change);
+  void RescueStranded();
+  void RaiseMode(Step lowest_free);
+  View NextView() const;
+
+  std::set<ServerId> servers_;
+  uint64_t last_number_ = 0;
+  View active_;
+  std::map<WorkerId, Incarnation> joiners_;
+  std::set<WorkerId> established_;  // members that have reached their first step
+  std::optional<Proposal> proposal_;
+  std::optional<Consistency> next_mode_;
+  Step first_step_;        // for the next proposal
+  uint64_t refusals_ = 0;  // in a row
+};
+
+}  // namespace pushpull

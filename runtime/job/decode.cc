@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every field of the manifest; see decode.h.
+#include "runtime/job/decode.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/job/object_reader.h"
+
+namespace pushpull {
+
+namespace {
+
+constexpr IntRange kAnyCount{0, std::numeric_limits<int>::max()};
+constexpr IntRange kAnySeconds{0, std::numeric_limits<int>::max()};
+constexpr IntRange kPositiveSeconds{1, std::numeric_limits<int>::max()};
+constexpr size_t kRestartRulesMax = 16;
+constexpr size_t kEnvVarsMax = 1000;
+constexpr size_t kWordsMax = 1000;     // of a command
+constexpr size_t kExitCodesMax = 255;  // all there are
+
+void ReadConstant(absl::string_view key,
+                  absl::string_view expected,
+                  ObjectReader& root,
+                  Problems& problems) {
+  std::string value;
+  root.Require(key);
+  if (root.ReadString(key, value) && value != expected) {
+    problems.Add(std::string(key), absl::StrCat("must be ", expected, ", is ", Quoted(value)));
+  }
+}
+
+void ReadMetadata(ObjectReader& object, JobMetadata& metadata) {
+  object.Require("name");
+  object.ReadString("name", metadata.name);
+  object.ReadString("namespace", metadata.namespace_name);
+  object.ReadStringMap("labels", metadata.labels);
+  object.ReadStringMap("annotations", metadata.annotations);
+  // What `kubectl get -o yaml` prints beside.
+  for (const absl::string_view key : {"creationTimestamp",
+                                      "deletionGracePeriodSeconds",
+                                      "deletionTimestamp",
+                                      "finalizers",
+                                      "generateName",
+                                      "generation",
+                                      "managedFields",
+                                      "ownerReferences",
+                                      "resourceVersion",
+                                      "selfLink",
+                                      "uid"}) {
+    object.Skip(key);
+  }
+}
+
+void ReadEnvVar(ObjectReader& object, EnvVar& variable) {
+  object.Require("name");
+  object.ReadString("name", variable.name);
+  object.ReadString("value", variable.value);
+  object.ReadJson("valueFrom", variable.value_from_json);
+}
+
+void ReadServers(ObjectReader& object, ServersSpec& servers) {
+  object.ReadInt("replicas", {0, 1024}, servers.replicas);
+  object.ReadInt("minReplicas", {1, 1024}, servers.min_replicas);
+  object.ReadInt("maxReplicas", {1, 1024}, servers.max_replicas);
+  object.ReadInt("replication", {0, 2}, servers.replication);
+  object.ReadInt("threads", {1, 64}, servers.threads);
+  object.ReadSeconds("lossGraceSeconds", kAnySeconds, servers.loss_grace);
+  object.ReadString("image", servers.image);
+  object.ReadJson("resources", servers.resources_json);
+  object.ReadJson("template", servers.template_json);
+}
+
+void ReadWorkers(ObjectReader& object, WorkersSpec& workers) {
+  object.ReadInt("replicas", {1, 4096}, workers.replicas);
+  object.ReadInt("minReplicas", {1, 4096}, workers.min_replicas);
+  object.ReadInt("maxReplicas", {1, 4096}, workers.max_replicas);
+  object.ReadInt("gpusPerWorker", {0, 64}, workers.gpus_per_worker);
+  object.ReadInt("globalBatch", {1, std::numeric_limits<int>::max()}, workers.global_batch);
+  object.ReadBool("colocatedServer", workers.colocated_server);
+  object.ReadJson("resources", workers.resources_json);
+  object.ReadJson("template", workers.template_json);
+}
+
+void ReadSync(ObjectReader& object, SyncSpec& sync) {
+  object.ReadEnum("mode", sync.mode);
+  object.ReadInt("staleness", kAnyCount, sync.staleness);
+  object.ReadInt("backupWorkers", {0, 4095}, sync.backup_workers);
+  object.ReadBool("deterministic", sync.deterministic);
+  object.ReadBool("scaleByStaleness", sync.scale_by_staleness);
+  object.ReadBool("gated", sync.gated);
+  object.ReadEnum("nonFinite", sync.non_finite);
+  object.ReadSeconds("stallSeconds", {1, 3600}, sync.stall);
+  object.ReadEnum("onStall", sync.on_stall);
+}
+
+void ReadCheckpoint(ObjectReader& object, CheckpointSpec& checkpoint) {
+  object.ReadString("claim", checkpoint.claim);
+  object.ReadString("uri", checkpoint.uri);
+  object.ReadString("path", checkpoint.path);
+  object.ReadSeconds("everySeconds", kPositiveSeconds, checkpoint.every);
+  object.ReadInt("keep", {1, 1000}, checkpoint.keep);
+  object.ReadString("restoreFrom", checkpoint.restore_from);
+}
+
+void ReadScaling(ObjectReader& object, ScalingSpec& scaling) {
+  object.ReadSeconds("drainTimeoutSeconds", kAnySeconds, scaling.drain_timeout);
+  object.ReadEnum("onDrainTimeout", scaling.on_drain_timeout);
+  object.ReadSeconds("cooldownSeconds", kAnySeconds, scaling.cooldown);
+}
+
+void ReadRestartRule(ObjectReader& object, RestartRule& rule) {
+  object.ReadEnum("role", rule.role);
+  object.ReadObject("exitCodes", [&rule](ObjectReader& codes) {
+    rule.exit_codes.emplace();
+    codes.ReadInts("in", kExitCodesMax, {1, 255}, rule.exit_codes->in);
+    codes.ReadInts("notIn", kExitCodesMax, {1, 255}, rule.exit_codes->not_in);
+  });
+  object.ReadEnum("reason", rule.reason);
+  object.Require("action");
+  object.ReadEnum("action", rule.action);
+}
+
+void ReadRestart(ObjectReader& object, RestartSpec& restart) {
+  object.ReadInt("backoffLimit", kAnyCount, restart.backoff_limit);
+  object.ReadSeconds("initialDelaySeconds", kAnySeconds, restart.initial_delay);
+  object.ReadSeconds("maxDelaySeconds", kAnySeconds, restart.max_delay);
+  object.ReadObjects("rules", kRestartRulesMax, [&restart](ObjectReader& rule) {
+    ReadRestartRule(rule, restart.rules.emplace_back());
+  });
+  object.ReadSeconds("nodeLostAfterSeconds", kPositiveSeconds, restart.node_lost_after);
+  object.ReadSeconds("peerTimeoutSeconds", {1, 3600}, restart.peer_timeout);
+}
+
+void ReadScheduling(ObjectReader& object, SchedulingSpec& scheduling) {
+  object.ReadEnum("gang", scheduling.gang);
+  object.ReadString("queue", scheduling.queue);
+  object.ReadString("priorityClass", scheduling.priority_class);
+  object.ReadBool("spreadServers", scheduling.spread_servers);
+  object.ReadBool("pdb", scheduling.pdb);
+}
+
+void ReadSecurity(ObjectReader& object, SecuritySpec& security) {
+  object.ReadEnum("tls", security.tls);
+  object.ReadString("secretName", security.secret_name);
+  object.ReadEnum("networkPolicy", security.network_policy);
+}
+
+// The objects of the spec that are always there, with their defaults.
+void ReadParts(ObjectReader& object, TrainingJobSpec& spec) {
+  object.ReadObjects("env", kEnvVarsMax, [&spec](ObjectReader& variable) {
+    ReadEnvVar(variable, spec.env.emplace_back());
+  });
+  object.ReadObject("servers", [&spec](ObjectReader& part) { ReadServers(part, spec.servers); });
+  object.ReadObject("workers", [&spec](ObjectReader& part) { ReadWorkers(part, spec.workers); });
+  object.ReadObject("sync", [&spec](ObjectReader& part) { ReadSync(part, spec.sync); });
+  object.ReadObject("scaling", [&spec](ObjectReader& part) { ReadScaling(part, spec.scaling); });
+  object.ReadObject("restart", [&spec](ObjectReader& part) { ReadRestart(part, spec.restart); });
+  object.ReadObject("security", [&spec](ObjectReader& part) { ReadSecurity(part, spec.security); });
+}
+
+void ReadSpec(ObjectReader& object, TrainingJobSpec& spec) {
+  object.ReadString("image", spec.image);
+  object.ReadStrings("command", kWordsMax, spec.command);
+  object.ReadStrings("args", kWordsMax, spec.args);
+  ReadParts(object, spec);
+  object.ReadObject("checkpoint", [&spec](ObjectReader& part) {
+    ReadCheckpoint(part, spec.checkpoint.emplace());
+  });
+  object.ReadSeconds("startDeadlineSeconds", kPositiveSeconds, spec.start_deadline);
+  object.ReadSeconds("activeDeadlineSeconds", kPositiveSeconds, spec.active_deadline);
+  object.ReadSeconds("ttlAfterFinishedSeconds", kAnySeconds, spec.ttl_after_finished);
+  object.ReadEnum("cleanup", spec.cleanup);
+  object.ReadBool("suspend", spec.suspend);
+  object.ReadString("managedBy", spec.managed_by);
+  object.ReadObject("scheduling", [&spec](ObjectReader& part) {
+    ReadScheduling(part, spec.scheduling.emplace());
+  });
+}
+
+}  // namespace
+
+TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems) {
+  TrainingJob job;
+  if (tree.kind == Tree::Kind::kNull) {
+    problems.Add("", "is empty");
+    return job;
+  }
+  ObjectReader root(tree, "", problems);
+  if (tree.kind != Tree::Kind::kObject) return job;
+  ReadConstant("apiVersion", kTrainingJobApiVersion, root, problems);
+  ReadConstant("kind", kTrainingJobKind, root, problems);
+  root.Require("metadata");
+  root.ReadObject("metadata", [&job](ObjectReader& object) { ReadMetadata(object, job.metadata); });
+  root.Require("spec");
+  root.ReadObject("spec", [&job](ObjectReader& object) { ReadSpec(object, job.spec); });
+  root.Skip("status");
+  return job;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a manifest means to `pushpull run`, which has processes instead of pods: what it ignores,
+// what it needs beside the rules of validate.h, and defaults that only a cluster can leave open.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/job/problems.h"
+#include "runtime/job/training_job.h"
+
+namespace pushpull {
+
+// How long all members have to become ready where spec.startDeadlineSeconds is not set: nobody
+// watches a local job for hours.
+inline constexpr std::chrono::seconds kLocalStartDeadline{300};
+
+// A line for each field that is set and without meaning for local processes, in the manifest's
+// order: "spec.image: is ignored, processes run from this machine's programs".
+std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job);
+
+// The folder of the job's checkpoints, absolute: that of a file:// URI, or a place in `workdir` for
+// a claim. kInvalidArgument, naming the field: another URI, or a claim and no `workdir`.
+absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
+                                             const std::string& workdir);
+
+// What keeps a valid manifest from running as local processes. Empty: nothing.
+std::vector<ManifestProblem> LocalProblems(const TrainingJob& job);
+
+}  // namespace pushpull

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads one object of a manifest field by field: each field has a type and a range, whatever does
+// not fit becomes a problem with its path, and what was not asked for is unknown. This is to the
+// codec what the schema of the CRD is to the API server; which fields there are is in decode.cc.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/job/enum_names.h"
+#include "runtime/job/problems.h"
+#include "runtime/job/tree.h"
+
+namespace pushpull {
+
+// Both ends belong to it.
+struct IntRange {
+  int min;
+  int max;
+};
+
+// Every Read function leaves `out` as it was, so at its default, when the field is missing, null or
+// wrong, and returns whether it was read. The tree and the problems must outlive the reader.
+// Thread-compatible.
+class ObjectReader {
+ public:
+  // Adds a problem when `tree` is no object, and reads it as one without fields.
+  ObjectReader(const Tree& tree, std::string path, Problems& problems);
+  ObjectReader(const ObjectReader&) = delete;
+  ObjectReader& operator=(const ObjectReader&) = delete;
+  // Every field that nobody asked for becomes a problem, with the name it was probably meant to be.
+  ~ObjectReader();
+
+  const std::string& path() const { return path_; }
+
+  bool ReadBool(absl::string_view key, bool& out);
+  bool ReadInt(absl::string_view key, IntRange range, int& out);
+  bool ReadSeconds(absl::string_view key, IntRange range, std::chrono::seconds& out);
+  bool ReadString(absl::string_view key, std::string& out);
+  bool ReadInts(absl::string_view key, size_t items_max, IntRange range, std::vector<int>& out);
+  bool ReadStrings(absl::string_view key, size_t items_max, std::vector<std::string>& out);
+  bool ReadStringMap(absl::string_view key, std::map<std::string, std::string>& out);
+  // An object that is passed through, as JSON.
+  bool ReadJson(absl::string_view key, std::string& out);
+  // Calls `read` with a reader of the object.
+  bool ReadObject(absl::string_view key, const std::function<void(ObjectReader&)>& read);
+  // Calls `read` for each object of a list.
+  bool ReadObjects(absl::string_view key,
+                   size_t items_max,
+                   const std::function<void(ObjectReader&)>& read);
+  template <typename Enum>
+  bool ReadEnum(absl::string_view key, Enum& out);
+
+  // The same for a field that may be unset.
+  bool ReadInt(absl::string_view key, IntRange range, std::optional<int>& out);
+  bool ReadSeconds(absl::string_view key, IntRange range, std::optional<std::chrono::seconds>& out);
+  template <typename Enum>
+  bool ReadEnum(absl::string_view key, std::optional<Enum>& out);
+
+  // Adds a problem when the field is missing or null, unless the object itself is none.
+  void Require(absl::string_view key);
+  // The field is allowed and means nothing here.
+  void Skip(absl::string_view key) { Take(key); }
+
+ private:
+  // The value of a field, which is known from now on; null when it is missing or null.
+  const Tree* Take(absl::string_view key);
+  // As Take, and null with a problem when the value is of another kind.
+  const Tree* Take(absl::string_view key, Tree::Kind kind, absl::string_view kind_name);
+  // As Take for a list, and null with a problem when it has more than `items_max` items.
+  const Tree* TakeList(absl::string_view key, absl::string_view kind_name, size_t items_max);
+  bool ReadString(const Tree& tree, const std::string& path, std::string& out);
+  bool ReadInt(const Tree& tree, const std::string& path, IntRange range, int& out);
+  // The position of the field's string in `names`.
+  std::optional<size_t> ReadChoice(absl::string_view key, std::span<const absl::string_view> names);
+
+  const Tree& tree_;
+  const std::string path_;
+  Problems& problems_;
+  std::vector<absl::string_view> known_;  // keys asked for so far
+};
+
+template <typename Enum>
+bool ObjectReader::ReadEnum(absl::string_view key, Enum& out) {
+  const std::span<const EnumName<Enum>> values = EnumNames<Enum>();
+  std::vector<absl::string_view> names;
+  for (const EnumName<Enum>& value : values) names.push_back(value.name);
+  const std::optional<size_t> chosen = ReadChoice(key, names);
+  if (chosen.has_value()) out = values[*chosen].value;
+  return chosen.has_value();
+}
+
+template <typename Enum>
+bool ObjectReader::ReadEnum(absl::string_view key, std::optional<Enum>& out) {
+  Enum value{};
+  const bool was_read = ReadEnum(key, value);
+  if (was_read) out = value;
+  return was_read;
+}
+
+}  // namespace pushpull

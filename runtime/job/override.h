@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `--set spec.servers.replicas=4`: one value of a manifest replaced before it is decoded, so that
+// an override is checked exactly as if it had been written in the file.
+#pragma once
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/job/problems.h"
+#include "runtime/job/tree.h"
+
+namespace pushpull {
+
+// Applies `assignment`, PATH=VALUE, to the manifest `root`.
+//
+// PATH:  keys separated by dots, list positions in brackets: spec.restart.rules[0].action. Objects
+// on
+//        the way are created; a position one past the end of a list appends.
+// VALUE: YAML, so 4 is an integer, '"4"' a string and ["a", "b"] a list; nothing unsets the field.
+//
+// What cannot be applied becomes a problem at PATH.
+void ApplyOverride(absl::string_view assignment, Tree& root, Problems& problems);
+
+}  // namespace pushpull

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See restart_policy.h.
+#include "runtime/job/restart_policy.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/job/enum_names.h"
+
+namespace pushpull {
+
+namespace {
+
+// What a shell and a container runtime report for a process that a signal ended.
+constexpr int kSignalExitCode = 128;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitUnreachable = 3;
+
+int CodeOf(const MemberExit& exit) {
+  return exit.signal > 0 ? kSignalExitCode + exit.signal : exit.exit_code;
+}
+
+bool Contains(const std::vector<int>& codes, int code) {
+  return std::find(codes.begin(), codes.end(), code) != codes.end();
+}
+
+bool Matches(const RestartRule& rule, const MemberExit& exit) {
+  if (rule.role.has_value() && *rule.role != exit.role) return false;
+  if (rule.reason.has_value()) return *rule.reason == exit.reason.value_or(ExitReason::kError);
+  if (!rule.exit_codes.has_value()) return false;
+  const ExitCodeMatch& codes = *rule.exit_codes;
+  return codes.in.empty() ? !Contains(codes.not_in, CodeOf(exit))
+                          : Contains(codes.in, CodeOf(exit));
+}
+
+bool HasFinalCode(const MemberExit& exit) {
+  return exit.role == JobRole::kWorker && exit.signal == 0 &&
+         (exit.exit_code == kExitUsage || exit.exit_code == kExitUnreachable);
+}
+
+bool IsDisruption(const MemberExit& exit) {
+  return exit.reason == ExitReason::kEvicted || exit.reason == ExitReason::kPreempted ||
+         exit.reason == ExitReason::kNodeLost;
+}
+
+RestartAction ActionFor(const RestartSpec& spec, const MemberExit& exit) {
+  for (const RestartRule& rule : spec.rules) {
+    if (Matches(rule, exit)) return rule.action;
+  }
+  return HasFinalCode(exit) && !IsDisruption(exit) ? RestartAction::kFailJob
+                                                   : RestartAction::kRestartPod;
+}
+
+// "ended: OOMKilled", "was ended by signal 9 (SIGKILL)", "exited with code 1".
+std::string Describe(const MemberExit& exit) {
+  if (exit.reason.has_value() && *exit.reason != ExitReason::kError) {
+    return absl::StrCat("ended: ", NameOf(*exit.reason));
+  }
+  if (HasFinalCode(exit)) {
+    return absl::StrCat(
+        "exited with code ",
+        exit.exit_code,
+        exit.exit_code == kExitUsage ? " (wrong usage)" : " (a file or peer cannot be reached)");
+  }
+  if (exit.signal == 0) return absl::StrCat("exited with code ", exit.exit_code);
+  const char* name = sigabbrev_np(exit.signal);
+  return absl::StrCat(
+      "was ended by signal ", exit.signal, name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
+}
+
+std::chrono::seconds DelayOf(const RestartSpec& spec, int in_a_row) {
+  std::chrono::seconds delay = spec.initial_delay;
+  for (int i = 0; i < in_a_row && delay < spec.max_delay && delay.count() > 0; ++i) delay *= 2;
+  return std::min(delay, spec.max_delay);
+}
+
+ExitDecision Fail(const MemberExit& exit, const RestartHistory& history, std::string text) {
+  return {.action = ExitAction::kFailJob,
+          .history = history,
+          .job_exit_code = HasFinalCode(exit) ? exit.exit_code : kExitFailed,
+          .text = std::move(text)};
+}
+
+ExitDecision Restart(const RestartSpec& spec,
+                     const MemberExit& exit,
+                     ExitAction action,
+                     RestartHistory history) {
+  const bool counts = !IsDisruption(exit);
+  if (counts && history.counted >= spec.backoff_limit) {
+    return Fail(exit,
+                history,
+                absl::StrCat(Describe(exit),
+                             "; the job fails, spec.restart.backoffLimit (",
+                             spec.backoff_limit,
+                             ") is reached"));
+  }
+  if (exit.ran_for >= kHealthyAfter) history.in_a_row = 0;
+  const std::chrono::seconds delay = DelayOf(spec, history.in_a_row);
+  ++history.in_a_row;
+  if (counts) ++history.counted;
+  return {.action = action,
+          .delay = delay,
+          .history = history,
+          .text = absl::StrCat(
+              Describe(exit),
+              action == ExitAction::kRestartJob ? "; all members restart, " : "; restart, ",
+              counts ? absl::StrCat(history.counted, " of ", spec.backoff_limit) : "not counted",
+              ", in ",
+              delay.count(),
+              " s")};
+}
+
+}  // namespace
+
+ExitDecision DecideAfterExit(const RestartSpec& spec,
+                             const MemberExit& exit,
+                             const RestartHistory& history) {
+  if (exit.role == JobRole::kWorker && CodeOf(exit) == 0 && !exit.reason.has_value()) {
+    return {.action = ExitAction::kDone, .history = history, .text = "is done"};
+  }
+  switch (ActionFor(spec, exit)) {
+    case RestartAction::kRestartPod:
+      return Restart(spec, exit, ExitAction::kRestartPod, history);
+    case RestartAction::kRestartJob:
+      return Restart(spec, exit, ExitAction::kRestartJob, history);
+    case RestartAction::kFailJob:
+      return Fail(exit, history, absl::StrCat(Describe(exit), "; the job fails without a restart"));
+    case RestartAction::kIgnore:
+      return {.action = ExitAction::kIgnore,
+              .history = history,
+              .text = absl::StrCat(Describe(exit), "; the job goes on without it")};
+  }
+  return Fail(exit, history, Describe(exit));
+}
+
+}  // namespace pushpull

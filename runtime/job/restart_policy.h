@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What to do when a member of a job has ended: the rules of spec.restart, for `pushpull run` and
+// the operator alike. Decides only; who restarts, waits and counts is the caller. Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "runtime/job/training_job.h"
+
+namespace pushpull {
+
+// A member that ran for so long without an end is healthy: its delays start anew.
+inline constexpr std::chrono::seconds kHealthyAfter{600};
+
+// How a member ended.
+struct MemberExit {
+  JobRole role = JobRole::kWorker;
+  int exit_code = 0;                      // 0 to 255; of no meaning when a signal ended it
+  int signal = 0;                         // that ended it; 0: it exited by itself
+  std::optional<ExitReason> reason = {};  // what the platform says beside, e.g. kOomKilled
+  std::chrono::seconds ran_for{0};        // since its last start
+};
+
+// What the caller keeps from exit to exit.
+struct RestartHistory {
+  int counted = 0;   // restarts of all members of the job that count towards backoffLimit
+  int in_a_row = 0;  // restarts of this member since it was last healthy
+};
+
+enum class ExitAction {
+  kDone,        // a worker has finished its part
+  kRestartPod,  // start this member again after `delay`
+  kRestartJob,  // start all members again after `delay`
+  kFailJob,     // the job has failed
+  kIgnore       // the job goes on without this member
+};
+
+struct ExitDecision {
+  ExitAction action = ExitAction::kDone;
+  std::chrono::seconds delay{0};  // before a restart
+  RestartHistory history;         // to keep instead of the one given
+  int job_exit_code = 0;          // of `pushpull run` with kFailJob: 1, or a worker's own 2 or 3
+  std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", to follow a name
+};
+
+// Decides by, in this order:
+//   a worker that exits with 0 is done;
+//   the first rule of `spec.rules` that matches role and exit code (a signal n is code 128 + n) or
+//   reason (kError: none was given);
+//   exit code 2 or 3 of a worker's program is final: wrong usage, or a file or peer it cannot
+//   reach; everything else is restarted, also a server that exits with 0 while the job runs.
+//
+// A restart counts towards backoffLimit, and beyond it the job fails; a disruption (evicted,
+// preempted, node lost) is nobody's failure and never counts. The delay of a member's k-th restart
+// in a row is min(initial_delay * 2^(k-1), max_delay).
+ExitDecision DecideAfterExit(const RestartSpec& spec,
+                             const MemberExit& exit,
+                             const RestartHistory& history);
+
+}  // namespace pushpull

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The TrainingJob manifest as plain structs, shared by `pushpull run` and the operator. A default
+// here is the default of the field; an empty string or list means that the field was not set,
+// unless its comment says otherwise. Reading text is in parse.h, the rules between fields in
+// validate.h. Pass-through fields, which only Kubernetes understands, are kept as JSON text.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pushpull {
+
+inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
+inline constexpr char kTrainingJobKind[] = "TrainingJob";
+
+enum class JobRole { kServer, kWorker, kCoordinator };
+enum class SyncMode { kSync, kAsync, kBounded, kAllReduce };
+enum class NonFinitePolicy { kFail, kSkip, kDrop };
+enum class StallPolicy { kWarn, kDropWorker, kFail };
+enum class DrainTimeoutPolicy { kBlock, kForce };
+enum class RestartAction { kRestartPod, kRestartJob, kFailJob, kIgnore };
+enum class ExitReason { kOomKilled, kEvicted, kPreempted, kNodeLost, kError };
+enum class CleanupPolicy { kRunning, kAll, kNone };
+enum class GangScheduler { kNone, kVolcano, kCoscheduling, kKueue };
+enum class TlsMode { kAuto, kOff };
+enum class NetworkPolicy { kIsolated, kOff };
+
+struct JobMetadata {
+  std::string name;            // DNS label, at most 48 characters, starts with a letter
+  std::string namespace_name;  // metadata.namespace
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  friend bool operator==(const JobMetadata&, const JobMetadata&) = default;
+};
+
+struct EnvVar {
+  std::string name;
+  std::string value = {};
+  std::string value_from_json = {};  // valueFrom, pass-through
+  friend bool operator==(const EnvVar&, const EnvVar&) = default;
+};
+
+struct ServersSpec {
+  int replicas = 1;  // 0 to 1,024; 0 only with SyncMode::kAllReduce; may change while the job runs
+  int min_replicas = 1;
+  int max_replicas = 1024;
+  int replication = 0;                  // 0 to 2 copies of each shard beside the primary
+  int threads = 1;                      // 1 to 64 threads of the data path (lanes) in each server
+  std::chrono::seconds loss_grace{30};  // wait for a lost shard's members to come back
+  std::string image;                    // the chart's image unless set
+  std::string resources_json;           // ResourceRequirements, pass-through
+  std::string template_json;            // PodTemplate overlay, pass-through
+  friend bool operator==(const ServersSpec&, const ServersSpec&) = default;
+};
+
+struct WorkersSpec {
+  int replicas = 1;  // 1 to 4,096
+  int min_replicas = 1;
+  int max_replicas = 4096;
+  int gpus_per_worker = 0;  // 0: CPU
+  std::optional<int>
+      global_batch;               // samples a step over all workers; unset: each has its own batch
+  bool colocated_server = false;  // a server container in each worker pod
+  std::string resources_json;     // ResourceRequirements, pass-through
+  std::string template_json;      // PodTemplate overlay, pass-through
+  friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
+};
+
+struct SyncSpec {
+  SyncMode mode = SyncMode::kSync;
+  int staleness = 0;           // steps; only with kBounded
+  int backup_workers = 0;      // only with kSync; fewer than the workers
+  bool deterministic = false;  // contributions are added in the order of the workers
+  // In kAsync and kBounded a gradient that is n > 1 versions late moves the value 1/n as far.
+  bool scale_by_staleness = false;
+  bool gated = false;  // one decision for all chunks of a step before any is applied
+  NonFinitePolicy non_finite = NonFinitePolicy::kFail;
+  std::chrono::seconds stall{10};  // a step that waits this long is reported: worker, tensor, step
+  StallPolicy on_stall = StallPolicy::kWarn;  // what follows beside the report
+  friend bool operator==(const SyncSpec&, const SyncSpec&) = default;
+};
+
+struct CheckpointSpec {
+  std::string claim;  // PersistentVolumeClaim; exactly one of claim and uri
+  std::string uri;
+  std::string path = "/";  // inside the claim
+  std::chrono::seconds every{600};
+  int keep = 3;
+  std::string restore_from = "latest";
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+struct ScalingSpec {
+  std::chrono::seconds drain_timeout{300};
+  DrainTimeoutPolicy on_drain_timeout = DrainTimeoutPolicy::kBlock;
+  std::chrono::seconds cooldown{0};  // between two changes of the servers
+  friend bool operator==(const ScalingSpec&, const ScalingSpec&) = default;
+};
+
+// Exactly one of the two is given.
+struct ExitCodeMatch {
+  std::vector<int> in = {};  // 1 to 255; a signal counts as 128 + its number
+  std::vector<int> not_in = {};
+  friend bool operator==(const ExitCodeMatch&, const ExitCodeMatch&) = default;
+};
+
+// Matches by exactly one of exit_codes and reason, for one role or all.
+struct RestartRule {
+  std::optional<JobRole> role = {};
+  std::optional<ExitCodeMatch> exit_codes = {};
+  std::optional<ExitReason> reason = {};
+  RestartAction action = RestartAction::kRestartPod;
+  friend bool operator==(const RestartRule&, const RestartRule&) = default;
+};
+
+struct RestartSpec {
+  int backoff_limit = 6;  // counted restarts of the whole job
+  std::chrono::seconds initial_delay{10};
+  std::chrono::seconds max_delay{300};
+  std::vector<RestartRule> rules = {};  // at most 16; the first that matches decides
+  std::chrono::seconds node_lost_after{60};
+  std::chrono::seconds peer_timeout{20};  // a member silent for so long counts as dead; 1 to 3,600
+  friend bool operator==(const RestartSpec&, const RestartSpec&) = default;
+};
+
+struct SchedulingSpec {
+  GangScheduler gang = GangScheduler::kNone;
+  std::string queue;
+  std::string priority_class;
+  bool spread_servers = true;
+  bool pdb = true;  // a PodDisruptionBudget for the servers
+  friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
+};
+
+struct SecuritySpec {
+  TlsMode tls = TlsMode::kAuto;
+  std::string secret_name;                      // the user's own certificates; only with kAuto
+  std::optional<NetworkPolicy> network_policy;  // unset: kIsolated
+  friend bool operator==(const SecuritySpec&, const SecuritySpec&) = default;
+};
+
+struct TrainingJobSpec {
+  std::string image;                 // of the workers
+  std::vector<std::string> command;  // the worker's program
+  std::vector<std::string> args;
+  std::vector<EnvVar> env;
+  ServersSpec servers;
+  WorkersSpec workers;
+  SyncSpec sync;
+  std::optional<CheckpointSpec> checkpoint;
+  ScalingSpec scaling;
+  RestartSpec restart;
+  std::optional<std::chrono::seconds> start_deadline;  // until every member is ready
+  std::optional<std::chrono::seconds> active_deadline;
+  std::optional<std::chrono::seconds> ttl_after_finished;
+  CleanupPolicy cleanup = CleanupPolicy::kRunning;
+  bool suspend = false;
+  std::string managed_by;
+  std::optional<SchedulingSpec> scheduling;  // unset: the defaults of SchedulingSpec
+  SecuritySpec security;
+  friend bool operator==(const TrainingJobSpec&, const TrainingJobSpec&) = default;
+};
+
+struct TrainingJob {
+  JobMetadata metadata;
+  TrainingJobSpec spec;
+  friend bool operator==(const TrainingJob&, const TrainingJob&) = default;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Looking into and printing a tree; see tree.h.
+#include "runtime/job/tree.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/job/problems.h"
+
+namespace pushpull {
+
+namespace {
+
+nlohmann::json ToJsonValue(const Tree& tree) {
+  switch (tree.kind) {
+    case Tree::Kind::kNull:
+      return nullptr;
+    case Tree::Kind::kBool:
+      return tree.boolean;
+    case Tree::Kind::kInteger:
+      return tree.integer;
+    case Tree::Kind::kNumber:
+      return tree.number;
+    case Tree::Kind::kString:
+      return tree.text;
+    case Tree::Kind::kList: {
+      nlohmann::json list = nlohmann::json::array();
+      for (const Tree& item : tree.items) list.push_back(ToJsonValue(item));
+      return list;
+    }
+    case Tree::Kind::kObject: {
+      nlohmann::json object = nlohmann::json::object();
+      for (const Tree::Field& field : tree.fields) {
+        object.emplace(field.key, ToJsonValue(field.value));
+      }
+      return object;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Tree MakeTree(Tree::Kind kind, absl::string_view text) {
+  Tree tree;
+  tree.kind = kind;
+  tree.text = std::string(text);
+  return tree;
+}
+
+const Tree* FindField(const Tree& tree, absl::string_view key) {
+  const auto found = std::find_if(tree.fields.begin(),
+                                  tree.fields.end(),
+                                  [key](const Tree::Field& field) { return field.key == key; });
+  return found == tree.fields.end() ? nullptr : &found->value;
+}
+
+std::string Describe(const Tree& tree) {
+  switch (tree.kind) {
+    case Tree::Kind::kNull:
+      return "null";
+    case Tree::Kind::kString:
+      return Quoted(tree.text);
+    case Tree::Kind::kList:
+      return "a list";
+    case Tree::Kind::kObject:
+      return "an object";
+    case Tree::Kind::kBool:
+    case Tree::Kind::kInteger:
+    case Tree::Kind::kNumber:
+      return tree.text.substr(0, 60);
+  }
+  return "";
+}
+
+std::string ToJson(const Tree& tree) {
+  constexpr int kOneLine = -1;
+  // Bytes that are no UTF-8 become U+FFFD: a reader refuses them, this never throws.
+  return ToJsonValue(tree).dump(kOneLine, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace pushpull

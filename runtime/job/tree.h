@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A manifest between its text and its structs: null, booleans, numbers, strings, lists and objects,
+// as JSON has them, each scalar with the text it was written as. Readers of YAML or JSON build it,
+// overrides change it, the codec (decode.h) turns it into a TrainingJob.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace pushpull {
+
+// A value; copying is deep. Thread-compatible.
+struct Tree {
+  enum class Kind { kNull, kBool, kInteger, kNumber, kString, kList, kObject };
+  struct Field;
+
+  Kind kind = Kind::kNull;
+  bool boolean = false;
+  int64_t integer = 0;
+  double number = 0;          // finite; a number that is no 64-bit integer
+  std::string text;           // of a string its value, of every other scalar how it was written
+  std::vector<Tree> items;    // of a list
+  std::vector<Field> fields;  // of an object, in the order they were written, keys unique
+};
+
+struct Tree::Field {
+  std::string key;
+  Tree value;
+};
+
+// A value of this kind, for a list or an object without content.
+Tree MakeTree(Tree::Kind kind, absl::string_view text = "");
+
+// The value of `key`, null where the tree is no object or has no such field.
+const Tree* FindField(const Tree& tree, absl::string_view key);
+
+// The tree as an error message names it: `"two"`, `1.5`, `yes`, `a list`.
+std::string Describe(const Tree& tree);
+
+// The tree as JSON on one line, the fields of each object sorted by key.
+std::string ToJson(const Tree& tree);
+
+}  // namespace pushpull

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/launcher.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/signals.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/job/local_rules.h"
+#include "runtime/local/guardian.h"
+#include "runtime/local/supervisor.h"
+#include "runtime/local/workdir.h"
+
+namespace pushpull {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitNotReachable = 3;
+constexpr Duration kLook = std::chrono::seconds(60);
+
+int Complain(const absl::Status& why, int exit_code) {
+  std::fprintf(stderr, "pushpull: %s\n", std::string(why.message()).c_str());
+  return exit_code;
+}
+
+// Hands the supervisor's exit code from the loop's thread to the main thread.
+class ExitCode {
+ public:
+  void Set(int code) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    code_ = code;
+    changed_.NotifyAll();
+  }
+  // The job's own deadlines bound this wait.
+  int Wait() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    while (!code_) changed_.WaitUntil(mu_, Deadline::After(kLook));
+    return *code_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<int> code_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
+  LaunchOptions options = given;
+  // Names of this launcher's shared memory; another launcher of the same job has another process
+  // id.
+  const std::string shm_prefix = absl::StrCat("pushpull-", job.metadata.name, "-", getpid(), "-");
+  options.environment["PUSHPULL_SHM_PREFIX"] = shm_prefix;
+  const std::vector<ManifestProblem> problems = LocalProblems(job);
+  for (const ManifestProblem& problem : problems) {
+    std::fprintf(stderr, "%s: %s\n", options.manifest_path.c_str(), ToString(problem).c_str());
+  }
+  if (!problems.empty()) return kExitUsage;
+  for (const std::string& line : LocallyIgnoredFields(job))
+    std::fprintf(stderr, "pushpull: %s\n", line.c_str());
+
+  absl::StatusOr<Workdir> workdir = Workdir::Open(options.workdir);
+  if (!workdir.ok()) return Complain(workdir.status(), kExitNotReachable);
+  if (job.spec.checkpoint) {
+    std::error_code error;
+    const std::string path = std::filesystem::absolute(workdir->path(), error).string();
+    // LocalProblems has looked at it.
+    options.checkpoints = CheckpointFolder(*job.spec.checkpoint, path).value_or("");
+    std::fprintf(stderr, "pushpull: checkpoints: %s\n", options.checkpoints.c_str());
+  }
+  absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(shm_prefix);
+  if (!guardian.ok()) return Complain(guardian.status(), kExitNotReachable);
+
+  EventLoop loop("pp-launcher");
+  ExitCode exit_code;
+  std::unique_ptr<Supervisor> supervisor;
+  loop.Post([&] {
+    supervisor = std::make_unique<Supervisor>(
+        options, job, *workdir, **guardian, loop, [&exit_code](int code) { exit_code.Set(code); });
+    supervisor->Start();
+  });
+  int code = 0;
+  {
+    const StopSignals signals(loop, [&supervisor](int signal) { supervisor->OnSignal(signal); });
+    code = exit_code.Wait();
+  }
+  loop.Post([&supervisor] { supervisor.reset(); });
+  loop.Stop();
+  return code;
+}
+
+}  // namespace pushpull

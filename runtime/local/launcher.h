@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `pushpull run`: a TrainingJob as local processes.
+//
+//   coordinator --ready--> servers --all ready--> workers --all done--> report, stop in order
+//
+// A worker or the coordinator that ends is restarted by the manifest's rules, a server where others
+// hold copies of its state; without copies its end fails the job. Whatever happens, every process
+// that was started is gone when LaunchJob returns; when the launcher itself is killed, the guardian
+// sees to it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/job/training_job.h"
+
+namespace pushpull {
+
+struct LaunchOptions {
+  std::string manifest_path;
+  std::vector<std::string> overrides;  // --set, handed to the coordinator as well
+  std::string workdir;
+  std::string report_path;     // empty: no report
+  std::string checkpoints;     // absolute; empty: the job has none
+  bool shows_progress = true;  // false: only the processes' output, and the end
+  std::string program;         // path of `pushpull` itself
+  std::map<std::string, std::string> environment;
+};
+
+// Blocks until the job has ended and everything is stopped. Returns the exit code of interfaces.md
+// section 2. Called before the process has threads.
+int LaunchJob(const LaunchOptions& options, const TrainingJob& job);
+
+}  // namespace pushpull

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A child process in a group of its own, with its output and its end as events on a loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
+
+namespace pushpull {
+
+struct ProcessSpec {
+  std::string name;                                // for messages, e.g. "worker-0"
+  std::vector<std::string> command;                // command[0] is a path
+  std::map<std::string, std::string> environment;  // all of it
+  bool reports_ready =
+      false;  // gets `--ready-fd N` appended and writes a line to it once it listens
+};
+
+struct ProcessEnd {
+  int exit_code = 0;
+  int signal = 0;  // that ended it; 0: it exited by itself
+};
+
+// "exited with code 1", "was killed by signal 9".
+std::string ToString(const ProcessEnd& end);
+
+// What a process does, told on the loop.
+struct ProcessEvents {
+  // Before the program begins: whoever must know the group knows it when anything can happen. May
+  // be empty.
+  std::function<void(pid_t group)> on_forked;
+  std::function<void(const std::string& line)> on_output;  // standard output and error, by lines
+  std::function<void(const std::string& line)> on_ready;   // what it wrote to its ready descriptor
+  std::function<void(const ProcessEnd&)> on_end;           // once, after the last line
+};
+
+// Thread-confined to the loop. The process dies with this one (PR_SET_PDEATHSIG); its own children
+// are the guardian's business.
+class ChildProcess {
+ public:
+  // Blocks until the program has begun, a few milliseconds.
+  //
+  // kNotFound, kPermissionDenied: the program cannot be executed; the text names it.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ProcessSpec& spec,
+                                                             EventLoop& loop,
+                                                             ProcessEvents events);
+  // Kills the group if it still runs, without waiting.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool is_running() const { return is_running_; }
+  // To the process alone, so that a program can end its own children in order.
+  void Signal(int signal) const;
+  // SIGKILL to the whole group.
+  void KillGroup() const;
+
+ private:
+  ChildProcess(pid_t pid, EventLoop& loop, ProcessEvents events);
+  absl::Status Watch(FileDescriptor pidfd, FileDescriptor output, FileDescriptor ready);
+  // Reads a bounded amount; what is left brings the loop back.
+  void OnOutput();
+  void OnReady();
+  void OnExit();
+  void EmitLines(bool is_last);
+
+  const pid_t pid_;
+  EventLoop& loop_;
+  const ProcessEvents events_;
+  bool is_running_ = true;
+  FileDescriptor pidfd_;
+  FileDescriptor output_;
+  FileDescriptor ready_;
+  std::string output_rest_;  // an unfinished line
+  std::string ready_text_;
+};
+
+}  // namespace pushpull

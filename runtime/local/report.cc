@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include <nlohmann/json.hpp>
+
+namespace pushpull {
+namespace {
+
+// What the workers' programs reported under this name; nothing where they did not.
+std::optional<double> ResultOf(const JobStatus& status, const std::string& name) {
+  const auto it = status.results.find(name);
+  return it == status.results.end() ? std::nullopt : std::optional<double>(it->second);
+}
+
+std::optional<double> FinalLoss(const JobStatus& status) {
+  if (const auto result = ResultOf(status, "loss")) return result;
+  return status.losses.empty() ? std::nullopt : std::optional<double>(status.losses.back().loss);
+}
+
+// JSON has no NaN and no infinity.
+nlohmann::json NumberOrNull(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return *value;
+}
+
+nlohmann::json StepOrNull(std::optional<Step> step) {
+  if (!step) return nullptr;
+  return step->value();
+}
+
+nlohmann::json ToJson(const StateLoss& loss) {
+  nlohmann::json servers = nlohmann::json::array();
+  for (const ServerId server : loss.servers) servers.push_back(server.value());
+  nlohmann::json shards = nlohmann::json::array();
+  for (const ShardId shard : loss.shards) shards.push_back(shard.value());
+  return {{"text", ToString(loss)},
+          {"servers", servers},
+          {"shards", shards},
+          {"chunks", loss.chunks},
+          {"repaired", loss.is_repaired},
+          {"returned_shards", loss.returned},
+          {"lowest_step", loss.lowest_version.value()},
+          {"highest_step", loss.highest_version.value()},
+          {"chunks_from_workers", loss.from_workers},
+          {"chunks_from_checkpoint", loss.from_checkpoint},
+          {"chunks_begun_anew", loss.begun_anew},
+          {"chunks_outdated", loss.outdated},
+          {"has_optimizer_state", loss.has_optimizer_state},
+          {"optimizer_state_step", StepOrNull(loss.state_step)},
+          {"seconds", loss.seconds}};
+}
+
+double SamplesPerSecond(const JobStatus& status) {
+  return status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0;
+}
+
+// Those that were sent away are none of the job's at its end.
+size_t NumWorkers(const JobStatus& status) {
+  return static_cast<size_t>(
+      std::count_if(status.workers.begin(), status.workers.end(), [](const WorkerStatus& worker) {
+        return !worker.was_released;
+      }));
+}
+
+}  // namespace
+
+std::string FormatReport(const RunOutcome& outcome) {
+  const JobStatus& status = outcome.status;
+  nlohmann::json losses = nlohmann::json::array();
+  for (const LossPoint& point : status.losses)
+    losses.push_back({{"step", point.step.value()}, {"loss", NumberOrNull(point.loss)}});
+  nlohmann::json resizes = nlohmann::json::array();
+  for (const ResizeStatus& resize : status.resizes) {
+    resizes.push_back({{"step", resize.step.value()},
+                       {"from", resize.from},
+                       {"to", resize.to},
+                       {"settled", resize.is_settled},
+                       {"seconds", resize.seconds},
+                       {"pause_seconds", resize.pause_seconds},
+                       {"moved_bytes", resize.moved_bytes}});
+  }
+  nlohmann::json state_losses = nlohmann::json::array();
+  for (const StateLoss& loss : status.state_losses) state_losses.push_back(ToJson(loss));
+  nlohmann::json phases = nlohmann::json::object();
+  for (size_t i = 0; i < kSyncPhaseCount; ++i) {
+    phases[std::string(kSyncPhaseNames[i])] = status.phase_seconds[i].At(0.5);
+  }
+  // What the program reported, by its names; these two are always there.
+  nlohmann::json final;
+  for (const auto& [name, value] : status.results) final[name] = NumberOrNull(value);
+  final["loss"] = NumberOrNull(FinalLoss(status));
+  final["accuracy"] = NumberOrNull(ResultOf(status, "accuracy"));
+  const nlohmann::json report = {
+      {"job", status.job},
+      {"phase", outcome.has_succeeded ? "Succeeded" : "Failed"},
+      {"failure", outcome.failure},
+      {"seconds", outcome.seconds},
+      {"training_seconds", status.seconds},
+      {"steps", status.step.value()},
+      {"samples", status.samples},
+      {"workers", NumWorkers(status)},
+      {"servers", status.servers.size()},
+      {"restarts", outcome.restarts},
+      {"epoch", status.epoch.counter},
+      {"final", final},
+      {"throughput", {{"samples_per_second", SamplesPerSecond(status)}}},
+      {"sync",
+       {{"p50_seconds", status.sync_seconds.At(0.5)},
+        {"p99_seconds", status.sync_seconds.At(0.99)},
+        {"phases", phases}}},
+      {"bytes",
+       {{"pushed", status.bytes_pushed},
+        {"pulled", status.bytes_pulled},
+        {"replicated", status.bytes_replicated}}},
+      {"resizes", resizes},
+      {"state_losses", state_losses},
+      {"checkpoint",
+       {{"step", status.checkpoint.step.value()},
+        {"saved", status.checkpoint.saved},
+        {"failures", status.checkpoint.failures},
+        {"restored_step", StepOrNull(status.checkpoint.restored_step)}}},
+      {"losses", losses},
+      {"contributors", {{"min", status.contributors_min}, {"max", status.contributors_max}}},
+  };
+  // Names and texts come from anywhere; a byte that is no UTF-8 must not cost the report.
+  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string FormatSummary(const RunOutcome& outcome, const std::string& log_folder) {
+  const JobStatus& status = outcome.status;
+  std::string text = absl::StrFormat(
+      "%s: %s after %.1f s (training %.1f s), %d steps, %.0f samples/s, sync p50 %.2f ms",
+      status.job,
+      outcome.was_stopped     ? "stopped"
+      : outcome.has_succeeded ? "succeeded"
+                              : "failed",
+      outcome.seconds,
+      status.seconds,
+      status.step.value(),
+      SamplesPerSecond(status),
+      status.sync_seconds.At(0.5) * 1e3);
+  if (const auto accuracy = ResultOf(status, "accuracy")) {
+    absl::StrAppendFormat(&text, "\ntest accuracy %.4f", *accuracy);
+    if (const auto loss = FinalLoss(status)) absl::StrAppendFormat(&text, ", loss %.4f", *loss);
+  }
+  for (const StateLoss& loss : status.state_losses) {
+    if (loss.returned < loss.shards.size()) absl::StrAppend(&text, "\nlost: ", ToString(loss));
+  }
+  return absl::StrCat(text, "\nlogs: ", log_folder, "\n");
+}
+
+}  // namespace pushpull

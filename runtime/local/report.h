@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `pushpull run --report` writes and what it prints at the end (interfaces.md section 2).
+#pragma once
+
+#include <string>
+
+#include "runtime/membership/job_status.h"
+
+namespace pushpull {
+
+struct RunOutcome {
+  JobStatus status;  // the last that was heard
+  bool has_succeeded = false;
+  bool was_stopped = false;  // by a signal
+  double seconds = 0;        // of the whole run, start of the processes included
+  int restarts = 0;
+  std::string failure;  // empty when it has succeeded
+};
+
+// JSON with every key of interfaces.md section 2. `pause_seconds` of a resize is the longest
+// synchronisation of a step, from its first gradient to its last parameter, that any worker saw
+// from the request until all was in its place; `settled` and `seconds` say whether and when that
+// was.
+std::string FormatReport(const RunOutcome& outcome);
+
+// A few lines for a person.
+std::string FormatSummary(const RunOutcome& outcome, const std::string& log_folder);
+
+}  // namespace pushpull

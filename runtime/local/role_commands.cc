@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/role_commands.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+// A port of its own for everything that listens: several jobs fit on one machine.
+constexpr char kAnyPort[] = "127.0.0.1:0";
+
+std::string Value(const std::map<std::string, std::string>& environment, const std::string& name) {
+  const auto it = environment.find(name);
+  return it == environment.end() ? "" : it->second;
+}
+
+absl::StatusOr<std::string> FindProgram(const std::string& name, const LaunchOptions& options) {
+  if (name.find('/') != std::string::npos) return name;
+  const std::string beside = (std::filesystem::path(options.program).parent_path() / name).string();
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  std::istringstream folders(Value(options.environment, "PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string path = absl::StrCat(folder, "/", name);
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "spec.command: program ", name, " is neither beside ", options.program, " nor on PATH"));
+}
+
+}  // namespace
+
+ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorStart& start) {
+  ProcessSpec spec{.name = "coordinator",
+                   .command = {options.program,
+                               "coordinator",
+                               "--manifest",
+                               start.manifest,
+                               "--listen",
+                               start.recover_at.empty() ? kAnyPort : start.recover_at,
+                               "--metrics",
+                               kAnyPort,
+                               "--term",
+                               absl::StrCat(start.term)},
+                   .environment = options.environment,
+                   .reports_ready = true};
+  if (!start.recover_at.empty()) spec.command.push_back("--recover");
+  for (const std::string& override : options.overrides) {
+    spec.command.insert(spec.command.end(), {"--set", override});
+  }
+  if (!options.checkpoints.empty())
+    spec.command.insert(spec.command.end(), {"--checkpoints", options.checkpoints});
+  if (start.goes_on)
+    spec.command.insert(spec.command.end(), {"--set", "spec.checkpoint.restoreFrom=latest"});
+  return spec;
+}
+
+ProcessSpec ServerProcess(const LaunchOptions& options,
+                          const TrainingJob& job,
+                          int index,
+                          const std::string& coordinator) {
+  return {.name = absl::StrCat("server-", index),
+          .command = {options.program,
+                      "server",
+                      "--job",
+                      job.metadata.name,
+                      "--index",
+                      absl::StrCat(index),
+                      "--coordinator",
+                      coordinator,
+                      "--listen",
+                      kAnyPort,
+                      "--metrics",
+                      kAnyPort,
+                      "--threads",
+                      absl::StrCat(job.spec.servers.threads)},
+          .environment = options.environment,
+          .reports_ready = true};
+}
+
+absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
+                                          const TrainingJob& job,
+                                          int index,
+                                          const std::string& coordinator) {
+  ProcessSpec spec{.name = absl::StrCat("worker-", index), .environment = options.environment};
+  PUSHPULL_ASSIGN_OR_RETURN(std::string program, FindProgram(job.spec.command.front(), options));
+  spec.command = {std::move(program)};
+  spec.command.insert(spec.command.end(), job.spec.command.begin() + 1, job.spec.command.end());
+  spec.command.insert(spec.command.end(), job.spec.args.begin(), job.spec.args.end());
+  for (const EnvVar& variable : job.spec.env) spec.environment[variable.name] = variable.value;
+  // Numeric libraries take all cores for each process unless told; workers would fight over them.
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  spec.environment.emplace("OMP_NUM_THREADS",
+                           absl::StrCat(std::max(1, cores / job.spec.workers.replicas)));
+  spec.environment.emplace("PUSHPULL_LOG_LEVEL", "info");
+  spec.environment["PUSHPULL_JOB"] = job.metadata.name;
+  spec.environment["PUSHPULL_ROLE"] = "worker";
+  spec.environment["PUSHPULL_INDEX"] = absl::StrCat(index);
+  spec.environment["PUSHPULL_COORDINATOR"] = coordinator;
+  spec.environment["PUSHPULL_METRICS_PORT"] = "0";
+  return spec;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command lines and environments of a job's processes. Pure, but for the look at the file
+// system that finds a worker's program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/local/launcher.h"
+#include "runtime/local/process.h"
+
+namespace pushpull {
+
+struct CoordinatorStart {
+  std::string manifest;  // the workdir's copy
+  uint64_t term = 1;
+  // An earlier start of this run has saved: its checkpoint counts, not that of restoreFrom.
+  bool goes_on = false;
+  std::string recover_at;  // host:port of a coordinator that has died; empty: this is the first
+};
+
+ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorStart& start);
+ProcessSpec ServerProcess(const LaunchOptions& options,
+                          const TrainingJob& job,
+                          int index,
+                          const std::string& coordinator);
+
+// kNotFound: the program is neither beside `pushpull` nor on PATH.
+absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
+                                          const TrainingJob& job,
+                                          int index,
+                                          const std::string& coordinator);
+
+}  // namespace pushpull

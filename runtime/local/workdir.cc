@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/workdir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view text) {
+  const std::string fresh = absl::StrCat(path, ".new");
+  errno = 0;
+  {
+    std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
+    file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    file.close();
+    if (!file) return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("write ", path));
+  }
+  std::error_code error;
+  std::filesystem::rename(fresh, path, error);
+  if (!error) return absl::OkStatus();
+  unlink(fresh.c_str());
+  return StatusFromErrno(error.value(), absl::StrCat("write ", path));
+}
+
+absl::StatusOr<Workdir> Workdir::Open(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path + "/logs", error);
+  if (error) return StatusFromErrno(error.value(), absl::StrCat("workdir ", path));
+  FileDescriptor lock(open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.is_open()) return StatusFromErrno(errno, absl::StrCat("workdir ", path));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    std::string pid;
+    std::ifstream(path + "/lock") >> pid;
+    return absl::AlreadyExistsError(absl::StrCat(
+        "workdir ", path, ": process ", pid, " runs a job in it; choose another with --workdir"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(lock.get(), 0) != 0 || write(lock.get(), pid.data(), pid.size()) < 0) {
+    return StatusFromErrno(errno, absl::StrCat("workdir ", path));
+  }
+  return Workdir(path, std::move(lock));
+}
+
+std::string Workdir::log_path(absl::string_view process) const {
+  return absl::StrCat(path_, "/logs/", process, ".log");
+}
+
+absl::StatusOr<uint64_t> Workdir::NextTerm() {
+  const std::string path = path_ + "/term";
+  uint64_t term = 0;
+  std::ifstream file(path);
+  // Beginning anew at 1 could repeat a term that members still know.
+  if (file.is_open() && !(file >> term)) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": is no number; choose another folder with --workdir"));
+  }
+  PUSHPULL_RETURN_IF_ERROR(WriteFileAtomically(path, absl::StrCat(++term, "\n")));
+  return term;
+}
+
+absl::StatusOr<std::string> Workdir::KeepManifest(const std::string& manifest) {
+  errno = 0;
+  std::ifstream file(manifest, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("manifest ", manifest));
+  const std::string path = path_ + "/manifest.yaml";
+  PUSHPULL_RETURN_IF_ERROR(WriteFileAtomically(path, text.str()));
+  return path;
+}
+
+absl::Status Workdir::WriteEndpoints(const std::vector<Endpoint>& endpoints) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Endpoint& endpoint : endpoints) {
+    list.push_back({{"role", endpoint.role},
+                    {"index", endpoint.index},
+                    {"pid", endpoint.pid},
+                    {"control", endpoint.control},
+                    {"data", endpoint.data},
+                    {"metrics", endpoint.metrics}});
+  }
+  return WriteFileAtomically(path_ + "/endpoints.json", list.dump(2) + "\n");
+}
+
+void Workdir::RemoveEndpoints() {
+  unlink((path_ + "/endpoints.json").c_str());
+}
+
+}  // namespace pushpull

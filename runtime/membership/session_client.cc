@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/membership/session_client.h"
+
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include <grpcpp/grpcpp.h>
+
+#include "pushpull/v1/control.grpc.pb.h"
+
+#include "runtime/base/mutex.h"
+#include "runtime/membership/control_proto.h"
+#include "runtime/membership/stats_proto.h"
+
+namespace pushpull {
+namespace {
+
+// What a member may have queued: heartbeats of a quarter of an hour. A coordinator that is so far
+// behind is not coming back.
+constexpr size_t kQueuedMax = 1024;
+constexpr std::chrono::seconds kFlushTime{1};
+
+// Told what happens on the stream, on gRPC's threads; nothing after OnStreamDone.
+class StreamListener {
+ public:
+  virtual ~StreamListener() = default;
+  virtual void OnConnected() = 0;
+  // The next message is read after ReadNext.
+  virtual void OnIncoming(ToMember message) = 0;
+  virtual void OnStreamDone(const absl::Status& why) = 0;
+};
+
+// One call of Coordinator.Session. One read and one write are outstanding at most; the next read
+// waits until the last message was handled, so that a flood stays in the kernel. Thread-safe.
+class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
+ public:
+  Stream(const std::string& address, Duration connect_timeout, StreamListener& listener)
+      : listener_(listener),
+        stub_(v1::Coordinator::NewStub(grpc::CreateCustomChannel(
+            address, grpc::InsecureChannelCredentials(), ChannelArguments(connect_timeout)))) {
+    stub_->async()->Session(&context_, this);
+    // Reads and writes are started from outside of reactions; the hold keeps OnDone away until
+    // reading has ended.
+    AddHold();
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  // Sends what is queued, half-closes, and waits until the call is over.
+  ~Stream() override {
+    {
+      MutexLock lock(mu_);
+      is_closing_ = true;
+      if (outgoing_.empty() && !has_ended_) StartWritesDone();
+      StartReading();  // to the end: what still comes is dropped
+    }
+    while (!AwaitDone(Deadline::After(kFlushTime))) context_.TryCancel();
+  }
+
+  void Send(const FromMember& message) ABSL_LOCKS_EXCLUDED(mu_) {
+    v1::FromMember wire;
+    ToProto(message, wire);
+    MutexLock lock(mu_);
+    if (is_closing_ || has_ended_) return;
+    if (outgoing_.size() >= kQueuedMax) {
+      Fail(absl::ResourceExhaustedError("has stopped reading"));
+      return;
+    }
+    outgoing_.push_back(std::move(wire));
+    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+  }
+
+  void ReadNext() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    StartReading();
+  }
+
+  void Abort(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    Fail(std::move(why));
+  }
+
+  void OnReadInitialMetadataDone(bool ok) override {
+    if (ok) listener_.OnConnected();
+  }
+
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    if (!ok) {
+      MutexLock lock(mu_);
+      is_reading_ = false;
+      has_ended_ = true;
+      RemoveHold();
+      return;
+    }
+    absl::StatusOr<ToMember> message = FromProto(incoming_);
+    incoming_.Clear();  // a table may be large, and the next message may be long in coming
+    {
+      MutexLock lock(mu_);
+      is_reading_ = false;
+      if (!message.ok()) Fail(message.status());
+      if (!message.ok() || is_closing_) {
+        StartReading();
+        return;
+      }
+    }
+    listener_.OnIncoming(*std::move(message));
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (!ok) {
+      outgoing_.clear();  // the call is over; OnDone will say why
+      return;
+    }
+    outgoing_.pop_front();
+    if (!outgoing_.empty()) {
+      StartWrite(&outgoing_.front());
+    } else if (is_closing_) {
+      StartWritesDone();
+    }
+  }
+
+  void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::Status why;
+    {
+      MutexLock lock(mu_);
+      why = failure_.ok()
+                ? StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message())
+                : failure_;
+    }
+    listener_.OnStreamDone(why);
+    MutexLock lock(mu_);
+    is_done_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  static grpc::ChannelArguments ChannelArguments(Duration connect_timeout) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kWireMessageBytesMax);
+    // A connection of its own, and no memory of earlier failures to connect.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // Peers of a job are never behind an HTTP proxy that the environment names.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(connect_timeout);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(timeout.count()));
+    return arguments;
+  }
+
+  void StartReading() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (is_reading_ || has_ended_) return;
+    is_reading_ = true;
+    StartRead(&incoming_);
+  }
+
+  // The first reason counts.
+  void Fail(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (failure_.ok()) failure_ = std::move(why);
+    context_.TryCancel();
+    StartReading();
+  }
+
+  bool AwaitDone(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    while (!is_done_) {
+      if (!changed_.WaitUntil(mu_, deadline)) return is_done_;
+    }
+    return true;
+  }
+
+  StreamListener& listener_;
+  const std::unique_ptr<v1::Coordinator::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::ToMember incoming_;  // the outstanding read's, or that of the reaction to it
+  CondVar changed_;
+  Mutex mu_;
+  std::deque<v1::FromMember> outgoing_ ABSL_GUARDED_BY(mu_);  // the first is being written
+  bool is_reading_ ABSL_GUARDED_BY(mu_) = true;
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;   // nothing will be read any more
+  bool is_closing_ ABSL_GUARDED_BY(mu_) = false;  // by this side
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+// Brings what the stream says to the executor.
+class GrpcSession final : public Session, private StreamListener {
+ public:
+  GrpcSession(std::string address,
+              Duration connect_timeout,
+              Executor& executor,
+              SessionHandler& handler)
+      : peer_(absl::StrCat("coordinator at ", address)),
+        executor_(executor),
+        state_(std::make_shared<State>(State{.session = this, .handler = handler})),
+        timer_(executor.RunAfter(connect_timeout, [this] { OnConnectTimeout(); })),
+        stream_(address, connect_timeout, *this) {}
+
+  ~GrpcSession() override {
+    state_->session = nullptr;
+    executor_.Cancel(timer_);
+  }
+
+  void Send(FromMember message) override { stream_.Send(message); }
+
+ private:
+  // Confined to the executor. What is posted may run after the session was destroyed, so it holds
+  // this and looks.
+  struct State {
+    GrpcSession* session = nullptr;  // null: destroyed
+    SessionHandler& handler;
+    bool is_connected = false;
+  };
+
+  void OnConnectTimeout() {
+    if (state_->is_connected) return;
+    stream_.Abort(absl::UnavailableError("gave no answer"));
+  }
+
+  void OnConnected() override {
+    executor_.Post([state = state_] { state->is_connected = true; });
+  }
+
+  void OnIncoming(ToMember message) override {
+    executor_.Post([state = state_, incoming = std::move(message)]() mutable {
+      if (state->session == nullptr) return;
+      state->handler.OnMessage(std::move(incoming));
+      if (state->session != nullptr) state->session->stream_.ReadNext();
+    });
+  }
+
+  void OnStreamDone(const absl::Status& why) override {
+    // The end of a session in order is still its end: the member has no coordinator any more.
+    const absl::StatusCode code = why.ok() ? absl::StatusCode::kUnavailable : why.code();
+    const absl::Status named(
+        code, absl::StrCat(peer_, ": ", why.ok() ? "ended the session" : why.message()));
+    executor_.Post([state = state_, named] {
+      if (state->session != nullptr) state->handler.OnClosed(named);
+    });
+  }
+
+  const std::string peer_;
+  Executor& executor_;
+  const std::shared_ptr<State> state_;
+  const Executor::TimerId timer_;
+  Stream stream_;  // last: destroyed first, which ends all calls to the above
+};
+
+}  // namespace
+
+GrpcSessionConnector::GrpcSessionConnector(std::string address, Duration connect_timeout)
+    : address_(std::move(address)), connect_timeout_(connect_timeout) {}
+
+std::unique_ptr<Session> GrpcSessionConnector::Connect(Executor& executor,
+                                                       SessionHandler& handler) {
+  return std::make_unique<GrpcSession>(address_, connect_timeout_, executor, handler);
+}
+
+}  // namespace pushpull

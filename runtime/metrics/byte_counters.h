@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A counter of bytes for each kind of channel, as both ends of the data path have it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include <prometheus/counter.h>
+
+#include "runtime/metrics/registry.h"
+
+namespace pushpull {
+
+// Label `channel` = tcp, inproc; both there from the start at zero. Thread-safe.
+class BytesByChannel {
+ public:
+  BytesByChannel(MetricsRegistry& registry, const std::string& name, const std::string& help)
+      : family_(prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry())),
+        tcp_(family_.Add({{"channel", "tcp"}})),
+        inproc_(family_.Add({{"channel", "inproc"}})) {}
+
+  void Add(absl::string_view channel, uint64_t bytes) {
+    (channel == "tcp" ? tcp_ : inproc_).Increment(static_cast<double>(bytes));
+  }
+
+ private:
+  prometheus::Family<prometheus::Counter>& family_;
+  prometheus::Counter& tcp_;
+  prometheus::Counter& inproc_;
+};
+
+}  // namespace pushpull

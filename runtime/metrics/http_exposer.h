@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTTP side of a role: /metrics, /livez and /readyz (interfaces.md section 6). What the series
+// are is registry.h's part, what "ready" means is the role's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace pushpull {
+
+struct HttpExposerOptions {
+  std::string listen;  // host:port; port 0 takes a free one
+
+  // The body of /metrics. Called on the exposer's threads, up to two at once.
+  std::function<std::string()> metrics;
+
+  // OK: /readyz answers 200; otherwise 503 and the status as text. Called like `metrics`.
+  std::function<absl::Status()> ready;
+};
+
+// Serves until it is destroyed, which waits for the requests under way (5 s at most). Two threads
+// answer, one accepts; a request has at most 16 KiB and 5 s, and every connection carries one.
+// Nothing a client sends ends the process or makes it grow. Thread-safe.
+class HttpExposer {
+ public:
+  // kInvalidArgument: `listen` is no host:port. kAlreadyExists: the port is in use.
+  // kUnavailable: the host is not an address of this machine. Each names the address.
+  static absl::StatusOr<std::unique_ptr<HttpExposer>> Start(HttpExposerOptions options);
+
+  ~HttpExposer();
+  HttpExposer(const HttpExposer&) = delete;
+  HttpExposer& operator=(const HttpExposer&) = delete;
+
+  // host:port with the real port.
+  const std::string& address() const { return address_; }
+
+ private:
+  class Impl;
+  HttpExposer(std::unique_ptr<Impl> impl, std::string address);
+
+  const std::unique_ptr<Impl> impl_;
+  const std::string address_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/checkpoint_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/shard/chunk.h"
+#include "runtime/tensor/shape.h"
+
+namespace pushpull {
+namespace {
+
+// A chunk of the job and where it lies.
+struct WantedChunk {
+  ChunkId chunk;
+  ShardId shard;
+  const PlacedTensor* tensor = nullptr;
+  uint64_t bytes = 0;
+  const StoredChunk* stored = nullptr;
+};
+
+std::vector<WantedChunk> FindWanted(const CheckpointManifest& manifest,
+                                    const std::vector<size_t>& positions,
+                                    const std::vector<PlacedTensor>& tensors,
+                                    const std::set<ShardId>& shards) {
+  std::vector<WantedChunk> wanted;
+  for (const PlacedTensor& tensor : tensors) {
+    const uint64_t tensor_bytes = NumBytes(tensor.spec.dims, tensor.spec.dtype).value_or(0);
+    for (size_t i = 0; i < tensor.shards.size(); ++i) {
+      if (!shards.contains(tensor.shards[i])) continue;
+      const ChunkId chunk{tensor.first_chunk.value() + i};
+      wanted.push_back({.chunk = chunk,
+                        .shard = tensor.shards[i],
+                        .tensor = &tensor,
+                        .bytes = std::min(kChunkBytes, tensor_bytes - i * kChunkBytes),
+                        .stored = &manifest.chunks[positions[chunk.value()]]});
+    }
+  }
+  std::sort(wanted.begin(), wanted.end(), [](const WantedChunk& a, const WantedChunk& b) {
+    return std::tuple(a.stored->file, a.stored->place.offset) <
+           std::tuple(b.stored->file, b.stored->place.offset);
+  });
+  return wanted;
+}
+
+absl::StatusOr<RestoredChunk> ReadOne(const ChunkFileReader& file, const WantedChunk& wanted) {
+  RestoredChunk restored{.chunk = wanted.chunk, .shard = wanted.shard, .record = {}};
+  const uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
+  PUSHPULL_ASSIGN_OR_RETURN(restored.value, HostBuffer::Uninitialized(wanted.bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(restored.state, HostBuffer::Uninitialized(state_bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      restored.record,
+      file.Read(wanted.stored->place, restored.value.bytes(), restored.state.bytes()));
+  return restored;
+}
+
+}  // namespace
+
+absl::Status ReadChunks(FileSystem& files,
+                        const Restore& order,
+                        const std::vector<PlacedTensor>& tensors,
+                        const std::function<absl::Status(RestoredChunk)>& deliver) {
+  PUSHPULL_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(files, order.folder));
+  if (manifest.sequence != order.sequence) {
+    return absl::DataLossError(absl::StrCat(order.folder,
+                                            ": is checkpoint number ",
+                                            manifest.sequence,
+                                            " of its folder, expected ",
+                                            order.sequence));
+  }
+  std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
+  for (const PlacedTensor& tensor : tensors) specs.push_back(tensor.spec);
+  const std::vector<std::string> differences = CompareTensors(manifest, specs);
+  if (!differences.empty())
+    return absl::InvalidArgumentError(absl::StrCat(order.folder, ": ", differences.front()));
+  const std::vector<size_t> positions = MatchChunks(manifest, specs);
+
+  std::map<uint32_t, ChunkFileReader> open;
+  for (const WantedChunk& wanted :
+       FindWanted(manifest, positions, tensors, {order.shards.begin(), order.shards.end()})) {
+    const uint32_t number = wanted.stored->file;
+    if (!open.contains(number)) {
+      open.clear();  // in the order of the files: the one before is done
+      PUSHPULL_ASSIGN_OR_RETURN(
+          ChunkFileReader file,
+          ChunkFileReader::Open(files, JoinPath(order.folder, manifest.files[number].name)));
+      open.emplace(number, std::move(file));
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(RestoredChunk restored, ReadOne(open.at(number), wanted));
+    if (order.version) {
+      restored.record.version = *order.version;
+      restored.record.worker_updates.clear();
+    }
+    PUSHPULL_RETURN_IF_ERROR(deliver(std::move(restored)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

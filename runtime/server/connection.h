@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's connection to one lane: its channel and the frame being received on it.
+#pragma once
+
+#include <memory>
+
+#include "runtime/tensor/host_buffer.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+class ChunkSlot;
+class Lane;
+
+// Where the payload of the frame under way is going.
+struct Reception {
+  enum class Place {
+    kNowhere,      // read and dropped
+    kAccumulator,  // straight into the slot's accumulator
+    kBuffer,       // into `buffer`: a later contribution, or an initial value
+  };
+  Place place = Place::kNowhere;
+  ChunkSlot* slot = nullptr;
+  HostBuffer buffer;
+};
+
+// Thread-confined to the lane, which owns it.
+class Connection final : public FrameHandler {
+ public:
+  // `lane` outlives the connection.
+  Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel);
+
+  std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
+  void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
+  void OnPayloadLost(Channel& channel, const FrameHeader& header) override;
+  void OnClosed(Channel& channel, const absl::Status& why) override;
+
+  const Hello& hello() const { return hello_; }
+  Channel& channel() { return *channel_; }
+  Reception& reception() { return reception_; }
+
+ private:
+  Lane& lane_;
+  const Hello hello_;
+  Reception reception_;
+  std::unique_ptr<Channel> channel_;  // last: it may still call while it goes
+};
+
+}  // namespace pushpull

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/sample_chunk.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/consistency/sample_queue.h"
+
+namespace pushpull {
+namespace {
+
+std::vector<WorkerId> MembersAt(const MembershipView& membership, Step step) {
+  std::vector<WorkerId> members;
+  membership.ForEachRequired(step, [&](WorkerId worker) { members.push_back(worker); });
+  return members;
+}
+
+}  // namespace
+
+bool HoldsSamples(const ChunkSlot& slot) {
+  return slot.tensor.spec.name == kSampleQueueTensor;
+}
+
+absl::Status DivideFirstStep(const ChunkSlot& slot,
+                             const MembershipView& membership,
+                             HostBuffer& value) {
+  absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(value.bytes());
+  if (!queue.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(slot.Name(), " of a worker: ", queue.status().message()));
+  }
+  queue->SetMembers(MembersAt(membership, slot.state.version()));
+  const std::vector<std::byte> bytes = queue->Encode();
+  std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HostBuffer> DivideNextStep(const ChunkSlot& slot, const MembershipView& membership) {
+  PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(slot.state.value()->bytes()));
+  std::vector<WorkerId> counted;
+  std::vector<WorkerId> next = MembersAt(membership, Step{slot.state.version().value() + 1});
+  for (const Contribution& contribution : slot.step.contributors()) {
+    counted.push_back(contribution.worker);
+    if (contribution.weight == 0) std::erase(next, contribution.worker);
+  }
+  queue.Advance(counted, std::move(next));
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(SampleQueue::kBytes));
+  const std::vector<std::byte> bytes = queue.Encode();
+  std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+  return value;
+}
+
+}  // namespace pushpull

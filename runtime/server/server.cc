@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/server/stall_inspector.h"
+#include "runtime/transport/lane.h"
+
+namespace pushpull {
+namespace {
+
+ServerStats Sum(const std::vector<ServerStats>& lanes) {
+  ServerStats total;
+  bool is_first = true;
+  for (const ServerStats& lane : lanes) {
+    total.bytes_owned += lane.bytes_owned;
+    total.chunks += lane.chunks;
+    total.uneven_steps += lane.uneven_steps;
+    total.duplicates += lane.duplicates;
+    total.bytes_replicated += lane.bytes_replicated;
+    total.bytes_copied += lane.bytes_copied;
+    TakeLonger(lane.stall, total.stall);
+    if (lane.contributors_max > 0) {
+      total.contributors_min = total.contributors_max == 0
+                                   ? lane.contributors_min
+                                   : std::min(total.contributors_min, lane.contributors_min);
+      total.contributors_max = std::max(total.contributors_max, lane.contributors_max);
+    }
+    if (lane.chunks == 0) continue;
+    total.lowest_version =
+        is_first ? lane.lowest_version : std::min(total.lowest_version, lane.lowest_version);
+    total.highest_version = std::max(total.highest_version, lane.highest_version);
+    is_first = false;
+  }
+  return total;
+}
+
+std::string WithHost(const std::string& address, const std::string& host) {
+  return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
+                                                      ServerDependencies dependencies,
+                                                      Log log,
+                                                      EndHandler on_end) {
+  std::unique_ptr<Server> server(
+      new Server(std::move(options), dependencies, std::move(log), std::move(on_end)));
+  PUSHPULL_ASSIGN_OR_RETURN(server->listener_,
+                            dependencies.transport.Listen(server->options_.listen, *server));
+  server->data_address_ = WithHost(server->listener_->address(), server->options_.advertise_host);
+  const auto registration = [who = server.get()](Term promised) {
+    return RegisterServer{.server = who->options_.server,
+                          .incarnation = who->options_.incarnation,
+                          .data_address = who->data_address_,
+                          .metrics_address = who->options_.metrics_address,
+                          .lanes = static_cast<uint32_t>(who->lanes_.size()),
+                          .weight = who->options_.weight,
+                          .pid = static_cast<uint64_t>(getpid()),
+                          .promised = promised};
+  };
+  server->session_.emplace(server->options_.session,
+                           dependencies.coordinator,
+                           dependencies.control,
+                           *server,
+                           registration,
+                           server->log_);
+  return server;
+}
+
+Server::Server(ServerOptions options, ServerDependencies dependencies, Log log, EndHandler on_end)
+    : options_(std::move(options)),
+      dependencies_(dependencies),
+      log_(std::move(log)),
+      on_end_(std::move(on_end)),
+      busy_since_(dependencies.control.Now()),
+      self_(std::make_shared<Server*>(this)) {
+  const size_t lane_count = dependencies_.transport.lane_count();
+  const std::weak_ptr<Server*> self = self_;
+  Executor& control = dependencies_.control;
+  const Lane::Teller tell_coordinator = [self, &control](FromMember message) {
+    control.Post([self, message = std::move(message)]() mutable {
+      if (const auto server = self.lock()) (*server)->session_->Send(std::move(message));
+    });
+  };
+  writer_ = std::make_shared<CheckpointWriter>(
+      options_.server, lane_count, dependencies_.disk, dependencies_.files, tell_coordinator);
+  for (size_t i = 0; i < lane_count; ++i) {
+    lanes_.push_back(
+        std::make_shared<Lane>(LaneOptions{.job = options_.job,
+                                           .server = options_.server,
+                                           .incarnation = options_.incarnation,
+                                           .index = i,
+                                           .lane_count = lane_count,
+                                           .fault_point = options_.fault_point,
+                                           .ask_again_after = options_.ask_again_after},
+                               dependencies_.transport,
+                               dependencies_.metrics,
+                               writer_,
+                               log_,
+                               tell_coordinator));
+  }
+  timer_ = control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+}
+
+Server::~Server() {
+  self_.reset();
+  writer_->Abandon();
+  dependencies_.control.Cancel(timer_);
+  session_.reset();
+  listener_.reset();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    // A lane ends on its own thread, after everything posted to it before.
+    dependencies_.transport.lane(i).Post([lane = std::move(lanes_[i])] {});
+  }
+}
+
+// ---- the coordinator ----
+
+void Server::OnMessage(ToMember message) {
+  std::visit([&](const auto& alternative) { On(alternative); }, message);
+}
+
+void Server::OnClosed(const absl::Status& why) {
+  End(absl::UnavailableError(absl::StrCat("the coordinator is lost: ", why.message())));
+}
+
+void Server::On(const Welcome& message) {
+  heartbeat_ = std::chrono::milliseconds(message.heartbeat_milliseconds);
+  dependencies_.control.Cancel(timer_);
+  timer_ = dependencies_.control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  const JobSettings settings = message.settings;
+  TellLanes([settings, term = message.term](Lane& lane) {
+    lane.PromiseTerm(term);
+    lane.Configure(settings);
+  });
+  is_ready_ = true;
+  log_.Info("registered", {{"job", settings.job}, {"term", message.term.value()}});
+}
+
+void Server::On(const SetReplicas& message) {
+  AskLanes<std::vector<Promise>>(
+      [message](Lane& lane) { return lane.SetReplicas(message); },
+      [this, generation = session_->generation()](const std::vector<std::vector<Promise>>& lanes) {
+        Promises all;
+        for (const std::vector<Promise>& promises : lanes) {
+          all.promises.insert(all.promises.end(), promises.begin(), promises.end());
+        }
+        if (!all.promises.empty()) Reply(generation, std::move(all));
+      });
+}
+
+void Server::On(const Handover& message) {
+  const size_t lane = LaneOf(message.shard, lanes_.size());
+  dependencies_.transport.lane(lane).Post(
+      [message, lane = lanes_[lane]] { lane->BeginHandover(message); });
+}
+
+void Server::On(const SetServers& message) {
+  if (message.wanted.revision > wanted_.revision) wanted_ = message.wanted;
+  const uint32_t workers = wanted_.workers;
+  TellLanes([workers](Lane& lane) { lane.SetWantedWorkers(workers); });
+  const std::vector<ServerEndpoint> servers = message.servers;
+  TellLanes([servers](Lane& lane) { lane.SetServers(servers); });
+}
+
+void Server::On(const InstallTensors& message) {
+  const auto tensors = std::make_shared<const std::vector<PlacedTensor>>(message.tensors);
+  tensors_ = tensors;
+  AskLanes<bool>(
+      [tensors](Lane& lane) {
+        lane.Install(tensors);
+        return true;
+      },
+      [this, generation = session_->generation(), version = message.table_version](
+          const std::vector<bool>&) { Reply(generation, TensorsInstalled{version}); });
+}
+
+// Answered after the lanes have promised the term: what they say then is not overtaken by an
+// earlier coordinator's word.
+void Server::On(const Collect& message) {
+  AskLanes<ServerReport>(
+      [](Lane& lane) { return lane.Report(); },
+      [this, generation = session_->generation(), term = message.term](
+          const std::vector<ServerReport>& lanes) {
+        ServerReport all = lanes.front();
+        for (size_t i = 1; i < lanes.size(); ++i) {
+          const ServerReport& lane = lanes[i];
+          all.entries.insert(all.entries.end(), lane.entries.begin(), lane.entries.end());
+          all.promises.insert(all.promises.end(), lane.promises.begin(), lane.promises.end());
+          // A lane may have refused what another accepted.
+          if (lane.proposed != all.proposed) all.proposed.reset();
+        }
+        all.term = term;
+        all.wanted = wanted_;
+        Reply(generation, std::move(all));
+      });
+  SendStats();
+}
+
+void Server::Reply(uint64_t generation, FromMember message) {
+  if (generation == session_->generation()) session_->Send(std::move(message));
+}
+
+void Server::On(const ProposeView& message) {
+  const View view = message.view;
+  AskLanes<ViewAnswer>(
+      [view](Lane& lane) { return lane.Propose(view); },
+      [this, generation = session_->generation()](const std::vector<ViewAnswer>& answers) {
+        ViewAnswer all = answers.front();
+        for (const ViewAnswer& answer : answers) {
+          all.is_accepted = all.is_accepted && answer.is_accepted;
+          all.lowest_free_step = std::max(all.lowest_free_step, answer.lowest_free_step);
+        }
+        Reply(generation, all);
+      });
+}
+
+void Server::On(const ActivateView& message) {
+  const View view = message.view;
+  log_.Info("view", {{"number", view.number}, {"members", view.members.size()}});
+  TellLanes([view](Lane& lane) { lane.Activate(view); });
+  // A short job is over before the next heartbeat; what its members did is known now.
+  SendStats();
+}
+
+// ---- checkpoints ----
+
+void Server::On(const Capture& message) {
+  writer_->Begin(message);
+  AskLanes<std::vector<uint64_t>>(
+      [](Lane& lane) { return lane.CaptureSizes(); },
+      [this, message](const std::vector<std::vector<uint64_t>>& lanes) {
+        std::vector<uint64_t> sizes;
+        // Where no step is done any more nothing will be changed.
+        for (const std::vector<uint64_t>& lane : lanes)
+          if (!message.is_last) sizes.insert(sizes.end(), lane.begin(), lane.end());
+        const std::weak_ptr<Server*> self = self_;
+        writer_->Prepare(
+            message.attempt, std::move(sizes), [self, message, &control = dependencies_.control] {
+              control.Post([self, message] {
+                if (const auto server = self.lock()) (*server)->BeginCapture(message);
+              });
+            });
+      });
+}
+
+void Server::BeginCapture(const Capture& message) {
+  if (!writer_->is_wanted(message.attempt)) return;
+  TellLanes([message](Lane& lane) { lane.BeginCapture(message); });
+}
+
+void Server::On(const EndCapture& message) {
+  writer_->End(message.attempt);
+  TellLanes([attempt = message.attempt](Lane& lane) { lane.EndCapture(attempt); });
+}
+
+// The disk's thread hands each chunk to its lane; when every lane has taken what came before, the
+// coordinator hears of it.
+void Server::On(const Restore& message) {
+  if (tensors_ == nullptr) return;
+  log_.Info("restoring", {{"folder", message.folder}, {"shards", message.shards.size()}});
+  // A lane ends on its own thread: elsewhere nobody may be the last to hold it.
+  const std::vector<std::weak_ptr<Lane>> lanes(lanes_.begin(), lanes_.end());
+  dependencies_.disk.Post([message,
+                           tensors = tensors_,
+                           lanes,
+                           self = std::weak_ptr<Server*>(self_),
+                           dependencies = dependencies_] {
+    const auto deliver = [&](RestoredChunk chunk) -> absl::Status {
+      if (self.expired()) return absl::CancelledError("the server ends");
+      const size_t lane = LaneOf(chunk.shard, lanes.size());
+      const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
+      dependencies.transport.lane(lane).Post([moved, held = lanes[lane]] {
+        if (const auto taker = held.lock()) taker->Restore(std::move(*moved));
+      });
+      return absl::OkStatus();
+    };
+    const absl::Status read = ReadChunks(dependencies.files, message, *tensors, deliver);
+    dependencies.control.Post([self, read] {
+      if (const auto server = self.lock()) (*server)->FinishRestore(read);
+    });
+  });
+}
+
+void Server::FinishRestore(const absl::Status& read) {
+  AskLanes<bool>([](Lane&) { return true; },
+                 [this, read](const std::vector<bool>&) { session_->Send(Restored{read}); });
+}
+
+void Server::On(const Stop& message) {
+  // To this process kUnavailable means that the coordinator is out of reach, and it is not.
+  End(absl::IsUnavailable(message.status) ? absl::AbortedError(message.status.message())
+                                          : message.status);
+}
+
+void Server::End(const absl::Status& status) {
+  is_ready_ = false;
+  if (const EndHandler on_end = std::exchange(on_end_, nullptr)) on_end(status);
+}
+
+void Server::SendHeartbeat() {
+  timer_ = dependencies_.control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  UpdateBusyRatio();
+  SendStats();
+}
+
+void Server::SendStats() {
+  AskLanes<ServerStats>([](Lane& lane) { return lane.Stats(); },
+                        [this](const std::vector<ServerStats>& lanes) {
+                          const ServerStats stats = Sum(lanes);
+                          dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
+                          dependencies_.metrics.SetStep(stats.highest_version.value());
+                          session_->Send(Heartbeat{stats});
+                        });
+}
+
+void Server::UpdateBusyRatio() {
+  if (!options_.busy_time) return;
+  const SteadyTime now = dependencies_.control.Now();
+  const Duration busy = options_.busy_time();
+  const double available = ToSeconds(now - busy_since_) * static_cast<double>(lanes_.size());
+  if (available > 0)
+    dependencies_.metrics.SetBusyRatio(std::min(1.0, ToSeconds(busy - busy_before_) / available));
+  busy_since_ = now;
+  busy_before_ = busy;
+}
+
+// ---- the workers ----
+
+absl::Status Server::Admit(const Hello& hello) {
+  if (hello.job != options_.job) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        ToString(options_.server), " serves job \"", options_.job, "\", not \"", hello.job, "\""));
+  }
+  if (hello.lane >= lanes_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(options_.server), " has ", lanes_.size(), " lanes, asked for ", hello.lane));
+  }
+  return absl::OkStatus();
+}
+
+void Server::OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) {
+  lanes_[hello.lane]->Adopt(hello, std::move(channel));
+}
+
+void Server::OnRejected(const absl::Status& why) {
+  dependencies_.metrics.AddError(ServerError::kRejected);
+  log_.Debug("connection rejected", {{"why", why.message()}});
+}
+
+// ---- lanes ----
+
+template <typename Answer>
+void Server::AskLanes(std::function<Answer(Lane&)> ask,
+                      std::function<void(std::vector<Answer>)> done) {
+  struct Gathered {
+    std::vector<Answer> answers;
+    size_t missing;
+  };
+  const auto gathered =
+      std::make_shared<Gathered>(Gathered{std::vector<Answer>(lanes_.size()), lanes_.size()});
+  const std::weak_ptr<Server*> self = self_;
+  Executor& control = dependencies_.control;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dependencies_.transport.lane(i).Post([=, &control, lane = lanes_[i]] {
+      // The answers come together on the control thread only.
+      control.Post([=, answer = ask(*lane)] {
+        gathered->answers[i] = answer;
+        if (--gathered->missing == 0 && self.lock()) done(gathered->answers);
+      });
+    });
+  }
+}
+
+void Server::TellLanes(const std::function<void(Lane&)>& tell) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dependencies_.transport.lane(i).Post([tell, lane = lanes_[i]] { tell(*lane); });
+  }
+}
+
+}  // namespace pushpull

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server role: listens for workers, follows the coordinator, and hands both to its lanes. The
+// data path is in lane.h.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/base/executor.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/membership/lasting_session.h"
+#include "runtime/membership/session.h"
+#include "runtime/server/lane.h"
+#include "runtime/server/server_metrics.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+struct ServerOptions {
+  ServerId server;
+  Incarnation incarnation;
+  std::string job;                      // workers of another job are refused
+  std::string listen;                   // host:port for workers; port 0 takes a free one
+  std::string advertise_host;           // what workers connect to; empty: the host of `listen`
+  std::string metrics_address;          // for the status; may be empty
+  double weight = 1;                    // share of the parameters relative to other servers
+  std::function<Duration()> busy_time;  // of all lanes since the start; may be empty
+  FaultPoint fault_point;               // for tests
+  // After this long without an answer another server is asked again.
+  Duration ask_again_after = std::chrono::milliseconds(50);
+  LastingSessionOptions session;
+};
+
+// Everything a server uses and does not own; all of it outlives the server.
+struct ServerDependencies {
+  Executor& control;
+  Transport& transport;  // its lanes are the server's lanes
+  SessionConnector& coordinator;
+  ServerMetrics& metrics;
+  Executor& disk;  // where reading and writing checkpoints may block
+  FileSystem& files;
+};
+
+// Thread-confined to the control executor, Start and the destructor included.
+class Server final : public SessionHandler, public ChannelAcceptor {
+ public:
+  // Called once on the control executor: OK when the job has ended in order, else why it ended.
+  using EndHandler = std::function<void(const absl::Status&)>;
+
+  // Listens and registers with the coordinator. kAlreadyExists: the port is in use.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options,
+                                                       ServerDependencies dependencies,
+                                                       Log log,
+                                                       EndHandler on_end);
+  ~Server() override;
+
+  const std::string& data_address() const { return data_address_; }
+  // Registered with the coordinator. Thread-safe.
+  bool is_ready() const { return is_ready_.load(std::memory_order_relaxed); }
+
+  void OnMessage(ToMember message) override;
+  void OnClosed(const absl::Status& why) override;
+
+  absl::Status Admit(const Hello& hello) override;
+  void OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) override;
+  void OnRejected(const absl::Status& why) override;
+
+ private:
+  Server(ServerOptions options, ServerDependencies dependencies, Log log, EndHandler on_end);
+
+  void On(const Welcome& message);
+  void On(const InstallTensors& message);
+  void On(const SetReplicas& message);
+  void On(const Handover& message);
+  void On(const SetServers& message);
+  void On(const ProposeView& message);
+  void On(const ActivateView& message);
+  void On(const TensorsRegistered&) {}
+  void On(const Release&) {}
+  void On(const Capture& message);
+  void On(const EndCapture& message);
+  void On(const Restore& message);
+  void On(const RebuildShard& message);  // server_rebuild.cc
+  void On(const CollectCopies&) {}
+  void On(const OfferCopies&) {}
+  void On(const HoldSteps&) {}
+  void On(const ResumeSteps&) {}
+  void On(const Stop& message);
+  void On(const Collect& message);
+
+  // Sends what was asked for in a session, unless another has begun since.
+  void Reply(uint64_t generation, FromMember message);
+
+  // Runs `ask` on every lane's thread and `done` with all answers, in the order of the lanes, on
+  // the control executor.
+  template <typename Answer>
+  void AskLanes(std::function<Answer(Lane&)> ask, std::function<void(std::vector<Answer>)> done);
+  void TellLanes(const std::function<void(Lane&)>& tell);
+  void BeginCapture(const Capture& message);
+  void FinishRestore(const absl::Status& read);
+  void SendHeartbeat();
+  void SendStats();
+  void UpdateBusyRatio();
+  void End(const absl::Status& status);
+
+  const ServerOptions options_;
+  const ServerDependencies dependencies_;
+  const Log log_;
+  EndHandler on_end_;  // empty once called
+  std::string data_address_;
+  std::atomic<bool> is_ready_ = false;
+
+  Duration heartbeat_ = std::chrono::seconds(1);
+  Executor::TimerId timer_ = 0;
+  SteadyTime busy_since_;
+  Duration busy_before_{0};
+  std::shared_ptr<CheckpointWriter> writer_;
+  std::shared_ptr<const std::vector<PlacedTensor>> tensors_;
+  std::vector<std::shared_ptr<Lane>> lanes_;  // each used on its own thread only
+  std::unique_ptr<Listener> listener_;
+  WantedSize wanted_;
+  std::optional<LastingSession> session_;
+  std::shared_ptr<Server*> self_;  // what posted tasks look at: gone when the server is
+};
+
+}  // namespace pushpull

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/buffer_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pushpull {
+
+absl::StatusOr<HostBuffer> BufferPool::Take(uint64_t num_bytes) {
+  const auto it = std::find_if(buffers_.rbegin(), buffers_.rend(), [&](const HostBuffer& buffer) {
+    return buffer.num_bytes() == num_bytes;
+  });
+  if (it == buffers_.rend()) return HostBuffer::Uninitialized(num_bytes);
+  HostBuffer buffer = std::move(*it);
+  buffers_.erase(std::next(it).base());
+  return buffer;
+}
+
+void BufferPool::Return(HostBuffer buffer) {
+  if (buffer.num_bytes() == 0) return;
+  if (buffers_.size() == kBuffersMax) buffers_.erase(buffers_.begin());
+  buffers_.push_back(std::move(buffer));
+}
+
+}  // namespace pushpull

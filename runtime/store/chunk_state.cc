@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/chunk_state.h"
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+
+absl::Status ChunkState::Install(HostBuffer value) {
+  PUSHPULL_CHECK(value.num_bytes() == num_bytes_);
+  if (is_initialized()) return absl::OkStatus();
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer state, HostBuffer::Zeroed(state_bytes()));
+  state_ = std::make_shared<HostBuffer>(std::move(state));
+  value_ = std::make_shared<HostBuffer>(std::move(value));
+  return absl::OkStatus();
+}
+
+absl::Status ChunkState::Apply(std::span<const float> gradient,
+                               double gradient_scale,
+                               double learning_rate) {
+  PUSHPULL_CHECK(is_initialized());
+  std::shared_ptr<HostBuffer> next = value_;
+  // Only this thread makes and drops further owners, so a count of two (here and value_) stays two.
+  // What is captured has owners on another thread, whose reads a count does not order.
+  const bool is_captured = spares_ != nullptr;
+  if (is_captured || value_.use_count() > 2) {
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer fresh, Memory(num_bytes_));
+    next = std::make_shared<HostBuffer>(std::move(fresh));
+  }
+  if ((is_captured || state_.use_count() > 1) && state_bytes() > 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer fresh, Memory(state_bytes()));
+    std::memcpy(fresh.bytes().data(), state_->bytes().data(), state_bytes());
+    state_ = std::make_shared<HostBuffer>(std::move(fresh));
+  }
+  spares_ = nullptr;
+  ++updates_;
+  const StepInput input{
+      .learning_rate = learning_rate > 0 ? learning_rate : optimizer_.learning_rate,
+      .step = updates_,
+      .gradient_scale = gradient_scale};
+  ApplyOptimizer(optimizer_, input, gradient, value_->floats(), next->floats(), state_->floats());
+  value_ = std::move(next);
+  Skip();
+  return absl::OkStatus();
+}
+
+void ChunkState::Replace(HostBuffer value) {
+  PUSHPULL_CHECK(is_initialized() && value.num_bytes() == num_bytes_);
+  value_ = std::make_shared<HostBuffer>(std::move(value));
+  Skip();
+}
+
+absl::StatusOr<HostBuffer> ChunkState::Memory(uint64_t num_bytes) const {
+  return spares_ == nullptr ? HostBuffer::Uninitialized(num_bytes) : spares_->Take(num_bytes);
+}
+
+void ChunkState::Restore(Step version,
+                         uint64_t updates,
+                         HostBuffer value,
+                         HostBuffer optimizer_state) {
+  PUSHPULL_CHECK(value.num_bytes() == num_bytes_ && optimizer_state.num_bytes() == state_bytes());
+  version_ = version;
+  updates_ = updates;
+  value_ = std::make_shared<HostBuffer>(std::move(value));
+  state_ = std::make_shared<HostBuffer>(std::move(optimizer_state));
+}
+
+void ChunkState::Clear() {
+  version_ = Step{};
+  updates_ = 0;
+  value_.reset();
+  state_.reset();
+}
+
+void ChunkState::AdvanceTo(Step version) {
+  PUSHPULL_CHECK(version > version_);
+  version_ = version;
+}
+
+void ChunkState::Skip() {
+  version_ = Step{version_.value() + 1};
+}
+
+}  // namespace pushpull

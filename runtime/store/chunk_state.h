@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a member server keeps of one chunk: value, optimizer state, version (protocol.md section 1).
+// Who contributes and when a step is complete is not its business.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/store/spare_buffers.h"
+#include "runtime/tensor/host_buffer.h"
+
+namespace pushpull {
+
+// Thread-confined to the chunk's lane.
+class ChunkState {
+ public:
+  // `optimizer` outlives the chunk.
+  ChunkState(const OptimizerSpec& optimizer, uint64_t num_bytes)
+      : optimizer_(optimizer), num_bytes_(num_bytes) {}
+
+  bool is_initialized() const { return value_ != nullptr; }
+  Step version() const { return version_; }
+  uint64_t num_bytes() const { return num_bytes_; }
+
+  // Takes version 0. The first value counts; a later one is ignored. `value` has num_bytes().
+  // kResourceExhausted: no memory for the optimizer's state.
+  absl::Status Install(HostBuffer value);
+
+  // Turns version t into t + 1 with the step's reduced gradient.
+  //
+  // gradient:       num_bytes() of float32, read during the call; multiplied by gradient_scale.
+  // learning_rate:  0 for the registered one.
+  // Readers of an earlier value or state keep it: while one is alive the new version goes to new
+  // memory, otherwise it is written in place.
+  // kResourceExhausted: there is no memory for that copy; the chunk is unchanged.
+  absl::Status Apply(std::span<const float> gradient, double gradient_scale, double learning_rate);
+
+  // Turns version t into t + 1 with another value, num_bytes() long.
+  void Replace(HostBuffer value);
+
+  // Takes another member's state as its own. `value` has num_bytes(), `optimizer_state`
+  // state_bytes().
+  void Restore(Step version, uint64_t updates, HostBuffer value, HostBuffer optimizer_state);
+  // Back to what it was before Install; its memory goes with its last reader.
+  void Clear();
+
+  // Another thread reads value and state from now on: the next Apply writes beside them whoever
+  // else holds them, into memory of `spares`, which outlives the chunk. Until then, or until
+  // EndCapture, which is called after that thread has let go of them.
+  void BeginCapture(SpareBuffers& spares) { spares_ = &spares; }
+  void EndCapture() { spares_ = nullptr; }
+
+  // Turns version t into t + 1 with the value as it is: a step whose gradient does not count.
+  void Skip();
+  // The version becomes `version`, which is higher, with the value as it is.
+  void AdvanceTo(Step version);
+
+  // The current value, unchanged for as long as the pointer lives. Null before Install.
+  std::shared_ptr<const HostBuffer> value() const { return value_; }
+  // Likewise the optimizer's state that belongs to this version, state_bytes() long.
+  std::shared_ptr<const HostBuffer> optimizer_state() const { return state_; }
+  uint64_t state_bytes() const { return num_bytes_ * StateFloatsPerValue(optimizer_); }
+  // Optimizer steps done; below the version where steps were skipped.
+  uint64_t updates() const { return updates_; }
+
+ private:
+  absl::StatusOr<HostBuffer> Memory(uint64_t num_bytes) const;
+
+  const OptimizerSpec& optimizer_;
+  const uint64_t num_bytes_;
+  Step version_;
+  uint64_t updates_ = 0;
+  std::shared_ptr<HostBuffer> value_;
+  std::shared_ptr<HostBuffer> state_;
+  SpareBuffers* spares_ = nullptr;  // while what is here is captured
+};
+
+}  // namespace pushpull

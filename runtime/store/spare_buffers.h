@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that is resident before it is needed. The apply after a capture writes beside what was
+// captured, and the page faults of fresh memory would cost it far more than the writing: so the
+// thread that waits for disks takes them, ahead.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/base/mutex.h"
+#include "runtime/tensor/host_buffer.h"
+
+namespace pushpull {
+
+// Thread-safe.
+class SpareBuffers {
+ public:
+  // Makes sure that there is a buffer for each of `sizes`, in bytes, those that are there included.
+  // Takes as long as the page faults do. kResourceExhausted: no memory; what was made stays.
+  absl::Status Prepare(std::span<const uint64_t> sizes) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A buffer of exactly `num_bytes`, contents undefined; a fresh one where no spare one is left.
+  // kResourceExhausted: no memory.
+  absl::StatusOr<HostBuffer> Take(uint64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Gives all memory back.
+  void Clear() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Mutex mu_;
+  std::map<uint64_t, std::vector<HostBuffer>> buffers_ ABSL_GUARDED_BY(mu_);  // by size
+};
+
+}  // namespace pushpull

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/step_accumulator.h"
+
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/tensor/reduce.h"
+
+namespace pushpull {
+
+absl::StatusOr<std::span<std::byte>> StepAccumulator::BeginDirect(BufferPool& pool) {
+  PUSHPULL_CHECK(is_empty());
+  if (sum_.num_bytes() == 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(sum_, pool.Take(num_bytes_));
+  }
+  is_receiving_ = true;
+  return sum_.bytes();
+}
+
+void StepAccumulator::FinishDirect(double weight) {
+  PUSHPULL_CHECK(is_receiving_);
+  is_receiving_ = false;
+  // A mean gives nothing to a contribution of no samples; the next one overwrites it.
+  if (reduction_ == Reduction::kMean && weight == 0) return;
+  has_sum_ = true;
+  first_weight_ = weight;
+  total_weight_ = weight;
+}
+
+void StepAccumulator::Add(HostBuffer& contribution, double weight) {
+  PUSHPULL_CHECK(!is_receiving_ && contribution.num_bytes() == num_bytes_);
+  if (reduction_ == Reduction::kMean && weight == 0) return;
+  if (!has_sum_) {
+    std::swap(sum_, contribution);
+    is_receiving_ = true;
+    FinishDirect(weight);
+    return;
+  }
+  switch (reduction_) {
+    case Reduction::kMean:
+      AddScaled(sum_.floats(), contribution.floats(), static_cast<float>(weight / first_weight_));
+      total_weight_ += weight;
+      break;
+    case Reduction::kSum:
+      AddScaled(sum_.floats(), contribution.floats(), 1.0F);
+      break;
+    case Reduction::kMin:
+      Minimum(sum_.floats(), contribution.floats());
+      break;
+    case Reduction::kMax:
+      Maximum(sum_.floats(), contribution.floats());
+      break;
+  }
+}
+
+double StepAccumulator::scale() const {
+  return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1.0;
+}
+
+HostBuffer StepAccumulator::TakeSum() {
+  PUSHPULL_CHECK(has_sum_);
+  Clear();
+  return std::move(sum_);
+}
+
+void StepAccumulator::Clear() {
+  is_receiving_ = false;
+  has_sum_ = false;
+  total_weight_ = 0;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sum of one chunk's step. The first contribution is received straight into it; a later one is
+// added when it has arrived whole. Who may contribute, and in which order, is decided elsewhere
+// (consistency/sync_step.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/store/buffer_pool.h"
+#include "runtime/tensor/host_buffer.h"
+#include "runtime/tensor/reduction.h"
+
+namespace pushpull {
+
+//            BeginDirect              FinishDirect(weight)
+//   empty ----------------> receiving --------------------> summed --Clear--> empty
+//     ^                        |                              ^ |
+//     +----- AbandonDirect ----+        Add(first) from empty-+ +-- Add (again)
+//
+// Memory is taken with the first use and kept for the next step. Thread-confined to its lane.
+class StepAccumulator {
+ public:
+  StepAccumulator(Reduction reduction, uint64_t num_bytes)
+      : reduction_(reduction), num_bytes_(num_bytes) {}
+
+  bool is_empty() const { return !has_sum_ && !is_receiving_; }
+  bool is_receiving() const { return is_receiving_; }
+  bool has_sum() const { return has_sum_; }
+
+  // Where the first contribution goes; is_empty() must hold. kResourceExhausted: no memory.
+  // Memory comes from `pool` where there is none from an earlier step.
+  absl::StatusOr<std::span<std::byte>> BeginDirect(BufferPool& pool);
+  // What was received counts with `weight` (samples).
+  void FinishDirect(double weight);
+  // It does not count: the connection broke, or the contribution was refused.
+  void AbandonDirect() { is_receiving_ = false; }
+  std::span<const float> received() const { return sum_.floats(); }
+
+  // Adds a whole contribution; must not be receiving. May take `contribution`'s memory and leave
+  // its own in exchange; the contents are then of no use.
+  void Add(HostBuffer& contribution, double weight);
+
+  // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
+  // optimizer, which walks over the values anyway. has_sum() must hold.
+  std::span<const float> sum() const { return sum_.floats(); }
+  double scale() const;
+
+  void Clear();
+  // The memory of the sum, which goes on without this accumulator; has_sum() must hold. Clears.
+  HostBuffer TakeSum();
+  // Gives the memory back until the next use; not while receiving.
+  void Release() { sum_ = HostBuffer(); }
+
+ private:
+  const Reduction reduction_;
+  const uint64_t num_bytes_;
+  HostBuffer sum_;
+  bool is_receiving_ = false;
+  bool has_sum_ = false;
+  // sum_ is the weighted sum divided by the first contribution's weight, so that the first needs no
+  // pass of its own and equal weights need no multiplication.
+  double first_weight_ = 1;
+  double total_weight_ = 0;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of chunks: values, accumulators, optimizer state. Not for small objects, and no pool:
+// who needs a buffer at every step keeps one, because the page faults of a fresh mebibyte cost as
+// much as summing twenty (0.4 ms against 0.02 ms, measured on two virtual cores).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace pushpull {
+
+// Owns bytes on the host whose number is fixed at creation. Starts at a multiple of 64 bytes (a
+// cache line, and the widest vector), of a page from kPageAlignedBytes on. Movable; what was moved
+// from is empty. Thread-compatible.
+//
+// From kMappedBytes on the memory is a mapping of its own and goes back to the operating system at
+// once when the buffer dies. malloc keeps what lies between live blocks: two threads that freed all
+// of 200 buffers of 1 MiB left 40 to 80 MB resident (glibc 2.36), which a bound on a server's
+// memory would have to carry.
+class HostBuffer {
+ public:
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kPageAlignedBytes = 4096;
+  static constexpr size_t kMappedBytes = 64 * 1024;
+
+  // A buffer of `num_bytes`, 0 allowed. Zeroed holds zeros; Uninitialized holds anything, write
+  // before you read. Mapped memory becomes resident page by page, when it is first touched.
+  //
+  // kResourceExhausted: the system gives no more memory; the text has the size. Report, or free
+  // some.
+  static absl::StatusOr<HostBuffer> Uninitialized(size_t num_bytes);
+  static absl::StatusOr<HostBuffer> Zeroed(size_t num_bytes);
+
+  HostBuffer() = default;
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  HostBuffer(HostBuffer&& other) noexcept;
+  HostBuffer& operator=(HostBuffer&& other) noexcept;
+  ~HostBuffer();
+
+  size_t num_bytes() const { return num_bytes_; }
+  std::span<std::byte> bytes() { return {data_, num_bytes_}; }
+  std::span<const std::byte> bytes() const { return {data_, num_bytes_}; }
+
+  // The same memory as float32. num_bytes() must be a multiple of 4.
+  std::span<float> floats();
+  std::span<const float> floats() const;
+
+ private:
+  HostBuffer(std::byte* data, size_t num_bytes) : data_(data), num_bytes_(num_bytes) {}
+
+  std::byte* data_ = nullptr;  // null exactly when num_bytes_ is 0
+  size_t num_bytes_ = 0;
+};
+
+}  // namespace pushpull

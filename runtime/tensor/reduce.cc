@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tensor/reduce.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/check.h"
+
+// Highway compiles what stands between BEFORE and AFTER once for each instruction set by including
+// this file again and again; the functions below HWY_ONCE pick one at run time. The order matters.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/tensor/reduce.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include <hwy/contrib/algo/transform-inl.h>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace pushpull {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Add {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*tag*/, V accumulator, V x) const {
+    return hn::Add(accumulator, x);
+  }
+};
+
+struct MultiplyThenAdd {
+  float scale = 1;
+
+  // Not hn::MulAdd: that rounds once where the machine has the instruction and twice elsewhere.
+  template <class D, class V>
+  HWY_INLINE V operator()(D tag, V accumulator, V x) const {
+    return hn::Add(accumulator, hn::Mul(x, hn::Set(tag, scale)));
+  }
+};
+
+struct Multiply {
+  float scale = 1;
+
+  template <class D, class V>
+  HWY_INLINE V operator()(D tag, V x) const {
+    return hn::Mul(x, hn::Set(tag, scale));
+  }
+};
+
+// Not hn::Min and hn::Max: what they do with NaN differs between machines.
+struct TakeSmaller {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*tag*/, V accumulator, V x) const {
+    return hn::IfThenElse(hn::Or(hn::Lt(x, accumulator), hn::IsNaN(x)), x, accumulator);
+  }
+};
+
+struct TakeLarger {
+  template <class D, class V>
+  HWY_INLINE V operator()(D /*tag*/, V accumulator, V x) const {
+    return hn::IfThenElse(hn::Or(hn::Lt(accumulator, x), hn::IsNaN(x)), x, accumulator);
+  }
+};
+
+// All kernels for one instruction set. `x` has as many elements as `accumulator`.
+void AddScaledKernel(std::span<float> accumulator, const float* x, float scale) {
+  const hn::ScalableTag<float> tag;
+  if (scale == 1.0F) {  // the same bits, one operation less: sums and unweighted means
+    hn::Transform1(tag, accumulator.data(), accumulator.size(), x, Add{});
+  } else {
+    hn::Transform1(tag, accumulator.data(), accumulator.size(), x, MultiplyThenAdd{scale});
+  }
+}
+
+void MinimumKernel(std::span<float> accumulator, const float* x) {
+  const hn::ScalableTag<float> tag;
+  hn::Transform1(tag, accumulator.data(), accumulator.size(), x, TakeSmaller{});
+}
+
+void MaximumKernel(std::span<float> accumulator, const float* x) {
+  const hn::ScalableTag<float> tag;
+  hn::Transform1(tag, accumulator.data(), accumulator.size(), x, TakeLarger{});
+}
+
+void ScaleKernel(std::span<float> x, float scale) {
+  const hn::ScalableTag<float> tag;
+  hn::Transform(tag, x.data(), x.size(), Multiply{scale});
+}
+
+// Each lane's largest magnitude so far. As integers, the bits of NaN and infinities without their
+// sign are above those of every finite number.
+template <class D>
+HWY_INLINE hn::Vec<D> LargerMagnitude(D tag, hn::Vec<D> largest, const float* x) {
+  const auto bits = hn::BitCast(tag, hn::LoadU(hn::Rebind<float, D>(), x));
+  return hn::Max(largest, hn::And(bits, hn::Set(tag, 0x7FFFFFFF)));
+}
+
+bool AllFiniteKernel(std::span<const float> x) {
+  constexpr int32_t kInfinityBits = 0x7F800000;
+  const hn::ScalableTag<int32_t> tag;
+  const size_t lanes = hn::Lanes(tag);
+  auto largest = hn::Zero(tag);
+  size_t i = 0;
+  for (; i + lanes <= x.size(); i += lanes) largest = LargerMagnitude(tag, largest, &x[i]);
+
+  const hn::CappedTag<int32_t, 1> single;
+  auto largest_of_rest = hn::Zero(single);
+  for (; i < x.size(); ++i) largest_of_rest = LargerMagnitude(single, largest_of_rest, &x[i]);
+  return hn::AllTrue(tag, hn::Lt(largest, hn::Set(tag, kInfinityBits))) &&
+         hn::GetLane(largest_of_rest) < kInfinityBits;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace pushpull
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pushpull {
+
+HWY_EXPORT(AddScaledKernel);
+HWY_EXPORT(MinimumKernel);
+HWY_EXPORT(MaximumKernel);
+HWY_EXPORT(ScaleKernel);
+HWY_EXPORT(AllFiniteKernel);
+
+void AddScaled(std::span<float> accumulator, std::span<const float> x, float scale) {
+  PUSHPULL_CHECK(accumulator.size() == x.size());
+  HWY_DYNAMIC_DISPATCH(AddScaledKernel)(accumulator, x.data(), scale);
+}
+
+void Minimum(std::span<float> accumulator, std::span<const float> x) {
+  PUSHPULL_CHECK(accumulator.size() == x.size());
+  HWY_DYNAMIC_DISPATCH(MinimumKernel)(accumulator, x.data());
+}
+
+void Maximum(std::span<float> accumulator, std::span<const float> x) {
+  PUSHPULL_CHECK(accumulator.size() == x.size());
+  HWY_DYNAMIC_DISPATCH(MaximumKernel)(accumulator, x.data());
+}
+
+void Scale(std::span<float> x, float scale) {
+  HWY_DYNAMIC_DISPATCH(ScaleKernel)(x, scale);
+}
+
+bool AllFinite(std::span<const float> x) {
+  return HWY_DYNAMIC_DISPATCH(AllFiniteKernel)(x);
+}
+
+}  // namespace pushpull
+#endif  // HWY_ONCE

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels that sum contributions, vectorised for the machine they run on. Which kernel a
+// reduction needs is decided by the store.
+//
+// Every function gives the same bits for the same input whatever the alignment of the memory, the
+// thread, and the vector instructions of the machine: each element is computed alone, a product is
+// rounded before it is added (no fused multiply-add), denormals are kept. So members of a replica
+// set on different machines stay equal. The one exception: where a result is NaN, its payload and
+// sign are the machine's. Spans of one call have equal lengths (checked) and do not overlap.
+// Nothing is allocated, nothing blocks. Thread-compatible.
+#pragma once
+
+#include <span>
+
+namespace pushpull {
+
+// accumulator += scale * x, each product rounded to float32 first; NaN and infinities propagate.
+void AddScaled(std::span<float> accumulator, std::span<const float> x, float scale);
+
+// accumulator = the smaller (larger) of accumulator and x. NaN where either is NaN. -0 and +0 are
+// equal, the accumulator's stays.
+void Minimum(std::span<float> accumulator, std::span<const float> x);
+void Maximum(std::span<float> accumulator, std::span<const float> x);
+
+// x *= scale.
+void Scale(std::span<float> x, float scale);
+
+// Whether no element is NaN or infinite; true for no elements.
+bool AllFinite(std::span<const float> x);
+
+}  // namespace pushpull

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arithmetic on shapes. A shape is its dimensions, outermost first; no dimensions are a scalar. The
+// numbers come from users and peers, so what they multiply to is checked before anyone allocates.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/tensor/dtype.h"
+
+namespace pushpull {
+
+// Elements of a row-major tensor: the product of `dims`; 1 for a scalar, 0 where a dimension is 0.
+//
+// kInvalidArgument: a dimension is negative, or the product does not fit into 63 bits. Do not
+// retry.
+absl::StatusOr<uint64_t> NumElements(std::span<const int64_t> dims);
+
+// The same in bytes of `dtype`.
+//
+// kInvalidArgument: as above, and where the bytes do not fit into 63 bits.
+absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype);
+
+// "[784, 10]"; "[]" for a scalar.
+std::string DimsToString(std::span<const int64_t> dims);
+
+}  // namespace pushpull

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads one IDX file of unsigned bytes, the format of MNIST and its successors: a magic number, the
+// dimensions, the values, all big-endian (described on the MNIST page of LeCun, Cortes and Burges).
+// What the files of a data set mean together is in fashion_mnist.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace pushpull {
+
+struct IdxArray {
+  std::vector<uint32_t> dims;   // outermost first
+  std::vector<uint8_t> values;  // row-major, as many as dims say
+};
+
+// The most values a file may claim to have: room for EMNIST, the largest set in this format (638
+// MB).
+inline constexpr uint64_t kIdxValuesMax = uint64_t{1} << 30;
+
+// Reads the whole file at `path`, gzip-compressed or not (told by its contents, not its name),
+// which must hold exactly one array of `num_dims` dimensions (1 to 255). Blocks on the disk only.
+// Allocates in proportion to what it has read, never to what the header claims.
+//
+// kNotFound         there is no such file.
+// kPermissionDenied and the like, as the system says: it cannot be read. kInvalidArgument it is no
+// regular file. kDataLoss wrong magic, too short, too long, too large or not to be unpacked; the
+// text says
+//                   what was expected and what was found. Get the file anew.
+absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, size_t num_dims);
+
+}  // namespace pushpull

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The training loop of one worker: data-parallel, each step over the job's whole batch. What to
+// train with comes in; flags, environment and the data set's files are main.cc's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+
+#include "pushpull/job.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/train/fashion_mnist.h"
+#include "runtime/train/model.h"
+
+namespace pushpull {
+
+struct TrainingSettings {
+  ModelKind model = ModelKind::kMlp;
+  uint64_t epochs = 3;
+  std::optional<uint64_t> steps_max;  // ends the training earlier, in the middle of an epoch too
+  uint64_t batch = 64;                // samples of a step and worker
+  uint64_t seed = 1;                  // of the initial values and of the samples' order
+
+  OptimizerSpec optimizer;      // its learning rate is right for a step of base_batch samples
+  uint64_t base_batch = 64;     // samples of a step over all workers
+  double warmup_epochs = 0;     // over which the learning rate rises to its scaled value
+  bool anneals = true;          // the learning rate falls linearly to 0 at the last step
+  uint64_t evaluate_every = 1;  // epochs between evaluations; 0: only at the end
+  Duration start_timeout = std::chrono::seconds(60);  // for registering
+  Duration step_timeout = std::chrono::seconds(60);   // for the job's part of a step
+
+  // Test aid: this worker's gradients of that step contain a value that is not a number.
+  std::optional<Step> poisoned_step;
+};
+
+// kInvalidArgument names the field.
+absl::Status Validate(const TrainingSettings& settings);
+
+// Trains from the job's start_step to the end, reports losses and results to the job, and leaves
+// it. Worker 0 evaluates on `test` and writes a line per evaluation to `lines`, then the accuracy
+// at the end. Blocks for as long as the training takes, each wait bounded by the timeouts.
+//
+// The same settings, workers and data give the same bits in every run where the job is
+// deterministic. Errors are those of the job, which has ended in any case. `settings` passed
+// Validate; neither set is empty.
+absl::Status Train(std::unique_ptr<Job> job,
+                   const ImageSet& training,
+                   const ImageSet& test,
+                   const TrainingSettings& settings,
+                   std::FILE* lines);
+
+}  // namespace pushpull

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The interfaces of the data path. A Transport connects and listens; a Channel carries frames in
+// both directions between one worker, or one lane of another server, and one lane of one server. A
+// lane is one thread of the server's data path: every chunk belongs to exactly one lane, each
+// worker has one channel to each lane, so nothing on the path of a tensor needs a lock.
+//
+//   worker  --Connect(address, lane)-->  Listener --> ChannelAcceptor::OnChannel on that lane
+//           <========== frames, each received straight into its final buffer ==========>
+//
+// Implementations: tcp/ (own frames over sockets) and inproc/ (same process, with delay, loss,
+// duplication and reordering from a seed). tests/unit/runtime/transport/conformance_test.cc says
+// what every implementation must do.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/executor.h"
+#include "runtime/base/ids.h"
+#include "runtime/transport/frame.h"
+
+namespace pushpull {
+
+// Bytes to send and what keeps them alive and unchanged until the channel has read them for the
+// last time. `owner` may be null where the protocol itself keeps the bytes (a worker keeps a
+// gradient until its version has come back).
+struct Payload {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+struct OutgoingFrame {
+  // meta_bytes, payload_bytes, sent_at, payload_checksum and its flag are filled in, whatever is
+  // there.
+  FrameHeader header;
+  std::vector<std::byte> meta;
+  Payload payload;
+};
+
+struct ReceivedFrame {
+  FrameHeader header;
+  std::span<const std::byte> meta;  // valid during the call
+  std::span<std::byte> payload;     // what PayloadBuffer returned; empty where it was discarded
+  SteadyTime received_at;           // when the last byte was there
+};
+
+// A handle for memory that both ends can reach or a device has pinned. The tcp channel has no use
+// for it; the shared-memory channel will.
+struct MemoryRegion {
+  uint64_t key = 0;
+  std::span<std::byte> bytes;
+};
+
+class Channel;
+
+// What arrives on a channel. All calls come on the channel's executor.
+class FrameHandler {
+ public:
+  virtual ~FrameHandler() = default;
+
+  // The header of a frame with payload is here. Returns where the payload goes: exactly
+  // header.payload_bytes long and valid until OnFrame, OnPayloadLost or OnClosed; or an empty span,
+  // then the payload is read and dropped. Not called for frames without payload.
+  virtual std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) = 0;
+
+  // The frame is here whole and its checksums are right.
+  virtual void OnFrame(Channel& channel, const ReceivedFrame& frame) = 0;
+
+  // PayloadBuffer was called for this frame, but the rest will never come (followed by OnClosed).
+  virtual void OnPayloadLost(Channel& channel, const FrameHeader& header) = 0;
+
+  // The channel is dead, `why` names the peer; called once, nothing follows. Not called after the
+  // owner's own Close.
+  virtual void OnClosed(Channel& channel, const absl::Status& why) = 0;
+};
+
+// One end of a connection. Thread-confined to its executor. Destroying it closes it without a call
+// to the handler.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // Frames start to arrive at `handler` (not owned, outlives the channel). Called once.
+  virtual void Start(FrameHandler& handler) = 0;
+
+  // Queues a frame; never blocks. Smaller priority first, equal priority in order. A channel that
+  // was closed drops it. The queue is bounded: when it is full the channel closes with
+  // kResourceExhausted, because the peer has stopped reading.
+  virtual void Send(OutgoingFrame frame) = 0;
+
+  // No more frames in either direction; what was queued is dropped.
+  virtual void Close() = 0;
+
+  virtual size_t queued_bytes() const = 0;
+
+  // True when a frame that was sent arrives unless OnClosed is called. Where it is false, the
+  // sender must repeat what is not answered in time.
+  virtual bool is_reliable() const = 0;
+
+  // Offset of the peer's steady clock: peer time = own time + offset. Zero on the same host.
+  virtual Duration clock_offset() const = 0;
+
+  // Makes `bytes` known to the channel, so that sending from or receiving into it needs no copy.
+  // kUnimplemented where the channel gains nothing by it; everything works without.
+  virtual absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) = 0;
+
+  // "tcp" or "inproc": the `channel` label of the metrics.
+  virtual absl::string_view kind() const = 0;
+  virtual const std::string& peer() const = 0;  // e.g. "server-1 at 127.0.0.1:7171"
+};
+
+// What a connecting worker or server says of itself before any other frame.
+struct Hello {
+  std::string job;  // a peer of another job is refused
+  WorkerId worker;
+  Incarnation incarnation;
+  uint32_t lane = 0;               // of the peer, that it wants to talk to
+  std::optional<ServerId> server;  // a server that joins shards; `worker` means nothing then
+};
+
+// "worker-1" or "server-2": who sent the hello.
+std::string PeerName(const Hello& hello);
+
+// Decides on connections and takes them over.
+class ChannelAcceptor {
+ public:
+  virtual ~ChannelAcceptor() = default;
+
+  // OK, or the reason that the connecting side's Connect returns. Thread-safe.
+  virtual absl::Status Admit(const Hello& hello) = 0;
+
+  // A new connection; called on the executor of lane `hello.lane`. The acceptor calls Start.
+  virtual void OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) = 0;
+
+  // A connection was closed before it became a channel: no valid hello came, in time or at all.
+  // Thread-safe; for counting.
+  virtual void OnRejected(const absl::Status& why) = 0;
+};
+
+// Stops listening when destroyed; channels that were accepted live on.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual const std::string& address() const = 0;  // host:port with the real port
+};
+
+struct ConnectRequest {
+  std::string address;    // host:port
+  std::string peer_name;  // e.g. "server-1", for error texts
+  Hello hello;
+  size_t local_lane = 0;  // which of this transport's executors the channel lives on
+  Deadline deadline;
+};
+
+using ConnectDone = std::function<void(absl::StatusOr<std::unique_ptr<Channel>>)>;
+
+// Owns or borrows the lanes' executors; outlives every channel and listener made from it.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual size_t lane_count() const = 0;
+  virtual Executor& lane(size_t index) = 0;
+
+  // Starts to accept at host:port; port 0 takes a free one. kAlreadyExists when the port is in use.
+  // `acceptor` outlives the listener. Thread-safe.
+  virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
+                                                           ChannelAcceptor& acceptor) = 0;
+
+  // Connects in the background and calls `done` once on the executor of request.local_lane.
+  // kUnavailable: nobody answers there (retry); kDeadlineExceeded; any other code: refused by the
+  // peer's Admit, do not retry. Thread-safe.
+  virtual void Connect(ConnectRequest request, ConnectDone done) = 0;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/frame_queue.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+
+absl::Status FrameQueue::Push(OutgoingFrame frame) {
+  if (frame.meta.size() > kFrameMetaBytesMax ||
+      frame.payload.bytes.size() > kFramePayloadBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("a frame with ",
+                                                   frame.meta.size(),
+                                                   " bytes of meta and ",
+                                                   frame.payload.bytes.size(),
+                                                   " of payload; it may have ",
+                                                   kFrameMetaBytesMax,
+                                                   " and ",
+                                                   kFramePayloadBytesMax));
+  }
+  if (num_frames_ >= frames_max_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("has stopped reading: ", num_frames_, " frames wait for it"));
+  }
+  frame.header.meta_bytes = static_cast<uint16_t>(frame.meta.size());
+  frame.header.payload_bytes = static_cast<uint32_t>(frame.payload.bytes.size());
+  // An answer often begins as a copy of its request's header, and that had a payload of its own.
+  frame.header.flags = static_cast<uint8_t>(frame.header.flags & ~kFlagPayloadChecksum);
+  frame.header.payload_checksum = 0;
+  ++num_frames_;
+  num_bytes_ += WireBytes(frame);
+  by_priority_[frame.header.priority].push_back(std::move(frame));
+  return absl::OkStatus();
+}
+
+OutgoingFrame FrameQueue::Pop() {
+  const auto urgent = by_priority_.begin();
+  OutgoingFrame frame = std::move(urgent->second.front());
+  urgent->second.pop_front();
+  if (urgent->second.empty()) by_priority_.erase(urgent);
+  --num_frames_;
+  num_bytes_ -= WireBytes(frame);
+  return frame;
+}
+
+void FrameQueue::Clear() {
+  by_priority_.clear();
+  num_frames_ = 0;
+  num_bytes_ = 0;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames that wait to be sent, the most urgent first, equal ones in the order they came.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+
+#include "absl/status/status.h"
+
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+// What a frame takes on the wire.
+inline size_t WireBytes(const OutgoingFrame& frame) {
+  return kFrameHeaderBytes + frame.meta.size() + frame.payload.bytes.size();
+}
+
+// Bounded. Thread-compatible.
+class FrameQueue {
+ public:
+  explicit FrameQueue(size_t frames_max) : frames_max_(frames_max) {}
+
+  // Fills in the lengths in the frame's header, and takes a payload checksum away that is there.
+  //
+  // kResourceExhausted  frames_max frames wait already.
+  // kInvalidArgument    meta or payload are longer than a frame may carry.
+  absl::Status Push(OutgoingFrame frame);
+
+  // The next frame; there must be one.
+  OutgoingFrame Pop();
+
+  // Calls `visit` with frames in the order of Pop until it returns false. It may change a frame but
+  // for its priority and lengths.
+  template <typename Visit>
+  void ForEach(Visit visit) {
+    for (auto& [priority, frames] : by_priority_) {
+      for (OutgoingFrame& frame : frames) {
+        if (!visit(frame)) return;
+      }
+    }
+  }
+
+  bool empty() const { return num_frames_ == 0; }
+  size_t num_frames() const { return num_frames_; }
+  size_t num_bytes() const { return num_bytes_; }
+  void Clear();
+
+ private:
+  const size_t frames_max_;
+  size_t num_frames_ = 0;
+  size_t num_bytes_ = 0;
+  std::map<uint8_t, std::deque<OutgoingFrame>> by_priority_;  // no empty ones
+};
+
+}  // namespace pushpull

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/hello.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/wire_bytes.h"
+
+namespace pushpull {
+namespace {
+
+absl::Status TooShort(absl::string_view what, size_t num_bytes) {
+  return absl::DataLossError(
+      absl::StrCat(what, ": its ", num_bytes, " bytes are shorter than what they should hold"));
+}
+
+}  // namespace
+
+std::string PeerName(const Hello& hello) {
+  return hello.server ? ToString(*hello.server) : ToString(hello.worker);
+}
+
+std::vector<std::byte> EncodeHello(const HelloMeta& meta) {
+  ByteWriter writer;
+  writer.PutText(meta.hello.job);
+  writer.Put(meta.hello.worker.value());
+  writer.Put(meta.hello.incarnation.value());
+  writer.Put(meta.hello.lane);
+  writer.Put(static_cast<uint8_t>(meta.hello.server.has_value()));
+  writer.Put(meta.hello.server.value_or(ServerId{}).value());
+  writer.Put(meta.host);
+  writer.Put(static_cast<uint8_t>(meta.payload_checksums));
+  return writer.Take();
+}
+
+absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta) {
+  ByteReader reader(meta);
+  HelloMeta decoded;
+  decoded.hello.job = reader.GetText();
+  decoded.hello.worker = WorkerId{reader.Get<uint32_t>()};
+  decoded.hello.incarnation = Incarnation{reader.Get<uint64_t>()};
+  decoded.hello.lane = reader.Get<uint32_t>();
+  const bool is_server = reader.Get<uint8_t>() != 0;
+  const ServerId server{reader.Get<uint32_t>()};
+  if (is_server) decoded.hello.server = server;
+  decoded.host = reader.Get<uint64_t>();
+  decoded.payload_checksums = static_cast<PayloadChecksums>(reader.Get<uint8_t>());
+  if (!reader.ok()) return TooShort("hello", meta.size());
+  if (decoded.payload_checksums > PayloadChecksums::kOff) {
+    return absl::DataLossError(absl::StrCat(
+        "hello: payload checksum ", static_cast<int>(decoded.payload_checksums), " cannot be"));
+  }
+  return decoded;
+}
+
+std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta) {
+  ByteWriter writer;
+  writer.PutStatus(meta.admitted);
+  writer.Put(meta.lane_count);
+  writer.Put(meta.host);
+  writer.Put(static_cast<uint8_t>(meta.has_payload_checksums));
+  writer.Put(meta.hello_sent_at);
+  writer.Put(meta.hello_received_at);
+  return writer.Take();
+}
+
+absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta) {
+  ByteReader reader(meta);
+  HelloAckMeta decoded;
+  decoded.admitted = reader.GetStatus();
+  decoded.lane_count = reader.Get<uint32_t>();
+  decoded.host = reader.Get<uint64_t>();
+  decoded.has_payload_checksums = reader.Get<uint8_t>() != 0;
+  decoded.hello_sent_at = reader.Get<int64_t>();
+  decoded.hello_received_at = reader.Get<int64_t>();
+  if (!reader.ok()) return TooShort("answer to a hello", meta.size());
+  return decoded;
+}
+
+bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, bool is_same_host) {
+  if (ours == PayloadChecksums::kOn || theirs == PayloadChecksums::kOn) return true;
+  if (ours == PayloadChecksums::kOff || theirs == PayloadChecksums::kOff) return false;
+  return !is_same_host;
+}
+
+}  // namespace pushpull

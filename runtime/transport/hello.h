@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first two frames of a connection: who connects, and the answer. Their metas also settle what
+// the two ends must agree on: payload checksums, and how the clocks relate.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+// What an end wants of payload checksums.
+enum class PayloadChecksums : uint8_t {
+  kAuto = 0,  // on between hosts, off on the same host
+  kOn = 1,
+  kOff = 2,  // for links that check their bytes themselves, as TLS does
+};
+
+// The meta of kHello.
+struct HelloMeta {
+  Hello hello;
+  uint64_t host = 0;  // HostIdentity() of the sender
+  PayloadChecksums payload_checksums = PayloadChecksums::kAuto;
+};
+
+// The meta of kHelloAck.
+struct HelloAckMeta {
+  absl::Status admitted;  // why the hello was refused, if it was; only then is the rest meaningless
+  uint32_t lane_count = 0;
+  uint64_t host = 0;
+  bool has_payload_checksums = false;
+  int64_t hello_sent_at = 0;      // the connecting side's clock, echoed, ns
+  int64_t hello_received_at = 0;  // the accepting side's clock, ns
+};
+
+// A job's name and a refusal's text are cut at kTextBytesMax.
+std::vector<std::byte> EncodeHello(const HelloMeta& meta);
+// kDataLoss: too short, or a field that cannot be.
+absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta);
+
+std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta);
+absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta);
+
+// What the accepting side decides: on where either end asks for it, else off where either end
+// declines it, else on between hosts.
+bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, bool is_same_host);
+
+}  // namespace pushpull

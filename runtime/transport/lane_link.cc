@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/lane_link.h"
+
+#include <utility>
+
+namespace pushpull {
+namespace {
+
+constexpr Duration kBackoffMin = std::chrono::milliseconds(20);
+constexpr Duration kBackoffMax = std::chrono::seconds(1);
+constexpr Duration kConnectTimeout = std::chrono::seconds(10);
+
+}  // namespace
+
+LaneLink::LaneLink(Transport& transport,
+                   Executor& executor,
+                   LaneLinkTarget target,
+                   LaneLinkHandler& handler)
+    : transport_(transport),
+      executor_(executor),
+      target_(std::move(target)),
+      handler_(handler),
+      pace_(kBackoffMin, kBackoffMax),
+      self_(std::make_shared<LaneLink*>(this)) {
+  Connect();
+}
+
+LaneLink::~LaneLink() {
+  executor_.Cancel(retry_);
+}
+
+void LaneLink::Connect() {
+  const std::weak_ptr<LaneLink*> self = self_;
+  transport_.Connect({.address = target_.address,
+                      .peer_name = ToString(target_.server),
+                      .hello = target_.hello,
+                      .local_lane = target_.local_lane,
+                      .deadline = Deadline(executor_.Now() + kConnectTimeout)},
+                     [self](absl::StatusOr<std::unique_ptr<Channel>> channel) {
+                       if (const auto link = self.lock()) (*link)->OnConnected(std::move(channel));
+                     });
+}
+
+void LaneLink::OnConnected(absl::StatusOr<std::unique_ptr<Channel>> channel) {
+  if (channel.ok()) {
+    channel_ = *std::move(channel);
+    channel_->Start(*this);
+    handler_.OnLinkUp(*this);
+    return;
+  }
+  const bool may_come =
+      absl::IsUnavailable(channel.status()) || absl::IsDeadlineExceeded(channel.status());
+  if (!may_come) return handler_.OnLinkRefused(*this, channel.status());
+  TryAgain(channel.status());
+}
+
+void LaneLink::TryAgain(const absl::Status& why) {
+  retry_ = executor_.RunAfter(pace_.Failed(executor_.Now()), [this] { Connect(); });
+  if (pace_.is_warning_due()) handler_.OnLinkWaiting(*this, why, pace_.Lasted(executor_.Now()));
+}
+
+std::span<std::byte> LaneLink::PayloadBuffer(Channel&, const FrameHeader& header) {
+  return handler_.PayloadBuffer(*this, header);
+}
+
+// A connection that ends before its first frame has come is no success: the pace goes on.
+void LaneLink::OnFrame(Channel&, const ReceivedFrame& frame) {
+  pace_.Succeeded();
+  handler_.OnFrame(*this, frame);
+}
+
+void LaneLink::OnClosed(Channel&, const absl::Status& why) {
+  // This is the channel's own callback, so it goes only when that has returned.
+  executor_.Post([doomed = std::shared_ptr<Channel>(std::move(channel_))] {});
+  TryAgain(why);
+}
+
+}  // namespace pushpull

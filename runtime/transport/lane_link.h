@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A connection to one lane of one server, made again whenever it breaks: a worker's, or that of
+// another server's lane. What travels over it is its handler's business.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/executor.h"
+#include "runtime/base/retry_pace.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+class LaneLink;
+
+// Told what happens on a link, on the link's executor.
+class LaneLinkHandler {
+ public:
+  virtual ~LaneLinkHandler() = default;
+  // Connected, for the first time or again: what was not answered must be sent again.
+  virtual void OnLinkUp(LaneLink& link) = 0;
+  // The server will not have us; trying again is no use.
+  virtual void OnLinkRefused(LaneLink& link, const absl::Status& why) = 0;
+  // No answer for `lasted`; it goes on trying. Told at once, and then at growing intervals.
+  virtual void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) = 0;
+  virtual std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) = 0;
+  virtual void OnFrame(LaneLink& link, const ReceivedFrame& frame) = 0;
+};
+
+struct LaneLinkTarget {
+  ServerId server;
+  std::string address;  // host:port
+  Hello hello;          // its lane is the server's lane
+  size_t local_lane = 0;
+};
+
+// Thread-confined to its executor, that of target.local_lane.
+class LaneLink final : public FrameHandler {
+ public:
+  // Starts to connect. `transport`, `executor` and `handler` outlive the link.
+  LaneLink(Transport& transport,
+           Executor& executor,
+           LaneLinkTarget target,
+           LaneLinkHandler& handler);
+  ~LaneLink() override;
+
+  ServerId server() const { return target_.server; }
+  const std::string& address() const { return target_.address; }
+  uint32_t lane() const { return target_.hello.lane; }
+  // Null while there is no connection; what is to be sent then is sent at OnLinkUp.
+  Channel* channel() { return channel_.get(); }
+
+  std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
+  void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
+  void OnPayloadLost(Channel&, const FrameHeader&) override {}
+  void OnClosed(Channel& channel, const absl::Status& why) override;
+
+ private:
+  void Connect();
+  void TryAgain(const absl::Status& why);
+  void OnConnected(absl::StatusOr<std::unique_ptr<Channel>> channel);
+
+  Transport& transport_;
+  Executor& executor_;
+  const LaneLinkTarget target_;
+  LaneLinkHandler& handler_;
+  RetryPace pace_;
+  Executor::TimerId retry_ = 0;
+  std::unique_ptr<Channel> channel_;
+  std::shared_ptr<LaneLink*> self_;  // what a Connect under way looks at: gone when the link is
+};
+
+}  // namespace pushpull

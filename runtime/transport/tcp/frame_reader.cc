@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/tcp/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+// After a payload as large as this the next one is likely large too. Then only its header and a
+// typical meta are read ahead: a payload's bytes in the staging buffer would have to be copied.
+constexpr size_t kLargePayloadBytes = 32 * 1024;
+constexpr size_t kReadAheadOfLarge = 256;
+
+}  // namespace
+
+FrameReader::FrameReader(FrameSink& sink)
+    : sink_(sink), staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {}
+
+std::span<const iovec> FrameReader::NextBuffers() {
+  const bool is_direct = in_payload_ && !payload_.empty();
+  if (is_direct) {
+    const std::span<std::byte> rest = payload_.last(payload_left_);
+    buffers_[0] = {rest.data(), rest.size()};
+  }
+  buffers_[is_direct ? 1 : 0] = StagingSpace();
+  return std::span(buffers_).first(is_direct ? 2 : 1);
+}
+
+iovec FrameReader::StagingSpace() {
+  std::memmove(staging_.get(), staging_.get() + staged_begin_, num_staged());
+  staged_end_ -= staged_begin_;
+  staged_begin_ = 0;
+  size_t free = kStagingBytes - staged_end_;
+  const bool is_discarding = in_payload_ && payload_.empty();
+  // A longer meta gets more room once its header is staged.
+  if (header_.payload_bytes >= kLargePayloadBytes && !is_discarding &&
+      num_staged() < kFrameHeaderBytes)
+    free = std::min(free, kReadAheadOfLarge);
+  return {staging_.get() + staged_end_, free};
+}
+
+absl::Status FrameReader::Consume(size_t num_bytes, SteadyTime now) {
+  if (in_payload_ && !payload_.empty()) {
+    const size_t direct = std::min(num_bytes, payload_left_);
+    payload_left_ -= direct;
+    num_bytes -= direct;
+  }
+  staged_end_ += num_bytes;
+  return TakeStaged(now);
+}
+
+absl::Status FrameReader::TakeStaged(SteadyTime now) {
+  while (sink_.IsOpen()) {
+    if (in_payload_) {
+      TakePayload();
+      if (payload_left_ > 0) return absl::OkStatus();
+      PUSHPULL_RETURN_IF_ERROR(EndPayload(now));
+    } else {
+      PUSHPULL_ASSIGN_OR_RETURN(const bool has_begun, BeginFrame(now));
+      if (!has_begun) return absl::OkStatus();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> FrameReader::BeginFrame(SteadyTime now) {
+  const std::span<const std::byte> staged(staging_.get() + staged_begin_, num_staged());
+  if (staged.size() < kFrameHeaderBytes) return false;
+  PUSHPULL_ASSIGN_OR_RETURN(const FrameHeader header,
+                            DecodeFrameHeader(staged.first<kFrameHeaderBytes>()));
+  if (staged.size() < kFrameHeaderBytes + header.meta_bytes) return false;
+
+  header_ = header;
+  const std::span<const std::byte> meta = staged.subspan(kFrameHeaderBytes, header.meta_bytes);
+  meta_.assign(meta.begin(), meta.end());
+  staged_begin_ += kFrameHeaderBytes + header.meta_bytes;
+  if (header.payload_bytes == 0) {
+    sink_.OnFrame({.header = header_, .meta = meta_, .payload = {}, .received_at = now});
+    return true;
+  }
+  payload_left_ = header.payload_bytes;
+  in_payload_ = true;
+  payload_ = sink_.PayloadBuffer(header_);
+  if (!payload_.empty() && payload_.size() != header.payload_bytes) {
+    return absl::InternalError(absl::StrCat(
+        "a buffer of ", payload_.size(), " bytes for a payload of ", header.payload_bytes));
+  }
+  return true;
+}
+
+void FrameReader::TakePayload() {
+  const size_t part = std::min(num_staged(), payload_left_);
+  if (part == 0) return;
+  if (!payload_.empty()) {
+    const std::span<std::byte> rest = payload_.last(payload_left_);
+    std::memcpy(rest.data(), staging_.get() + staged_begin_, part);
+  }
+  staged_begin_ += part;
+  payload_left_ -= part;
+}
+
+absl::Status FrameReader::EndPayload(SteadyTime now) {
+  const bool is_checked = (header_.flags & kFlagPayloadChecksum) != 0 && !payload_.empty();
+  if (is_checked && ChecksumPayload(payload_) != header_.payload_checksum) {
+    return absl::DataLossError(
+        absl::StrCat("the payload of chunk ", header_.chunk.value(), " has a wrong checksum"));
+  }
+  in_payload_ = false;
+  sink_.OnFrame({.header = header_, .meta = meta_, .payload = payload_, .received_at = now});
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bytes in any split become frames. Small frames come out of a staging buffer, many for one read;
+// a payload goes straight to where its receiver wants it. Does no I/O.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+// Where frames go. A callback may end the reader's use; it then returns false from IsOpen.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // As FrameHandler::PayloadBuffer.
+  virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
+  virtual void OnFrame(const ReceivedFrame& frame) = 0;
+  virtual bool IsOpen() const = 0;
+};
+
+//   header (128) -> meta -> payload -> header ...
+//
+// A caller asks for buffers, writes to them in order and says how much; the reader then calls the
+// sink for every frame that is whole. Thread-compatible.
+class FrameReader {
+ public:
+  // `sink` outlives the reader.
+  explicit FrameReader(FrameSink& sink);
+
+  // Where the next bytes go, in order: what is missing of a payload, then the staging buffer. Never
+  // empty; valid until the next call of any method.
+  std::span<const iovec> NextBuffers();
+
+  // `num_bytes` have been written there at `now`. With zero, frames that were read ahead while the
+  // sink was not open are handed out.
+  //
+  // kDataLoss, kUnimplemented  the stream is damaged or of a later version.
+  // kInternal                  the sink's buffer has the wrong length.
+  // After any error the reader cannot be used further.
+  absl::Status Consume(size_t num_bytes, SteadyTime now);
+
+  // The frame for whose payload the sink was asked but which is not whole; null between frames.
+  const FrameHeader* UnfinishedPayload() const { return in_payload_ ? &header_ : nullptr; }
+
+  // Bytes read ahead of the frames that were handed out.
+  size_t num_staged() const { return staged_end_ - staged_begin_; }
+
+ private:
+  // False: the frame's header and meta are not here yet.
+  absl::StatusOr<bool> BeginFrame(SteadyTime now);
+  absl::Status EndPayload(SteadyTime now);
+  absl::Status TakeStaged(SteadyTime now);
+  void TakePayload();
+  iovec StagingSpace();
+
+  static constexpr size_t kStagingBytes = 64 * 1024;
+
+  FrameSink& sink_;
+  const std::unique_ptr<std::byte[]> staging_;
+  size_t staged_begin_ = 0;
+  size_t staged_end_ = 0;
+  std::array<iovec, 2> buffers_{};
+
+  FrameHeader header_;  // of the frame under way, else of the one before
+  std::vector<std::byte> meta_;
+  std::span<std::byte> payload_;  // the sink's buffer; empty where it is discarded
+  size_t payload_left_ = 0;
+  bool in_payload_ = false;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One socket on one event loop: frames in, frames out. Who the peer is and what frames mean is for
+// its owner, first a handshake and then a channel.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/transport/channel.h"
+#include "runtime/transport/tcp/frame_reader.h"
+#include "runtime/transport/tcp/send_queue.h"
+
+namespace pushpull {
+
+// Told what arrives, on the loop's thread, never from inside a call to the connection. May call
+// anything on the connection, Close included, and may end itself after Close or Pause.
+class TcpConnectionOwner {
+ public:
+  virtual ~TcpConnectionOwner() = default;
+  virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
+  virtual void OnFrame(const ReceivedFrame& frame) = 0;
+  // A payload for which PayloadBuffer was called will never be whole; OnClosed follows.
+  virtual void OnPayloadLost(const FrameHeader& header) = 0;
+  // The connection is closed, `why` names the peer; nothing follows.
+  virtual void OnClosed(const absl::Status& why) = 0;
+};
+
+// Held by shared_ptr because its own callbacks may end its owner: the loop holds it while it is
+// started. Thread-confined to the loop.
+class TcpConnection final : public FrameSink, public std::enable_shared_from_this<TcpConnection> {
+ public:
+  // `socket` is connected and does not block. `peer` begins every error text.
+  TcpConnection(EventLoop& loop, FileDescriptor socket, std::string peer, size_t frames_max);
+
+  // Starts or resumes reading for `owner`, which stays valid until Pause, Close or OnClosed.
+  void Start(TcpConnectionOwner& owner);
+  // Stops reading until the next Start; what is read ahead is kept.
+  void Pause();
+  // Ends the connection without a word to the owner. What waits to be sent is dropped.
+  void Close();
+  // Ends the connection and tells the owner.
+  void Fail(const absl::Status& why);
+
+  // Takes the socket away from this connection. kDataLoss: the peer has sent more than it should
+  // have by now, the connection is closed.
+  absl::StatusOr<FileDescriptor> ReleaseSocket();
+
+  // Queues a frame; dropped after the end. When the queue is full the connection fails.
+  void Send(OutgoingFrame frame);
+  SendQueue& queue() { return queue_; }
+  const std::string& peer() const { return peer_; }
+  EventLoop& loop() { return loop_; }
+
+  // The reader's calls.
+  std::span<std::byte> PayloadBuffer(const FrameHeader& header) override {
+    return owner_->PayloadBuffer(header);
+  }
+  void OnFrame(const ReceivedFrame& frame) override { owner_->OnFrame(frame); }
+  bool IsOpen() const override { return socket_.is_open() && owner_ != nullptr; }
+
+ private:
+  void OnReady(uint32_t events);
+  void Read();
+  void Flush();
+  void ScheduleFlush();
+  void FailLater(const absl::Status& why);
+  void WatchFor(uint32_t events);
+  void Unwatch();
+  void CloseSocket();
+  void Report();
+
+  EventLoop& loop_;
+  FileDescriptor socket_;
+  const std::string peer_;
+  TcpConnectionOwner* owner_ = nullptr;
+  FrameReader reader_;
+  SendQueue queue_;
+  absl::Status failure_;  // why the socket is closed, where it was not our own Close
+  uint32_t watched_ = 0;  // events; 0 while not started
+  bool is_flush_scheduled_ = false;
+  bool is_blocked_ = false;    // the socket takes no more until EPOLLOUT
+  bool is_overflown_ = false;  // a failure for a full queue is on its way
+};
+
+}  // namespace pushpull

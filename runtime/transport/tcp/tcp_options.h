@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/deadline.h"
+#include "runtime/transport/hello.h"
+#include "runtime/transport/host_identity.h"
+
+namespace pushpull {
+
+struct TcpOptions {
+  // A connection that has not said a valid hello by then is closed.
+  Duration handshake_timeout = std::chrono::seconds(10);
+  // Sent data that nobody has acknowledged for this long ends the connection (TCP_USER_TIMEOUT),
+  // and so does a peer whose host has been silent for it.
+  Duration user_timeout = std::chrono::seconds(20);
+  // Small on purpose: what lies in a socket's buffer has left the cache before it is copied again,
+  // and cannot be overtaken by a more urgent frame. The kernel doubles it.
+  int socket_buffer_bytes = 256 * 1024;
+  // Frames that may wait on one channel before it closes; with whole chunks 64 GiB.
+  size_t send_queue_frames_max = 65536;
+  PayloadChecksums payload_checksums = PayloadChecksums::kAuto;
+  // Ends with the same one read the same clock and trust the bytes between them.
+  uint64_t host = HostIdentity();
+};
+
+}  // namespace pushpull

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/chunk_copies.h"
+
+#include <functional>
+
+namespace pushpull {
+namespace {
+
+bool Overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  // Of pointers into different objects only std::less has an order.
+  const std::less<const std::byte*> is_below;
+  return !a.empty() && !b.empty() && is_below(a.data(), b.data() + b.size()) &&
+         is_below(b.data(), a.data() + a.size());
+}
+
+}  // namespace
+
+void ChunkCopies::Take(size_t chunk,
+                       std::span<const std::byte> memory,
+                       Step version,
+                       bool is_kept) {
+  std::optional<Copy>& copy = copies_[chunk];
+  const bool is_in_place = copy && copy->value.data() == memory.data();
+  if (is_kept || is_in_place) {
+    copy = Copy{memory, version};
+  } else {
+    Spoil(chunk, memory);
+  }
+}
+
+void ChunkCopies::Spoil(size_t chunk, std::span<const std::byte> memory) {
+  std::optional<Copy>& copy = copies_[chunk];
+  if (copy && Overlap(copy->value, memory)) copy.reset();
+}
+
+void ChunkCopies::Clear() {
+  for (std::optional<Copy>& copy : copies_) copy.reset();
+}
+
+}  // namespace pushpull

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's Job in a real process: one thread for everything that arrives, sockets, gRPC, metrics.
+#include "pushpull/job.h"
+
+#include <atomic>
+#include <random>
+#include <utility>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/membership/session_client.h"
+#include "runtime/metrics/http_exposer.h"
+#include "runtime/transport/tcp/tcp_transport.h"
+#include "runtime/worker/worker_node.h"
+
+namespace pushpull {
+namespace {
+
+class RunningJob final : public Job {
+ public:
+  explicit RunningJob(const JobOptions& options)
+      : options_(options),
+        metrics_(registry_),
+        loop_("pp-worker"),
+        transport_({&loop_}, TcpOptions{}),
+        connector_(options.coordinator) {}
+
+  ~RunningJob() override {
+    exposer_.reset();
+    loop_.Post([this] { node_.reset(); });
+    loop_.Stop();
+  }
+
+  absl::Status Start(Deadline deadline) {
+    PUSHPULL_ASSIGN_OR_RETURN(exposer_,
+                              HttpExposer::Start({.listen = options_.metrics_listen,
+                                                  .metrics = [this] { return registry_.Text(); },
+                                                  .ready = [this] { return Ready(); }}));
+    std::random_device random;
+    const uint64_t incarnation = (uint64_t{random()} << 32) | random();
+    node_ =
+        std::make_unique<WorkerNode>(WorkerNodeOptions{.job = options_.job,
+                                                       .worker = options_.worker,
+                                                       .incarnation = Incarnation{incarnation},
+                                                       .metrics_address = exposer_->address()},
+                                     WorkerDependencies{loop_, transport_, connector_, metrics_},
+                                     Log(ToString(options_.worker), options_.log_level));
+    return node_->Join()->Wait(deadline);
+  }
+
+  absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override {
+    PUSHPULL_RETURN_IF_ERROR(node_->Register(tensors)->Wait(deadline));
+    is_ready_.store(true, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
+                                      std::span<const float> gradient,
+                                      std::span<float> out,
+                                      const PushOptions& options) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushPull(tensor, gradient, out, options));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
+                                  std::span<float> out,
+                                  Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->Pull(tensor, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
+  absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(); }
+  absl::StatusOr<PushHandle> CommitSamples() override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
+    return PushHandle(std::move(pending));
+  }
+  bool is_released() const override { return node_->is_released(); }
+
+  Step start_step() const override { return node_->start_step(); }
+  Step next_step() const override { return node_->next_step(); }
+  WorkerId worker() const override { return options_.worker; }
+  uint32_t workers() const override { return node_->workers(); }
+  void ReportLoss(Step step, double loss, uint64_t samples) override {
+    node_->ReportLoss(step, loss, samples);
+  }
+  void ReportResult(absl::string_view name, double value) override {
+    node_->ReportResult(name, value);
+  }
+  absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
+
+ private:
+  absl::Status Ready() const {
+    return is_ready_.load(std::memory_order_relaxed)
+               ? absl::OkStatus()
+               : absl::UnavailableError("tensors are not registered yet");
+  }
+
+  const JobOptions options_;
+  std::atomic<bool> is_ready_ = false;
+  MetricsRegistry registry_;
+  WorkerMetrics metrics_;
+  EventLoop loop_;
+  TcpTransport transport_;
+  GrpcSessionConnector connector_;
+  std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
+  std::unique_ptr<HttpExposer> exposer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Job>> Job::Join(const JobOptions& options, Deadline deadline) {
+  auto job = std::make_unique<RunningJob>(options);
+  PUSHPULL_RETURN_IF_ERROR(job->Start(deadline));
+  return job;
+}
+
+absl::Status PushHandle::Wait(Deadline deadline) {
+  return pending_->Wait(deadline);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+
+#include "pushpull/job.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+absl::StatusOr<uint32_t> ParseNumber(const std::string& name,
+                                     const std::string& text,
+                                     uint32_t max) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": must be between 0 and ", max, ", is \"", text, "\""));
+  }
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
+    const std::map<std::string, std::string>& environment) {
+  const auto get = [&](const std::string& name) -> absl::StatusOr<std::string> {
+    const auto it = environment.find(name);
+    if (it != environment.end()) return it->second;
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " is not set: start this program with `pushpull run`, or set it by hand"));
+  };
+  JobOptions options;
+  PUSHPULL_ASSIGN_OR_RETURN(options.job, get("PUSHPULL_JOB"));
+  PUSHPULL_ASSIGN_OR_RETURN(options.coordinator, get("PUSHPULL_COORDINATOR"));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string index, get("PUSHPULL_INDEX"));
+  PUSHPULL_ASSIGN_OR_RETURN(const uint32_t worker, ParseNumber("PUSHPULL_INDEX", index, 4095));
+  options.worker = WorkerId{worker};
+  if (const auto port = environment.find("PUSHPULL_METRICS_PORT"); port != environment.end()) {
+    PUSHPULL_ASSIGN_OR_RETURN(const uint32_t number,
+                              ParseNumber("PUSHPULL_METRICS_PORT", port->second, 65535));
+    // A fixed port is there to be scraped from outside; a free one only by this machine's launcher.
+    options.metrics_listen = absl::StrCat(number == 0 ? "127.0.0.1" : "0.0.0.0", ":", number);
+  }
+  if (const auto level = environment.find("PUSHPULL_LOG_LEVEL"); level != environment.end()) {
+    PUSHPULL_ASSIGN_OR_RETURN(options.log_level, ParseLogLevel(level->second));
+  }
+  return options;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Something a worker's program waits for: a push, a pull, joining, leaving.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/mutex.h"
+
+namespace pushpull {
+
+// Done when as many parts as were expected have been, or when it fails. Thread-safe.
+class PendingOperation {
+ public:
+  using DoneHandler = std::function<void(const absl::Status&)>;
+
+  // `what` begins every error text, e.g. "push_pull of tensor "w" step 3". `on_done`, if any, is
+  // called once by the thread that finishes or fails the operation, without a lock held.
+  explicit PendingOperation(std::string what, DoneHandler on_done = nullptr)
+      : what_(std::move(what)), on_done_(std::move(on_done)) {}
+
+  // Before the first PartDone: `parts` answers of `server` belong to it.
+  void Expect(ServerId server, size_t parts) ABSL_LOCKS_EXCLUDED(mu_);
+  void PartDone(ServerId server) ABSL_LOCKS_EXCLUDED(mu_);
+  // For operations without parts.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  // The first failure counts; none after it is done.
+  void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What it waits for before anybody is asked for an answer; empty: nothing.
+  void SetNote(std::string note) ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool is_done() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // OK, or why not, with what() in front. kDeadlineExceeded: still under way; the text names the
+  // servers not heard of.
+  absl::Status Wait(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string& what() const { return what_; }
+  // The servers that have not answered everything, e.g. "server-1, server-3".
+  std::string MissingServers() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  std::string MissingServersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string what_;
+  const DoneHandler on_done_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::string note_ ABSL_GUARDED_BY(mu_);
+  std::map<ServerId, size_t> missing_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace pushpull

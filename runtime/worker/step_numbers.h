@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which number each push of a worker's program gets, and whether it may begin now: before the mode
+// of the job changes, a worker stops between two of its steps (membership/control.h, HoldSteps).
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/ids.h"
+
+namespace pushpull {
+
+// Tensors are named by their position in the job's list. Thread-compatible.
+class StepNumbers {
+ public:
+  // All `num_tensors` tensors begin with `first`. A hold stays.
+  void Begin(size_t num_tensors, Step first);
+
+  // The number of the tensor's next push, which begins; none while that has to wait.
+  std::optional<Step> Take(size_t tensor);
+  Step Next(size_t tensor) const { return next_[tensor]; }
+  // Of all tensors; 0 where there are none.
+  Step Highest() const;
+
+  // From now on only steps below `until` begin.
+  void HoldFrom(Step until) { hold_ = until; }
+  void Resume() { hold_.reset(); }
+  bool is_held() const { return hold_.has_value(); }
+  // Every step below the hold has begun for every tensor that is pushed at all.
+  bool IsAtHold() const;
+
+ private:
+  Step first_;
+  std::vector<Step> next_;  // by tensor
+  std::optional<Step> hold_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long a step's synchronisation took, and where: from the first gradient ready to the last
+// parameter applied, and the phases of the chunk that came last (interfaces.md section 7).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/ids.h"
+#include "runtime/metrics/sync_phase.h"
+#include "runtime/transport/frame.h"
+
+namespace pushpull {
+
+using PhaseTimes = std::array<Duration, kSyncPhaseCount>;
+
+// When things happened to one chunk's push, by the worker's clock.
+struct PushTimes {
+  SteadyTime ready;     // the program handed the gradient over
+  SteadyTime taken_up;  // the worker's thread turned to it
+  Duration reduce{0};
+  Duration encode{0};
+  SteadyTime queued;    // handed to the channel's queue
+  SteadyTime received;  // the new version was here whole
+  SteadyTime applied;   // the program can see it
+};
+
+// The phases of one push. `offset` is the server's clock minus the worker's. Each phase is the
+// difference of two readings of a clock; none is what the others leave.
+PhaseTimes PhasesOf(const PushTimes& times, const PublishedTiming& server, Duration offset);
+
+struct SyncObservation {
+  Duration sync;
+  PhaseTimes phases;
+  std::optional<Duration> step;  // since the last step ended; empty for the first
+};
+
+// Thread-confined to the worker's executor.
+class SyncMeter {
+ public:
+  using Observer = std::function<void(const SyncObservation&)>;
+
+  // `num_chunks`: of all tensors; a step is over when all are back.
+  SyncMeter(uint64_t num_chunks, Observer observer)
+      : num_chunks_(num_chunks), observer_(std::move(observer)) {}
+
+  void OnPush(Step step, SteadyTime ready);
+  void OnApplied(Step step, SteadyTime applied, const PhaseTimes& phases);
+
+ private:
+  const uint64_t num_chunks_;
+  const Observer observer_;
+  std::optional<Step> step_;
+  SteadyTime first_ready_;
+  uint64_t chunks_back_ = 0;
+  std::optional<SteadyTime> last_end_;
+};
+
+}  // namespace pushpull

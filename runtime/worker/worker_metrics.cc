@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/worker_metrics.h"
+
+#include <array>
+#include <string>
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
+#include "runtime/metrics/byte_counters.h"
+
+namespace pushpull {
+namespace {
+
+// 10 us to 100 s in steps of about 3: a phase of one chunk and a step over a slow link both fit.
+const prometheus::Histogram::BucketBoundaries kSyncBuckets = {
+    1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1, 3, 10, 30, 100};
+
+prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry()).Add({});
+}
+
+prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry.registry()).Add({});
+}
+
+prometheus::Histogram& Histogram(MetricsRegistry& registry, const char* name, const char* help) {
+  return prometheus::BuildHistogram()
+      .Name(name)
+      .Help(help)
+      .Register(registry.registry())
+      .Add({}, kSyncBuckets);
+}
+
+}  // namespace
+
+struct WorkerMetrics::Families {
+  explicit Families(MetricsRegistry& registry)
+      : sync(Histogram(
+            registry,
+            "pushpull_sync_seconds",
+            "From the first gradient ready to the last parameter applied, one observation a step")),
+        phases(prometheus::BuildHistogram()
+                   .Name("pushpull_sync_phase_seconds")
+                   .Help("The parts of the path of a step's last chunk")
+                   .Register(registry.registry())),
+        step_seconds(
+            Histogram(registry, "pushpull_step_seconds", "A whole step, compute included")),
+        steps(Counter(registry, "pushpull_steps_total", "Steps finished")),
+        samples(Counter(registry, "pushpull_samples_total", "Samples whose gradient was pushed")),
+        step(Gauge(
+            registry, "pushpull_step", "Steps finished, those before this worker joined included")),
+        loss(Gauge(registry, "pushpull_loss", "As reported by the worker's program")),
+        resends(Counter(registry, "pushpull_resends_total", "Requests sent again")),
+        pushed(registry, "pushpull_push_bytes_total", "Gradient bytes sent to servers"),
+        pulled(registry, "pushpull_pull_bytes_total", "Parameter bytes received from servers") {
+    for (size_t i = 0; i < kSyncPhaseCount; ++i) {
+      phase[i] = &phases.Add({{"phase", std::string(kSyncPhaseNames[i])}}, kSyncBuckets);
+    }
+  }
+
+  prometheus::Histogram& sync;
+  prometheus::Family<prometheus::Histogram>& phases;
+  std::array<prometheus::Histogram*, kSyncPhaseCount> phase{};
+  prometheus::Histogram& step_seconds;
+  prometheus::Counter& steps;
+  prometheus::Counter& samples;
+  prometheus::Gauge& step;
+  prometheus::Gauge& loss;
+  prometheus::Counter& resends;
+  BytesByChannel pushed;
+  BytesByChannel pulled;
+};
+
+WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
+    : families_(std::make_unique<Families>(registry)) {}
+WorkerMetrics::~WorkerMetrics() = default;
+
+void WorkerMetrics::Observe(const SyncObservation& observation) {
+  families_->sync.Observe(ToSeconds(observation.sync));
+  for (size_t i = 0; i < kSyncPhaseCount; ++i)
+    families_->phase[i]->Observe(ToSeconds(observation.phases[i]));
+  if (observation.step) families_->step_seconds.Observe(ToSeconds(*observation.step));
+  families_->steps.Increment();
+}
+
+void WorkerMetrics::AddPushed(absl::string_view channel, uint64_t bytes) {
+  families_->pushed.Add(channel, bytes);
+}
+void WorkerMetrics::AddPulled(absl::string_view channel, uint64_t bytes) {
+  families_->pulled.Add(channel, bytes);
+}
+void WorkerMetrics::AddResend() {
+  families_->resends.Increment();
+}
+void WorkerMetrics::AddSamples(uint64_t samples) {
+  families_->samples.Increment(static_cast<double>(samples));
+}
+void WorkerMetrics::SetStep(uint64_t step) {
+  families_->step.Set(static_cast<double>(step));
+}
+void WorkerMetrics::SetLoss(double loss) {
+  families_->loss.Set(loss);
+}
+
+}  // namespace pushpull

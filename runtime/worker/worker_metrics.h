@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's series (interfaces.md section 7).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/metrics/registry.h"
+#include "runtime/worker/sync_meter.h"
+
+namespace pushpull {
+
+// Thread-safe.
+class WorkerMetrics {
+ public:
+  // Adds the families to `registry`, which outlives this object.
+  explicit WorkerMetrics(MetricsRegistry& registry);
+  ~WorkerMetrics();
+
+  void Observe(const SyncObservation& observation);
+  void AddPushed(absl::string_view channel, uint64_t bytes);
+  void AddPulled(absl::string_view channel, uint64_t bytes);
+  void AddResend();
+  void AddSamples(uint64_t samples);
+  void SetStep(uint64_t step);
+  void SetLoss(double loss);
+
+ private:
+  struct Families;
+  const std::unique_ptr<Families> families_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes as an answer of the API server: an object, a Lease, a refusal. Nothing ends the
+// process, a refusal comes back out of its status as it went in, and a lease that is written can be
+// read.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "operator/api/lease.h"
+#include "operator/kube/api_error.h"
+#include "operator/kube/object.h"
+#include "runtime/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view text(reinterpret_cast<const char*>(data), size);
+
+  const pushpull_operator::ApiError error = pushpull_operator::DecodeApiError(500, text);
+  const absl::Status status = ToStatus(error, "get pods default/a");
+  PUSHPULL_CHECK(!status.ok());
+  PUSHPULL_CHECK(pushpull_operator::ApiErrorOf(status).has_value());
+  PUSHPULL_CHECK(pushpull_operator::ApiErrorOf(status)->code == error.code);
+
+  const absl::StatusOr<pushpull_operator::Object> object = pushpull_operator::ParseObject(text);
+  if (!object.ok()) return 0;
+  PUSHPULL_CHECK(pushpull_operator::ParseObject(ToText(*object)).ok());
+  const absl::StatusOr<pushpull_operator::LeaseRecord> lease =
+      pushpull_operator::DecodeLease(*object);
+  if (!lease.ok()) return 0;
+  const std::string changed = pushpull_operator::ChangedLeaseText(*object, *lease);
+  const absl::StatusOr<pushpull_operator::Object> written = pushpull_operator::ParseObject(changed);
+  PUSHPULL_CHECK(written.ok());
+  PUSHPULL_CHECK(pushpull_operator::DecodeLease(*written)->transitions == lease->transitions);
+  return 0;
+}

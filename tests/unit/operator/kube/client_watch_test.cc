@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/kube/client.h"
+#include "runtime/base/mutex.h"
+#include "tests/fakes/fake_api_server.h"
+#include "tests/fakes/fake_pausing_time.h"
+
+namespace pushpull_operator {
+namespace {
+
+using nlohmann::json;
+using pushpull::Deadline;
+using pushpull::MutexLock;
+using testing::ElementsAre;
+
+const ResourceType kPods{.version = "v1", .plural = "pods"};
+
+ObjectKey Key(const std::string& name) {
+  return {.object_namespace = "n", .name = name};
+}
+
+// A watch on a thread of its own, and what it has seen.
+class Watching {
+ public:
+  Watching(KubeClient& client, const std::string& version, const std::string& selector = "")
+      : thread_([this, &client, version, selector] {
+          const absl::Status status = client.Watch(
+              kPods,
+              {.selection = {.label_selector = selector}, .resource_version = version},
+              [this](WatchEvent event) { return Note(event); },
+              cancellation_);
+          MutexLock lock(mu_);
+          status_ = status;
+          is_over_ = true;
+          changed_.NotifyAll();
+        }) {}
+  ~Watching() {
+    cancellation_.Cancel();
+    thread_.join();
+  }
+
+  // The first `count` events, "A name", "M name", "D name", "B version".
+  std::vector<std::string> Events(size_t count) {
+    const Deadline deadline = Deadline::After(std::chrono::seconds(20));
+    MutexLock lock(mu_);
+    while (events_.size() < count && !is_over_ && changed_.WaitUntil(mu_, deadline)) {
+    }
+    return events_;
+  }
+
+  absl::Status End() {
+    const Deadline deadline = Deadline::After(std::chrono::seconds(20));
+    MutexLock lock(mu_);
+    while (!is_over_) {
+      if (!changed_.WaitUntil(mu_, deadline)) return absl::InternalError("the watch does not end");
+    }
+    return status_;
+  }
+
+  void Cancel() { cancellation_.Cancel(); }
+
+ private:
+  absl::Status Note(const WatchEvent& event) {
+    MutexLock lock(mu_);
+    const ObjectMeta& meta = event.object.meta;
+    const bool is_bookmark = event.type == WatchEventType::kBookmark;
+    const char letter = "AMDB"[static_cast<int>(event.type)];
+    events_.push_back(std::string(1, letter) + " " +
+                      (is_bookmark ? meta.resource_version : meta.key.name));
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+
+  Cancellation cancellation_;
+  pushpull::Mutex mu_;
+  pushpull::CondVar changed_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mu_);
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;  // last: it uses all of the above
+};
+
+class ClientWatchTest : public testing::Test {
+ protected:
+  FakeApiServer server_;
+  FakePausingTime time_;
+  std::unique_ptr<Credentials> credentials_ = *Credentials::Create(server_.access(), time_);
+  KubeClient client_{*credentials_, time_, {}};
+};
+
+TEST_F(ClientWatchTest, ChangesComeInOrder) {
+  Watching watching(client_, "100");
+  server_.Put(kPods, Key("a"), json::object());
+  server_.Put(kPods, Key("a"), {{"x", 1}});
+  server_.Remove(kPods, Key("a"));
+  ASSERT_EQ(watching.Events(3).size(), 3u);
+  server_.SendBookmarks();
+
+  EXPECT_THAT(watching.Events(4), ElementsAre("A a", "M a", "D a", "B 103"));
+}
+
+TEST_F(ClientWatchTest, TheSelectorDecidesWhatComes) {
+  Watching watching(client_, "100", "job=x");
+  const json labelled{{"metadata", {{"labels", {{"job", "x"}}}}}};
+  server_.Put(kPods, Key("other"), json::object());
+  server_.Put(kPods, Key("a"), labelled);
+  server_.Put(kPods, Key("a"), {{"metadata", {{"labels", {{"job", "y"}}}}}});
+
+  EXPECT_THAT(watching.Events(2), ElementsAre("A a", "D a"));
+}
+
+TEST_F(ClientWatchTest, FramesArriveInAnyPieces) {
+  Watching watching(client_, "100");
+  ASSERT_TRUE(server_.AwaitWatches(1));
+  const std::string name(100'000, 'x');
+  const std::string frames = R"({"type":"ADDED","object":{"metadata":{"name":"a"}}})"
+                             "\n"
+                             R"({"type":"FUTURE","object":{}})"
+                             "\n";
+  server_.SendOnWatches(frames, 1);
+  server_.SendOnWatches(R"({"type":"ADDED","object":{"metadata":{"name":")" + name + "\"}}}\n",
+                        999);
+
+  EXPECT_THAT(watching.Events(2), ElementsAre("A a", "A " + name));
+}
+
+TEST_F(ClientWatchTest, AVersionThatIsTooOldIsOutOfRange) {
+  server_.Compact();
+
+  Watching watching(client_, "100");
+
+  EXPECT_TRUE(absl::IsOutOfRange(watching.End())) << watching.End();
+}
+
+TEST_F(ClientWatchTest, RefusalsAreErrorsWithTheServersCode) {
+  server_.InjectFaults([](const FakeRequest&) {
+    return Fault{.kind = Fault::Kind::kAnswer, .code = 429, .retry_after_seconds = 9};
+  });
+
+  Watching watching(client_, "100");
+
+  EXPECT_TRUE(absl::IsResourceExhausted(watching.End())) << watching.End();
+  EXPECT_EQ(ApiErrorOf(watching.End())->retry_after, std::chrono::seconds(9));
+}
+
+TEST_F(ClientWatchTest, AnEndInOrderIsNoError) {
+  Watching watching(client_, "100");
+  ASSERT_TRUE(server_.AwaitWatches(1));
+
+  server_.EndWatches();
+
+  EXPECT_TRUE(watching.End().ok()) << watching.End();
+}
+
+TEST_F(ClientWatchTest, CancelEndsAWatchThatHearsNothing) {
+  Watching watching(client_, "100");
+  ASSERT_TRUE(server_.AwaitWatches(1));
+
+  watching.Cancel();
+
+  EXPECT_TRUE(absl::IsCancelled(watching.End())) << watching.End();
+}
+
+TEST_F(ClientWatchTest, GarbageIsDataLoss) {
+  Watching watching(client_, "100");
+  ASSERT_TRUE(server_.AwaitWatches(1));
+
+  server_.SendOnWatches("nonsense\n", 3);
+
+  EXPECT_TRUE(absl::IsDataLoss(watching.End())) << watching.End();
+}
+
+TEST_F(ClientWatchTest, AConnectionThatBreaksIsUnavailable) {
+  server_.InjectFaults([](const FakeRequest&) { return Fault{Fault::Kind::kDropBefore}; });
+
+  Watching watching(client_, "100");
+
+  EXPECT_TRUE(absl::IsUnavailable(watching.End())) << watching.End();
+}
+
+}  // namespace
+}  // namespace pushpull_operator

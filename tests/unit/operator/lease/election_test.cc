@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/lease/election.h"
+
+#include <gtest/gtest.h>
+
+namespace pushpull_operator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Step = Election::Step;
+
+constexpr pushpull::SteadyTime kNow{seconds(1000)};
+
+LeaseRecord HeldBy(const std::string& holder, const std::string& renewed) {
+  return {.holder = holder, .duration = seconds(15), .renew_time = renewed, .transitions = 4};
+}
+
+// An election that leads since kNow.
+Election Leading() {
+  Election election("me", {});
+  election.Observe(std::nullopt, kNow);
+  election.Written(election.RecordToWrite("t"), kNow, kNow);
+  return election;
+}
+
+TEST(ElectionTest, WithoutALeaseOneIsMade) {
+  Election election("me", {});
+  election.Observe(std::nullopt, kNow);
+
+  EXPECT_EQ(election.Next(kNow), Step::kCreate);
+  EXPECT_FALSE(election.Leads(kNow));
+}
+
+TEST(ElectionTest, AHolderIsWaitedForFromWhenItWasSeenToRenew) {
+  Election election("me", {});
+  election.Observe(HeldBy("other", "1"), kNow);
+  election.Observe(HeldBy("other", "2"), kNow + seconds(10));
+  election.Observe(HeldBy("other", "2"), kNow + seconds(20));
+
+  EXPECT_EQ(election.Next(kNow + seconds(24)), Step::kWait);
+  EXPECT_EQ(election.Next(kNow + seconds(25)), Step::kTake);
+}
+
+TEST(ElectionTest, WallClocksInTheLeaseMeanNothing) {
+  for (const char* time : {"1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "junk"}) {
+    Election election("me", {});
+    election.Observe(HeldBy("other", time), kNow);
+
+    EXPECT_EQ(election.Next(kNow + milliseconds(14'999)), Step::kWait) << time;
+    EXPECT_EQ(election.Next(kNow + seconds(15)), Step::kTake) << time;
+  }
+}
+
+TEST(ElectionTest, AReleasedLeaseIsTakenAtOnce) {
+  Election election("me", {});
+  election.Observe(HeldBy("", "1"), kNow);
+
+  EXPECT_EQ(election.Next(kNow), Step::kTake);
+  EXPECT_EQ(election.RecordToWrite("t").transitions, 5);
+}
+
+TEST(ElectionTest, AWriteWhoseAnswerWasLostIsTakenAgain) {
+  Election election("me", {});
+  election.Observe(HeldBy("me", "1"), kNow);
+
+  EXPECT_EQ(election.Next(kNow), Step::kTake);
+  EXPECT_EQ(election.RecordToWrite("t").transitions, 4);
+}
+
+TEST(ElectionTest, ALeaderLeadsForTheRenewDeadlineFromBeforeItsWrite) {
+  Election election("me", {});
+  election.Observe(std::nullopt, kNow);
+
+  election.Written(election.RecordToWrite("t"), kNow, kNow + seconds(4));
+
+  EXPECT_EQ(election.Next(kNow + seconds(4)), Step::kRenew);
+  EXPECT_TRUE(election.Leads(kNow + milliseconds(9'999)));
+  EXPECT_FALSE(election.Leads(kNow + seconds(10)));
+  EXPECT_EQ(election.Next(kNow + seconds(10)), Step::kLost);
+}
+
+TEST(ElectionTest, RenewalsKeepWhatSaysSinceWhen) {
+  Election election = Leading();
+  const LeaseRecord renewed = election.RecordToWrite("later");
+
+  EXPECT_EQ(renewed.acquire_time, "t");
+  EXPECT_EQ(renewed.renew_time, "later");
+  election.Written(renewed, kNow + seconds(8), kNow + seconds(8));
+  EXPECT_TRUE(election.Leads(kNow + seconds(17)));
+}
+
+TEST(ElectionTest, ALeaseThatWasLostIsLostForGood) {
+  Election late = Leading();
+  late.Written(
+      late.RecordToWrite("x"), kNow + seconds(9), kNow + seconds(40));  // paused in between
+  EXPECT_EQ(late.Next(kNow + seconds(40)), Step::kLost);
+  EXPECT_FALSE(late.Leads(kNow + seconds(12)));
+
+  Election robbed = Leading();
+  robbed.Observe(HeldBy("other", "1"), kNow + seconds(1));
+  EXPECT_EQ(robbed.Next(kNow + seconds(1)), Step::kLost);
+
+  Election without = Leading();
+  without.Observe(std::nullopt, kNow + seconds(1));
+  EXPECT_EQ(without.Next(kNow + seconds(1)), Step::kLost);
+}
+
+TEST(ElectionTest, ALeaderStopsBeforeAnyCandidateBegins) {
+  // The candidate sees each renewal at once, which is the earliest that it can begin.
+  Election leader = Leading();
+  Election candidate("you", {});
+  candidate.Observe(leader.RecordToWrite("t"), kNow);
+
+  for (pushpull::SteadyTime now = kNow; now < kNow + seconds(60); now += milliseconds(100)) {
+    EXPECT_FALSE(leader.Leads(now) && candidate.Next(now) == Step::kTake);
+  }
+  EXPECT_EQ(candidate.Next(kNow + seconds(15)), Step::kTake);
+}
+
+TEST(ElectionTest, ACandidateLooksAgainWhenTheHoldersTimeIsOver) {
+  Election election("me", {});
+  election.Observe(HeldBy("other", "1"), kNow);
+
+  EXPECT_EQ(election.NextLook(kNow), kNow + seconds(2));
+  EXPECT_EQ(election.NextLook(kNow + seconds(14)), kNow + seconds(15));
+  EXPECT_EQ(election.NextLook(kNow + seconds(16)), kNow + seconds(18));  // the take has failed
+}
+
+TEST(ElectionTest, TimesThatDoNotGoTogetherAreRefused) {
+  EXPECT_TRUE(Validate({}).ok());
+  EXPECT_FALSE(Validate({.retry = seconds(0)}).ok());
+  EXPECT_FALSE(Validate({.renew = seconds(3)}).ok());
+  EXPECT_FALSE(Validate({.lease = seconds(12)}).ok());
+}
+
+}  // namespace
+}  // namespace pushpull_operator

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue of a data set: what a step takes, how it is divided, what comes back, and what a value
+// that is not a queue does.
+#include "runtime/consistency/sample_queue.h"
+
+#include <map>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<WorkerId> Workers(std::initializer_list<uint32_t> indices) {
+  std::vector<WorkerId> workers;
+  for (const uint32_t index : indices) workers.push_back(WorkerId{index});
+  return workers;
+}
+
+SampleQueue QueueOf(const SampleSource& source, const std::vector<WorkerId>& members) {
+  SampleQueue queue(source);
+  queue.SetMembers(members);
+  return queue;
+}
+
+TEST(SampleQueueTest, DividesAStepAmongItsMembersInTheirOrder) {
+  const auto members = Workers({0, 2, 5});
+  const SampleQueue queue =
+      QueueOf({.num_samples = 100, .batch = 8, .is_global_batch = true}, members);
+
+  const StepSamples first = queue.ShareOf(WorkerId{0}, Step{0});
+  const StepSamples second = queue.ShareOf(WorkerId{2}, Step{0});
+  const StepSamples third = queue.ShareOf(WorkerId{5}, Step{0});
+  const StepSamples nobody = queue.ShareOf(WorkerId{1}, Step{0});
+
+  EXPECT_THAT(first.ranges, ElementsAre(SampleRange{0, 2}));
+  EXPECT_THAT(second.ranges, ElementsAre(SampleRange{2, 3}));
+  EXPECT_THAT(third.ranges, ElementsAre(SampleRange{5, 3}));
+  EXPECT_THAT(nobody.ranges, IsEmpty());
+}
+
+TEST(SampleQueueTest, EachWorkerHasABatchOfItsOwnUnlessItIsGlobal) {
+  SampleQueue queue = QueueOf({.num_samples = 100, .batch = 8}, Workers({0, 1}));
+
+  queue.Advance(Workers({0, 1}), Workers({0, 1, 2}));
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{2}, Step{1}).ranges, ElementsAre(SampleRange{32, 8}));
+}
+
+TEST(SampleQueueTest, WhatAMemberDidNotFinishIsHandedOutFirst) {
+  SampleQueue queue =
+      QueueOf({.num_samples = 100, .batch = 10, .is_global_batch = true}, Workers({0, 1}));
+
+  queue.Advance(Workers({1}), Workers({1}));
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{1}, Step{1}).ranges,
+              ElementsAre(SampleRange{0, 5}, SampleRange{10, 5}));
+}
+
+TEST(SampleQueueTest, AnEpochIsOverWhenAllOfItsSamplesHaveCounted) {
+  SampleQueue queue = QueueOf(
+      {.num_samples = 10, .epochs = 2, .batch = 10, .is_global_batch = true}, Workers({0, 1}));
+
+  queue.Advance(Workers({0}), Workers({0}));
+  const StepSamples rest = queue.ShareOf(WorkerId{0}, Step{1});
+  queue.Advance(Workers({0}), Workers({0}));
+  const StepSamples next = queue.ShareOf(WorkerId{0}, Step{2});
+
+  EXPECT_EQ(rest.epoch, 0u);
+  EXPECT_EQ(rest.position, 5u);
+  EXPECT_EQ(rest.total, 5u);
+  EXPECT_EQ(rest.batch, 10u);
+  EXPECT_THAT(rest.ranges, ElementsAre(SampleRange{5, 5}));
+  EXPECT_EQ(next.epoch, 1u);
+  EXPECT_EQ(next.position, 0u);
+  EXPECT_THAT(next.ranges, ElementsAre(SampleRange{0, 10}));
+}
+
+TEST(SampleQueueTest, AfterTheLastEpochNothingIsHandedOut) {
+  SampleQueue queue = QueueOf({.num_samples = 4, .epochs = 1, .batch = 4}, Workers({0}));
+
+  queue.Advance(Workers({0}), Workers({0}));
+  const StepSamples share = queue.ShareOf(WorkerId{0}, Step{1});
+
+  EXPECT_TRUE(share.is_over);
+  EXPECT_THAT(share.ranges, IsEmpty());
+}
+
+TEST(SampleQueueTest, AShareBelongsToOneStepOnly) {
+  const SampleQueue queue = QueueOf({.num_samples = 10, .batch = 2}, Workers({0}));
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{1}).ranges, IsEmpty());
+}
+
+TEST(SampleQueueTest, WithNobodyThereTheQueueStandsStill) {
+  SampleQueue queue =
+      QueueOf({.num_samples = 10, .batch = 4, .is_global_batch = true}, Workers({}));
+
+  queue.Advance(Workers({3}), Workers({0}));
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{1}).ranges, ElementsAre(SampleRange{0, 4}));
+}
+
+// How often each sample of each epoch was counted.
+using Counts = std::map<std::pair<uint64_t, uint64_t>, int>;
+
+void Count(const SampleQueue& queue, WorkerId worker, Counts& counts) {
+  for (const SampleRange& range : queue.ShareOf(worker, queue.step()).ranges) {
+    for (uint64_t i = 0; i < range.count; ++i) ++counts[{queue.epoch(), range.first + i}];
+  }
+}
+
+// Each of six workers with even odds.
+std::vector<WorkerId> SomeWorkers(std::mt19937& random) {
+  std::vector<WorkerId> workers;
+  for (uint32_t i = 0; i < 6; ++i) {
+    if (random() % 2 == 0) workers.push_back(WorkerId{i});
+  }
+  return workers;
+}
+
+// Whoever joins, leaves or dies: in each epoch each sample counts once.
+TEST(SampleQueueTest, EverySampleOfAnEpochCountsOnceWhateverTheMembersDo) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const SampleSource source{.num_samples = 1 + random() % 300,
+                              .epochs = 1 + random() % 3,
+                              .batch = 1 + random() % 40,
+                              .is_global_batch = random() % 2 == 0};
+    SampleQueue queue = QueueOf(source, SomeWorkers(random));
+    Counts counts;
+
+    for (int step = 0; step < 10000 && !queue.is_finished(); ++step) {
+      const std::vector<WorkerId> counted = SomeWorkers(random);
+      for (const WorkerId worker : counted) Count(queue, worker, counts);
+      queue.Advance(counted, SomeWorkers(random));
+      queue = *SampleQueue::Decode(queue.Encode());
+    }
+
+    ASSERT_TRUE(queue.is_finished());
+    ASSERT_EQ(queue.dropped(), 0u);
+    ASSERT_EQ(counts.size(), source.num_samples * source.epochs);
+    for (const auto& [sample, times] : counts) ASSERT_EQ(times, 1) << sample.second;
+  }
+}
+
+TEST(SampleQueueTest, RunsBeyondTheBoundAreCountedAsDropped) {
+  std::vector<WorkerId> all;
+  for (uint32_t i = 0; i < SampleQueue::kWorkersMax; ++i) all.push_back(WorkerId{i});
+  SampleQueue queue = QueueOf({.num_samples = 100000, .batch = 2}, all);
+  std::vector<WorkerId> every_second;
+  for (uint32_t i = 0; i < SampleQueue::kWorkersMax; i += 2) every_second.push_back(WorkerId{i});
+
+  queue.Advance(every_second, every_second);
+
+  EXPECT_EQ(queue.dropped(), (SampleQueue::kWorkersMax / 2 - SampleQueue::kReturnedMax) * 2);
+  EXPECT_TRUE(SampleQueue::Decode(queue.Encode()).ok());
+}
+
+TEST(SampleQueueTest, RefusesWhatIsNoQueue) {
+  const std::vector<std::byte> zeros(SampleQueue::kBytes);
+  std::vector<std::byte> newer = SampleQueue({.num_samples = 3}).Encode();
+  newer[4] = std::byte{9};
+  std::vector<std::byte> cut = SampleQueue({.num_samples = 3}).Encode();
+  cut.pop_back();
+
+  EXPECT_THAT(SampleQueue::Decode(zeros).status().message(), HasSubstr("no such value"));
+  EXPECT_THAT(SampleQueue::Decode(newer).status().message(), HasSubstr("format 9"));
+  EXPECT_FALSE(SampleQueue::Decode(cut).ok());
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/consistency/worker_clocks.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+constexpr WorkerId kAda{0};
+constexpr WorkerId kBea{1};
+constexpr Incarnation kFirst{11};
+constexpr Incarnation kSecond{12};
+
+ViewMember Member(WorkerId worker, uint64_t from_step, Incarnation incarnation = kFirst) {
+  return {worker, incarnation, Step{from_step}, std::nullopt};
+}
+
+View ViewOf(uint64_t number, std::vector<ViewMember> members) {
+  return {.number = number,
+          .members = std::move(members),
+          .consistency = {.mode = ConsistencyMode::kAsync}};
+}
+
+MembershipView MembershipOf(View view) {
+  MembershipView membership;
+  membership.Activate(view);
+  return membership;
+}
+
+TEST(WorkerClocksTest, AStepCountsOnce) {
+  const MembershipView membership = MembershipOf(ViewOf(1, {Member(kAda, 0)}));
+  WorkerClocks clocks;
+
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kFirst), PushVerdict::kContribute);
+  clocks.Record({kAda, Step{1}});
+
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kFirst), PushVerdict::kAnswered);
+  EXPECT_EQ(clocks.Judge(membership, Step{1}, kAda, kFirst), PushVerdict::kContribute);
+}
+
+TEST(WorkerClocksTest, ALateCopyOfAnEarlierStepDoesNotTurnTheClockBack) {
+  WorkerClocks clocks;
+  clocks.Record({kAda, Step{5}});
+
+  clocks.Record({kAda, Step{3}});
+
+  EXPECT_THAT(clocks.entries(), testing::ElementsAre(WorkerClock{kAda, Step{5}}));
+}
+
+TEST(WorkerClocksTest, OnlyMembersContribute) {
+  const MembershipView membership = MembershipOf(ViewOf(1, {Member(kAda, 0)}));
+  const WorkerClocks clocks;
+
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kBea, kFirst), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kSecond), PushVerdict::kNotMember);
+}
+
+TEST(WorkerClocksTest, AStepOfTheModeBeforeHasBeenApplied) {
+  const MembershipView membership = MembershipOf(ViewOf(4, {Member(kAda, 100)}));
+  const WorkerClocks clocks;
+
+  EXPECT_EQ(clocks.Judge(membership, Step{99}, kAda, kFirst), PushVerdict::kAnswered);
+  EXPECT_EQ(clocks.Judge(membership, Step{100}, kAda, kFirst), PushVerdict::kContribute);
+}
+
+TEST(WorkerClocksTest, TheProcessBeforeIsRefusedWhereItsSuccessorIsKnown) {
+  const MembershipView membership = MembershipOf(ViewOf(4, {Member(kAda, 20, kSecond)}));
+  WorkerClocks clocks;
+  clocks.Record({kAda, Step{10}});
+
+  EXPECT_EQ(clocks.Judge(membership, Step{9}, kAda, kFirst), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{10}, kAda, kFirst), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{20}, kAda, kSecond), PushVerdict::kContribute);
+}
+
+TEST(WorkerClocksTest, WhoHasNotPushedCountsFromWhereTheViewLetsItBegin) {
+  const View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 30)});
+  WorkerClocks clocks;
+  clocks.Record({kAda, Step{40}});
+
+  EXPECT_EQ(clocks.Lowest(view), Step{30});
+}
+
+TEST(WorkerClocksTest, WhoLeavesHoldsNobodyUp) {
+  View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 0)});
+  view.members[0].end_step = Step{3};
+  WorkerClocks clocks;
+  clocks.Record({kAda, Step{3}});
+  clocks.Record({kBea, Step{9}});
+
+  EXPECT_EQ(clocks.Lowest(view), Step{9});
+}
+
+TEST(WorkerClocksTest, AnEmptyViewHoldsNobodyUp) {
+  WorkerClocks clocks;
+
+  EXPECT_EQ(clocks.Lowest(ViewOf(1, {})), Step{std::numeric_limits<uint64_t>::max()});
+}
+
+TEST(WorkerClocksTest, TheLowestIsThatOfAScanAfterAnyHistory) {
+  std::mt19937_64 random(7);
+  WorkerClocks clocks;
+  View view = ViewOf(1, {});
+  std::map<WorkerId, Step> model;
+  for (int i = 0; i < 20'000; ++i) {
+    if (i % 100 == 0) {
+      view = ViewOf(view.number + 1, {});
+      for (uint32_t w = 0; w < 6; ++w) {
+        if (random() % 4 != 0) view.members.push_back(Member(WorkerId{w}, random() % 300));
+      }
+    }
+    const WorkerId worker{static_cast<uint32_t>(random() % 6)};
+    model[worker] = Step{model[worker].value() + 1 + random() % 2};
+    clocks.Record({worker, model[worker]});
+
+    Step lowest{std::numeric_limits<uint64_t>::max()};
+    for (const ViewMember& member : view.members)
+      lowest = std::min(lowest, std::max(member.from_step, model[member.worker]));
+    ASSERT_EQ(clocks.Lowest(view), lowest) << "after " << i;
+  }
+}
+
+TEST(WorkerClocksTest, AReadWaitsForWhoIsFurtherBehindThanTheBound) {
+  EXPECT_FALSE(IsTooEarlyToRead(Step{0}, 3, Step{3}));
+  EXPECT_TRUE(IsTooEarlyToRead(Step{0}, 3, Step{4}));
+  EXPECT_FALSE(IsTooEarlyToRead(Step{1}, 3, Step{4}));
+  EXPECT_TRUE(IsTooEarlyToRead(Step{4}, 0, Step{5}));
+  EXPECT_FALSE(IsTooEarlyToRead(Step{5}, 0, Step{5}));
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/checkpoint_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr ServerId kAnn{0};
+constexpr ServerId kBob{1};
+
+// Two servers with a chunk each.
+class CheckpointAgreementTest : public testing::Test {
+ protected:
+  CheckpointAgreementTest()
+      : saves_({.folder = "/ckpt",
+                .every = std::chrono::minutes(10),
+                .attempt_timeout = std::chrono::minutes(30),
+                .first_attempt = 100}) {
+    saves_.SetServers(now_, job_, {kAnn, kBob});
+    saves_.Start(now_);
+  }
+
+  static Captured Files(uint64_t attempt, Step step, std::vector<uint64_t> chunks) {
+    Captured captured{.attempt = attempt};
+    captured.files.push_back({.name = "f" + std::to_string(chunks.front())});
+    for (const uint64_t chunk : chunks)
+      captured.files.front().chunks.push_back({.chunk = ChunkId{chunk}, .version = step});
+    return captured;
+  }
+  static Captured Past(uint64_t attempt, Step highest) {
+    return {.attempt = attempt,
+            .status = absl::AbortedError("past"),
+            .highest_version = highest,
+            .files = {}};
+  }
+  // A save of which every chunk is in a file.
+  CheckpointChange CaptureAll() {
+    const Capture order = *saves_.Request(now_, job_).capture;
+    saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+    return saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+  }
+
+  SteadyTime now_{std::chrono::hours(1)};
+  CheckpointAgreement::Job job_{.highest_version = Step{20}, .num_chunks = 2};
+  CheckpointAgreement saves_;
+};
+
+TEST_F(CheckpointAgreementTest, ARequestCapturesAStepThatNoChunkHasReached) {
+  const CheckpointChange change = saves_.Request(now_, job_);
+
+  ASSERT_TRUE(change.capture.has_value());
+  EXPECT_GT(change.capture->step, Step{20});
+  EXPECT_EQ(change.capture->attempt, 100U);
+  EXPECT_EQ(change.capture->folder, "/ckpt");
+  EXPECT_EQ(saves_.status().requested, 1U);
+}
+
+TEST_F(CheckpointAgreementTest, TheManifestIsWrittenWhenEveryChunkIsInAFile) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto first = saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+  const auto second = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+
+  EXPECT_FALSE(first.manifest.has_value());
+  ASSERT_TRUE(second.manifest.has_value());
+  EXPECT_EQ(second.manifest->step, order.step);
+  EXPECT_EQ(second.manifest->files.size(), 2U);
+  EXPECT_EQ(second.end->attempt, order.attempt);
+}
+
+TEST_F(CheckpointAgreementTest, AWrittenManifestIsACheckpoint) {
+  const uint64_t attempt = CaptureAll().manifest->attempt;
+
+  now_ += std::chrono::seconds(3);
+  saves_.OnManifest(now_, job_, attempt, absl::OkStatus());
+
+  EXPECT_EQ(saves_.status().saved, 1U);
+  EXPECT_EQ(saves_.status().finished_well, 1U);
+  EXPECT_EQ(saves_.status().seconds, 3);
+  EXPECT_TRUE(saves_.is_idle());
+}
+
+TEST_F(CheckpointAgreementTest, AStepThatAChunkHasPassedGivesWayToAHigherOne) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto refused = saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, Step{50}));
+  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+
+  EXPECT_EQ(refused.end->attempt, order.attempt);
+  EXPECT_EQ(refused.clearing->step, order.step);
+  ASSERT_TRUE(next.capture.has_value());
+  EXPECT_GT(next.capture->step, Step{50});
+  EXPECT_NE(next.capture->attempt, order.attempt);
+  EXPECT_EQ(saves_.status().failures, 0U);
+}
+
+TEST_F(CheckpointAgreementTest, EveryRefusalLeavesTheNextStepMoreRoom) {
+  Capture order = *saves_.Request(now_, job_).capture;
+  std::vector<uint64_t> rooms;
+
+  for (int i = 0; i < 4; ++i) {
+    const Step highest{order.step.value() + 10};
+    saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, highest));
+    order = *saves_.OnCleared(now_, job_, order.attempt).capture;
+    rooms.push_back(order.step.value() - highest.value());
+  }
+
+  EXPECT_THAT(rooms, testing::ElementsAre(2, 4, 8, 16));
+}
+
+TEST_F(CheckpointAgreementTest, NoStepAtAllGivesTheSaveUp) {
+  saves_.Request(now_, job_);
+
+  for (int i = 0; i < 100 && saves_.capture(); ++i) {
+    const Capture order = *saves_.capture();
+    saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, Step{order.step.value() + 1}));
+    saves_.OnCleared(now_, job_, order.attempt);
+  }
+
+  EXPECT_TRUE(saves_.is_idle());
+  EXPECT_EQ(saves_.status().failures, 1U);
+}
+
+TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto change = saves_.OnCaptured(now_,
+                                        job_,
+                                        kBob,
+                                        {.attempt = order.attempt,
+                                         .status = absl::ResourceExhaustedError("no space left"),
+                                         .files = {}});
+  saves_.OnCleared(now_, job_, order.attempt);
+
+  EXPECT_TRUE(change.is_problem);
+  EXPECT_THAT(change.said, HasSubstr("server-1: no space left"));
+  EXPECT_TRUE(saves_.is_idle());
+  EXPECT_EQ(saves_.status().failures, 1U);
+  EXPECT_EQ(saves_.status().finished, 1U);
+  EXPECT_EQ(saves_.status().finished_well, 0U);
+}
+
+TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+
+  const auto change = saves_.OnCaptured(now_, job_, kBob, {.attempt = order.attempt, .files = {}});
+  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+
+  EXPECT_FALSE(change.manifest.has_value());
+  EXPECT_TRUE(next.capture.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, WhatALostServerHadReportedStillCounts) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+  const auto lost = saves_.SetServers(now_, job_, {kBob});
+
+  const auto change = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+
+  EXPECT_FALSE(lost.manifest.has_value());
+  EXPECT_TRUE(change.manifest.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, WordsOnAnotherAttemptChangeNothing) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto old =
+      saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt - 1, order.step, {0, 1}));
+  const auto early = saves_.OnManifest(now_, job_, order.attempt, absl::OkStatus());
+  const auto cleared = saves_.OnCleared(now_, job_, order.attempt);
+
+  EXPECT_FALSE(old.manifest.has_value());
+  EXPECT_THAT(early.said, IsEmpty());
+  EXPECT_FALSE(cleared.capture.has_value());
+  EXPECT_EQ(saves_.status().saved, 0U);
+}
+
+TEST_F(CheckpointAgreementTest, SavesAreDueAgainAndAgain) {
+  const auto early = saves_.OnTick(now_ + std::chrono::minutes(9), job_);
+  now_ += std::chrono::minutes(10);
+  const auto due = saves_.OnTick(now_, job_);
+
+  EXPECT_FALSE(early.capture.has_value());
+  EXPECT_TRUE(due.capture.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, AStepThatIsNeverReachedEndsAtTheDeadline) {
+  saves_.Request(now_, job_);
+
+  now_ += std::chrono::minutes(30);
+  const auto change = saves_.OnTick(now_, job_);
+
+  EXPECT_TRUE(change.is_problem);
+  EXPECT_THAT(change.said, HasSubstr("within 1800 s: nothing from server-0, server-1"));
+}
+
+TEST_F(CheckpointAgreementTest, RequestsDuringASaveShareTheNextOne) {
+  const CheckpointChange first = CaptureAll();
+
+  saves_.Request(now_, job_);
+  saves_.Request(now_, job_);
+  const uint64_t number = saves_.status().requested;
+  const auto next = saves_.OnManifest(now_, job_, first.manifest->attempt, absl::OkStatus());
+
+  EXPECT_EQ(number, 2U);
+  EXPECT_TRUE(next.capture.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, TheEndOfTheJobIsSavedAtExactlyItsLastStep) {
+  job_.is_over = true;
+
+  const auto change = saves_.EndJob(now_, job_);
+
+  ASSERT_TRUE(change.capture.has_value());
+  EXPECT_EQ(change.capture->step, Step{20});
+  EXPECT_TRUE(change.capture->is_last);
+}
+
+TEST_F(CheckpointAgreementTest, ASaveThatWaitsForMoreStepsIsTurnedToTheLastOne) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+  job_.is_over = true;
+
+  const auto ended = saves_.EndJob(now_, job_);
+  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+
+  EXPECT_EQ(ended.end->attempt, order.attempt);
+  ASSERT_TRUE(next.capture.has_value());
+  EXPECT_EQ(next.capture->step, Step{20});
+  EXPECT_EQ(saves_.status().requested, 1U);
+}
+
+TEST_F(CheckpointAgreementTest, AnEndThatIsSavedAlreadyIsNotSavedAgain) {
+  const auto written = CaptureAll();
+  saves_.OnManifest(now_, job_, written.manifest->attempt, absl::OkStatus());
+  job_.highest_version = written.manifest->step;
+  job_.is_over = true;
+
+  const auto change = saves_.EndJob(now_, job_);
+
+  EXPECT_FALSE(change.capture.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, AFailedJobEndsItsSave) {
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto change = saves_.GiveUp();
+  const auto later = saves_.OnTick(now_ + std::chrono::hours(2), job_);
+
+  EXPECT_EQ(change.end->attempt, order.attempt);
+  EXPECT_EQ(saves_.status().finished, 1U);
+  EXPECT_FALSE(later.capture.has_value());
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A coordinator that was started anew, message by message; whole recoveries under faults are in
+// tests/integration/sim_schedule_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/coordinator/job_core.h"
+#include "tests/unit/runtime/coordinator/job_core_driver.h"
+
+namespace pushpull {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr SessionId kServerSession{1};
+constexpr SessionId kAnnSession{2};
+constexpr ShardId kShard{5};
+constexpr WorkerId kAnn{0};
+
+class JobCoreRecoveryTest : public testing::Test, protected JobCoreDriver {
+ protected:
+  JobCoreRecoveryTest()
+      : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = 1},
+                       .term = Term{3},
+                       .recovery = JobCoreOptions::Recovery::kExpected}) {}
+
+  void RegisterTheServer(Term promised = Term{2}) {
+    Receive(kServerSession, RegisterServer{.data_address = "10.0.0.1:7171", .promised = promised});
+  }
+  void RegisterAnn(uint64_t incarnation = 7) {
+    Receive(kAnnSession,
+            RegisterWorker{.worker = kAnn,
+                           .incarnation = Incarnation{incarnation},
+                           .promised = Term{2},
+                           .is_member = true});
+  }
+  static ReplicaSet Entry() { return {{Term{2}, 8}, ServerId{0}}; }
+  static ServerReport Word() {
+    return {.term = Term{3},
+            .tensors = {{.id = TensorId{0},
+                         .spec = {.name = "w", .dims = {4}, .optimizer = {}},
+                         .first_chunk = ChunkId{0},
+                         .shards = {kShard}}},
+            .entries = {{kShard, Entry()}},
+            .promises = {{.shard = kShard, .entry = Entry(), .seq = 9, .is_full = true}},
+            .active = {.number = 4, .members = {{kAnn, Incarnation{7}, Step{0}, std::nullopt}}},
+            .proposed = std::nullopt,
+            .wanted = {}};
+  }
+};
+
+TEST_F(JobCoreRecoveryTest, MembersAreAskedWhatTheyKnowBeforeAnythingIsDecided) {
+  RegisterTheServer();
+
+  EXPECT_EQ(Sent<Collect>(kServerSession)->term, Term{3});
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
+  EXPECT_FALSE(Sent<SetReplicas>(kServerSession).has_value());
+}
+
+TEST_F(JobCoreRecoveryTest, WhenEverybodyHasSpokenTheNewestEntryIsGivenOutUnderTheNewTerm) {
+  RegisterTheServer();
+  RegisterAnn();
+  Receive(kServerSession, Word());
+  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {}, .wanted = {}});
+
+  const auto entries = Sent<SetReplicas>(kServerSession);
+  ASSERT_TRUE(entries.has_value());
+  const ReplicaSet expected{{Term{3}, 1}, std::nullopt, {ServerId{0}}};
+  EXPECT_EQ(entries->entries.front(), std::pair(kShard, expected));
+  EXPECT_EQ(Sent<ActivateView>(kAnnSession)->view.number, 5U);
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+}
+
+TEST_F(JobCoreRecoveryTest, AWorkerThatDoesNotComeBackIsDeadAfterTheGrace) {
+  RegisterTheServer();
+  Receive(kServerSession, Word());
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
+
+  Tick(seconds(3));
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+  EXPECT_TRUE(Sent<ActivateView>(kServerSession)->view.members.empty());
+}
+
+TEST_F(JobCoreRecoveryTest, AProcessOfTheWorkerThatIsNotInTheViewIsRefused) {
+  RegisterTheServer();
+  RegisterAnn(8);
+  Receive(kServerSession, Word());
+
+  Tick(seconds(3));
+
+  EXPECT_EQ(Sent<Stop>(kAnnSession)->status.code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(JobCoreRecoveryTest, AServerThatHoldsSomethingAloneIsWaitedForAndThenTheJobFails) {
+  RegisterTheServer(Term{0});
+  RegisterAnn();
+  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {{kShard, Entry()}}, .wanted = {}});
+  Tick(seconds(19));
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
+
+  Tick(seconds(1));
+
+  EXPECT_THAT(core_.Status(now_).failure, HasSubstr("no server is left"));
+}
+
+TEST_F(JobCoreRecoveryTest, AWordToAnEarlierTermIsNotHeard) {
+  RegisterTheServer();
+  ServerReport word = Word();
+  word.term = Term{2};
+
+  Receive(kServerSession, word);
+  Tick(seconds(60));
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
+}
+
+TEST_F(JobCoreRecoveryTest, MembersOfAHigherTermAreSentAwayAndNothingElseIsDone) {
+  RegisterTheServer(Term{4});
+
+  EXPECT_THAT(std::string(Sent<Stop>(kServerSession)->status.message()),
+              HasSubstr("one of term 4 has taken over"));
+  EXPECT_EQ(Sent<Stop>(kServerSession)->term, Term{3});
+}
+
+TEST_F(JobCoreRecoveryTest, AResizeIsRefusedUntilTheJobIsKnown) {
+  RegisterTheServer();
+
+  EXPECT_EQ(core_.Resize(now_, {.servers = 1}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(JobCoreRecoveryTest, MembersThatKnowNothingStartTheJobFromTheBeginning) {
+  RegisterTheServer(Term{0});
+
+  Tick(seconds(3));
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kStarting);
+  EXPECT_TRUE(Sent<SetServers>(kServerSession).has_value());
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/job_core.h"
+
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/coordinator/job_core_driver.h"
+
+namespace pushpull {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr SessionId kServerSession{1};
+constexpr SessionId kAnnSession{2};
+constexpr SessionId kBobSession{3};
+constexpr WorkerId kAnn{0};
+constexpr WorkerId kBob{1};
+
+// Drives a JobCore of one server and two workers by hand.
+class JobCoreTest : public testing::Test, protected JobCoreDriver {
+ protected:
+  JobCoreTest()
+      : JobCoreDriver({.settings = {.job = "j", .workers = 2, .servers = 1},
+                       .max_servers = 3,
+                       .term = Term{7}}) {}
+
+  void RegisterServer0() {
+    Receive(kServerSession, RegisterServer{.data_address = "10.0.0.1:7171"});
+  }
+  void RegisterOne(SessionId session, WorkerId worker, uint64_t incarnation = 1) {
+    Receive(session, RegisterWorker{.worker = worker, .incarnation = Incarnation{incarnation}});
+  }
+  static RegisterTensors Tensors() {
+    TensorSpec spec{.name = "w", .dims = {4}};
+    spec.optimizer.kind = OptimizerKind::kSgd;
+    spec.optimizer.learning_rate = 0.1;
+    return {{spec}};
+  }
+  void AcceptProposal() {
+    const auto proposal = Sent<ProposeView>(kServerSession);
+    ASSERT_TRUE(proposal.has_value());
+    Receive(kServerSession, ViewAnswer{proposal->view.number, true, Step{0}});
+  }
+  // Until both workers are members.
+  void StartJob() {
+    RegisterServer0();
+    RegisterOne(kAnnSession, kAnn);
+    RegisterOne(kBobSession, kBob);
+    Receive(kAnnSession, Tensors());
+    Receive(kBobSession, Tensors());
+    Receive(kServerSession, TensorsInstalled{1});
+    AcceptProposal();
+    commands_.clear();
+  }
+};
+
+TEST_F(JobCoreTest, AWorkerIsWelcomedWithTheTermAndTheJob) {
+  RegisterOne(kAnnSession, kAnn);
+
+  const auto welcome = Sent<Welcome>(kAnnSession);
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->term, Term{7});
+  EXPECT_EQ(welcome->settings.workers, 2U);
+}
+
+TEST_F(JobCoreTest, TheFirstStepWaitsForAllWorkersAndForTheServersToHaveTheTensors) {
+  RegisterServer0();
+  RegisterOne(kAnnSession, kAnn);
+  Receive(kAnnSession, Tensors());
+  EXPECT_TRUE(Sent<InstallTensors>(kServerSession).has_value());
+  Receive(kServerSession, TensorsInstalled{1});
+  EXPECT_FALSE(Sent<ProposeView>(kServerSession).has_value());
+
+  RegisterOne(kBobSession, kBob);
+  Receive(kBobSession, Tensors());
+  AcceptProposal();
+
+  const auto registered = Sent<TensorsRegistered>(kAnnSession);
+  ASSERT_TRUE(registered.has_value());
+  EXPECT_TRUE(registered->is_fresh);
+  EXPECT_TRUE(Sent<TensorsRegistered>(kBobSession).has_value());
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+}
+
+TEST_F(JobCoreTest, TensorsThatComeBeforeTheServersAreKept) {
+  RegisterOne(kAnnSession, kAnn);
+  Receive(kAnnSession, Tensors());
+
+  RegisterServer0();
+
+  EXPECT_TRUE(Sent<InstallTensors>(kServerSession).has_value());
+  EXPECT_TRUE(Sent<SetServers>(kAnnSession).has_value());
+}
+
+TEST_F(JobCoreTest, ADeadWorkerLeavesTheViewAndItsReplacementJoinsLater) {
+  StartJob();
+
+  Close(kBobSession);
+
+  const auto without = Sent<ActivateView>(kServerSession);
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ(without->view.Find(kBob), nullptr);
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+
+  const SessionId again{9};
+  RegisterOne(again, kBob, 2);
+  Receive(again, Tensors());
+  const uint64_t early = Sent<ProposeView>(kServerSession)->view.number;
+  Receive(kServerSession, ViewAnswer{early, false, Step{5}});
+  AcceptProposal();
+
+  const auto registered = Sent<TensorsRegistered>(again);
+  ASSERT_TRUE(registered.has_value());
+  EXPECT_FALSE(registered->is_fresh);
+}
+
+TEST_F(JobCoreTest, ASilentWorkerIsGivenUpAfterTheTimeout) {
+  StartJob();
+  now_ += std::chrono::seconds(19);
+  Receive(kAnnSession, Heartbeat{WorkerStats{}});
+  Receive(kServerSession, Heartbeat{ServerStats{}});
+
+  Tick(std::chrono::seconds(2));
+
+  EXPECT_TRUE(IsClosed(kBobSession));
+  EXPECT_FALSE(IsClosed(kAnnSession));
+  EXPECT_EQ(Sent<ActivateView>(kServerSession)->view.Find(kBob), nullptr);
+}
+
+TEST_F(JobCoreTest, ALostServerFailsTheJobAndTheWorkersSayWhatItCost) {
+  StartJob();
+
+  Close(kServerSession);
+  ASSERT_TRUE(Sent<Stop>(kAnnSession).has_value());
+  EXPECT_FALSE(Sent<Stop>(kAnnSession)->status.ok());
+  Receive(
+      kAnnSession,
+      Failure{absl::UnavailableError("push_pull of tensor \"w\" step 3: no answer from server-0")});
+
+  const JobStatus status = core_.Status(now_);
+  EXPECT_EQ(status.phase, JobPhase::kFailed);
+  EXPECT_THAT(status.failure, HasSubstr("server-0 (10.0.0.1:7171) is lost"));
+  EXPECT_THAT(status.failure, HasSubstr("tensor \"w\" step 3"));
+}
+
+TEST_F(JobCoreTest, WhatAWorkersOperationsCameToEndsNoJobThatGoesOn) {
+  StartJob();
+  const Failure failure{absl::UnavailableError("pull of tensor \"w\" step 6: no answer")};
+
+  Receive(kAnnSession, failure);
+  Close(kBobSession);
+  Receive(kBobSession, failure);
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning) << core_.Status(now_).failure;
+}
+
+TEST_F(JobCoreTest, ANumberOfServersOutsideOfTheManifestsBoundsChangesNothing) {
+  StartJob();
+
+  const auto none = core_.Resize(now_, {.servers = 0});
+  const auto too_many = core_.Resize(now_, {.servers = 4});
+
+  EXPECT_TRUE(absl::IsInvalidArgument(none.status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(too_many.status()));
+  EXPECT_THAT(std::string(too_many.status().message()),
+              AllOf(HasSubstr("spec.servers.replicas"), HasSubstr("3 (maxReplicas), is 4")));
+  EXPECT_EQ(core_.Status(now_).servers_wanted, 1u);
+  EXPECT_THAT(core_.Status(now_).resizes, IsEmpty());
+}
+
+TEST_F(JobCoreTest, AResizeIsSettledWhenItsServersAreThereAndNothingMoves) {
+  StartJob();
+
+  ASSERT_TRUE(core_.Resize(now_, {.servers = 2}).ok());
+  Tick(std::chrono::milliseconds(500));
+  const std::vector<ResizeStatus> before = core_.Status(now_).resizes;
+  ASSERT_TRUE(core_.Resize(now_, {.servers = 1}).ok());
+  Tick(std::chrono::milliseconds(500));
+
+  ASSERT_EQ(before.size(), 1u);
+  EXPECT_FALSE(before[0].is_settled);
+  const std::vector<ResizeStatus> after = core_.Status(now_).resizes;
+  ASSERT_EQ(after.size(), 2u);
+  EXPECT_EQ(after[1].from, 2u);
+  EXPECT_EQ(after[1].to, 1u);
+  EXPECT_TRUE(after[1].is_settled);
+}
+
+TEST_F(JobCoreTest, WithoutAWordFromTheWorkersTheJobFailsAfterAGrace) {
+  StartJob();
+  Close(kServerSession);
+  EXPECT_NE(core_.Status(now_).phase, JobPhase::kFailed);
+
+  Tick(std::chrono::seconds(2));
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kFailed);
+}
+
+TEST_F(JobCoreTest, SucceedsWhenEveryWorkerHasLeft) {
+  StartJob();
+
+  Receive(kAnnSession, Leave{Step{10}, {}});
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+  Receive(kBobSession, Leave{Step{10}, {}});
+  Close(kAnnSession);
+  Close(kBobSession);
+  Close(kServerSession);
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+  EXPECT_THAT(core_.Status(now_).failure, IsEmpty());
+}
+
+TEST_F(JobCoreTest, ANewProcessTakesTheOldOnesPlace) {
+  StartJob();
+
+  RegisterOne(SessionId{9}, kBob, 2);
+
+  EXPECT_TRUE(IsClosed(kBobSession));
+  EXPECT_EQ(Sent<ActivateView>(kServerSession)->view.Find(kBob), nullptr);
+}
+
+TEST_F(JobCoreTest, RefusesMembersItHasNoPlaceFor) {
+  Receive(SessionId{5}, RegisterWorker{.worker = WorkerId{2}});
+  Receive(SessionId{6}, RegisterServer{.server = ServerId{1}});
+  RegisterServer0();
+  Receive(SessionId{8}, RegisterServer{.incarnation = Incarnation{9}});
+
+  EXPECT_THAT(Sent<Stop>(SessionId{5})->status.message(),
+              HasSubstr("has 2 workers, there is no place for worker-2"));
+  EXPECT_THAT(Sent<Stop>(SessionId{6})->status.message(),
+              HasSubstr("has 1 servers, there is no place for server-1"));
+  EXPECT_THAT(Sent<Stop>(SessionId{8})->status.message(),
+              HasSubstr("server-0 is already registered"));
+}
+
+TEST_F(JobCoreTest, MessagesOutOfRoleEndTheSessionAndNothingElse) {
+  StartJob();
+  const SessionId stranger{9};
+
+  Receive(stranger, Tensors());
+  Receive(stranger, TensorsInstalled{1});
+  Receive(stranger, ViewAnswer{1, true, Step{0}});
+  Receive(stranger, Leave{});
+  Receive(kServerSession, Leave{});
+
+  EXPECT_TRUE(IsClosed(stranger));
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+}
+
+TEST_F(JobCoreTest, FewerWorkersAreReleasedAndKeptAgainWhenTheTargetRises) {
+  StartJob();
+
+  ASSERT_TRUE(core_.Resize(now_, {.workers = 5000}).status().code() ==
+              absl::StatusCode::kInvalidArgument);
+  Take(*core_.Resize(now_, {.workers = 1}));
+  const auto released = Sent<Release>(kBobSession);
+  const auto kept = Sent<Release>(kAnnSession);
+  commands_.clear();
+  Take(*core_.Resize(now_, {.workers = 2}));
+  const auto again = Sent<Release>(kBobSession);
+
+  ASSERT_TRUE(released.has_value());
+  EXPECT_TRUE(released->is_released);
+  EXPECT_FALSE(kept.has_value());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_FALSE(again->is_released);
+}
+
+TEST_F(JobCoreTest, TheJobGoesOnWhenAReleasedWorkerLeavesAndEndsWithTheOthers) {
+  StartJob();
+  Take(*core_.Resize(now_, {.workers = 1}));
+
+  Receive(kBobSession, Leave{.end_step = Step{3}, .stats = {}, .is_released = true});
+  Close(kBobSession);
+  const JobPhase without_bob = core_.Status(now_).phase;
+  Receive(kAnnSession, Leave{.end_step = Step{9}, .stats = {}});
+
+  EXPECT_EQ(without_bob, JobPhase::kRunning);
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+}
+
+TEST_F(JobCoreTest, AWorkerThatIsNotWantedIsRefused) {
+  StartJob();
+  Take(*core_.Resize(now_, {.workers = 3}));
+  RegisterOne(SessionId{30}, WorkerId{2});
+  RegisterOne(SessionId{31}, WorkerId{3});
+
+  EXPECT_TRUE(Sent<Welcome>(SessionId{30}).has_value());
+  EXPECT_TRUE(Sent<Stop>(SessionId{31}).has_value());
+}
+
+TEST_F(JobCoreTest, BothSizesAreCheckedBeforeEitherChanges) {
+  StartJob();
+
+  const auto refused = core_.Resize(now_, {.servers = 2, .workers = 5000});
+
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.workers.replicas"));
+  EXPECT_EQ(core_.Status(now_).servers_wanted, 1U);
+}
+
+TEST_F(JobCoreTest, AModeThatContradictsItselfOrTheManifestIsRefused) {
+  StartJob();
+
+  const auto stale = core_.SetMode(now_, {.mode = ConsistencyMode::kAsync, .staleness = 3});
+  const auto unknown = core_.SetMode(now_, {.mode = static_cast<ConsistencyMode>(9)});
+
+  EXPECT_TRUE(absl::IsInvalidArgument(stale.status())) << stale.status();
+  EXPECT_THAT(std::string(stale.status().message()), HasSubstr("spec.sync.staleness"));
+  EXPECT_TRUE(absl::IsInvalidArgument(unknown.status())) << unknown.status();
+  EXPECT_FALSE(core_.Status(now_).is_mode_changing);
+}
+
+TEST_F(JobCoreTest, BeforeItsFirstStepAJobKeepsItsMode) {
+  RegisterServer0();
+
+  const auto early = core_.SetMode(now_, {.mode = ConsistencyMode::kAsync});
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
+}
+
+TEST_F(JobCoreTest, TheModeChangesWhenWorkersHaveStoppedAndServersAgree) {
+  StartJob();
+
+  Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kBounded, .staleness = 3}));
+  const auto ask = Sent<HoldSteps>(kAnnSession);
+  ASSERT_TRUE(ask.has_value());
+  for (const SessionId session : {kAnnSession, kBobSession})
+    Receive(session, StepsHeld{.round = ask->round, .next_step = Step{4}});
+  for (const SessionId session : {kAnnSession, kBobSession}) {
+    Receive(session, StepsHeld{.round = ask->round, .next_step = Step{4}, .is_drained = true});
+  }
+  EXPECT_TRUE(core_.Status(now_).is_mode_changing);
+  AcceptProposal();
+
+  const auto view = Sent<ActivateView>(kAnnSession);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(view->view.consistency.mode, ConsistencyMode::kBounded);
+  EXPECT_EQ(view->view.consistency.from_step, Step{4});
+  EXPECT_EQ(core_.Status(now_).consistency.staleness, 3U);
+  EXPECT_FALSE(core_.Status(now_).is_mode_changing);
+}
+
+TEST_F(JobCoreTest, WhoJoinsDuringAChangeOfModeIsAdmittedAfterIt) {
+  StartJob();
+  Close(kBobSession);
+  Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kAsync}));
+  const auto ask = Sent<HoldSteps>(kAnnSession);
+  ASSERT_TRUE(ask.has_value());
+  commands_.clear();
+  RegisterOne(kBobSession, kBob, 2);
+  Receive(kBobSession, Tensors());
+  EXPECT_FALSE(Sent<ProposeView>(kServerSession).has_value());
+
+  Receive(kAnnSession, StepsHeld{.round = ask->round, .next_step = Step{4}});
+  Receive(kAnnSession, StepsHeld{.round = ask->round, .next_step = Step{4}, .is_drained = true});
+  AcceptProposal();
+  AcceptProposal();
+
+  const auto view = Sent<ActivateView>(kAnnSession);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_NE(view->view.Find(kBob), nullptr);
+}
+
+TEST_F(JobCoreTest, APauseOfItsOwnIsNotTheMembersSilence) {
+  StartJob();
+  Tick(std::chrono::seconds(1));
+
+  Tick(std::chrono::minutes(5));
+  const JobPhase after_pause = core_.Status(now_).phase;
+  for (int i = 0; i < 25; ++i) Tick(std::chrono::seconds(1));
+
+  EXPECT_EQ(after_pause, JobPhase::kRunning);
+  EXPECT_NE(core_.Status(now_).phase, JobPhase::kRunning);  // now they are silent
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/job_statistics.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+constexpr WorkerId kAnn{0};
+constexpr WorkerId kBob{1};
+
+JobStatus StatusOf(const JobStatistics& statistics) {
+  JobStatus status;
+  statistics.AddTo(status);
+  return status;
+}
+
+TEST(JobStatisticsTest, TheTotalsOfAReplacedWorkerAreKept) {
+  JobStatistics statistics;
+  statistics.OnWorker(kAnn, {.step = Step{5}, .samples = 100, .bytes_pushed = 7});
+
+  statistics.RetireWorker(kAnn);
+  statistics.OnWorker(kAnn, {.step = Step{8}, .samples = 30, .bytes_pushed = 2});
+
+  const JobStatus status = StatusOf(statistics);
+  EXPECT_EQ(status.samples, 130U);
+  EXPECT_EQ(status.bytes_pushed, 9U);
+  EXPECT_EQ(status.step, Step{8});
+}
+
+TEST(JobStatisticsTest, TheTotalsOfAReplacedServerAreKeptAndWhatItHeldIsNot) {
+  JobStatistics statistics;
+  statistics.OnServer(ServerId{0},
+                      {.bytes_owned = 50,
+                       .chunks = 1,
+                       .highest_version = Step{9},
+                       .contributors_min = 1,
+                       .contributors_max = 2,
+                       .bytes_replicated = 7,
+                       .bytes_copied = 3});
+
+  statistics.RetireServer(ServerId{0});
+  const ServerStats before_it_reports = statistics.Server(ServerId{0});
+  statistics.OnServer(
+      ServerId{0},
+      {.contributors_min = 2, .contributors_max = 2, .bytes_replicated = 2, .bytes_copied = 1});
+
+  const JobStatus status = StatusOf(statistics);
+  EXPECT_EQ(before_it_reports.bytes_owned, 0U);
+  EXPECT_EQ(status.bytes_replicated, 9U);
+  EXPECT_EQ(status.contributors_min, 1U);
+  EXPECT_EQ(statistics.BytesCopied(), 4U);
+  EXPECT_EQ(statistics.HighestVersion(), Step{9});
+}
+
+TEST(JobStatisticsTest, TheLossOfAStepIsTheMeanWeightedBySamples) {
+  JobStatistics statistics;
+  statistics.OnWorker(kAnn, {.losses = {{Step{3}, 1.0, 30}}});
+  statistics.OnWorker(kBob, {.losses = {{Step{3}, 2.0, 10}}});
+
+  const JobStatus status = StatusOf(statistics);
+
+  ASSERT_EQ(status.losses.size(), 1U);
+  EXPECT_DOUBLE_EQ(status.losses[0].loss, 1.25);
+  EXPECT_EQ(status.losses[0].samples, 40U);
+}
+
+TEST(JobStatisticsTest, LossesStayBoundedAndSpreadOverTheWholeJob) {
+  JobStatistics statistics;
+  for (uint64_t step = 0; step < 100'000; ++step) {
+    statistics.OnWorker(kAnn, {.losses = {{Step{step}, 1.0, 1}}});
+  }
+
+  const JobStatus status = StatusOf(statistics);
+
+  EXPECT_LE(status.losses.size(), JobStatistics::kLossPointsMax);
+  EXPECT_GE(status.losses.size(), JobStatistics::kLossPointsMax / 2);
+  EXPECT_EQ(status.losses.front().step, Step{0});
+  EXPECT_GT(status.losses.back().step, Step{99'900});
+}
+
+TEST(JobStatisticsTest, ALossThatIsNoNumberIsLeftOut) {
+  JobStatistics statistics;
+
+  statistics.OnWorker(kAnn, {.losses = {{Step{1}, std::numeric_limits<double>::quiet_NaN(), 8}}});
+
+  EXPECT_TRUE(StatusOf(statistics).losses.empty());
+}
+
+TEST(JobStatisticsTest, ContributorsAreTheExtremesOverServersThatHaveSeenAny) {
+  JobStatistics statistics;
+  statistics.OnServer(ServerId{0}, {.contributors_min = 2, .contributors_max = 3});
+  statistics.OnServer(ServerId{1}, {});
+
+  const JobStatus status = StatusOf(statistics);
+
+  EXPECT_EQ(status.contributors_min, 2U);
+  EXPECT_EQ(status.contributors_max, 3U);
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/worker_roster.h"
+
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+RegisterWorker Info(uint32_t index) {
+  return {.worker = WorkerId{index}, .incarnation = Incarnation{1}};
+}
+
+TEST(WorkerRosterTest, IsCompleteWhenEveryWantedWorkerHasDoneItsPart) {
+  WorkerRoster roster(2);
+  roster.OnRegistered(Info(0));
+  roster.OnRegistered(Info(1));
+
+  roster.OnLeft(WorkerId{0}, false);
+  const bool with_one = roster.IsComplete();
+  roster.OnLeft(WorkerId{1}, false);
+
+  EXPECT_FALSE(with_one);
+  EXPECT_TRUE(roster.IsComplete());
+}
+
+TEST(WorkerRosterTest, AReleasedWorkerThatIsWantedAgainHasNotDoneItsPart) {
+  WorkerRoster roster(2);
+  roster.OnRegistered(Info(0));
+  roster.OnRegistered(Info(1));
+  roster.SetWanted(1);
+  roster.OnLeft(WorkerId{1}, true);
+  roster.SetWanted(2);
+  roster.OnGone(WorkerId{1});
+
+  roster.OnLeft(WorkerId{0}, false);
+
+  EXPECT_FALSE(roster.IsComplete());
+  EXPECT_TRUE(roster.entries().at(WorkerId{1}).was_released);
+}
+
+TEST(WorkerRosterTest, ALostWorkerIsKeptForItsReplacement) {
+  WorkerRoster roster(1);
+  roster.OnRegistered(Info(0));
+
+  roster.OnGone(WorkerId{0});
+
+  EXPECT_FALSE(roster.entries().at(WorkerId{0}).is_alive);
+  EXPECT_FALSE(roster.IsComplete());
+}
+
+TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
+  WorkerRoster roster(2);
+  roster.OnRegistered(Info(0));
+  roster.OnRegistered(Info(1));
+  roster.OnLeft(WorkerId{0}, false);
+
+  roster.SetWanted(1);
+
+  EXPECT_TRUE(roster.IsComplete());
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/enum_names.h"
+
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+TEST(EnumNamesTest, EveryValueHasItsName) {
+  EXPECT_EQ(NameOf(SyncMode::kAllReduce), "AllReduce");
+  EXPECT_EQ(NameOf(NonFinitePolicy::kSkip), "Skip");
+  EXPECT_EQ(NameOf(ExitReason::kOomKilled), "OOMKilled");
+  EXPECT_EQ(NameOf(JobRole::kCoordinator), "Coordinator");
+  EXPECT_EQ(NameOf(GangScheduler::kCoscheduling), "Coscheduling");
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/local_rules.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+TEST(LocallyIgnoredFieldsTest, AJobThatSetsNoneOfThemHasNone) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+
+  EXPECT_THAT(LocallyIgnoredFields(job), IsEmpty());
+}
+
+TEST(LocallyIgnoredFieldsTest, NamesEachThatIsSetInTheOrderOfTheManifest) {
+  TrainingJob job;
+  job.spec.image = "registry.example.com/train";
+  job.spec.servers.image = "registry.example.com/server";
+  job.spec.servers.resources_json = "{}";
+  job.spec.servers.template_json = "{}";
+  job.spec.workers.resources_json = "{}";
+  job.spec.workers.template_json = "{}";
+  job.spec.scheduling.emplace();
+  job.spec.security.network_policy = NetworkPolicy::kIsolated;
+
+  EXPECT_THAT(LocallyIgnoredFields(job),
+              ElementsAre(StartsWith("spec.image: is ignored, "),
+                          StartsWith("spec.servers.image: is ignored, "),
+                          StartsWith("spec.servers.resources: is ignored, "),
+                          StartsWith("spec.servers.template: is ignored, "),
+                          StartsWith("spec.workers.resources: is ignored, "),
+                          StartsWith("spec.workers.template: is ignored, "),
+                          StartsWith("spec.scheduling: is ignored, "),
+                          StartsWith("spec.security.networkPolicy: is ignored, ")));
+}
+
+TEST(LocalProblemsTest, AProgramAndPlainValuesAreEnough) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.env = {{.name = "A", .value = "1"}};
+
+  EXPECT_THAT(LocalProblems(job), IsEmpty());
+}
+
+TEST(LocalProblemsTest, TakesReplicatedServers) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.servers.replicas = 3;
+  job.spec.servers.replication = 2;
+
+  EXPECT_THAT(LocalProblems(job), IsEmpty());
+}
+
+TEST(LocalProblemsTest, NamesTheMissingProgramAndValuesOfACluster) {
+  TrainingJob job;
+  job.spec.env = {{.name = "A", .value = "1"}, {.name = "B", .value_from_json = "{}"}};
+
+  const std::vector<ManifestProblem> problems = LocalProblems(job);
+
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].field, "spec.command");
+  EXPECT_EQ(problems[1].field, "spec.env[1].valueFrom");
+}
+
+TEST(LocalProblemsTest, RefusesWhatThisVersionCannotDoYet) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.sync.mode = SyncMode::kAllReduce;
+  job.spec.workers.colocated_server = true;
+
+  std::vector<std::string> fields;
+  for (const ManifestProblem& problem : LocalProblems(job)) fields.push_back(problem.field);
+
+  EXPECT_THAT(fields, testing::ElementsAre("spec.sync.mode", "spec.workers.colocatedServer"));
+}
+
+TEST(LocalProblemsTest, TakesGatedSteps) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.sync.gated = true;
+
+  EXPECT_THAT(LocalProblems(job), testing::IsEmpty());
+}
+
+TEST(LocalProblemsTest, CheckpointsMustBeInAFolderOfThisMachine) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.checkpoint = CheckpointSpec{.uri = "s3://bucket/run"};
+
+  const std::vector<ManifestProblem> problems = LocalProblems(job);
+
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(ToString(problems[0]),
+            "spec.checkpoint.uri: must be a folder such as file:///var/checkpoints, is "
+            "s3://bucket/run");
+}
+
+TEST(CheckpointFolderTest, AFileUriIsTheFolderItNames) {
+  EXPECT_EQ(CheckpointFolder({.uri = "file:///var/run/"}, "/job").value(), "/var/run");
+}
+
+TEST(CheckpointFolderTest, AClaimIsAPlaceInTheWorkdir) {
+  EXPECT_EQ(CheckpointFolder({.claim = "models", .path = "/mnist"}, "/job").value(),
+            "/job/claims/models/mnist");
+  EXPECT_EQ(CheckpointFolder({.claim = "models"}, "/job").value(), "/job/claims/models");
+}
+
+TEST(CheckpointFolderTest, AClaimThatNobodyMountedIsRefused) {
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckpointFolder({.claim = "models"}, "").status()));
+}
+
+}  // namespace
+}  // namespace pushpull

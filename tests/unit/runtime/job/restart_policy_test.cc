@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/restart_policy.h"
+
+#include <chrono>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+
+RestartRule OnCodes(std::vector<int> codes, RestartAction action) {
+  return {.exit_codes = ExitCodeMatch{.in = std::move(codes)}, .action = action};
+}
+
+RestartRule OnReason(ExitReason reason, RestartAction action) {
+  return {.reason = reason, .action = action};
+}
+
+// The action for an exit of a job that has not restarted anything yet.
+ExitAction ActionOf(const MemberExit& exit, std::vector<RestartRule> rules = {}) {
+  return DecideAfterExit({.rules = std::move(rules)}, exit, {}).action;
+}
+
+TEST(DecideAfterExitTest, AWorkerThatExitsWithZeroIsDone) {
+  const ExitDecision decision =
+      DecideAfterExit({}, {.exit_code = 0}, {.counted = 6, .in_a_row = 2});
+
+  EXPECT_EQ(decision.action, ExitAction::kDone);
+  EXPECT_EQ(decision.history.counted, 6);
+}
+
+TEST(DecideAfterExitTest, AServerMustNotEndWhileTheJobRuns) {
+  EXPECT_EQ(ActionOf({.role = JobRole::kServer, .exit_code = 0}), ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf({.role = JobRole::kCoordinator, .exit_code = 0}), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, CodesTwoAndThreeOfAWorkersProgramAreFinal) {
+  for (const int code : {2, 3}) {
+    const ExitDecision decision = DecideAfterExit({}, {.exit_code = code}, {});
+    EXPECT_EQ(decision.action, ExitAction::kFailJob);
+    EXPECT_EQ(decision.job_exit_code, code);
+  }
+  EXPECT_EQ(ActionOf({.role = JobRole::kServer, .exit_code = 3}), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, OtherCodesAndSignalsRestart) {
+  EXPECT_EQ(ActionOf({.exit_code = 1}), ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf({.exit_code = 255}), ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf({.signal = 9}), ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf({.signal = 2}), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, TheJobFailsWhenTheLimitIsReached) {
+  const RestartSpec spec{.backoff_limit = 3};
+  RestartHistory history;
+  std::vector<ExitAction> actions;
+  for (int i = 0; i < 4; ++i) {
+    const ExitDecision decision = DecideAfterExit(spec, {.exit_code = 1}, history);
+    actions.push_back(decision.action);
+    history = decision.history;
+  }
+
+  EXPECT_THAT(actions,
+              ElementsAre(ExitAction::kRestartPod,
+                          ExitAction::kRestartPod,
+                          ExitAction::kRestartPod,
+                          ExitAction::kFailJob));
+  EXPECT_EQ(history.counted, 3);
+}
+
+TEST(DecideAfterExitTest, ALimitOfZeroAllowsNoRestart) {
+  const ExitDecision decision =
+      DecideAfterExit({.backoff_limit = 0}, {.role = JobRole::kServer, .signal = 9}, {});
+
+  EXPECT_EQ(decision.action, ExitAction::kFailJob);
+  EXPECT_EQ(decision.job_exit_code, 1);
+  EXPECT_EQ(
+      decision.text,
+      "was ended by signal 9 (SIGKILL); the job fails, spec.restart.backoffLimit (0) is reached");
+}
+
+TEST(DecideAfterExitTest, DelaysDoubleUpToTheirMaximum) {
+  const RestartSpec spec{.backoff_limit = 100};
+  RestartHistory history;
+  std::vector<int64_t> delays;
+  for (int i = 0; i < 7; ++i) {
+    const ExitDecision decision = DecideAfterExit(spec, {.exit_code = 1}, history);
+    delays.push_back(decision.delay.count());
+    history = decision.history;
+  }
+
+  EXPECT_THAT(delays, ElementsAre(10, 20, 40, 80, 160, 300, 300));
+}
+
+TEST(DecideAfterExitTest, AHealthyMembersDelaysStartAnew) {
+  const RestartHistory history{.counted = 2, .in_a_row = 2};
+
+  const ExitDecision just_healthy =
+      DecideAfterExit({}, {.exit_code = 1, .ran_for = seconds(600)}, history);
+  const ExitDecision not_quite =
+      DecideAfterExit({}, {.exit_code = 1, .ran_for = seconds(599)}, history);
+
+  EXPECT_EQ(just_healthy.delay, seconds(10));
+  EXPECT_EQ(just_healthy.history.in_a_row, 1);
+  EXPECT_EQ(just_healthy.history.counted, 3);
+  EXPECT_EQ(not_quite.delay, seconds(40));
+}
+
+TEST(DecideAfterExitTest, NoDelayIsPossible) {
+  const RestartSpec spec{.initial_delay = seconds(0), .max_delay = seconds(0)};
+
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 1}, {.counted = 0, .in_a_row = 1000}).delay,
+            seconds(0));
+}
+
+TEST(DecideAfterExitTest, DisruptionsAreReplacedWithoutBeingCounted) {
+  for (const ExitReason reason :
+       {ExitReason::kEvicted, ExitReason::kPreempted, ExitReason::kNodeLost}) {
+    const ExitDecision decision = DecideAfterExit(
+        {.backoff_limit = 1}, {.exit_code = 2, .reason = reason}, {.counted = 1, .in_a_row = 0});
+
+    EXPECT_EQ(decision.action, ExitAction::kRestartPod);
+    EXPECT_EQ(decision.history.counted, 1);
+  }
+}
+
+TEST(DecideAfterExitTest, TheFirstMatchingRuleDecides) {
+  const std::vector<RestartRule> rules{OnCodes({42}, RestartAction::kIgnore),
+                                       OnCodes({42, 43}, RestartAction::kFailJob)};
+
+  EXPECT_EQ(ActionOf({.exit_code = 42}, rules), ExitAction::kIgnore);
+  EXPECT_EQ(ActionOf({.exit_code = 43}, rules), ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf({.exit_code = 44}, rules), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, ARuleStandsAboveTheFinalCodes) {
+  EXPECT_EQ(ActionOf({.exit_code = 3}, {OnCodes({3}, RestartAction::kRestartPod)}),
+            ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, ARuleOfARoleConcernsThatRoleAlone) {
+  RestartRule rule = OnCodes({1}, RestartAction::kFailJob);
+  rule.role = JobRole::kServer;
+
+  EXPECT_EQ(ActionOf({.role = JobRole::kServer, .exit_code = 1}, {rule}), ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf({.role = JobRole::kWorker, .exit_code = 1}, {rule}), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, ASignalIsACodeAbove128) {
+  EXPECT_EQ(ActionOf({.signal = 9}, {OnCodes({137}, RestartAction::kFailJob)}),
+            ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf({.exit_code = 9}, {OnCodes({137}, RestartAction::kFailJob)}),
+            ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, NotInMatchesEveryOtherCode) {
+  const RestartRule rule{.exit_codes = ExitCodeMatch{.not_in = {1, 2}},
+                         .action = RestartAction::kFailJob};
+
+  EXPECT_EQ(ActionOf({.exit_code = 1}, {rule}), ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf({.exit_code = 7}, {rule}), ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf({.exit_code = 0}, {rule}), ExitAction::kDone);
+}
+
+TEST(DecideAfterExitTest, ErrorIsTheReasonWhereNoneWasGiven) {
+  const RestartRule rule = OnReason(ExitReason::kError, RestartAction::kFailJob);
+
+  EXPECT_EQ(ActionOf({.exit_code = 1}, {rule}), ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf({.exit_code = 137, .reason = ExitReason::kOomKilled}, {rule}),
+            ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, RestartingTheWholeJobCountsOnce) {
+  const ExitDecision decision =
+      DecideAfterExit({.rules = {OnCodes({1}, RestartAction::kRestartJob)}},
+                      {.exit_code = 1},
+                      {.counted = 4, .in_a_row = 0});
+
+  EXPECT_EQ(decision.action, ExitAction::kRestartJob);
+  EXPECT_EQ(decision.history.counted, 5);
+}
+
+TEST(DecideAfterExitTest, TheTextNamesTheCauseAndWhatHappensNext) {
+  const auto text = [](const MemberExit& exit) {
+    return DecideAfterExit({}, exit, {.counted = 1, .in_a_row = 1}).text;
+  };
+
+  EXPECT_EQ(text({.exit_code = 1}), "exited with code 1; restart, 2 of 6, in 20 s");
+  EXPECT_EQ(text({.exit_code = 137, .reason = ExitReason::kOomKilled}),
+            "ended: OOMKilled; restart, 2 of 6, in 20 s");
+  EXPECT_EQ(text({.reason = ExitReason::kPreempted}),
+            "ended: Preempted; restart, not counted, in 20 s");
+  EXPECT_EQ(text({.exit_code = 2}),
+            "exited with code 2 (wrong usage); the job fails without a restart");
+}
+
+}  // namespace
+}  // namespace pushpull

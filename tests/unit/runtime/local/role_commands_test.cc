@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/role_commands.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Pair;
+
+LaunchOptions Options() {
+  return {.manifest_path = "job.yaml",
+          .overrides = {"spec.servers.replicas=2", "metadata.name=x"},
+          .program = "/nowhere/pushpull",
+          .environment = {{"PATH", "/no/such/folder:/bin"}, {"HOME", "/nowhere"}}};
+}
+
+TrainingJob Job() {
+  TrainingJob job;
+  job.metadata.name = "fake";
+  job.spec.command = {"sh", "-c", "exit"};
+  job.spec.args = {"one", "two words"};
+  job.spec.servers.threads = 3;
+  return job;
+}
+
+TEST(RoleCommandsTest, TheCoordinatorGetsTheManifestAndItsOverrides) {
+  const ProcessSpec spec =
+      CoordinatorProcess(Options(), {.manifest = "w/manifest.yaml", .term = 7});
+
+  EXPECT_THAT(spec.command,
+              ElementsAre("/nowhere/pushpull",
+                          "coordinator",
+                          "--manifest",
+                          "w/manifest.yaml",
+                          "--listen",
+                          "127.0.0.1:0",
+                          "--metrics",
+                          "127.0.0.1:0",
+                          "--term",
+                          "7",
+                          "--set",
+                          "spec.servers.replicas=2",
+                          "--set",
+                          "metadata.name=x"));
+  EXPECT_TRUE(spec.reports_ready);
+}
+
+TEST(RoleCommandsTest, AServerIsToldWhoItIsAndWhomToAsk) {
+  const ProcessSpec spec = ServerProcess(Options(), Job(), 4, "127.0.0.1:7170");
+
+  EXPECT_EQ(spec.name, "server-4");
+  EXPECT_THAT(spec.command,
+              IsSupersetOf({"server",
+                            "--job",
+                            "fake",
+                            "--index",
+                            "4",
+                            "--coordinator",
+                            "127.0.0.1:7170",
+                            "--threads",
+                            "3"}));
+}
+
+TEST(RoleCommandsTest, AWorkersProgramIsLookedUpOnThePath) {
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(Options(), Job(), 2, "127.0.0.1:7170");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->command, ElementsAre("/bin/sh", "-c", "exit", "one", "two words"));
+}
+
+TEST(RoleCommandsTest, AProgramBesidePushpullWins) {
+  LaunchOptions options = Options();
+  options.program = "/usr/bin/pushpull";
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(options, Job(), 0, "c");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->command.front(), "/usr/bin/sh");
+}
+
+TEST(RoleCommandsTest, AProgramWithAPathIsTakenAsItIs) {
+  TrainingJob job = Job();
+  job.spec.command = {"./train"};
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(Options(), job, 0, "c");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->command.front(), "./train");
+}
+
+TEST(RoleCommandsTest, AProgramThatIsNowhereIsNamed) {
+  TrainingJob job = Job();
+  job.spec.command = {"no-such-program"};
+
+  const absl::Status status = WorkerProcess(Options(), job, 0, "c").status();
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-program"));
+}
+
+TEST(RoleCommandsTest, AWorkersEnvironmentIsTheUsersThenTheManifestsThenOurs) {
+  LaunchOptions options = Options();
+  options.environment["PUSHPULL_LOG_LEVEL"] = "debug";
+  options.environment["COLOUR"] = "blue";
+  TrainingJob job = Job();
+  job.spec.env = {{.name = "COLOUR", .value = "red"}, {.name = "PUSHPULL_INDEX", .value = "9"}};
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(options, job, 2, "127.0.0.1:7170");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->environment,
+              IsSupersetOf({Pair("HOME", "/nowhere"),
+                            Pair("COLOUR", "red"),
+                            Pair("PUSHPULL_JOB", "fake"),
+                            Pair("PUSHPULL_ROLE", "worker"),
+                            Pair("PUSHPULL_INDEX", "2"),
+                            Pair("PUSHPULL_COORDINATOR", "127.0.0.1:7170"),
+                            Pair("PUSHPULL_METRICS_PORT", "0"),
+                            Pair("PUSHPULL_LOG_LEVEL", "debug")}));
+}
+
+TEST(RoleCommandsTest, WorkersShareTheCoresUnlessTheUserSaysOtherwise) {
+  TrainingJob job = Job();
+  job.spec.workers.replicas = 1000;
+
+  const absl::StatusOr<ProcessSpec> shared = WorkerProcess(Options(), job, 0, "c");
+  job.spec.env = {{.name = "OMP_NUM_THREADS", .value = "5"}};
+  const absl::StatusOr<ProcessSpec> given = WorkerProcess(Options(), job, 0, "c");
+
+  EXPECT_THAT(shared->environment, Contains(Pair("OMP_NUM_THREADS", "1")));
+  EXPECT_THAT(given->environment, Contains(Pair("OMP_NUM_THREADS", "5")));
+}
+
+}  // namespace
+}  // namespace pushpull

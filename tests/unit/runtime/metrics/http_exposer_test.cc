@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/metrics/http_exposer.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/host_port.h"
+
+namespace pushpull {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class HttpExposerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<HttpExposer>> started =
+        HttpExposer::Start({.listen = "127.0.0.1:0",
+                            .metrics = [this] { return text_; },
+                            .ready = [this] { return ready_; }});
+    ASSERT_TRUE(started.ok()) << started.status();
+    exposer_ = *std::move(started);
+  }
+
+  FileDescriptor Connect() const {
+    FileDescriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    where.sin_port = htons(ParseHostPort(exposer_->address())->port);
+    EXPECT_EQ(connect(connection.get(), reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+    return connection;
+  }
+
+  static void Send(const FileDescriptor& connection, const std::string& bytes) {
+    [[maybe_unused]] const ssize_t sent =
+        send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+  // Everything until the exposer closes the connection.
+  static std::string ReadAll(const FileDescriptor& connection) {
+    std::string all;
+    std::array<char, 4096> buffer;
+    for (ssize_t count = 0; (count = read(connection.get(), buffer.data(), buffer.size())) > 0;)
+      all.append(buffer.data(), static_cast<size_t>(count));
+    return all;
+  }
+
+  std::string Get(const std::string& path) const {
+    const FileDescriptor connection = Connect();
+    Send(connection, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    return ReadAll(connection);
+  }
+
+  std::string text_ = "pushpull_step 3\n";
+  absl::Status ready_;
+  std::unique_ptr<HttpExposer> exposer_;
+};
+
+TEST_F(HttpExposerTest, ServesTheMetricsText) {
+  const std::string answer = Get("/metrics");
+
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("text/plain; version=0.0.4"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\npushpull_step 3\n"));
+}
+
+TEST_F(HttpExposerTest, IsAliveBeforeItIsReady) {
+  ready_ = absl::UnavailableError("no view yet");
+
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("no view yet"));
+}
+
+TEST_F(HttpExposerTest, IsReadyWhenTheRoleSaysSo) {
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, KnowsNoOtherPathAndNoOtherMethod) {
+  const FileDescriptor connection = Connect();
+  Send(connection, "DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+
+  EXPECT_THAT(ReadAll(connection), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(HttpExposerTest, ARequestWithoutEndIsCutOffAndTheNextOneIsServed) {
+  const FileDescriptor connection = Connect();
+  Send(connection, "GET /" + std::string(1 << 20, 'a'));
+  const std::string answer = ReadAll(connection);
+
+  EXPECT_THAT(answer, Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, RandomBytesHurtNobody) {
+  for (int round = 0; round < 20; ++round) {
+    const FileDescriptor connection = Connect();
+    std::string bytes(256, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 167 + 31);
+    Send(connection, bytes + "\r\n\r\n");
+  }
+
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, APortInUseIsNamed) {
+  const absl::StatusOr<std::unique_ptr<HttpExposer>> second = HttpExposer::Start(
+      {.listen = exposer_->address(), .metrics = [] { return ""; }, .ready = absl::OkStatus});
+
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists) << second.status();
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(exposer_->address()));
+}
+
+TEST_F(HttpExposerTest, FreesItsPortWhenDestroyed) {
+  const std::string address = exposer_->address();
+  exposer_.reset();
+
+  const absl::StatusOr<std::unique_ptr<HttpExposer>> second = HttpExposer::Start(
+      {.listen = address, .metrics = [] { return ""; }, .ready = absl::OkStatus});
+
+  EXPECT_TRUE(second.ok()) << second.status();
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/chunk_state.h"
+
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::ElementsAre;
+
+HostBuffer BufferOf(std::initializer_list<float> values) {
+  HostBuffer buffer = *HostBuffer::Uninitialized(values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), buffer.floats().begin());
+  return buffer;
+}
+
+OptimizerSpec Sgd(double learning_rate, double momentum = 0) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kSgd;
+  spec.learning_rate = learning_rate;
+  spec.momentum = momentum;
+  return spec;
+}
+
+std::vector<float> Values(const ChunkState& chunk) {
+  const auto value = chunk.value();
+  return {value->floats().begin(), value->floats().end()};
+}
+
+TEST(ChunkStateTest, TheFirstValueCounts) {
+  const OptimizerSpec spec = Sgd(0.5);
+  ChunkState chunk(spec, 8);
+
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  ASSERT_TRUE(chunk.Install(BufferOf({7, 7})).ok());
+
+  EXPECT_THAT(Values(chunk), ElementsAre(1, 2));
+  EXPECT_EQ(chunk.version(), Step{0});
+}
+
+TEST(ChunkStateTest, ApplyStepsTheOptimizerAndTheVersion) {
+  const OptimizerSpec spec = Sgd(0.5);
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  const std::vector<float> gradient = {2, 4};
+
+  ASSERT_TRUE(chunk.Apply(gradient, 0.5, 0).ok());
+
+  EXPECT_THAT(Values(chunk), ElementsAre(0.5F, 1));
+  EXPECT_EQ(chunk.version(), Step{1});
+}
+
+TEST(ChunkStateTest, TheLearningRateOfTheStepTakesPrecedence) {
+  const OptimizerSpec spec = Sgd(0.5);
+  ChunkState chunk(spec, 4);
+  ASSERT_TRUE(chunk.Install(BufferOf({1})).ok());
+  const std::vector<float> gradient = {1};
+
+  ASSERT_TRUE(chunk.Apply(gradient, 1, 0.25).ok());
+
+  EXPECT_THAT(Values(chunk), ElementsAre(0.75F));
+}
+
+TEST(ChunkStateTest, AReaderKeepsTheVersionItHas) {
+  const OptimizerSpec spec = Sgd(1);
+  ChunkState chunk(spec, 4);
+  ASSERT_TRUE(chunk.Install(BufferOf({5})).ok());
+  const std::shared_ptr<const HostBuffer> being_sent = chunk.value();
+  const std::vector<float> gradient = {1};
+
+  ASSERT_TRUE(chunk.Apply(gradient, 1, 0).ok());
+
+  EXPECT_EQ(being_sent->floats()[0], 5);
+  EXPECT_THAT(Values(chunk), ElementsAre(4));
+}
+
+TEST(ChunkStateTest, WithoutAReaderTheValueIsWrittenInPlace) {
+  const OptimizerSpec spec = Sgd(1);
+  ChunkState chunk(spec, 4);
+  ASSERT_TRUE(chunk.Install(BufferOf({5})).ok());
+  const HostBuffer* before = chunk.value().get();
+  const std::vector<float> gradient = {1};
+
+  ASSERT_TRUE(chunk.Apply(gradient, 1, 0).ok());
+
+  EXPECT_EQ(chunk.value().get(), before);
+}
+
+TEST(ChunkStateTest, ASkippedStepChangesTheVersionAndNothingElse) {
+  const OptimizerSpec spec = Sgd(1, 0.9);
+  ChunkState skipping(spec, 4);
+  ChunkState plain(spec, 4);
+  ASSERT_TRUE(skipping.Install(BufferOf({5})).ok());
+  ASSERT_TRUE(plain.Install(BufferOf({5})).ok());
+  const std::vector<float> gradient = {1};
+
+  skipping.Skip();
+  ASSERT_TRUE(skipping.Apply(gradient, 1, 0).ok());
+  ASSERT_TRUE(plain.Apply(gradient, 1, 0).ok());
+
+  EXPECT_EQ(skipping.version(), Step{2});
+  EXPECT_EQ(Values(skipping), Values(plain));
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/step_accumulator.h"
+
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::ElementsAre;
+
+HostBuffer BufferOf(std::initializer_list<float> values) {
+  HostBuffer buffer = *HostBuffer::Uninitialized(values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), buffer.floats().begin());
+  return buffer;
+}
+
+void AddTo(StepAccumulator& accumulator, std::initializer_list<float> values, double weight) {
+  HostBuffer buffer = BufferOf(values);
+  accumulator.Add(buffer, weight);
+}
+
+void ReceiveInto(StepAccumulator& accumulator, std::initializer_list<float> values) {
+  BufferPool pool;
+  const std::span<std::byte> place = *accumulator.BeginDirect(pool);
+  std::memcpy(place.data(), std::data(values), place.size());
+}
+
+std::vector<float> Result(const StepAccumulator& accumulator) {
+  std::vector<float> result;
+  for (const float value : accumulator.sum())
+    result.push_back(static_cast<float>(value * accumulator.scale()));
+  return result;
+}
+
+TEST(StepAccumulatorTest, TheMeanIsWeightedBySamples) {
+  StepAccumulator accumulator(Reduction::kMean, 8);
+  ReceiveInto(accumulator, {1, 10});
+  accumulator.FinishDirect(30);
+
+  AddTo(accumulator, {5, 50}, 10);
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(2, 20));
+}
+
+TEST(StepAccumulatorTest, AContributionOfNoSamplesHasNoPartInTheMean) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+  ReceiveInto(accumulator, {100});
+  accumulator.FinishDirect(0);
+  ASSERT_FALSE(accumulator.has_sum());
+
+  AddTo(accumulator, {3}, 2);
+  AddTo(accumulator, {100}, 0);
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(3));
+}
+
+TEST(StepAccumulatorTest, SumMinimumAndMaximumIgnoreWeights) {
+  for (const auto& [reduction, expected] :
+       {std::pair{Reduction::kSum, 6.0F}, {Reduction::kMin, 1.0F}, {Reduction::kMax, 3.0F}}) {
+    StepAccumulator accumulator(reduction, 4);
+
+    AddTo(accumulator, {2}, 7);
+    AddTo(accumulator, {1}, 0);
+    AddTo(accumulator, {3}, 5);
+
+    EXPECT_THAT(Result(accumulator), ElementsAre(expected)) << ToString(reduction);
+  }
+}
+
+TEST(StepAccumulatorTest, WhatWasAbandonedLeavesNoTrace) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+  ReceiveInto(accumulator, {100});
+  accumulator.AbandonDirect();
+  ASSERT_TRUE(accumulator.is_empty());
+
+  AddTo(accumulator, {3}, 1);
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(3));
+}
+
+TEST(StepAccumulatorTest, EveryStepStartsAnew) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+  AddTo(accumulator, {3}, 1);
+  AddTo(accumulator, {5}, 1);
+
+  accumulator.Clear();
+  AddTo(accumulator, {8}, 2);
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(8));
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/runtime/train/local_job.h"
+
+#include <cmath>
+
+#include "runtime/worker/pending_operation.h"
+
+namespace pushpull {
+
+absl::Status LocalJob::Register(std::span<const TensorRegistration> tensors, Deadline) {
+  for (const TensorRegistration& tensor : tensors) {
+    record_.specs.push_back(tensor.spec);
+    record_.priorities.push_back(tensor.priority);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PushHandle> LocalJob::PushPull(absl::string_view tensor,
+                                              std::span<const float> gradient,
+                                              std::span<float> out,
+                                              const PushOptions& options) {
+  record_.pushes.push_back(
+      {std::string(tensor), std::vector<float>(gradient.begin(), gradient.end()), options});
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (std::isfinite(gradient[i]))
+      out[i] -= static_cast<float>(options.learning_rate) * gradient[i];
+  }
+  auto pending = std::make_shared<PendingOperation>("push_pull");
+  if (options_.push_result.ok()) {
+    pending->Finish();
+  } else {
+    pending->Fail(options_.push_result);
+  }
+  return PushHandle(std::move(pending));
+}
+
+absl::StatusOr<PushHandle> LocalJob::Pull(absl::string_view, std::span<float>, Step) {
+  return absl::UnimplementedError("the trainer never pulls");
+}
+
+absl::Status LocalJob::UseSamples(const SampleSource& source) {
+  queue_.emplace(source);
+  queue_->SetMembers(Everybody());
+  for (uint64_t step = 0; step < options_.start_step.value(); ++step) Advance();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepSamples> LocalJob::Samples() const {
+  return queue_->ShareOf(options_.worker, queue_->step());
+}
+
+absl::StatusOr<PushHandle> LocalJob::CommitSamples() {
+  Advance();
+  auto pending = std::make_shared<PendingOperation>("commit");
+  pending->Finish();
+  return PushHandle(std::move(pending));
+}
+
+std::vector<WorkerId> LocalJob::Everybody() const {
+  std::vector<WorkerId> workers;
+  for (uint32_t i = 0; i < options_.workers; ++i) workers.push_back(WorkerId{i});
+  return workers;
+}
+
+void LocalJob::Advance() {
+  queue_->AdvanceAll();
+}
+
+void LocalJob::ReportLoss(Step step, double loss, uint64_t) {
+  record_.steps.push_back(step);
+  record_.losses.push_back(loss);
+}
+
+void LocalJob::ReportResult(absl::string_view name, double value) {
+  record_.results[std::string(name)] = value;
+}
+
+absl::Status LocalJob::Leave(Deadline) {
+  record_.has_left = true;
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job of one process for the trainer's tests: plain gradient descent without what is not
+// finite, applied before PushPull returns, and a record of all that was asked of it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pushpull/job.h"
+
+#include "runtime/consistency/sample_queue.h"
+
+namespace pushpull {
+
+class LocalJob final : public Job {
+ public:
+  struct Push {
+    std::string tensor;
+    std::vector<float> gradient;
+    PushOptions options;
+  };
+
+  // Lives on when the trainer has ended the job.
+  struct Record {
+    std::vector<TensorSpec> specs;
+    std::vector<uint8_t> priorities;
+    std::vector<Push> pushes;
+    std::vector<double> losses;
+    std::vector<Step> steps;
+    std::map<std::string, double> results;
+    bool has_left = false;
+  };
+
+  struct Options {
+    WorkerId worker;
+    uint32_t workers = 1;
+    Step start_step;
+    absl::Status push_result;  // of the handles
+  };
+
+  LocalJob(const Options& options, Record& record) : options_(options), record_(record) {}
+
+  absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override;
+  absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
+                                      std::span<const float> gradient,
+                                      std::span<float> out,
+                                      const PushOptions& options) override;
+  absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
+                                  std::span<float> out,
+                                  Step min_version) override;
+  absl::Status UseSamples(const SampleSource& source) override;
+  absl::StatusOr<StepSamples> Samples() const override;
+  absl::StatusOr<PushHandle> CommitSamples() override;
+  bool is_released() const override { return false; }
+  Step start_step() const override { return options_.start_step; }
+  Step next_step() const override { return queue_ ? queue_->step() : options_.start_step; }
+  WorkerId worker() const override { return options_.worker; }
+  uint32_t workers() const override { return options_.workers; }
+  void ReportLoss(Step step, double loss, uint64_t samples) override;
+  void ReportResult(absl::string_view name, double value) override;
+  absl::Status Leave(Deadline deadline) override;
+
+ private:
+  std::vector<WorkerId> Everybody() const;
+  void Advance();
+
+  const Options options_;
+  Record& record_;
+  std::optional<SampleQueue> queue_;
+};
+
+}  // namespace pushpull

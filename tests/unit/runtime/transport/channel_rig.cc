@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/runtime/transport/channel_rig.h"
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "runtime/base/mutex.h"
+#include "runtime/transport/inproc/inproc_transport.h"
+#include "runtime/transport/tcp/tcp_transport.h"
+
+namespace pushpull {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(10);
+
+// Two lanes for the server, one for the client.
+class TcpRig final : public Rig {
+ public:
+  TcpRig(const TcpOptions& client, const TcpOptions& server)
+      : client_({&client_loop_}, client), server_({&lane_0_, &lane_1_}, server) {}
+  Transport& client() override { return client_; }
+  Transport& server() override { return server_; }
+  std::string listen_address() const override { return "127.0.0.1:0"; }
+  std::string deserted_address() const override { return "127.0.0.1:1"; }
+
+ private:
+  EventLoop client_loop_{"client"};
+  EventLoop lane_0_{"lane-0"};
+  EventLoop lane_1_{"lane-1"};
+  TcpTransport client_;
+  TcpTransport server_;
+};
+
+class InprocRig final : public Rig {
+ public:
+  explicit InprocRig(const InprocOptions& options)
+      : network_(1, options),
+        client_(network_, {&client_loop_}, "client"),
+        server_(network_, {&lane_0_, &lane_1_}, "server") {}
+  Transport& client() override { return client_; }
+  Transport& server() override { return server_; }
+  std::string listen_address() const override { return "server:0"; }
+  std::string deserted_address() const override { return "server:1"; }
+
+ private:
+  InprocNetwork network_;
+  EventLoop client_loop_{"client"};
+  EventLoop lane_0_{"lane-0"};
+  EventLoop lane_1_{"lane-1"};
+  InprocTransport client_;
+  InprocTransport server_;
+};
+
+// One value from another thread.
+template <typename T>
+class Mailbox {
+ public:
+  void Put(T value) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    value_ = std::move(value);
+    changed_.NotifyAll();
+  }
+  std::optional<T> Take(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    while (!value_) {
+      if (!changed_.WaitUntil(mu_, deadline) && !value_) return std::nullopt;
+    }
+    return std::exchange(value_, std::nullopt);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<T> value_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options) {
+  TcpOptions tcp;
+  tcp.send_queue_frames_max = options.send_queue_frames_max;
+  if (options.has_small_buffers) tcp.socket_buffer_bytes = 4096;
+  return MakeTcpRig(tcp, tcp);
+}
+
+std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server) {
+  return std::make_unique<TcpRig>(client, server);
+}
+
+std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
+  InprocOptions inproc;
+  inproc.send_queue_frames_max = options.send_queue_frames_max;
+  if (options.has_small_buffers) inproc.window_bytes = 4096;
+  return std::make_unique<InprocRig>(inproc);
+}
+
+std::vector<RigKind> AllRigKinds() {
+  return {{"Tcp", &MakeTcpRig}, {"Inproc", &MakeInprocRig}};
+}
+
+bool RunOn(Executor& executor, const std::function<void()>& task) {
+  const auto done = std::make_shared<Mailbox<bool>>();
+  executor.Post([task, done] {
+    task();
+    done->Put(true);
+  });
+  return done->Take(Deadline::After(kPatience)).has_value();
+}
+
+ChannelPair::ChannelPair(std::unique_ptr<Rig> rig)
+    : rig_(std::move(rig)), acceptor_(std::make_unique<RecordingAcceptor>(rig_->server())) {}
+
+ChannelPair::~ChannelPair() {
+  listener_.reset();
+  while (std::shared_ptr<RecordedChannel> end = acceptor_->TakeChannel()) ends_.push_back(end);
+  for (const std::shared_ptr<RecordedChannel>& end : ends_) Drop(*end);
+}
+
+void ChannelPair::Listen() {
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      rig_->server().Listen(rig_->listen_address(), *acceptor_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  listener_ = *std::move(listener);
+  address_ = listener_->address();
+}
+
+ConnectRequest ChannelPair::Request(uint32_t lane) const {
+  return {
+      .address = address_,
+      .peer_name = "server-3",
+      .hello = {.job = "job", .worker = WorkerId{7}, .incarnation = Incarnation{99}, .lane = lane},
+      .local_lane = 0,
+      .deadline = Deadline::After(kPatience)};
+}
+
+absl::StatusOr<std::shared_ptr<RecordedChannel>> ChannelPair::Connect(
+    ConnectRequest request, const std::function<void(FrameRecorder&)>& prepare) {
+  using Outcome = absl::StatusOr<std::shared_ptr<RecordedChannel>>;
+  const auto mailbox = std::make_shared<Mailbox<Outcome>>();
+  const auto end = std::make_shared<RecordedChannel>(
+      RecordedChannel{.hello = request.hello,
+                      .executor = &rig_->client().lane(request.local_lane),
+                      .recorder = std::make_unique<FrameRecorder>(),
+                      .channel = nullptr});
+  if (prepare) prepare(*end->recorder);
+  const Deadline deadline(request.deadline.when() + kPatience);
+  rig_->client().Connect(std::move(request),
+                         [mailbox, end](absl::StatusOr<std::unique_ptr<Channel>> channel) {
+                           if (!channel.ok()) return mailbox->Put(channel.status());
+                           end->channel = *std::move(channel);
+                           end->channel->Start(*end->recorder);
+                           mailbox->Put(end);
+                         });
+  std::optional<Outcome> outcome = mailbox->Take(deadline);
+  if (!outcome) return absl::DeadlineExceededError("the transport did not call back");
+  if (outcome->ok()) ends_.push_back(**outcome);
+  return *std::move(outcome);
+}
+
+void ChannelPair::ConnectBoth(uint32_t lane, const std::function<void(FrameRecorder&)>& prepare) {
+  absl::StatusOr<std::shared_ptr<RecordedChannel>> client = Connect(Request(lane), prepare);
+  ASSERT_TRUE(client.ok()) << client.status();
+  client_ = *std::move(client);
+  server_ = acceptor_->WaitForChannel();
+  ASSERT_NE(server_, nullptr);
+  ends_.push_back(server_);
+}
+
+void ChannelPair::Drop(RecordedChannel& end) {
+  RunOn(*end.executor, [&end] { end.channel.reset(); });
+}
+
+std::vector<std::byte> Pattern(size_t num_bytes, uint32_t seed) {
+  std::vector<std::byte> bytes(num_bytes);
+  uint32_t state = seed * 2654435761U + 1;
+  for (std::byte& byte : bytes) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<std::byte>(state >> 24);
+  }
+  return bytes;
+}
+
+OutgoingFrame PushFrame(uint64_t number, std::span<const std::byte> payload, uint8_t priority) {
+  return {.header = {.type = FrameType::kPush, .priority = priority, .chunk = ChunkId{number}},
+          .meta = {},
+          .payload = {.bytes = payload, .owner = nullptr}};
+}
+
+void SendAll(RecordedChannel& from, std::vector<OutgoingFrame> frames) {
+  const auto shared = std::make_shared<std::vector<OutgoingFrame>>(std::move(frames));
+  ASSERT_TRUE(RunOn(*from.executor, [&from, shared] {
+    for (OutgoingFrame& frame : *shared) from.channel->Send(std::move(frame));
+  }));
+}
+
+void SendOne(RecordedChannel& from, OutgoingFrame frame) {
+  std::vector<OutgoingFrame> frames;
+  frames.push_back(std::move(frame));
+  SendAll(from, std::move(frames));
+}
+
+}  // namespace pushpull

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/chunk_copies.h"
+
+#include <array>
+
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+class ChunkCopiesTest : public testing::Test {
+ protected:
+  ChunkCopiesTest() { copies_.SetChunks(1); }
+  const std::optional<ChunkCopies::Copy>& Copy() const { return copies_.Find(0); }
+
+  ChunkCopies copies_;
+  std::array<std::byte, 16> place_{};
+  std::array<std::byte, 16> elsewhere_{};
+};
+
+TEST_F(ChunkCopiesTest, WhatIsKeptIsACopyWhereItCameLast) {
+  copies_.Take(0, place_, Step{3}, true);
+  copies_.Take(0, elsewhere_, Step{4}, true);
+
+  ASSERT_TRUE(Copy().has_value());
+  EXPECT_EQ(Copy()->value.data(), elsewhere_.data());
+  EXPECT_EQ(Copy()->version, Step{4});
+}
+
+TEST_F(ChunkCopiesTest, AReadToAnotherPlaceChangesNothing) {
+  copies_.Take(0, place_, Step{3}, true);
+
+  copies_.Take(0, elsewhere_, Step{4}, false);
+
+  EXPECT_EQ(Copy()->value.data(), place_.data());
+  EXPECT_EQ(Copy()->version, Step{3});
+}
+
+TEST_F(ChunkCopiesTest, AReadToTheSamePlaceBringsTheCopyUpToDate) {
+  copies_.Take(0, place_, Step{3}, true);
+
+  copies_.Take(0, place_, Step{4}, false);
+
+  EXPECT_EQ(Copy()->version, Step{4});
+}
+
+TEST_F(ChunkCopiesTest, AReadToAPartOfThePlaceSpoilsIt) {
+  copies_.Take(0, std::span(place_).first(8), Step{3}, true);
+
+  copies_.Take(0, std::span(place_).subspan(4, 8), Step{4}, false);
+
+  EXPECT_FALSE(Copy().has_value());
+}
+
+TEST_F(ChunkCopiesTest, WhatIsNotKeptIsNoCopy) {
+  copies_.Take(0, place_, Step{3}, false);
+
+  EXPECT_FALSE(Copy().has_value());
+}
+
+TEST_F(ChunkCopiesTest, AGradientInThePlaceSpoilsItAndOneBesideItDoesNot) {
+  copies_.Take(0, std::span(place_).first(8), Step{3}, true);
+  copies_.Spoil(0, std::span(place_).subspan(8));
+  EXPECT_TRUE(Copy().has_value());
+
+  copies_.Spoil(0, place_);
+
+  EXPECT_FALSE(Copy().has_value());
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/pending_operation.h"
+
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+
+constexpr ServerId kAnn{0};
+constexpr ServerId kBob{3};
+
+// What is not there yet and will not come: no test waits for it.
+Deadline Passed() {
+  return Deadline(SteadyTime{});
+}
+Deadline Soon() {
+  return Deadline::After(10s);
+}
+
+TEST(PendingOperationTest, IsDoneWhenEveryServerHasAnsweredEveryPart) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 2);
+  operation.Expect(kBob, 1);
+
+  operation.PartDone(kAnn);
+  operation.PartDone(kBob);
+  EXPECT_FALSE(operation.is_done());
+  operation.PartDone(kAnn);
+
+  EXPECT_TRUE(operation.is_done());
+  EXPECT_TRUE(operation.Wait(Passed()).ok());
+}
+
+TEST(PendingOperationTest, PartsOfOneServerAddUp) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+  operation.Expect(kAnn, 1);
+  operation.Expect(kBob, 0);
+
+  operation.PartDone(kAnn);
+  EXPECT_EQ(operation.MissingServers(), "server-0");
+  operation.PartDone(kAnn);
+
+  EXPECT_TRUE(operation.is_done());
+}
+
+TEST(PendingOperationTest, AnAnswerThatNobodyExpectsIsNoPart) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+
+  operation.PartDone(kBob);
+
+  EXPECT_FALSE(operation.is_done());
+}
+
+TEST(PendingOperationTest, ADeadlineNamesTheServersThatAreMissingAndCanBeWaitedForAgain) {
+  PendingOperation operation("push of w step 3");
+  operation.Expect(kAnn, 1);
+  operation.Expect(kBob, 1);
+
+  const absl::Status late = operation.Wait(Passed());
+  for (const ServerId server : {kAnn, kBob}) operation.PartDone(server);
+
+  EXPECT_EQ(late,
+            absl::DeadlineExceededError(
+                "push of w step 3: not done in time; no answer from server-0, server-3"));
+  EXPECT_TRUE(operation.Wait(Passed()).ok());
+}
+
+TEST(PendingOperationTest, ADeadlineWithoutPartsNamesNoServer) {
+  PendingOperation operation("joining");
+
+  EXPECT_EQ(operation.Wait(Passed()), absl::DeadlineExceededError("joining: not done in time"));
+}
+
+TEST(PendingOperationTest, TheFirstFailureCountsAndSaysWhatFailed) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+
+  operation.Fail(absl::AbortedError("rejoin"));
+  operation.Fail(absl::InternalError("later"));
+  operation.PartDone(kAnn);
+
+  EXPECT_EQ(operation.Wait(Passed()), absl::AbortedError("push of w: rejoin"));
+}
+
+TEST(PendingOperationTest, WhatIsDoneCannotFail) {
+  PendingOperation operation("leaving");
+
+  operation.Finish();
+  operation.Fail(absl::UnavailableError("the coordinator is gone"));
+
+  EXPECT_TRUE(operation.Wait(Passed()).ok());
+}
+
+TEST(PendingOperationTest, TheHandlerIsToldOnceAndMayLookAtTheOperation) {
+  std::vector<absl::Status> told;
+  PendingOperation* self = nullptr;
+  PendingOperation operation("push of w", [&](const absl::Status& status) {
+    EXPECT_TRUE(self->is_done());
+    told.push_back(status);
+  });
+  self = &operation;
+  operation.Expect(kAnn, 1);
+  EXPECT_THAT(told, IsEmpty());
+
+  operation.PartDone(kAnn);
+  operation.Finish();
+  operation.Fail(absl::AbortedError("late"));
+
+  EXPECT_THAT(told, ElementsAre(absl::OkStatus()));
+}
+
+TEST(PendingOperationTest, EveryThreadThatWaitsIsWokenByTheLastPart) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+  std::vector<absl::Status> results(3, absl::UnknownError("not back"));
+  std::vector<std::jthread> waiting;
+  waiting.reserve(results.size());
+  for (absl::Status& result : results)
+    waiting.emplace_back([&operation, &result] { result = operation.Wait(Soon()); });
+
+  operation.PartDone(kAnn);
+  waiting.clear();
+
+  EXPECT_THAT(results, ElementsAre(absl::OkStatus(), absl::OkStatus(), absl::OkStatus()));
+}
+
+TEST(PendingOperationTest, WhatItWaitsForTakesThePlaceOfTheServers) {
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+  const auto text = [&] {
+    return std::string(operation.Wait(Deadline::After(Duration::zero())).message());
+  };
+
+  operation.SetNote("another tensor is missing");
+  const std::string with_note = text();
+  operation.SetNote("");
+
+  EXPECT_EQ(with_note, "push of w: not done in time; another tensor is missing");
+  EXPECT_EQ(text(), "push of w: not done in time; no answer from server-0");
+}
+
+}  // namespace
+}  // namespace pushpull

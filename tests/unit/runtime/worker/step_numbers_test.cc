@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/step_numbers.h"
+
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+TEST(StepNumbersTest, EachTensorCountsForItself) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{7});
+
+  EXPECT_EQ(numbers.Take(0), Step{7});
+  EXPECT_EQ(numbers.Take(0), Step{8});
+
+  EXPECT_EQ(numbers.Take(1), Step{7});
+  EXPECT_EQ(numbers.Highest(), Step{9});
+}
+
+TEST(StepNumbersTest, AHoldStopsTheNextStepAndNotTheOneUnderWay) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{0});
+  numbers.Take(0);
+
+  numbers.HoldFrom(Step{1});
+
+  EXPECT_EQ(numbers.Take(0), std::nullopt);
+  EXPECT_FALSE(numbers.IsAtHold());
+  EXPECT_EQ(numbers.Take(1), Step{0});
+  EXPECT_TRUE(numbers.IsAtHold());
+}
+
+TEST(StepNumbersTest, ATensorThatIsNeverPushedHoldsNothingUp) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{0});
+  numbers.Take(0);
+  numbers.Take(0);
+
+  numbers.HoldFrom(Step{2});
+
+  EXPECT_TRUE(numbers.IsAtHold());
+}
+
+TEST(StepNumbersTest, AResumedTensorGoesOnWithItsNumber) {
+  StepNumbers numbers;
+  numbers.Begin(1, Step{3});
+  numbers.HoldFrom(Step{3});
+
+  numbers.Resume();
+
+  EXPECT_EQ(numbers.Take(0), Step{3});
+}
+
+}  // namespace
+}  // namespace pushpull
