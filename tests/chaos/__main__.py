@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole jobs of real processes under faults: `python3 tests/chaos failover --runs 50`, from the root.
+
+PUSHPULL_BIN and PROBE_WORKER name the programs, those of the release build unless set. Every run says
+its seed; `--seed` replays the choices, not the timing of the machine. Exit code 1: a job failed, or its
+weights differ from those of the undisturbed one. Times are printed, never judged.
+"""
+import argparse
+import random
+import sys
+
+import coordinator
+import failover
+import resize
+import workers
+
+THEMES = {"coordinator": coordinator.run, "failover": failover.run, "resize": resize.run,
+          "workers": workers.run}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests/chaos", description=__doc__)
+    parser.add_argument("theme", choices=THEMES)
+    parser.add_argument("--runs", type=int, default=5, help="default 5")
+    parser.add_argument("--seed", type=int, default=None, help="default: another each time")
+    parser.add_argument("--gated", action="store_true", help="workers: with spec.sync.gated")
+    arguments = parser.parse_args()
+    if arguments.gated and arguments.theme != "workers":
+        parser.error("--gated: only with workers")
+    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
+    try:
+        more = {"gated": arguments.gated} if arguments.theme == "workers" else {}
+        THEMES[arguments.theme](arguments.runs, seed, **more)
+    except AssertionError as failed:
+        print(f"\n{arguments.theme}, --seed {seed}: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's program for tests on real processes: pushes what it is told to and checks what comes
+// back. Small on purpose: it is also the shortest complete program against the C++ API.
+//
+//   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
+//                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
+//                [--slow-worker W --slow-factor F]
+//                [--stall-at-step S --stall-worker W --stall-milliseconds M]
+//
+// With `sum` every value that is pushed is worker + 1, so the result must be the sum of that over
+// the contributors; with all workers there it is workers * (workers + 1) / 2, exactly.
+//
+// With --weights every value that is pushed is another, a function of worker, step, tensor and
+// place alone; worker 0 writes the last weights, as they are in memory, to FILE, and each worker
+// says how long its longest step took.
+//
+//   probe_worker --samples 1000 --epochs 2 --batch 10 [--step-milliseconds M]
+//
+// With --samples the workers share a data set, and each adds 1 at the place of each of its samples.
+// The results, of worker 0, are how often the samples counted: least, most, and all together.
+// --slow-worker takes --slow-factor times as long to compute.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+#include "pushpull/job.h"
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+struct Flags {
+  uint64_t steps = 100;
+  uint64_t values = 1000;
+  uint64_t tensors = 3;
+  std::string optimizer = "sum";
+  int64_t nan_at_step = -1;
+  uint32_t nan_worker = 0;
+  int64_t step_milliseconds = 0;
+  std::string weights;
+  uint64_t samples = 0;
+  uint64_t epochs = 1;
+  uint64_t batch = 1;
+  int64_t slow_worker = -1;
+  int64_t slow_factor = 1;
+  uint64_t stall_at_step = std::numeric_limits<uint64_t>::max();
+  uint64_t stall_worker = 0;
+  uint64_t stall_milliseconds = 0;
+};
+
+constexpr Duration kStepTimeout = std::chrono::seconds(120);
+
+absl::StatusOr<Flags> Parse(int argc, char** argv) {
+  Flags flags;
+  const std::map<std::string, uint64_t*> numbers = {
+      {"--steps", &flags.steps},
+      {"--values", &flags.values},
+      {"--tensors", &flags.tensors},
+      {"--samples", &flags.samples},
+      {"--epochs", &flags.epochs},
+      {"--stall-at-step", &flags.stall_at_step},
+      {"--stall-worker", &flags.stall_worker},
+      {"--stall-milliseconds", &flags.stall_milliseconds},
+      {"--batch", &flags.batch}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const std::string value = argv[i + 1];
+    const auto number = numbers.find(name);
+    bool is_ok = true;
+    if (number != numbers.end()) {
+      is_ok = absl::SimpleAtoi(value, number->second);
+    } else if (name == "--nan-at-step") {
+      is_ok = absl::SimpleAtoi(value, &flags.nan_at_step);
+    } else if (name == "--nan-worker") {
+      is_ok = absl::SimpleAtoi(value, &flags.nan_worker);
+    } else if (name == "--step-milliseconds") {
+      is_ok = absl::SimpleAtoi(value, &flags.step_milliseconds);
+    } else if (name == "--slow-worker") {
+      is_ok = absl::SimpleAtoi(value, &flags.slow_worker);
+    } else if (name == "--slow-factor") {
+      is_ok = absl::SimpleAtoi(value, &flags.slow_factor);
+    } else if (name == "--optimizer") {
+      flags.optimizer = value;
+    } else if (name == "--weights") {
+      flags.weights = value;
+    } else {
+      is_ok = false;
+    }
+    if (!is_ok)
+      return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": not understood"));
+  }
+  return flags;
+}
+
+TensorSpec SpecOf(const Flags& flags, uint64_t index) {
+  TensorSpec spec{.name = absl::StrCat("t", index), .dims = {static_cast<int64_t>(flags.values)}};
+  if (flags.optimizer == "sum") {
+    spec.reduction = Reduction::kSum;
+    spec.optimizer.kind = OptimizerKind::kSum;
+    spec.optimizer.learning_rate = 0;
+  } else {
+    spec.optimizer.kind = flags.optimizer == "adam" ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+    spec.optimizer.learning_rate = 0.01;
+  }
+  return spec;
+}
+
+// Compute time: the thread waits without the processor.
+void Compute(int64_t milliseconds) {
+  if (milliseconds <= 0) return;
+  Mutex mu;
+  CondVar never;
+  const Deadline end = Deadline::After(std::chrono::milliseconds(milliseconds));
+  MutexLock lock(mu);
+  while (!end.has_passed()) never.WaitUntil(mu, end);
+}
+
+absl::Status CheckSum(const Job& job, const std::vector<float>& value, uint64_t step) {
+  const double workers = job.workers();
+  const double expected = workers * (workers + 1) / 2;
+  for (const float number : value) {
+    if (number == expected) continue;
+    return absl::DataLossError(
+        absl::StrCat("step ", step, ": sum is ", number, ", expected ", expected));
+  }
+  return absl::OkStatus();
+}
+
+// Between -1 and 1, by a linear congruential generator.
+void FillMixed(uint32_t seed, std::vector<float>& gradient) {
+  uint32_t state = seed;
+  for (float& value : gradient) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31F;
+  }
+}
+
+void FillGradient(const Flags& flags,
+                  uint32_t worker,
+                  uint64_t step,
+                  uint64_t tensor,
+                  std::vector<float>& gradient) {
+  if (flags.weights.empty()) {
+    gradient.assign(flags.values, static_cast<float>(worker + 1));
+  } else {
+    FillMixed(static_cast<uint32_t>((step * flags.tensors + tensor) * 1000 + worker), gradient);
+  }
+  const bool is_bad = static_cast<int64_t>(step) == flags.nan_at_step && worker == flags.nan_worker;
+  if (is_bad) gradient.back() = std::numeric_limits<float>::quiet_NaN();
+}
+
+absl::Status WriteWeights(const std::string& path, const std::vector<std::vector<float>>& values) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  for (const std::vector<float>& value : values) {
+    const std::string_view bytes(reinterpret_cast<const char*>(value.data()),
+                                 value.size() * sizeof(float));
+    file << bytes;
+  }
+  file.flush();
+  if (file) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, ": the weights cannot be written"));
+}
+
+absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
+  std::vector<std::vector<float>> values(flags.tensors, std::vector<float>(flags.values, 0));
+  std::vector<std::vector<float>> gradients = values;
+  std::vector<TensorRegistration> registrations;
+  for (uint64_t i = 0; i < flags.tensors; ++i) {
+    registrations.push_back(
+        {.spec = SpecOf(flags, i), .value = values[i], .priority = static_cast<uint8_t>(i)});
+  }
+  PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
+  Duration longest{0};
+  uint64_t longest_step = 0;
+  SteadyTime ended_at = std::chrono::steady_clock::now();
+  for (uint64_t step = job.start_step().value(); step < flags.steps;
+       step = job.next_step().value()) {
+    const bool is_slow = job.worker().value() == flags.slow_worker;
+    Compute(flags.step_milliseconds * (is_slow ? flags.slow_factor : 1));
+    if (step == flags.stall_at_step && job.worker().value() == flags.stall_worker)
+      Compute(static_cast<int64_t>(flags.stall_milliseconds));
+    std::vector<PushHandle> handles;
+    for (uint64_t i = flags.tensors; i-- > 0;) {
+      FillGradient(flags, job.worker().value(), step, i, gradients[i]);
+      PUSHPULL_ASSIGN_OR_RETURN(
+          PushHandle handle,
+          job.PushPull(absl::StrCat("t", i), gradients[i], values[i], {.samples = 1}));
+      handles.push_back(std::move(handle));
+    }
+    for (PushHandle& handle : handles)
+      PUSHPULL_RETURN_IF_ERROR(handle.Wait(Deadline::After(kStepTimeout)));
+    if (checks_sums) {
+      for (const std::vector<float>& value : values)
+        PUSHPULL_RETURN_IF_ERROR(CheckSum(job, value, step));
+    }
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (now - ended_at > longest) {
+      longest = now - ended_at;
+      longest_step = step;
+    }
+    ended_at = now;
+    job.ReportLoss(Step{step}, 1.0 / static_cast<double>(step + 1), 1);
+  }
+  if (!flags.weights.empty()) {
+    std::printf("longest step %.4f s, step %lu\n", ToSeconds(longest), longest_step);
+    std::fflush(stdout);
+    if (job.worker().value() == 0) PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
+  }
+  job.ReportResult("loss", values.front().front());
+  return job.Leave(Deadline::After(kStepTimeout));
+}
+
+absl::Status CountSamples(Job& job, const Flags& flags) {
+  std::vector<float> counts(flags.samples, 0);
+  std::vector<float> gradient(flags.samples, 0);
+  TensorSpec spec{.name = "counts", .dims = {static_cast<int64_t>(flags.samples)}};
+  spec.reduction = Reduction::kSum;
+  spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
+  PUSHPULL_RETURN_IF_ERROR(
+      job.UseSamples({.num_samples = flags.samples, .epochs = flags.epochs, .batch = flags.batch}));
+  const TensorRegistration registration{.spec = spec, .value = counts};
+  PUSHPULL_RETURN_IF_ERROR(job.Register({&registration, 1}, Deadline::After(kStepTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(StepSamples mine, job.Samples());
+  const bool is_slow = job.worker().value() == flags.slow_worker;
+  while (!mine.is_over) {
+    Compute(flags.step_milliseconds * (is_slow ? flags.slow_factor : 1));
+    std::fill(gradient.begin(), gradient.end(), 0.0F);
+    for (const SampleRange& range : mine.ranges) {
+      for (uint64_t i = 0; i < range.count; ++i) gradient[range.first + i] = -1;
+    }
+    const Deadline deadline = Deadline::After(kStepTimeout);
+    PUSHPULL_ASSIGN_OR_RETURN(
+        PushHandle pushed,
+        job.PushPull("counts", gradient, counts, {.samples = static_cast<double>(mine.count)}));
+    PUSHPULL_ASSIGN_OR_RETURN(PushHandle committed, job.CommitSamples());
+    PUSHPULL_RETURN_IF_ERROR(pushed.Wait(deadline));
+    PUSHPULL_RETURN_IF_ERROR(committed.Wait(deadline));
+    PUSHPULL_ASSIGN_OR_RETURN(mine, job.Samples());
+  }
+  if (job.worker() != WorkerId{0}) return job.Leave(Deadline::After(kStepTimeout));
+  job.ReportResult("least", *std::min_element(counts.begin(), counts.end()));
+  job.ReportResult("most", *std::max_element(counts.begin(), counts.end()));
+  job.ReportResult("total", std::accumulate(counts.begin(), counts.end(), 0.0));
+  return job.Leave(Deadline::After(kStepTimeout));
+}
+
+absl::Status Main(const Flags& flags) {
+  std::map<std::string, std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    environment[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(const JobOptions options, JobOptions::FromEnvironment(environment));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
+                            Job::Join(options, Deadline::After(kStepTimeout)));
+  if (flags.samples > 0) return CountSamples(*job, flags);
+  const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");
+  return Train(*job, flags, checks_sums);
+}
+
+}  // namespace
+}  // namespace pushpull
+
+int main(int argc, char** argv) {
+  const absl::StatusOr<pushpull::Flags> flags = pushpull::Parse(argc, argv);
+  const absl::Status status = flags.ok() ? pushpull::Main(*flags) : flags.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "probe_worker: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) && !flags.ok() ? 2 : 1;
+}

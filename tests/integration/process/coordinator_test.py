@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator that dies, comes back, or comes back too late: steps go on, and only one has a say."""
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+import job
+import switched_network
+
+QUICK_RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
+STEPS = 600
+
+
+class RestartTest(job.JobTestCase):
+
+    def weights(self, name: str, *kills: float, **delays: int) -> str:
+        """Digest of the last weights of a deterministic job whose coordinator is killed at these
+        shares of its steps."""
+        path = self.folder / name
+        spec = self.spec("--steps", STEPS, "--values", 20_000, "--optimizer", "adam",
+                         "--step-milliseconds", 5, "--weights", path, servers=2, workers=3,
+                         sync={"deterministic": True}, restart={**QUICK_RESTARTS, **delays})
+        spec["servers"]["replication"] = 1 if name == "replicated" else 0
+        with job.Jobs() as jobs:
+            started = jobs.run_job(spec)
+            for share in kills:
+                started.wait_for_step(int(share * STEPS))
+                started.signal_member("coordinator", 0, signal.SIGKILL)
+                started.wait_for_status("Running")
+            code = started.launcher.wait(60)
+            self.assertEqual(code, 0, started.launcher.output)
+            report = started.report()
+        self.assertEqual(report["steps"], STEPS)
+        self.assertEqual(report["samples"], 3 * STEPS)
+        self.assertEqual(report["restarts"], len(kills), started.launcher.output)
+        self.assertEqual(len(report["losses"]), STEPS)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def test_killed_coordinator_costs_no_step_and_no_bit(self) -> None:
+        expected = self.weights("undisturbed")
+
+        self.assertEqual(self.weights("alone", 0.05, 0.3), expected)
+        self.assertEqual(self.weights("replicated", 0.05, 0.3), expected)
+
+    def test_status_says_that_the_coordinator_is_not_there_and_steps_go_on(self) -> None:
+        started = self.run_job(self.long_spec(restart={"backoffLimit": 3, "initialDelaySeconds": 5}))
+        started.wait_for_step(5)
+
+        started.signal_member("coordinator", 0, signal.SIGKILL)
+        started.launcher.wait_for_line("server-0 no coordinator: steps go on")
+        before = started.metrics("server")["pushpull_step"]
+        shown = subprocess.run([job.PUSHPULL, "status", "--workdir", str(started.workdir)],
+                               capture_output=True, text=True, timeout=20, check=False)
+        job.wait_until(lambda: started.metrics("server")["pushpull_step"] > before + 20, 4, "steps")
+
+        self.assertEqual(shown.returncode, 3, shown.stderr)
+        self.assertIn("coordinator is not there", shown.stderr)
+        status = started.wait_for_status("Running")
+        self.assertEqual(status["term"], 2)
+
+
+class TwoCoordinatorsTest(job.JobTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.manifest = self.write_manifest(self.long_spec(workers=1))
+
+    def start_coordinator(self, term: int, *flags: str) -> job.Program:
+        return self.start(job.PUSHPULL, "coordinator", "--manifest", self.manifest, "--listen",
+                          "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--term", term, *flags)
+
+    @staticmethod
+    def address_of(coordinator: job.Program) -> str:
+        return coordinator.wait_for_line(r"listening control=(\S+)").group(1)
+
+    def status_at(self, address: str) -> dict[str, object]:
+        shown = subprocess.run([job.PUSHPULL, "status", "--coordinator", address, "--json"],
+                               capture_output=True, text=True, timeout=20, check=False)
+        return json.loads(shown.stdout) if shown.returncode == 0 else {}
+
+    def test_one_that_was_stopped_is_refused_after_another_took_over(self) -> None:
+        older = self.start_coordinator(1)
+        network = switched_network.SwitchedNetwork(self.address_of(older))
+        self.addCleanup(network.close)
+        servers = [self.start(job.PUSHPULL, "server", "--job", self.job_name, "--index", index,
+                              "--coordinator", network.address, "--listen", "127.0.0.1:0",
+                              "--metrics", "127.0.0.1:0") for index in range(2)]
+        worker = self.start(job.PROBE, "--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 5,
+                            environment={"PUSHPULL_JOB": self.job_name, "PUSHPULL_ROLE": "worker",
+                                         "PUSHPULL_INDEX": "0", "PUSHPULL_METRICS_PORT": "0",
+                                         "PUSHPULL_COORDINATOR": network.address})
+        worker.wait_for_line("values in place")
+        os.kill(older.pid, signal.SIGSTOP)
+        second = self.start_coordinator(2, "--recover")
+        address = self.address_of(second)
+        network.switch(address)
+        job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 2")
+
+        os.kill(second.pid, signal.SIGKILL)
+        os.kill(older.pid, signal.SIGCONT)
+        network.switch(self.address_of(older))
+        members = [*servers, worker]
+        for member in members:
+            member.wait_for_line("a coordinator of term 1 has no say")
+        older.wait_for_line("one of term 2 has taken over")
+        third = self.start_coordinator(3, "--recover")
+        address = self.address_of(third)
+        network.switch(address)
+
+        job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 3")
+        step = self.status_at(address)["step"]
+        job.wait_until(lambda: self.status_at(address).get("step", 0) > step + 50, 30, "steps")
+        self.assertEqual([member.process.poll() for member in members], [None, None, None])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network between workers and a server that spoils a frame when it is told to.
+
+It stands on the address that the server advertises and passes on what comes, frame by frame towards
+the server. Workers and server are on one host, where they would agree on no payload checksums, so it
+has the workers' hello ask for them.
+"""
+import enum
+import signal
+import socket
+import threading
+from typing import Optional
+
+import frames
+import job
+
+FAULT_SECONDS = 20.0
+_CHECKSUMS_ON = 1  # PayloadChecksums::kOn
+_CHECKSUMS_FROM_END = 1  # of a hello's meta: its last byte
+_READ_BYTES = 1 << 20
+
+
+class Fault(enum.Enum):
+    WRONG_CHECKSUM = "a payload that is not what its checksum says"
+    OVERSIZED = "a payload that is longer than a frame may have"
+    TRUNCATED = "half a payload, and then the end of the connection"
+
+
+def read_exactly(connection: socket.socket, num_bytes: int) -> bytes:
+    """EOFError where the connection ends before."""
+    data = bytearray()
+    while len(data) < num_bytes:
+        part = connection.recv(min(_READ_BYTES, num_bytes - len(data)))
+        if not part:
+            raise EOFError
+        data += part
+    return bytes(data)
+
+
+class FaultyNetwork:
+    """Listens on `host`:`port` for a server at 127.0.0.1:`port`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self._changed = threading.Condition()
+        self._fault: Optional[Fault] = None  # for the next push
+        self._is_over = True                 # the last fault has ended its connection
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server((host, port))
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def inject(self, fault: Fault) -> None:
+        """Spoils the next push, and returns when its connection has ended."""
+        with self._changed:
+            self._fault = fault
+            self._is_over = False
+            if not self._changed.wait_for(lambda: self._is_over, FAULT_SECONDS):
+                raise AssertionError(f"the connection stays open after {fault.value}")
+
+    def close(self) -> None:
+        with self._changed:
+            for connection in (self._listener, *self._open):
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:  # the other side was first
+                    pass
+        for thread in self._threads:
+            thread.join(10)
+        self._listener.close()
+
+    def _start(self, target, *arguments) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                worker, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            server = socket.create_connection(self._server, FAULT_SECONDS)
+            server.settimeout(None)
+            for connection in (worker, server):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._changed:
+                self._open |= {worker, server}
+            self._start(self._serve, worker, server)
+
+    def _serve(self, worker: socket.socket, server: socket.socket) -> None:
+        answers = threading.Thread(target=self._pass_answers, args=(server, worker), daemon=True)
+        answers.start()
+        is_spoilt = False
+        try:
+            while not is_spoilt:
+                is_spoilt = self._pass_frame(worker, server)
+        except (EOFError, OSError):  # one of the two has closed
+            self._end(worker, server)
+        answers.join()  # after a fault: until the server has closed
+        self._end(worker, server)
+        worker.close()
+        server.close()
+        with self._changed:
+            self._open -= {worker, server}
+            if is_spoilt:
+                self._is_over = True
+                self._changed.notify_all()
+
+    def _end(self, *connections: socket.socket) -> None:
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it has ended
+                pass
+
+    def _pass_answers(self, server: socket.socket, worker: socket.socket) -> None:
+        try:
+            while data := server.recv(_READ_BYTES):
+                worker.sendall(data)
+        except OSError:  # a reset is an end as well
+            pass
+
+    def _pass_frame(self, worker: socket.socket, server: socket.socket) -> bool:
+        """Whether the frame was spoilt."""
+        frame = frames.Frame(read_exactly(worker, frames.HEADER_BYTES))
+        frame.body = read_exactly(worker, frame.meta_bytes + frame.payload_bytes)
+        if frame.type == frames.HELLO:
+            server.sendall(frame.with_byte(_CHECKSUMS_FROM_END, _CHECKSUMS_ON))
+            return False
+        fault = self._take_fault() if frame.type in (frames.PUSH, frames.PUSH_PULL) else None
+        if fault is None:
+            server.sendall(frame.whole())
+            return False
+        try:
+            self._spoil(fault, frame, server)
+        except OSError:  # it need not read all of it
+            pass
+        return True
+
+    def _spoil(self, fault: Fault, frame: frames.Frame, server: socket.socket) -> None:
+        if fault is Fault.WRONG_CHECKSUM:
+            assert frame.has_checksum
+            server.sendall(frame.with_byte(1, frame.body[-1] ^ 1))
+        elif fault is Fault.OVERSIZED:
+            server.sendall(frame.oversized())
+        else:
+            server.sendall(frame.whole()[:-frame.payload_bytes // 2])
+            server.shutdown(socket.SHUT_WR)
+
+    def _take_fault(self) -> Optional[Fault]:
+        with self._changed:
+            fault, self._fault = self._fault, None
+            return fault
+
+
+class FaultyJob:
+    """Coordinator, one server behind a faulty network and two workers, started by hand."""
+
+    HOST = "127.0.0.2"  # all of 127.0.0.0/8 is this machine's
+
+    def __init__(self, test: job.JobTestCase, *probe_flags: object) -> None:
+        spec = test.spec(*probe_flags, servers=1)
+        self.coordinator = test.start(
+            job.PUSHPULL, "coordinator", "--manifest", test.write_manifest(spec), "--listen",
+            "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+        address = self.coordinator.wait_for_line(r"listening .*control=(\S+)")[1]
+        self.server = test.start(
+            job.PUSHPULL, "server", "--job", test.job_name, "--index", 0, "--coordinator", address,
+            "--listen", "127.0.0.1:0", "--advertise", self.HOST, "--metrics", "127.0.0.1:0")
+        listening = self.server.wait_for_line(r"listening .*data=\S+:(\d+) metrics=(\S+)")
+        self._metrics_address = listening[2]
+        self.network = FaultyNetwork(self.HOST, int(listening[1]))
+        test.addCleanup(self.network.close)
+        environment = {"PUSHPULL_JOB": test.job_name, "PUSHPULL_ROLE": "worker",
+                       "PUSHPULL_COORDINATOR": address, "PUSHPULL_METRICS_PORT": "0"}
+        self.workers = [
+            test.start(*spec["command"], environment={**environment, "PUSHPULL_INDEX": str(index)})
+            for index in range(2)]
+
+    def errors(self, reason: str) -> float:
+        """The server's count."""
+        series = job.read_metrics(self._metrics_address)
+        return series[f'pushpull_errors_total{{reason="{reason}"}}']
+
+    def wait_for_workers(self, seconds: float) -> list[int]:
+        return [worker.wait(seconds) for worker in self.workers]
+
+    def stop(self) -> None:
+        self.coordinator.process.send_signal(signal.SIGTERM)
+        self.coordinator.wait(15)
+        self.server.wait(15)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(p.output for p in (self.coordinator, self.server, *self.workers))

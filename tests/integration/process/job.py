@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of real processes for tests: starts programs, waits for what they do, and leaves nothing behind.
+
+PUSHPULL_BIN and PROBE_WORKER name the programs under test; CTest sets both. By hand, from the
+repository's root: `python3 -m unittest discover tests/integration/process -p "*_test.py"`.
+
+Every process that a test starts carries a tag in its environment, which its children inherit, however
+deep and in whatever process group: so "no process of the job is left" is one look at /proc.
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+import uuid
+from typing import Any, Callable, Optional
+
+PUSHPULL = os.path.abspath(os.environ.get("PUSHPULL_BIN", "build/release/pushpull"))
+PROBE = os.path.abspath(os.environ.get("PROBE_WORKER", "build/release/tests/probe_worker"))
+TAG = "PUSHPULL_TEST_TAG"
+# The slowest start seen on two busy cores is about two seconds.
+START_SECONDS = 30.0
+LONG_JOB_STEPS = 1_000_000
+_LOOK_SECONDS = 0.02
+
+
+def wait_until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The condition's first true value; AssertionError, naming `what`, after the deadline."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        pause.wait(_LOOK_SECONDS)
+
+
+def read_metrics(address: str) -> dict[str, float]:
+    """Series with labels, as in the exposition format, to value."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+    return {name: float(value) for name, value in pairs}
+
+
+def tagged_processes(tag: str) -> dict[int, str]:
+    """Pid to command line of the processes that carry the tag; what has ended does not count."""
+    wanted = f"{TAG}={tag}".encode()
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(folder.name)] = command.decode(errors="replace")
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+class Program:
+    """A started program whose output is collected by lines."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: str) -> None:
+        self.command = command
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._has_ended = False
+        self.process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        with self._changed:
+            return "\n".join(self._lines)
+
+    def wait_for_line(self, pattern: str, seconds: float = START_SECONDS) -> re.Match[str]:
+        """The first match in a line, also of one that has been printed before."""
+        expression = re.compile(pattern)
+        deadline = time.monotonic() + seconds
+        looked_at = 0
+        with self._changed:
+            while True:
+                for line in self._lines[looked_at:]:
+                    match = expression.search(line)
+                    if match:
+                        return match
+                looked_at = len(self._lines)
+                left = deadline - time.monotonic()
+                if self._has_ended or left <= 0:
+                    printed = "\n".join(self._lines)
+                    raise AssertionError(f"no line matches {pattern!r} in:\n{printed}")
+                self._changed.wait(left)
+
+    def wait(self, seconds: float) -> int:
+        """The exit code; AssertionError with the output after the deadline."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.command} runs after {seconds} s:\n{self.output}") from None
+        self._reader.join(1)  # a grandchild may hold the pipe for longer
+        return code
+
+    def close(self) -> None:
+        self.process.wait(10)
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class LocalJob:
+    """A running `pushpull run`."""
+
+    def __init__(self, launcher: Program, workdir: pathlib.Path, report: pathlib.Path) -> None:
+        self.launcher = launcher
+        self.workdir = workdir
+        self._report = report
+
+    def endpoint(self, role: str, index: int = 0) -> Optional[dict[str, Any]]:
+        """Its entry of endpoints.json; None: not there."""
+        try:
+            entries = json.loads((self.workdir / "endpoints.json").read_text())
+        except FileNotFoundError:
+            return None
+        wanted = [e for e in entries if e["role"] == role and e["index"] == index]
+        return wanted[0] if wanted else None
+
+    def wait_for_step(self, step: int, seconds: float = START_SECONDS) -> None:
+        """Until `pushpull status` says that the job is at the step or later."""
+        def reached() -> bool:
+            is_over = self.launcher.process.poll() is not None
+            is_there = self.status().get("step", 0) >= step
+            assert is_there or not is_over, f"over before step {step}:\n{self.launcher.output}"
+            return is_there
+        wait_until(reached, seconds, f"step {step}")
+
+    def status(self) -> dict[str, Any]:
+        """Empty when the job does not answer yet."""
+        shown = subprocess.run([PUSHPULL, "status", "--workdir", str(self.workdir), "--json"],
+                               capture_output=True, text=True, timeout=20, check=False)
+        return json.loads(shown.stdout) if shown.returncode == 0 else {}
+
+    def wait_for_status(self, phase: str, seconds: float = START_SECONDS) -> dict[str, Any]:
+        """Until `pushpull status` says that the job is in this phase; the status then."""
+        def reached() -> dict[str, Any]:
+            status = self.status()
+            return status if status.get("phase") == phase else {}
+        return wait_until(reached, seconds, f"phase {phase}")
+
+    def scale(self, servers: Optional[Any] = None, *flags: Any, workers: Optional[Any] = None,
+              seconds: float = 60) -> subprocess.CompletedProcess:
+        """`pushpull scale` on this job; its exit code and what it printed."""
+        sizes = {"--servers": servers, "--workers": workers}
+        words = [word for name, size in sizes.items() if size is not None for word in (name, size)]
+        return subprocess.run([PUSHPULL, "scale", "--workdir", str(self.workdir),
+                               *(str(word) for word in (*words, *flags))],
+                              capture_output=True, text=True, timeout=seconds, check=False)
+
+    def set(self, *settings: str, seconds: float = 60) -> subprocess.CompletedProcess:
+        """`pushpull set` on this job; its exit code and what it printed."""
+        return subprocess.run([PUSHPULL, "set", "--workdir", str(self.workdir), *settings],
+                              capture_output=True, text=True, timeout=seconds, check=False)
+
+    def signal_member(self, role: str, index: int, number: int) -> int:
+        """Sends a signal to the member and returns its pid."""
+        entry = wait_until(lambda: self.endpoint(role, index), START_SECONDS, f"{role}-{index}")
+        os.kill(entry["pid"], number)
+        return entry["pid"]
+
+    def report(self) -> dict[str, Any]:
+        return json.loads(self._report.read_text())
+
+    def metrics(self, role: str, index: int = 0) -> dict[str, float]:
+        """Series with labels, as in the exposition format, to value."""
+        entry = self.endpoint(role, index)
+        assert entry is not None, f"{role}-{index} has no endpoint"
+        return read_metrics(entry["metrics"])
+
+
+class Jobs:
+    """A folder and a tag for the jobs that are started; `close` kills every process with the tag."""
+
+    def open(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pushpull-test-")
+        self.folder = pathlib.Path(self._folder.name)
+        self.tag = uuid.uuid4().hex[:12]
+        self.job_name = f"t-{self.tag}"
+        self._programs: list[Program] = []
+
+    def close(self) -> None:
+        for pid in tagged_processes(self.tag):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for program in self._programs:
+            program.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> "Jobs":
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PUSHPULL_")}
+        return {**inherited, TAG: self.tag, **more}
+
+    def start(self, *command: Any, environment: Optional[dict[str, str]] = None) -> Program:
+        words = [str(word) for word in command]
+        program = Program(words, self.environment(**(environment or {})), str(self.folder))
+        self._programs.append(program)
+        return program
+
+    def write_manifest(self, spec: dict[str, Any], name: str = "job.yaml") -> pathlib.Path:
+        """JSON is YAML, and quotes every string."""
+        manifest = {"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob",
+                    "metadata": {"name": self.job_name}, "spec": spec}
+        path = self.folder / name
+        path.write_text(json.dumps(manifest, indent=1))
+        return path
+
+    def spec(self, *probe_flags: Any, servers: int = 2, workers: int = 2,
+             **more: Any) -> dict[str, Any]:
+        """A spec that runs the probe worker; `more` are further fields of it."""
+        return {"command": [PROBE, *(str(flag) for flag in probe_flags)],
+                "servers": {"replicas": servers}, "workers": {"replicas": workers}, **more}
+
+    def long_spec(self, **more: Any) -> dict[str, Any]:
+        """A job that does not end by itself within a test."""
+        return self.spec("--steps", LONG_JOB_STEPS, "--step-milliseconds", 5, **more)
+
+    def run_job(self, spec: dict[str, Any], *flags: Any) -> LocalJob:
+        manifest = self.write_manifest(spec)
+        workdir = self.folder / "workdir"
+        report = self.folder / "report.json"
+        launcher = self.start(PUSHPULL, "run", manifest, "--workdir", workdir, "--report", report,
+                              "--progress", "none", *flags)
+        return LocalJob(launcher, workdir, report)
+
+    def wait_until_gone(self, seconds: float) -> None:
+        """Until no process of this test is left."""
+        try:
+            wait_until(lambda: not tagged_processes(self.tag), seconds, "no process is left")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {tagged_processes(self.tag)}") from None
+
+
+class JobTestCase(Jobs, unittest.TestCase):
+    """A test that starts jobs; nothing of them is left at its end."""
+
+    def setUp(self) -> None:
+        self.open()
+        self.addCleanup(self.close)
+
+    def assert_refused(self, started: LocalJob, *changes: tuple[list[str], str]) -> None:
+        """Each change by `pushpull set` is wrong usage, with one line that has the text beside it."""
+        for settings, text in changes:
+            with self.subTest(settings=settings):
+                refused = started.set(*settings)
+
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)
+                self.assertIn(text, refused.stderr)
+
+
+def taken_port() -> tuple[socket.socket, str]:
+    """A socket that listens, which the caller closes, and its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    return listener, "127.0.0.1:%d" % listener.getsockname()[1]
+
+
+def closed_port() -> str:
+    """An address where nobody listens."""
+    listener, address = taken_port()
+    listener.close()
+    return address

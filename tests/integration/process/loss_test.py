@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that are lost without a copy of what they held, in real processes: the job goes on with what
+the workers have, ends as it would have, and says what was lost."""
+import pathlib
+import signal
+import subprocess
+import unittest
+from typing import Any
+
+import job
+
+RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
+STEPS = 150
+
+
+class LossTest(job.JobTestCase):
+
+    def trained(self, weights: pathlib.Path, optimizer: str = "sgd", milliseconds: int = 20,
+                values: int = 600_000, **more: Any) -> dict[str, Any]:
+        """A deterministic job that writes its last weights."""
+        return self.spec("--steps", STEPS, "--optimizer", optimizer, "--values", values, "--weights",
+                         weights, "--step-milliseconds", milliseconds,
+                         sync={"deterministic": True}, restart=RESTARTS, **more)
+
+    def only_loss(self, started: job.LocalJob) -> dict[str, Any]:
+        report = started.report()
+        self.assertEqual((report["phase"], report["steps"]), ("Succeeded", STEPS))
+        self.assertEqual(len(report["state_losses"]), 1, report)
+        loss = report["state_losses"][0]
+        self.assertTrue(loss["repaired"])
+        self.assertEqual(loss["servers"], [1])
+        self.assertIn(loss["text"], started.launcher.output)
+        return loss
+
+    def test_killed_server_costs_no_bit_of_the_weights(self) -> None:
+        whole = self.folder / "whole"
+        undisturbed = self.run_job(self.trained(whole, milliseconds=0))
+        self.assertEqual(undisturbed.launcher.wait(60), 0, undisturbed.launcher.output)
+        self.assertEqual(undisturbed.report()["state_losses"], [])
+        weights = self.folder / "weights"
+        started = self.run_job(self.trained(weights))
+        started.wait_for_step(20)
+
+        started.signal_member("server", 1, signal.SIGKILL)
+        repaired = job.wait_until(
+            lambda: [text for text in started.status().get("state_losses", []) if "workers" in text
+                     and "without them" in text], 30, "the loss is said in the status")
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        self.assertIn("lost with server-1", repaired[0])
+        loss = self.only_loss(started)
+        self.assertEqual(started.report()["restarts"], 1)
+        self.assertEqual(loss["chunks_from_workers"], loss["chunks"])
+        self.assertGreaterEqual(loss["lowest_step"], 20)
+        self.assertFalse(loss["has_optimizer_state"])
+        self.assertEqual(weights.read_bytes(), whole.read_bytes())
+
+    def test_server_that_was_stopped_comes_back_with_everything(self) -> None:
+        whole = self.folder / "whole"
+        undisturbed = self.run_job(self.trained(whole, "adam", milliseconds=0))
+        self.assertEqual(undisturbed.launcher.wait(60), 0, undisturbed.launcher.output)
+        weights = self.folder / "weights"
+        spec = self.trained(weights, "adam")
+        spec["restart"] = {**RESTARTS, "peerTimeoutSeconds": 1}
+        started = self.run_job(spec)
+        started.wait_for_step(20)
+
+        started.signal_member("server", 1, signal.SIGSTOP)
+        # Longer than the launcher leaves a server that nobody waits for.
+        started.launcher.wait_for_line("waiting up to 30 s")
+        with self.assertRaises(AssertionError):
+            started.launcher.wait(5)
+        started.signal_member("server", 1, signal.SIGCONT)
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        loss = self.only_loss(started)
+        self.assertEqual(started.report()["restarts"], 0)
+        self.assertEqual(loss["returned_shards"], len(loss["shards"]))
+        self.assertEqual(weights.read_bytes(), whole.read_bytes())
+
+    def test_optimizer_state_comes_from_the_last_checkpoint(self) -> None:
+        spec = self.trained(self.folder / "weights", "adam",
+                            checkpoint={"uri": f"file://{self.folder}/checkpoints"})
+        started = self.run_job(spec)
+        started.wait_for_step(10)
+        saved = subprocess.run([job.PUSHPULL, "checkpoint", "now", "--wait", "--workdir",
+                                str(started.workdir)], capture_output=True, text=True, timeout=60,
+                               check=False)
+        self.assertEqual(saved.returncode, 0, saved.stderr)
+        step = started.status()["checkpoint"]["step"]
+
+        started.signal_member("server", 1, signal.SIGKILL)
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        loss = self.only_loss(started)
+        self.assertTrue(loss["has_optimizer_state"])
+        self.assertEqual(loss["optimizer_state_step"], step)
+        self.assertGreaterEqual(loss["lowest_step"], step)
+        self.assertIn(f"optimizer state of the checkpoint of step {step}", started.launcher.output)
+
+    def test_all_killed_servers_of_a_replicated_job_are_replaced(self) -> None:
+        # Small: with replication an answer that breaks off in the middle costs the worker its copy.
+        spec = self.trained(self.folder / "weights", values=100, servers=3)
+        spec["servers"]["replication"] = 1
+        started = self.run_job(spec)
+        started.wait_for_step(10)
+
+        for index in range(3):
+            started.signal_member("server", index, signal.SIGKILL)
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["steps"], report["restarts"]), (STEPS, 3))
+        self.assertTrue(report["state_losses"])
+        self.assertTrue(all(loss["repaired"] for loss in report["state_losses"]))
+
+    def test_every_sample_still_counts_once(self) -> None:
+        epochs = 3
+        started = self.run_job(self.spec("--samples", 2000, "--epochs", epochs, "--batch", 40,
+                                         "--step-milliseconds", 20, servers=1, restart=RESTARTS))
+        started.wait_for_step(10)
+
+        started.signal_member("server", 0, signal.SIGKILL)
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual(len(report["state_losses"]), 1)
+        self.assertEqual((report["final"]["least"], report["final"]["most"]), (epochs, epochs))
+
+    def test_killed_server_beyond_backoff_limit_ends_job(self) -> None:
+        started = self.run_job(self.long_spec(restart={**RESTARTS, "backoffLimit": 1}))
+        started.wait_for_step(5)
+        first = started.endpoint("server", 1)
+        started.signal_member("server", 1, signal.SIGKILL)
+        started.launcher.wait_for_line("without them")
+
+        job.wait_until(lambda: (started.endpoint("server", 1) or first)["pid"] != first["pid"], 10,
+                       "server-1 is there again")
+        started.signal_member("server", 1, signal.SIGKILL)
+        code = started.launcher.wait(20)
+
+        self.assertEqual(code, 1, started.launcher.output)
+        self.assertRegex(started.launcher.output, r"failed: server-1 .*\bbackoffLimit\b")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pushpull run` and `pushpull status` when all goes well, and manifests that do not."""
+import subprocess
+import unittest
+
+import job
+
+REPORT_KEYS = {
+    "job", "phase", "seconds", "steps", "samples", "workers", "servers", "restarts", "epoch",
+    "final", "throughput", "sync", "bytes", "resizes", "losses", "contributors"}
+PHASES = {"reduce", "encode", "queue", "wire", "server_queue", "wait", "sum", "optimize",
+          "replicate", "reply", "apply"}
+
+
+class RunTest(job.JobTestCase):
+
+    def test_report_has_every_key(self) -> None:
+        started = self.run_job(self.spec("--steps", 100),
+                               "--set", "spec.servers.replicas=4",
+                               "--set", "spec.workers.replicas=3")
+
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertLessEqual(REPORT_KEYS, report.keys())
+        self.assertEqual(report["job"], self.job_name)
+        self.assertEqual(report["phase"], "Succeeded")
+        self.assertEqual((report["steps"], report["workers"], report["servers"]), (100, 3, 4))
+        self.assertEqual(report["samples"], 300)
+        self.assertEqual(report["restarts"], 0)
+        self.assertLessEqual({"loss", "accuracy"}, report["final"].keys())
+        self.assertGreater(report["throughput"]["samples_per_second"], 0)
+        self.assertGreater(report["sync"]["p50_seconds"], 0)
+        self.assertGreaterEqual(report["sync"]["p99_seconds"], report["sync"]["p50_seconds"])
+        self.assertEqual(report["sync"]["phases"].keys(), PHASES)
+        self.assertGreaterEqual(report["bytes"]["pushed"], 100 * 3 * 3 * 1000 * 4)
+        self.assertGreaterEqual(report["bytes"]["pulled"], 100 * 3 * 3 * 1000 * 4)
+        self.assertEqual(report["bytes"]["replicated"], 0)
+        self.assertEqual(report["losses"][0], {"step": 0, "loss": 1.0})
+        self.assertEqual(report["contributors"], {"min": 3, "max": 3})
+
+    def test_sum_over_workers_is_exact(self) -> None:
+        # The probe compares every value of every step; 2 MiB tensors have several chunks.
+        started = self.run_job(self.spec("--steps", 20, "--values", 600_000, workers=3))
+
+        code = started.launcher.wait(60)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        self.assertEqual(started.report()["final"]["loss"], 6.0)
+
+    def test_orderly_end_leaves_no_process(self) -> None:
+        started = self.run_job(self.spec("--steps", 5))
+
+        self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+
+        self.wait_until_gone(5)
+        self.assertFalse((started.workdir / "endpoints.json").exists())
+
+    def test_status_shows_running_job(self) -> None:
+        started = self.run_job(self.long_spec())
+        started.wait_for_step(3)
+
+        status = started.status()
+
+        self.assertEqual((status["job"], status["phase"]), (self.job_name, "Running"))
+        self.assertEqual([s["index"] for s in status["servers"]], [0, 1])
+        self.assertEqual([w["alive"] for w in status["workers"]], [True, True])
+        self.assertGreater(sum(s["bytes"] for s in status["servers"]), 0)
+
+    def test_every_role_serves_its_metrics(self) -> None:
+        started = self.run_job(self.long_spec())
+        started.wait_for_step(3)
+        job.wait_until(lambda: (started.endpoint("worker") or {}).get("metrics"), 10,
+                       "the worker's metrics address")
+
+        coordinator, server, worker = (started.metrics(r) for r in ("coordinator", "server", "worker"))
+
+        self.assertEqual(coordinator['pushpull_members{role="server"}'], 2)
+        self.assertIn("pushpull_nonfinite_gradients_total", server)
+        self.assertGreater(worker["pushpull_sync_seconds_count"], 0)
+
+    def test_second_run_in_workdir_is_refused(self) -> None:
+        first = self.run_job(self.long_spec())
+        first.wait_for_step(1)
+
+        second = self.start(job.PUSHPULL, "run", self.folder / "job.yaml", "--workdir",
+                            first.workdir)
+
+        self.assertEqual(second.wait(20), 3, second.output)
+        self.assertIn(str(first.workdir), second.output)
+        self.assertIn(str(first.launcher.pid), second.output)
+        self.assertIsNone(first.launcher.process.poll())
+
+
+class ManifestTest(job.JobTestCase):
+
+    def test_every_problem_is_named_at_once(self) -> None:
+        spec = self.spec("--steps", 5, servers=-1, workers=0, sync={"nonFinite": "Explode"},
+                         colour="blue")
+        manifest = self.write_manifest(spec)
+
+        for command in ("run", "validate"):
+            with self.subTest(command=command):
+                refused = subprocess.run([job.PUSHPULL, command, manifest], capture_output=True,
+                                         text=True, timeout=20, check=False, cwd=self.folder)
+
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                lines = refused.stderr.splitlines()
+                for field in ("spec.servers.replicas", "spec.workers.replicas",
+                              "spec.sync.nonFinite", "spec.colour"):
+                    self.assertEqual(sum(f"{field}: " in line for line in lines), 1, lines)
+
+    def test_missing_manifest_is_named(self) -> None:
+        missing = self.start(job.PUSHPULL, "run", self.folder / "absent.yaml")
+
+        self.assertEqual(missing.wait(20), 3, missing.output)
+        self.assertIn("absent.yaml", missing.output)
+
+    def test_missing_program_is_named(self) -> None:
+        spec = {**self.spec(), "command": ["no-such-program-here"]}
+        started = self.run_job(spec)
+
+        self.assertEqual(started.launcher.wait(20), 3, started.launcher.output)
+        self.assertIn("no-such-program-here", started.launcher.output)
+
+
+if __name__ == "__main__":
+    unittest.main()

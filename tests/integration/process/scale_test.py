@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pushpull scale` on running jobs: more servers, fewer, and what is refused."""
+import signal
+import subprocess
+import unittest
+from typing import Any
+
+import job
+
+QUICK_RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
+
+
+def server_indices(status: dict[str, Any]) -> list[int]:
+    return [server["index"] for server in status["servers"]]
+
+
+def member_indices(status: dict[str, Any]) -> list[int]:
+    return [worker["index"] for worker in status["workers"] if worker["member"]]
+
+
+class ScaleTest(job.JobTestCase):
+
+    def test_servers_come_and_go_while_training_goes_on(self) -> None:
+        started = self.run_job(self.spec("--steps", 700, "--step-milliseconds", 10,
+                                         "--values", 300_000))
+        started.wait_for_step(3)
+
+        grown = started.scale(4, "--wait")
+        status_of_four = started.status()
+        shrunk = started.scale(1, "--wait")
+        status_of_one = started.status()
+        code = started.launcher.wait(150)  # under the thread sanitizer a step takes 0.1 s
+
+        self.assertEqual(grown.returncode, 0, grown.stderr)
+        self.assertRegex(grown.stdout, r"4 servers of 4, 0 shards to move")
+        self.assertEqual(server_indices(status_of_four), [0, 1, 2, 3])
+        self.assertEqual(shrunk.returncode, 0, shrunk.stderr)
+        self.assertEqual(server_indices(status_of_one), [0])
+        self.assertEqual(code, 0, started.launcher.output)  # the probe has compared every sum
+        report = started.report()
+        self.assertEqual((report["steps"], report["restarts"], report["servers"]), (700, 0, 1))
+        self.assertEqual([(r["from"], r["to"], r["settled"]) for r in report["resizes"]],
+                         [(2, 4, True), (4, 1, True)])
+        self.assertTrue(all(r["moved_bytes"] > 0 and r["pause_seconds"] > 0
+                            for r in report["resizes"]), report["resizes"])
+
+    def test_endpoints_follow(self) -> None:
+        started = self.run_job(self.long_spec())
+        started.wait_for_step(3)
+
+        self.assertEqual(started.scale(3, "--wait").returncode, 0)
+        third = started.endpoint("server", 2)
+        self.assertEqual(started.scale(1, "--wait").returncode, 0)
+
+        self.assertIsNotNone(third)
+        job.wait_until(lambda: started.endpoint("server", 1) is None, 10, "server-1 is gone")
+        self.assertIsNone(started.endpoint("server", 2))
+
+    def test_target_can_rise_again_at_once(self) -> None:
+        started = self.run_job(self.long_spec())
+        started.wait_for_step(3)
+
+        for servers in (4, 1, 4, 2):
+            self.assertEqual(started.scale(servers).returncode, 0)
+        settled = started.scale(3, "--wait")
+
+        self.assertEqual(settled.returncode, 0, settled.stderr)
+        self.assertEqual(server_indices(started.status()), [0, 1, 2])
+        self.assertIsNone(started.launcher.process.poll(), started.launcher.output)
+
+    def test_bad_numbers_are_refused_and_change_nothing(self) -> None:
+        spec = self.long_spec(servers=3, restart=QUICK_RESTARTS)
+        spec["servers"].update(replication=1, maxReplicas=4)
+        started = self.run_job(spec)
+        started.wait_for_step(3)
+
+        for servers, code, text in ((0, 2, "--servers"), (1, 2, "spec.servers.replication"),
+                                    (5, 2, "maxReplicas"), ("x", 2, "--servers")):
+            with self.subTest(servers=servers):
+                refused = started.scale(servers, "--wait")
+
+                self.assertEqual(refused.returncode, code, refused.stderr)
+                self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)
+                self.assertIn(text, refused.stderr)
+        refused = started.scale(4, workers=5000)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("--workers", refused.stderr)
+        self.assertEqual(server_indices(started.status()), [0, 1, 2])
+        self.assertIsNone(started.launcher.process.poll(), started.launcher.output)
+
+    def test_workers_come_and_go_and_every_sample_counts_once(self) -> None:
+        started = self.run_job(self.spec("--samples", 6000, "--epochs", 4, "--batch", 10,
+                                         "--step-milliseconds", 10))
+        started.wait_for_step(3)
+
+        grown = started.scale(None, "--wait", workers=4)
+        status_of_four = started.status()
+        shrunk = started.scale(None, "--wait", workers=1)
+        status_of_one = started.status()
+        again = started.scale(None, "--wait", workers=3)
+        code = started.launcher.wait(150)
+
+        for resized in (grown, shrunk, again):
+            self.assertEqual(resized.returncode, 0, resized.stderr)
+        self.assertEqual(member_indices(status_of_four), [0, 1, 2, 3])
+        self.assertEqual(member_indices(status_of_one), [0])
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["workers"], report["restarts"]), (3, 0))
+        self.assertEqual({name: report["final"][name] for name in ("least", "most", "total")},
+                         {"least": 4, "most": 4, "total": 24000})
+
+    def test_the_global_batch_stays_whatever_the_workers(self) -> None:
+        spec = self.spec("--samples", 960, "--epochs", 2, "--batch", 7, "--step-milliseconds", 20)
+        spec["workers"]["globalBatch"] = 10
+        started = self.run_job(spec)
+        started.wait_for_step(3)
+
+        grown = started.scale(None, "--wait", workers=3)
+        code = started.launcher.wait(150)
+
+        self.assertEqual(grown.returncode, 0, grown.stderr)
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["steps"], report["final"]["total"]), (192, 1920))
+
+    def test_a_killed_workers_samples_are_handed_out_again(self) -> None:
+        spec = self.spec("--samples", 12000, "--batch", 10, "--step-milliseconds", 10, workers=3,
+                         restart=QUICK_RESTARTS)
+        started = self.run_job(spec)
+        started.wait_for_step(10)
+
+        started.signal_member("worker", 1, signal.SIGKILL)
+        code = started.launcher.wait(150)
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual(report["restarts"], 1)
+        # One death may leave one step uneven: its batch counts twice in a chunk, or not at all.
+        self.assertAlmostEqual(report["final"]["total"], 12000, delta=10)
+
+    def test_under_kubernetes_kubectl_is_named(self) -> None:
+        environment = self.environment(KUBERNETES_SERVICE_HOST="10.0.0.1", PUSHPULL_JOB="mnist",
+                                       PUSHPULL_COORDINATOR=job.closed_port())
+
+        refused = subprocess.run([job.PUSHPULL, "scale", "--servers", "4"], env=environment,
+                                 capture_output=True, text=True, timeout=20, check=False)
+
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("kubectl scale trainingjob/mnist --replicas=4", refused.stderr)
+
+    def test_nobody_at_the_address_is_named(self) -> None:
+        address = job.closed_port()
+
+        refused = subprocess.run([job.PUSHPULL, "scale", "--servers", "4", "--coordinator", address],
+                                 capture_output=True, text=True, timeout=20, check=False)
+
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn(address, refused.stderr)
+
+    def test_killed_new_server_of_replicated_job_is_restarted(self) -> None:
+        spec = self.long_spec(servers=2, restart=QUICK_RESTARTS)
+        spec["servers"]["replication"] = 1
+        started = self.run_job(spec)
+        started.wait_for_step(3)
+        self.assertEqual(started.scale(3, "--wait").returncode, 0)
+
+        started.signal_member("server", 2, signal.SIGKILL)
+
+        started.launcher.wait_for_line(r"server-2 was ended by signal 9 .*; restart, 1 of 3")
+        again = started.scale(3, "--wait")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIsNone(started.launcher.process.poll(), started.launcher.output)
+
+
+if __name__ == "__main__":
+    unittest.main()

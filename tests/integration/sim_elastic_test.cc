@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Workers that join, leave and die at any moment while they share a data set: whole jobs with the
+// product's own code, in one thread over a fake clock and a network with faults. A failing case
+// prints its seed and replays.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/memory_file_system.h"
+#include "tests/fakes/seeds.h"
+#include "tests/fakes/sim_job.h"
+
+namespace pushpull {
+namespace {
+
+using testing::Each;
+
+// A worker's program: adds 1 at the place of each of its samples until there are no more.
+class CountingWorker {
+ public:
+  CountingWorker(WorkerNode& node, const SampleSource& source) : node_(node), source_(source) {
+    Await({node_.Join()});
+  }
+
+  // Goes on where what it waited for is done. False: its program has ended.
+  bool Run() {
+    const bool is_waiting = std::any_of(
+        pending_.begin(), pending_.end(), [](const auto& one) { return !one->is_done(); });
+    if (is_waiting) return true;
+    for (const auto& one : pending_) {
+      const absl::Status status = one->Wait(Deadline::After(Duration::zero()));
+      EXPECT_TRUE(status.ok()) << status;
+      if (!status.ok()) return false;
+    }
+    return Next();
+  }
+
+  const std::vector<float>& counts() const { return counts_; }
+  bool was_told_to_leave() const { return node_.is_released(); }
+
+ private:
+  enum class Phase { kJoining, kRegistering, kTraining, kLeaving };
+
+  bool Next() {
+    switch (phase_) {
+      case Phase::kJoining:
+        Register();
+        return true;
+      case Phase::kRegistering:
+      case Phase::kTraining:
+        TakeStep();
+        return true;
+      case Phase::kLeaving:
+        return false;
+    }
+    return false;
+  }
+
+  void Register() {
+    phase_ = Phase::kRegistering;
+    ASSERT_TRUE(node_.UseSamples(source_).ok());
+    TensorSpec spec{.name = "counts", .dims = {static_cast<int64_t>(source_.num_samples)}};
+    spec.reduction = Reduction::kSum;
+    spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
+    const TensorRegistration registration{.spec = spec, .value = counts_};
+    Await({node_.Register({&registration, 1})});
+  }
+
+  void TakeStep() {
+    phase_ = Phase::kTraining;
+    const absl::StatusOr<StepSamples> mine = node_.Samples();
+    ASSERT_TRUE(mine.ok()) << mine.status();
+    if (mine->is_over) {
+      phase_ = Phase::kLeaving;
+      return Await({node_.Leave()});
+    }
+    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+    for (const SampleRange& range : mine->ranges) {
+      std::fill_n(gradient_.begin() + static_cast<int64_t>(range.first), range.count, -1.0F);
+    }
+    auto pushed =
+        node_.PushPull("counts", gradient_, counts_, {.samples = static_cast<double>(mine->count)});
+    auto committed = node_.CommitSamples();
+    ASSERT_TRUE(pushed.ok() && committed.ok());
+    Await({*pushed, *committed});
+  }
+
+  void Await(std::vector<std::shared_ptr<PendingOperation>> pending) {
+    pending_ = std::move(pending);
+  }
+
+  WorkerNode& node_;
+  const SampleSource source_;
+  Phase phase_ = Phase::kJoining;
+  std::vector<std::shared_ptr<PendingOperation>> pending_;
+  std::vector<float> counts_ = std::vector<float>(source_.num_samples);
+  std::vector<float> gradient_ = std::vector<float>(source_.num_samples);
+};
+
+struct Scenario {
+  uint64_t seed = 1;
+  bool kills = false;
+  uint32_t replication = 0;
+  uint32_t servers = replication + 1;
+  uint32_t backup_workers = 0;
+  bool gated = false;
+  SampleSource source = {.num_samples = 600, .epochs = 2, .batch = 5};
+  FileSystem* files = nullptr;  // where checkpoints are; null: none
+};
+
+// Starts what is wanted and not there, like the launcher, and does something at random now and
+// then.
+class ElasticJob {
+ public:
+  explicit ElasticJob(const Scenario& scenario)
+      : scenario_(scenario), random_(scenario.seed), job_(OptionsOf(scenario)) {}
+
+  void RunToTheEnd() {
+    RunUntil([this] { return job_.Status().phase == JobPhase::kSucceeded; });
+    ASSERT_EQ(job_.Status().phase, JobPhase::kSucceeded) << job_.Status().failure;
+  }
+
+  // To a checkpoint in the middle of the first epoch.
+  void RunUntilSaved() {
+    RunUntil([this] { return job_.Status().step >= Step{20}; });
+    ASSERT_TRUE(job_.SaveCheckpoint().ok());
+    RunUntil([this] { return job_.Status().checkpoint.finished == 1; });
+    ASSERT_EQ(job_.Status().checkpoint.saved, 1U) << job_.Status().checkpoint.failure;
+    ASSERT_EQ(job_.Status().phase, JobPhase::kRunning) << job_.Status().failure;
+  }
+
+  std::optional<Step> restored_step() { return job_.Status().checkpoint.restored_step; }
+  const std::vector<float>& counts() const { return counts_; }
+  uint32_t kills() const { return kills_; }
+  uint32_t changes() const { return changes_; }
+
+ private:
+  static SimJobOptions OptionsOf(const Scenario& scenario) {
+    SimJobOptions options{
+        .settings = {.job = "j",
+                     .workers = 2,
+                     .servers = scenario.servers,
+                     .replication = scenario.replication},
+        .consistency = {.backup_workers = scenario.backup_workers, .gated = scenario.gated},
+        .seed = scenario.seed,
+        .network = {.faults = {.delay_max = std::chrono::milliseconds(2),
+                               .loss = 0.02,
+                               .duplication = 0.02,
+                               .reordering = 0.05}},
+        .files = scenario.files};
+    if (scenario.files != nullptr) {
+      options.checkpoint =
+          CheckpointPolicy{.folder = "/checkpoints", .every = std::chrono::hours(1)};
+    }
+    return options;
+  }
+
+  void RunUntil(const std::function<bool()>& is_done) {
+    for (int moment = 0; moment < 20000 && !is_done(); ++moment) {
+      StartMissing();
+      job_.scheduler().RunFor(std::chrono::milliseconds(1));
+      RunPrograms();
+      if (Below(40) == 0) Disturb();
+    }
+  }
+
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+
+  void StartMissing() {
+    const JobStatus status = job_.Status();
+    for (uint32_t i = 0; i < status.workers_wanted; ++i) {
+      const auto known = std::find_if(
+          status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
+            return worker.worker == WorkerId{i};
+          });
+      const bool is_done = known != status.workers.end() && known->has_left;
+      if (programs_.contains(i) || is_done) continue;
+      WorkerNode& node = job_.StartWorker(i);
+      programs_.emplace(i, std::make_unique<CountingWorker>(node, scenario_.source));
+    }
+  }
+
+  void RunPrograms() {
+    for (auto it = programs_.begin(); it != programs_.end();) {
+      if (it->second->Run()) {
+        ++it;
+        continue;
+      }
+      if (!it->second->was_told_to_leave()) counts_ = it->second->counts();
+      job_.KillWorker(it->first);
+      it = programs_.erase(it);
+    }
+  }
+
+  void Disturb() {
+    if (job_.Status().phase != JobPhase::kRunning) return;
+    if (scenario_.kills && Below(2) == 0) return Kill();
+    ++changes_;
+    EXPECT_TRUE(job_.ResizeWorkers(1 + Below(5)).ok());
+  }
+
+  void Kill() {
+    auto victim = programs_.begin();
+    std::advance(victim, Below(static_cast<uint32_t>(programs_.size())));
+    if (victim == programs_.end()) return;
+    ++kills_;
+    job_.KillWorker(victim->first);
+    programs_.erase(victim);
+  }
+
+  const Scenario scenario_;
+  std::mt19937_64 random_;
+  SimJob job_;
+  std::map<uint32_t, std::unique_ptr<CountingWorker>> programs_;
+  std::vector<float> counts_;
+  uint32_t kills_ = 0;
+  uint32_t changes_ = 0;
+};
+
+TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
+  uint32_t changes = 0;
+  const Seeds seeds = SeedsToRun(25);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario scenario{.seed = seed, .replication = static_cast<uint32_t>(seed % 2)};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    changes += job.changes();
+  }
+  EXPECT_GT(changes * 10, seeds.count * 32);
+}
+
+// A death may leave one step uneven: what the dead worker had in it counts twice or not at all in
+// the chunks of one side.
+TEST(SimElasticTest, ADeathCostsAtMostOneShare) {
+  uint32_t kills = 0;
+  const Seeds seeds = SeedsToRun(25);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    const Scenario scenario{
+        .seed = seed, .kills = true, .replication = static_cast<uint32_t>(seed % 2)};
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    const double total = std::accumulate(job.counts().begin(), job.counts().end(), 0.0);
+    const double exact = static_cast<double>(scenario.source.num_samples * scenario.source.epochs);
+    // Shares vary with what came back before; no share is above twice the batch.
+    ASSERT_NEAR(total, exact, 2.0 * static_cast<double>(scenario.source.batch) * job.kills());
+    kills += job.kills();
+  }
+  EXPECT_GT(kills * 10, seeds.count * 16);
+}
+
+class RestoreSamplesTest : public testing::TestWithParam<uint32_t> {};
+
+// The sums in the values and the place in the data set are of the same step.
+TEST_P(RestoreSamplesTest, EverySampleCountsOnceAcrossARestore) {
+  MemoryFileSystem files;
+  const Scenario scenario{.servers = 4, .files = &files};
+  ElasticJob(scenario).RunUntilSaved();
+  ASSERT_FALSE(testing::Test::HasFatalFailure());
+  ElasticJob job({.seed = 2, .servers = GetParam(), .files = &files});
+
+  job.RunToTheEnd();
+
+  EXPECT_GE(job.restored_step(), Step{20});
+  EXPECT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, RestoreSamplesTest, testing::Values(1U, 3U, 4U, 7U));
+
+// What a worker had of a step that it was not admitted to is handed out again.
+TEST(SimElasticTest, EverySampleCountsOnceWithBackupWorkers) {
+  const Seeds seeds = SeedsToRun(25);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario scenario{.seed = seed,
+                      .replication = static_cast<uint32_t>(seed % 2),
+                      .backup_workers = static_cast<uint32_t>(1 + seed % 3)};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+  }
+}
+
+TEST(SimElasticTest, ADeathCostsAtMostOneShareWithBackupWorkers) {
+  uint32_t kills = 0;
+  const Seeds seeds = SeedsToRun(25);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    const Scenario scenario{.seed = seed,
+                            .kills = true,
+                            .replication = static_cast<uint32_t>(seed % 2),
+                            .backup_workers = static_cast<uint32_t>(1 + seed % 3)};
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    const double total = std::accumulate(job.counts().begin(), job.counts().end(), 0.0);
+    const double exact = static_cast<double>(scenario.source.num_samples * scenario.source.epochs);
+    ASSERT_NEAR(total, exact, 2.0 * static_cast<double>(scenario.source.batch) * job.kills());
+    kills += job.kills();
+  }
+  EXPECT_GT(kills * 10, seeds.count * 16);
+}
+
+// One decision for all chunks of a step, the sample queue among them: a death costs nothing.
+TEST(SimElasticTest, WithTheGateEverySampleCountsOnceThoughWorkersDie) {
+  uint32_t kills = 0;
+  const Seeds seeds = SeedsToRun(50);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario scenario{
+        .seed = seed, .kills = true, .replication = static_cast<uint32_t>(seed % 2), .gated = true};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    kills += job.kills();
+  }
+  EXPECT_GT(kills * 10, seeds.count * 16);
+}
+
+}  // namespace
+}  // namespace pushpull

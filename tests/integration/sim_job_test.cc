@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole jobs with the product's own coordinator, servers and workers, in one thread over a fake
+// clock. A failing case prints its seed and replays.
+#include "tests/fakes/sim_job.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+TensorSpec Spec(const std::string& name, int64_t values, OptimizerKind kind, Reduction reduction) {
+  TensorSpec spec{.name = name, .dims = {values}, .reduction = reduction};
+  spec.optimizer.kind = kind;
+  spec.optimizer.learning_rate = kind == OptimizerKind::kSum ? 0 : 1;
+  return spec;
+}
+
+// A job whose workers all hold the same tensors; drives them step by step.
+class Trainer {
+ public:
+  Trainer(SimJob& job, std::vector<TensorSpec> specs) : job_(job), specs_(std::move(specs)) {}
+
+  // Starts workers 0 to count - 1 and waits until the job's values are in place.
+  absl::Status Start(uint32_t count) {
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    for (uint32_t i = 0; i < count; ++i) pending.push_back(StartOne(i));
+    return job_.WaitAll(pending);
+  }
+
+  std::shared_ptr<PendingOperation> StartOne(uint32_t index) {
+    WorkerNode& node = job_.StartWorker(index);
+    node.Join();
+    std::vector<TensorRegistration> registrations;
+    auto& values = values_[index];
+    values.clear();
+    for (const TensorSpec& spec : specs_)
+      values.emplace_back(static_cast<size_t>(spec.dims[0]), 0.0F);
+    for (size_t i = 0; i < specs_.size(); ++i)
+      registrations.push_back({.spec = specs_[i], .value = values[i]});
+    return node.Register(registrations);
+  }
+
+  // Begins one step of a worker: every value of its gradient is `gradient`.
+  std::vector<std::shared_ptr<PendingOperation>> Push(uint32_t index,
+                                                      float gradient,
+                                                      double samples = 1) {
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    auto& gradients = gradients_[index];
+    gradients.resize(specs_.size());
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      gradients[i].assign(static_cast<size_t>(specs_[i].dims[0]), gradient);
+      auto handle = job_.worker(index).PushPull(
+          specs_[i].name, gradients[i], values_[index][i], {.samples = samples});
+      EXPECT_TRUE(handle.ok()) << handle.status();
+      if (handle.ok()) pending.push_back(*handle);
+    }
+    return pending;
+  }
+
+  // One step of all workers 0 to count - 1, worker i with gradient `gradient_of(i)`.
+  absl::Status StepAll(uint32_t count, const std::function<float(uint32_t)>& gradient_of) {
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    for (uint32_t i = 0; i < count; ++i) {
+      for (auto& one : Push(i, gradient_of(i))) pending.push_back(std::move(one));
+    }
+    return job_.WaitAll(pending);
+  }
+
+  const std::vector<float>& value(uint32_t index, size_t tensor = 0) {
+    return values_[index][tensor];
+  }
+
+ private:
+  SimJob& job_;
+  const std::vector<TensorSpec> specs_;
+  std::map<uint32_t, std::vector<std::vector<float>>> values_;
+  std::map<uint32_t, std::vector<std::vector<float>>> gradients_;
+};
+
+JobSettings Settings(uint32_t servers, uint32_t workers) {
+  return {.job = "sim", .workers = workers, .servers = servers};
+}
+
+TEST(SimJobTest, TenNodesLiveInOneProcess) {
+  SimJob job({.settings = Settings(4, 5)});
+  Trainer trainer(job,
+                  {Spec("a", 300'000, OptimizerKind::kSum, Reduction::kSum),
+                   Spec("b", 7, OptimizerKind::kSum, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(5).ok());
+
+  ASSERT_TRUE(
+      trainer.StepAll(5, [](uint32_t worker) { return static_cast<float>(worker + 1); }).ok());
+
+  EXPECT_THAT(trainer.value(0, 0), Each(15));
+  EXPECT_THAT(trainer.value(4, 1), Each(15));
+}
+
+TEST(SimJobTest, LossDuplicationAndReorderingLeaveSumsExact) {
+  constexpr uint32_t kWorkers = 4;
+  constexpr int kSteps = 2500;  // 10,000 updates
+  InprocOptions network;
+  network.faults = {.delay_max = std::chrono::milliseconds(2),
+                    .loss = 0.1,
+                    .duplication = 0.1,
+                    .reordering = 0.1};
+  SimJob job({.settings = Settings(2, kWorkers), .seed = 20240607, .network = network});
+  Trainer trainer(job, {Spec("w", 3, OptimizerKind::kSgd, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(kWorkers).ok());
+
+  double expected = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const auto gradient = [&](uint32_t worker) {
+      return static_cast<float>((step + 3 * static_cast<int>(worker)) % 7 - 3);
+    };
+    for (uint32_t worker = 0; worker < kWorkers; ++worker) expected -= gradient(worker);
+    ASSERT_TRUE(trainer.StepAll(kWorkers, gradient).ok()) << "step " << step;
+  }
+
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    EXPECT_THAT(trainer.value(worker), Each(static_cast<float>(expected)));
+  }
+  EXPECT_THAT(job.ServerMetricsText(0) + job.ServerMetricsText(1),
+              HasSubstr("pushpull_duplicates_total"));
+}
+
+TEST(SimJobTest, TheMeanIsWeightedBySamples) {
+  SimJob job({.settings = Settings(1, 2)});
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  ASSERT_TRUE(trainer.Start(2).ok());
+
+  auto pending = trainer.Push(0, 1, 30);
+  for (auto& one : trainer.Push(1, 5, 10)) pending.push_back(std::move(one));
+
+  ASSERT_TRUE(job.WaitAll(pending).ok());
+  EXPECT_THAT(trainer.value(0), Each(2));
+}
+
+// The bits of all values after some steps of Adam, with arrival order drawn from `seed`.
+std::vector<float> TrainDeterministically(uint64_t seed) {
+  JobSettings settings = Settings(2, 3);
+  settings.deterministic = true;
+  InprocOptions network;
+  network.faults = {.delay_max = std::chrono::milliseconds(3), .reordering = 0.2};
+  SimJob job({.settings = settings, .seed = seed, .network = network});
+  Trainer trainer(job,
+                  {Spec("a", 100, OptimizerKind::kAdam, Reduction::kMean),
+                   Spec("b", 40, OptimizerKind::kAdam, Reduction::kMean)});
+  EXPECT_TRUE(trainer.Start(3).ok());
+  for (int step = 0; step < 50; ++step) {
+    // Sums of these depend on their order: 0.1 and 1e7 do not fit one float together.
+    const auto gradient = [&](uint32_t worker) {
+      return (worker == 0 ? 0.1F : worker == 1 ? 1e7F : -1e7F) * static_cast<float>(step % 5 + 1);
+    };
+    EXPECT_TRUE(trainer.StepAll(3, gradient).ok());
+  }
+  std::vector<float> bits = trainer.value(0, 0);
+  bits.insert(bits.end(), trainer.value(1, 1).begin(), trainer.value(1, 1).end());
+  return bits;
+}
+
+TEST(SimJobTest, DeterministicModeGivesTheSameBitsInAnyOrderOfArrival) {
+  const std::vector<float> first = TrainDeterministically(1);
+
+  for (const uint64_t seed : {2U, 3U, 4U, 5U})
+    EXPECT_EQ(TrainDeterministically(seed), first) << "seed " << seed;
+}
+
+TEST(SimJobTest, ADeadWorkerIsDroppedAndTheMeanCountsItsTrueContributors) {
+  SimJob job({.settings = Settings(2, 3)});
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  ASSERT_TRUE(trainer.Start(3).ok());
+  ASSERT_TRUE(trainer.StepAll(3, [](uint32_t) { return 1.0F; }).ok());
+
+  auto pending = trainer.Push(0, 2);
+  for (auto& one : trainer.Push(1, 4)) pending.push_back(std::move(one));
+  job.KillWorker(2);
+
+  ASSERT_TRUE(job.WaitAll(pending).ok());
+  EXPECT_THAT(trainer.value(0), Each(3));
+}
+
+TEST(SimJobTest, AReplacementJoinsWhileTheOthersGoOn) {
+  SimJob job({.settings = Settings(2, 2)});
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(2).ok());
+  ASSERT_TRUE(trainer.StepAll(2, [](uint32_t) { return 1.0F; }).ok());
+  job.KillWorker(1);
+  ASSERT_TRUE(job.WaitAll(trainer.Push(0, 1)).ok());
+  EXPECT_THAT(trainer.value(0), Each(1));
+
+  const auto joined = trainer.StartOne(1);
+  int steps_alone = 0;
+  while (!joined->is_done() && steps_alone < 1000) {
+    const auto pending = trainer.Push(0, 1);
+    job.scheduler().RunUntil([&] { return joined->is_done() || pending.front()->is_done(); },
+                             std::chrono::hours(1));
+    if (joined->is_done()) break;
+    ++steps_alone;
+  }
+
+  ASSERT_TRUE(job.Wait(joined).ok());
+  EXPECT_GT(job.worker(1).start_step(), Step{2});
+  ASSERT_TRUE(job.WaitAll(trainer.Push(1, 10)).ok());
+  EXPECT_THAT(trainer.value(1), Each(11));
+}
+
+TEST(SimJobTest, TheOnlyWorkerIsReplacedWithoutLosingItsSteps) {
+  SimJob job({.settings = Settings(2, 1)});
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(1).ok());
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(job.WaitAll(trainer.Push(0, 1)).ok());
+
+  job.KillWorker(0);
+  ASSERT_TRUE(job.Wait(trainer.StartOne(0)).ok());
+
+  EXPECT_EQ(job.worker(0).start_step(), Step{3});
+  EXPECT_THAT(trainer.value(0), Each(-3));
+  ASSERT_TRUE(job.WaitAll(trainer.Push(0, 1)).ok());
+  EXPECT_THAT(trainer.value(0), Each(-4));
+}
+
+TEST(SimJobTest, ABrokenConnectionCostsNoUpdate) {
+  SimJob job({.settings = Settings(2, 2)});
+  Trainer trainer(job, {Spec("w", 600'000, OptimizerKind::kSgd, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(2).ok());
+
+  for (int step = 0; step < 20; ++step) {
+    auto pending = trainer.Push(0, 1);
+    for (auto& one : trainer.Push(1, 1)) pending.push_back(std::move(one));
+    for (int i = 0; i < step; ++i) job.scheduler().RunOne();
+    for (const char* worker : {"node-2", "node-3"}) {
+      for (const char* server : {"node-0", "node-1"}) job.network().Break(worker, server);
+    }
+    ASSERT_TRUE(job.WaitAll(pending).ok()) << "step " << step;
+  }
+
+  EXPECT_THAT(trainer.value(0), Each(-40));
+}
+
+TEST(SimJobTest, WorkersThatHaveLeftAreNotWaitedFor) {
+  SimJob job({.settings = Settings(1, 2)});
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kSum)});
+  ASSERT_TRUE(trainer.Start(2).ok());
+  ASSERT_TRUE(trainer.StepAll(2, [](uint32_t) { return 1.0F; }).ok());
+
+  ASSERT_TRUE(job.Wait(job.worker(1).Leave()).ok());
+  ASSERT_TRUE(job.WaitAll(trainer.Push(0, 5)).ok());
+  EXPECT_THAT(trainer.value(0), Each(5));
+
+  ASSERT_TRUE(job.Wait(job.worker(0).Leave()).ok());
+  EXPECT_EQ(job.Status().phase, JobPhase::kSucceeded);
+}
+
+class NonFiniteTest : public testing::Test {
+ protected:
+  // Two workers, one step where worker 1 pushes an infinity.
+  absl::Status PushInfinity(NonFinitePolicy policy) {
+    JobSettings settings = Settings(1, 2);
+    settings.non_finite = policy;
+    job_ = std::make_unique<SimJob>(SimJobOptions{.settings = settings});
+    trainer_ = std::make_unique<Trainer>(
+        *job_, std::vector{Spec("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
+    EXPECT_TRUE(trainer_->Start(2).ok());
+    EXPECT_TRUE(trainer_->StepAll(2, [](uint32_t) { return -1.0F; }).ok());
+    auto pending = trainer_->Push(0, -1);
+    for (auto& one : trainer_->Push(1, std::numeric_limits<float>::infinity()))
+      pending.push_back(std::move(one));
+    return job_->WaitAll(pending);
+  }
+  std::unique_ptr<SimJob> job_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+TEST_F(NonFiniteTest, FailNamesTensorWorkerAndStep) {
+  const absl::Status status = PushInfinity(NonFinitePolicy::kFail);
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tensor \"w\" chunk 0 from worker-1 in step 1"));
+  job_->scheduler().RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(job_->Status().phase, JobPhase::kFailed);
+  EXPECT_THAT(job_->Status().failure, HasSubstr("from worker-1 in step 1"));
+}
+
+TEST_F(NonFiniteTest, SkipKeepsTheChunksValue) {
+  ASSERT_TRUE(PushInfinity(NonFinitePolicy::kSkip).ok());
+
+  EXPECT_THAT(trainer_->value(0), Each(2));
+}
+
+TEST_F(NonFiniteTest, DropLeavesOutThatContribution) {
+  ASSERT_TRUE(PushInfinity(NonFinitePolicy::kDrop).ok());
+
+  EXPECT_THAT(trainer_->value(0), Each(3));
+  EXPECT_THAT(job_->ServerMetricsText(0), HasSubstr("pushpull_nonfinite_gradients_total 1"));
+}
+
+// The mean of a phase's histogram in a worker's metrics, in seconds.
+double PhaseSeconds(const std::string& text, const std::string& phase) {
+  const std::string name = "pushpull_sync_phase_seconds_sum{phase=\"" + phase + "\"} ";
+  const size_t at = text.find(name);
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size()));
+}
+
+class PhaseDelayTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(PhaseDelayTest, ADelayAppearsInItsPhaseAndOnlyThere) {
+  constexpr Duration kDelay = std::chrono::milliseconds(50);
+  const auto delayed = static_cast<SyncPhase>(GetParam());
+  SimJob* running = nullptr;
+  bool is_armed = false;
+  const auto slow_network = [&](bool is_slow) {
+    InprocOptions options;
+    if (is_slow) options.faults = {.delay_min = kDelay, .delay_max = kDelay};
+    running->network().SetOptions(options);
+  };
+  const auto at = [&](SyncPhase phase) {
+    if (!is_armed) return;
+    if (phase == delayed) running->scheduler().Elapse(kDelay);
+    // The wire is slow only while the push is on it, the reply only while that is.
+    if (phase == SyncPhase::kQueue && delayed == SyncPhase::kWire) slow_network(true);
+    if (phase == SyncPhase::kServerQueue) slow_network(false);
+    if (phase == SyncPhase::kReplicate && delayed == SyncPhase::kReply) slow_network(true);
+  };
+  SimJob job({.settings = Settings(1, 1), .lanes = 1, .fault_point = at});
+  running = &job;
+  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSgd, Reduction::kMean)});
+  ASSERT_TRUE(trainer.Start(1).ok());
+  is_armed = true;
+
+  ASSERT_TRUE(job.WaitAll(trainer.Push(0, 1)).ok());
+
+  const std::string text = job.WorkerMetricsText(0);
+  double total = 0;
+  for (size_t i = 0; i < kSyncPhaseCount; ++i) {
+    const double seconds = PhaseSeconds(text, std::string(kSyncPhaseNames[i]));
+    total += seconds;
+    EXPECT_NEAR(seconds, i == GetParam() ? 0.05 : 0, 0.005) << kSyncPhaseNames[i];
+  }
+  EXPECT_NEAR(total, 0.05, 0.005);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryPhase,
+                         PhaseDelayTest,
+                         testing::Range<size_t>(0, kSyncPhaseCount),
+                         [](const auto& phase) {
+                           return std::string(kSyncPhaseNames[phase.param]);
+                         });
+
+}  // namespace
+}  // namespace pushpull
