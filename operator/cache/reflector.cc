@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/cache/reflector.h"
+
+#include <string>
+#include <utility>
+
+namespace pushpull_operator {
+namespace {
+
+using pushpull::Deadline;
+using pushpull::Duration;
+
+// A watch that held for this long was none of a server that only ends them.
+constexpr std::chrono::seconds kWatchThatHeld{30};
+
+class ToSink final : public ListVisitor {
+ public:
+  explicit ToSink(ObjectSink& sink) : sink_(sink) {}
+  void Begin() override { sink_.BeginListing(); }
+  void Take(Object object) override { sink_.AddListed(std::move(object)); }
+
+ private:
+  ObjectSink& sink_;
+};
+
+}  // namespace
+
+Reflector::Reflector(KubeClient& client,
+                     PausingTime& time,
+                     ObjectSink& sink,
+                     ReflectorOptions options)
+    : client_(client), time_(time), sink_(sink), options_(std::move(options)) {}
+
+void Reflector::Run(const Cancellation& cancellation) {
+  while (!cancellation.is_cancelled()) {
+    const Duration pause =
+        reflection_.step() == Reflection::Step::kList ? List() : Watch(cancellation);
+    if (pause > Duration::zero() && !time_.PauseUntil(time_.Now() + pause, cancellation)) return;
+  }
+}
+
+Duration Reflector::List() {
+  ToSink visitor(sink_);
+  const absl::StatusOr<std::string> version = client_.List(
+      options_.type, options_.selection, visitor, Deadline(time_.Now() + options_.list_time));
+  if (version.ok()) {
+    sink_.EndListing();
+    return reflection_.Listed(*version);
+  }
+  const Duration pause = reflection_.ListFailed(version.status(), Jitter(), time_.Now());
+  Trouble(version.status());
+  return pause;
+}
+
+Duration Reflector::Watch(const Cancellation& cancellation) {
+  const auto extra = std::chrono::duration_cast<std::chrono::seconds>(
+      pushpull::FromSeconds(pushpull::ToSeconds(options_.watch_time) * Jitter()));
+  const pushpull::SteadyTime begin = time_.Now();
+  const absl::Status status = client_.Watch(
+      options_.type,
+      {.selection = options_.selection,
+       .resource_version = reflection_.version(),
+       .duration = options_.watch_time + extra},
+      [this](WatchEvent event) { return Take(std::move(event)); },
+      cancellation);
+  if (time_.Now() - begin >= kWatchThatHeld) reflection_.Progressed("");
+  const Duration pause = reflection_.WatchEnded(status, Jitter(), time_.Now());
+  if (!status.ok() && !absl::IsOutOfRange(status)) Trouble(status);
+  return pause;
+}
+
+absl::Status Reflector::Take(WatchEvent event) {
+  reflection_.Progressed(event.object.meta.resource_version);
+  switch (event.type) {
+    case WatchEventType::kAdded:
+    case WatchEventType::kModified:
+      sink_.Apply(std::move(event.object));
+      break;
+    case WatchEventType::kDeleted:
+      sink_.Remove(std::move(event.object));
+      break;
+    case WatchEventType::kBookmark:
+    case WatchEventType::kError:
+    case WatchEventType::kUnknown:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+void Reflector::Trouble(const absl::Status& status) const {
+  if (absl::IsCancelled(status) || !reflection_.is_warning_due()) return;
+  if (options_.on_trouble) options_.on_trouble(status);
+}
+
+}  // namespace pushpull_operator

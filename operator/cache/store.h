@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The objects of one kind as the API server has them, as far as the operator has heard: one writer,
+// any number of readers. Each object is kept as metadata and as the `T` that a codec makes of it,
+// not as JSON, so that memory holds what the operator uses.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "operator/cache/object_sink.h"
+#include "operator/kube/object.h"
+#include "runtime/base/mutex.h"
+
+namespace pushpull_operator {
+
+// Immutable once it is in a store.
+template <typename T>
+struct Stored {
+  ObjectMeta meta;
+  // Why the codec could not read it, which a controller tells the user; OK: it could.
+  absl::Status decoded;
+  T value{};  // of a decoded object
+};
+
+template <typename T>
+struct StoreOptions {
+  std::function<absl::StatusOr<T>(const Object&)> decode;
+  // What the object is found by besides its key, as "default/mnist" for the pods of a job; empty:
+  // by its key only. The function itself may be empty too.
+  std::function<std::string(const ObjectMeta&)> index;
+  // Called on the writer's thread after each change, without a lock: null, now: it is new; old,
+  // null: it is gone; old, now: it has changed. An object that took the place of another one with
+  // its name is two calls. It only adds keys to queues.
+  std::function<void(const Stored<T>* old, const Stored<T>* now)> on_change;
+};
+
+// Writing (the sink) is for one thread; reading is thread-safe.
+template <typename T>
+class Store final : public ObjectSink {
+ public:
+  using Pointer = std::shared_ptr<const Stored<T>>;
+
+  explicit Store(StoreOptions<T> options) : options_(std::move(options)) {}
+
+  // Null where there is none.
+  Pointer Find(const ObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_) {
+    pushpull::MutexLock lock(mu_);
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? nullptr : found->second;
+  }
+
+  // In the order of their keys.
+  std::vector<Pointer> FindByIndex(const std::string& index) const ABSL_LOCKS_EXCLUDED(mu_) {
+    pushpull::MutexLock lock(mu_);
+    std::vector<Pointer> found;
+    const auto keys = index_.find(index);
+    if (keys == index_.end()) return found;
+    for (const ObjectKey& key : keys->second) found.push_back(objects_.at(key));
+    return found;
+  }
+
+  std::vector<Pointer> All() const ABSL_LOCKS_EXCLUDED(mu_) {
+    pushpull::MutexLock lock(mu_);
+    std::vector<Pointer> all;
+    all.reserve(objects_.size());
+    for (const auto& [key, stored] : objects_) all.push_back(stored);
+    return all;
+  }
+
+  size_t size() const ABSL_LOCKS_EXCLUDED(mu_) {
+    pushpull::MutexLock lock(mu_);
+    return objects_.size();
+  }
+
+  // Waits until the first listing is in. kDeadlineExceeded.
+  absl::Status AwaitSynced(pushpull::Deadline deadline) const ABSL_LOCKS_EXCLUDED(mu_) {
+    pushpull::MutexLock lock(mu_);
+    while (!has_synced_) {
+      if (!synced_.WaitUntil(mu_, deadline) && !has_synced_) {
+        return absl::DeadlineExceededError("the first listing is not complete");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void BeginListing() override { listed_.clear(); }
+
+  void AddListed(Object object) override {
+    ObjectKey key = object.meta.key;
+    listed_[std::move(key)] = Decode(std::move(object));
+  }
+
+  void EndListing() override ABSL_LOCKS_EXCLUDED(mu_) {
+    std::vector<std::pair<Pointer, Pointer>> changes;
+    {
+      pushpull::MutexLock lock(mu_);
+      for (auto& [key, old] : objects_) {
+        const auto listed = listed_.find(key);
+        if (listed == listed_.end()) changes.emplace_back(old, nullptr);
+      }
+      for (auto& [key, now] : listed_) {
+        const auto found = objects_.find(key);
+        const Pointer old = found == objects_.end() ? nullptr : found->second;
+        if (old != now) changes.emplace_back(old, now);
+      }
+      for (const auto& [old, now] : changes) Put(old, now);
+      has_synced_ = true;
+      synced_.NotifyAll();
+    }
+    listed_.clear();
+    for (const auto& [old, now] : changes) Tell(old, now);
+  }
+
+  void Apply(Object object) override ABSL_LOCKS_EXCLUDED(mu_) {
+    const ObjectKey key = object.meta.key;
+    Pointer now = Decode(std::move(object));
+    Change(key, std::move(now));
+  }
+
+  void Remove(Object object) override ABSL_LOCKS_EXCLUDED(mu_) { Change(object.meta.key, nullptr); }
+
+ private:
+  // What is stored already is kept when it is the same: a listing mostly finds nothing new.
+  Pointer Decode(Object object) ABSL_LOCKS_EXCLUDED(mu_) {
+    Pointer old = Find(object.meta.key);
+    if (old != nullptr && old->meta.uid == object.meta.uid &&
+        old->meta.resource_version == object.meta.resource_version) {
+      return old;
+    }
+    auto stored = std::make_shared<Stored<T>>();
+    absl::StatusOr<T> value = options_.decode(object);
+    if (value.ok()) {
+      stored->value = *std::move(value);
+    } else {
+      stored->decoded = value.status();
+    }
+    stored->meta = std::move(object.meta);
+    return stored;
+  }
+
+  void Change(const ObjectKey& key, Pointer now) ABSL_LOCKS_EXCLUDED(mu_) {
+    Pointer old;
+    {
+      pushpull::MutexLock lock(mu_);
+      const auto found = objects_.find(key);
+      if (found != objects_.end()) old = found->second;
+      if (old == now) return;
+      Put(old, now);
+    }
+    Tell(old, now);
+  }
+
+  std::string IndexOf(const Stored<T>& stored) const {
+    return options_.index ? options_.index(stored.meta) : "";
+  }
+
+  void Put(const Pointer& old, const Pointer& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (old != nullptr) {
+      const auto keys = index_.find(IndexOf(*old));
+      if (keys != index_.end()) {
+        keys->second.erase(old->meta.key);
+        if (keys->second.empty()) index_.erase(keys);
+      }
+      if (now == nullptr) objects_.erase(ObjectKey(old->meta.key));
+    }
+    if (now == nullptr) return;
+    const std::string index = IndexOf(*now);
+    if (!index.empty()) index_[index].insert(now->meta.key);
+    objects_[now->meta.key] = now;
+  }
+
+  void Tell(const Pointer& old, const Pointer& now) const {
+    if (!options_.on_change) return;
+    if (old != nullptr && now != nullptr && old->meta.uid != now->meta.uid) {
+      options_.on_change(old.get(), nullptr);
+      options_.on_change(nullptr, now.get());
+      return;
+    }
+    options_.on_change(old.get(), now.get());
+  }
+
+  const StoreOptions<T> options_;
+  std::map<ObjectKey, Pointer> listed_;  // of the writer
+
+  mutable pushpull::Mutex mu_;
+  mutable pushpull::CondVar synced_;
+  std::map<ObjectKey, Pointer> objects_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::set<ObjectKey>> index_ ABSL_GUARDED_BY(mu_);
+  bool has_synced_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace pushpull_operator

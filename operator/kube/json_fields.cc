@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/kube/json_fields.h"
+
+#include <utility>
+
+namespace pushpull_operator {
+
+std::optional<Json> ParseJson(absl::string_view text) {
+  bool is_too_deep = false;
+  const auto watch_depth = [&is_too_deep](int depth, Json::parse_event_t, Json&) {
+    is_too_deep = is_too_deep || depth > kJsonDepthMax;
+    return !is_too_deep;  // what lies deeper is dropped as it is read
+  };
+  Json json = Json::parse(text.begin(), text.end(), watch_depth, /*allow_exceptions=*/false);
+  if (is_too_deep || json.is_discarded()) return std::nullopt;
+  return json;
+}
+
+const Json* Find(const Json& json, absl::string_view key) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(std::string(key));
+  return found == json.end() ? nullptr : &*found;
+}
+
+std::string StringField(const Json& json, absl::string_view key) {
+  const Json* field = Find(json, key);
+  return field != nullptr && field->is_string() ? field->get<std::string>() : "";
+}
+
+std::optional<int64_t> IntField(const Json& json, absl::string_view key) {
+  const Json* field = Find(json, key);
+  if (field == nullptr || !field->is_number_integer()) return std::nullopt;
+  if (field->is_number_unsigned() && field->get<uint64_t>() > uint64_t{INT64_MAX}) {
+    return std::nullopt;
+  }
+  return field->get<int64_t>();
+}
+
+std::string ToText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/kube/retry.h"
+
+#include <algorithm>
+
+namespace pushpull_operator {
+namespace {
+
+using pushpull::Duration;
+
+constexpr std::chrono::milliseconds kFirstDelay{50};
+constexpr std::chrono::seconds kLongestDelay{5};
+// What a server means that is too busy and does not say for how long.
+constexpr std::chrono::seconds kBusyDelay{1};
+
+Duration Spread(Duration delay, double jitter) {
+  return delay + pushpull::FromSeconds(pushpull::ToSeconds(delay) * 0.5 * jitter);
+}
+
+}  // namespace
+
+std::optional<Duration> DelayBeforeRetry(const Attempt& attempt,
+                                         Repeat repeat,
+                                         int attempts,
+                                         double jitter) {
+  if (attempts >= kAttemptsMax) return std::nullopt;
+  if (attempt.code == 0) {
+    if (attempt.was_sent && repeat == Repeat::kUnsafe) return std::nullopt;
+    const Duration doubled = kFirstDelay * (1 << std::clamp(attempts - 1, 0, 7));
+    return Spread(std::min<Duration>(doubled, kLongestDelay), jitter);
+  }
+  if (attempt.code != 429 && (attempt.code < 500 || !attempt.retry_after.has_value())) {
+    return std::nullopt;
+  }
+  // Never earlier than asked for.
+  return Spread(attempt.retry_after.value_or(kBusyDelay), jitter);
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whom the operator trusts and who it is, for TLS connections. Made anew when a file has changed;
+// connections keep the one they began with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+struct ssl_ctx_st;  // SSL_CTX
+
+namespace pushpull_operator {
+
+enum class ServerCheck { kVerify, kSkip };
+
+// PEM text, from files or from inside a kubeconfig.
+struct TlsMaterial {
+  std::string authorities;  // empty: those of the system
+  std::string certificate;  // with its chain; empty: none
+  std::string private_key;
+  ServerCheck check = ServerCheck::kVerify;
+  friend bool operator==(const TlsMaterial&, const TlsMaterial&) = default;
+};
+
+// Immutable, so thread-safe.
+class TlsContext {
+ public:
+  // kInvalidArgument says which part of the material is no PEM, or that certificate and key do not
+  // belong together. Never says what is in it.
+  static absl::StatusOr<std::shared_ptr<const TlsContext>> Create(const TlsMaterial& material);
+
+  ssl_ctx_st* get() const { return context_.get(); }
+  ServerCheck check() const { return check_; }
+
+ private:
+  struct Free {
+    void operator()(ssl_ctx_st* context) const;
+  };
+  TlsContext(std::unique_ptr<ssl_ctx_st, Free> context, ServerCheck check)
+      : context_(std::move(context)), check_(check) {}
+
+  std::unique_ptr<ssl_ctx_st, Free> context_;
+  ServerCheck check_;
+};
+
+}  // namespace pushpull_operator

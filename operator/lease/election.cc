@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/lease/election.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull_operator {
+
+using pushpull::SteadyTime;
+
+absl::Status Validate(const LeaseTimes& times) {
+  if (times.retry.count() < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease: the retry time must be at least 1 s, is ", times.retry.count(), " s"));
+  }
+  // A renewal that fails must have a second try.
+  if (times.renew < 2 * times.retry) {
+    return absl::InvalidArgumentError(absl::StrCat("lease: the renew deadline of ",
+                                                   times.renew.count(),
+                                                   " s must be at least twice the retry time of ",
+                                                   times.retry.count(),
+                                                   " s"));
+  }
+  // What is left is for writes under way and for clocks of different speed.
+  if (times.lease * 3 < times.renew * 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease: the lease duration of ",
+                     times.lease.count(),
+                     " s must be at least a third longer than the renew deadline of ",
+                     times.renew.count(),
+                     " s"));
+  }
+  return absl::OkStatus();
+}
+
+void Election::Observe(const std::optional<LeaseRecord>& record, SteadyTime now) {
+  if (record == record_) return;
+  record_ = record;
+  changed_at_ = now;
+}
+
+SteadyTime Election::HolderEnds() const {
+  // The holder promised what it wrote; a record without a time gets ours.
+  const auto duration = record_->duration.count() > 0 ? record_->duration : times_.lease;
+  return changed_at_ + duration;
+}
+
+Election::Step Election::Next(SteadyTime now) const {
+  if (is_over_) return Step::kLost;
+  if (has_led_) {
+    const bool is_ours = record_.has_value() && record_->holder == identity_;
+    return is_ours && Leads(now) ? Step::kRenew : Step::kLost;
+  }
+  if (!record_.has_value()) return Step::kCreate;
+  // Ours without having led: a write whose answer was lost.
+  if (record_->holder.empty() || record_->holder == identity_) return Step::kTake;
+  return now >= HolderEnds() ? Step::kTake : Step::kWait;
+}
+
+LeaseRecord Election::RecordToWrite(const std::string& wall_time) const {
+  LeaseRecord record{.holder = identity_,
+                     .duration = times_.lease,
+                     .acquire_time = wall_time,
+                     .renew_time = wall_time};
+  if (!record_.has_value()) return record;
+  const bool is_ours = record_->holder == identity_;
+  if (is_ours && has_led_) record.acquire_time = record_->acquire_time;
+  record.transitions = record_->transitions + (is_ours ? 0 : 1);
+  return record;
+}
+
+LeaseRecord Election::RecordToRelease(const std::string& wall_time) const {
+  LeaseRecord record = record_.value_or(LeaseRecord{});
+  record.holder.clear();
+  record.duration = std::chrono::seconds(1);
+  record.renew_time = wall_time;
+  return record;
+}
+
+void Election::Written(const LeaseRecord& record, SteadyTime sent_at, SteadyTime now) {
+  record_ = record;
+  changed_at_ = now;
+  // A lease that was lost meanwhile does not come back.
+  if (is_over_ || (has_led_ && now >= leads_until_)) return;
+  has_led_ = true;
+  leads_until_ = sent_at + times_.renew;
+}
+
+bool Election::Leads(SteadyTime now) const {
+  return has_led_ && !is_over_ && now < leads_until_;
+}
+
+SteadyTime Election::NextLook(SteadyTime now) const {
+  const SteadyTime regular = now + times_.retry;
+  if (has_led_ || !record_.has_value()) return regular;
+  // A take that failed is tried again in its own time.
+  const SteadyTime ends = HolderEnds();
+  return ends > now ? std::min(ends, regular) : regular;
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/lease/leader_elector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull_operator {
+
+using pushpull::Deadline;
+using pushpull::MutexLock;
+using pushpull::SteadyTime;
+
+LeaderElector::LeaderElector(KubeClient& client, PausingTime& time, LeaderElectorOptions options)
+    : client_(client),
+      time_(time),
+      options_(std::move(options)),
+      election_(options_.identity, options_.times) {}
+
+Deadline LeaderElector::TryDeadline() const {
+  const SteadyTime soon = time_.Now() + options_.times.renew / 2;
+  MutexLock lock(mu_);
+  return Deadline(election_.Leads(time_.Now()) ? std::min(soon, election_.leads_until()) : soon);
+}
+
+absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
+                                const Cancellation& cancellation) {
+  PUSHPULL_RETURN_IF_ERROR(Validate(options_.times));
+  if (options_.identity.empty()) return absl::InvalidArgumentError("lease: the identity is empty");
+  bool has_told = false;
+  for (;;) {
+    const absl::Status status = Look();
+    SteadyTime next;
+    {
+      MutexLock lock(mu_);
+      last_error_ = status;
+      if (election_.Next(time_.Now()) == Election::Step::kLost) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the lease ",
+                         ToString(options_.lease),
+                         " is lost: ",
+                         status.ok() ? "another process has it" : status.ToString()));
+      }
+      next = election_.NextLook(time_.Now());
+    }
+    if (!has_told && leads()) {
+      has_told = true;
+      on_leading();
+    }
+    if (!time_.PauseUntil(next, cancellation)) {
+      return absl::CancelledError("the election was cancelled");
+    }
+  }
+}
+
+absl::Status LeaderElector::Look() {
+  Election::Step step = Election::Step::kLost;
+  {
+    MutexLock lock(mu_);
+    step = election_.Next(time_.Now());
+  }
+  if (step == Election::Step::kLost) return absl::DeadlineExceededError("not renewed in time");
+  const Deadline deadline = TryDeadline();
+  // A leader writes over the version it wrote last; when somebody else wrote, it reads why.
+  if (step == Election::Step::kRenew) {
+    absl::Status status = Write(step, deadline);
+    if (!absl::IsAborted(status) && !absl::IsNotFound(status)) return status;
+  }
+  absl::StatusOr<Object> read = client_.Get(LeaseType(), options_.lease, deadline);
+  if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
+  std::optional<LeaseRecord> record;
+  object_.reset();
+  if (read.ok()) {
+    PUSHPULL_ASSIGN_OR_RETURN(record, DecodeLease(*read));
+    object_ = *std::move(read);
+  }
+  {
+    MutexLock lock(mu_);
+    election_.Observe(record, time_.Now());
+    step = election_.Next(time_.Now());
+  }
+  if (step == Election::Step::kWait || step == Election::Step::kLost) return absl::OkStatus();
+  return Write(step, deadline);
+}
+
+absl::Status LeaderElector::Write(Election::Step step, Deadline deadline) {
+  LeaseRecord record;
+  {
+    MutexLock lock(mu_);
+    record = election_.RecordToWrite(WallTime());
+  }
+  const SteadyTime sent_at = time_.Now();
+  PUSHPULL_ASSIGN_OR_RETURN(Object written, Send(step, record, deadline));
+  // What the server has is what is compared with from now on.
+  PUSHPULL_ASSIGN_OR_RETURN(record, DecodeLease(written));
+  object_ = std::move(written);
+  MutexLock lock(mu_);
+  election_.Written(record, sent_at, time_.Now());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Object> LeaderElector::Send(Election::Step step,
+                                           const LeaseRecord& record,
+                                           Deadline deadline) {
+  if (step == Election::Step::kCreate) {
+    return client_.Create(LeaseType(),
+                          options_.lease.object_namespace,
+                          NewLeaseText(options_.lease, record),
+                          DryRun::kNo,
+                          deadline);
+  }
+  return client_.Replace(LeaseType(), options_.lease, ChangedLeaseText(*object_, record), deadline);
+}
+
+absl::Status LeaderElector::Release(Deadline deadline) {
+  LeaseRecord record;
+  {
+    MutexLock lock(mu_);
+    const bool led = election_.Leads(time_.Now());
+    election_.GiveUp();
+    if (!led) return absl::OkStatus();
+    record = election_.RecordToRelease(WallTime());
+  }
+  return Send(Election::Step::kRenew, record, deadline).status();
+}
+
+absl::StatusOr<SteadyTime> LeaderElector::MayWrite() const {
+  MutexLock lock(mu_);
+  if (election_.Leads(time_.Now())) return election_.leads_until();
+  return absl::FailedPreconditionError(
+      absl::StrCat("this process does not hold the lease ", ToString(options_.lease)));
+}
+
+absl::Status LeaderElector::last_error() const {
+  MutexLock lock(mu_);
+  return last_error_;
+}
+
+}  // namespace pushpull_operator
