@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server that __main__.py has started, as the tests here use it: kubectl and helm with the
+administrator's rights, and manifests as files.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from typing import Any, Callable, Optional, Union
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts/pushpull"
+CRD = CHART / "files/crd/trainingjobs.yaml"
+CLUSTER = ROOT / "tests/e2e/cluster/cluster.sh"
+
+# A single request takes milliseconds; many at once on a busy machine do not.
+COMMAND_SECONDS = 120
+
+Result = subprocess.CompletedProcess
+
+
+def run(*command: Union[str, pathlib.Path], text: Optional[str] = None) -> Result:
+    return subprocess.run([str(word) for word in command], input=text, capture_output=True, text=True,
+                          timeout=COMMAND_SECONDS)
+
+
+def kubectl(*arguments: Union[str, pathlib.Path], text: Optional[str] = None) -> Result:
+    return run(CLUSTER, "api", "kubectl", *arguments, text=text)
+
+
+def helm(*arguments: Union[str, pathlib.Path]) -> Result:
+    return run(CLUSTER, "api", "helm", *arguments)
+
+
+def bin_folder() -> pathlib.Path:
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return pathlib.Path(os.environ.get("BIN") or cache / "pushpull-cluster/bin")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        pause.wait(0.1)
+
+
+def install_crd() -> None:
+    """And waits until kubectl can read, explain and scale a TrainingJob, and the API server takes one."""
+    installed = kubectl("apply", "-f", CRD)
+    if installed.returncode != 0:
+        raise AssertionError(f"kubectl apply -f {CRD}: {installed.stderr}")
+    wait_for_crd()
+
+
+def wait_for_crd() -> None:
+    # Unlike other commands this one asks the API server anew, and kubectl keeps the answer.
+    wait_until(lambda: "trainingjobs" in kubectl("api-resources", "--api-group=pushpull.dev").stdout, 60,
+               "kubectl api-resources lists trainingjobs")
+    wait_until(lambda: kubectl("explain", "trainingjob.spec").returncode == 0, 60, "kubectl explain knows TrainingJob")
+    probe = json.dumps(job("probe"))
+    wait_until(lambda: kubectl("create", "--dry-run=server", "-f", "-", text=probe).returncode == 0, 60, "a job is taken")
+
+
+def job(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
+
+
+class ApiTestCase(unittest.TestCase):
+    """Each test has a folder for files; the CRD is installed before the first."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        install_crd()
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def must(self, result: Result) -> str:
+        self.assertEqual(result.returncode, 0, f"{result.args}: {result.stdout}{result.stderr}")
+        return result.stdout
+
+    def refused(self, result: Result, *words: str) -> None:
+        """The command failed, and what it printed names each of the words."""
+        self.assertNotEqual(result.returncode, 0, f"{result.args}: {result.stdout}")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def create_job(self, name: str, **spec: Any) -> None:
+        """In namespace default, of a name that no other test uses."""
+        self.must(kubectl("create", "-f", "-", text=json.dumps(job(name, **spec))))
+        self.addCleanup(kubectl, "delete", "tj", name, "--ignore-not-found", "--wait=false")
+
+    def patch_status(self, name: str, **status: Any) -> None:
+        """As the operator does."""
+        self.must(kubectl("patch", "tj", name, "--subresource=status", "--type=merge",
+                          "-p", json.dumps({"status": status})))
+
+    def read(self, path: str) -> dict[str, Any]:
+        return json.loads(self.must(kubectl("get", "--raw", path)))

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests that are valid, or wrong in exactly one place: what `pushpull validate` and a real API server
+must agree on. Single fields, their types, ranges and defaults, are compared in the unit tests of
+runtime/job; here are the rules and how an error names its place.
+"""
+import copy
+from typing import Any, NamedTuple, Optional
+
+JSON = dict[str, Any]
+
+
+class Row(NamedTuple):
+    name: str
+    field: Optional[str]  # the one that an error names; None: valid
+    spec: JSON
+    metadata: JSON = {}
+    root: JSON = {}  # beside metadata and spec
+
+    def manifest(self, index: int) -> JSON:
+        """A manifest of its own name, so that all can be applied together."""
+        return {"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob",
+                "metadata": {"name": f"row-{index}", **copy.deepcopy(self.metadata)},
+                "spec": copy.deepcopy(self.spec), **copy.deepcopy(self.root)}
+
+
+def _rule(**fields: Any) -> JSON:
+    return {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}, {"action": "FailJob", **fields}]}}
+
+
+_SERVERS = "spec.servers"
+_RULE = "spec.restart.rules[1]"
+_LABEL_63 = "a" * 63
+
+ROWS = [
+    Row("nothing", None, {}),
+    # Servers and workers
+    Row("replicas at both ends", None, {"servers": {"replicas": 4, "minReplicas": 4, "maxReplicas": 4}}),
+    Row("replicas below the minimum", f"{_SERVERS}.replicas", {"servers": {"replicas": 1, "minReplicas": 2}}),
+    Row("replicas above the maximum", f"{_SERVERS}.replicas", {"servers": {"replicas": 5, "maxReplicas": 4}}),
+    Row("minimum above the default", f"{_SERVERS}.replicas", {"servers": {"minReplicas": 2}}),
+    Row("minimum above the maximum", f"{_SERVERS}.minReplicas",
+        {"servers": {"replicas": 6, "minReplicas": 8, "maxReplicas": 4}}),
+    Row("too many servers", f"{_SERVERS}.replicas", {"servers": {"replicas": 1025}}),
+    Row("servers of another type", f"{_SERVERS}.replicas", {"servers": {"replicas": "2"}}),
+    Row("half a server", f"{_SERVERS}.replicas", {"servers": {"replicas": 1.5}}),
+    Row("no servers", f"{_SERVERS}.replicas", {"servers": {"replicas": 0}}),
+    Row("no servers in async", f"{_SERVERS}.replicas", {"servers": {"replicas": 0}, "sync": {"mode": "Async"}}),
+    Row("no servers with all-reduce", None, {"servers": {"replicas": 0}, "sync": {"mode": "AllReduce"}}),
+    Row("no servers and limits that contradict", f"{_SERVERS}.minReplicas",
+        {"servers": {"replicas": 0, "minReplicas": 3, "maxReplicas": 2}, "sync": {"mode": "AllReduce"}}),
+    Row("servers with all-reduce", None, {"servers": {"replicas": 2}, "sync": {"mode": "AllReduce"}}),
+    Row("replication", None, {"servers": {"replicas": 3, "replication": 2}}),
+    Row("replication on too few servers", f"{_SERVERS}.replication", {"servers": {"replicas": 2, "replication": 2}}),
+    Row("replication on the default", f"{_SERVERS}.replication", {"servers": {"replication": 1}}),
+    Row("too much replication", f"{_SERVERS}.replication", {"servers": {"replicas": 8, "replication": 3}}),
+    Row("workers below the minimum", "spec.workers.replicas", {"workers": {"minReplicas": 2}}),
+    Row("workers above the maximum", "spec.workers.replicas", {"workers": {"replicas": 3, "maxReplicas": 2}}),
+    Row("minimum of workers above the maximum", "spec.workers.minReplicas",
+        {"workers": {"replicas": 3, "minReplicas": 4, "maxReplicas": 2}}),
+    Row("no workers", "spec.workers.replicas", {"workers": {"replicas": 0}}),
+    Row("negative batch", "spec.workers.globalBatch", {"workers": {"globalBatch": -1}}),
+    Row("anything in resources and templates", None,
+        {"servers": {"resources": {"limits": {"cpu": 2, "memory": "8Gi"}}, "template": {"spec": {"x": [1]}}},
+         "workers": {"resources": {}, "template": {"metadata": {"labels": {"a": "b"}}}}}),
+    Row("resources that are no object", "spec.workers.resources", {"workers": {"resources": "2Gi"}}),
+    Row("a template that is a list", f"{_SERVERS}.template", {"servers": {"template": []}}),
+    # How steps wait
+    Row("bounded", None, {"sync": {"mode": "Bounded", "staleness": 3}}),
+    Row("staleness of sync", "spec.sync.staleness", {"sync": {"staleness": 3}}),
+    Row("staleness of async", "spec.sync.staleness", {"sync": {"mode": "Async", "staleness": 1}}),
+    Row("backup workers", None, {"workers": {"replicas": 3}, "sync": {"backupWorkers": 2}}),
+    Row("as many backup workers as workers", "spec.sync.backupWorkers",
+        {"workers": {"replicas": 2}, "sync": {"backupWorkers": 2}}),
+    Row("backup workers of async", "spec.sync.backupWorkers",
+        {"workers": {"replicas": 4}, "sync": {"mode": "Async", "backupWorkers": 1}}),
+    Row("gated", None, {"sync": {"gated": True}}),
+    Row("gated async", "spec.sync.gated", {"sync": {"mode": "Async", "gated": True}}),
+    Row("gated with backup workers", "spec.sync.gated",
+        {"workers": {"replicas": 3}, "sync": {"backupWorkers": 1, "gated": True}}),
+    Row("gated all-reduce", "spec.sync.gated", {"sync": {"mode": "AllReduce", "gated": True}}),
+    Row("deterministic all-reduce", None, {"sync": {"mode": "AllReduce", "deterministic": True}}),
+    Row("deterministic async", "spec.sync.deterministic", {"sync": {"mode": "Async", "deterministic": True}}),
+    Row("deterministic bounded", "spec.sync.deterministic", {"sync": {"mode": "Bounded", "deterministic": True}}),
+    Row("an unknown mode", "spec.sync.mode", {"sync": {"mode": "SSP"}}),
+    Row("a mode in lower case", "spec.sync.mode", {"sync": {"mode": "sync"}}),
+    Row("a truth in quotes", "spec.sync.deterministic", {"sync": {"deterministic": "true"}}),
+    # The program
+    Row("words that are empty", None, {"command": ["sh", "-c", ""], "args": [""]}),
+    Row("an empty command", None, {"command": []}),
+    Row("a program without a name", "spec.command", {"command": ["", "train.py"]}),
+    Row("a command in one word", "spec.command", {"command": "python3 train.py"}),
+    Row("a number among the words", "spec.args[1]", {"args": ["--epochs", 3]}),
+    Row("too many words", "spec.args", {"args": ["x"] * 1001}),
+    Row("environment", None, {"env": [{"name": "A", "value": ""}, {"name": "B"},
+                                      {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                                      {"name": "D", "value": "", "valueFrom": {"secretKeyRef": {"name": "x", "key": "y"}}}]}),
+    Row("environment without a name", "spec.env[1].name", {"env": [{"name": "A"}, {"value": "1"}]}),
+    Row("environment with an empty name", "spec.env[0].name", {"env": [{"name": ""}]}),
+    Row("an equals sign in a name", "spec.env[0].name", {"env": [{"name": "A=B"}]}),
+    Row("two values", "spec.env[1]", {"env": [{"name": "A"}, {"name": "B", "value": "x", "valueFrom": {"fieldRef": {}}}]}),
+    Row("a number as value", "spec.env[0].value", {"env": [{"name": "A", "value": 1}]}),
+    # Checkpoints
+    Row("a claim", None, {"checkpoint": {"claim": "checkpoints", "path": "/a", "restoreFrom": "step-1"}}),
+    Row("a claim of several labels", None, {"checkpoint": {"claim": f"{_LABEL_63}.b-2.c", "uri": ""}}),
+    Row("a place by URI", None, {"checkpoint": {"uri": "s3+x://bucket/a b"}}),
+    Row("no place", "spec.checkpoint", {"checkpoint": {}}),
+    Row("no place but empty ones", "spec.checkpoint", {"checkpoint": {"claim": "", "uri": ""}}),
+    Row("two places", "spec.checkpoint", {"checkpoint": {"claim": "a", "uri": "file:///a"}}),
+    Row("a claim that is no name", "spec.checkpoint.claim", {"checkpoint": {"claim": "My Disk"}}),
+    Row("a claim with a long label", "spec.checkpoint.claim", {"checkpoint": {"claim": f"a{_LABEL_63}"}}),
+    Row("a claim with an empty label", "spec.checkpoint.claim", {"checkpoint": {"claim": "a..b"}}),
+    Row("a claim that is too long", "spec.checkpoint.claim", {"checkpoint": {"claim": ".".join([_LABEL_63] * 4)}}),
+    Row("a claim with a line's end", "spec.checkpoint.claim", {"checkpoint": {"claim": "a\n"}}),
+    Row("a path as URI", "spec.checkpoint.uri", {"checkpoint": {"uri": "/var/checkpoints"}}),
+    Row("a URI without a place", "spec.checkpoint.uri", {"checkpoint": {"uri": "file://"}}),
+    Row("a URI that begins with a digit", "spec.checkpoint.uri", {"checkpoint": {"uri": "3s://bucket"}}),
+    Row("a relative path", "spec.checkpoint.path", {"checkpoint": {"claim": "a", "path": "resnet"}}),
+    Row("an empty path", "spec.checkpoint.path", {"checkpoint": {"claim": "a", "path": ""}}),
+    Row("restored from nothing", "spec.checkpoint.restoreFrom", {"checkpoint": {"claim": "a", "restoreFrom": ""}}),
+    Row("saved all the time", "spec.checkpoint.everySeconds", {"checkpoint": {"claim": "a", "everySeconds": 0}}),
+    Row("a duration with a unit", "spec.checkpoint.everySeconds", {"checkpoint": {"claim": "a", "everySeconds": "10m"}}),
+    # Restarts
+    Row("delays that are equal", None, {"restart": {"initialDelaySeconds": 300}}),
+    Row("a first delay above the longest", "spec.restart.initialDelaySeconds", {"restart": {"initialDelaySeconds": 301}}),
+    Row("a longest delay below the first", "spec.restart.initialDelaySeconds", {"restart": {"maxDelaySeconds": 9}}),
+    Row("a rule by exit codes", None, {"restart": {"rules": [{"action": "FailJob", "exitCodes": {"in": [1, 255]}}]}}),
+    Row("a rule by other exit codes", None,
+        {"restart": {"rules": [{"action": "FailJob", "role": "Worker", "exitCodes": {"in": [], "notIn": [7]}}]}}),
+    Row("a rule without an action", _RULE.replace("[1]", "[0]") + ".action", {"restart": {"rules": [{"reason": "Error"}]}}),
+    Row("a rule that matches twice", _RULE, _rule(reason="Error", exitCodes={"in": [1]})),
+    Row("a rule that matches nothing", _RULE, _rule()),
+    Row("a rule for no code", f"{_RULE}.exitCodes", _rule(exitCodes={})),
+    Row("a rule for empty codes", f"{_RULE}.exitCodes", _rule(exitCodes={"in": [], "notIn": []})),
+    Row("a rule with both kinds of codes", f"{_RULE}.exitCodes", _rule(exitCodes={"in": [1], "notIn": [2]})),
+    Row("exit code 0", f"{_RULE}.exitCodes.in[1]", _rule(exitCodes={"in": [1, 0]})),
+    Row("exit code 256", f"{_RULE}.exitCodes.notIn[0]", _rule(exitCodes={"notIn": [256]})),
+    Row("an unknown reason", f"{_RULE}.reason", _rule(reason="Oops")),
+    Row("an unknown role", f"{_RULE}.role", _rule(reason="Error", role="worker")),
+    Row("16 rules", None, {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}] * 16}}),
+    Row("17 rules", "spec.restart.rules", {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}] * 17}}),
+    # Security, scheduling, the rest
+    Row("own certificates", None, {"security": {"secretName": "my-certificates"}}),
+    Row("own certificates without TLS", "spec.security.secretName", {"security": {"tls": "Off", "secretName": "mine"}}),
+    Row("no certificates without TLS", None, {"security": {"tls": "Off", "secretName": ""}}),
+    Row("certificates of no name", "spec.security.secretName", {"security": {"secretName": "My_Secret"}}),
+    Row("YAML's off", "spec.security.networkPolicy", {"security": {"networkPolicy": False}}),
+    Row("an unknown scheduler", "spec.scheduling.gang", {"scheduling": {"gang": "Slurm"}}),
+    Row("suspended", None, {"suspend": True, "managedBy": "example.com/queue"}),
+    Row("a deadline of nothing", "spec.activeDeadlineSeconds", {"activeDeadlineSeconds": 0}),
+    Row("gone at once", None, {"ttlAfterFinishedSeconds": 0}),
+    # Unknown fields
+    Row("a misspelt field", f"{_SERVERS}.replica", {"servers": {"replica": 3}}),
+    Row("a field of another version", "spec.parameterServers", {"parameterServers": 2}),
+    Row("an unknown field in a list", "spec.env[0].vlaue", {"env": [{"name": "A", "vlaue": "1"}]}),
+    Row("an unknown field beside spec", "Spec", {}, root={"Spec": {}}),
+    Row("a spec that is a list", "spec", {}, root={"spec": []}),
+    # Names
+    Row("a name of 48", None, {}, {"name": "a" * 48}),
+    Row("a name of 49", "metadata.name", {}, {"name": "a" * 49}),
+    Row("a name that begins with a digit", "metadata.name", {}, {"name": "7-days"}),
+    Row("a name with a dot", "metadata.name", {}, {"name": "a.b"}),
+    Row("a name that ends with a dash", "metadata.name", {}, {"name": "a-"}),
+    Row("labels", None, {}, {"labels": {"example.com/a_b": "", "c": "D.1"}, "annotations": {"Example.com/Why": "because"}}),
+    Row("a label's key with a blank", "metadata.labels", {}, {"labels": {"a b": "c"}}),
+    Row("a label's value with a mark", "metadata.labels", {}, {"labels": {"tier": "gold!"}}),
+    Row("a label's value that is too long", "metadata.labels", {}, {"labels": {"tier": f"a{_LABEL_63}"}}),
+    Row("an annotation's key without a name", "metadata.annotations", {}, {"annotations": {"/why": "because"}}),
+]
+
+
+def same_place(stated: str, field: str) -> bool:
+    """Whether an error at `field` is at the stated place; of a map of words the API server names the map."""
+    is_map = stated in ("metadata.labels", "metadata.annotations")
+    return field == stated or (is_map and field.startswith((stated + ".", stated + "[")))
