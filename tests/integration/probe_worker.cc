@@ -6,7 +6,7 @@
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
-//                [--stall-at-step S --stall-worker W --stall-milliseconds M]
+//                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]
 //
 // With `sum` every value that is pushed is worker + 1, so the result must be the sum of that over
 // the contributors; with all workers there it is workers * (workers + 1) / 2, exactly.
@@ -20,6 +20,9 @@
 // With --samples the workers share a data set, and each adds 1 at the place of each of its samples.
 // The results, of worker 0, are how often the samples counted: least, most, and all together.
 // --slow-worker takes --slow-factor times as long to compute.
+//
+// With --until nobody computes any longer once FILE is there: a test that does something to a running
+// job has it paced, as long as it takes, and lets it go to its end then.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,9 +63,12 @@ struct Flags {
   int64_t slow_factor = 1;
   uint64_t stall_at_step = std::numeric_limits<uint64_t>::max();
   uint64_t stall_worker = 0;
-  uint64_t stall_milliseconds = 0;
+  std::string stall_until;
+  std::string until;
 };
 
+constexpr Duration kLookInterval = std::chrono::milliseconds(10);
+constexpr Duration kLongestStall = std::chrono::minutes(10);
 constexpr Duration kStepTimeout = std::chrono::seconds(120);
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
@@ -75,7 +81,6 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
       {"--epochs", &flags.epochs},
       {"--stall-at-step", &flags.stall_at_step},
       {"--stall-worker", &flags.stall_worker},
-      {"--stall-milliseconds", &flags.stall_milliseconds},
       {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
@@ -98,6 +103,10 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
       flags.optimizer = value;
     } else if (name == "--weights") {
       flags.weights = value;
+    } else if (name == "--stall-until") {
+      flags.stall_until = value;
+    } else if (name == "--until") {
+      flags.until = value;
     } else {
       is_ok = false;
     }
@@ -120,14 +129,24 @@ TensorSpec SpecOf(const Flags& flags, uint64_t index) {
   return spec;
 }
 
-// Compute time: the thread waits without the processor.
-void Compute(int64_t milliseconds) {
-  if (milliseconds <= 0) return;
+bool Exists(const std::string& path) {
+  return !path.empty() && access(path.c_str(), F_OK) == 0;
+}
+
+// Compute time, or less once the file is there: the thread waits without the processor.
+void Compute(Duration duration, const std::string& until) {
   Mutex mu;
   CondVar never;
-  const Deadline end = Deadline::After(std::chrono::milliseconds(milliseconds));
+  const Deadline end = Deadline::After(duration);
   MutexLock lock(mu);
-  while (!end.has_passed()) never.WaitUntil(mu, end);
+  while (!end.has_passed() && !Exists(until))
+    never.WaitUntil(mu, Deadline::After(std::min(end.remaining(), kLookInterval)));
+}
+
+void ComputeStep(const Flags& flags, const Job& job) {
+  const bool is_slow = job.worker().value() == flags.slow_worker;
+  const int64_t factor = is_slow ? flags.slow_factor : 1;
+  Compute(std::chrono::milliseconds(flags.step_milliseconds * factor), flags.until);
 }
 
 absl::Status CheckSum(const Job& job, const std::vector<float>& value, uint64_t step) {
@@ -190,10 +209,9 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   SteadyTime ended_at = std::chrono::steady_clock::now();
   for (uint64_t step = job.start_step().value(); step < flags.steps;
        step = job.next_step().value()) {
-    const bool is_slow = job.worker().value() == flags.slow_worker;
-    Compute(flags.step_milliseconds * (is_slow ? flags.slow_factor : 1));
+    ComputeStep(flags, job);
     if (step == flags.stall_at_step && job.worker().value() == flags.stall_worker)
-      Compute(static_cast<int64_t>(flags.stall_milliseconds));
+      Compute(kLongestStall, flags.stall_until);
     std::vector<PushHandle> handles;
     for (uint64_t i = flags.tensors; i-- > 0;) {
       FillGradient(flags, job.worker().value(), step, i, gradients[i]);
@@ -236,9 +254,8 @@ absl::Status CountSamples(Job& job, const Flags& flags) {
   const TensorRegistration registration{.spec = spec, .value = counts};
   PUSHPULL_RETURN_IF_ERROR(job.Register({&registration, 1}, Deadline::After(kStepTimeout)));
   PUSHPULL_ASSIGN_OR_RETURN(StepSamples mine, job.Samples());
-  const bool is_slow = job.worker().value() == flags.slow_worker;
   while (!mine.is_over) {
-    Compute(flags.step_milliseconds * (is_slow ? flags.slow_factor : 1));
+    ComputeStep(flags, job);
     std::fill(gradient.begin(), gradient.end(), 0.0F);
     for (const SampleRange& range : mine.ranges) {
       for (uint64_t i = 0; i < range.count; ++i) gradient[range.first + i] = -1;

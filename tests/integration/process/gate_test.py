@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gated steps on real processes: whoever dies or comes, every sample counts once in every chunk."""
-import signal
 import unittest
 
 import job
 
-SAMPLES, EPOCHS, BATCH = 3000, 3, 10
-END_SECONDS = 200
+SAMPLES, EPOCHS, BATCH = 6000, 3, 10
 
 
 class GateTest(job.JobTestCase):
@@ -14,12 +12,12 @@ class GateTest(job.JobTestCase):
     def counting_job(self, **more: object) -> job.LocalJob:
         """Counts, in its parameters, how often each sample has contributed to them."""
         spec = self.spec("--samples", SAMPLES, "--epochs", EPOCHS, "--batch", BATCH,
-                         "--step-milliseconds", 10, workers=3,
+                         "--step-milliseconds", 60, workers=3,
                          restart={"backoffLimit": 20, "initialDelaySeconds": 0}, **more)
         return self.run_job(spec)
 
     def assert_counts(self, started: job.LocalJob, restarts: int) -> None:
-        code = started.launcher.wait(END_SECONDS)
+        code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)
         report = started.report()
@@ -32,7 +30,7 @@ class GateTest(job.JobTestCase):
         started = self.counting_job(sync={"gated": True})
         for death, step in enumerate((10, 30, 55, 80)):
             started.wait_for_step(step)
-            started.signal_member("worker", death % 3, signal.SIGKILL)
+            started.kill_and_await_next("worker", death % 3)
 
         self.assertTrue(started.status()["gated"])
         self.assert_counts(started, restarts=4)
@@ -43,7 +41,7 @@ class GateTest(job.JobTestCase):
             started.wait_for_step(step)
             scaled = started.scale(servers, workers=workers)
             self.assertEqual(scaled.returncode, 0, scaled.stderr)
-            started.signal_member("worker", 0, signal.SIGKILL)
+            started.kill_and_await_next("worker", 0)
 
         self.assert_counts(started, restarts=2)
 
@@ -55,7 +53,7 @@ class GateTest(job.JobTestCase):
             changed = started.set(setting, "--wait")
             self.assertEqual(changed.returncode, 0, changed.stderr)
             self.assertEqual(started.status()["gated"], gated)
-        started.signal_member("worker", 1, signal.SIGKILL)
+        started.kill_and_await_next("worker", 1)
 
         self.assert_counts(started, restarts=1)
 

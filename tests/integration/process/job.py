@@ -2,7 +2,11 @@
 """Jobs of real processes for tests: starts programs, waits for what they do, and leaves nothing behind.
 
 PUSHPULL_BIN and PROBE_WORKER name the programs under test; CTest sets both. By hand, from the
-repository's root: `python3 -m unittest discover tests/integration/process -p "*_test.py"`.
+repository's root: `python3 -m unittest discover tests/integration/process -p "*_test.py"`. PUSHPULL_TEST_PATIENCE
+multiplies every deadline here, for programs that sanitizers make slow; CTest sets it too.
+
+No test asks whether a job is still running when it acts: a probe's job is paced by its
+--step-milliseconds until `LocalJob.finish`, which lets it run to its end at full speed.
 
 Every process that a test starts carries a tag in its environment, which its children inherit, however
 deep and in whatever process group: so "no process of the job is left" is one look at /proc.
@@ -27,21 +31,30 @@ PROBE = os.path.abspath(os.environ.get("PROBE_WORKER", "build/release/tests/prob
 TAG = "PUSHPULL_TEST_TAG"
 # The slowest start seen on two busy cores is about two seconds.
 START_SECONDS = 30.0
+COMMAND_SECONDS = 60.0
+PATIENCE = float(os.environ.get("PUSHPULL_TEST_PATIENCE", "1"))
 LONG_JOB_STEPS = 1_000_000
 _LOOK_SECONDS = 0.02
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """The condition's first true value; AssertionError, naming `what`, after the deadline."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     pause = threading.Event()
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {PATIENCE * seconds} s: {what}")
         pause.wait(_LOOK_SECONDS)
+
+
+def run_command(*words: Any, environment: Optional[dict[str, str]] = None,
+                seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess:
+    """Runs `pushpull` with these words to its end; its exit code and what it printed."""
+    return subprocess.run([PUSHPULL, *(str(word) for word in words)], env=environment,
+                          capture_output=True, text=True, timeout=PATIENCE * seconds, check=False)
 
 
 def read_metrics(address: str) -> dict[str, float]:
@@ -104,7 +117,7 @@ class Program:
     def wait_for_line(self, pattern: str, seconds: float = START_SECONDS) -> re.Match[str]:
         """The first match in a line, also of one that has been printed before."""
         expression = re.compile(pattern)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE * seconds
         looked_at = 0
         with self._changed:
             while True:
@@ -122,9 +135,10 @@ class Program:
     def wait(self, seconds: float) -> int:
         """The exit code; AssertionError with the output after the deadline."""
         try:
-            code = self.process.wait(seconds)
+            code = self.process.wait(PATIENCE * seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.command} runs after {seconds} s:\n{self.output}") from None
+            raise AssertionError(f"{self.command} runs after {PATIENCE * seconds} s:\n"
+                                 f"{self.output}") from None
         self._reader.join(1)  # a grandchild may hold the pipe for longer
         return code
 
@@ -138,10 +152,18 @@ class Program:
 class LocalJob:
     """A running `pushpull run`."""
 
-    def __init__(self, launcher: Program, workdir: pathlib.Path, report: pathlib.Path) -> None:
+    def __init__(self, launcher: Program, workdir: pathlib.Path, report: pathlib.Path,
+                 let_go: Optional[pathlib.Path] = None) -> None:
         self.launcher = launcher
         self.workdir = workdir
         self._report = report
+        self._let_go = let_go
+
+    def finish(self, seconds: float = 100) -> int:
+        """Lets the probes go on at full speed; the launcher's exit code."""
+        assert self._let_go is not None, "not a job of paced probes"
+        self._let_go.touch()
+        return self.launcher.wait(seconds)
 
     def endpoint(self, role: str, index: int = 0) -> Optional[dict[str, Any]]:
         """Its entry of endpoints.json; None: not there."""
@@ -163,8 +185,7 @@ class LocalJob:
 
     def status(self) -> dict[str, Any]:
         """Empty when the job does not answer yet."""
-        shown = subprocess.run([PUSHPULL, "status", "--workdir", str(self.workdir), "--json"],
-                               capture_output=True, text=True, timeout=20, check=False)
+        shown = run_command("status", "--workdir", self.workdir, "--json")
         return json.loads(shown.stdout) if shown.returncode == 0 else {}
 
     def wait_for_status(self, phase: str, seconds: float = START_SECONDS) -> dict[str, Any]:
@@ -175,24 +196,27 @@ class LocalJob:
         return wait_until(reached, seconds, f"phase {phase}")
 
     def scale(self, servers: Optional[Any] = None, *flags: Any, workers: Optional[Any] = None,
-              seconds: float = 60) -> subprocess.CompletedProcess:
+              seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess:
         """`pushpull scale` on this job; its exit code and what it printed."""
         sizes = {"--servers": servers, "--workers": workers}
         words = [word for name, size in sizes.items() if size is not None for word in (name, size)]
-        return subprocess.run([PUSHPULL, "scale", "--workdir", str(self.workdir),
-                               *(str(word) for word in (*words, *flags))],
-                              capture_output=True, text=True, timeout=seconds, check=False)
+        return run_command("scale", "--workdir", self.workdir, *words, *flags, seconds=seconds)
 
-    def set(self, *settings: str, seconds: float = 60) -> subprocess.CompletedProcess:
+    def set(self, *settings: str) -> subprocess.CompletedProcess:
         """`pushpull set` on this job; its exit code and what it printed."""
-        return subprocess.run([PUSHPULL, "set", "--workdir", str(self.workdir), *settings],
-                              capture_output=True, text=True, timeout=seconds, check=False)
+        return run_command("set", "--workdir", self.workdir, *settings)
 
     def signal_member(self, role: str, index: int, number: int) -> int:
         """Sends a signal to the member and returns its pid."""
         entry = wait_until(lambda: self.endpoint(role, index), START_SECONDS, f"{role}-{index}")
         os.kill(entry["pid"], number)
         return entry["pid"]
+
+    def kill_and_await_next(self, role: str, index: int) -> None:
+        """Until the launcher has started another in the place of the one that is killed here."""
+        old = self.signal_member(role, index, signal.SIGKILL)
+        wait_until(lambda: (self.endpoint(role, index) or {"pid": old})["pid"] != old,
+                   START_SECONDS, f"another {role}-{index}")
 
     def report(self) -> dict[str, Any]:
         return json.loads(self._report.read_text())
@@ -210,6 +234,7 @@ class Jobs:
     def open(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pushpull-test-")
         self.folder = pathlib.Path(self._folder.name)
+        self._let_go = self.folder / "let-go"
         self.tag = uuid.uuid4().hex[:12]
         self.job_name = f"t-{self.tag}"
         self._programs: list[Program] = []
@@ -252,20 +277,22 @@ class Jobs:
     def spec(self, *probe_flags: Any, servers: int = 2, workers: int = 2,
              **more: Any) -> dict[str, Any]:
         """A spec that runs the probe worker; `more` are further fields of it."""
-        return {"command": [PROBE, *(str(flag) for flag in probe_flags)],
+        return {"command": [PROBE, *(str(flag) for flag in probe_flags), "--until",
+                            str(self._let_go)],
                 "servers": {"replicas": servers}, "workers": {"replicas": workers}, **more}
 
     def long_spec(self, **more: Any) -> dict[str, Any]:
-        """A job that does not end by itself within a test."""
+        """A job that a test ends, or that fails."""
         return self.spec("--steps", LONG_JOB_STEPS, "--step-milliseconds", 5, **more)
 
     def run_job(self, spec: dict[str, Any], *flags: Any) -> LocalJob:
         manifest = self.write_manifest(spec)
         workdir = self.folder / "workdir"
         report = self.folder / "report.json"
+        self._let_go.unlink(missing_ok=True)
         launcher = self.start(PUSHPULL, "run", manifest, "--workdir", workdir, "--report", report,
                               "--progress", "none", *flags)
-        return LocalJob(launcher, workdir, report)
+        return LocalJob(launcher, workdir, report, self._let_go)
 
     def wait_until_gone(self, seconds: float) -> None:
         """Until no process of this test is left."""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modes Async and Bounded, and `pushpull set` on running jobs."""
-import signal
 import unittest
 
 import job
 
-SLOW_FACTOR = 20
+SLOW_FACTOR = 100
 STALENESS = 3
 
 
@@ -22,8 +21,7 @@ class ModeTest(job.JobTestCase):
             "--slow-worker", 0, "--slow-factor", SLOW_FACTOR, workers=3))
 
     def test_mode_changes_while_training_goes_on(self) -> None:
-        # Far more steps than four changes take, however slow the machine is.
-        started = self.run_job(self.spec("--steps", 3000, "--step-milliseconds", 5,
+        started = self.run_job(self.spec("--steps", 3000, "--step-milliseconds", 20,
                                          "--optimizer", "sgd"))
         started.wait_for_step(3)
 
@@ -37,7 +35,7 @@ class ModeTest(job.JobTestCase):
 
                 self.assertEqual(changed.returncode, 0, changed.stderr)
                 self.assertEqual((status["mode"], status["staleness"]), (mode, staleness))
-        code = started.launcher.wait(120)
+        code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)
         self.assertEqual(started.report()["restarts"], 0)
@@ -56,21 +54,21 @@ class ModeTest(job.JobTestCase):
         first = int(bounded.stdout.split()[-1])  # "... from step N"
         job.wait_until(lambda: min(steps(started)) > first + 5, 60, "five steps of everybody")
 
-        now = steps(started)
-        # Heartbeats are a second apart: as many steps of the slow worker may be missing.
-        missing = 1000 // (5 * SLOW_FACTOR) + 1
-        self.assertLessEqual(max(now) - min(now), STALENESS + 1 + missing)
+        # The slow one is asked last, so what it has done meanwhile cannot make it look behind.
+        quick = max(started.metrics("worker", index)["pushpull_step"] for index in (1, 2))
+        slowest = started.metrics("worker", 0)["pushpull_step"]
+        self.assertLessEqual(quick - slowest, STALENESS + 1)
         self.assertGreater(started.metrics("server")["pushpull_staleness_steps_count"], 0)
 
     def test_worker_that_dies_does_not_hold_others_up(self) -> None:
-        spec = self.spec("--steps", 1500, "--step-milliseconds", 5, "--optimizer", "sgd",
+        spec = self.spec("--steps", 1500, "--step-milliseconds", 30, "--optimizer", "sgd",
                          restart={"backoffLimit": 3, "initialDelaySeconds": 0})
         started = self.run_job(spec, "--set", "spec.sync.mode=Bounded",
                                "--set", "spec.sync.staleness=1")
         started.wait_for_step(50)
 
-        started.signal_member("worker", 1, signal.SIGKILL)
-        code = started.launcher.wait(120)
+        started.kill_and_await_next("worker", 1)
+        code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)
         self.assertEqual(started.report()["restarts"], 1)

@@ -134,7 +134,7 @@ class NoiseTest(job.JobTestCase):
         return noise
 
     def test_job_ends_well_whatever_arrives_on_its_ports(self) -> None:
-        started = self.run_job(self.spec("--steps", 800, "--step-milliseconds", 5))
+        started = self.run_job(self.spec("--steps", 800, "--step-milliseconds", 50))
         started.wait_for_step(3)
         server = started.endpoint("server")
         coordinator = started.endpoint("coordinator")
@@ -145,7 +145,7 @@ class NoiseTest(job.JobTestCase):
                             coordinator["metrics"]):
                 self.send(address, noise)
         counted = sum_of_errors(started)
-        code = started.launcher.wait(60)
+        code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)
         self.assertGreaterEqual(counted, len(self.noises()))

@@ -28,8 +28,7 @@ class RestoreTest(job.JobTestCase):
         return self.checkpointed(spec, **more)
 
     def checkpoint(self, *arguments: Any) -> subprocess.CompletedProcess:
-        return subprocess.run([job.PUSHPULL, "checkpoint", *(str(a) for a in arguments)],
-                              capture_output=True, text=True, timeout=60, check=False)
+        return job.run_command("checkpoint", *arguments)
 
     def steps(self) -> list[int]:
         listed = self.checkpoint("list", self.dir, "--json")
@@ -44,7 +43,7 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(undisturbed.launcher.wait(60), 0)
         again = self.folder / "again"
 
-        first = self.run_job(self.adam(steps, again, milliseconds=20))
+        first = self.run_job(self.adam(steps, again, milliseconds=200))
         first.wait_for_step(20)
         first.launcher.process.send_signal(signal.SIGINT)
         self.assertEqual(first.launcher.wait(60), 130, first.launcher.output)
