@@ -27,13 +27,15 @@ std::string StringField(const Json& json, absl::string_view key) {
   return field != nullptr && field->is_string() ? field->get<std::string>() : "";
 }
 
+std::optional<int64_t> ToInt(const Json& json) {
+  if (!json.is_number_integer()) return std::nullopt;
+  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
+  return json.get<int64_t>();
+}
+
 std::optional<int64_t> IntField(const Json& json, absl::string_view key) {
   const Json* field = Find(json, key);
-  if (field == nullptr || !field->is_number_integer()) return std::nullopt;
-  if (field->is_number_unsigned() && field->get<uint64_t>() > uint64_t{INT64_MAX}) {
-    return std::nullopt;
-  }
-  return field->get<int64_t>();
+  return field == nullptr ? std::nullopt : ToInt(*field);
 }
 
 std::string ToText(const Json& json) {

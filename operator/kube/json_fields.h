@@ -25,6 +25,9 @@ std::optional<Json> ParseJson(absl::string_view text);
 // The field, null where `json` is no object or has no such field.
 const Json* Find(const Json& json, absl::string_view key);
 
+// Nothing where the value is no integer of 64 bits.
+std::optional<int64_t> ToInt(const Json& json);
+
 // Empty, or nothing, where the field is missing or of another kind.
 std::string StringField(const Json& json, absl::string_view key);
 std::optional<int64_t> IntField(const Json& json, absl::string_view key);

@@ -1,16 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as an answer of the API server: an object, a Lease, a refusal. Nothing ends the
-// process, a refusal comes back out of its status as it went in, and a lease that is written can be
-// read.
+// Any bytes as an answer of the API server: an object, a Lease, a TrainingJob, a Pod, a refusal.
+// Nothing ends the process, a refusal comes back out of its status as it went in, a lease and a
+// status that are written can be read, and a status that was read needs no write.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "operator/api/lease.h"
+#include "operator/api/pod.h"
+#include "operator/api/training_job.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/object.h"
 #include "runtime/base/check.h"
+
+namespace {
+
+using pushpull_operator::TrainingJobStatus;
+
+void ReadJob(const pushpull_operator::Object& object) {
+  const TrainingJobStatus status = DecodeTrainingJobObject(object).status;
+  PUSHPULL_CHECK(StatusPatchText(status, status, "1").empty());
+  const std::string patch = StatusPatchText({}, status, "1");
+  if (patch.empty()) return;
+  const absl::StatusOr<pushpull_operator::Object> written = pushpull_operator::ParseObject(patch);
+  PUSHPULL_CHECK(written.ok());
+  PUSHPULL_CHECK(StatusPatchText(DecodeTrainingJobObject(*written).status, status, "1").empty());
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
@@ -24,6 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::StatusOr<pushpull_operator::Object> object = pushpull_operator::ParseObject(text);
   if (!object.ok()) return 0;
   PUSHPULL_CHECK(pushpull_operator::ParseObject(ToText(*object)).ok());
+  ReadJob(*object);
+  pushpull_operator::DecodePod(*object);
   const absl::StatusOr<pushpull_operator::LeaseRecord> lease =
       pushpull_operator::DecodeLease(*object);
   if (!lease.ok()) return 0;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The members of a job, and what their pods are called: names and labels that users, selectors and
+// the operator itself rely on. Pure.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/job/training_job.h"
+
+namespace pushpull_operator {
+
+// On every object that the operator makes; its watches select by the first one.
+inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
+inline constexpr char kManagedBy[] = "pushpull-operator";
+inline constexpr char kComponentLabel[] = "app.kubernetes.io/component";
+inline constexpr char kJobLabel[] = "pushpull.dev/job";
+inline constexpr char kIndexLabel[] = "pushpull.dev/index";
+// Of a coordinator's pod.
+inline constexpr char kTermLabel[] = "pushpull.dev/term";
+
+struct MemberId {
+  pushpull::JobRole role = pushpull::JobRole::kCoordinator;
+  int index = 0;  // of a coordinator 0
+  friend bool operator==(const MemberId&, const MemberId&) = default;
+  friend auto operator<=>(const MemberId&, const MemberId&) = default;
+};
+
+// "server".
+absl::string_view ComponentOf(pushpull::JobRole role);
+
+// "mnist-server-2", "mnist-coordinator".
+std::string PodName(absl::string_view job, const MemberId& member);
+
+std::map<std::string, std::string> JobLabels(absl::string_view job);
+std::map<std::string, std::string> MemberLabels(absl::string_view job, const MemberId& member);
+
+// The label selector of the pods of a role:
+// "pushpull.dev/job=mnist,app.kubernetes.io/component=server".
+std::string SelectorOf(absl::string_view job, pushpull::JobRole role);
+
+// Which member a pod with these labels is; nothing where they are not a member's.
+std::optional<MemberId> MemberOf(const std::map<std::string, std::string>& labels);
+
+}  // namespace pushpull_operator

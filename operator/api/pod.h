@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the operator reads of a Pod: how far it is, how it ended, and what keeps it from starting.
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/wall_time.h"
+#include "operator/kube/object.h"
+#include "operator/kube/resource.h"
+
+namespace pushpull_operator {
+
+inline const ResourceType& PodType() {
+  static const ResourceType type{.group = "", .version = "v1", .plural = "pods"};
+  return type;
+}
+
+enum class PodPhase { kUnknown, kPending, kRunning, kSucceeded, kFailed };
+
+// A container that has ended.
+struct ContainerEnd {
+  int exit_code = 0;
+  std::string reason;  // "Error", "OOMKilled", "ContainerCannotRun"
+  std::string message;
+  std::optional<WallTime> started = {};
+  std::optional<WallTime> finished = {};
+  friend bool operator==(const ContainerEnd&, const ContainerEnd&) = default;
+};
+
+struct ContainerStatus {
+  std::string name;
+  std::string image;
+  bool is_init = false;
+  std::string waiting_reason;  // "ImagePullBackOff", "ContainerCreating"; empty: it does not wait
+  std::string waiting_message;
+  std::optional<WallTime> running_since = {};
+  std::optional<ContainerEnd> end = {};
+  friend bool operator==(const ContainerStatus&, const ContainerStatus&) = default;
+};
+
+struct Pod {
+  PodPhase phase = PodPhase::kUnknown;
+  std::string reason;  // "Evicted", "NodeLost"; mostly empty
+  std::string message;
+  std::string node;  // empty: not scheduled
+  bool is_ready = false;
+  std::optional<WallTime> ready_since = {};
+  std::string unschedulable;  // the scheduler's words; empty: it found a node, or has not looked
+  // Of the condition DisruptionTarget, where it is true: somebody else takes the pod away.
+  std::string disruption;
+  std::optional<WallTime> creation_time = {};
+  // When it shall be gone at the latest; set when somebody deletes it.
+  std::optional<WallTime> deletion_time = {};
+  std::vector<ContainerStatus> containers = {};  // init containers first
+  friend bool operator==(const Pod&, const Pod&) = default;
+};
+
+// Fields that are missing or of another kind keep their defaults.
+Pod DecodePod(const Object& object);
+
+}  // namespace pushpull_operator

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/api/training_job.h"
+
+#include <utility>
+
+#include "operator/api/json_tree.h"
+#include "operator/kube/json_fields.h"
+#include "runtime/job/decode.h"
+#include "runtime/job/validate.h"
+
+namespace pushpull_operator {
+namespace {
+
+// What a manifest's metadata has that means something here. The API server's own part grows with
+// its versions, and last-applied-configuration is as long as the rest of the object.
+Json ManifestMetadata(const Json& metadata) {
+  Json kept = Json::object();
+  for (const char* key : {"name", "namespace", "labels"}) {
+    if (const Json* field = Find(metadata, key)) kept[key] = *field;
+  }
+  return kept;
+}
+
+pushpull::Tree ManifestTree(const Json& object) {
+  Json manifest = Json::object();
+  // The server says of each object of a list what it is only where it knows no better.
+  manifest["apiVersion"] = pushpull::kTrainingJobApiVersion;
+  manifest["kind"] = pushpull::kTrainingJobKind;
+  if (const Json* metadata = Find(object, "metadata")) {
+    manifest["metadata"] = ManifestMetadata(*metadata);
+  }
+  if (const Json* spec = Find(object, "spec")) manifest["spec"] = *spec;
+  return ToTree(manifest);
+}
+
+}  // namespace
+
+TrainingJobObject DecodeTrainingJobObject(const Object& object) {
+  TrainingJobObject decoded;
+  pushpull::Problems problems;
+  decoded.job = pushpull::DecodeTrainingJob(ManifestTree(*object.json), problems);
+  pushpull::CheckRules(decoded.job, problems);
+  decoded.problems = problems.Take();
+  decoded.status = DecodeStatus(*object.json);
+  return decoded;
+}
+
+}  // namespace pushpull_operator

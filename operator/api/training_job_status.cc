@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each field is named once, in a function Visit that both the reader and the writer go through.
+#include "operator/api/training_job_status.h"
+
+#include <utility>
+
+#include "operator/kube/json_fields.h"
+
+namespace pushpull_operator {
+namespace {
+
+constexpr std::pair<Phase, absl::string_view> kPhases[] = {
+    {Phase::kPending, "Pending"},
+    {Phase::kStarting, "Starting"},
+    {Phase::kRunning, "Running"},
+    {Phase::kScaling, "Scaling"},
+    {Phase::kSuspended, "Suspended"},
+    {Phase::kSucceeded, "Succeeded"},
+    {Phase::kFailed, "Failed"},
+};
+
+template <typename Visitor>
+void Visit(Visitor& visitor, Condition& condition) {
+  visitor.Field("type", condition.type);
+  visitor.Field("status", condition.status);
+  visitor.Field("observedGeneration", condition.observed_generation);
+  visitor.Field("lastTransitionTime", condition.last_transition);
+  visitor.Field("reason", condition.reason);
+  // The schema requires it, an empty one too.
+  visitor.Text("message", condition.message);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, ServersStatus& servers) {
+  visitor.Field("replicas", servers.replicas);
+  visitor.Field("ready", servers.ready);
+  visitor.Field("draining", servers.draining);
+  visitor.Field("selector", servers.selector);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, WorkersStatus& workers) {
+  visitor.Field("replicas", workers.replicas);
+  visitor.Field("ready", workers.ready);
+  visitor.Field("succeeded", workers.succeeded);
+  visitor.Field("selector", workers.selector);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, CoordinatorStatus& coordinator) {
+  visitor.Field("term", coordinator.term);
+  visitor.Field("ready", coordinator.is_ready);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, RingStatus& ring) {
+  visitor.Field("epoch", ring.epoch);
+  visitor.Field("state", ring.state);
+  visitor.Field("movedKeys", ring.moved_keys);
+  visitor.Field("totalKeys", ring.total_keys);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, LastRestart& last) {
+  visitor.Field("pod", last.pod);
+  visitor.Field("reason", last.reason);
+  visitor.Field("exitCode", last.exit_code);
+  visitor.Field("time", last.time);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, MemberRestart& member) {
+  visitor.Field("pod", member.pod);
+  visitor.Field("uid", member.uid);
+  visitor.Field("inARow", member.in_a_row);
+  visitor.Field("nextAt", member.next_at);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, RestartsStatus& restarts) {
+  visitor.Field("counted", restarts.counted);
+  visitor.Field("disruptions", restarts.disruptions);
+  visitor.Field("nextAt", restarts.next_at);
+  visitor.Field("last", restarts.last);
+  visitor.Field("members", restarts.members);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, SavedCheckpoint& checkpoint) {
+  visitor.Field("step", checkpoint.step);
+  visitor.Field("time", checkpoint.time);
+  visitor.Field("location", checkpoint.location);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, ProgressStatus& progress) {
+  visitor.Field("step", progress.step);
+  visitor.Field("samplesPerSecond", progress.samples_per_second);
+  visitor.Field("syncSecondsP50", progress.sync_seconds_p50);
+  visitor.Field("syncSecondsP99", progress.sync_seconds_p99);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, TrainingJobStatus& status) {
+  visitor.Field("observedGeneration", status.observed_generation);
+  visitor.Field("phase", status.phase);
+  visitor.Field("phaseTime", status.phase_time);
+  visitor.Field("conditions", status.conditions);
+  visitor.Field("servers", status.servers);
+  visitor.Field("workers", status.workers);
+  visitor.Field("coordinator", status.coordinator);
+  visitor.Field("ring", status.ring);
+  visitor.Field("restarts", status.restarts);
+  visitor.Field("checkpoint", status.checkpoint);
+  visitor.Field("progress", status.progress);
+  visitor.Field("startTime", status.start_time);
+  visitor.Field("suspendTime", status.suspend_time);
+  visitor.Field("suspendedSeconds", status.suspended_seconds);
+  visitor.Field("completionTime", status.completion_time);
+}
+
+class FieldReader {
+ public:
+  explicit FieldReader(const Json& json) : json_(json) {}
+
+  template <typename T>
+  void Field(absl::string_view key, T& out) {
+    if (const Json* value = Find(json_, key)) Read(*value, out);
+  }
+  void Text(absl::string_view key, std::string& out) { Field(key, out); }
+
+ private:
+  static bool Read(const Json& json, std::string& out) {
+    if (json.is_string()) out = json.get<std::string>();
+    return json.is_string();
+  }
+  static bool Read(const Json& json, bool& out) {
+    if (json.is_boolean()) out = json.get<bool>();
+    return json.is_boolean();
+  }
+  static bool Read(const Json& json, int64_t& out) {
+    const std::optional<int64_t> value = ToInt(json);
+    if (value) out = *value;
+    return value.has_value();
+  }
+  static bool Read(const Json& json, WallTime& out) {
+    const std::optional<WallTime> time =
+        json.is_string() ? ParseWallTime(json.get<std::string>()) : std::nullopt;
+    if (time) out = *time;
+    return time.has_value();
+  }
+  static bool Read(const Json& json, Phase& out) {
+    for (const auto& [phase, name] : kPhases) {
+      if (!json.is_string() || json.get<std::string>() != name) continue;
+      out = phase;
+      return true;
+    }
+    return false;
+  }
+  template <typename T>
+  static bool Read(const Json& json, std::optional<T>& out) {
+    T value{};
+    if (Read(json, value)) out = std::move(value);
+    return out.has_value();
+  }
+  template <typename T>
+  static bool Read(const Json& json, std::vector<T>& out) {
+    if (!json.is_array()) return false;
+    for (const Json& item : json) {
+      T value{};
+      if (Read(item, value)) out.push_back(std::move(value));
+    }
+    return true;
+  }
+  template <typename Struct>
+  static bool Read(const Json& json, Struct& out) {
+    if (!json.is_object()) return false;
+    FieldReader reader(json);
+    Visit(reader, out);
+    return true;
+  }
+
+  const Json& json_;
+};
+
+// Leaves out what is unset: empty strings and lists, optionals without a value.
+class FieldWriter {
+ public:
+  explicit FieldWriter(Json& json) : json_(json) {}
+
+  template <typename T>
+  void Field(absl::string_view key, T& value) {
+    Json written = Written(value);
+    if (!written.is_null()) json_[std::string(key)] = std::move(written);
+  }
+  void Text(absl::string_view key, std::string& value) { json_[std::string(key)] = value; }
+
+ private:
+  static Json Written(std::string& value) { return value.empty() ? Json() : Json(value); }
+  static Json Written(bool& value) { return value; }
+  static Json Written(int64_t& value) { return value; }
+  static Json Written(WallTime& value) { return ToText(value); }
+  static Json Written(Phase& value) { return std::string(NameOf(value)); }
+  template <typename T>
+  static Json Written(std::optional<T>& value) {
+    return value ? Written(*value) : Json();
+  }
+  template <typename T>
+  static Json Written(std::vector<T>& values) {
+    Json list;
+    for (T& value : values) list.push_back(Written(value));
+    return list;
+  }
+  template <typename Struct>
+  static Json Written(Struct& value) {
+    Json object = Json::object();
+    FieldWriter writer(object);
+    Visit(writer, value);
+    return object;
+  }
+
+  Json& json_;
+};
+
+Json Encode(TrainingJobStatus status) {
+  Json json = Json::object();
+  FieldWriter writer(json);
+  Visit(writer, status);
+  return json;
+}
+
+// The merge patch (RFC 7386) from one object to another; empty where they are equal.
+Json Difference(const Json& from, const Json& to) {
+  Json patch = Json::object();
+  for (const auto& [key, value] : from.items()) {
+    if (!to.contains(key)) patch[key] = nullptr;
+  }
+  for (const auto& [key, value] : to.items()) {
+    const Json* old = Find(from, key);
+    if (old != nullptr && *old == value) continue;
+    const bool is_inside = old != nullptr && old->is_object() && value.is_object();
+    patch[key] = is_inside ? Difference(*old, value) : value;
+  }
+  return patch;
+}
+
+}  // namespace
+
+absl::string_view NameOf(Phase phase) {
+  for (const auto& [value, name] : kPhases) {
+    if (value == phase) return name;
+  }
+  return "?";
+}
+
+TrainingJobStatus DecodeStatus(const Json& json) {
+  TrainingJobStatus status;
+  if (const Json* field = Find(json, "status")) {
+    FieldReader reader(*field);
+    Visit(reader, status);
+  }
+  return status;
+}
+
+std::string StatusPatchText(const TrainingJobStatus& from,
+                            const TrainingJobStatus& to,
+                            const std::string& resource_version) {
+  Json changes = Difference(Encode(from), Encode(to));
+  if (changes.empty()) return "";
+  Json patch;
+  patch["metadata"]["resourceVersion"] = resource_version;
+  patch["status"] = std::move(changes);
+  return ToText(patch);
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The status of a TrainingJob: all that the operator remembers of a job. Field by field that of the
+// CRD's schema (charts/pushpull/files/crd/trainingjobs.yaml), which drops every other one. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include <nlohmann/json_fwd.hpp>
+
+#include "operator/api/condition.h"
+#include "operator/api/wall_time.h"
+
+namespace pushpull_operator {
+
+// For printing, and for the CRD's rules about what may change when: Pending and Suspended have no
+// pods.
+enum class Phase { kPending, kStarting, kRunning, kScaling, kSuspended, kSucceeded, kFailed };
+
+absl::string_view NameOf(Phase phase);
+
+struct ServersStatus {
+  int64_t replicas = 0;  // pods that there are
+  int64_t ready = 0;
+  int64_t draining = 0;
+  std::string selector;
+  friend bool operator==(const ServersStatus&, const ServersStatus&) = default;
+};
+
+struct WorkersStatus {
+  int64_t replicas = 0;
+  int64_t ready = 0;
+  int64_t succeeded = 0;
+  std::string selector;
+  friend bool operator==(const WorkersStatus&, const WorkersStatus&) = default;
+};
+
+struct CoordinatorStatus {
+  int64_t term = 0;  // of the newest coordinator; 0: none yet
+  bool is_ready = false;
+  friend bool operator==(const CoordinatorStatus&, const CoordinatorStatus&) = default;
+};
+
+struct RingStatus {
+  int64_t epoch = 0;
+  std::string state;  // "Stable", "Resharding"
+  std::optional<int64_t> moved_keys = {};
+  std::optional<int64_t> total_keys = {};
+  friend bool operator==(const RingStatus&, const RingStatus&) = default;
+};
+
+struct LastRestart {
+  std::string pod;
+  std::string reason;
+  std::optional<int64_t> exit_code = {};
+  std::optional<WallTime> time = {};
+  friend bool operator==(const LastRestart&, const LastRestart&) = default;
+};
+
+// A member that was restarted and has not been healthy for long enough since.
+struct MemberRestart {
+  std::string pod;
+  std::string uid;  // of the pod whose end was counted last, so that it is counted once
+  int64_t in_a_row = 0;
+  std::optional<WallTime> next_at = {};
+  friend bool operator==(const MemberRestart&, const MemberRestart&) = default;
+};
+
+struct RestartsStatus {
+  int64_t counted = 0;
+  int64_t disruptions = 0;
+  std::optional<WallTime> next_at = {};  // all members restart, then; set until their pods are gone
+  std::optional<LastRestart> last = {};
+  std::vector<MemberRestart> members = {};  // in the order of their pods' names
+  friend bool operator==(const RestartsStatus&, const RestartsStatus&) = default;
+};
+
+struct SavedCheckpoint {
+  int64_t step = 0;
+  std::optional<WallTime> time = {};
+  std::string location;
+  friend bool operator==(const SavedCheckpoint&, const SavedCheckpoint&) = default;
+};
+
+struct ProgressStatus {
+  int64_t step = 0;
+  std::string samples_per_second;  // of the schema: decimal numbers as text
+  std::string sync_seconds_p50;
+  std::string sync_seconds_p99;
+  friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
+};
+
+struct TrainingJobStatus {
+  int64_t observed_generation = 0;
+  std::optional<Phase> phase = {};          // none: the operator has not seen the job yet
+  std::optional<WallTime> phase_time = {};  // since when
+  std::vector<Condition> conditions = {};
+  ServersStatus servers = {};
+  WorkersStatus workers = {};
+  CoordinatorStatus coordinator = {};
+  std::optional<RingStatus> ring = {};
+  RestartsStatus restarts = {};
+  std::optional<SavedCheckpoint> checkpoint = {};
+  std::optional<ProgressStatus> progress = {};
+  std::optional<WallTime> start_time = {};    // when it left Pending first
+  std::optional<WallTime> suspend_time = {};  // since when it is suspended, saving included
+  int64_t suspended_seconds = 0;              // before that, in all
+  std::optional<WallTime> completion_time = {};
+  friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
+};
+
+// The status of the object `json`. Fields that are missing or of another kind keep their defaults.
+TrainingJobStatus DecodeStatus(const nlohmann::json& json);
+
+// The body of a merge patch of the subresource status that makes `from` to `to` in the object of
+// this resource version, and of no other; fields that this program does not know stay. Empty:
+// nothing has changed.
+std::string StatusPatchText(const TrainingJobStatus& from,
+                            const TrainingJobStatus& to,
+                            const std::string& resource_version);
+
+}  // namespace pushpull_operator
