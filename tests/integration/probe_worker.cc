@@ -21,8 +21,8 @@
 // The results, of worker 0, are how often the samples counted: least, most, and all together.
 // --slow-worker takes --slow-factor times as long to compute.
 //
-// With --until nobody computes any longer once FILE is there: a test that does something to a running
-// job has it paced, as long as it takes, and lets it go to its end then.
+// With --until nobody computes any longer once FILE is there: a test that does something to a
+// running job has it paced, as long as it takes, and lets it go to its end then.
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,15 +73,14 @@ constexpr Duration kStepTimeout = std::chrono::seconds(120);
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
   Flags flags;
-  const std::map<std::string, uint64_t*> numbers = {
-      {"--steps", &flags.steps},
-      {"--values", &flags.values},
-      {"--tensors", &flags.tensors},
-      {"--samples", &flags.samples},
-      {"--epochs", &flags.epochs},
-      {"--stall-at-step", &flags.stall_at_step},
-      {"--stall-worker", &flags.stall_worker},
-      {"--batch", &flags.batch}};
+  const std::map<std::string, uint64_t*> numbers = {{"--steps", &flags.steps},
+                                                    {"--values", &flags.values},
+                                                    {"--tensors", &flags.tensors},
+                                                    {"--samples", &flags.samples},
+                                                    {"--epochs", &flags.epochs},
+                                                    {"--stall-at-step", &flags.stall_at_step},
+                                                    {"--stall-worker", &flags.stall_worker},
+                                                    {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     const std::string value = argv[i + 1];

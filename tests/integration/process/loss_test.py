@@ -9,12 +9,12 @@ from typing import Any
 import job
 
 RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
-STEPS = 150
+STEPS = 60
 
 
 class LossTest(job.JobTestCase):
 
-    def trained(self, weights: pathlib.Path, optimizer: str = "sgd", milliseconds: int = 200,
+    def trained(self, weights: pathlib.Path, optimizer: str = "sgd", milliseconds: int = 400,
                 values: int = 600_000, **more: Any) -> dict[str, Any]:
         """A deterministic job that writes its last weights."""
         return self.spec("--steps", STEPS, "--optimizer", optimizer, "--values", values, "--weights",
@@ -38,7 +38,7 @@ class LossTest(job.JobTestCase):
         self.assertEqual(undisturbed.report()["state_losses"], [])
         weights = self.folder / "weights"
         started = self.run_job(self.trained(weights))
-        started.wait_for_step(10)
+        started.wait_for_step(5)
 
         started.signal_member("server", 1, signal.SIGKILL)
         repaired = job.wait_until(
@@ -51,7 +51,7 @@ class LossTest(job.JobTestCase):
         loss = self.only_loss(started)
         self.assertEqual(started.report()["restarts"], 1)
         self.assertEqual(loss["chunks_from_workers"], loss["chunks"])
-        self.assertGreaterEqual(loss["lowest_step"], 10)
+        self.assertGreaterEqual(loss["lowest_step"], 5)
         self.assertFalse(loss["has_optimizer_state"])
         self.assertEqual(weights.read_bytes(), whole.read_bytes())
 
@@ -63,7 +63,7 @@ class LossTest(job.JobTestCase):
         spec = self.trained(weights, "adam")
         spec["restart"] = {**RESTARTS, "peerTimeoutSeconds": 3}
         started = self.run_job(spec)
-        started.wait_for_step(10)
+        started.wait_for_step(5)
 
         started.signal_member("server", 1, signal.SIGSTOP)
         # Longer than the launcher leaves a server that nobody waits for.
@@ -83,7 +83,7 @@ class LossTest(job.JobTestCase):
         spec = self.trained(self.folder / "weights", "adam",
                             checkpoint={"uri": f"file://{self.folder}/checkpoints"})
         started = self.run_job(spec)
-        started.wait_for_step(10)
+        started.wait_for_step(5)
         saved = job.run_command("checkpoint", "now", "--wait", "--workdir", started.workdir)
         self.assertEqual(saved.returncode, 0, saved.stderr)
         step = started.status()["checkpoint"]["step"]
@@ -103,7 +103,7 @@ class LossTest(job.JobTestCase):
         spec = self.trained(self.folder / "weights", values=100, servers=3)
         spec["servers"]["replication"] = 1
         started = self.run_job(spec)
-        started.wait_for_step(10)
+        started.wait_for_step(5)
 
         for index in range(3):
             started.signal_member("server", index, signal.SIGKILL)
@@ -119,7 +119,7 @@ class LossTest(job.JobTestCase):
         epochs = 3
         started = self.run_job(self.spec("--samples", 12000, "--epochs", epochs, "--batch", 40,
                                          "--step-milliseconds", 100, servers=1, restart=RESTARTS))
-        started.wait_for_step(10)
+        started.wait_for_step(5)
 
         started.signal_member("server", 0, signal.SIGKILL)
         code = started.finish()
