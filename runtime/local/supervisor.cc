@@ -272,6 +272,8 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
       return;
     }
     if (member->second.role == JobRole::kServer) return JudgeServer(name, end, give_up);
+    // Refused, or released, before this process had heard that it is not wanted any more.
+    if (!IsWanted(member->second)) return Forget(name);
     // A worker that ends because the job has failed is not to blame: hear of the servers first.
     if (lost_servers_.empty()) return Decide(name, end);
     restart_timers_[name] =

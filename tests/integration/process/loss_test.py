@@ -15,7 +15,7 @@ STEPS = 60
 class LossTest(job.JobTestCase):
 
     def trained(self, weights: pathlib.Path, optimizer: str = "sgd", milliseconds: int = 400,
-                values: int = 600_000, **more: Any) -> dict[str, Any]:
+                values: int = 300_000, **more: Any) -> dict[str, Any]:
         """A deterministic job that writes its last weights."""
         return self.spec("--steps", STEPS, "--optimizer", optimizer, "--values", values, "--weights",
                          weights, "--step-milliseconds", milliseconds,
@@ -69,7 +69,7 @@ class LossTest(job.JobTestCase):
         # Longer than the launcher leaves a server that nobody waits for.
         started.launcher.wait_for_line("waiting up to 30 s")
         with self.assertRaises(AssertionError):
-            started.launcher.wait(5)
+            started.launcher.wait(5 / job.PATIENCE)
         started.signal_member("server", 1, signal.SIGCONT)
         code = started.finish()
 

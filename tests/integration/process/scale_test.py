@@ -138,6 +138,27 @@ class ScaleTest(job.JobTestCase):
         # One death may leave one step uneven: its batch counts twice in a chunk, or not at all.
         self.assertAlmostEqual(report["final"]["total"], 12000, delta=10)
 
+    def test_workers_that_are_wanted_no_more_when_they_join_cost_no_restart(self) -> None:
+        may_join = self.folder / "may-join"
+        spec = self.long_spec(workers=1, restart={"backoffLimit": 0})
+        spec["command"] = ["sh", "-c", f'[ "$PUSHPULL_INDEX" = 0 ] || until [ -e {may_join} ]; do '
+                           'sleep 0.05; done; exec "$@"', "sh", *spec["command"]]
+        started = self.run_job(spec)
+        started.wait_for_step(3)
+        self.assertEqual(started.scale(workers=2).returncode, 0)
+        late = job.wait_until(lambda: started.endpoint("worker", 1), job.START_SECONDS, "worker-1")
+
+        # So that it hears of both at once: that the worker has ended, and that nobody wants it.
+        started.launcher.process.send_signal(signal.SIGSTOP)
+        self.assertEqual(started.scale(workers=1).returncode, 0)
+        may_join.touch()
+        job.wait_until(lambda: late["pid"] not in job.tagged_processes(self.tag), 30, "its end")
+        started.launcher.process.send_signal(signal.SIGCONT)
+
+        job.wait_until(lambda: started.endpoint("worker", 1) is None, 30, "no worker-1")
+        started.wait_for_step(started.status()["step"] + 10)
+        self.assertIn("there is no place for worker-1", started.launcher.output)
+
     def test_under_kubernetes_kubectl_is_named(self) -> None:
         environment = self.environment(KUBERNETES_SERVICE_HOST="10.0.0.1", PUSHPULL_JOB="mnist",
                                        PUSHPULL_COORDINATOR=job.closed_port())
