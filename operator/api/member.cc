@@ -59,4 +59,14 @@ std::optional<MemberId> MemberOf(const std::map<std::string, std::string>& label
   return std::nullopt;
 }
 
+std::optional<MemberId> MemberOfPod(absl::string_view job, absl::string_view pod_name) {
+  for (const JobRole role : {JobRole::kServer, JobRole::kWorker, JobRole::kCoordinator}) {
+    MemberId member{.role = role};
+    const absl::string_view digits = pod_name.substr(pod_name.rfind('-') + 1);
+    if (role != JobRole::kCoordinator && !absl::SimpleAtoi(digits, &member.index)) continue;
+    if (member.index >= 0 && PodName(job, member) == pod_name) return member;
+  }
+  return std::nullopt;
+}
+
 }  // namespace pushpull_operator

@@ -47,4 +47,7 @@ std::string SelectorOf(absl::string_view job, pushpull::JobRole role);
 // Which member a pod with these labels is; nothing where they are not a member's.
 std::optional<MemberId> MemberOf(const std::map<std::string, std::string>& labels);
 
+// Which member of the job has a pod of this name; nothing where none has.
+std::optional<MemberId> MemberOfPod(absl::string_view job, absl::string_view pod_name);
+
 }  // namespace pushpull_operator

@@ -94,12 +94,14 @@ ExitDecision Restart(const RestartSpec& spec,
                      RestartHistory history) {
   const bool counts = !IsDisruption(exit);
   if (counts && history.counted >= spec.backoff_limit) {
-    return Fail(exit,
-                history,
-                absl::StrCat(Describe(exit),
-                             "; the job fails, spec.restart.backoffLimit (",
-                             spec.backoff_limit,
-                             ") is reached"));
+    ExitDecision failed = Fail(exit,
+                               history,
+                               absl::StrCat(Describe(exit),
+                                            "; the job fails, spec.restart.backoffLimit (",
+                                            spec.backoff_limit,
+                                            ") is reached"));
+    failed.is_limit_reached = true;
+    return failed;
   }
   if (exit.ran_for >= kHealthyAfter) history.in_a_row = 0;
   const std::chrono::seconds delay = DelayOf(spec, history.in_a_row);

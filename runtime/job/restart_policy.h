@@ -43,6 +43,7 @@ struct ExitDecision {
   std::chrono::seconds delay{0};  // before a restart
   RestartHistory history;         // to keep instead of the one given
   int job_exit_code = 0;          // of `pushpull run` with kFailJob: 1, or a worker's own 2 or 3
+  bool is_limit_reached = false;  // kFailJob instead of a restart, because of backoffLimit
   std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", to follow a name
 };
 

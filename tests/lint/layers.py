@@ -55,6 +55,8 @@ OPERATOR_LAYERS = {
     "queue": [],
     "cache": ["kube"],
     "lease": ["kube", "api"],
+    # Of kube what an object is, not the client.
+    "plan": ["kube", "api"],
 }
 
 # The files that speak gRPC and protobuf; *_proto.{h,cc} turns messages into plain structs.

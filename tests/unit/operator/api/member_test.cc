@@ -14,6 +14,25 @@ TEST(MemberTest, NamesAreThoseThatUsersRelyOn) {
   EXPECT_EQ(PodName("mnist", {JobRole::kWorker, 11}), "mnist-worker-11");
 }
 
+TEST(MemberTest, ANameSaysWhichMemberAPodIs) {
+  for (const MemberId member : {MemberId{JobRole::kCoordinator, 0},
+                                MemberId{JobRole::kServer, 0},
+                                MemberId{JobRole::kWorker, 4095}}) {
+    EXPECT_EQ(MemberOfPod("a-server-1", PodName("a-server-1", member)), member);
+  }
+  for (const char* name : {"",
+                           "-",
+                           "mnist",
+                           "mnist-server",
+                           "mnist-server-",
+                           "mnist-server-01",
+                           "mnist-server--1",
+                           "other-server-1",
+                           "mnist-master-1"}) {
+    EXPECT_EQ(MemberOfPod("mnist", name), std::nullopt) << name;
+  }
+}
+
 TEST(MemberTest, LabelsSayWhichMemberAPodIs) {
   for (const MemberId member : {MemberId{JobRole::kCoordinator, 0},
                                 MemberId{JobRole::kServer, 1023},

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/conditions.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "operator/plan/members.h"
+#include "operator/plan/restarts.h"
+
+namespace pushpull_operator {
+
+using pushpull::JobRole;
+
+namespace {
+
+// Between two writes of what changes all the time.
+constexpr std::chrono::seconds kNewsPeriod{60};
+// A failed coordinator, a new epoch: what no pod tells.
+constexpr std::chrono::seconds kAskPeriod{30};
+
+int64_t CountWorkersDone(const Draft& draft) {
+  return std::count_if(draft.over.begin(), draft.over.end(), [](const MemberId& member) {
+    return member.role == JobRole::kWorker;
+  });
+}
+
+void DescribeRing(Draft& draft) {
+  const CoordinatorWord* word = draft.word();
+  if (word == nullptr || word->epoch == 0) return;
+  RingStatus ring = draft.status().ring.value_or(RingStatus{});
+  ring.epoch = word->epoch;
+  ring.state = word->shards_moving > 0 ? "Resharding" : "Stable";
+  draft.status().ring = ring;
+}
+
+void DescribeCheckpoint(Draft& draft) {
+  const CoordinatorWord* word = draft.word();
+  std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
+  const auto& spec = draft.spec().checkpoint;
+  if (word == nullptr || !spec || word->checkpoint_step <= (saved ? saved->step : 0)) return;
+  if (saved && saved->time && draft.now() < *saved->time + kNewsPeriod) {
+    return draft.LookAgain(*saved->time + kNewsPeriod);
+  }
+  saved = SavedCheckpoint{
+      .step = word->checkpoint_step,
+      .time = draft.now(),
+      .location = spec->uri.empty() ? absl::StrCat(spec->claim, ":", spec->path) : spec->uri};
+}
+
+bool IsReady(Draft& draft) {
+  const TrainingJobStatus& status = draft.status();
+  const CoordinatorWord* word = draft.word();
+  return status.coordinator.is_ready && word != nullptr &&
+         word->phase != CoordinatorWord::Phase::kStarting &&
+         status.servers.ready >= draft.spec().servers.replicas &&
+         status.workers.ready + status.workers.succeeded >= draft.spec().workers.replicas;
+}
+
+std::string ReadyMessage(Draft& draft) {
+  const TrainingJobStatus& status = draft.status();
+  return absl::StrCat("coordinator ",
+                      status.coordinator.is_ready ? "ready" : "not ready",
+                      ", servers ",
+                      status.servers.ready,
+                      " of ",
+                      draft.spec().servers.replicas,
+                      ", workers ",
+                      status.workers.ready + status.workers.succeeded,
+                      " of ",
+                      draft.spec().workers.replicas);
+}
+
+// Whether another size is wanted than there is; a change that has begun lasts until its shards are
+// in their places.
+bool IsScaling(Draft& draft) {
+  const CoordinatorWord& word = *draft.word();
+  const bool differs = word.servers_wanted != draft.spec().servers.replicas ||
+                       word.workers_wanted != draft.spec().workers.replicas;
+  if (differs && word.phase == CoordinatorWord::Phase::kRunning && !IsCoolingDown(draft))
+    return true;
+  if (!Leaving(draft, JobRole::kServer).empty() || !Leaving(draft, JobRole::kWorker).empty())
+    return true;
+  return draft.status().phase == Phase::kScaling && (word.shards_moving > 0 || !IsReady(draft));
+}
+
+void DescribePhase(Draft& draft) {
+  if (draft.status().phase == Phase::kStarting) {
+    if (IsReady(draft)) draft.SetPhase(Phase::kRunning);
+    return;
+  }
+  if (draft.word() == nullptr) return;
+  draft.SetPhase(IsScaling(draft) ? Phase::kScaling : Phase::kRunning);
+}
+
+void DescribeScaling(Draft& draft) {
+  const bool is_scaling = draft.status().phase == Phase::kScaling;
+  draft.Set(
+      "Scaling",
+      is_scaling,
+      is_scaling ? "Resizing" : "SizeReached",
+      absl::StrCat(
+          "servers ", draft.spec().servers.replicas, ", workers ", draft.spec().workers.replicas));
+  if (!is_scaling) return draft.Set("ScalingBlocked", false, "SizeReached", "");
+  draft.LookAgainSoon();
+  const WallTime late = *draft.status().phase_time + draft.spec().scaling.drain_timeout;
+  if (draft.now() < late) {
+    draft.LookAgain(late);
+    return draft.Set("ScalingBlocked", false, "InTime", "");
+  }
+  std::vector<std::string> names;
+  for (const MemberId& server : Leaving(draft, JobRole::kServer))
+    names.push_back(draft.NameOf(server));
+  draft.Set("ScalingBlocked",
+            true,
+            "DrainTimeout",
+            absl::StrCat("the size is not reached after spec.scaling.drainTimeoutSeconds",
+                         names.empty() ? "" : "; still there: ",
+                         absl::StrJoin(names, ", "),
+                         "; training goes on, scaling back cancels the change"));
+}
+
+void DescribeTrouble(Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (const std::optional<StartProblem> problem = StartProblemOf(*pod.seen))
+      return draft.Set("Degraded", true, problem->reason, problem->message);
+  }
+  for (const MemberRestart& record : draft.status().restarts.members) {
+    if (!record.next_at || draft.now() >= *record.next_at) continue;
+    return draft.Set("Degraded",
+                     true,
+                     "WaitingForRestart",
+                     absl::StrCat(record.pod, " starts again at ", ToText(*record.next_at)));
+  }
+  const bool is_silent = draft.status().coordinator.is_ready && draft.word() == nullptr;
+  if (is_silent) {
+    return draft.Set(
+        "Degraded", true, "CoordinatorSilent", "the coordinator gives no complete answer");
+  }
+  draft.Set("Degraded", false, "AllWell", "");
+}
+
+}  // namespace
+
+void DescribePods(Draft& draft) {
+  TrainingJobStatus& status = draft.status();
+  const std::string& job = draft.seen().meta.key.name;
+  status.observed_generation = draft.seen().meta.generation;
+  status.servers = {.selector = SelectorOf(job, JobRole::kServer)};
+  // Who was done is not judged again once the job has ended.
+  const bool was_finished = draft.seen().object.status.completion_time.has_value();
+  status.workers = {.succeeded = was_finished ? status.workers.succeeded : CountWorkersDone(draft),
+                    .selector = SelectorOf(job, JobRole::kWorker)};
+  status.coordinator.is_ready = false;
+  for (const auto& [member, pod] : draft.pods()) {
+    if (pod.end) continue;
+    const int64_t ready = pod.seen->pod.is_ready && !pod.is_deleting() ? 1 : 0;
+    if (member.role == JobRole::kCoordinator) status.coordinator.is_ready = ready == 1;
+    if (member.role == JobRole::kServer) {
+      ++status.servers.replicas;
+      status.servers.ready += ready;
+    }
+    if (member.role == JobRole::kWorker) {
+      ++status.workers.replicas;
+      status.workers.ready += ready;
+    }
+  }
+  for (const MemberId& server : Leaving(draft, JobRole::kServer)) {
+    if (!draft.Find(server)->end) ++status.servers.draining;
+  }
+}
+
+void DescribeRunning(Draft& draft) {
+  DescribePhase(draft);
+  DescribeRing(draft);
+  DescribeCheckpoint(draft);
+  const bool is_ready = IsReady(draft);
+  draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
+  DescribeScaling(draft);
+  DescribeTrouble(draft);
+  if (draft.status().phase == Phase::kStarting) draft.LookAgainSoon();
+  draft.LookAgain(draft.now() + kAskPeriod);
+}
+
+void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
+  draft.Set("Ready", false, reason, message);
+  for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
+    draft.Set(type, false, reason, "");
+  }
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/draft.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/api/condition.h"
+
+namespace pushpull_operator {
+namespace {
+
+constexpr std::chrono::seconds kSoon{2};
+// A pod that its node has not ended so long after its time: the node is gone, or hangs. Its member
+// has long been fenced, by term and epoch.
+constexpr std::chrono::seconds kStuckAfter{10};
+
+bool IsTrouble(absl::string_view type, bool is_true) {
+  if (type == "Reconciled") return !is_true;
+  return is_true && (type == "Failed" || type == "Degraded" || type == "ScalingBlocked");
+}
+
+}  // namespace
+
+Draft::Draft(const Observation& seen) : seen_(seen) {
+  plan_.status = seen.object.status;
+  for (const ObservedPod& pod : seen.pods) {
+    const std::optional<MemberId> member = MemberOf(pod.meta.labels);
+    if (!member || pod.meta.key.name != NameOf(*member)) continue;
+    if (pod.meta.controller_uid == seen.meta.uid) {
+      pods_[*member] = {.seen = &pod, .end = EndOf(pod, *member)};
+    } else {
+      taken_.insert(*member);
+    }
+  }
+}
+
+const CoordinatorWord* Draft::word() const {
+  const bool is_complete =
+      seen_.coordinator && seen_.coordinator->phase != CoordinatorWord::Phase::kRecovering;
+  return is_complete ? &*seen_.coordinator : nullptr;
+}
+
+const MemberPod* Draft::Find(const MemberId& member) const {
+  const auto found = pods_.find(member);
+  return found == pods_.end() ? nullptr : &found->second;
+}
+
+std::string Draft::NameOf(const MemberId& member) const {
+  return PodName(seen_.meta.key.name, member);
+}
+
+int Draft::WantedNow(pushpull::JobRole role) const {
+  if (role == pushpull::JobRole::kCoordinator) return 1;
+  if (word() == nullptr) return 0;
+  return role == pushpull::JobRole::kServer ? word()->servers_wanted : word()->workers_wanted;
+}
+
+bool Draft::IsFinished() const {
+  return plan_.status.phase == Phase::kSucceeded || plan_.status.phase == Phase::kFailed;
+}
+
+void Draft::SetPhase(Phase phase) {
+  if (plan_.status.phase == phase) return;
+  plan_.status.phase = phase;
+  plan_.status.phase_time = now();
+}
+
+void Draft::Set(absl::string_view type,
+                bool is_true,
+                const std::string& reason,
+                std::string message) {
+  TrainingJobStatus& status = plan_.status;
+  const Condition* old = FindCondition(status.conditions, type);
+  if (old == nullptr && !is_true && type != "Ready" && type != "Reconciled") return;
+  const bool was_true = old != nullptr && old->status == kConditionTrue;
+  // What is so from the start is no news.
+  const bool is_news = old == nullptr
+                           ? IsTrouble(type, is_true) || (is_true && type != "Reconciled")
+                           : was_true != is_true;
+  if (is_news) {
+    Tell(IsTrouble(type, is_true) ? Event::Kind::kWarning : Event::Kind::kNormal,
+         reason,
+         std::string(type),
+         message);
+  }
+  SetCondition(status.conditions,
+               {.type = std::string(type),
+                .status = is_true ? kConditionTrue : kConditionFalse,
+                .observed_generation = seen_.meta.generation,
+                .last_transition = now(),
+                .reason = reason,
+                .message = std::move(message)});
+}
+
+void Draft::Tell(Event::Kind kind, std::string reason, std::string action, std::string note) {
+  plan_.events.push_back({.kind = kind,
+                          .reason = std::move(reason),
+                          .action = std::move(action),
+                          .note = std::move(note)});
+}
+
+void Draft::Fail(const std::string& reason, const std::string& message) {
+  if (IsFinished()) return;
+  SetPhase(Phase::kFailed);
+  plan_.status.completion_time = now();
+  Set("Failed", true, reason, message);
+}
+
+void Draft::Delete(const MemberPod& pod) {
+  const ObjectMeta& meta = pod.seen->meta;
+  if (!deleted_.insert(meta.uid).second) return;
+  if (!meta.is_deleting) return Do(DeletePod{.name = meta.key.name, .uid = meta.uid});
+  if (!pod.seen->pod.deletion_time) return;
+  const WallTime stuck_at = *pod.seen->pod.deletion_time + kStuckAfter;
+  if (now() < stuck_at) return LookAgain(stuck_at);
+  Do(DeletePod{.name = meta.key.name, .uid = meta.uid, .grace = DeletePod::Grace::kNone});
+}
+
+void Draft::DropActions() {
+  plan_.actions.clear();
+  deleted_.clear();
+}
+
+void Draft::LookAgain(WallTime when) {
+  plan_.look_again = plan_.look_again ? std::min(*plan_.look_again, when) : when;
+}
+
+void Draft::LookAgainSoon() {
+  LookAgain(now() + kSoon);
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/member_end.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/job/enum_names.h"
+
+namespace pushpull_operator {
+
+using pushpull::ExitReason;
+using pushpull::MemberExit;
+
+namespace {
+
+struct ReasonMeaning {
+  absl::string_view name;
+  ExitReason reason;
+};
+
+// Of the condition DisruptionTarget. The taint that a pod does not tolerate is that of a node
+// without a sign of life, unless somebody has put another one there.
+constexpr ReasonMeaning kDisruptions[] = {{"PreemptionByScheduler", ExitReason::kPreempted},
+                                          {"DeletionByTaintManager", ExitReason::kNodeLost},
+                                          {"DeletionByPodGC", ExitReason::kNodeLost},
+                                          {"EvictionByEvictionAPI", ExitReason::kEvicted},
+                                          {"TerminationByKubelet", ExitReason::kEvicted}};
+
+// Of status.reason of a pod.
+constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
+                                         {"NodeShutdown", ExitReason::kEvicted},
+                                         {"Terminated", ExitReason::kEvicted},
+                                         {"Shutdown", ExitReason::kEvicted},
+                                         {"Preempting", ExitReason::kPreempted},
+                                         {"NodeLost", ExitReason::kNodeLost}};
+
+// Containers that wait for these are about to start.
+constexpr absl::string_view kOnTheWay[] = {"ContainerCreating", "PodInitializing"};
+
+std::optional<ExitReason> DisruptionOf(const Pod& pod) {
+  for (const auto& [name, reason] : kDisruptions) {
+    if (pod.disruption == name) return reason;
+  }
+  for (const auto& [name, reason] : kPodReasons) {
+    if (pod.reason == name) return reason;
+  }
+  // A reason of a newer Kubernetes: taken away by somebody, whoever it is.
+  if (!pod.disruption.empty()) return ExitReason::kEvicted;
+  return std::nullopt;
+}
+
+const ContainerStatus* MainContainer(const Pod& pod, const MemberId& member) {
+  for (const ContainerStatus& container : pod.containers) {
+    if (!container.is_init && container.name == ComponentOf(member.role)) return &container;
+  }
+  return nullptr;
+}
+
+std::chrono::seconds RanFor(const ContainerEnd& end) {
+  if (!end.started || !end.finished) return std::chrono::seconds(0);
+  return std::max(*end.finished - *end.started, std::chrono::seconds(0));
+}
+
+MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
+  MemberEnd ended{.exit = {.role = member.role, .exit_code = end.exit_code, .ran_for = RanFor(end)},
+                  .reason = end.exit_code == 0 ? "Completed" : "Error",
+                  .code = end.exit_code,
+                  .detail = end.message};
+  if (end.reason != "OOMKilled") return ended;
+  ended.exit.reason = ExitReason::kOomKilled;
+  ended.reason = end.reason;
+  return ended;
+}
+
+// A pod that failed without a word of the member's own container: an init container, or a node that
+// could not take it.
+MemberEnd PodFailure(const Pod& pod, const MemberId& member) {
+  for (const ContainerStatus& container : pod.containers) {
+    if (!container.end || container.end->exit_code == 0) continue;
+    MemberEnd ended = ContainerEndOf(*container.end, member);
+    ended.detail = absl::StrCat("container ", container.name, " failed ", ended.detail);
+    return ended;
+  }
+  return {.exit = {.role = member.role, .exit_code = 1, .reason = ExitReason::kError},
+          .reason = "Error",
+          .code = std::nullopt,
+          .detail = absl::StrCat(pod.reason, pod.message.empty() ? "" : ": ", pod.message)};
+}
+
+MemberEnd Disruption(ExitReason reason, const ObservedPod& pod, const MemberId& member) {
+  MemberEnd ended{.exit = {.role = member.role, .reason = reason},
+                  .reason = std::string(pushpull::NameOf(reason)),
+                  .code = std::nullopt,
+                  .detail = pod.pod.message};
+  const ContainerStatus* main = MainContainer(pod.pod, member);
+  if (main == nullptr || !main->end) return ended;
+  ended.exit.exit_code = main->end->exit_code;
+  ended.exit.ran_for = RanFor(*main->end);
+  ended.code = main->end->exit_code;
+  return ended;
+}
+
+}  // namespace
+
+bool MemberEnd::is_disruption() const {
+  return exit.reason == ExitReason::kEvicted || exit.reason == ExitReason::kPreempted ||
+         exit.reason == ExitReason::kNodeLost;
+}
+
+std::optional<MemberEnd> EndOf(const ObservedPod& pod, const MemberId& member) {
+  const ContainerStatus* main = MainContainer(pod.pod, member);
+  const bool has_ended = main != nullptr && main->end.has_value();
+  const bool has_failed =
+      pod.pod.phase == PodPhase::kFailed || (has_ended && main->end->exit_code != 0);
+  const std::optional<ExitReason> disruption = DisruptionOf(pod.pod);
+  if (disruption && (pod.meta.is_deleting || has_failed))
+    return Disruption(*disruption, pod, member);
+  if (pod.meta.is_deleting) return std::nullopt;
+  if (has_ended) return ContainerEndOf(*main->end, member);
+  if (pod.pod.phase == PodPhase::kSucceeded) return ContainerEndOf({}, member);
+  if (pod.pod.phase == PodPhase::kFailed) return PodFailure(pod.pod, member);
+  return std::nullopt;
+}
+
+std::optional<WallTime> RunningSince(const ObservedPod& pod, const MemberId& member) {
+  const ContainerStatus* main = MainContainer(pod.pod, member);
+  return main == nullptr ? std::nullopt : main->running_since;
+}
+
+std::optional<StartProblem> StartProblemOf(const ObservedPod& pod) {
+  if (pod.meta.is_deleting) return std::nullopt;
+  if (!pod.pod.unschedulable.empty()) {
+    return StartProblem{"Unschedulable",
+                        absl::StrCat("pod ", pod.meta.key.name, ": ", pod.pod.unschedulable)};
+  }
+  for (const ContainerStatus& container : pod.pod.containers) {
+    const std::string& reason = container.waiting_reason;
+    if (reason.empty() || std::count(std::begin(kOnTheWay), std::end(kOnTheWay), reason) > 0) {
+      continue;
+    }
+    return StartProblem{reason == "ErrImagePull" ? "ImagePullBackOff" : reason,
+                        absl::StrCat("pod ",
+                                     pod.meta.key.name,
+                                     ", container ",
+                                     container.name,
+                                     ", image ",
+                                     container.image,
+                                     ": ",
+                                     container.waiting_message)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/members.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "operator/plan/restarts.h"
+
+namespace pushpull_operator {
+
+using pushpull::JobRole;
+
+namespace {
+
+// Whether its pod is missing and may be made now.
+bool IsDue(Draft& draft, const MemberId& member) {
+  if (draft.Find(member) != nullptr || draft.IsTaken(member)) return false;
+  const std::optional<WallTime> due = RestartDue(draft.status(), draft.NameOf(member));
+  if (!due || draft.now() >= *due) return true;
+  draft.LookAgain(*due);
+  return false;
+}
+
+void CreateMissing(Draft& draft, JobRole role) {
+  for (int i = 0; i < draft.WantedNow(role); ++i) {
+    const MemberId member{.role = role, .index = i};
+    if (draft.over.contains(member) || !IsDue(draft, member)) continue;
+    draft.Do(CreatePod{.member = member});
+  }
+}
+
+// Every coordinator has a term of its own, higher than any before. A number that no coordinator
+// ever had, because the operator died right after writing it, does no harm.
+void PlanCoordinator(Draft& draft) {
+  const MemberId coordinator{.role = JobRole::kCoordinator};
+  if (!IsDue(draft, coordinator)) return;
+  ++draft.status().coordinator.term;
+  draft.Do(CreatePod{.member = coordinator, .term = draft.status().coordinator.term});
+}
+
+void AskForSize(Draft& draft) {
+  const CoordinatorWord& word = *draft.word();
+  if (word.phase != CoordinatorWord::Phase::kRunning) return;
+  AskSize ask;
+  if (draft.spec().servers.replicas != word.servers_wanted)
+    ask.servers = draft.spec().servers.replicas;
+  if (draft.spec().workers.replicas != word.workers_wanted)
+    ask.workers = draft.spec().workers.replicas;
+  if (!ask.servers && !ask.workers) return;
+  if (IsCoolingDown(draft)) {
+    return draft.LookAgain(*draft.status().phase_time + draft.spec().scaling.cooldown);
+  }
+  draft.Do(ask);
+  draft.LookAgainSoon();
+}
+
+bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
+  return status.phase == Phase::kScaling && status.phase_time &&
+         draft.now() >= *status.phase_time + draft.spec().scaling.drain_timeout;
+}
+
+// Nothing of the parameters is on it alone. One that the coordinator does not see may yet come back
+// with what it holds, as long as shards are not where they shall be.
+bool IsDrained(const Draft& draft, const MemberId& server) {
+  const CoordinatorWord& word = *draft.word();
+  const std::optional<MemberEnd>& end = draft.Find(server)->end;
+  if (word.servers_wanted > server.index || word.servers.contains(server.index)) return false;
+  return (end && end->code == 0) || word.shards_moving == 0;
+}
+
+void RemoveServers(Draft& draft) {
+  const bool is_forced =
+      draft.spec().scaling.on_drain_timeout == pushpull::DrainTimeoutPolicy::kForce &&
+      HasDrainTimedOut(draft, draft.status());
+  for (const MemberId& server : Leaving(draft, JobRole::kServer)) {
+    const MemberPod& pod = *draft.Find(server);
+    if (!IsDrained(draft, server)) {
+      if (!is_forced || pod.is_deleting()) continue;
+      draft.Tell(
+          Event::Kind::kWarning,
+          "DrainForced",
+          "Delete",
+          absl::StrCat(draft.NameOf(server),
+                       " still holds shards after spec.scaling.drainTimeoutSeconds and goes, "
+                       "as onDrainTimeout says"));
+    }
+    draft.Delete(pod);
+  }
+}
+
+// It leaves by itself at the end of a step; one that the coordinator does not know never will.
+bool HasLeft(const Draft& draft, const MemberId& worker) {
+  const auto word = draft.word()->workers.find(worker.index);
+  return draft.Find(worker)->end.has_value() || word == draft.word()->workers.end() ||
+         !word->second.is_alive;
+}
+
+void RemoveWorkers(Draft& draft) {
+  const bool is_late = HasDrainTimedOut(draft, draft.status());
+  for (const MemberId& worker : Leaving(draft, JobRole::kWorker)) {
+    if (is_late || HasLeft(draft, worker)) draft.Delete(*draft.Find(worker));
+  }
+}
+
+// Workers find the parameters' places when they come; before the first servers there are none.
+bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
+  const auto there = static_cast<int>(draft.word()->servers.size());
+  return status.phase != Phase::kStarting || there >= draft.word()->servers_wanted;
+}
+
+void TellConflicts(Draft& draft) {
+  std::vector<std::string> names;
+  for (const ObservedPod& pod : draft.seen().pods) {
+    const std::optional<MemberId> member = MemberOf(pod.meta.labels);
+    if (member && draft.IsTaken(*member)) names.push_back(pod.meta.key.name);
+  }
+  if (names.empty()) return draft.Set("Reconciled", true, "Reconciled", "");
+  draft.Set("Reconciled",
+            false,
+            "NameConflict",
+            absl::StrCat("these pods belong to another owner, delete them or rename the job: ",
+                         absl::StrJoin(names, ", ")));
+}
+
+}  // namespace
+
+std::vector<MemberId> Leaving(const Draft& draft, JobRole role) {
+  std::vector<MemberId> leaving;
+  if (draft.word() == nullptr) return leaving;
+  const int wanted =
+      role == JobRole::kServer ? draft.spec().servers.replicas : draft.spec().workers.replicas;
+  const int limit = std::max(wanted, draft.WantedNow(role));
+  for (const auto& [member, pod] : draft.pods()) {
+    if (member.role == role && member.index >= limit) leaving.push_back(member);
+  }
+  return leaving;
+}
+
+bool IsCoolingDown(const Draft& draft) {
+  const TrainingJobStatus& before = draft.seen().object.status;
+  return before.phase == Phase::kRunning && before.phase_time &&
+         draft.now() < *before.phase_time + draft.spec().scaling.cooldown;
+}
+
+void PlanMembers(Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
+  }
+  TellConflicts(draft);
+  PlanCoordinator(draft);
+  const MemberPod* coordinator = draft.Find({.role = JobRole::kCoordinator});
+  if (coordinator == nullptr || coordinator->end || coordinator->is_deleting()) return;
+  if (draft.word() == nullptr) return draft.LookAgainSoon();
+  if (draft.word()->phase == CoordinatorWord::Phase::kSucceeded) return draft.LookAgainSoon();
+  AskForSize(draft);
+  CreateMissing(draft, JobRole::kServer);
+  RemoveServers(draft);
+  if (MayHaveWorkers(draft, draft.status())) {
+    CreateMissing(draft, JobRole::kWorker);
+  } else {
+    draft.LookAgainSoon();
+  }
+  RemoveWorkers(draft);
+}
+
+}  // namespace pushpull_operator

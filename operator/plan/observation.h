@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that a plan is made from: what the operator knows of one job at one moment. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/api/pod.h"
+#include "operator/api/training_job.h"
+#include "operator/api/wall_time.h"
+#include "operator/kube/object.h"
+
+namespace pushpull_operator {
+
+struct ObservedPod {
+  ObjectMeta meta;
+  Pod pod;
+};
+
+// What a coordinator says of one worker.
+struct WorkerWord {
+  bool is_alive = false;
+  bool has_left = false;      // in order, its part done
+  bool was_released = false;  // in order, because it was not wanted any more
+};
+
+// What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
+// depends on it.
+struct CoordinatorWord {
+  // kRecovering: it was started anew and still hears its members; nothing else is complete then.
+  enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
+  Phase phase = Phase::kStarting;
+  std::string failure;     // of kFailed, one line
+  int servers_wanted = 0;  // indices below it shall be there
+  int workers_wanted = 0;
+  std::set<int> servers;              // that are there
+  std::map<int, WorkerWord> workers;  // that it has heard of
+  int64_t shards_moving = 0;          // not yet where they shall be
+  int64_t epoch = 0;
+  int64_t checkpoint_step = 0;  // of the last one; 0: none yet
+  uint64_t saves_requested = 0;
+  uint64_t saves_finished = 0;
+};
+
+struct Observation {
+  ObjectMeta meta;  // of the job
+  TrainingJobObject object;
+  // Pods with the job's label in its namespace, whoever owns them.
+  std::vector<ObservedPod> pods;
+  // Of the coordinator whose pod is in `pods`; none: it gave no answer.
+  std::optional<CoordinatorWord> coordinator;
+  // The number that the coordinator gave to the save asked for by AskSave; none: nobody asked, or
+  // the operator has forgotten it in a restart. It then asks once more, which does no harm.
+  std::optional<uint64_t> save;
+  WallTime now{};  // of the API server
+};
+
+}  // namespace pushpull_operator

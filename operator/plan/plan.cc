@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/plan.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+
+#include "operator/plan/conditions.h"
+#include "operator/plan/draft.h"
+#include "operator/plan/members.h"
+#include "operator/plan/pause.h"
+#include "operator/plan/restarts.h"
+#include "operator/plan/the_end.h"
+
+namespace pushpull_operator {
+namespace {
+
+// How spec.managedBy names this operator.
+constexpr char kController[] = "pushpull.dev/operator";
+constexpr size_t kProblemsShown = 5;
+
+bool IsOurs(const Observation& seen) {
+  const std::string& managed_by = seen.object.job.spec.managed_by;
+  return !seen.meta.is_deleting && (managed_by.empty() || managed_by == kController);
+}
+
+// What cannot be read is not acted upon: pods that there are stay, until somebody mends the spec.
+void PlanInvalid(Draft& draft) {
+  std::vector<std::string> lines;
+  for (const pushpull::ManifestProblem& problem : draft.seen().object.problems) {
+    if (lines.size() < kProblemsShown) lines.push_back(pushpull::ToString(problem));
+  }
+  if (!draft.status().phase) draft.SetPhase(Phase::kPending);
+  draft.Set("Reconciled", false, "InvalidSpec", absl::StrJoin(lines, "; "));
+  DescribePods(draft);
+}
+
+void Begin(Draft& draft) {
+  TrainingJobStatus& status = draft.status();
+  const bool has_changed = status.observed_generation != draft.seen().meta.generation;
+  // Another size is wanted: a drain has its whole time again.
+  if (has_changed && status.phase == Phase::kScaling) status.phase_time = draft.now();
+  CountSuspension(draft);
+  if (draft.spec().suspend) return;
+  if (!status.start_time) status.start_time = draft.now();
+  const bool has_no_pods =
+      !status.phase || status.phase == Phase::kPending || status.phase == Phase::kSuspended;
+  if (has_no_pods) draft.SetPhase(Phase::kStarting);
+}
+
+// Ends where the job has ended, or has no members for now.
+void PlanRun(Draft& draft) {
+  Begin(draft);
+  if (!draft.spec().suspend) CheckDeadlines(draft);
+  if (draft.IsFinished() || PlanPause(draft)) return;
+  if (draft.word() != nullptr && draft.word()->phase == CoordinatorWord::Phase::kFailed) {
+    return draft.Fail("TrainingFailed", draft.word()->failure);
+  }
+  PlanRestarts(draft);
+  if (draft.IsFinished() || PlanPause(draft)) return;
+  CheckSuccess(draft);
+  if (!draft.IsFinished()) PlanMembers(draft);
+}
+
+bool IsPaused(Draft& draft) {
+  return draft.spec().suspend || draft.status().restarts.next_at.has_value();
+}
+
+}  // namespace
+
+JobPlan Plan(const Observation& seen) {
+  Draft draft(seen);
+  if (!IsOurs(seen)) return draft.Take();
+  if (!draft.IsFinished()) {
+    if (!seen.object.problems.empty()) {
+      PlanInvalid(draft);
+      return draft.Take();
+    }
+    PlanRun(draft);
+  }
+  DescribePods(draft);
+  if (draft.IsFinished()) {
+    draft.DropActions();
+    PlanFinished(draft);
+    DescribeStopped(draft, "Finished", "the job has ended");
+  } else if (IsPaused(draft)) {
+    const bool is_suspended = seen.object.job.spec.suspend;
+    draft.Set("Reconciled", true, "Reconciled", "");
+    DescribeStopped(draft,
+                    is_suspended ? "Suspended" : "Restarting",
+                    is_suspended ? "spec.suspend is true" : "all members start again");
+  } else {
+    DescribeRunning(draft);
+  }
+  return draft.Take();
+}
+
+}  // namespace pushpull_operator

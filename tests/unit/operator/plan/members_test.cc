@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Changes of the size while a job runs.
+#include "operator/plan/members.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator/plan/world.h"
+
+namespace pushpull_operator {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using std::chrono::seconds;
+
+World Running(int servers, int workers) {
+  World world(servers, workers);
+  EXPECT_TRUE(world.Start());
+  world.Take();
+  return world;
+}
+
+void Scale(World& world, int servers) {
+  world.spec().servers.replicas = servers;
+  world.Bump();
+}
+
+TEST(MembersTest, MoreServersAreAskedForThenMadeThenGivenShards) {
+  World world = Running(2, 1);
+
+  Scale(world, 4);
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=4"));
+  EXPECT_EQ(world.status().phase, Phase::kScaling);
+  EXPECT_EQ(world.Say("Scaling"), "True Resizing");
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("create server-2", "create server-3"));
+  world.RunPods();
+  world.seen.coordinator->shards_moving = 512;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kScaling);
+  EXPECT_EQ(world.status().ring->state, "Resharding");
+  world.seen.coordinator->shards_moving = 0;
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  EXPECT_EQ(world.status().servers.ready, 4);
+  EXPECT_EQ(world.Say("Scaling"), "False SizeReached");
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+TEST(MembersTest, AServerGoesWhenItHoldsNothingAnyMore) {
+  World world = Running(4, 1);
+
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 300;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=2"));
+  EXPECT_EQ(world.status().servers.draining, 2);
+  EXPECT_EQ(world.status().servers.replicas, 4);
+  world.Exit("server-3", 0);  // drained first
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("delete server-3"));
+  world.seen.coordinator->shards_moving = 0;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());  // still one of the job's
+  world.seen.coordinator->servers.erase(2);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("delete server-2"));
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  EXPECT_EQ(world.status().servers.replicas, 2);
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+TEST(MembersTest, AServerThatIsOnlyOutOfSightIsNotTakenAsDrained) {
+  World world = Running(2, 1);
+  Scale(world, 1);
+  world.Step();
+  world.AgreeToSize();
+  world.Take();
+  world.seen.coordinator->shards_moving = 300;
+  world.seen.coordinator->servers.erase(1);
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
+TEST(MembersTest, ADrainThatTakesTooLongIsToldAndCostsNothing) {
+  World world = Running(3, 1);
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 300;
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  world.Pass(seconds(299));
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.Say("ScalingBlocked"), "");
+  world.Pass(seconds(1));
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.Say("ScalingBlocked"), "True DrainTimeout");
+  EXPECT_THAT(world.Find("ScalingBlocked")->message, HasSubstr("mnist-server-2"));
+  EXPECT_THAT(world.Take(), IsEmpty());
+  Scale(world, 3);
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=3"));
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 0;
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_TRUE(world.Has("server-2"));
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  EXPECT_EQ(world.Say("ScalingBlocked"), "False SizeReached");
+}
+
+TEST(MembersTest, AForcedDrainEndsAtItsTimeout) {
+  World world = Running(2, 1);
+  world.spec().scaling.on_drain_timeout = pushpull::DrainTimeoutPolicy::kForce;
+  world.Pass(seconds(5000));
+  Scale(world, 1);
+  world.Step();
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 300;
+  world.Take();
+  world.Pass(seconds(299));
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+
+  world.Pass(seconds(1));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete server-1"));
+  EXPECT_TRUE(std::any_of(world.events.begin(), world.events.end(), [](const Event& event) {
+    return event.reason == "DrainForced";
+  }));
+}
+
+TEST(MembersTest, AnotherSizeGivesADrainItsWholeTimeAgain) {
+  World world = Running(4, 1);
+  Scale(world, 3);
+  world.Step();
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 300;
+  ASSERT_TRUE(world.Settle());
+  world.Pass(seconds(200));
+
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+  world.Pass(seconds(200));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("ScalingBlocked"), "");
+}
+
+TEST(MembersTest, APendingServerThatIsNotWantedGoesAtOnce) {
+  World world = Running(2, 1);
+  Scale(world, 3);
+  world.Step();
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=2", "delete server-2"));
+}
+
+TEST(MembersTest, AServerThatWasLetGoAndIsWantedAgainStartsAnewUncounted) {
+  World world = Running(2, 1);
+  Scale(world, 1);
+  world.Step();
+  world.AgreeToSize();
+  world.Exit("server-1", 0);
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+
+  ASSERT_TRUE(world.Settle());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.pod("server-1").pod.phase, PodPhase::kPending);
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+TEST(MembersTest, TheCooldownPutsOffTheNextChange) {
+  World world = Running(2, 1);
+  world.spec().scaling.cooldown = seconds(60);
+  Scale(world, 3);
+
+  const JobPlan plan = world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(plan.status.phase, Phase::kRunning);
+  world.Pass(seconds(60));
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=3"));
+}
+
+TEST(MembersTest, WorkersComeAndGoBetweenSteps) {
+  World world = Running(1, 3);
+  world.spec().workers.replicas = 1;
+  world.Bump();
+  world.Step();
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("ask workers=1"));
+
+  for (const int index : {1, 2}) {
+    world.Exit("worker-" + std::to_string(index), 0);
+    world.seen.coordinator->workers[index] = {.was_released = true};
+  }
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), testing::UnorderedElementsAre("delete worker-1", "delete worker-2"));
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  world.spec().workers.replicas = 2;
+  world.Bump();
+  world.Step();
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask workers=2", "create worker-1"));
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+TEST(MembersTest, AWorkerWithoutAPodThatWasDoneIsNotMadeAgain) {
+  World world = Running(1, 2);
+  world.Exit("worker-0", 0);
+  ASSERT_TRUE(world.Settle());
+
+  world.Vanish("worker-0");
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(world.status().workers.succeeded, 1);
+}
+
+}  // namespace
+}  // namespace pushpull_operator

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/restarts.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator/plan/world.h"
+
+namespace pushpull_operator {
+namespace {
+
+using pushpull::ExitReason;
+using pushpull::JobRole;
+using pushpull::RestartAction;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using std::chrono::seconds;
+
+// The pod of `member` ends; its successor comes when it may. Returns how long that took.
+seconds ExitAndComeBack(World& world, const std::string& member, int code) {
+  world.Exit(member, code);
+  const WallTime ended = world.seen.now;
+  EXPECT_TRUE(world.Settle());
+  world.VanishDeleted();
+  for (int i = 0; i < 1000 && !world.Has(member); ++i) {
+    world.Pass(seconds(1));
+    EXPECT_TRUE(world.Settle());
+  }
+  const seconds waited = world.seen.now - ended;
+  world.RunPods();
+  EXPECT_TRUE(world.Settle());
+  return waited;
+}
+
+TEST(RestartsTest, AMemberThatFailedStartsAgainAfterItsDelay) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+
+  world.Exit("worker-0", 1);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-0"));
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(
+      world.status().restarts.last,
+      (LastRestart{
+          .pod = "mnist-worker-0", .reason = "Error", .exit_code = 1, .time = world.seen.now}));
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(world.Say("Degraded"), "True WaitingForRestart");
+  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(10));
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("create worker-0"));
+  world.RunPods();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.Say("Degraded"), "False AllWell");
+}
+
+TEST(RestartsTest, DelaysDoubleUpToTheirLimitAndBeginAnewAfterHealth) {
+  World world(1, 1);
+  world.spec().restart.backoff_limit = 100;
+  ASSERT_TRUE(world.Start());
+
+  std::vector<int64_t> waited;
+  for (int i = 0; i < 7; ++i) waited.push_back(ExitAndComeBack(world, "worker-0", 1).count());
+  EXPECT_THAT(waited, ElementsAre(10, 20, 40, 80, 160, 300, 300));
+  EXPECT_THAT(world.status().restarts.members, testing::SizeIs(1));
+  world.Pass(seconds(600));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.status().restarts.members, IsEmpty());
+  EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(10));
+  EXPECT_EQ(world.status().restarts.counted, 8);
+}
+
+// The operator may die at any point between the count and the new pod: what it finds afterwards is
+// the status that was written and the pod that is still there.
+TEST(RestartsTest, AnEndIsCountedOnceHoweverOftenItIsSeen) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-0", 1);
+  const ObservedPod ended = world.pod("worker-0");
+
+  for (int i = 0; i < 5; ++i) {
+    world.pods["mnist-worker-0"] = ended;  // as if the delete had never arrived
+    world.Step();
+  }
+
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_THAT(world.status().restarts.members, testing::SizeIs(1));
+}
+
+TEST(RestartsTest, BeyondTheLimitTheJobFailsAndTheLimitIsOfAllMembers) {
+  World world(1, 2);
+  world.spec().restart.backoff_limit = 3;
+  ASSERT_TRUE(world.Start());
+  ExitAndComeBack(world, "worker-0", 1);
+  ExitAndComeBack(world, "worker-1", 1);
+  ExitAndComeBack(world, "server-0", 1);
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+
+  world.Exit("worker-0", 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True BackoffLimitExceeded");
+  EXPECT_EQ(world.status().restarts.counted, 3);
+}
+
+TEST(RestartsTest, DisruptionsAreCountedApartAndHaveNoLimit) {
+  World world(1, 1);
+  world.spec().restart.backoff_limit = 0;
+  ASSERT_TRUE(world.Start());
+
+  for (int i = 1; i <= 5; ++i) {
+    world.pod("worker-0").pod.disruption = "EvictionByEvictionAPI";
+    world.BeginDeletion("worker-0");
+    ASSERT_TRUE(world.Settle());
+    EXPECT_EQ(world.status().restarts.disruptions, i);
+    world.VanishDeleted();
+    world.Pass(seconds(300));
+    ASSERT_TRUE(world.Settle());
+    world.RunPods();
+    ASSERT_TRUE(world.Settle());
+  }
+
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.status().restarts.last->reason, "Evicted");
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+}
+
+TEST(RestartsTest, APodThatSomebodyDeletesIsReplacedAndNobodyFailed) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.BeginDeletion("server-0");
+  world.Exit("server-0", 143);
+
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-0"));
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+TEST(RestartsTest, APodWhoseNodeIsGoneIsTakenOutOfTheWay) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.pod("worker-0").pod.disruption = "DeletionByTaintManager";
+  world.BeginDeletion("worker-0");
+  world.Pass(seconds(39));
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+
+  world.Pass(seconds(1));
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-0 at once"));
+  EXPECT_EQ(world.status().restarts.last->reason, "NodeLost");
+  EXPECT_EQ(world.status().restarts.disruptions, 1);
+}
+
+TEST(RestartsTest, ANewCoordinatorHasAHigherTermThanAnyBefore) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+
+  ExitAndComeBack(world, "coordinator", 139);
+  EXPECT_EQ(world.status().coordinator.term, 2);
+  EXPECT_EQ(world.pod("coordinator").meta.labels.at(kTermLabel), "2");
+  world.Vanish("coordinator");
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().coordinator.term, 3);
+  EXPECT_TRUE(world.Has("server-0"));
+  EXPECT_TRUE(world.Has("worker-0"));
+}
+
+TEST(RestartsTest, AMemberIsJudgedWhenTheCoordinatorHasSpoken) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-0", 1);
+  const std::optional<CoordinatorWord> word = std::exchange(world.seen.coordinator, std::nullopt);
+  world.Take();
+
+  const JobPlan plan = world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(plan.status.restarts.counted, 0);
+  EXPECT_EQ(plan.look_again, world.seen.now + seconds(2));
+  EXPECT_EQ(world.Say("Degraded"), "True CoordinatorSilent");
+
+  world.seen.coordinator = word;
+  world.Step();
+  EXPECT_EQ(world.status().restarts.counted, 1);
+}
+
+struct RuleRow {
+  const char* name;
+  JobRole role;
+  int code;
+  std::string reason;
+  RestartAction action;
+  std::string expected;
+};
+
+TEST(RestartsTest, TheFirstRuleThatMatchesDecides) {
+  for (const RuleRow& row :
+       {RuleRow{"final", JobRole::kWorker, 9, "", RestartAction::kFailJob, "True MemberFailed"},
+        RuleRow{"ignored", JobRole::kWorker, 9, "", RestartAction::kIgnore, ""},
+        RuleRow{"by reason",
+                JobRole::kServer,
+                137,
+                "OOMKilled",
+                RestartAction::kFailJob,
+                "True MemberFailed"}}) {
+    SCOPED_TRACE(row.name);
+    World world(1, 2);
+    pushpull::RestartRule rule{.role = row.role, .action = row.action};
+    if (row.reason.empty()) {
+      rule.exit_codes = pushpull::ExitCodeMatch{.in = {row.code}};
+    } else {
+      rule.reason = ExitReason::kOomKilled;
+    }
+    world.spec().restart.rules = {rule};
+    ASSERT_TRUE(world.Start());
+
+    world.Exit(row.role == JobRole::kServer ? "server-0" : "worker-0", row.code, row.reason);
+    ASSERT_TRUE(world.Settle());
+
+    EXPECT_EQ(world.Say("Failed"), row.expected);
+    EXPECT_EQ(world.status().restarts.counted, 0);
+  }
+}
+
+TEST(RestartsTest, AnIgnoredWorkerIsOverAndTheOthersFinishTheJob) {
+  World world(1, 2);
+  world.spec().restart.rules = {{.reason = ExitReason::kError, .action = RestartAction::kIgnore}};
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-0", 1);
+  ASSERT_TRUE(world.Settle());
+  world.Exit("worker-1", 0);
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+}
+
+TEST(RestartsTest, ARestartOfTheJobIsOfAllMembersWithOneCountAndAHigherTerm) {
+  World world(2, 1);
+  world.spec().restart.rules = {{.role = JobRole::kServer,
+                                 .reason = ExitReason::kError,
+                                 .action = RestartAction::kRestartJob}};
+  ASSERT_TRUE(world.Start());
+  world.Take();
+
+  world.Exit("server-1", 1);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(),
+              testing::UnorderedElementsAre(
+                  "delete coordinator", "delete server-0", "delete server-1", "delete worker-0"));
+  EXPECT_EQ(world.status().phase, Phase::kStarting);
+  EXPECT_EQ(world.Say("Ready"), "False Restarting");
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+  world.Pass(seconds(10));
+
+  ASSERT_TRUE(world.Start());
+  EXPECT_EQ(world.status().coordinator.term, 2);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().restarts.next_at, std::nullopt);
+}
+
+TEST(RestartsTest, AWorkersWrongUsageIsFinal) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+
+  world.Exit("worker-0", 2);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True MemberFailed");
+  EXPECT_THAT(world.Find("Failed")->message, HasSubstr("mnist-worker-0 exited with code 2"));
+}
+
+TEST(RestartsTest, ServersThatEndBecauseTheJobIsDoneAreNotRestarted) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.seen.coordinator->phase = CoordinatorWord::Phase::kSucceeded;
+  world.Exit("server-0", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+
+  world.Exit("worker-0", 0);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+  EXPECT_EQ(world.status().restarts, RestartsStatus{});
+}
+
+// --- How Kubernetes tells of an end --------------------------------------------------------------
+
+ObservedPod EndedPod(PodPhase phase, std::optional<ContainerEnd> end) {
+  ObservedPod pod;
+  pod.meta.key.name = "mnist-worker-0";
+  pod.pod.phase = phase;
+  pod.pod.containers = {{.name = "worker", .end = std::move(end)}};
+  return pod;
+}
+
+constexpr MemberId kWorker{.role = JobRole::kWorker};
+
+TEST(MemberEndTest, ThePlatformsReasonsBecomeThoseOfTheRules) {
+  struct Row {
+    std::string condition, reason;
+    std::optional<ExitReason> expected;
+  };
+  for (const Row& row : {Row{"PreemptionByScheduler", "", ExitReason::kPreempted},
+                         Row{"DeletionByTaintManager", "", ExitReason::kNodeLost},
+                         Row{"DeletionByPodGC", "", ExitReason::kNodeLost},
+                         Row{"EvictionByEvictionAPI", "", ExitReason::kEvicted},
+                         Row{"TerminationByKubelet", "", ExitReason::kEvicted},
+                         Row{"OfANewerKubernetes", "", ExitReason::kEvicted},
+                         Row{"", "Evicted", ExitReason::kEvicted},
+                         Row{"", "NodeLost", ExitReason::kNodeLost},
+                         Row{"", "OutOfcpu", ExitReason::kError}}) {
+    ObservedPod pod = EndedPod(PodPhase::kFailed, std::nullopt);
+    pod.pod.disruption = row.condition;
+    pod.pod.reason = row.reason;
+
+    EXPECT_EQ(EndOf(pod, kWorker).value().exit.reason, row.expected) << row.condition << row.reason;
+  }
+}
+
+TEST(MemberEndTest, AContainersEndIsTheMembersEnd) {
+  const WallTime start{seconds(100)};
+  const ObservedPod pod = EndedPod(PodPhase::kFailed,
+                                   ContainerEnd{.exit_code = 137,
+                                                .reason = "OOMKilled",
+                                                .started = start,
+                                                .finished = start + seconds(70)});
+
+  const MemberEnd end = EndOf(pod, kWorker).value();
+
+  EXPECT_EQ(end.exit.reason, ExitReason::kOomKilled);
+  EXPECT_EQ(end.exit.ran_for, seconds(70));
+  EXPECT_EQ(end.code, 137);
+  EXPECT_FALSE(end.is_disruption());
+}
+
+TEST(MemberEndTest, AContainerBesideItDoesNotKeepAMemberAlive) {
+  ObservedPod pod = EndedPod(PodPhase::kRunning, ContainerEnd{.exit_code = 0});
+  pod.pod.containers.push_back({.name = "logs", .running_since = WallTime{}});
+
+  EXPECT_EQ(EndOf(pod, kWorker).value().reason, "Completed");
+}
+
+TEST(MemberEndTest, AnInitContainerThatFailedIsNamed) {
+  ObservedPod pod = EndedPod(PodPhase::kFailed, std::nullopt);
+  pod.pod.containers.insert(pod.pod.containers.begin(),
+                            {.name = "fetch",
+                             .is_init = true,
+                             .end = ContainerEnd{.exit_code = 4, .message = "no data"}});
+
+  const MemberEnd end = EndOf(pod, kWorker).value();
+
+  EXPECT_EQ(end.exit.exit_code, 4);
+  EXPECT_EQ(end.detail, "container fetch failed no data");
+}
+
+TEST(MemberEndTest, WhoMayStillRunHasNotEnded) {
+  EXPECT_EQ(EndOf(EndedPod(PodPhase::kRunning, std::nullopt), kWorker).has_value(), false);
+  EXPECT_EQ(EndOf(EndedPod(PodPhase::kPending, std::nullopt), kWorker).has_value(), false);
+  ObservedPod deleted = EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 143});
+  deleted.meta.is_deleting = true;
+  EXPECT_FALSE(EndOf(deleted, kWorker).has_value());
+  ObservedPod marked = EndedPod(PodPhase::kRunning, std::nullopt);
+  marked.pod.disruption = "PreemptionByScheduler";
+  EXPECT_FALSE(EndOf(marked, kWorker).has_value());
+}
+
+}  // namespace
+}  // namespace pushpull_operator
