@@ -84,6 +84,7 @@ nlohmann::json ToJson(const JobStatus& status) {
           {"stalled", status.stall ? ToString(*status.stall) : ""},
           {"step", status.step.value()},
           {"samples", status.samples},
+          {"uneven_steps", status.uneven_steps},
           {"seconds", status.seconds},
           {"sync",
            {{"p50_seconds", status.sync_seconds.At(0.5)},
@@ -115,6 +116,7 @@ void PrintTable(const JobStatus& status) {
   if (status.stall) std::printf("stalled: %s\n", ToString(*status.stall).c_str());
   for (const StateLoss& loss : status.state_losses)
     std::printf("lost: %s\n", ToString(loss).c_str());
+  if (status.uneven_steps > 0) std::printf("uneven steps: %lu\n", status.uneven_steps);
   if (status.shards_moving > 0 || status.servers.size() != status.servers_wanted) {
     std::printf("servers: %zu, %u wanted; %lu shards to move\n",
                 status.servers.size(),

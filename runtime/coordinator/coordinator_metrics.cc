@@ -45,6 +45,11 @@ struct CoordinatorMetrics::Families {
                                 .Help("Saves of a checkpoint that were given up")
                                 .Register(registry.registry())
                                 .Add({})),
+        uneven_steps(prometheus::BuildCounter()
+                         .Name("pushpull_uneven_steps_total")
+                         .Help("Steps whose chunks had different contributors")
+                         .Register(registry.registry())
+                         .Add({})),
         checkpoint_seconds(prometheus::BuildHistogram()
                                .Name("pushpull_checkpoint_seconds")
                                .Help("From the request to the complete checkpoint")
@@ -61,6 +66,7 @@ struct CoordinatorMetrics::Families {
   prometheus::Gauge& step;
   prometheus::Gauge& checkpoint_step;
   prometheus::Counter& checkpoint_failures;
+  prometheus::Counter& uneven_steps;
   prometheus::Histogram& checkpoint_seconds;
 };
 
@@ -83,8 +89,11 @@ void CoordinatorMetrics::Update(const JobStatus& status) {
   families_->stalled.Set(status.stall ? 1 : 0);
   families_->step.Set(static_cast<double>(status.step.value()));
   families_->checkpoint_step.Set(static_cast<double>(status.checkpoint.step.value()));
-  const auto failures = static_cast<double>(status.checkpoint.failures);
-  families_->checkpoint_failures.Increment(failures - families_->checkpoint_failures.Value());
+  const auto raise = [](prometheus::Counter& counter, uint64_t total) {
+    counter.Increment(static_cast<double>(total) - counter.Value());
+  };
+  raise(families_->checkpoint_failures, status.checkpoint.failures);
+  raise(families_->uneven_steps, status.uneven_steps);
 }
 
 void CoordinatorMetrics::ObserveCheckpoint(Duration took) {

@@ -8,6 +8,7 @@ namespace pushpull {
 
 void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
   for (const LossPoint& point : stats.losses) AddLoss(point);
+  for (const Step step : stats.uneven_steps) AddUneven(step);
   if (!stats.results.empty()) results_[worker] = stats.results;
   WorkerStats& kept = workers_[worker];
   kept = stats;
@@ -79,6 +80,8 @@ void JobStatistics::AddTo(JobStatus& status) const {
   status.bytes_replicated = servers.bytes_replicated;
   status.contributors_min = servers.contributors_min;
   status.contributors_max = servers.contributors_max;
+  status.uneven_steps = uneven_count_;
+  status.newest_uneven_steps.assign(uneven_steps_.begin(), uneven_steps_.end());
   for (const auto& [step, loss] : losses_) {
     status.losses.push_back(
         {step, loss.weighted / static_cast<double>(loss.samples), loss.samples});
@@ -104,6 +107,15 @@ void JobStatistics::AddLoss(const LossPoint& point) {
   loss_stride_ *= 2;
   std::erase_if(losses_,
                 [&](const auto& entry) { return entry.first.value() % loss_stride_ != 0; });
+}
+
+// Each worker of the step says it, in every one of its messages.
+void JobStatistics::AddUneven(Step step) {
+  const bool is_full = uneven_steps_.size() == JobStatus::kUnevenStepsMax;
+  if (is_full && step < *uneven_steps_.begin()) return;  // it was counted before the others
+  if (!uneven_steps_.insert(step).second) return;
+  ++uneven_count_;
+  if (is_full) uneven_steps_.erase(uneven_steps_.begin());
 }
 
 void JobStatistics::Accumulate(const WorkerStats& from, WorkerStats& into) {

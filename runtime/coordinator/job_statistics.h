@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@
 
 namespace pushpull {
 
-// Thread-compatible. Bounded: one entry a member, at most kLossPointsMax losses.
+// Thread-compatible. Bounded: one entry a member, at most kLossPointsMax losses and
+// JobStatus::kUnevenStepsMax steps.
 class JobStatistics {
  public:
   static constexpr size_t kLossPointsMax = 4096;
@@ -36,7 +38,8 @@ class JobStatistics {
   // Of shards that came to other servers, since the job's start.
   uint64_t BytesCopied() const;
 
-  // Fills samples, bytes, resends, contributors, quantiles, losses and results of `status`.
+  // Fills samples, bytes, resends, contributors, uneven steps, quantiles, losses and results of
+  // `status`.
   void AddTo(JobStatus& status) const;
 
  private:
@@ -45,6 +48,7 @@ class JobStatistics {
     uint64_t samples = 0;
   };
   void AddLoss(const LossPoint& point);
+  void AddUneven(Step step);
   static void Accumulate(const WorkerStats& from, WorkerStats& into);
   static void Accumulate(const ServerStats& from, ServerStats& into);
 
@@ -54,6 +58,8 @@ class JobStatistics {
   WorkerStats retired_;
   ServerStats retired_servers_;
   std::map<Step, Loss> losses_;
+  uint64_t uneven_count_ = 0;
+  std::set<Step> uneven_steps_;  // the newest of those that are counted
   uint64_t loss_stride_ =
       1;  // only steps divisible by it are kept; doubles when there are too many
 };

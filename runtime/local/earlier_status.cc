@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,20 @@ bool ShareAShard(const StateLoss& a, const StateLoss& b) {
   return std::any_of(a.shards.begin(), a.shards.end(), [&](ShardId shard) {
     return std::find(b.shards.begin(), b.shards.end(), shard) != b.shards.end();
   });
+}
+
+// Those that both have are in `now` because workers still say them.
+void AddEarlierUnevenSteps(const JobStatus& earlier, JobStatus& now) {
+  std::set<Step> steps(earlier.newest_uneven_steps.begin(), earlier.newest_uneven_steps.end());
+  const bool is_cut = earlier.uneven_steps > steps.size();
+  const Step oldest = is_cut && !steps.empty() ? *steps.begin() : Step{};
+  uint64_t both = 0;
+  for (const Step step : now.newest_uneven_steps) {
+    if (step < oldest || !steps.insert(step).second) ++both;
+  }
+  now.uneven_steps += earlier.uneven_steps - std::min(earlier.uneven_steps, both);
+  while (steps.size() > JobStatus::kUnevenStepsMax) steps.erase(steps.begin());
+  now.newest_uneven_steps.assign(steps.begin(), steps.end());
 }
 
 // A loss that was not over is the next coordinator's, who saw it anew.
@@ -61,6 +76,7 @@ JobStatus WithEarlier(const JobStatus& earlier, JobStatus now) {
   } else if (earlier.contributors_min > 0) {
     now.contributors_min = std::min(now.contributors_min, earlier.contributors_min);
   }
+  AddEarlierUnevenSteps(earlier, now);
   now.sync_seconds = WithMore(earlier.sync_seconds, now.sync_seconds);
   for (size_t i = 0; i < kSyncPhaseCount; ++i)
     now.phase_seconds[i] = WithMore(earlier.phase_seconds[i], now.phase_seconds[i]);

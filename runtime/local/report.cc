@@ -127,6 +127,7 @@ std::string FormatReport(const RunOutcome& outcome) {
         {"restored_step", StepOrNull(status.checkpoint.restored_step)}}},
       {"losses", losses},
       {"contributors", {{"min", status.contributors_min}, {"max", status.contributors_max}}},
+      {"uneven_steps", status.uneven_steps},
   };
   // Names and texts come from anywhere; a byte that is no UTF-8 must not cost the report.
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -161,6 +161,8 @@ struct LossPoint {
 
 // Cumulative since the worker's start, except for `losses`, which are those since the last one.
 struct WorkerStats {
+  static constexpr size_t kUnevenStepsMax = 64;  // the newest are kept
+
   Step step;  // steps whose parameters are all back
   uint64_t samples = 0;
   uint64_t bytes_pushed = 0;
@@ -171,6 +173,8 @@ struct WorkerStats {
   std::vector<LossPoint> losses;
   std::map<std::string, double>
       results;  // what the program reported at its end: loss, accuracy, ...
+  // Whose chunks had different contributors, by the numbers that travel with pushes.
+  std::vector<Step> uneven_steps;
 };
 
 struct ServerStats {
@@ -180,7 +184,6 @@ struct ServerStats {
   Step highest_version;
   uint32_t contributors_min = 0;  // over all completed chunk steps; 0 before the first
   uint32_t contributors_max = 0;
-  uint64_t uneven_steps = 0;
   uint64_t duplicates = 0;
   uint64_t bytes_replicated = 0;  // sent to followers and learners since the start
   uint64_t bytes_copied = 0;      // values and optimizer state received of shards that came here

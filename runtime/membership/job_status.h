@@ -101,6 +101,7 @@ std::string ToString(const StateLoss& loss);
 struct JobStatus {
   static constexpr size_t kResizesMax = 256;      // the newest are kept
   static constexpr size_t kStateLossesMax = 256;  // likewise
+  static constexpr size_t kUnevenStepsMax = 256;  // likewise
 
   std::string job;
   JobPhase phase = JobPhase::kStarting;
@@ -122,6 +123,8 @@ struct JobStatus {
   uint64_t resends = 0;
   uint32_t contributors_min = 0;
   uint32_t contributors_max = 0;
+  uint64_t uneven_steps = 0;              // their chunks had different contributors
+  std::vector<Step> newest_uneven_steps;  // ascending
   Quantiles sync_seconds;
   std::array<Quantiles, kSyncPhaseCount> phase_seconds;
   std::vector<LossPoint>

@@ -155,6 +155,8 @@ absl::Status CheckForm(const v1::JobStatus& wire) {
   PUSHPULL_RETURN_IF_ERROR(CheckCount("sync phases", wire.phase_seconds_size(), kSyncPhaseCount));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("losses", wire.losses_size(), kWireLossesMax));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("servers", wire.servers_size(), kWireServersMax));
+  PUSHPULL_RETURN_IF_ERROR(
+      CheckCount("uneven steps", wire.newest_uneven_steps_size(), JobStatus::kUnevenStepsMax));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("resizes", wire.resizes_size(), JobStatus::kResizesMax));
   PUSHPULL_RETURN_IF_ERROR(
       CheckCount("losses of state", wire.state_losses_size(), JobStatus::kStateLossesMax));
@@ -182,6 +184,8 @@ void ToProto(const JobStatus& status, v1::JobStatus& out) {
   out.set_resends(status.resends);
   out.set_contributors_min(status.contributors_min);
   out.set_contributors_max(status.contributors_max);
+  out.set_uneven_steps(status.uneven_steps);
+  for (const Step step : status.newest_uneven_steps) out.add_newest_uneven_steps(step.value());
   ToProto(status.sync_seconds, *out.mutable_sync_seconds());
   for (const Quantiles& phase : status.phase_seconds) ToProto(phase, *out.add_phase_seconds());
   for (const LossPoint& point : status.losses) ToProto(point, *out.add_losses());
@@ -224,6 +228,9 @@ absl::StatusOr<JobStatus> FromProto(const v1::JobStatus& wire) {
   status.resends = wire.resends();
   status.contributors_min = wire.contributors_min();
   status.contributors_max = wire.contributors_max();
+  status.uneven_steps = wire.uneven_steps();
+  for (const uint64_t step : wire.newest_uneven_steps())
+    status.newest_uneven_steps.emplace_back(step);
   PUSHPULL_ASSIGN_OR_RETURN(status.sync_seconds, FromProto(wire.sync_seconds()));
   for (int i = 0; i < wire.phase_seconds_size(); ++i) {
     PUSHPULL_ASSIGN_OR_RETURN(status.phase_seconds[static_cast<size_t>(i)],

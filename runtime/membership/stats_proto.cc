@@ -116,7 +116,6 @@ void ToProto(const ServerStats& stats, v1::ServerStats& out) {
   out.set_highest_version(stats.highest_version.value());
   out.set_contributors_min(stats.contributors_min);
   out.set_contributors_max(stats.contributors_max);
-  out.set_uneven_steps(stats.uneven_steps);
   out.set_duplicates(stats.duplicates);
   out.set_bytes_replicated(stats.bytes_replicated);
   out.set_bytes_copied(stats.bytes_copied);
@@ -140,6 +139,7 @@ void ToProto(const WorkerStats& stats, v1::WorkerStats& out) {
   for (const Quantiles& phase : stats.phase_seconds) ToProto(phase, *out.add_phase_seconds());
   for (const LossPoint& point : stats.losses) ToProto(point, *out.add_losses());
   ToProto(stats.results, *out.mutable_results());
+  for (const Step step : stats.uneven_steps) out.add_uneven_steps(step.value());
 }
 
 absl::Status FromProto(const v1::Status& status) {
@@ -194,7 +194,6 @@ ServerStats FromProto(const v1::ServerStats& stats) {
       .highest_version = Step{stats.highest_version()},
       .contributors_min = stats.contributors_min(),
       .contributors_max = stats.contributors_max(),
-      .uneven_steps = stats.uneven_steps(),
       .duplicates = stats.duplicates(),
       .bytes_replicated = stats.bytes_replicated(),
       .bytes_copied = stats.bytes_copied(),
@@ -215,6 +214,8 @@ Stall FromProto(const v1::Stall& stall) {
 absl::StatusOr<WorkerStats> FromProto(const v1::WorkerStats& stats) {
   PUSHPULL_RETURN_IF_ERROR(CheckCount("sync phases", stats.phase_seconds_size(), kSyncPhaseCount));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("losses", stats.losses_size(), kWireLossesMax));
+  PUSHPULL_RETURN_IF_ERROR(
+      CheckCount("uneven steps", stats.uneven_steps_size(), WorkerStats::kUnevenStepsMax));
   WorkerStats result{.step = Step{stats.step()},
                      .samples = stats.samples(),
                      .bytes_pushed = stats.bytes_pushed(),
@@ -223,7 +224,8 @@ absl::StatusOr<WorkerStats> FromProto(const v1::WorkerStats& stats) {
                      .sync_seconds = {},
                      .phase_seconds = {},
                      .losses = {},
-                     .results = {}};
+                     .results = {},
+                     .uneven_steps = {}};
   PUSHPULL_ASSIGN_OR_RETURN(result.sync_seconds, FromProto(stats.sync_seconds()));
   PUSHPULL_ASSIGN_OR_RETURN(result.results, FromProto(stats.results()));
   for (int i = 0; i < stats.phase_seconds_size(); ++i) {
@@ -231,6 +233,7 @@ absl::StatusOr<WorkerStats> FromProto(const v1::WorkerStats& stats) {
                               FromProto(stats.phase_seconds(i)));
   }
   for (const v1::LossPoint& point : stats.losses()) result.losses.push_back(FromProto(point));
+  for (const uint64_t step : stats.uneven_steps()) result.uneven_steps.emplace_back(step);
   return result;
 }
 

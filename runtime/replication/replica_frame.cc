@@ -146,6 +146,7 @@ std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta) {
   writer.Put(static_cast<uint8_t>(meta.update.has_value()));
   if (meta.update) Put(writer, *meta.update);
   writer.Put(meta.advance_to.value());
+  writer.Put(meta.digest);
   return writer.Take();
 }
 
@@ -166,6 +167,7 @@ absl::StatusOr<StreamMeta> DecodeStreamMeta(std::span<const std::byte> bytes) {
     return Malformed("frame of a shard's log", bytes.size());
   if (reader.Get<uint8_t>() != 0) decoded.update = GetClock(reader);
   decoded.advance_to = Step{reader.Get<uint64_t>()};
+  decoded.digest = reader.Get<uint64_t>();
   const bool is_kind =
       decoded.kind >= LogEntryKind::kInitialize && decoded.kind <= LogEntryKind::kReplace;
   if (!is_shard || !is_kind || !reader.ok())

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/consistency/uneven_steps.h"
 #include "runtime/consistency/worker_clocks.h"
 #include "runtime/replication/shard_member.h"
 #include "runtime/replication/worker_bits.h"
@@ -79,6 +80,8 @@ struct StreamMeta {
   uint32_t parts = 1;
   uint64_t updates = 0;  // optimizer steps done
   Epoch chunk_epoch;     // of the chunk's last entry
+  // Who contributed to the version that an entry makes, or that a copy is of; 0: not known.
+  ContributorsDigest digest = 0;
 };
 
 std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta);

@@ -48,6 +48,10 @@ PushVerdict ChunkSlot::Judge(const MembershipView& membership, const FrameHeader
   return verdict;
 }
 
+ContributorsDigest ChunkSlot::contributors() const {
+  return counted.version == state.version() ? counted.contributors : 0;
+}
+
 const Admission* ChunkSlot::Admitted(const MembershipView& membership) const {
   const bool is_known = !is_leading() && admission && admission->step == state.version();
   return is_known && membership.active().consistency.is_led() ? &*admission : nullptr;
@@ -135,6 +139,7 @@ void ChunkSlot::ClearState() {
   DropContributions();
   state.Clear();
   clocks.Clear();
+  counted = {};
   admission.reset();
   if (!accumulator.is_receiving()) accumulator.Release();
 }

@@ -14,6 +14,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/consistency/admission.h"
 #include "runtime/consistency/sync_step.h"
+#include "runtime/consistency/uneven_steps.h"
 #include "runtime/consistency/worker_clocks.h"
 #include "runtime/store/chunk_state.h"
 #include "runtime/store/step_accumulator.h"
@@ -102,6 +103,9 @@ class ChunkSlot {
   // Forgets the step's contributions; the requests stay, their workers send again or are told.
   void DropContributions();
 
+  // Of version(); 0 where that is of a checkpoint, of a worker's copy or of another mode.
+  ContributorsDigest contributors() const;
+
   // Who counts in the step under way; null where that is not known, or everybody does.
   const Admission* Admitted(const MembershipView& membership) const;
 
@@ -117,6 +121,8 @@ class ChunkSlot {
   // the state; it needs not be in checkpoints, which have every chunk behind that step. Others: of
   // the step under way, as frames of workers have said.
   std::optional<Admission> admission;
+  // The newest version that a synchronous step has made, here or on the primary that it came from.
+  CountedVersion counted;
   std::vector<HeldContribution> held;  // in worker order
   std::vector<Waiter> waiters;
   bool skips_step = false;   // nonFinite: Skip

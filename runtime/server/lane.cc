@@ -19,10 +19,6 @@
 namespace pushpull {
 namespace {
 
-// Steps whose contributors are remembered; chunks of one tensor list are never further apart in
-// synchronous mode than the one step that a worker may be ahead.
-constexpr size_t kStepsRemembered = 4;
-
 bool HasPayload(FrameType type) {
   return type == FrameType::kInit || type == FrameType::kPush || type == FrameType::kPushPull;
 }
@@ -513,6 +509,7 @@ void Lane::Complete(ChunkSlot& slot) {
     entry.contributors.push_back(contribution.worker);
   if (is_sync()) {
     CountContributors(slot);
+    entry.digest = slot.counted.contributors;
     if (slot.is_leading()) slot.admission = Admission{entry.step, entry.contributors};
   } else {
     const Contribution& only = slot.step.contributors().front();
@@ -578,6 +575,7 @@ void Lane::Publish(ChunkSlot& slot) {
   const std::shared_ptr<const HostBuffer> value = slot.state.value();
   for (Waiter& waiter : slot.TakeSatisfied(member.entry().epoch, membership_.active())) {
     FinishTiming(slot, waiter);
+    waiter.timing.contributors = slot.contributors();
     OutgoingFrame answer{
         .header = waiter.request, .meta = EncodePublishedTiming(waiter.timing), .payload = {}};
     answer.header.flags = 0;
@@ -666,27 +664,15 @@ void Lane::SendMoved(Connection& connection, const FrameHeader& request, ShardId
   connection.channel().Send(std::move(answer));
 }
 
-void Lane::CountContributors(const ChunkSlot& slot) {
-  const Step step = slot.state.version();
-  std::vector<WorkerId> workers;
-  for (const Contribution& contribution : slot.step.contributors())
-    workers.push_back(contribution.worker);
-  const auto count = static_cast<uint32_t>(workers.size());
-  if (count > 0) {  // the admitted may all have died
-    stats_.contributors_min =
-        stats_.contributors_max == 0 ? count : std::min(stats_.contributors_min, count);
-    stats_.contributors_max = std::max(stats_.contributors_max, count);
-  }
-
-  const auto [first, is_first] = step_contributors_.try_emplace(step, workers);
-  if (!is_first && first->second != workers &&
-      (last_uneven_step_ < step || stats_.uneven_steps == 0)) {
-    last_uneven_step_ = step;
-    ++stats_.uneven_steps;
-    metrics_.AddUnevenStep();
-  }
-  while (step_contributors_.size() > kStepsRemembered)
-    step_contributors_.erase(step_contributors_.begin());
+// Of a step that turns version() into the next.
+void Lane::CountContributors(ChunkSlot& slot) {
+  const std::span<const Contribution> contributors = slot.step.contributors();
+  slot.counted = {Step{slot.state.version().value() + 1}, DigestOf(contributors)};
+  const auto count = static_cast<uint32_t>(contributors.size());
+  if (count == 0) return;  // the admitted may all have died
+  stats_.contributors_min =
+      stats_.contributors_max == 0 ? count : std::min(stats_.contributors_min, count);
+  stats_.contributors_max = std::max(stats_.contributors_max, count);
 }
 
 // ---- what goes wrong ----

@@ -130,7 +130,7 @@ class Lane final : public ShardReplicationHost {
   Payload SharedSum(ChunkSlot& slot);
   void FinishTiming(const ChunkSlot& slot, Waiter& waiter);
   void Publish(ChunkSlot& slot);
-  void CountContributors(const ChunkSlot& slot);
+  void CountContributors(ChunkSlot& slot);
 
   // lane_admission.cc: the chunk decides who counts in the step, and has all that it needs for
   // that.
@@ -200,9 +200,6 @@ class Lane final : public ShardReplicationHost {
   std::map<ShardId, Handover> handovers_;  // that wait for the end of a gated step
   MembershipView membership_;
   ServerStats stats_;
-  // Contributors of the first chunk that completed each recent step, to notice uneven ones.
-  std::map<Step, std::vector<WorkerId>> step_contributors_;
-  Step last_uneven_step_;
   ShardReplication replication_;
   LaneCapture capture_;
   // Last: connections point to slots, and end first.

@@ -21,7 +21,6 @@ ServerStats Sum(const std::vector<ServerStats>& lanes) {
   for (const ServerStats& lane : lanes) {
     total.bytes_owned += lane.bytes_owned;
     total.chunks += lane.chunks;
-    total.uneven_steps += lane.uneven_steps;
     total.duplicates += lane.duplicates;
     total.bytes_replicated += lane.bytes_replicated;
     total.bytes_copied += lane.bytes_copied;

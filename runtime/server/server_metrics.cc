@@ -43,9 +43,6 @@ struct ServerMetrics::Families {
         nonfinite(Counter(registry,
                           "pushpull_nonfinite_gradients_total",
                           "Gradient chunks with a NaN or an infinity")),
-        uneven(Counter(registry,
-                       "pushpull_uneven_steps_total",
-                       "Steps whose chunks had different contributors")),
         errors(prometheus::BuildCounter()
                    .Name("pushpull_errors_total")
                    .Help("What went wrong, by reason")
@@ -74,7 +71,6 @@ struct ServerMetrics::Families {
   BytesByChannel replicated;
   prometheus::Counter& duplicates;
   prometheus::Counter& nonfinite;
-  prometheus::Counter& uneven;
   prometheus::Family<prometheus::Counter>& errors;
   std::array<prometheus::Counter*, kErrorReasons.size()> reasons{};
   prometheus::Histogram& queue;
@@ -103,9 +99,6 @@ void ServerMetrics::AddDuplicate() {
 }
 void ServerMetrics::AddNonFinite() {
   families_->nonfinite.Increment();
-}
-void ServerMetrics::AddUnevenStep() {
-  families_->uneven.Increment();
 }
 void ServerMetrics::AddError(ServerError reason) {
   families_->reasons[static_cast<size_t>(reason)]->Increment();

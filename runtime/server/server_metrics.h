@@ -33,7 +33,6 @@ class ServerMetrics {
   void AddReplicated(absl::string_view channel, uint64_t bytes);
   void AddDuplicate();
   void AddNonFinite();
-  void AddUnevenStep();
   void AddError(ServerError reason);
   void ObserveQueue(Duration waited);
   // Versions that a gradient is behind the chunk it is applied to.

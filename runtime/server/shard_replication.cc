@@ -248,7 +248,8 @@ void ShardReplication::Append(ShardSlot& shard, const ChunkSlot& chunk, NewEntry
                   .contributors = std::move(entry.contributors),
                   .update = entry.update,
                   .advance_to = entry.advance_to,
-                  .chunk_epoch = {}};
+                  .chunk_epoch = {},
+                  .digest = entry.digest};
   for (const ServerId member : shard.member.Streams()) {
     const auto joined = shard.joined.find(member);
     const std::optional<StreamPosition> at = shard.member.PlaceEntry(member, index);
@@ -299,7 +300,8 @@ void ShardReplication::SendCopy(ShardSlot& shard,
                   .seq = shard.member.seq(),
                   .contributors = {},
                   .updates = chunk.state.updates(),
-                  .chunk_epoch = shard.member.chunk_epoch(next.chunk)};
+                  .chunk_epoch = shard.member.chunk_epoch(next.chunk),
+                  .digest = chunk.contributors()};
   const bool has_decided = chunk.is_leading() && chunk.admission &&
                            chunk.admission->step.value() + 1 == chunk.state.version().value();
   if (has_decided) meta.contributors = chunk.admission->workers;
@@ -526,6 +528,7 @@ bool ShardReplication::TakeEntry(ShardSlot& shard,
   } else if (chunk.is_leading()) {
     chunk.admission = Admission{header.step, meta.contributors};
   }
+  chunk.counted = {Step{header.step.value() + 1}, meta.digest};
   if (meta.kind == LogEntryKind::kSkip) {
     state.Skip();
     return true;
@@ -581,6 +584,7 @@ bool ShardReplication::TakeCopyPart(ShardSlot& shard,
     state.Restore(header.step, meta.updates, std::move(copy.value), std::move(copy.state));
     ChunkSlot& chunk = *shard.chunks[index];
     chunk.clocks.Restore(std::move(copy.clocks));
+    chunk.counted = {header.step, meta.digest};
     chunk.admission.reset();
     if (chunk.is_leading() && !meta.contributors.empty() && header.step > Step{0})
       chunk.admission = Admission{Step{header.step.value() - 1}, meta.contributors};

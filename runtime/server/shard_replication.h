@@ -57,6 +57,7 @@ struct NewEntry {
   double learning_rate = 0;
   double gradient_scale = 1;
   std::vector<WorkerId> contributors;
+  ContributorsDigest digest = 0;
   std::optional<WorkerClock> update = {};  // a push that was applied by itself
   Step advance_to = {};                    // kAdvance
   Payload payload;

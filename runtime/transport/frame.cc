@@ -155,6 +155,7 @@ std::vector<std::byte> EncodePublishedTiming(const PublishedTiming& timing) {
                                timing.published_at}) {
     writer.Put(number);
   }
+  writer.Put(timing.contributors);
   return writer.Take();
 }
 
@@ -171,9 +172,10 @@ absl::StatusOr<PublishedTiming> DecodePublishedTiming(std::span<const std::byte>
                           &timing.published_at}) {
     *number = reader.Get<int64_t>();
   }
+  timing.contributors = reader.Get<uint64_t>();
   if (!reader.ok()) {
-    return absl::DataLossError(
-        absl::StrCat("timing of a publication: got ", meta.size(), " bytes, expected 64"));
+    return absl::DataLossError(absl::StrCat(
+        "timing of a publication: got ", meta.size(), " bytes, expected ", kPublishedTimingBytes));
   }
   return timing;
 }

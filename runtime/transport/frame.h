@@ -107,7 +107,8 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameH
 uint64_t ChecksumPayload(std::span<const std::byte> payload);
 
 // How long a contribution spent where on the server, sent with kPublished so that the worker can
-// account for every phase of a step. Clocks are nanoseconds of the named side's steady clock.
+// account for every phase of a step; and a digest of who contributed. Clocks are nanoseconds of the
+// named side's steady clock.
 struct PublishedTiming {
   int64_t push_sent_at = 0;     // worker's clock, echoed from the push; 0 for an answer to a pull
   int64_t received_at = 0;      // server's clock: the push had arrived whole
@@ -117,9 +118,11 @@ struct PublishedTiming {
   int64_t optimize_ns = 0;
   int64_t replicate_ns = 0;  // for the followers' acknowledgement
   int64_t published_at = 0;  // server's clock
+  // Of the step that made the version, in every answer (consistency/uneven_steps.h); 0: not known.
+  uint64_t contributors = 0;
 };
 
-constexpr size_t kPublishedTimingBytes = 8 * sizeof(int64_t);
+constexpr size_t kPublishedTimingBytes = 9 * sizeof(int64_t);
 std::vector<std::byte> EncodePublishedTiming(const PublishedTiming& timing);
 absl::StatusOr<PublishedTiming> DecodePublishedTiming(std::span<const std::byte> meta);
 

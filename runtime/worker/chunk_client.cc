@@ -360,13 +360,14 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
       std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());
     copies_.Take(frame.header.chunk.value(), request.target, frame.header.step, request.is_kept);
   }
+  const absl::StatusOr<PublishedTiming> timing = DecodePublishedTiming(frame.meta);
+  CompareContributors(frame.header.step, timing);
   if (IsPush(request.type)) chunk.clock = frame.header.clock;
   observer_.OnPulled(link.channel()->kind(), frame.payload.size());
   At(SyncPhase::kApply);
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
   if (IsPush(request.type)) {
-    const absl::StatusOr<PublishedTiming> timing = DecodePublishedTiming(frame.meta);
     const bool is_timed = timing.ok() && timing->published_at != 0;
     const Duration offset = link.channel()->clock_offset();
     if (is_timed) request.phases = PhasesOf(request.times, *timing, offset);
@@ -376,6 +377,11 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
     return OnStepAnswered(chunk, slot, std::move(request), frame.header.step);
   request.pending->PartDone(request.server);
   observer_.OnAnswered();
+}
+
+void ChunkClient::CompareContributors(Step version, const absl::StatusOr<PublishedTiming>& timing) {
+  if (timing.ok() && uneven_steps_.Compare({version, timing->contributors}))
+    observer_.OnUnevenStep(Step{version.value() - 1});
 }
 
 ChunkClient::Slot ChunkClient::RefusedBy(const Chunk& chunk, const FrameHeader& refusal) {

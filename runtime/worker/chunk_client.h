@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/base/executor.h"
 #include "runtime/base/ids.h"
 #include "runtime/consistency/admission.h"
+#include "runtime/consistency/uneven_steps.h"
 #include "runtime/consistency/view.h"
 #include "runtime/membership/control.h"
 #include "runtime/shard/shard_map.h"
@@ -48,6 +50,9 @@ class ChunkClientObserver {
   // Backup workers, gated steps: all chunks are here in this version, which is the number of the
   // next step. The program is told afterwards.
   virtual void OnStepSettled(Step version) = 0;
+  // Chunks of this step had different contributors. Once a step, by its number on the wire; the
+  // program has not been told of the answer that shows it.
+  virtual void OnUnevenStep(Step step) = 0;
   // A request has been answered, or refused.
   virtual void OnAnswered() = 0;
   // A server's lane cannot be reached, or asks again and again for a request to be repeated.
@@ -210,6 +215,7 @@ class ChunkClient final : public LaneLinkHandler {
   // The request that an answer is for; null when it is for none (a duplicate).
   static Slot AnsweredBy(const Chunk& chunk, const FrameHeader& answer);
   void OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame& frame);
+  void CompareContributors(Step version, const absl::StatusOr<PublishedTiming>& timing);
   void OnMoved(Chunk& chunk, const ReceivedFrame& frame);
   // Takes a shard's entry; requests that are now elsewhere, or nowhere, are sent to its primary.
   void Learn(const std::vector<std::pair<ShardId, ReplicaSet>>& entries);
@@ -240,6 +246,7 @@ class ChunkClient final : public LaneLinkHandler {
   std::optional<Admission> admission_;  // the newest heard of
   std::vector<std::byte> scratch_;      // for values that nobody wants
   std::optional<SyncMeter> meter_;
+  UnevenSteps uneven_steps_;
   ChunkCopies copies_;
   std::map<ChunkId, CopyOffer> offers_;
   bool keeps_copies_ = false;

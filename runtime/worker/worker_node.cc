@@ -665,6 +665,16 @@ void WorkerNode::ReportIfDrained() {
   session_->Send(StepsHeld{.round = hold_->round, .next_step = *hold_->until, .is_drained = true});
 }
 
+// Said at once: this may be the only worker left that knows it.
+void WorkerNode::OnUnevenStep(Step step) {
+  log_.Info("uneven step: its chunks had different contributors",
+            {{"step", ProgramStep(step).value()}});
+  stats_.uneven_steps.push_back(step);
+  if (stats_.uneven_steps.size() > WorkerStats::kUnevenStepsMax)
+    stats_.uneven_steps.erase(stats_.uneven_steps.begin());
+  SendStats();
+}
+
 void WorkerNode::OnAnswered() {
   ReportIfDrained();
 }

@@ -92,6 +92,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void OnPushed(absl::string_view channel, uint64_t bytes) override;
   void OnPulled(absl::string_view channel, uint64_t bytes) override;
   void OnResend() override;
+  void OnUnevenStep(Step step) override;
   void OnAnswered() override;
   void OnStepSettled(Step version) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) override;

@@ -38,8 +38,10 @@ void DecodeMetas(Bytes meta) {
     PUSHPULL_CHECK(DecodeHello(EncodeHello(*hello)).ok());
   if (const auto ack = DecodeHelloAck(meta); ack.ok())
     PUSHPULL_CHECK(DecodeHelloAck(EncodeHelloAck(*ack)).ok());
-  if (const auto timing = DecodePublishedTiming(meta); timing.ok())
-    PUSHPULL_CHECK(DecodePublishedTiming(EncodePublishedTiming(*timing)).ok());
+  if (const auto timing = DecodePublishedTiming(meta); timing.ok()) {
+    const std::vector<std::byte> again = EncodePublishedTiming(*timing);
+    PUSHPULL_CHECK(std::equal(again.begin(), again.end(), meta.begin()));
+  }
   PUSHPULL_CHECK(!DecodeRefusal(meta).ok());
 }
 

@@ -280,6 +280,8 @@ TEST(SimBackupTest, AJobGoesOnWhereAllWorkersDieAtAnyMomentOfAStep) {
     ASSERT_TRUE(both.TakeStep(0).ok());
 
     EXPECT_EQ(both.values(0), (std::vector<float>{found[0] - 1, found[1] - 1}));
+    both.job().scheduler().RunFor(std::chrono::seconds(1));  // the coordinator has heard of it
+    EXPECT_EQ(both.job().Status().uneven_steps, found[0] == found[1] ? 0U : 1U);
     // The other one joins at a step that the first has to come to.
     for (int i = 0; i < 20 && !registrations[1]->is_done(); ++i) ASSERT_TRUE(both.TakeStep(0).ok());
     ASSERT_TRUE(both.job().Wait(registrations[1]).ok());

@@ -4,6 +4,7 @@
 // product's own code, in one thread over a fake clock and a network with faults. A failing case
 // prints its seed and replays.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,6 +25,8 @@ namespace pushpull {
 namespace {
 
 using testing::Each;
+
+constexpr uint32_t kWorkersMax = 5;
 
 // A worker's program: adds 1 at the place of each of its samples until there are no more.
 class CountingWorker {
@@ -141,6 +144,7 @@ class ElasticJob {
 
   std::optional<Step> restored_step() { return job_.Status().checkpoint.restored_step; }
   const std::vector<float>& counts() const { return counts_; }
+  uint64_t uneven_steps() { return job_.Status().uneven_steps; }
   uint32_t kills() const { return kills_; }
   uint32_t changes() const { return changes_; }
 
@@ -206,7 +210,7 @@ class ElasticJob {
     if (job_.Status().phase != JobPhase::kRunning) return;
     if (scenario_.kills && Below(2) == 0) return Kill();
     ++changes_;
-    EXPECT_TRUE(job_.ResizeWorkers(1 + Below(5)).ok());
+    EXPECT_TRUE(job_.ResizeWorkers(1 + Below(kWorkersMax)).ok());
   }
 
   void Kill() {
@@ -240,15 +244,29 @@ TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
 
     ASSERT_FALSE(testing::Test::HasFatalFailure());
     ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
     changes += job.changes();
   }
   EXPECT_GT(changes * 10, seeds.count * 32);
 }
 
 // A death may leave one step uneven: what the dead worker had in it counts twice or not at all in
-// the chunks of one side.
+// the chunks of one side. Nothing else is off, and no such step is kept from the status.
+void ExpectOffByUnevenStepsOnly(ElasticJob& job, const SampleSource& source) {
+  const double total = std::accumulate(job.counts().begin(), job.counts().end(), 0.0);
+  const double off = std::abs(total - static_cast<double>(source.num_samples * source.epochs));
+  // Shares vary with what came back before; no share is above twice the batch.
+  const double share = 2.0 * static_cast<double>(source.batch);
+  EXPECT_LE(off, share * job.kills());
+  // All may die in one step.
+  EXPECT_LE(off, share * kWorkersMax * static_cast<double>(job.uneven_steps()));
+  if (job.uneven_steps() > 0) return;
+  EXPECT_THAT(job.counts(), Each(static_cast<float>(source.epochs)));
+}
+
 TEST(SimElasticTest, ADeathCostsAtMostOneShare) {
   uint32_t kills = 0;
+  uint64_t uneven = 0;
   const Seeds seeds = SeedsToRun(25);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     SCOPED_TRACE(seed);
@@ -259,13 +277,13 @@ TEST(SimElasticTest, ADeathCostsAtMostOneShare) {
     job.RunToTheEnd();
 
     ASSERT_FALSE(testing::Test::HasFatalFailure());
-    const double total = std::accumulate(job.counts().begin(), job.counts().end(), 0.0);
-    const double exact = static_cast<double>(scenario.source.num_samples * scenario.source.epochs);
-    // Shares vary with what came back before; no share is above twice the batch.
-    ASSERT_NEAR(total, exact, 2.0 * static_cast<double>(scenario.source.batch) * job.kills());
+    ExpectOffByUnevenStepsOnly(job, scenario.source);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    uneven += job.uneven_steps();
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);
+  EXPECT_GT(uneven * 10, seeds.count);
 }
 
 class RestoreSamplesTest : public testing::TestWithParam<uint32_t> {};
@@ -301,6 +319,7 @@ TEST(SimElasticTest, EverySampleCountsOnceWithBackupWorkers) {
 
     ASSERT_FALSE(testing::Test::HasFatalFailure());
     ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
   }
 }
 
@@ -318,9 +337,8 @@ TEST(SimElasticTest, ADeathCostsAtMostOneShareWithBackupWorkers) {
     job.RunToTheEnd();
 
     ASSERT_FALSE(testing::Test::HasFatalFailure());
-    const double total = std::accumulate(job.counts().begin(), job.counts().end(), 0.0);
-    const double exact = static_cast<double>(scenario.source.num_samples * scenario.source.epochs);
-    ASSERT_NEAR(total, exact, 2.0 * static_cast<double>(scenario.source.batch) * job.kills());
+    ExpectOffByUnevenStepsOnly(job, scenario.source);
+    ASSERT_FALSE(testing::Test::HasFailure());
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);
@@ -341,6 +359,7 @@ TEST(SimElasticTest, WithTheGateEverySampleCountsOnceThoughWorkersDie) {
 
     ASSERT_FALSE(testing::Test::HasFatalFailure());
     ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gated steps: every chunk of a step has the same contributors, whoever dies at whatever moment of
-// it. Whole jobs of the product's own code over a fake clock, stopped after every event of a step.
+// it. Without the gate they may differ, and that is said exactly where they do. Whole jobs of the
+// product's own code over a fake clock, stopped after every event of a step.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,6 +34,7 @@ struct GateOptions {
   uint32_t replication = 0;
   size_t tensors = 2;
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
+  bool gated = true;
   // What each frame takes. A step then has its pushes at the servers after one of it, their answers
   // at the workers after two, is decided after three, known to be after four and applied after
   // five.
@@ -52,7 +55,7 @@ class GatedJob {
                            .replication = options.replication,
                            .deterministic = true,
                            .non_finite = options.non_finite},
-              .consistency = {.gated = true},
+              .consistency = {.gated = options.gated},
               .network = {.faults = {.delay_min = options.way, .delay_max = options.way}},
               .resend_after = std::chrono::seconds(1)}),
         values_(options.workers, std::vector<std::vector<float>>(options.tensors, {0, 0})) {
@@ -79,8 +82,10 @@ class GatedJob {
   }
 
   std::shared_ptr<PendingOperation> Push(uint32_t w, size_t tensor) {
-    std::vector<float>& gradient =
-        gradients_.emplace_back(values_[w][tensor].size(), std::ldexp(-1.0F, static_cast<int>(w)));
+    return Add(w, std::ldexp(1.0F, static_cast<int>(w)), tensor);
+  }
+  std::shared_ptr<PendingOperation> Add(uint32_t w, float what, size_t tensor) {
+    std::vector<float>& gradient = gradients_.emplace_back(values_[w][tensor].size(), -what);
     return *job_.worker(w).PushPull(kNames[tensor], gradient, values_[w][tensor], {});
   }
   std::shared_ptr<PendingOperation> PushInfinity(uint32_t w, size_t tensor) {
@@ -111,6 +116,11 @@ class GatedJob {
       if (job_.has_server(i) && OwnedBytes(i) == sizeof(float)) return i;
     }
     return std::nullopt;
+  }
+
+  uint64_t UnevenSteps() {
+    job_.scheduler().RunFor(std::chrono::seconds(1));  // the coordinator has heard of them
+    return job_.Status().uneven_steps;
   }
 
   SimJob& job() { return job_; }
@@ -156,6 +166,7 @@ std::pair<float, float> DieAfter(int events, bool is_leading_last) {
   EXPECT_TRUE(both.job().WaitAll(both.Push(0)).ok());
   EXPECT_EQ(both.a(0) - values.first, 1);
   EXPECT_EQ(both.b(0) - values.second, 1);
+  EXPECT_EQ(both.UnevenSteps(), 0U);
   return values;
 }
 
@@ -289,6 +300,189 @@ TEST(SimGateTest, ANewCoordinatorTakesNothingFromThoseWhoDieMeanwhile) {
     }
   }
   EXPECT_EQ(seen, (std::set<float>{3 + 1, 3 + 3}));
+}
+
+// Of a step in which "a" and "b" have taken the same from those who died.
+uint64_t ExpectedUneven(const GatedJob& job) {
+  return job.a(0) == job.b(0) ? 0 : 1;
+}
+
+// Worker 1 dies after `events` of a step of two workers.
+void DieWithoutTheGate(GatedJob& both, int events, bool is_leading_last) {
+  ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());
+  auto survivor = both.Push(0);
+  for (const size_t tensor : {is_leading_last ? 1 : 0, is_leading_last ? 0 : 1})
+    both.Push(1, tensor);
+  both.RunEvents(events);
+  both.job().KillWorker(1);
+
+  ASSERT_TRUE(both.job().WaitAll(survivor).ok());
+}
+
+TEST(SimUnevenTest, AStepIsSaidToBeUnevenExactlyWhereItsTensorsDiffer) {
+  for (const uint32_t servers : {1, 2}) {
+    uint64_t uneven = 0;
+    for (int events = 0; events < kEvents; ++events) {
+      for (const bool is_leading_last : {false, true}) {
+        SCOPED_TRACE(testing::Message() << servers << " servers, death after " << events);
+        GatedJob both({.servers = servers, .gated = false});
+        DieWithoutTheGate(both, events, is_leading_last);
+        ASSERT_FALSE(testing::Test::HasFatalFailure());
+        const uint64_t expected = ExpectedUneven(both);
+
+        ASSERT_EQ(both.UnevenSteps(), expected);
+        ASSERT_TRUE(both.job().WaitAll(both.Push(0)).ok());
+        ASSERT_EQ(both.UnevenSteps(), expected);
+        ASSERT_THAT(both.job().CoordinatorMetricsText(),
+                    HasSubstr(absl::StrCat("pushpull_uneven_steps_total ", expected, "\n")));
+        uneven += expected;
+      }
+    }
+    EXPECT_GT(uneven, 0U);
+    EXPECT_LT(uneven, 2U * kEvents);
+  }
+}
+
+// Two workers see it, and both say it.
+TEST(SimUnevenTest, AStepIsCountedOnceThoughAServerDiesAfterTheWorker) {
+  uint64_t uneven = 0;
+  for (int death = 0; death < kEvents; death += 3) {
+    for (int later = 0; later < 40; later += 4) {
+      SCOPED_TRACE(testing::Message() << "worker after " << death << ", server " << later);
+      GatedJob three({.workers = 3, .servers = 3, .replication = 1, .gated = false});
+      ASSERT_TRUE(three.job().WaitAll(three.PushAll()).ok());
+      std::vector<std::shared_ptr<PendingOperation>> living = three.Push(0);
+      for (auto& push : three.Push(1)) living.push_back(std::move(push));
+      three.Push(2);
+      three.RunEvents(death);
+      three.job().KillWorker(2);
+      three.RunEvents(later);
+      three.job().KillServer(0);
+
+      ASSERT_TRUE(three.job().WaitAll(living).ok());
+
+      ASSERT_EQ(three.UnevenSteps(), ExpectedUneven(three));
+      uneven += ExpectedUneven(three);
+    }
+  }
+  EXPECT_GT(uneven, 0U);
+}
+
+TEST(SimUnevenTest, AShardThatMovesInTheStepChangesNothingOfThat) {
+  uint64_t uneven = 0;
+  for (int ahead = 0; ahead < 60; ahead += 3) {
+    for (int death = 0; death < 40; death += 5) {
+      SCOPED_TRACE(testing::Message() << "move " << ahead << " ms ahead, death after " << death);
+      GatedJob both({.tensors = 4, .gated = false, .way = kWay});
+      ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());
+      ASSERT_TRUE(both.job().Resize(1).ok());
+      both.job().scheduler().RunFor(std::chrono::milliseconds(ahead));
+      auto survivor = both.Push(0);
+      both.Push(1, 0);
+      both.Push(1, 1);
+      both.job().scheduler().RunFor(std::chrono::milliseconds(death));
+      both.job().KillWorker(1);
+
+      ASSERT_TRUE(both.job().WaitAll(survivor).ok());
+
+      ASSERT_EQ(both.UnevenSteps(), ExpectedUneven(both));
+      uneven += ExpectedUneven(both);
+    }
+  }
+  EXPECT_GT(uneven, 0U);
+}
+
+// "b" is published by a server that has only the log entry of the step.
+TEST(SimUnevenTest, AFollowerThatTakesOverAnswersWithWhoContributed) {
+  for (uint32_t victim = 0; victim < 3; ++victim) {
+    for (int later = 0; later < 60; later += 3) {
+      SCOPED_TRACE(testing::Message() << "server-" << victim << " dies " << later << " ms later");
+      GatedJob three({.workers = 3, .servers = 3, .replication = 1, .gated = false, .way = kWay});
+      ASSERT_TRUE(three.job().WaitAll(three.PushAll()).ok());
+      std::vector<std::shared_ptr<PendingOperation>> living = three.Push(0);
+      for (auto& push : three.Push(1)) living.push_back(std::move(push));
+      three.Push(2, 0);
+      three.job().scheduler().RunFor(5 * kWay);
+      three.job().KillWorker(2);
+      three.job().scheduler().RunFor(std::chrono::milliseconds(later));
+      three.job().KillServer(victim);
+
+      ASSERT_TRUE(three.job().WaitAll(living).ok());
+
+      ASSERT_NE(three.a(0), three.b(0));
+      ASSERT_EQ(three.UnevenSteps(), 1U);
+    }
+  }
+}
+
+// Nobody is left who was answered. The next process finds chunks of two versions, or one version
+// with other contributors.
+TEST(SimUnevenTest, WhoComesAfterTheDeathOfAllSeesWhatTheyHaveLeft) {
+  uint64_t uneven = 0;
+  for (int events = 0; events < kEvents; ++events) {
+    for (const uint32_t first : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << "death after " << events << ", first worker-" << first);
+      GatedJob both({.gated = false});
+      ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());
+      both.PushAll();
+      both.RunEvents(events);
+      both.job().KillWorker(first);
+      both.job().KillWorker(1 - first);
+      both.job().scheduler().RunFor(std::chrono::seconds(1));  // the coordinator has noticed
+
+      ASSERT_TRUE(both.job().Wait(both.Start(0)).ok());
+      // Told from what its predecessor had pushed.
+      ASSERT_TRUE(both.job().WaitAll({both.Add(0, 4, 0), both.Add(0, 4, 1)}).ok());
+
+      ASSERT_EQ(both.UnevenSteps(), ExpectedUneven(both));
+      uneven += ExpectedUneven(both);
+    }
+  }
+  EXPECT_GT(uneven, 0U);
+}
+
+// Both have died, and their shard has moved since: what is left is in the copy.
+TEST(SimUnevenTest, WhoComesAfterAMoveStillSeesWhoContributed) {
+  uint64_t uneven = 0;
+  for (int later = 0; later < 30; ++later) {
+    SCOPED_TRACE(later);
+    GatedJob both({.gated = false, .way = kWay});
+    ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());
+    both.Push(0);
+    both.Push(1, 0);
+    both.job().scheduler().RunFor(2 * kWay);
+    both.job().KillWorker(1);
+    both.job().scheduler().RunFor(std::chrono::milliseconds(later));
+    both.job().KillWorker(0);
+    both.job().scheduler().RunFor(std::chrono::seconds(1));
+    ASSERT_TRUE(both.job().Resize(1).ok());
+    both.job().scheduler().RunFor(std::chrono::seconds(5));
+    ASSERT_EQ(both.job().Status().shards_moving, 0U);
+
+    ASSERT_TRUE(both.job().Wait(both.Start(0)).ok());
+    ASSERT_TRUE(both.job().WaitAll({both.Add(0, 4, 0), both.Add(0, 4, 1)}).ok());
+
+    ASSERT_EQ(both.UnevenSteps(), ExpectedUneven(both));
+    uneven += ExpectedUneven(both);
+  }
+  EXPECT_GT(uneven, 0U);
+}
+
+TEST(SimUnevenTest, ANewCoordinatorHearsOfTheStepsThatWorkersHaveSeen) {
+  for (int events = 0; events < kEvents; ++events) {
+    SCOPED_TRACE(events);
+    GatedJob both({.gated = false});
+    DieWithoutTheGate(both, events, false);
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    if (ExpectedUneven(both) == 0) continue;
+
+    both.job().KillCoordinator();
+    both.job().StartCoordinator();
+
+    EXPECT_EQ(both.UnevenSteps(), 1U);
+    return;
+  }
+  FAIL() << "no step was uneven";
 }
 
 TEST(SimGateTest, WhatIsLeftOutDoesNotMakeAChunkKeepItsValue) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/job_statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,8 @@
 
 namespace pushpull {
 namespace {
+
+using ::testing::ElementsAre;
 
 constexpr WorkerId kAnn{0};
 constexpr WorkerId kBob{1};
@@ -67,6 +70,33 @@ TEST(JobStatisticsTest, TheLossOfAStepIsTheMeanWeightedBySamples) {
   ASSERT_EQ(status.losses.size(), 1U);
   EXPECT_DOUBLE_EQ(status.losses[0].loss, 1.25);
   EXPECT_EQ(status.losses[0].samples, 40U);
+}
+
+TEST(JobStatisticsTest, AnUnevenStepCountsOnceWhoeverSaysItHoweverOften) {
+  JobStatistics statistics;
+  statistics.OnWorker(kAnn, {.uneven_steps = {Step{3}}});
+  statistics.OnWorker(kBob, {.uneven_steps = {Step{3}, Step{7}}});
+  statistics.RetireWorker(kBob);
+  statistics.OnWorker(kAnn, {.uneven_steps = {Step{3}, Step{7}}});
+
+  const JobStatus status = StatusOf(statistics);
+
+  EXPECT_EQ(status.uneven_steps, 2U);
+  EXPECT_THAT(status.newest_uneven_steps, ElementsAre(Step{3}, Step{7}));
+}
+
+TEST(JobStatisticsTest, UnevenStepsAreAllCountedAndTheNewestListed) {
+  JobStatistics statistics;
+  for (uint64_t step = 0; step < 1000; ++step) {
+    statistics.OnWorker(kAnn, {.uneven_steps = {Step{step}}});
+    statistics.OnWorker(kBob, {.uneven_steps = {Step{step - std::min<uint64_t>(step, 300)}}});
+  }
+
+  const JobStatus status = StatusOf(statistics);
+
+  EXPECT_EQ(status.uneven_steps, 1000U);
+  EXPECT_EQ(status.newest_uneven_steps.size(), JobStatus::kUnevenStepsMax);
+  EXPECT_EQ(status.newest_uneven_steps.back(), Step{999});
 }
 
 TEST(JobStatisticsTest, LossesStayBoundedAndSpreadOverTheWholeJob) {

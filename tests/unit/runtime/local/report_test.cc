@@ -31,6 +31,7 @@ RunOutcome Finished() {
   status.bytes_replicated = 9;
   status.contributors_min = 1;
   status.contributors_max = 2;
+  status.uneven_steps = 4;
   status.losses = {{.step = Step{0}, .loss = 2.5}, {.step = Step{99}, .loss = 0.25}};
   status.results = {{"loss", 0.5}, {"accuracy", 0.875}, {"perplexity", 12.5}};
   status.resizes = {{.step = Step{40},
@@ -80,7 +81,8 @@ constexpr const char* kKeys[] = {"/job",
                                  "/state_losses",
                                  "/losses",
                                  "/contributors/min",
-                                 "/contributors/max"};
+                                 "/contributors/max",
+                                 "/uneven_steps"};
 
 TEST(FormatReportTest, HasEveryKeyAlsoWhereNothingIsKnown) {
   const nlohmann::json full = nlohmann::json::parse(FormatReport(Finished()));
@@ -98,6 +100,7 @@ TEST(FormatReportTest, SaysWhatTheCoordinatorKnew) {
   EXPECT_EQ(report["phase"], "Succeeded");
   EXPECT_EQ(report["steps"], 100);
   EXPECT_EQ(report["epoch"], 3);
+  EXPECT_EQ(report["uneven_steps"], 4);
   EXPECT_EQ(report["servers"], 2);
   EXPECT_EQ(report["resizes"],
             nlohmann::json::parse(R"([{"step": 40, "from": 2, "to": 4, "settled": true,

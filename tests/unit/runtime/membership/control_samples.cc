@@ -19,6 +19,7 @@ WorkerStats SampleWorkerStats() {
   stats.phase_seconds.fill(SampleQuantiles());
   stats.losses = {{.step = Step{1}, .loss = 0.5, .samples = 64}};
   stats.results = {{"accuracy", 0.875}};
+  stats.uneven_steps = {Step{3}, Step{11}};
   return stats;
 }
 
@@ -33,7 +34,6 @@ ServerStats SampleServerStats() {
           .highest_version = Step{4},
           .contributors_min = 5,
           .contributors_max = 6,
-          .uneven_steps = 7,
           .duplicates = 8,
           .bytes_replicated = 9,
           .bytes_copied = 10,
@@ -250,6 +250,8 @@ JobStatus SampleJobStatus() {
   status.resends = 11;
   status.contributors_min = 12;
   status.contributors_max = 13;
+  status.uneven_steps = 14;
+  status.newest_uneven_steps = {Step{2}, Step{15}};
   status.sync_seconds = SampleQuantiles();
   status.phase_seconds.fill(SampleQuantiles());
   status.losses = {{.step = Step{1}, .loss = 2.5, .samples = 3}};

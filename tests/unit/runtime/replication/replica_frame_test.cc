@@ -62,7 +62,8 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
                         .part = 1,
                         .parts = 3,
                         .updates = 11,
-                        .chunk_epoch = {Term{2}, 4}};
+                        .chunk_epoch = {Term{2}, 4},
+                        .digest = ~uint64_t{9}};
   const std::vector<std::byte> bytes = EncodeStreamMeta(meta);
 
   const auto decoded = DecodeStreamMeta(bytes);
@@ -80,6 +81,7 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
   EXPECT_EQ(decoded->parts, 3U);
   EXPECT_EQ(decoded->updates, 11U);
   EXPECT_EQ(decoded->chunk_epoch, meta.chunk_epoch);
+  EXPECT_EQ(decoded->digest, meta.digest);
   for (size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(DecodeStreamMeta(std::span(bytes).first(length)).ok()) << length;
 }

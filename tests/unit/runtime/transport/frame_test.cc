@@ -171,7 +171,7 @@ TEST(FrameHeaderTest, TheLongestMetaAndPayloadPass) {
 }
 
 TEST(PublishedTimingTest, EveryFieldIsReadBack) {
-  const PublishedTiming timing{1, -2, 3, 4, 5, 6, 7, int64_t{1} << 60};
+  const PublishedTiming timing{1, -2, 3, 4, 5, 6, 7, int64_t{1} << 60, ~uint64_t{9}};
 
   const absl::StatusOr<PublishedTiming> decoded =
       DecodePublishedTiming(EncodePublishedTiming(timing));
@@ -185,6 +185,7 @@ TEST(PublishedTimingTest, EveryFieldIsReadBack) {
   EXPECT_EQ(decoded->optimize_ns, 6);
   EXPECT_EQ(decoded->replicate_ns, 7);
   EXPECT_EQ(decoded->published_at, int64_t{1} << 60);
+  EXPECT_EQ(decoded->contributors, ~uint64_t{9});
 }
 
 TEST(PublishedTimingTest, WhatALaterVersionAppendsIsIgnored) {
@@ -201,7 +202,7 @@ TEST(PublishedTimingTest, AShortOneIsRefused) {
   const absl::Status status = DecodePublishedTiming(meta).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), HasSubstr("63"));
+  EXPECT_THAT(status.message(), HasSubstr("71"));
 }
 
 TEST(RefusalTest, CodeAndTextAreReadBack) {
