@@ -21,7 +21,7 @@ Json ManifestMetadata(const Json& metadata) {
   return kept;
 }
 
-pushpull::Tree ManifestTree(const Json& object) {
+Json Manifest(const Json& object) {
   Json manifest = Json::object();
   // The server says of each object of a list what it is only where it knows no better.
   manifest["apiVersion"] = pushpull::kTrainingJobApiVersion;
@@ -30,7 +30,7 @@ pushpull::Tree ManifestTree(const Json& object) {
     manifest["metadata"] = ManifestMetadata(*metadata);
   }
   if (const Json* spec = Find(object, "spec")) manifest["spec"] = *spec;
-  return ToTree(manifest);
+  return manifest;
 }
 
 }  // namespace
@@ -38,7 +38,9 @@ pushpull::Tree ManifestTree(const Json& object) {
 TrainingJobObject DecodeTrainingJobObject(const Object& object) {
   TrainingJobObject decoded;
   pushpull::Problems problems;
-  decoded.job = pushpull::DecodeTrainingJob(ManifestTree(*object.json), problems);
+  const Json manifest = Manifest(*object.json);
+  decoded.job = pushpull::DecodeTrainingJob(ToTree(manifest), problems);
+  decoded.manifest = ToText(manifest);
   pushpull::CheckRules(decoded.job, problems);
   decoded.problems = problems.Take();
   decoded.status = DecodeStatus(*object.json);

@@ -5,7 +5,7 @@
 // field of a newer version is lost. Pure.
 #pragma once
 
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "operator/api/training_job_status.h"
@@ -25,6 +25,7 @@ inline const ResourceType& TrainingJobType() {
 
 struct TrainingJobObject {
   pushpull::TrainingJob job;  // without annotations
+  std::string manifest;       // the same as JSON, for the programs of the job
   // Why the spec cannot be followed, as `pushpull validate` says it: fields that this version does
   // not know, values of another kind, rules that are broken. Empty: it can.
   std::vector<pushpull::ManifestProblem> problems;

@@ -41,7 +41,9 @@ void DescribeCheckpoint(Draft& draft) {
   std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
   const auto& spec = draft.spec().checkpoint;
   if (word == nullptr || !spec || word->checkpoint_step <= (saved ? saved->step : 0)) return;
-  if (saved && saved->time && draft.now() < *saved->time + kNewsPeriod) {
+  // The one before a suspension is the last that can be told.
+  const bool may_wait = !draft.spec().suspend;
+  if (may_wait && saved && saved->time && draft.now() < *saved->time + kNewsPeriod) {
     return draft.LookAgain(*saved->time + kNewsPeriod);
   }
   saved = SavedCheckpoint{
@@ -185,6 +187,7 @@ void DescribeRunning(Draft& draft) {
 }
 
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
+  DescribeCheckpoint(draft);
   draft.Set("Ready", false, reason, message);
   for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
     draft.Set(type, false, reason, "");

@@ -57,6 +57,7 @@ OPERATOR_LAYERS = {
     "lease": ["kube", "api"],
     # Of kube what an object is, not the client.
     "plan": ["kube", "api"],
+    "children": ["kube", "api"],
 }
 
 # The files that speak gRPC and protobuf; *_proto.{h,cc} turns messages into plain structs.
@@ -69,7 +70,7 @@ FENCES = [
     (r"google/protobuf/|.*\.pb\.h$|(runtime|operator)/.*_proto\.h$", _MESSAGES),
     (r"httplib\.h$", ["runtime/metrics/*.cc", "operator/kube/*.cc", "tests/fakes/*"]),
     (r"nlohmann/|yaml-cpp/",
-     ["runtime/job/*", "runtime/config/*", "operator/api/*", "operator/kube/*",
+     ["runtime/job/*", "runtime/config/*", "operator/api/*", "operator/children/*", "operator/kube/*",
       # Those that print: the report, endpoints.json, what a role says when it is ready.
       "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/supervisor.cc",
       "runtime/cmd/*.cc", "tests/*"]),

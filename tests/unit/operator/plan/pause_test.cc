@@ -32,7 +32,9 @@ TEST(PauseTest, ACheckpointIsWrittenBeforeThePodsGo) {
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), ElementsAre("save"));
   world.seen.coordinator->saves_finished = *world.seen.save;
+  world.seen.coordinator->checkpoint_step = 77;
   ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().checkpoint->step, 77);
   EXPECT_THAT(world.Take(),
               UnorderedElementsAre("delete coordinator", "delete server-0", "delete worker-0"));
   EXPECT_EQ(world.status().phase, Phase::kRunning);  // the spec is still frozen

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/children/member_pod.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "operator/children/overlay.h"
+#include "operator/kube/json_fields.h"
+
+namespace pushpull_operator {
+
+using pushpull::CheckpointSpec;
+using pushpull::JobRole;
+using pushpull::TrainingJobSpec;
+
+namespace {
+
+constexpr int kControlPort = 7170;
+constexpr int kDataPort = 7171;
+constexpr int kMetricsPort = 9464;
+// Nobody's in the images of the project; users' images may take it as well.
+constexpr int kUser = 65532;
+// The manifest reaches the coordinator as an annotation of its own pod: no other object has to be
+// written and read, and nobody needs a right to ConfigMaps.
+constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
+constexpr char kManifestFolder[] = "/etc/pushpull";
+constexpr char kManifestFile[] = "job.json";
+constexpr char kCheckpointFolder[] = "/var/lib/pushpull/checkpoints";
+
+// Pods do not outlive their node's last sign of life for longer than the job says.
+Json Tolerations(const TrainingJobSpec& spec) {
+  Json list = Json::array();
+  for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    list.push_back({{"key", taint},
+                    {"operator", "Exists"},
+                    {"effect", "NoExecute"},
+                    {"tolerationSeconds", spec.restart.node_lost_after.count()}});
+  }
+  return list;
+}
+
+Json OwnerReferences(const ObjectMeta& owner) {
+  return Json::array({{{"apiVersion", pushpull::kTrainingJobApiVersion},
+                       {"kind", pushpull::kTrainingJobKind},
+                       {"name", owner.key.name},
+                       {"uid", owner.uid},
+                       {"controller", true},
+                       {"blockOwnerDeletion", true}}});
+}
+
+Json Variable(const std::string& name, const std::string& value) {
+  return {{"name", name}, {"value", value}};
+}
+
+Json HttpProbe(const char* path, int period_seconds) {
+  return {{"httpGet", {{"path", path}, {"port", "metrics"}}},
+          {"periodSeconds", period_seconds},
+          {"timeoutSeconds", 5}};
+}
+
+Json Port(const char* name, int port) {
+  return {{"name", name}, {"containerPort", port}};
+}
+
+// What containers of every role have.
+Json BaseContainer(const MemberId& member) {
+  return {{"name", std::string(ComponentOf(member.role))},
+          {"ports", Json::array({Port("metrics", kMetricsPort)})},
+          {"volumeMounts", Json::array({{{"name", "tmp"}, {"mountPath", "/tmp"}}})},
+          {"securityContext",
+           {{"allowPrivilegeEscalation", false},
+            {"readOnlyRootFilesystem", true},
+            {"capabilities", {{"drop", {"ALL"}}}}}}};
+}
+
+Json BasePodSpec(const TrainingJobSpec& spec) {
+  Json pod{{"automountServiceAccountToken", false},
+           {"enableServiceLinks", false},
+           {"securityContext",
+            {{"runAsNonRoot", true},
+             {"runAsUser", kUser},
+             {"runAsGroup", kUser},
+             {"fsGroup", kUser},
+             {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+           {"tolerations", Tolerations(spec)},
+           {"volumes", Json::array({{{"name", "tmp"}, {"emptyDir", Json::object()}}})}};
+  if (spec.scheduling && !spec.scheduling->priority_class.empty())
+    pod["priorityClassName"] = spec.scheduling->priority_class;
+  return pod;
+}
+
+// Servers and coordinator must see checkpoints under one path.
+std::string MountedCheckpoints(const CheckpointSpec& checkpoint) {
+  const std::string path = absl::StrCat(kCheckpointFolder, checkpoint.path);
+  return std::string(absl::StripSuffix(path, "/"));
+}
+
+void MountCheckpoints(const TrainingJobSpec& spec, Json& container, Json& pod) {
+  if (!spec.checkpoint || spec.checkpoint->claim.empty()) return;
+  pod["volumes"].push_back({{"name", "checkpoints"},
+                            {"persistentVolumeClaim", {{"claimName", spec.checkpoint->claim}}}});
+  container["volumeMounts"].push_back({{"name", "checkpoints"}, {"mountPath", kCheckpointFolder}});
+}
+
+void FillCoordinator(const TrainingJobSpec& spec,
+                     const MemberStart& start,
+                     const PodSettings& settings,
+                     Json& container,
+                     Json& pod) {
+  container["command"] = {"pushpull", "coordinator"};
+  Json& args = container["args"];
+  args = {"--manifest",
+          absl::StrCat(kManifestFolder, "/", kManifestFile),
+          "--term",
+          absl::StrCat(start.term),
+          "--log-level",
+          settings.log_level};
+  if (spec.checkpoint && !spec.checkpoint->claim.empty()) {
+    args.push_back("--checkpoints");
+    args.push_back(MountedCheckpoints(*spec.checkpoint));
+  }
+  if (spec.checkpoint && start.goes_on) {
+    args.push_back("--set");
+    args.push_back("spec.checkpoint.restoreFrom=latest");
+  }
+  container["ports"].push_back(Port("control", kControlPort));
+  container["readinessProbe"] = HttpProbe("/readyz", 2);
+  container["livenessProbe"] = HttpProbe("/livez", 10);
+  container["volumeMounts"].push_back(
+      {{"name", "manifest"}, {"mountPath", kManifestFolder}, {"readOnly", true}});
+  const std::string field = absl::StrCat("metadata.annotations['", kManifestAnnotation, "']");
+  pod["volumes"].push_back(
+      {{"name", "manifest"},
+       {"downwardAPI",
+        {{"items",
+          Json::array({{{"path", kManifestFile}, {"fieldRef", {{"fieldPath", field}}}}})}}}});
+  MountCheckpoints(spec, container, pod);
+}
+
+void SpreadServers(const std::string& job, Json& pod) {
+  pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+      Json::array({{{"weight", 100},
+                    {"podAffinityTerm",
+                     {{"topologyKey", "kubernetes.io/hostname"},
+                      {"labelSelector",
+                       {{"matchLabels", {{kJobLabel, job}, {kComponentLabel, "server"}}}}}}}}});
+}
+
+void FillServer(const ObjectKey& job,
+                const TrainingJobSpec& spec,
+                const MemberStart& start,
+                const PodSettings& settings,
+                Json& container,
+                Json& pod) {
+  container["command"] = {"pushpull", "server"};
+  container["args"] = {"--job",
+                       job.name,
+                       "--index",
+                       absl::StrCat(start.member.index),
+                       "--coordinator",
+                       CoordinatorAddress(job),
+                       "--advertise",
+                       "$(POD_IP)",
+                       "--threads",
+                       absl::StrCat(spec.servers.threads),
+                       "--log-level",
+                       settings.log_level};
+  container["env"] = Json::array(
+      {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}});
+  container["ports"].push_back(Port("data", kDataPort));
+  container["readinessProbe"] = HttpProbe("/readyz", 2);
+  container["livenessProbe"] = HttpProbe("/livez", 10);
+  MountCheckpoints(spec, container, pod);
+  if (!spec.scheduling || spec.scheduling->spread_servers) SpreadServers(job.name, pod);
+}
+
+// The user's program, in the user's image; interfaces.md calls these variables all it needs.
+void FillWorker(const ObjectKey& job,
+                const TrainingJobSpec& spec,
+                const MemberStart& start,
+                const PodSettings& settings,
+                Json& container) {
+  if (!spec.command.empty()) container["command"] = spec.command;
+  if (!spec.args.empty()) container["args"] = spec.args;
+  Json& environment = container["env"];
+  environment = Json::array();
+  for (const pushpull::EnvVar& variable : spec.env) {
+    Json entry = Variable(variable.name, variable.value);
+    const std::optional<Json> source =
+        variable.value_from_json.empty() ? std::nullopt : ParseJson(variable.value_from_json);
+    if (source) entry = {{"name", variable.name}, {"valueFrom", *source}};
+    environment.push_back(std::move(entry));
+  }
+  for (const auto& [name, value] : {std::pair<const char*, std::string>{"PUSHPULL_JOB", job.name},
+                                    {"PUSHPULL_ROLE", "worker"},
+                                    {"PUSHPULL_INDEX", absl::StrCat(start.member.index)},
+                                    {"PUSHPULL_COORDINATOR", CoordinatorAddress(job)},
+                                    {"PUSHPULL_METRICS_PORT", absl::StrCat(kMetricsPort)},
+                                    {"PUSHPULL_LOG_LEVEL", settings.log_level}}) {
+    environment.push_back(Variable(name, value));
+  }
+  if (spec.workers.gpus_per_worker > 0)
+    container["resources"]["limits"]["nvidia.com/gpu"] = spec.workers.gpus_per_worker;
+}
+
+void LayOverText(const std::string& overlay, Json& base) {
+  if (overlay.empty()) return;
+  if (const std::optional<Json> parsed = ParseJson(overlay)) LayOver(*parsed, base);
+}
+
+// A template may have put anything there.
+Json& ObjectAt(const char* key, Json& parent) {
+  Json& field = parent[key];
+  if (!field.is_object()) field = Json::object();
+  return field;
+}
+
+// What the operator itself goes by is not the template's to change.
+void SetIdentity(const ObjectMeta& owner,
+                 const TrainingJobObject& job,
+                 const MemberStart& start,
+                 Json& pod) {
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+  Json& metadata = ObjectAt("metadata", pod);
+  metadata["name"] = PodName(owner.key.name, start.member);
+  metadata["namespace"] = owner.key.object_namespace;
+  metadata["ownerReferences"] = OwnerReferences(owner);
+  Json& labels = ObjectAt("labels", metadata);
+  for (const auto& [key, value] : MemberLabels(owner.key.name, start.member)) labels[key] = value;
+  if (pod["spec"].is_object()) pod["spec"]["restartPolicy"] = "Never";
+  if (start.member.role != JobRole::kCoordinator) return;
+  labels[kTermLabel] = absl::StrCat(start.term);
+  ObjectAt("annotations", metadata)[kManifestAnnotation] = job.manifest;
+}
+
+const std::string& TemplateOf(const TrainingJobSpec& spec, JobRole role) {
+  static const std::string none;
+  if (role == JobRole::kServer) return spec.servers.template_json;
+  return role == JobRole::kWorker ? spec.workers.template_json : none;
+}
+
+Json MemberContainer(const ObjectKey& job,
+                     const TrainingJobSpec& spec,
+                     const MemberStart& start,
+                     const PodSettings& settings,
+                     Json& pod) {
+  Json container = BaseContainer(start.member);
+  const std::string& own = start.member.role == JobRole::kWorker ? spec.image : spec.servers.image;
+  container["image"] = own.empty() ? settings.runtime_image : own;
+  switch (start.member.role) {
+    case JobRole::kCoordinator:
+      FillCoordinator(spec, start, settings, container, pod);
+      break;
+    case JobRole::kServer:
+      FillServer(job, spec, start, settings, container, pod);
+      LayOverText(spec.servers.resources_json, container["resources"]);
+      break;
+    case JobRole::kWorker:
+      FillWorker(job, spec, start, settings, container);
+      LayOverText(spec.workers.resources_json, container["resources"]);
+      break;
+  }
+  return container;
+}
+
+}  // namespace
+
+std::string CoordinatorAddress(const ObjectKey& job) {
+  return absl::StrCat(
+      CoordinatorServiceKey(job).name, ".", job.object_namespace, ".svc:", kControlPort);
+}
+
+std::string MemberPodText(const ObjectMeta& owner,
+                          const TrainingJobObject& job,
+                          const MemberStart& start,
+                          const PodSettings& settings) {
+  const TrainingJobSpec& spec = job.job.spec;
+  Json pod{{"spec", BasePodSpec(spec)}};
+  Json container = MemberContainer(owner.key, spec, start, settings, pod["spec"]);
+  pod["spec"]["containers"] = Json::array({std::move(container)});
+  LayOverText(TemplateOf(spec, start.member.role), pod);
+  SetIdentity(owner, job, start, pod);
+  return ToText(pod);
+}
+
+ObjectKey CoordinatorServiceKey(const ObjectKey& job) {
+  return {.object_namespace = job.object_namespace,
+          .name = PodName(job.name, {.role = JobRole::kCoordinator})};
+}
+
+std::string CoordinatorServiceText(const ObjectMeta& owner) {
+  const ObjectKey key = CoordinatorServiceKey(owner.key);
+  Json service{{"apiVersion", "v1"}, {"kind", "Service"}};
+  service["metadata"] = {{"name", key.name},
+                         {"namespace", key.object_namespace},
+                         {"labels", JobLabels(owner.key.name)},
+                         {"ownerReferences", OwnerReferences(owner)}};
+  service["spec"] = {{"clusterIP", "None"},
+                     // Members look for it while it is still hearing of them.
+                     {"publishNotReadyAddresses", true},
+                     {"selector", {{kJobLabel, owner.key.name}, {kComponentLabel, "coordinator"}}},
+                     {"ports", Json::array({{{"name", "control"}, {"port", kControlPort}}})}};
+  return ToText(service);
+}
+
+}  // namespace pushpull_operator

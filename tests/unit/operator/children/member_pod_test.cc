@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/children/member_pod.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/job/parse.h"
+
+namespace pushpull_operator {
+namespace {
+
+using nlohmann::json;
+using pushpull::JobRole;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+
+const ObjectMeta kOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
+const PodSettings kSettings{.runtime_image = "pushpull:1"};
+constexpr MemberStart kCoordinator{.member = {.role = JobRole::kCoordinator}, .term = 4};
+constexpr MemberStart kServer{.member = {.role = JobRole::kServer, .index = 2}};
+constexpr MemberStart kWorker{.member = {.role = JobRole::kWorker, .index = 1}};
+
+TrainingJobObject Job(const std::string& spec) {
+  return DecodeTrainingJobObject(
+      *ParseObject(R"({"metadata":{"name":"mnist","namespace":"n"},"spec":)" + spec + "}"));
+}
+
+json PodOf(const TrainingJobObject& job, const MemberStart& start) {
+  EXPECT_THAT(job.problems, IsEmpty());
+  return json::parse(MemberPodText(kOwner, job, start, kSettings));
+}
+
+json Main(const json& pod) {
+  return pod["spec"]["containers"][0];
+}
+
+std::vector<std::string> Words(const json& list) {
+  return list.get<std::vector<std::string>>();
+}
+
+TEST(MemberPodTest, EveryPodIsTheJobsAndSaysWhichMemberItIs) {
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const Object pod =
+        *ParseObject(MemberPodText(kOwner, Job(R"({"image":"i"})"), start, kSettings));
+
+    EXPECT_EQ(pod.meta.key.name, PodName("mnist", start.member));
+    EXPECT_EQ(pod.meta.key.object_namespace, "n");
+    EXPECT_EQ(pod.meta.controller_uid, "job-1");
+    EXPECT_EQ(MemberOf(pod.meta.labels), start.member);
+    EXPECT_EQ((*pod.json)["spec"]["restartPolicy"], "Never");
+  }
+}
+
+// The fields that the level `restricted` asks for (Kubernetes, "Pod Security Standards").
+TEST(MemberPodTest, EveryPodPassesTheLevelRestricted) {
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const json pod = PodOf(Job(R"({"image":"i"})"), start);
+
+    EXPECT_EQ(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+    EXPECT_EQ(pod["spec"]["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
+    EXPECT_EQ(Main(pod)["securityContext"]["allowPrivilegeEscalation"], false);
+    EXPECT_EQ(Main(pod)["securityContext"]["readOnlyRootFilesystem"], true);
+    EXPECT_EQ(Main(pod)["securityContext"]["capabilities"]["drop"], json::array({"ALL"}));
+  }
+}
+
+TEST(MemberPodTest, ACoordinatorHasItsTermAndTheManifest) {
+  const TrainingJobObject job =
+      Job(R"({"image":"i","servers":{"replicas":3},"checkpoint":{"claim":"c","path":"/a"}})");
+  const json pod = PodOf(job, kCoordinator);
+
+  EXPECT_EQ(Main(pod)["image"], "pushpull:1");
+  EXPECT_EQ(Main(pod)["command"], json::array({"pushpull", "coordinator"}));
+  EXPECT_THAT(Words(Main(pod)["args"]),
+              ElementsAre("--manifest",
+                          "/etc/pushpull/job.json",
+                          "--term",
+                          "4",
+                          "--log-level",
+                          "info",
+                          "--checkpoints",
+                          "/var/lib/pushpull/checkpoints/a"));
+  EXPECT_EQ(pod["metadata"]["labels"]["pushpull.dev/term"], "4");
+  const std::string manifest = pod["metadata"]["annotations"]["pushpull.dev/manifest"];
+  const pushpull::ParsedJob parsed = pushpull::ParseTrainingJob(manifest, {});
+  EXPECT_THAT(parsed.problems, IsEmpty());
+  EXPECT_EQ(parsed.job, job.job);
+}
+
+TEST(MemberPodTest, AJobThatGoesOnTakesItsOwnLastCheckpoint) {
+  const TrainingJobObject job =
+      Job(R"({"image":"i","checkpoint":{"uri":"file:///c","restoreFrom":"step-5"}})");
+  MemberStart again = kCoordinator;
+  again.goes_on = true;
+
+  EXPECT_THAT(Words(Main(PodOf(job, again))["args"]),
+              IsSupersetOf({"--set", "spec.checkpoint.restoreFrom=latest"}));
+  EXPECT_THAT(Words(Main(PodOf(job, kCoordinator))["args"]), testing::Not(Contains("--set")));
+}
+
+TEST(MemberPodTest, AServerFindsItsCoordinatorAndIsFound) {
+  const json pod = PodOf(
+      Job(R"({"image":"i","servers":{"threads":4,"image":"s:2","resources":{"limits":{"cpu":"2"}}},
+              "checkpoint":{"claim":"c"}})"),
+      kServer);
+
+  EXPECT_EQ(Main(pod)["image"], "s:2");
+  EXPECT_THAT(Words(Main(pod)["args"]),
+              ElementsAre("--job",
+                          "mnist",
+                          "--index",
+                          "2",
+                          "--coordinator",
+                          "mnist-coordinator.n.svc:7170",
+                          "--advertise",
+                          "$(POD_IP)",
+                          "--threads",
+                          "4",
+                          "--log-level",
+                          "info"));
+  EXPECT_EQ(Main(pod)["resources"], json::parse(R"({"limits":{"cpu":"2"}})"));
+  EXPECT_THAT(
+      Main(pod)["volumeMounts"],
+      Contains(json({{"name", "checkpoints"}, {"mountPath", "/var/lib/pushpull/checkpoints"}})));
+  EXPECT_TRUE(pod["spec"]["affinity"].contains("podAntiAffinity"));
+}
+
+TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
+  const json pod = PodOf(Job(R"({"image":"user:1","command":["python3","train.py"],"args":["-v"],
+              "env":[{"name":"A","value":"1"},
+                     {"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}],
+              "workers":{"gpusPerWorker":2}})"),
+                         kWorker);
+
+  EXPECT_EQ(Main(pod)["image"], "user:1");
+  EXPECT_EQ(Main(pod)["command"], json::array({"python3", "train.py"}));
+  EXPECT_EQ(Main(pod)["args"], json::array({"-v"}));
+  EXPECT_EQ(Main(pod)["env"], json::parse(R"([
+      {"name":"A","value":"1"},
+      {"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}},
+      {"name":"PUSHPULL_JOB","value":"mnist"},
+      {"name":"PUSHPULL_ROLE","value":"worker"},
+      {"name":"PUSHPULL_INDEX","value":"1"},
+      {"name":"PUSHPULL_COORDINATOR","value":"mnist-coordinator.n.svc:7170"},
+      {"name":"PUSHPULL_METRICS_PORT","value":"9464"},
+      {"name":"PUSHPULL_LOG_LEVEL","value":"info"}])"));
+  EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
+}
+
+TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {
+  const json pod = PodOf(Job(R"({"image":"i","workers":{"template":{
+              "metadata":{"name":"other","labels":{"team":"a","pushpull.dev/job":"other"},
+                          "ownerReferences":[]},
+              "spec":{"restartPolicy":"Always","nodeSelector":{"gpu":"yes"},
+                      "tolerations":[{"operator":"Exists"}],
+                      "containers":[{"name":"worker","workingDir":"/w"},{"name":"logs"}]}}}})"),
+                         kWorker);
+
+  EXPECT_EQ(pod["metadata"]["name"], "mnist-worker-1");
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"]["pushpull.dev/job"], "mnist");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "job-1");
+  EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
+  EXPECT_EQ(pod["spec"]["nodeSelector"]["gpu"], "yes");
+  EXPECT_EQ(pod["spec"]["tolerations"].size(), 3U);
+  EXPECT_EQ(Main(pod)["workingDir"], "/w");
+  EXPECT_EQ(Main(pod)["image"], "i");
+  EXPECT_EQ(pod["spec"]["containers"].size(), 2U);
+}
+
+TEST(MemberPodTest, AnOddTemplateIsTheApiServersToRefuse) {
+  for (const char* text : {R"({"metadata":7,"spec":7})",
+                           R"({"metadata":{"labels":7},"spec":{"containers":"none"}})",
+                           R"({"metadata":null,"spec":null})"}) {
+    const TrainingJobObject job =
+        Job(std::string(R"({"image":"i","workers":{"template":)") + text + "}}");
+
+    EXPECT_EQ(PodOf(job, kWorker)["metadata"]["labels"]["pushpull.dev/index"], "1") << text;
+  }
+}
+
+TEST(MemberPodTest, TheServiceLeadsToTheCoordinatorAlone) {
+  const json service = json::parse(CoordinatorServiceText(kOwner));
+
+  EXPECT_EQ(service["metadata"]["name"], "mnist-coordinator");
+  EXPECT_EQ(service["metadata"]["ownerReferences"][0]["uid"], "job-1");
+  EXPECT_EQ(service["spec"]["clusterIP"], "None");
+  EXPECT_EQ(
+      service["spec"]["selector"],
+      json::parse(R"({"pushpull.dev/job":"mnist","app.kubernetes.io/component":"coordinator"})"));
+}
+
+}  // namespace
+}  // namespace pushpull_operator
