@@ -11,7 +11,7 @@ import job
 import switched_network
 
 QUICK_RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
-STEPS = 600
+STEPS = 300
 
 
 class RestartTest(job.JobTestCase):
@@ -20,11 +20,11 @@ class RestartTest(job.JobTestCase):
         """Digest of the last weights of a deterministic job whose coordinator is killed at these
         steps."""
         path = self.folder / name
-        spec = self.spec("--steps", STEPS, "--values", 20_000, "--optimizer", "adam",
-                         "--step-milliseconds", 50, "--weights", path, servers=2, workers=3,
-                         sync={"deterministic": True}, restart=QUICK_RESTARTS)
-        spec["servers"]["replication"] = 1 if name == "replicated" else 0
         with job.Jobs() as jobs:
+            spec = jobs.spec("--steps", STEPS, "--values", 20_000, "--optimizer", "adam",
+                             "--step-milliseconds", 100, "--weights", path, servers=2, workers=3,
+                             sync={"deterministic": True}, restart=QUICK_RESTARTS)
+            spec["servers"]["replication"] = 1 if name == "replicated" else 0
             started = jobs.run_job(spec)
             for step in kills:
                 started.wait_for_step(step)
@@ -42,8 +42,8 @@ class RestartTest(job.JobTestCase):
     def test_killed_coordinator_costs_no_step_and_no_bit(self) -> None:
         expected = self.weights("undisturbed")
 
-        self.assertEqual(self.weights("alone", 20, 80), expected)
-        self.assertEqual(self.weights("replicated", 20, 80), expected)
+        self.assertEqual(self.weights("alone", 10, 40), expected)
+        self.assertEqual(self.weights("replicated", 10, 40), expected)
 
     def test_status_says_that_the_coordinator_is_not_there_and_steps_go_on(self) -> None:
         started = self.run_job(self.long_spec(restart={"backoffLimit": 3, "initialDelaySeconds": 5}))
