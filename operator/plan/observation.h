@@ -57,6 +57,8 @@ struct Observation {
   // The number that the coordinator gave to the save asked for by AskSave; none: nobody asked, or
   // the operator has forgotten it in a restart. It then asks once more, which does no harm.
   std::optional<uint64_t> save;
+  // Why the API server refused to make a pod, in its words; empty: it did not.
+  std::string refusal;
   WallTime now{};  // of the API server
 };
 

@@ -55,6 +55,7 @@ void PlanRun(Draft& draft) {
   Begin(draft);
   if (!draft.spec().suspend) CheckDeadlines(draft);
   if (draft.IsFinished() || PlanPause(draft)) return;
+  if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
   if (draft.word() != nullptr && draft.word()->phase == CoordinatorWord::Phase::kFailed) {
     return draft.Fail("TrainingFailed", draft.word()->failure);
   }

@@ -58,6 +58,7 @@ OPERATOR_LAYERS = {
     # Of kube what an object is, not the client.
     "plan": ["kube", "api"],
     "children": ["kube", "api"],
+    "controller": ["kube", "api", "queue", "cache", "lease", "plan", "children"],
 }
 
 # The files that speak gRPC and protobuf; *_proto.{h,cc} turns messages into plain structs.

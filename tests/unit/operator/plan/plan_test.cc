@@ -187,6 +187,17 @@ TEST(PlanTest, WhatTheCoordinatorCallsAFailureIsOne) {
   EXPECT_THAT(world.Find("Failed")->message, HasSubstr("step 7"));
 }
 
+TEST(PlanTest, APodThatTheApiServerRefusesFailsTheJobInItsWords) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.refusal = "spec.containers[0].image: Required value";
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True InvalidSpec");
+  EXPECT_EQ(world.Find("Failed")->message, "spec.containers[0].image: Required value");
+}
+
 TEST(PlanTest, ADeadlineIsKeptToTheSecondAndTimeSuspendedDoesNotCount) {
   World world(1, 1);
   world.spec().active_deadline = seconds(600);

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/controller/job_reconciler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "operator/api/event.h"
+#include "operator/api/member.h"
+#include "operator/plan/plan.h"
+#include "runtime/base/status_macros.h"
+
+namespace pushpull_operator {
+
+using std::chrono::seconds;
+
+namespace {
+
+// How long a cache may take to show what was written. Longer ones are taken at their word: the
+// object is gone again.
+constexpr seconds kCacheLagMax{10};
+constexpr seconds kSoon{1};
+
+// Refusals that no repetition changes.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+struct JobReconciler::Job {
+  const Stored<TrainingJobObject>& stored;
+  std::vector<PodStore::Pointer> pods;
+  WallTime now;
+  const ObjectMeta& meta() const { return stored.meta; }
+  const ObjectKey& key() const { return stored.meta.key; }
+};
+
+std::string PodIndex(const ObjectMeta& pod) {
+  const auto job = pod.labels.find(kJobLabel);
+  if (job == pod.labels.end()) return "";
+  return ToString(ObjectKey{.object_namespace = pod.key.object_namespace, .name = job->second});
+}
+
+JobReconciler::JobReconciler(KubeClient& client,
+                             const pushpull::TimeSource& time,
+                             const JobStore& jobs,
+                             const PodStore& pods,
+                             JobCoordinator& coordinators,
+                             ReconcilerOptions options)
+    : client_(client),
+      time_(time),
+      jobs_(jobs),
+      pods_(pods),
+      coordinators_(coordinators),
+      options_(std::move(options)) {}
+
+absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
+  const JobStore::Pointer stored = jobs_.Find(key);
+  if (stored == nullptr) {
+    pushpull::MutexLock lock(mu_);
+    memory_.erase(key);
+    return std::nullopt;
+  }
+  const Job job{.stored = *stored, .pods = pods_.FindByIndex(ToString(key)), .now = options_.now()};
+  Memory memory = Recall(key, stored->meta.uid);
+  absl::StatusOr<std::optional<seconds>> again = kSoon;
+  if (!AreCachesBehind(job, memory)) again = CarryOut(job, memory);
+  Remember(key, std::move(memory));
+  return again;
+}
+
+JobReconciler::Memory JobReconciler::Recall(const ObjectKey& key, const std::string& uid) {
+  pushpull::MutexLock lock(mu_);
+  const auto found = memory_.find(key);
+  if (found != memory_.end() && found->second.job_uid == uid) return found->second;
+  return {.job_uid = uid};
+}
+
+void JobReconciler::Remember(const ObjectKey& key, Memory memory) {
+  pushpull::MutexLock lock(mu_);
+  memory_[key] = std::move(memory);
+}
+
+bool JobReconciler::AreCachesBehind(const Job& job, Memory& memory) const {
+  for (const PodStore::Pointer& pod : job.pods) {
+    const auto made = memory.made_pods.find(pod->meta.key.name);
+    if (made != memory.made_pods.end() && made->second == pod->meta.uid)
+      memory.made_pods.erase(made);
+  }
+  if (job.now >= memory.trust_caches_at) {
+    memory.made_pods.clear();
+    memory.replaced_version.clear();
+  }
+  return !memory.made_pods.empty() || job.meta().resource_version == memory.replaced_version;
+}
+
+std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job) const {
+  const std::string name = PodName(job.key().name, {});
+  for (const PodStore::Pointer& pod : job.pods) {
+    const bool is_it = pod->meta.key.name == name && pod->meta.controller_uid == job.meta().uid;
+    if (!is_it || !pod->value.is_ready || pod->meta.is_deleting) continue;
+    absl::StatusOr<CoordinatorWord> word =
+        coordinators_.Ask(CoordinatorAddress(job.key()), CallDeadline());
+    if (word.ok()) return *std::move(word);
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, Memory& memory) {
+  if (!job.stored.value.job.spec.suspend) memory.save.reset();
+  Observation seen{.meta = job.meta(),
+                   .object = job.stored.value,
+                   .coordinator = Ask(job),
+                   .save = memory.save,
+                   .refusal = memory.refusal,
+                   .now = job.now};
+  for (const PodStore::Pointer& pod : job.pods)
+    seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
+  const JobPlan plan = Plan(seen);
+  PUSHPULL_RETURN_IF_ERROR(Write(job, plan, memory));
+  Tell(job, plan);
+  PUSHPULL_RETURN_IF_ERROR(DoAll(job, plan, memory));
+  if (!plan.look_again) return std::nullopt;
+  return std::max(*plan.look_again - job.now, kSoon);
+}
+
+absl::Status JobReconciler::Write(const Job& job, const JobPlan& plan, Memory& memory) {
+  const std::string patch =
+      StatusPatchText(job.stored.value.status, plan.status, job.meta().resource_version);
+  if (patch.empty()) return absl::OkStatus();
+  PUSHPULL_RETURN_IF_ERROR(
+      client_
+          .MergePatch(
+              TrainingJobType(), job.key(), patch, {.subresource = "status"}, CallDeadline())
+          .status());
+  memory.replaced_version = job.meta().resource_version;
+  memory.trust_caches_at = job.now + kCacheLagMax;
+  return absl::OkStatus();
+}
+
+// Only a status that was written has events, so the version that it replaced names them: told
+// again, they are the same. One that cannot be written is nobody's misfortune.
+void JobReconciler::Tell(const Job& job, const JobPlan& plan) {
+  int number = 0;
+  for (const Event& event : plan.events) {
+    const ObjectKey key{
+        .object_namespace = job.key().object_namespace,
+        .name = absl::StrCat(job.key().name, ".", job.meta().resource_version, ".", ++number)};
+    client_
+        .Create(EventType(),
+                key.object_namespace,
+                NewEventText(key, event, job.meta(), options_.instance, job.now),
+                DryRun::kNo,
+                CallDeadline())
+        .status()
+        .IgnoreError();
+  }
+}
+
+// A coordinator that refuses does not keep pods from coming and going.
+absl::Status JobReconciler::DoAll(const Job& job, const JobPlan& plan, Memory& memory) {
+  absl::Status first;
+  for (const Action& action : plan.actions) {
+    const absl::Status done = Do(job, plan, action, memory);
+    first.Update(done);
+    const bool is_of_coordinator =
+        std::holds_alternative<AskSize>(action) || std::holds_alternative<AskSave>(action);
+    if (!done.ok() && !is_of_coordinator) break;
+  }
+  return first;
+}
+
+absl::Status JobReconciler::Do(const Job& job,
+                               const JobPlan& plan,
+                               const Action& action,
+                               Memory& memory) {
+  const std::string address = CoordinatorAddress(job.key());
+  if (const auto* create = std::get_if<CreatePod>(&action)) return Make(job, plan, *create, memory);
+  if (const auto* remove = std::get_if<DeletePod>(&action)) {
+    DeleteOptions options{.uid = remove->uid};
+    if (remove->grace == DeletePod::Grace::kNone) options.grace = seconds(0);
+    return Remove(
+        PodType(), {.object_namespace = job.key().object_namespace, .name = remove->name}, options);
+  }
+  if (const auto* ask = std::get_if<AskSize>(&action))
+    return coordinators_.Resize(address, *ask, CallDeadline());
+  if (const auto* remove = std::get_if<DeleteJob>(&action)) {
+    return Remove(TrainingJobType(), job.key(), {.uid = remove->uid, .propagation = "Background"});
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(memory.save, coordinators_.Save(address, CallDeadline()));
+  return absl::OkStatus();
+}
+
+absl::Status JobReconciler::Make(const Job& job,
+                                 const JobPlan& plan,
+                                 const CreatePod& create,
+                                 Memory& memory) {
+  if (create.member.role == pushpull::JobRole::kCoordinator) {
+    PUSHPULL_RETURN_IF_ERROR(client_
+                                 .Apply(ServiceType(),
+                                        CoordinatorServiceKey(job.key()),
+                                        CoordinatorServiceText(job.meta()),
+                                        {},
+                                        CallDeadline())
+                                 .status());
+  }
+  const std::string body = MemberPodText(
+      job.meta(),
+      job.stored.value,
+      {.member = create.member, .term = create.term, .goes_on = plan.status.checkpoint.has_value()},
+      options_.pods);
+  const absl::StatusOr<Object> made =
+      client_.Create(PodType(), job.key().object_namespace, body, DryRun::kNo, CallDeadline());
+  if (IsFinal(made.status())) {
+    memory.refusal = std::string(made.status().message());
+    return made.status();
+  }
+  PUSHPULL_RETURN_IF_ERROR(made.status());
+  memory.made_pods[made->meta.key.name] = made->meta.uid;
+  memory.trust_caches_at = job.now + kCacheLagMax;
+  return absl::OkStatus();
+}
+
+// What is gone, or another object by now, is what was wanted.
+absl::Status JobReconciler::Remove(const ResourceType& type,
+                                   const ObjectKey& key,
+                                   const DeleteOptions& options) {
+  const absl::Status removed = client_.Delete(type, key, options, CallDeadline());
+  return absl::IsNotFound(removed) || absl::IsAborted(removed) ? absl::OkStatus() : removed;
+}
+
+pushpull::Deadline JobReconciler::CallDeadline() const {
+  return pushpull::Deadline(time_.Now() + options_.call_time);
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/operator/controller/played_cluster.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include <gtest/gtest.h>
+
+namespace pushpull_operator {
+
+using nlohmann::json;
+using pushpull::Deadline;
+using pushpull::JobRole;
+using std::chrono::seconds;
+
+namespace {
+
+const ObjectKey kJob{.object_namespace = "n", .name = "mnist"};
+constexpr int kMembersMax = 5;
+
+ObjectKey PodKey(const std::string& member) {
+  return {.object_namespace = "n", .name = absl::StrCat("mnist-", member)};
+}
+
+std::vector<std::string> AllMembers() {
+  std::vector<std::string> members{"coordinator"};
+  for (int i = 0; i < kMembersMax; ++i) {
+    members.push_back(absl::StrCat("server-", i));
+    members.push_back(absl::StrCat("worker-", i));
+  }
+  return members;
+}
+
+std::string PhaseOf(const json& pod) {
+  return pod.value(json::json_pointer("/status/phase"), std::string());
+}
+
+// Takes a listing into a store.
+template <typename T>
+class Lister final : public ListVisitor {
+ public:
+  explicit Lister(Store<T>& store) : store_(store) {}
+  void Begin() override { store_.BeginListing(); }
+  void Take(Object object) override { store_.AddListed(std::move(object)); }
+
+ private:
+  Store<T>& store_;
+};
+
+template <typename T>
+absl::Status ListInto(Store<T>& store,
+                      KubeClient& client,
+                      const ResourceType& type,
+                      Selection selection,
+                      Deadline by) {
+  Lister<T> lister(store);
+  const absl::Status listed = client.List(type, selection, lister, by).status();
+  if (listed.ok()) store.EndListing();
+  return listed;
+}
+
+}  // namespace
+
+absl::StatusOr<CoordinatorWord> PlayedCoordinator::Ask(const std::string& asked_at, Deadline) {
+  address = asked_at;
+  return word;
+}
+
+absl::Status PlayedCoordinator::Resize(const std::string&, const AskSize& size, Deadline) {
+  if (size.servers) word.servers_wanted = *size.servers;
+  if (size.workers) word.workers_wanted = *size.workers;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> PlayedCoordinator::Save(const std::string&, Deadline) {
+  word.checkpoint_step += 10;
+  word.saves_finished = ++word.saves_requested;
+  return word.saves_finished;
+}
+
+PlayedOperator::PlayedOperator(PlayedCluster& cluster)
+    : credentials_(*Credentials::Create(cluster.server.access(), time_)),
+      client_(*credentials_, time_, {.rate_limit = {.qps = 1e6, .burst = 1000}}),
+      jobs_({.decode = DecodeTrainingJobObject}),
+      pods_({.decode = DecodePod, .index = PodIndex}),
+      reconciler_(client_,
+                  time_,
+                  jobs_,
+                  pods_,
+                  cluster.coordinator,
+                  {.pods = {.runtime_image = "pushpull:1"},
+                   .instance = "operator-1",
+                   .now = [&cluster] { return cluster.now; }}) {}
+
+absl::Status PlayedOperator::Look() {
+  const Deadline by(time_.Now() + seconds(30));
+  const Selection ours{.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)};
+  absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
+  looked.Update(ListInto(pods_, client_, PodType(), ours, by));
+  return looked;
+}
+
+absl::Status PlayedOperator::Step() {
+  const absl::Status looked = Look();
+  return looked.ok() ? StepWithoutLooking() : looked;
+}
+
+absl::Status PlayedOperator::StepWithoutLooking() {
+  return reconciler_.Reconcile(kJob).status();
+}
+
+PlayedCluster::PlayedCluster(const std::string& spec) {
+  server.Put(TrainingJobType(),
+             kJob,
+             {{"apiVersion", "pushpull.dev/v1alpha1"},
+              {"kind", "TrainingJob"},
+              {"metadata", {{"generation", 1}}},
+              {"spec", json::parse(spec)}});
+  server.InjectFaults([this](const FakeRequest& request) { return OnRequest(request); });
+  op = std::make_unique<PlayedOperator>(*this);
+}
+
+json PlayedCluster::Job() const {
+  return server.Find(TrainingJobType(), kJob);
+}
+
+TrainingJobStatus PlayedCluster::Status() const {
+  return DecodeStatus(Job());
+}
+
+void PlayedCluster::Change(const std::function<void(json&)>& change) {
+  json job = Job();
+  change(job["spec"]);
+  job["metadata"]["generation"] = job["metadata"]["generation"].get<int>() + 1;
+  server.Put(TrainingJobType(), kJob, std::move(job));
+}
+
+bool PlayedCluster::Has(const std::string& member) const {
+  return !server.Find(PodType(), PodKey(member)).is_null();
+}
+
+void PlayedCluster::ExitPod(const std::string& member, int code) {
+  const std::string container = member.substr(0, member.find('-'));
+  json pod = server.Find(PodType(), PodKey(member));
+  pod["status"] = {
+      {"phase", code == 0 ? "Succeeded" : "Failed"},
+      {"containerStatuses",
+       json::array(
+           {{{"name", container},
+             {"state", {{"terminated", {{"exitCode", code}, {"finishedAt", ToText(now)}}}}}}})}};
+  server.Put(PodType(), PodKey(member), std::move(pod));
+}
+
+void PlayedCluster::NotePods() {
+  for (const std::string& member : AllMembers()) {
+    const json pod = server.Find(PodType(), PodKey(member));
+    if (!pod.is_null()) pods[member].insert(pod["metadata"]["uid"].get<std::string>());
+  }
+}
+
+void PlayedCluster::Play() {
+  NotePods();
+  CoordinatorWord& word = coordinator.word;
+  word.servers.clear();
+  for (const std::string& member : AllMembers()) {
+    json pod = server.Find(PodType(), PodKey(member));
+    if (pod.is_null()) continue;
+    const std::optional<MemberId> id = MemberOfPod("mnist", PodKey(member).name);
+    if (PhaseOf(pod).empty()) {
+      pod["status"] = {{"phase", "Running"},
+                       {"conditions", json::array({{{"type", "Ready"}, {"status", "True"}}})}};
+      server.Put(PodType(), PodKey(member), pod);
+      if (id->role == JobRole::kCoordinator) {
+        const json spec = Job()["spec"];
+        word = {.servers_wanted = spec["servers"]["replicas"].get<int>(),
+                .workers_wanted = 1,
+                .epoch = 1};
+      }
+    }
+    if (PhaseOf(pod) != "Running") continue;
+    if (id->role == JobRole::kServer && id->index < word.servers_wanted)
+      word.servers.insert(id->index);
+    if (id->role == JobRole::kServer && id->index >= word.servers_wanted) ExitPod(member, 0);
+    if (id->role != JobRole::kWorker) continue;
+    word.workers[id->index] = {.is_alive = true};
+    word.phase = CoordinatorWord::Phase::kRunning;
+  }
+}
+
+bool PlayedCluster::Until(const std::function<bool()>& is_reached) {
+  for (int i = 0; i < 60; ++i) {
+    const absl::Status stepped = op->Step();
+    if (is_dead_) {
+      ++num_kills_;
+      op = std::make_unique<PlayedOperator>(*this);
+      is_dead_ = false;
+    } else if (!stepped.ok()) {
+      ADD_FAILURE() << stepped;
+      return false;
+    }
+    if (is_reached()) return true;
+    Play();
+    now += seconds(1);
+  }
+  return false;
+}
+
+void PlayedCluster::KillAtWrite(int n, Fault::Kind side) {
+  side_ = side;
+  kill_at_ = n;
+}
+
+Fault PlayedCluster::OnRequest(const FakeRequest& request) {
+  if (is_dead_) return {.kind = Fault::Kind::kDropBefore};
+  if (request.method == "GET") return {};
+  if (++num_writes_ != kill_at_) return {};
+  is_dead_ = true;  // from now on nothing arrives, whatever it tries
+  return {.kind = side_};
+}
+
+}  // namespace pushpull_operator

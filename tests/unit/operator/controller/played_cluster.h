@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A fake API server with one job, a test that plays kubelets and the job's coordinator, and an
+// operator that can be killed at any of its writes and started anew.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "operator/controller/job_reconciler.h"
+#include "tests/fakes/fake_api_server.h"
+#include "tests/fakes/fake_pausing_time.h"
+
+namespace pushpull_operator {
+
+class PlayedCluster;
+
+// The coordinator of the job, as far as the operator can tell: it agrees to every size, moves
+// shards and saves at once.
+class PlayedCoordinator final : public JobCoordinator {
+ public:
+  absl::StatusOr<CoordinatorWord> Ask(const std::string& address, pushpull::Deadline) override;
+  absl::Status Resize(const std::string& address, const AskSize& size, pushpull::Deadline) override;
+  absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline) override;
+
+  CoordinatorWord word;
+  std::string address;  // it was last asked at
+};
+
+// One life of the operator.
+class PlayedOperator {
+ public:
+  explicit PlayedOperator(PlayedCluster& cluster);
+  // Brings the caches up to date and reconciles the job once.
+  absl::Status Step();
+  absl::Status Look();
+  // Reconciles without a look at the API server.
+  absl::Status StepWithoutLooking();
+
+ private:
+  FakePausingTime time_;
+  std::unique_ptr<Credentials> credentials_;
+  KubeClient client_;
+  JobStore jobs_;
+  PodStore pods_;
+  JobReconciler reconciler_;
+};
+
+class PlayedCluster {
+ public:
+  // A job "mnist" with this spec.
+  explicit PlayedCluster(const std::string& spec);
+
+  nlohmann::json Job() const;
+  TrainingJobStatus Status() const;
+  // The user changes the spec.
+  void Change(const std::function<void(nlohmann::json& spec)>& change);
+  // Every pod runs and is known to the coordinator; servers that are not wanted end in order.
+  void Play();
+  void ExitPod(const std::string& member, int code);
+  bool Has(const std::string& member) const;
+
+  // Steps and plays until `is_reached`; an operator that was killed is followed by another one.
+  // False: not within 60 steps.
+  bool Until(const std::function<bool()>& is_reached);
+  // The operator dies at its n-th write, right before or right after it is done.
+  void KillAtWrite(int n, Fault::Kind side);
+  int num_writes() const { return num_writes_; }
+  int num_kills() const { return num_kills_; }
+
+  FakeApiServer server;
+  PlayedCoordinator coordinator;
+  WallTime now{std::chrono::seconds(1'769'860'800)};
+  std::unique_ptr<PlayedOperator> op;
+  // Uids of all pods that there ever were, by member.
+  std::map<std::string, std::set<std::string>> pods;
+
+ private:
+  Fault OnRequest(const FakeRequest& request);
+  void NotePods();
+
+  std::atomic<int> num_writes_ = 0;
+  std::atomic<int> kill_at_ = 0;
+  std::atomic<bool> is_dead_ = false;
+  std::atomic<Fault::Kind> side_ = Fault::Kind::kNone;
+  int num_kills_ = 0;
+};
+
+}  // namespace pushpull_operator
