@@ -20,6 +20,7 @@ std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
   for (const LossPoint& point : earlier) by_step[point.step] = point;
   for (const LossPoint& point : now) by_step[point.step] = point;
   std::vector<LossPoint> all;
+  all.reserve(by_step.size());
   for (const auto& [step, point] : by_step) all.push_back(point);
   return all;
 }

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/replication/admission_frame.h"
-#include "runtime/replication/replica_frame.h"
 #include "runtime/shard/chunk.h"
 #include "runtime/tensor/shape.h"
 #include "runtime/transport/lane.h"
@@ -342,12 +341,8 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
   meta = meta.subspan(std::min(meta.size(), kPublishedTimingBytes));
   HearAdmission(frame, meta);
   if (frame.header.epoch > shards_.entry(chunk.shard).epoch) {
-    if (meta.empty()) return;
-    absl::StatusOr<ShardEntry> entry = DecodeShardEntry(meta);
-    if (!entry.ok() || entry->shard != chunk.shard) return;
-    // Not to be believed: the same version comes again under the term that is in charge.
-    if (entry->entry.epoch.term < shards_.promised()) return;
-    news = *std::move(entry);
+    news = ReadNews(chunk, meta);
+    if (!news) return;
   }
   // The answer's payload must be where the program expects it, not dropped on arrival.
   if ((chunk.*slot)->target.size() != frame.payload.size()) return;
@@ -377,6 +372,16 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
     return OnStepAnswered(chunk, slot, std::move(request), frame.header.step);
   request.pending->PartDone(request.server);
   observer_.OnAnswered();
+}
+
+std::optional<ShardEntry> ChunkClient::ReadNews(const Chunk& chunk,
+                                                std::span<const std::byte> meta) const {
+  if (meta.empty()) return std::nullopt;
+  absl::StatusOr<ShardEntry> entry = DecodeShardEntry(meta);
+  if (!entry.ok() || entry->shard != chunk.shard) return std::nullopt;
+  // The same version comes again under the term that is in charge.
+  if (entry->entry.epoch.term < shards_.promised()) return std::nullopt;
+  return *std::move(entry);
 }
 
 void ChunkClient::CompareContributors(Step version, const absl::StatusOr<PublishedTiming>& timing) {

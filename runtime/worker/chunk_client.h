@@ -23,6 +23,7 @@
 #include "runtime/consistency/uneven_steps.h"
 #include "runtime/consistency/view.h"
 #include "runtime/membership/control.h"
+#include "runtime/replication/replica_frame.h"
 #include "runtime/shard/shard_map.h"
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/channel.h"
@@ -215,6 +216,8 @@ class ChunkClient final : public LaneLinkHandler {
   // The request that an answer is for; null when it is for none (a duplicate).
   static Slot AnsweredBy(const Chunk& chunk, const FrameHeader& answer);
   void OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame& frame);
+  // The entry that came with an answer; none where the answer is not to be believed.
+  std::optional<ShardEntry> ReadNews(const Chunk& chunk, std::span<const std::byte> meta) const;
   void CompareContributors(Step version, const absl::StatusOr<PublishedTiming>& timing);
   void OnMoved(Chunk& chunk, const ReceivedFrame& frame);
   // Takes a shard's entry; requests that are now elsewhere, or nowhere, are sent to its primary.

@@ -177,8 +177,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(
     ++pushes_posted_;
   }
   auto pending = request.pending;
-  dependencies_.executor.Post(
-      [this, request = std::move(request)]() mutable { Run(std::move(request)); });
+  dependencies_.executor.Post([this, request = std::move(request)] { Run(request); });
   return pending;
 }
 
@@ -200,8 +199,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Pull(absl::string_
     request.clock = numbers_.Next(known.index);
   }
   auto pending = request.pending;
-  dependencies_.executor.Post(
-      [this, request = std::move(request)]() mutable { Run(std::move(request)); });
+  dependencies_.executor.Post([this, request = std::move(request)] { Run(request); });
   return pending;
 }
 
@@ -309,7 +307,7 @@ uint32_t WorkerNode::workers() const {
 
 // ---- on the executor ----
 
-void WorkerNode::Run(TensorRequest request) {
+void WorkerNode::Run(const TensorRequest& request) {
   if (request.type != FrameType::kPull) {
     MutexLock lock(mu_);
     --pushes_posted_;
@@ -651,7 +649,7 @@ void WorkerNode::StartHeldPushes() {
       }
     }
   }
-  for (TensorRequest& request : due) Run(std::move(request));
+  for (const TensorRequest& request : due) Run(request);
 }
 
 void WorkerNode::ReportIfDrained() {

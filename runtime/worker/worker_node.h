@@ -156,7 +156,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void FinishLeave();
   // The number after the last step that is answered whole.
   Step Progress() const;
-  void Run(TensorRequest request);
+  void Run(const TensorRequest& request);
   absl::StatusOr<Tensor> FindTensor(absl::string_view name, size_t values) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
