@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers join, leave and are killed at random while they share a data set; and a job whose global
 batch does not notice how many they are. With the gate every sample counts exactly once."""
+import contextlib
 import random
 import signal
 import threading
@@ -30,6 +31,13 @@ def run(runs: int, seed: int, gated: bool) -> None:
         compare_losses()
 
 
+def crash(started: job.LocalJob, victim: int) -> None:
+    """Kills the worker, where it is there and does not end by itself meanwhile."""
+    if started.endpoint("worker", victim) is not None:
+        with contextlib.suppress(ProcessLookupError):
+            started.signal_member("worker", victim, signal.SIGKILL)
+
+
 def storm(number: int, seed: int, gated: bool) -> None:
     chance = random.Random(f"workers {seed} {number}")
     with job.Jobs() as jobs:
@@ -47,8 +55,7 @@ def storm(number: int, seed: int, gated: bool) -> None:
             event = chance.choice(choices)
             if event == "crash":
                 victim = chance.randrange(wanted)
-                if started.endpoint("worker", victim) is not None:
-                    started.signal_member("worker", victim, signal.SIGKILL)
+                crash(started, victim)
             else:
                 wanted += 1 if event == "join" else -1
                 scaled = started.scale(workers=wanted)
