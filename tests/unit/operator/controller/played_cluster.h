@@ -84,7 +84,6 @@ class PlayedCluster {
 
  private:
   Fault OnRequest(const FakeRequest& request);
-  void NotePods();
 
   std::atomic<int> num_writes_ = 0;
   std::atomic<int> kill_at_ = 0;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include <gtest/gtest.h>
 
+#include "tests/fakes/seeds.h"
 #include "tests/unit/operator/plan/world.h"
 
 namespace pushpull_operator {
@@ -22,13 +23,14 @@ using pushpull::RestartAction;
 
 using std::chrono::seconds;
 
-constexpr int kSeeds = 300;
+constexpr uint64_t kSeeds = 300;
 constexpr int kSteps = 150;
 
 class Life {
  public:
-  explicit Life(unsigned seed)
-      : random_(seed), world_(1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed / 3 % 3)) {
+  explicit Life(uint64_t seed)
+      : random_(static_cast<unsigned>(seed)),
+        world_(1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed / 3 % 3)) {
     world_.spec().restart.backoff_limit = Pick(6);
     if (Pick(2) == 0) world_.spec().checkpoint.emplace().claim = "c";
     if (Pick(3) == 0) world_.spec().start_deadline = seconds(3000);
@@ -253,7 +255,8 @@ class Life {
 };
 
 TEST(PlanModelTest, WhateverHappensNothingForbiddenDoesAndTheJobEnds) {
-  for (unsigned seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
+  const pushpull::Seeds seeds = pushpull::SeedsToRun(kSeeds);
+  for (uint64_t seed = seeds.first; seed < seeds.end() && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Life(seed).Run();
   }
