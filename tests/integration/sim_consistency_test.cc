@@ -21,6 +21,7 @@
 
 #include "tests/fakes/seeds.h"
 #include "tests/fakes/sim_job.h"
+#include "tests/fakes/sim_trainer.h"
 
 namespace pushpull {
 namespace {
@@ -80,10 +81,7 @@ class Fleet {
   std::string RunUntil(const std::function<bool()>& condition) {
     const bool has_ended = job_.scheduler().RunUntil(
         [&] {
-          for (uint32_t i = 0; i < options_.servers; ++i) {
-            if (job_.has_server(i) && job_.server_has_ended(i)) job_.KillServer(i);
-            if (!job_.has_server(i)) job_.StartServer(i);
-          }
+          KeepServers(job_, options_.servers);
           for (auto& [index, worker] : workers_) Drive(index, worker);
           return !problem_.empty() || condition();
         },
@@ -105,17 +103,7 @@ class Fleet {
     Start(index);
   }
 
-  // The coordinator knows every server by its present process, and every shard is where it shall
-  // be.
-  bool IsWhole() {
-    const JobStatus status = job_.Status();
-    std::set<std::string> known;
-    for (const ServerStatus& server : status.servers) known.insert(server.data_address);
-    for (uint32_t i = 0; i < options_.servers; ++i) {
-      if (!job_.has_server(i) || !known.contains(job_.server_address(i))) return false;
-    }
-    return status.shards_moving == 0;
-  }
+  bool IsWhole() { return pushpull::IsWhole(job_, options_.servers); }
 
   void ReplaceIfAllAreThere(uint32_t index) {
     const bool are_there = std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) {

@@ -4,7 +4,6 @@
 // clock. A failing case prints its seed and replays.
 #include "tests/fakes/sim_job.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,80 +12,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/sim_trainer.h"
+
 namespace pushpull {
 namespace {
 
 using testing::Each;
 using testing::HasSubstr;
-
-TensorSpec Spec(const std::string& name, int64_t values, OptimizerKind kind, Reduction reduction) {
-  TensorSpec spec{.name = name, .dims = {values}, .reduction = reduction};
-  spec.optimizer.kind = kind;
-  spec.optimizer.learning_rate = kind == OptimizerKind::kSum ? 0 : 1;
-  return spec;
-}
-
-// A job whose workers all hold the same tensors; drives them step by step.
-class Trainer {
- public:
-  Trainer(SimJob& job, std::vector<TensorSpec> specs) : job_(job), specs_(std::move(specs)) {}
-
-  // Starts workers 0 to count - 1 and waits until the job's values are in place.
-  absl::Status Start(uint32_t count) {
-    std::vector<std::shared_ptr<PendingOperation>> pending;
-    for (uint32_t i = 0; i < count; ++i) pending.push_back(StartOne(i));
-    return job_.WaitAll(pending);
-  }
-
-  std::shared_ptr<PendingOperation> StartOne(uint32_t index) {
-    WorkerNode& node = job_.StartWorker(index);
-    node.Join();
-    std::vector<TensorRegistration> registrations;
-    auto& values = values_[index];
-    values.clear();
-    for (const TensorSpec& spec : specs_)
-      values.emplace_back(static_cast<size_t>(spec.dims[0]), 0.0F);
-    for (size_t i = 0; i < specs_.size(); ++i)
-      registrations.push_back({.spec = specs_[i], .value = values[i]});
-    return node.Register(registrations);
-  }
-
-  // Begins one step of a worker: every value of its gradient is `gradient`.
-  std::vector<std::shared_ptr<PendingOperation>> Push(uint32_t index,
-                                                      float gradient,
-                                                      double samples = 1) {
-    std::vector<std::shared_ptr<PendingOperation>> pending;
-    auto& gradients = gradients_[index];
-    gradients.resize(specs_.size());
-    for (size_t i = 0; i < specs_.size(); ++i) {
-      gradients[i].assign(static_cast<size_t>(specs_[i].dims[0]), gradient);
-      auto handle = job_.worker(index).PushPull(
-          specs_[i].name, gradients[i], values_[index][i], {.samples = samples});
-      EXPECT_TRUE(handle.ok()) << handle.status();
-      if (handle.ok()) pending.push_back(*handle);
-    }
-    return pending;
-  }
-
-  // One step of all workers 0 to count - 1, worker i with gradient `gradient_of(i)`.
-  absl::Status StepAll(uint32_t count, const std::function<float(uint32_t)>& gradient_of) {
-    std::vector<std::shared_ptr<PendingOperation>> pending;
-    for (uint32_t i = 0; i < count; ++i) {
-      for (auto& one : Push(i, gradient_of(i))) pending.push_back(std::move(one));
-    }
-    return job_.WaitAll(pending);
-  }
-
-  const std::vector<float>& value(uint32_t index, size_t tensor = 0) {
-    return values_[index][tensor];
-  }
-
- private:
-  SimJob& job_;
-  const std::vector<TensorSpec> specs_;
-  std::map<uint32_t, std::vector<std::vector<float>>> values_;
-  std::map<uint32_t, std::vector<std::vector<float>>> gradients_;
-};
 
 JobSettings Settings(uint32_t servers, uint32_t workers) {
   return {.job = "sim", .workers = workers, .servers = servers};
@@ -94,9 +26,9 @@ JobSettings Settings(uint32_t servers, uint32_t workers) {
 
 TEST(SimJobTest, TenNodesLiveInOneProcess) {
   SimJob job({.settings = Settings(4, 5)});
-  Trainer trainer(job,
-                  {Spec("a", 300'000, OptimizerKind::kSum, Reduction::kSum),
-                   Spec("b", 7, OptimizerKind::kSum, Reduction::kSum)});
+  SimTrainer trainer(job,
+                     {SimTensor("a", 300'000, OptimizerKind::kSum, Reduction::kSum),
+                      SimTensor("b", 7, OptimizerKind::kSum, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(5).ok());
 
   ASSERT_TRUE(
@@ -115,7 +47,7 @@ TEST(SimJobTest, LossDuplicationAndReorderingLeaveSumsExact) {
                     .duplication = 0.1,
                     .reordering = 0.1};
   SimJob job({.settings = Settings(2, kWorkers), .seed = 20240607, .network = network});
-  Trainer trainer(job, {Spec("w", 3, OptimizerKind::kSgd, Reduction::kSum)});
+  SimTrainer trainer(job, {SimTensor("w", 3, OptimizerKind::kSgd, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(kWorkers).ok());
 
   double expected = 0;
@@ -136,7 +68,7 @@ TEST(SimJobTest, LossDuplicationAndReorderingLeaveSumsExact) {
 
 TEST(SimJobTest, TheMeanIsWeightedBySamples) {
   SimJob job({.settings = Settings(1, 2)});
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
   ASSERT_TRUE(trainer.Start(2).ok());
 
   auto pending = trainer.Push(0, 1, 30);
@@ -153,9 +85,9 @@ std::vector<float> TrainDeterministically(uint64_t seed) {
   InprocOptions network;
   network.faults = {.delay_max = std::chrono::milliseconds(3), .reordering = 0.2};
   SimJob job({.settings = settings, .seed = seed, .network = network});
-  Trainer trainer(job,
-                  {Spec("a", 100, OptimizerKind::kAdam, Reduction::kMean),
-                   Spec("b", 40, OptimizerKind::kAdam, Reduction::kMean)});
+  SimTrainer trainer(job,
+                     {SimTensor("a", 100, OptimizerKind::kAdam, Reduction::kMean),
+                      SimTensor("b", 40, OptimizerKind::kAdam, Reduction::kMean)});
   EXPECT_TRUE(trainer.Start(3).ok());
   for (int step = 0; step < 50; ++step) {
     // Sums of these depend on their order: 0.1 and 1e7 do not fit one float together.
@@ -178,7 +110,7 @@ TEST(SimJobTest, DeterministicModeGivesTheSameBitsInAnyOrderOfArrival) {
 
 TEST(SimJobTest, ADeadWorkerIsDroppedAndTheMeanCountsItsTrueContributors) {
   SimJob job({.settings = Settings(2, 3)});
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
   ASSERT_TRUE(trainer.Start(3).ok());
   ASSERT_TRUE(trainer.StepAll(3, [](uint32_t) { return 1.0F; }).ok());
 
@@ -192,7 +124,7 @@ TEST(SimJobTest, ADeadWorkerIsDroppedAndTheMeanCountsItsTrueContributors) {
 
 TEST(SimJobTest, AReplacementJoinsWhileTheOthersGoOn) {
   SimJob job({.settings = Settings(2, 2)});
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kSum)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(2).ok());
   ASSERT_TRUE(trainer.StepAll(2, [](uint32_t) { return 1.0F; }).ok());
   job.KillWorker(1);
@@ -217,7 +149,7 @@ TEST(SimJobTest, AReplacementJoinsWhileTheOthersGoOn) {
 
 TEST(SimJobTest, TheOnlyWorkerIsReplacedWithoutLosingItsSteps) {
   SimJob job({.settings = Settings(2, 1)});
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(1).ok());
   for (int step = 0; step < 3; ++step) ASSERT_TRUE(job.WaitAll(trainer.Push(0, 1)).ok());
 
@@ -232,7 +164,7 @@ TEST(SimJobTest, TheOnlyWorkerIsReplacedWithoutLosingItsSteps) {
 
 TEST(SimJobTest, ABrokenConnectionCostsNoUpdate) {
   SimJob job({.settings = Settings(2, 2)});
-  Trainer trainer(job, {Spec("w", 600'000, OptimizerKind::kSgd, Reduction::kSum)});
+  SimTrainer trainer(job, {SimTensor("w", 600'000, OptimizerKind::kSgd, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(2).ok());
 
   for (int step = 0; step < 20; ++step) {
@@ -250,7 +182,7 @@ TEST(SimJobTest, ABrokenConnectionCostsNoUpdate) {
 
 TEST(SimJobTest, WorkersThatHaveLeftAreNotWaitedFor) {
   SimJob job({.settings = Settings(1, 2)});
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSum, Reduction::kSum)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(2).ok());
   ASSERT_TRUE(trainer.StepAll(2, [](uint32_t) { return 1.0F; }).ok());
 
@@ -269,8 +201,8 @@ class NonFiniteTest : public testing::Test {
     JobSettings settings = Settings(1, 2);
     settings.non_finite = policy;
     job_ = std::make_unique<SimJob>(SimJobOptions{.settings = settings});
-    trainer_ = std::make_unique<Trainer>(
-        *job_, std::vector{Spec("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
+    trainer_ = std::make_unique<SimTrainer>(
+        *job_, std::vector{SimTensor("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
     EXPECT_TRUE(trainer_->Start(2).ok());
     EXPECT_TRUE(trainer_->StepAll(2, [](uint32_t) { return -1.0F; }).ok());
     auto pending = trainer_->Push(0, -1);
@@ -279,7 +211,7 @@ class NonFiniteTest : public testing::Test {
     return job_->WaitAll(pending);
   }
   std::unique_ptr<SimJob> job_;
-  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<SimTrainer> trainer_;
 };
 
 TEST_F(NonFiniteTest, FailNamesTensorWorkerAndStep) {
@@ -335,7 +267,7 @@ TEST_P(PhaseDelayTest, ADelayAppearsInItsPhaseAndOnlyThere) {
   };
   SimJob job({.settings = Settings(1, 1), .lanes = 1, .fault_point = at});
   running = &job;
-  Trainer trainer(job, {Spec("w", 4, OptimizerKind::kSgd, Reduction::kMean)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSgd, Reduction::kMean)});
   ASSERT_TRUE(trainer.Start(1).ok());
   is_armed = true;
 

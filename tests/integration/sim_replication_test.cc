@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fakes/sim_job.h"
+#include "tests/fakes/sim_trainer.h"
 
 namespace pushpull {
 namespace {
@@ -104,14 +105,6 @@ std::vector<std::vector<float>> Undisturbed(OptimizerKind kind, uint64_t steps) 
   Trainer trainer(job, kind);
   EXPECT_TRUE(trainer.Steps(steps).ok());
   return trainer.values(0);
-}
-
-// What a launcher does: starts the servers that are wanted and not there, buries those that ended.
-void KeepServers(SimJob& job, uint32_t wanted) {
-  for (uint32_t i = 0; i < 8; ++i) {
-    if (job.has_server(i) && job.server_has_ended(i)) job.KillServer(i);
-    if (i < wanted && !job.has_server(i)) job.StartServer(i);
-  }
 }
 
 // Runs the job until all operations are done and, where `must_settle`, every shard has the members

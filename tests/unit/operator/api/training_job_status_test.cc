@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -67,7 +68,7 @@ void AddPaths(const json& object, const std::string& path, std::set<std::string>
     for (const json& item : object) AddPaths(item, path, paths);
   } else if (object.is_object()) {
     for (const auto& [key, value] : object.items()) {
-      AddPaths(value, path.empty() ? key : path + "." + key, paths);
+      AddPaths(value, absl::StrCat(path, path.empty() ? "" : ".", key), paths);
     }
   } else {
     paths.insert(path);

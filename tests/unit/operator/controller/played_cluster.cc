@@ -50,10 +50,10 @@ template <typename T>
 absl::Status ListInto(Store<T>& store,
                       KubeClient& client,
                       const ResourceType& type,
-                      Selection selection,
+                      const Selection& selection,
                       Deadline by) {
   Lister<T> lister(store);
-  const absl::Status listed = client.List(type, selection, lister, by).status();
+  absl::Status listed = client.List(type, selection, lister, by).status();
   if (listed.ok()) store.EndListing();
   return listed;
 }
