@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
-#include "operator/kube/text_file.h"
 #include "runtime/base/host_port.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/text_file.h"
 #include "runtime/job/object_reader.h"
 #include "runtime/job/problems.h"
 #include "runtime/job/tree.h"
@@ -28,6 +28,7 @@ using pushpull::JoinPath;
 using pushpull::ObjectReader;
 using pushpull::Problems;
 using pushpull::Quoted;
+using pushpull::ReadTextFile;
 using pushpull::Tree;
 
 // A file's path in a kubeconfig starts in the folder of the kubeconfig.

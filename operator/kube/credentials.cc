@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-#include "operator/kube/text_file.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/text_file.h"
 
 namespace pushpull_operator {
 namespace {
@@ -17,7 +17,7 @@ using pushpull::MutexLock;
 
 absl::StatusOr<std::string> Read(const Source& source) {
   if (source.file.empty()) return source.text;
-  PUSHPULL_ASSIGN_OR_RETURN(std::string text, ReadTextFile(source.file));
+  PUSHPULL_ASSIGN_OR_RETURN(std::string text, pushpull::ReadTextFile(source.file));
   if (text.empty()) return absl::InvalidArgumentError(absl::StrCat(source.file, ": is empty"));
   return text;
 }

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-struct ssl_ctx_st;  // SSL_CTX
+#include "runtime/tls/pem.h"
 
 namespace pushpull_operator {
 
@@ -35,13 +35,10 @@ class TlsContext {
   ServerCheck check() const { return check_; }
 
  private:
-  struct Free {
-    void operator()(ssl_ctx_st* context) const;
-  };
-  TlsContext(std::unique_ptr<ssl_ctx_st, Free> context, ServerCheck check)
+  TlsContext(pushpull::TlsContextPtr context, ServerCheck check)
       : context_(std::move(context)), check_(check) {}
 
-  std::unique_ptr<ssl_ctx_st, Free> context_;
+  pushpull::TlsContextPtr context_;
   ServerCheck check_;
 };
 

@@ -9,7 +9,7 @@
 
 #include "runtime/base/check.h"
 
-namespace pushpull_operator {
+namespace pushpull {
 namespace {
 
 struct Free {
@@ -34,13 +34,15 @@ void AddExtension(X509* certificate, int id, const char* value) {
 }
 
 // Signed by itself where `authority` is null.
-FakeCertificate Make(const std::string& name, const FakeCertificate* authority) {
+FakeCertificate Make(const std::string& name,
+                     const FakeCertificate* authority,
+                     std::chrono::seconds valid_for) {
   const KeyPtr key(EVP_EC_gen("P-256"));
   const CertificatePtr certificate(X509_new());
   X509_set_version(certificate.get(), X509_VERSION_3);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), authority == nullptr ? 1 : 2);
   X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -60);
-  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), valid_for.count());
   X509_set_pubkey(certificate.get(), key.get());
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   X509_NAME_add_entry_by_txt(
@@ -69,12 +71,14 @@ FakeCertificate Make(const std::string& name, const FakeCertificate* authority) 
 
 }  // namespace
 
-FakeCertificate MakeAuthority(const std::string& name) {
-  return Make(name, nullptr);
+FakeCertificate MakeAuthority(const std::string& name, std::chrono::seconds valid_for) {
+  return Make(name, nullptr, valid_for);
 }
 
-FakeCertificate MakeCertificate(const std::string& name, const FakeCertificate& authority) {
-  return Make(name, &authority);
+FakeCertificate MakeCertificate(const std::string& name,
+                                const FakeCertificate& authority,
+                                std::chrono::seconds valid_for) {
+  return Make(name, &authority, valid_for);
 }
 
-}  // namespace pushpull_operator
+}  // namespace pushpull

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Certificates for tests, made when they are needed and valid for an hour.
+// Certificates for tests, made when they are needed.
 #pragma once
 
+#include <chrono>
 #include <string>
 
-namespace pushpull_operator {
+namespace pushpull {
 
 struct FakeCertificate {
   std::string certificate;  // PEM
   std::string private_key;  // PEM
 };
 
-FakeCertificate MakeAuthority(const std::string& name);
+// Valid from a minute ago to `valid_for` from now.
+FakeCertificate MakeAuthority(const std::string& name,
+                              std::chrono::seconds valid_for = std::chrono::hours(1));
 
 // For the address 127.0.0.1 and the name pushpull.test, signed by `authority`.
-FakeCertificate MakeCertificate(const std::string& name, const FakeCertificate& authority);
+FakeCertificate MakeCertificate(const std::string& name,
+                                const FakeCertificate& authority,
+                                std::chrono::seconds valid_for = std::chrono::hours(1));
 
-}  // namespace pushpull_operator
+}  // namespace pushpull

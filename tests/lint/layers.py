@@ -14,7 +14,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">\n]+)[">]', re.MULTI
 
 _PURE = ["base", "tensor", "shard", "consistency", "optim"]
 _PUBLIC = "include/pushpull"  # the C++ API of a worker's program
-_ROLE = [*_PURE, "store", "checkpoint", "config", "metrics", "collective", "transport", "replication", "membership"]
+_ROLE = [*_PURE, "store", "checkpoint", "config", "metrics", "collective", "tls", "transport", "replication", "membership"]
 
 # folder of runtime/ -> what it may include, itself aside. From the bottom up.
 LAYERS = {
@@ -29,24 +29,25 @@ LAYERS = {
     "store": ["base", "tensor", "shard", "optim"],
     "checkpoint": ["base", "tensor", "shard", "optim", "store"],
     "collective": ["base", "tensor"],
-    "transport": ["base", "tensor"],
+    "tls": ["base"],
+    "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
-    "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "transport"],
+    "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
     _PUBLIC: ["base", "tensor", "consistency", "optim", "store"],
     "server": _ROLE,
     "worker": [*_ROLE, _PUBLIC],
     "coordinator": _ROLE,
     "train": ["base", "job", "tensor", "worker", _PUBLIC],
     # `pushpull run` asks the coordinator for progress over its client.
-    "local": ["base", "job", "membership"],
+    "local": ["base", "job", "tls", "membership"],
     "python": ["base", "worker", _PUBLIC],
 }
 LAYERS["cmd"] = list(LAYERS)
 
 # What the operator may use of runtime/.
-OPERATOR_USES = ["base", "job"]
+OPERATOR_USES = ["base", "job", "tls"]
 
 # The same for folders of operator/, among themselves.
 OPERATOR_LAYERS = {
@@ -77,6 +78,7 @@ FENCES = [
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
     (r"torch/|ATen/|c10/", ["runtime/train/*", "runtime/python/*", "tests/unit/runtime/train/*"]),
+    (r"openssl/", ["runtime/tls/*", "operator/*", "tests/*"]),
     (r"CLI/", ["runtime/cmd/*", "runtime/train/main.cc", "operator/cmd/*"]),
     (r"cuda|nccl", ["*/cuda/*", "*/nccl/*"]),
     (r"gtest/|gmock/|benchmark/", ["tests/*"]),

@@ -18,6 +18,9 @@ namespace {
 
 using nlohmann::json;
 using pushpull::Deadline;
+using pushpull::FakeCertificate;
+using pushpull::MakeAuthority;
+using pushpull::MakeCertificate;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;

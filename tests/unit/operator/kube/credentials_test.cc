@@ -13,6 +13,9 @@
 namespace pushpull_operator {
 namespace {
 
+using pushpull::FakeCertificate;
+using pushpull::MakeAuthority;
+using pushpull::MakeCertificate;
 using testing::HasSubstr;
 using testing::Not;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/kube/text_file.h"
+#include "runtime/base/text_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/base/file_descriptor.h"
 
-namespace pushpull_operator {
+namespace pushpull {
 namespace {
 
 constexpr size_t kBytesMax = size_t{1} << 20;
@@ -21,14 +21,14 @@ constexpr size_t kBytesMax = size_t{1} << 20;
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& file) {
   // Non-blocking: a pipe in a file's place must not hold up the start.
-  const pushpull::FileDescriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.is_open()) return pushpull::StatusFromErrno(errno, absl::StrCat("open ", file));
+  const FileDescriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) return StatusFromErrno(errno, absl::StrCat("open ", file));
   std::string text;
   std::array<char, 4096> buffer;
   for (;;) {
     const ssize_t count = read(fd.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return pushpull::StatusFromErrno(errno, absl::StrCat("read ", file));
+    if (count < 0) return StatusFromErrno(errno, absl::StrCat("read ", file));
     if (count == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(count));
     if (text.size() > kBytesMax) {
@@ -37,4 +37,4 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& file) {
   }
 }
 
-}  // namespace pushpull_operator
+}  // namespace pushpull

@@ -7,10 +7,10 @@
 
 #include "absl/status/statusor.h"
 
-namespace pushpull_operator {
+namespace pushpull {
 
 // Blocks on the file system. kNotFound, kPermissionDenied, ... name the file; kInvalidArgument: it
 // has more than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& file);
 
-}  // namespace pushpull_operator
+}  // namespace pushpull

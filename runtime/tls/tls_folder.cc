@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tls/tls_folder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/base/text_file.h"
+
+namespace pushpull {
+namespace {
+
+// A swap takes less than one reading, so that the next two agree.
+constexpr int kReadingsMax = 4;
+
+absl::StatusOr<TlsFiles> ReadOnce(const std::string& folder) {
+  TlsFiles files;
+  PUSHPULL_ASSIGN_OR_RETURN(files.authorities, ReadTextFile(folder + "/ca.crt"));
+  PUSHPULL_ASSIGN_OR_RETURN(files.certificate, ReadTextFile(folder + "/tls.crt"));
+  PUSHPULL_ASSIGN_OR_RETURN(files.private_key, ReadTextFile(folder + "/tls.key"));
+  return files;
+}
+
+// Never the old state of one file beside the new one of another, where all change at once.
+absl::StatusOr<TlsFiles> ReadAll(const std::string& folder) {
+  PUSHPULL_ASSIGN_OR_RETURN(TlsFiles last, ReadOnce(folder));
+  for (int i = 1; i < kReadingsMax; ++i) {
+    PUSHPULL_ASSIGN_OR_RETURN(TlsFiles next, ReadOnce(folder));
+    if (next == last) return last;
+    last = std::move(next);
+  }
+  return absl::UnavailableError("the files change while they are read");
+}
+
+absl::Status AboutFolder(const std::string& folder, const absl::Status& status) {
+  return {status.code(), absl::StrCat(kTlsFolderVariable, " ", folder, ": ", status.message())};
+}
+
+std::string ToText(std::chrono::system_clock::time_point time) {
+  return absl::FormatTime(absl::RFC3339_sec, absl::FromChrono(time), absl::UTCTimeZone());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TlsFolder>> TlsFolder::Open(const std::string& path,
+                                                           const Log& log) {
+  absl::StatusOr<TlsFiles> files = ReadAll(path);
+  if (!files.ok()) return AboutFolder(path, files.status());
+  absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
+      TlsIdentity::Create(*std::move(files));
+  if (!identity.ok()) return AboutFolder(path, identity.status());
+  return std::unique_ptr<TlsFolder>(new TlsFolder(path, *std::move(identity), log));
+}
+
+TlsFolder::~TlsFolder() = default;
+
+std::shared_ptr<const TlsIdentity> TlsFolder::identity() const {
+  MutexLock lock(mu_);
+  return identity_;
+}
+
+void TlsFolder::Look() {
+  absl::StatusOr<TlsFiles> files = ReadAll(path_);
+  absl::StatusOr<std::shared_ptr<const TlsIdentity>> next = identity();
+  if (!files.ok()) {
+    next = files.status();
+  } else if (*files != (*next)->files()) {
+    next = TlsIdentity::Create(*std::move(files));
+  }
+  std::string complaint = next.ok() ? "" : std::string(next.status().message());
+  bool has_changed = false;
+  {
+    MutexLock lock(mu_);
+    const bool is_new_complaint = std::exchange(complaint_, complaint) != complaint;
+    if (!is_new_complaint) complaint.clear();
+    has_changed = next.ok() && *next != identity_;
+    if (has_changed) identity_ = *next;
+  }
+  if (!complaint.empty()) {
+    log_.Warning("new certificates cannot be used, the last good ones stay in use",
+                 {{"folder", path_}, {"why", complaint}});
+  }
+  if (has_changed) {
+    log_.Info("new certificates in use",
+              {{"folder", path_}, {"expire", ToText((*next)->expires_at())}});
+  }
+}
+
+void TlsFolder::KeepLooking(Duration period) {
+  loop_ = std::make_unique<EventLoop>("pp-tls");
+  loop_->Post([this, period] { LookAgain(period); });
+}
+
+void TlsFolder::LookAgain(Duration period) {
+  Look();
+  loop_->RunAfter(period, [this, period] { LookAgain(period); });
+}
+
+absl::StatusOr<std::unique_ptr<TlsFolder>> OpenTlsFolder(const std::string& path, const Log& log) {
+  if (path.empty()) return nullptr;
+  return TlsFolder::Open(path, log);
+}
+
+}  // namespace pushpull

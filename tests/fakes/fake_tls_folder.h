@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A folder of certificates for tests, laid out and replaced as Kubernetes does it: each file is a
+// link into a folder behind one link, and that one is swapped.
+//
+//   ca.crt -> ..data/ca.crt    ..data -> ..1    ..1/ca.crt
+#pragma once
+
+#include <string>
+
+#include "runtime/tls/tls_identity.h"
+#include "tests/fakes/fake_certificates.h"
+
+namespace pushpull {
+
+// A member's files: `own` and who signed it.
+TlsFiles MakeTlsFiles(const FakeCertificate& authority, const FakeCertificate& own);
+// Those of a member of a new job.
+TlsFiles MakeTlsFiles();
+
+// Removed at its end. Thread-compatible.
+class FakeTlsFolder {
+ public:
+  explicit FakeTlsFolder(const TlsFiles& files);
+  ~FakeTlsFolder();
+  FakeTlsFolder(const FakeTlsFolder&) = delete;
+  FakeTlsFolder& operator=(const FakeTlsFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  // Replaces all of them at once.
+  void Swap(const TlsFiles& files);
+
+ private:
+  std::string path_;
+  int num_swaps_ = 0;
+};
+
+}  // namespace pushpull
