@@ -15,6 +15,9 @@
 namespace pushpull {
 namespace {
 
+// Between two lines about peers without certificates.
+constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
+
 ServerStats Sum(const std::vector<ServerStats>& lanes) {
   ServerStats total;
   bool is_first = true;
@@ -352,7 +355,19 @@ void Server::OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) {
 
 void Server::OnRejected(const absl::Status& why) {
   dependencies_.metrics.AddError(ServerError::kRejected);
-  log_.Debug("connection rejected", {{"why", why.message()}});
+  if (absl::IsUnauthenticated(why) && MayTellOfStranger()) {
+    log_.Warning("peer without this job's certificates refused", {{"why", why.message()}});
+  } else {
+    log_.Debug("connection rejected", {{"why", why.message()}});
+  }
+}
+
+// Somebody has to put a wrong certificate right, but strangers must not fill the log.
+bool Server::MayTellOfStranger() {
+  const SteadyTime::rep now = dependencies_.executor.Now().time_since_epoch().count();
+  SteadyTime::rep due = tells_of_strangers_at_.load(std::memory_order_relaxed);
+  const SteadyTime::rep next = now + SteadyTime::duration(kStrangerPeriod).count();
+  return now >= due && tells_of_strangers_at_.compare_exchange_strong(due, next);
 }
 
 // ---- lanes ----

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -110,6 +111,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void SendHeartbeat();
   void SendStats();
   void UpdateBusyRatio();
+  bool MayTellOfStranger();
   void End(const absl::Status& status);
 
   const ServerOptions options_;
@@ -118,6 +120,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   EndHandler on_end_;  // empty once called
   std::string data_address_;
   std::atomic<bool> is_ready_ = false;
+  std::atomic<SteadyTime::rep> tells_of_strangers_at_ = std::numeric_limits<SteadyTime::rep>::min();
 
   Duration heartbeat_ = std::chrono::seconds(1);
   Executor::TimerId timer_ = 0;

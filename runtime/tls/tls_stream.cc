@@ -165,7 +165,7 @@ TlsStream::TlsStream(std::shared_ptr<const TlsIdentity> identity, TlsSide side, 
 TlsStream::~TlsStream() = default;
 
 bool TlsStream::has_read_ahead() const {
-  return SSL_has_pending(tls_.get()) == 1 || !failure_.ok();
+  return !failure_.ok() || (!is_drained_ && SSL_has_pending(tls_.get()) == 1);
 }
 
 // ---- receiving ----
@@ -201,6 +201,7 @@ absl::StatusOr<size_t> TlsStream::ReceiveInto(std::span<std::byte> buffer) {
   const int result = SSL_read_ex(tls_.get(), buffer.data(), buffer.size(), &num_bytes);
   if (result != 1) PUSHPULL_RETURN_IF_ERROR(Failure(result));
   has_received_ |= num_bytes > 0;
+  is_drained_ = num_bytes == 0;
   return num_bytes;
 }
 
@@ -256,6 +257,7 @@ absl::StatusOr<bool> TlsStream::Shake() {
   ERR_clear_error();
   const int result = SSL_do_handshake(tls_.get());
   is_established_ = result == 1;
+  is_drained_ = !is_established_;  // what follows the handshake may have come with it
   const absl::Status failure = result == 1 ? absl::OkStatus() : Failure(result);
   // What it has to say goes out at once, its refusal too; where the socket is full, later calls
   // see to the rest.

@@ -87,6 +87,7 @@ class TlsStream {
   const std::unique_ptr<ssl_st, Free> tls_;
   bool is_established_ = false;
   bool has_received_ = false;
+  bool is_drained_ = true;  // the library has no whole record any more
   bool has_ended_ = false;  // the peer sends no more
   int socket_error_ = 0;    // of the last call, an errno
   absl::Status failure_;    // to be told with the next call

@@ -14,17 +14,28 @@ namespace {
 // What the lane's loop needs to take a connection over.
 struct HandedOver {
   std::shared_ptr<TcpReception> reception;
-  FileDescriptor socket;
+  TcpStream stream;
   std::string peer;
   Hello hello;
   HelloAckMeta ack;
   bool is_same_host = false;
 };
 
+std::shared_ptr<TcpConnection> MakeConnection(const TcpReception& reception,
+                                              FileDescriptor socket) {
+  const TcpOptions& options = reception.options;
+  std::string peer = PeerAddress(socket.get());
+  return std::make_shared<TcpConnection>(
+      *reception.loops.front(),
+      TcpStream(std::move(socket), CurrentIdentity(options), TlsSide::kAccepting),
+      std::move(peer),
+      options.send_queue_frames_max);
+}
+
 // The lane's own thread answers the hello, so that it owns everything from there on.
 void TakeOver(EventLoop& loop, HandedOver& from) {
   auto connection = std::make_shared<TcpConnection>(
-      loop, std::move(from.socket), from.peer, from.reception->options.send_queue_frames_max);
+      loop, std::move(from.stream), from.peer, from.reception->options.send_queue_frames_max);
   connection->Send(
       {.header = {.type = FrameType::kHelloAck}, .meta = EncodeHelloAck(from.ack), .payload = {}});
   if (!from.ack.admitted.ok()) return;  // the connection goes with the answer written
@@ -41,10 +52,7 @@ TcpAcceptance::TcpAcceptance(std::shared_ptr<TcpReception> reception,
                              FileDescriptor socket,
                              std::function<void()> on_end)
     : reception_(std::move(reception)),
-      connection_(std::make_shared<TcpConnection>(*reception_->loops.front(),
-                                                  std::move(socket),
-                                                  PeerAddress(socket.get()),
-                                                  reception_->options.send_queue_frames_max)),
+      connection_(MakeConnection(*reception_, std::move(socket))),
       on_end_(std::move(on_end)) {}
 
 void TcpAcceptance::Start() {
@@ -103,12 +111,12 @@ HelloAckMeta TcpAcceptance::Answer(const ReceivedFrame& frame,
 }
 
 void TcpAcceptance::HandOver(const HelloMeta& message, const HelloAckMeta& ack) {
-  absl::StatusOr<FileDescriptor> socket = connection_->ReleaseSocket();
-  if (!socket.ok()) return Reject(socket.status());
+  absl::StatusOr<TcpStream> stream = connection_->ReleaseStream();
+  if (!stream.ok()) return Reject(stream.status());
   const std::string peer = absl::StrCat(PeerName(message.hello), " at ", connection_->peer());
   const auto handed_over = std::make_shared<HandedOver>(
       HandedOver{.reception = reception_,
-                 .socket = *std::move(socket),
+                 .stream = *std::move(stream),
                  .peer = peer,
                  .hello = message.hello,
                  .ack = ack,

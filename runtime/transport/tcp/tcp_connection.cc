@@ -2,11 +2,7 @@
 #include "runtime/transport/tcp/tcp_connection.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
-#include <cerrno>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,38 +13,23 @@ namespace {
 // Bytes moved in one direction before the loop's other connections get their turn.
 constexpr size_t kBytesPerTurn = size_t{2} << 20;
 
-size_t SizeOf(std::span<const iovec> buffers) {
-  size_t total = 0;
-  for (const iovec& buffer : buffers) total += buffer.iov_len;
-  return total;
-}
-
 }  // namespace
 
-TcpConnection::TcpConnection(EventLoop& loop,
-                             FileDescriptor socket,
-                             std::string peer,
-                             size_t frames_max)
+TcpConnection::TcpConnection(EventLoop& loop, TcpStream stream, std::string peer, size_t frames_max)
     : loop_(loop),
-      socket_(std::move(socket)),
+      stream_(std::move(stream)),
       peer_(std::move(peer)),
       reader_(*this),
       queue_(frames_max) {}
 
 void TcpConnection::Start(TcpConnectionOwner& owner) {
   owner_ = &owner;
-  if (!socket_.is_open()) {
+  if (!stream_.is_open()) {
     loop_.Post([self = shared_from_this()] { self->Report(); });
     return;
   }
   WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
-  if (reader_.num_staged() == 0) return;
-  // What was read ahead while nobody listened.
-  loop_.Post([self = shared_from_this()] {
-    if (!self->IsOpen()) return;
-    const absl::Status taken = self->reader_.Consume(0, self->loop_.Now());
-    if (!taken.ok()) self->Fail(taken);
-  });
+  if (reader_.num_staged() > 0 || stream_.has_read_ahead()) ScheduleRead();
 }
 
 void TcpConnection::Pause() {
@@ -58,22 +39,22 @@ void TcpConnection::Pause() {
 
 void TcpConnection::Close() {
   owner_ = nullptr;
-  CloseSocket();
+  CloseStream();
 }
 
-absl::StatusOr<FileDescriptor> TcpConnection::ReleaseSocket() {
+absl::StatusOr<TcpStream> TcpConnection::ReleaseStream() {
   Pause();
-  FileDescriptor socket = std::move(socket_);
+  TcpStream stream = std::move(stream_);
   if (reader_.num_staged() > 0) {
     return absl::DataLossError("sent more before its hello was answered");
   }
-  return socket;
+  return stream;
 }
 
 // ---- sending ----
 
 void TcpConnection::Send(OutgoingFrame frame) {
-  if (!socket_.is_open() || is_overflown_) return;
+  if (!stream_.is_open() || is_overflown_) return;
   const absl::Status pushed = queue_.Push(std::move(frame));
   if (!pushed.ok()) {
     is_overflown_ = true;
@@ -87,29 +68,23 @@ void TcpConnection::ScheduleFlush() {
   if (std::exchange(is_flush_scheduled_, true)) return;
   loop_.Post([self = shared_from_this()] {
     self->is_flush_scheduled_ = false;
-    if (self->socket_.is_open() && !self->is_blocked_) self->Flush();
+    if (self->stream_.is_open() && !self->is_blocked_) self->Flush();
   });
 }
 
 void TcpConnection::Flush() {
   size_t total = 0;
-  while (!queue_.empty()) {
+  while (!queue_.empty() || stream_.has_unsent()) {
     if (total >= kBytesPerTurn) return ScheduleFlush();
-    const std::span<const iovec> buffers = queue_.NextBuffers(loop_.Now());
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(buffers.data());
-    message.msg_iovlen = buffers.size();
-    const size_t offered = SizeOf(buffers);
-    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-      return Fail(StatusFromErrno(errno, "send"));
-    if (sent > 0) queue_.Consume(static_cast<size_t>(sent));
-    is_blocked_ = sent < 0 || static_cast<size_t>(sent) < offered;
-    if (is_blocked_) break;
-    total += static_cast<size_t>(sent);
+    const absl::StatusOr<Transfer> sent = stream_.Send(queue_.NextBuffers(loop_.Now()));
+    if (!sent.ok()) return Fail(sent.status());
+    queue_.Consume(sent->num_bytes);
+    total += sent->num_bytes;
+    is_blocked_ = sent->wait == Transfer::Wait::kWritable;
+    if (sent->wait != Transfer::Wait::kNothing) break;
   }
   if (watched_ != 0) WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
 }
 
 // ---- receiving ----
@@ -125,20 +100,34 @@ void TcpConnection::OnReady(uint32_t events) {
 void TcpConnection::Read() {
   size_t total = 0;
   while (IsOpen() && total < kBytesPerTurn) {
-    const std::span<const iovec> buffers = reader_.NextBuffers();
-    const size_t wanted = SizeOf(buffers);
-    const ssize_t got = readv(socket_.get(), buffers.data(), static_cast<int>(buffers.size()));
-    if (got == 0) return Fail(absl::UnavailableError("closed the connection"));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      return Fail(StatusFromErrno(errno, "receive"));
-    }
-    total += static_cast<size_t>(got);
-    const absl::Status consumed = reader_.Consume(static_cast<size_t>(got), loop_.Now());
+    const absl::StatusOr<Transfer> got = stream_.Receive(reader_.NextBuffers());
+    if (!got.ok()) return Fail(got.status());
+    total += got->num_bytes;
+    const absl::Status consumed =
+        got->num_bytes > 0 ? reader_.Consume(got->num_bytes, loop_.Now()) : absl::OkStatus();
     if (!consumed.ok()) return Fail(consumed);
-    if (static_cast<size_t>(got) < wanted) return;  // drained; the loop tells when there is more
+    if (got->wait != Transfer::Wait::kNothing) break;  // the loop tells when there is more
   }
+  if (stream_.is_encrypted()) FlushAfterReading();
+}
+
+// What came may have ended the handshake, for which frames wait, or be a question that TLS itself
+// answers. And of what it has read ahead the loop tells nothing.
+void TcpConnection::FlushAfterReading() {
+  if (!is_blocked_ && (!queue_.empty() || stream_.has_unsent())) ScheduleFlush();
+  if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
+}
+
+// Of what was read ahead, while nobody listened or until others had their turn.
+void TcpConnection::ScheduleRead() {
+  if (std::exchange(is_read_scheduled_, true)) return;
+  loop_.Post([self = shared_from_this()] {
+    self->is_read_scheduled_ = false;
+    if (!self->IsOpen()) return;
+    const absl::Status taken = self->reader_.Consume(0, self->loop_.Now());
+    if (!taken.ok()) return self->Fail(taken);
+    if (self->stream_.has_read_ahead()) self->Read();
+  });
 }
 
 // ---- the loop's watch ----
@@ -148,26 +137,26 @@ void TcpConnection::WatchFor(uint32_t events) {
   const bool is_new = watched_ == 0;
   watched_ = events;
   const absl::Status watched =
-      is_new ? loop_.Watch(socket_.get(),
+      is_new ? loop_.Watch(stream_.socket(),
                            events,
                            [self = shared_from_this()](uint32_t ready) { self->OnReady(ready); })
-             : loop_.Rewatch(socket_.get(), events);
+             : loop_.Rewatch(stream_.socket(), events);
   if (watched.ok()) return;
   if (is_new) watched_ = 0;
   FailLater(watched);
 }
 
 void TcpConnection::Unwatch() {
-  if (std::exchange(watched_, 0) != 0) loop_.Unwatch(socket_.get());
+  if (std::exchange(watched_, 0) != 0) loop_.Unwatch(stream_.socket());
 }
 
 // ---- the end ----
 
 void TcpConnection::Fail(const absl::Status& why) {
-  if (!socket_.is_open()) return;
+  if (!stream_.is_open()) return;
   const std::shared_ptr<TcpConnection> self = shared_from_this();
   failure_ = absl::Status(why.code(), absl::StrCat(peer_, ": ", why.message()));
-  CloseSocket();
+  CloseStream();
   const FrameHeader* const lost = reader_.UnfinishedPayload();
   // The owner may end itself, which takes it from here.
   if (lost != nullptr && owner_ != nullptr) owner_->OnPayloadLost(*lost);
@@ -182,11 +171,11 @@ void TcpConnection::Report() {
   if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnClosed(failure_);
 }
 
-void TcpConnection::CloseSocket() {
-  if (!socket_.is_open()) return;
+void TcpConnection::CloseStream() {
+  if (!stream_.is_open()) return;
   const std::shared_ptr<TcpConnection> self = shared_from_this();  // the watch may be the last
   Unwatch();
-  socket_.Reset();
+  stream_.Close();
   queue_.Clear();
 }
 

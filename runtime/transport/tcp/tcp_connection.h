@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 
 #include "runtime/base/event_loop.h"
-#include "runtime/base/file_descriptor.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/tcp/frame_reader.h"
 #include "runtime/transport/tcp/send_queue.h"
+#include "runtime/transport/tcp/tcp_stream.h"
 
 namespace pushpull {
 
@@ -34,8 +34,8 @@ class TcpConnectionOwner {
 // started. Thread-confined to the loop.
 class TcpConnection final : public FrameSink, public std::enable_shared_from_this<TcpConnection> {
  public:
-  // `socket` is connected and does not block. `peer` begins every error text.
-  TcpConnection(EventLoop& loop, FileDescriptor socket, std::string peer, size_t frames_max);
+  // `peer` begins every error text.
+  TcpConnection(EventLoop& loop, TcpStream stream, std::string peer, size_t frames_max);
 
   // Starts or resumes reading for `owner`, which stays valid until Pause, Close or OnClosed.
   void Start(TcpConnectionOwner& owner);
@@ -46,9 +46,9 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   // Ends the connection and tells the owner.
   void Fail(const absl::Status& why);
 
-  // Takes the socket away from this connection. kDataLoss: the peer has sent more than it should
+  // Takes the stream away from this connection. kDataLoss: the peer has sent more than it should
   // have by now, the connection is closed.
-  absl::StatusOr<FileDescriptor> ReleaseSocket();
+  absl::StatusOr<TcpStream> ReleaseStream();
 
   // Queues a frame; dropped after the end. When the queue is full the connection fails.
   void Send(OutgoingFrame frame);
@@ -61,21 +61,23 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
     return owner_->PayloadBuffer(header);
   }
   void OnFrame(const ReceivedFrame& frame) override { owner_->OnFrame(frame); }
-  bool IsOpen() const override { return socket_.is_open() && owner_ != nullptr; }
+  bool IsOpen() const override { return stream_.is_open() && owner_ != nullptr; }
 
  private:
   void OnReady(uint32_t events);
   void Read();
+  void ScheduleRead();
   void Flush();
   void ScheduleFlush();
+  void FlushAfterReading();
   void FailLater(const absl::Status& why);
   void WatchFor(uint32_t events);
   void Unwatch();
-  void CloseSocket();
+  void CloseStream();
   void Report();
 
   EventLoop& loop_;
-  FileDescriptor socket_;
+  TcpStream stream_;
   const std::string peer_;
   TcpConnectionOwner* owner_ = nullptr;
   FrameReader reader_;
@@ -83,6 +85,7 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   absl::Status failure_;  // why the socket is closed, where it was not our own Close
   uint32_t watched_ = 0;  // events; 0 while not started
   bool is_flush_scheduled_ = false;
+  bool is_read_scheduled_ = false;
   bool is_blocked_ = false;    // the socket takes no more until EPOLLOUT
   bool is_overflown_ = false;  // a failure for a full queue is on its way
 };

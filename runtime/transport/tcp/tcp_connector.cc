@@ -65,7 +65,10 @@ void TcpConnector::OnConnected() {
     return TryNext(connected);
   }
   connection_ = std::make_shared<TcpConnection>(
-      loop_, std::move(socket_), peer_, options_.send_queue_frames_max);
+      loop_,
+      TcpStream(std::move(socket_), CurrentIdentity(options_), TlsSide::kConnecting),
+      peer_,
+      options_.send_queue_frames_max);
   connection_->Send({.header = {.type = FrameType::kHello,
                                 .worker = request_.hello.worker,
                                 .incarnation = request_.hello.incarnation},
@@ -86,7 +89,11 @@ void TcpConnector::OnFrame(const ReceivedFrame& frame) {
 }
 
 void TcpConnector::OnClosed(const absl::Status& why) {
-  Finish(why);
+  // Certificates are replaced on one host after the other: what does not fit now may soon.
+  if (absl::IsUnauthenticated(why)) return Finish(absl::UnavailableError(why.message()));
+  if (options_.tls != nullptr || !absl::IsUnavailable(why)) return Finish(why);
+  Finish(absl::UnavailableError(absl::StrCat(
+      why.message(), " before it answered a hello; if it has TLS, set PUSHPULL_TLS_DIR here")));
 }
 
 std::unique_ptr<Channel> TcpConnector::MakeChannel(const ReceivedFrame& ack_frame,

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "runtime/base/deadline.h"
+#include "runtime/tls/tls_folder.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/host_identity.h"
 
@@ -24,6 +26,14 @@ struct TcpOptions {
   PayloadChecksums payload_checksums = PayloadChecksums::kAuto;
   // Ends with the same one read the same clock and trust the bytes between them.
   uint64_t host = HostIdentity();
+  // Connections use its certificates from when they begin; outlives the loops. Null: no TLS. TLS
+  // checks the bytes itself, so payload_checksums are off then.
+  const TlsFolder* tls = nullptr;
 };
+
+// What a connection that begins now shows; null: no TLS.
+inline std::shared_ptr<const TlsIdentity> CurrentIdentity(const TcpOptions& options) {
+  return options.tls == nullptr ? nullptr : options.tls->identity();
+}
 
 }  // namespace pushpull

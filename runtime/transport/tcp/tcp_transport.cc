@@ -12,8 +12,17 @@
 
 namespace pushpull {
 
+namespace {
+
+TcpOptions WithTlsApplied(TcpOptions options) {
+  if (options.tls != nullptr) options.payload_checksums = PayloadChecksums::kOff;
+  return options;
+}
+
+}  // namespace
+
 TcpTransport::TcpTransport(std::vector<EventLoop*> loops, TcpOptions options)
-    : loops_(std::move(loops)), options_(options) {
+    : loops_(std::move(loops)), options_(WithTlsApplied(options)) {
   PUSHPULL_CHECK(!loops_.empty());
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/transport/inproc/inproc_transport.h"
 #include "runtime/transport/tcp/tcp_transport.h"
+#include "tests/fakes/fake_tls_folder.h"
 
 namespace pushpull {
 namespace {
@@ -32,6 +33,26 @@ class TcpRig final : public Rig {
   TcpTransport server_;
 };
 
+// Both nodes are members of one job.
+class TlsRig final : public Rig {
+ public:
+  explicit TlsRig(TcpOptions options) : rig_(WithTls(options), WithTls(options)) {}
+  Transport& client() override { return rig_.client(); }
+  Transport& server() override { return rig_.server(); }
+  std::string listen_address() const override { return rig_.listen_address(); }
+  std::string deserted_address() const override { return rig_.deserted_address(); }
+
+ private:
+  TcpOptions WithTls(TcpOptions options) const {
+    options.tls = tls_.get();
+    return options;
+  }
+
+  const FakeTlsFolder folder_{MakeTlsFiles()};
+  const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("test"));
+  TcpRig rig_;
+};
+
 class InprocRig final : public Rig {
  public:
   explicit InprocRig(const InprocOptions& options)
@@ -51,6 +72,13 @@ class InprocRig final : public Rig {
   InprocTransport client_;
   InprocTransport server_;
 };
+
+TcpOptions ToTcp(const RigOptions& options) {
+  TcpOptions tcp;
+  tcp.send_queue_frames_max = options.send_queue_frames_max;
+  if (options.has_small_buffers) tcp.socket_buffer_bytes = 4096;
+  return tcp;
+}
 
 // One value from another thread.
 template <typename T>
@@ -78,10 +106,11 @@ class Mailbox {
 }  // namespace
 
 std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options) {
-  TcpOptions tcp;
-  tcp.send_queue_frames_max = options.send_queue_frames_max;
-  if (options.has_small_buffers) tcp.socket_buffer_bytes = 4096;
-  return MakeTcpRig(tcp, tcp);
+  return MakeTcpRig(ToTcp(options), ToTcp(options));
+}
+
+std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options) {
+  return std::make_unique<TlsRig>(ToTcp(options));
 }
 
 std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server) {
@@ -96,7 +125,7 @@ std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
 }
 
 std::vector<RigKind> AllRigKinds() {
-  return {{"Tcp", &MakeTcpRig}, {"Inproc", &MakeInprocRig}};
+  return {{"Tcp", &MakeTcpRig}, {"Tls", &MakeTlsRig}, {"Inproc", &MakeInprocRig}};
 }
 
 bool RunOn(Executor& executor, const std::function<void()>& task) {

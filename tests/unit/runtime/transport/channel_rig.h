@@ -50,6 +50,8 @@ std::vector<RigKind> AllRigKinds();
 
 std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server);
+// Over TCP with TLS.
+std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options);
 
 // Runs `task` on `executor` and waits for its end; false after ten seconds.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes of one connected socket, as they are or over TLS.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/file_descriptor.h"
+#include "runtime/tls/tls_stream.h"
+
+namespace pushpull {
+
+// Movable; closes its socket in the destructor. Thread-compatible.
+class TcpStream {
+ public:
+  TcpStream() = default;
+  // `socket` is connected and does not block. Without `identity` the bytes are sent as they are.
+  TcpStream(FileDescriptor socket, std::shared_ptr<const TlsIdentity> identity, TlsSide side);
+
+  bool is_open() const { return socket_.is_open(); }
+  int socket() const { return socket_.get(); }
+  void Close();
+
+  // Fills `buffers` in order, as far as there is something. The wait is kReadable where nothing
+  // more is there for now. kUnavailable: the peer has closed, or the connection is broken; over TLS
+  // those of TlsStream.
+  absl::StatusOr<Transfer> Receive(std::span<const iovec> buffers) {
+    return tls_ == nullptr ? ReceivePlain(buffers) : tls_->Receive(buffers);
+  }
+  // Takes bytes of `buffers` in order, as many as fit. Errors as above.
+  absl::StatusOr<Transfer> Send(std::span<const iovec> buffers) {
+    return tls_ == nullptr ? SendPlain(buffers) : tls_->Send(buffers);
+  }
+
+  // Over TLS there may be bytes that were taken and wait for the socket, and such that were
+  // received and of which the socket will not tell any more.
+  bool is_encrypted() const { return tls_ != nullptr; }
+  bool has_unsent() const { return tls_ != nullptr && tls_->has_unsent(); }
+  bool has_read_ahead() const { return tls_ != nullptr && tls_->has_read_ahead(); }
+
+ private:
+  absl::StatusOr<Transfer> ReceivePlain(std::span<const iovec> buffers);
+  absl::StatusOr<Transfer> SendPlain(std::span<const iovec> buffers);
+
+  FileDescriptor socket_;
+  std::unique_ptr<TlsStream> tls_;
+};
+
+}  // namespace pushpull
