@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "operator/children/job_objects.h"
 #include "operator/children/overlay.h"
+#include "operator/children/ownership.h"
 #include "operator/kube/json_fields.h"
 
 namespace pushpull_operator {
@@ -17,9 +19,6 @@ using pushpull::TrainingJobSpec;
 
 namespace {
 
-constexpr int kControlPort = 7170;
-constexpr int kDataPort = 7171;
-constexpr int kMetricsPort = 9464;
 // Nobody's in the images of the project; users' images may take it as well.
 constexpr int kUser = 65532;
 // The manifest reaches the coordinator as an annotation of its own pod: no other object has to be
@@ -39,15 +38,6 @@ Json Tolerations(const TrainingJobSpec& spec) {
                     {"tolerationSeconds", spec.restart.node_lost_after.count()}});
   }
   return list;
-}
-
-Json OwnerReferences(const ObjectMeta& owner) {
-  return Json::array({{{"apiVersion", pushpull::kTrainingJobApiVersion},
-                       {"kind", pushpull::kTrainingJobKind},
-                       {"name", owner.key.name},
-                       {"uid", owner.uid},
-                       {"controller", true},
-                       {"blockOwnerDeletion", true}}});
 }
 
 Json Variable(const std::string& name, const std::string& value) {
@@ -268,11 +258,6 @@ Json MemberContainer(const ObjectKey& job,
 
 }  // namespace
 
-std::string CoordinatorAddress(const ObjectKey& job) {
-  return absl::StrCat(
-      CoordinatorServiceKey(job).name, ".", job.object_namespace, ".svc:", kControlPort);
-}
-
 std::string MemberPodText(const ObjectMeta& owner,
                           const TrainingJobObject& job,
                           const MemberStart& start,
@@ -284,26 +269,6 @@ std::string MemberPodText(const ObjectMeta& owner,
   LayOverText(TemplateOf(spec, start.member.role), pod);
   SetIdentity(owner, job, start, pod);
   return ToText(pod);
-}
-
-ObjectKey CoordinatorServiceKey(const ObjectKey& job) {
-  return {.object_namespace = job.object_namespace,
-          .name = PodName(job.name, {.role = JobRole::kCoordinator})};
-}
-
-std::string CoordinatorServiceText(const ObjectMeta& owner) {
-  const ObjectKey key = CoordinatorServiceKey(owner.key);
-  Json service{{"apiVersion", "v1"}, {"kind", "Service"}};
-  service["metadata"] = {{"name", key.name},
-                         {"namespace", key.object_namespace},
-                         {"labels", JobLabels(owner.key.name)},
-                         {"ownerReferences", OwnerReferences(owner)}};
-  service["spec"] = {{"clusterIP", "None"},
-                     // Members look for it while it is still hearing of them.
-                     {"publishNotReadyAddresses", true},
-                     {"selector", {{kJobLabel, owner.key.name}, {kComponentLabel, "coordinator"}}},
-                     {"ports", Json::array({{{"name", "control"}, {"port", kControlPort}}})}};
-  return ToText(service);
 }
 
 }  // namespace pushpull_operator

@@ -22,9 +22,13 @@ namespace {
 constexpr seconds kCacheLagMax{10};
 constexpr seconds kSoon{1};
 
-// Refusals that no repetition changes.
-bool IsFinal(const absl::Status& status) {
-  return absl::IsInvalidArgument(status);
+// What the next plan shall hear of an object that could not be made.
+std::optional<Obstacle> ObstacleOf(const absl::Status& status) {
+  const char* reason = absl::IsAlreadyExists(status)      ? "NameConflict"
+                       : absl::IsPermissionDenied(status) ? "Forbidden"
+                                                          : nullptr;
+  if (reason == nullptr) return std::nullopt;
+  return Obstacle{.reason = reason, .message = std::string(status.message())};
 }
 
 }  // namespace
@@ -54,7 +58,8 @@ JobReconciler::JobReconciler(KubeClient& client,
       jobs_(jobs),
       pods_(pods),
       coordinators_(coordinators),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      maker_(client, time, options_.pods, options_.call_time) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);
@@ -115,6 +120,7 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, M
                    .coordinator = Ask(job),
                    .save = memory.save,
                    .refusal = memory.refusal,
+                   .obstacle = memory.obstacle,
                    .now = job.now};
   for (const PodStore::Pointer& pod : job.pods)
     seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
@@ -197,30 +203,32 @@ absl::Status JobReconciler::Make(const Job& job,
                                  const JobPlan& plan,
                                  const CreatePod& create,
                                  Memory& memory) {
-  if (create.member.role == pushpull::JobRole::kCoordinator) {
-    PUSHPULL_RETURN_IF_ERROR(client_
-                                 .Apply(ServiceType(),
-                                        CoordinatorServiceKey(job.key()),
-                                        CoordinatorServiceText(job.meta()),
-                                        {},
-                                        CallDeadline())
-                                 .status());
-  }
-  const std::string body = MemberPodText(
-      job.meta(),
-      job.stored.value,
-      {.member = create.member, .term = create.term, .goes_on = plan.status.checkpoint.has_value()},
-      options_.pods);
-  const absl::StatusOr<Object> made =
-      client_.Create(PodType(), job.key().object_namespace, body, DryRun::kNo, CallDeadline());
-  if (IsFinal(made.status())) {
-    memory.refusal = std::string(made.status().message());
-    return made.status();
-  }
+  const auto made = MakeAll(job, plan, create, memory);
+  memory.obstacle = ObstacleOf(made.status());
+  if (absl::IsInvalidArgument(made.status())) memory.refusal = std::string(made.status().message());
   PUSHPULL_RETURN_IF_ERROR(made.status());
-  memory.made_pods[made->meta.key.name] = made->meta.uid;
+  memory.made_pods[made->key.name] = made->uid;
   memory.trust_caches_at = job.now + kCacheLagMax;
   return absl::OkStatus();
+}
+
+// With the coordinator, what the job has once. Templates are tried before anything runs, so that a
+// mistake in the workers' is not found when servers have been started for them.
+absl::StatusOr<ObjectMeta> JobReconciler::MakeAll(const Job& job,
+                                                  const JobPlan& plan,
+                                                  const CreatePod& create,
+                                                  Memory& memory) {
+  if (create.member.role == pushpull::JobRole::kCoordinator) {
+    PUSHPULL_RETURN_IF_ERROR(maker_.MakeJobObjects(job.meta(), job.stored.value));
+    if (!memory.has_tried_pods)
+      PUSHPULL_RETURN_IF_ERROR(maker_.TryPods(job.meta(), job.stored.value));
+    memory.has_tried_pods = true;
+  }
+  return maker_.MakePod(job.meta(),
+                        job.stored.value,
+                        {.member = create.member,
+                         .term = create.term,
+                         .goes_on = plan.status.checkpoint.has_value()});
 }
 
 // What is gone, or another object by now, is what was wanted.

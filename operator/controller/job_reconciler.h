@@ -20,8 +20,10 @@
 #include "operator/cache/store.h"
 #include "operator/children/member_pod.h"
 #include "operator/controller/job_coordinator.h"
+#include "operator/controller/object_maker.h"
 #include "operator/kube/client.h"
 #include "operator/plan/job_plan.h"
+#include "operator/plan/observation.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/time_source.h"
 
@@ -69,6 +71,8 @@ class JobReconciler {
     WallTime trust_caches_at{};
     std::optional<uint64_t> save;
     std::string refusal;
+    std::optional<Obstacle> obstacle;
+    bool has_tried_pods = false;
   };
   struct Job;  // of one call
 
@@ -82,6 +86,10 @@ class JobReconciler {
   absl::Status DoAll(const Job& job, const JobPlan& plan, Memory& memory);
   absl::Status Do(const Job& job, const JobPlan& plan, const Action& action, Memory& memory);
   absl::Status Make(const Job& job, const JobPlan& plan, const CreatePod& create, Memory& memory);
+  absl::StatusOr<ObjectMeta> MakeAll(const Job& job,
+                                     const JobPlan& plan,
+                                     const CreatePod& create,
+                                     Memory& memory);
   absl::Status Remove(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
   pushpull::Deadline CallDeadline() const;
 
@@ -91,6 +99,7 @@ class JobReconciler {
   const PodStore& pods_;
   JobCoordinator& coordinators_;
   const ReconcilerOptions options_;
+  ObjectMaker maker_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, Memory> memory_ ABSL_GUARDED_BY(mu_);

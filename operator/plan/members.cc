@@ -110,12 +110,15 @@ bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
   return status.phase != Phase::kStarting || there >= draft.word()->servers_wanted;
 }
 
-void TellConflicts(Draft& draft) {
+void TellObstacles(Draft& draft) {
   std::vector<std::string> names;
   for (const ObservedPod& pod : draft.seen().pods) {
     const std::optional<MemberId> member = MemberOf(pod.meta.labels);
     if (member && draft.IsTaken(*member)) names.push_back(pod.meta.key.name);
   }
+  const std::optional<Obstacle>& obstacle = draft.seen().obstacle;
+  if (names.empty() && obstacle)
+    return draft.Set("Reconciled", false, obstacle->reason, obstacle->message);
   if (names.empty()) return draft.Set("Reconciled", true, "Reconciled", "");
   draft.Set("Reconciled",
             false,
@@ -148,7 +151,7 @@ void PlanMembers(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
     if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
   }
-  TellConflicts(draft);
+  TellObstacles(draft);
   PlanCoordinator(draft);
   const MemberPod* coordinator = draft.Find({.role = JobRole::kCoordinator});
   if (coordinator == nullptr || coordinator->end || coordinator->is_deleting()) return;

@@ -47,6 +47,13 @@ struct CoordinatorWord {
   uint64_t saves_finished = 0;
 };
 
+// Why an object of the job cannot be made for now, though nothing is wrong with its spec.
+struct Obstacle {
+  std::string reason;  // NameConflict, Forbidden
+  std::string message;
+  friend bool operator==(const Obstacle&, const Obstacle&) = default;
+};
+
 struct Observation {
   ObjectMeta meta;  // of the job
   TrainingJobObject object;
@@ -59,7 +66,8 @@ struct Observation {
   std::optional<uint64_t> save;
   // Why the API server refused to make a pod, in its words; empty: it did not.
   std::string refusal;
-  WallTime now{};  // of the API server
+  std::optional<Obstacle> obstacle;  // that was met last
+  WallTime now{};                    // of the API server
 };
 
 }  // namespace pushpull_operator

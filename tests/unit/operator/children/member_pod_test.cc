@@ -187,16 +187,5 @@ TEST(MemberPodTest, AnOddTemplateIsTheApiServersToRefuse) {
   }
 }
 
-TEST(MemberPodTest, TheServiceLeadsToTheCoordinatorAlone) {
-  const json service = json::parse(CoordinatorServiceText(kOwner));
-
-  EXPECT_EQ(service["metadata"]["name"], "mnist-coordinator");
-  EXPECT_EQ(service["metadata"]["ownerReferences"][0]["uid"], "job-1");
-  EXPECT_EQ(service["spec"]["clusterIP"], "None");
-  EXPECT_EQ(
-      service["spec"]["selector"],
-      json::parse(R"({"pushpull.dev/job":"mnist","app.kubernetes.io/component":"coordinator"})"));
-}
-
 }  // namespace
 }  // namespace pushpull_operator

@@ -21,11 +21,23 @@ bool IsIn(const PlayedCluster& cluster, Phase phase) {
   return cluster.Status().phase == phase;
 }
 
+bool IsPost(const FakeRequest& request, const std::string& plural) {
+  return request.method == "POST" && request.path.ends_with("/" + plural);
+}
+
+// Without dry runs.
 int CountPosts(const PlayedCluster& cluster, const std::string& plural) {
   int count = 0;
   for (const FakeRequest& request : cluster.server.requests())
-    count += request.method == "POST" && request.path.ends_with("/" + plural) ? 1 : 0;
+    count += IsPost(request, plural) && !request.query.contains("dryRun") ? 1 : 0;
   return count;
+}
+
+std::string Say(const PlayedCluster& cluster, const std::string& type) {
+  const std::vector<Condition> conditions = cluster.Status().conditions;
+  const Condition* condition = FindCondition(conditions, type);
+  if (condition == nullptr) return "none";
+  return condition->status + " " + condition->reason;
 }
 
 TEST(JobReconcilerTest, ACacheThatIsBehindIsNotPlannedUpon) {
@@ -70,19 +82,92 @@ TEST(JobReconcilerTest, AConflictIsToldAsOneAndHasNoConsequences) {
   EXPECT_EQ(cluster.Status().coordinator.term, 1);
 }
 
-TEST(JobReconcilerTest, APodThatTheServerRefusesFailsTheJobWithoutAHotLoop) {
+TEST(JobReconcilerTest, APodThatTheServerRefusesFailsTheJobBeforeAnythingRuns) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
-    const bool is_pod = request.method == "POST" && request.path.ends_with("/pods");
-    return is_pod ? Fault{.kind = Fault::Kind::kAnswer, .code = 422} : Fault{};
+    const bool is_worker =
+        IsPost(request, "pods") && request.body.find("mnist-worker-0") != std::string::npos;
+    return is_worker ? Fault{.kind = Fault::Kind::kAnswer, .code = 422} : Fault{};
   });
 
   EXPECT_TRUE(absl::IsInvalidArgument(cluster.op->Step()));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(cluster.op->Step().ok());
 
   EXPECT_EQ(cluster.Status().phase, Phase::kFailed);
-  EXPECT_EQ(FindCondition(cluster.Status().conditions, "Failed")->reason, "InvalidSpec");
-  EXPECT_EQ(CountPosts(cluster, "pods"), 1);
+  EXPECT_EQ(Say(cluster, "Failed"), "True InvalidSpec");
+  EXPECT_EQ(CountPosts(cluster, "pods"), 0);
+}
+
+TEST(JobReconcilerTest, APodThatIsForbiddenForNowIsToldAndMadeLater) {
+  PlayedCluster cluster(kSpec);
+  cluster.server.InjectFaults([](const FakeRequest& request) {
+    const bool is_pod = IsPost(request, "pods");
+    return is_pod ? Fault{.kind = Fault::Kind::kAnswer, .code = 403} : Fault{};
+  });
+
+  EXPECT_TRUE(absl::IsPermissionDenied(cluster.op->Step()));
+  EXPECT_TRUE(absl::IsPermissionDenied(cluster.op->Step()));
+  EXPECT_EQ(Say(cluster, "Reconciled"), "False Forbidden");
+  cluster.server.InjectFaults(nullptr);
+
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  EXPECT_EQ(Say(cluster, "Reconciled"), "True Reconciled");
+}
+
+class TakenNameTest : public testing::TestWithParam<std::pair<const char*, ResourceType>> {};
+
+TEST_P(TakenNameTest, WhatAnotherOwnsIsToldAndNotTouched) {
+  const auto& [name, type] = GetParam();
+  const ObjectKey key{.object_namespace = "n", .name = name};
+  PlayedCluster cluster(kSpec);
+  cluster.server.Put(type, key, {{"spec", {{"of", "somebody else"}}}});
+
+  absl::Status stepped;
+  for (int i = 0; i < 20 && stepped.ok(); ++i) {
+    stepped = cluster.op->Step();
+    cluster.Play();
+  }
+  EXPECT_TRUE(absl::IsAlreadyExists(stepped)) << stepped;
+  EXPECT_TRUE(absl::IsAlreadyExists(cluster.op->Step()));
+
+  EXPECT_EQ(Say(cluster, "Reconciled"), "False NameConflict");
+  EXPECT_EQ(cluster.server.Find(type, key)["spec"], json({{"of", "somebody else"}}));
+  EXPECT_FALSE(cluster.server.Find(type, key)["metadata"].contains("ownerReferences"));
+  cluster.server.Remove(type, key);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  EXPECT_EQ(Say(cluster, "Reconciled"), "True Reconciled");
+}
+
+INSTANTIATE_TEST_SUITE_P(EachKind,
+                         TakenNameTest,
+                         testing::Values(std::pair{"mnist-coordinator", PodType()},
+                                         std::pair{"mnist-server-1", PodType()},
+                                         std::pair{"mnist-coordinator", ServiceType()},
+                                         std::pair{"mnist",
+                                                   ResourceType{.group = "networking.k8s.io",
+                                                                .version = "v1",
+                                                                .plural = "networkpolicies"}}),
+                         [](const auto& test) {
+                           return test.param.second.plural + std::to_string(test.index);
+                         });
+
+TEST(JobReconcilerTest, WhatTheJobShallNotHaveAnyMoreGoes) {
+  const ResourceType policies{
+      .group = "networking.k8s.io", .version = "v1", .plural = "networkpolicies"};
+  const ObjectKey key{.object_namespace = "n", .name = "mnist"};
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  EXPECT_FALSE(cluster.server.Find(policies, key).is_null());
+  cluster.Change([](json& spec) { spec["suspend"] = true; });
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kSuspended); }));
+
+  cluster.Change([](json& spec) {
+    spec["suspend"] = false;
+    spec["security"]["networkPolicy"] = "Off";
+  });
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+
+  EXPECT_TRUE(cluster.server.Find(policies, key).is_null());
 }
 
 TEST(JobReconcilerTest, AStatusOfANewerVersionKeepsItsFields) {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/controller/object_maker.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/fakes/fake_api_server.h"
+#include "tests/fakes/fake_pausing_time.h"
+
+namespace pushpull_operator {
+namespace {
+
+using pushpull::JobRole;
+
+constexpr MemberStart kServer{.member = {.role = JobRole::kServer, .index = 2}};
+
+class ObjectMakerTest : public testing::Test {
+ protected:
+  ObjectMeta OwnerOf(const std::string& uid) {
+    return {.key = {.object_namespace = "n", .name = "mnist"}, .uid = uid};
+  }
+
+  FakeApiServer server_;
+  FakePausingTime time_;
+  std::unique_ptr<Credentials> credentials_ = *Credentials::Create(server_.access(), time_);
+  KubeClient client_{*credentials_, time_, {}};
+  ObjectMaker maker_{client_, time_, {.runtime_image = "pushpull:1"}, std::chrono::seconds(10)};
+  const TrainingJobObject job_ = DecodeTrainingJobObject(
+      *ParseObject(R"({"metadata":{"name":"mnist","namespace":"n"},"spec":{"image":"i"}})"));
+};
+
+// As after an answer that was lost, while the cache does not show the pod yet.
+TEST_F(ObjectMakerTest, APodThatWasMadeBeforeIsTheJobs) {
+  const auto first = maker_.MakePod(OwnerOf("job-1"), job_, kServer);
+  ASSERT_TRUE(first.ok()) << first.status();
+
+  const auto again = maker_.MakePod(OwnerOf("job-1"), job_, kServer);
+
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->uid, first->uid);
+}
+
+TEST_F(ObjectMakerTest, APodOfAnEarlierJobOfTheNameIsNot) {
+  ASSERT_TRUE(maker_.MakePod(OwnerOf("job-1"), job_, kServer).ok());
+
+  const auto made = maker_.MakePod(OwnerOf("job-2"), job_, kServer);
+
+  EXPECT_TRUE(absl::IsAlreadyExists(made.status())) << made.status();
+}
+
+TEST_F(ObjectMakerTest, TryingMakesNothing) {
+  EXPECT_TRUE(maker_.TryPods(OwnerOf("job-1"), job_).ok());
+
+  EXPECT_EQ(server_.CountRequests("POST"), 3);
+  EXPECT_EQ(server_.CountObjects(), 0U);
+}
+
+}  // namespace
+}  // namespace pushpull_operator
