@@ -364,7 +364,7 @@ void Server::OnRejected(const absl::Status& why) {
 
 // Somebody has to put a wrong certificate right, but strangers must not fill the log.
 bool Server::MayTellOfStranger() {
-  const SteadyTime::rep now = dependencies_.executor.Now().time_since_epoch().count();
+  const SteadyTime::rep now = dependencies_.control.Now().time_since_epoch().count();
   SteadyTime::rep due = tells_of_strangers_at_.load(std::memory_order_relaxed);
   const SteadyTime::rep next = now + SteadyTime::duration(kStrangerPeriod).count();
   return now >= due && tells_of_strangers_at_.compare_exchange_strong(due, next);
