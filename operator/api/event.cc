@@ -49,4 +49,8 @@ std::string NewEventText(const ObjectKey& key,
   return ToText(object);
 }
 
+std::string EventSeriesText(int count, std::chrono::system_clock::time_point time) {
+  return ToText({{"series", {{"count", count}, {"lastObservedTime", MicroTimeText(time)}}}});
+}
+
 }  // namespace pushpull_operator

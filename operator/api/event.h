@@ -33,4 +33,7 @@ std::string NewEventText(const ObjectKey& key,
                          const std::string& reporter,
                          std::chrono::system_clock::time_point time);
 
+// A merge patch for an event that has happened `count` times by now; at least 2.
+std::string EventSeriesText(int count, std::chrono::system_clock::time_point time);
+
 }  // namespace pushpull_operator

@@ -126,7 +126,7 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, M
     seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
   const JobPlan plan = Plan(seen);
   PUSHPULL_RETURN_IF_ERROR(Write(job, plan, memory));
-  Tell(job, plan);
+  Tell(job, plan, memory);
   PUSHPULL_RETURN_IF_ERROR(DoAll(job, plan, memory));
   if (!plan.look_again) return std::nullopt;
   return std::max(*plan.look_again - job.now, kSoon);
@@ -147,22 +147,34 @@ absl::Status JobReconciler::Write(const Job& job, const JobPlan& plan, Memory& m
 }
 
 // Only a status that was written has events, so the version that it replaced names them: told
-// again, they are the same. One that cannot be written is nobody's misfortune.
-void JobReconciler::Tell(const Job& job, const JobPlan& plan) {
+// again, they are the same.
+void JobReconciler::Tell(const Job& job, const JobPlan& plan, Memory& memory) {
   int number = 0;
   for (const Event& event : plan.events) {
-    const ObjectKey key{
-        .object_namespace = job.key().object_namespace,
-        .name = absl::StrCat(job.key().name, ".", job.meta().resource_version, ".", ++number)};
-    client_
-        .Create(EventType(),
-                key.object_namespace,
-                NewEventText(key, event, job.meta(), options_.instance, job.now),
-                DryRun::kNo,
-                CallDeadline())
+    const std::string name =
+        absl::StrCat(job.key().name, ".", job.meta().resource_version, ".", ++number);
+    const auto write = memory.events.Record(event, name, job.now);
+    if (write) Tell(job, event, *write);
+  }
+}
+
+// One that cannot be written is nobody's misfortune.
+void JobReconciler::Tell(const Job& job, const Event& event, const EventWrite& write) {
+  const ObjectKey key{.object_namespace = job.key().object_namespace, .name = write.name};
+  if (write.count > 1) {
+    return client_
+        .MergePatch(EventType(), key, EventSeriesText(write.count, job.now), {}, CallDeadline())
         .status()
         .IgnoreError();
   }
+  client_
+      .Create(EventType(),
+              key.object_namespace,
+              NewEventText(key, event, job.meta(), options_.instance, job.now),
+              DryRun::kNo,
+              CallDeadline())
+      .status()
+      .IgnoreError();
 }
 
 // A coordinator that refuses does not keep pods from coming and going.

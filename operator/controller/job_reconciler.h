@@ -19,6 +19,7 @@
 #include "operator/api/training_job.h"
 #include "operator/cache/store.h"
 #include "operator/children/member_pod.h"
+#include "operator/controller/event_history.h"
 #include "operator/controller/job_coordinator.h"
 #include "operator/controller/object_maker.h"
 #include "operator/kube/client.h"
@@ -73,6 +74,7 @@ class JobReconciler {
     std::string refusal;
     std::optional<Obstacle> obstacle;
     bool has_tried_pods = false;
+    EventHistory events;
   };
   struct Job;  // of one call
 
@@ -82,7 +84,8 @@ class JobReconciler {
   std::optional<CoordinatorWord> Ask(const Job& job) const;
   absl::StatusOr<std::optional<std::chrono::seconds>> CarryOut(const Job& job, Memory& memory);
   absl::Status Write(const Job& job, const JobPlan& plan, Memory& memory);
-  void Tell(const Job& job, const JobPlan& plan);
+  void Tell(const Job& job, const JobPlan& plan, Memory& memory);
+  void Tell(const Job& job, const Event& event, const EventWrite& write);
   absl::Status DoAll(const Job& job, const JobPlan& plan, Memory& memory);
   absl::Status Do(const Job& job, const JobPlan& plan, const Action& action, Memory& memory);
   absl::Status Make(const Job& job, const JobPlan& plan, const CreatePod& create, Memory& memory);

@@ -49,5 +49,13 @@ TEST(EventTest, ALongNoteIsCutBetweenCharacters) {
   EXPECT_EQ(Written({.note = std::string(1024, 'b')})["note"], std::string(1024, 'b'));
 }
 
+TEST(EventTest, WhatHappensAgainIsASeries) {
+  const auto time = std::chrono::system_clock::time_point(std::chrono::seconds(1'769'860'800));
+
+  EXPECT_EQ(
+      json::parse(EventSeriesText(3, time)),
+      json({{"series", {{"count", 3}, {"lastObservedTime", "2026-01-31T12:00:00.000000Z"}}}}));
+}
+
 }  // namespace
 }  // namespace pushpull_operator
