@@ -168,7 +168,7 @@ TEST_F(ClientTest, AListThatExpiresBetweenPagesStartsAnewAndEndsInOnePage) {
   for (int i = 0; i < 600; ++i) {
     server_.Put(kPods, {.object_namespace = "n", .name = "p" + std::to_string(i)}, json::object());
   }
-  server_.InjectFaults([this](const FakeRequest& request) {
+  server_.InjectFaults([](const FakeRequest& request) {
     if (request.query.contains("continue")) return Fault{Fault::Kind::kAnswer, 410};
     return Fault{};
   });

@@ -33,7 +33,7 @@ class Watching {
           const absl::Status status = client.Watch(
               kPods,
               {.selection = {.label_selector = selector}, .resource_version = version},
-              [this](WatchEvent event) { return Note(event); },
+              [this](const WatchEvent& event) { return Note(event); },
               cancellation_);
           MutexLock lock(mu_);
           status_ = status;

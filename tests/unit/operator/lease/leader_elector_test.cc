@@ -41,7 +41,7 @@ class Operator {
   absl::Status Run(const std::function<void(int)>& at_pause) {
     int pauses = 0;
     time.OnPause([&] { at_pause(++pauses); });
-    const absl::Status status = elector.Run([this] { led_at = time.Now(); }, cancellation);
+    absl::Status status = elector.Run([this] { led_at = time.Now(); }, cancellation);
     time.OnPause(nullptr);
     return status;
   }

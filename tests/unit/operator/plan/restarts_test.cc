@@ -71,6 +71,7 @@ TEST(RestartsTest, DelaysDoubleUpToTheirLimitAndBeginAnewAfterHealth) {
   ASSERT_TRUE(world.Start());
 
   std::vector<int64_t> waited;
+  waited.reserve(7);
   for (int i = 0; i < 7; ++i) waited.push_back(ExitAndComeBack(world, "worker-0", 1).count());
   EXPECT_THAT(waited, ElementsAre(10, 20, 40, 80, 160, 300, 300));
   EXPECT_THAT(world.status().restarts.members, testing::SizeIs(1));

@@ -92,6 +92,7 @@ TEST(WorkQueueTest, FourThreadsNeverHoldOneKeyAndLoseNoChange) {
   std::array<std::atomic<int>, kKeys> seen{};
   std::atomic<bool> was_shared = false;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (;;) {
