@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every path that a Markdown file names exists.
+"""Every path, and every test, that a Markdown file names exists.
 
 Looked at: links, `tokens` in back-ticks, and words of code blocks, as far as they look like a path of
 this repository: they start with one of its folders, or with one beside the Markdown file and have an
-ending. A * must match something. Paths that a build or a run makes are left alone.
+ending. A * must match something. Paths that a build or a run makes are left alone. A test is named by its
+suite: `SuiteTest.Name`.
 """
 import pathlib
 import re
@@ -16,6 +17,8 @@ _TOKEN = re.compile(r"`([^`\n]+)`")
 _WORD = re.compile(r"[^\s\"'`,;()<>|=\[\]]+")
 _PATH = re.compile(r"(?:\./)?[\w.*-]+(?:/[\w.*{},-]+)*/?")
 _ENDING = re.compile(r"\.(?:h|cc|cu|md|py|sh|yaml|yml|txt|proto|json|supp)$")
+_TEST = re.compile(r"(\w+Test)\.(\w+)")
+_TEST_DEFINED = re.compile(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)")
 MADE = ("build/", ".pushpull/")
 
 
@@ -34,6 +37,7 @@ class Paths:
         self.known = set(tree.files)
         for name in tree.files:
             self.known.update(str(parent) for parent in pathlib.PurePosixPath(name).parents)
+        self.tests = {test for name in tree.cpp("tests/") for test in _TEST_DEFINED.findall(tree.text(name))}
         self.top = {name.split("/")[0] for name in tree.files if "/" in name}
 
     def exists(self, path: str, folder: str) -> bool:
@@ -71,6 +75,9 @@ def check_file(paths: Paths, name: str) -> list[str]:
         if not fenced:
             links = [link.split("#")[0] for link in _LINK.findall(line)]
             wanted += [link for link in links if link and "://" not in link and "mailto:" not in link]
+            tests = [match for token in _TOKEN.findall(line) if (match := _TEST.fullmatch(token))]
+            findings += [f"{name}:{number}: there is no test {match[0]}"
+                         for match in tests if match.groups() not in paths.tests]
         for word in wanted:
             findings += [f"{name}:{number}: {path} does not exist"
                          for path in alternatives(word) if not paths.exists(path, folder)]

@@ -147,6 +147,11 @@ class PathsTest(LintTest):
         self.check_markdown("`base/ids.h` [log](base/log.cc)", False, "runtime/README.md")
         self.check_markdown("`runtime/base/*.h` [web](https://example.org/x)", False)
 
+    def test_a_named_test_must_be_there(self):
+        files = {**self.FILES, "tests/a_test.cc": "TEST_F(PullTest, Waits) {}\n",
+                 "README.md": "`PullTest.Waits`\n`PullTest.IsGone`\n`PushTest.Waits`\n"}
+        self.assert_reports(paths.check, files, "README.md:2", "README.md:3")
+
     def test_other_tokens_are_not_paths(self):
         self.check_markdown("`build/release/pushpull`, `/metrics`, `samples/s`, `a::b`, `tcp`", False)
 

@@ -152,6 +152,25 @@ TEST(MembersTest, AForcedDrainEndsAtItsTimeout) {
   }));
 }
 
+TEST(MembersTest, ScalingBackCancelsADrainBeforeNewPodsCome) {
+  World world = Running(4, 1);
+  Scale(world, 2);
+  world.Step();
+  world.AgreeToSize();
+  world.seen.coordinator->shards_moving = 300;
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  Scale(world, 5);
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("ask servers=5"));
+  EXPECT_EQ(world.status().servers.draining, 0);
+  world.AgreeToSize();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-4"));
+}
+
 TEST(MembersTest, AnotherSizeGivesADrainItsWholeTimeAgain) {
   World world = Running(4, 1);
   Scale(world, 3);
