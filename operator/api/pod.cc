@@ -85,6 +85,7 @@ Pod DecodePod(const Object& object) {
           .reason = StringField(status, "reason"),
           .message = StringField(status, "message"),
           .node = StringField(ObjectField(*object.json, "spec"), "nodeName"),
+          .ip = StringField(status, "podIP"),
           .creation_time = TimeField(metadata, "creationTimestamp"),
           .deletion_time = TimeField(metadata, "deletionTimestamp")};
   AddContainers(status, "initContainerStatuses", true, pod);

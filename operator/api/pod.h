@@ -48,6 +48,7 @@ struct Pod {
   std::string reason;  // "Evicted", "NodeLost"; mostly empty
   std::string message;
   std::string node;  // empty: not scheduled
+  std::string ip;    // empty: none yet
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
   std::string unschedulable;  // the scheduler's words; empty: it found a node, or has not looked

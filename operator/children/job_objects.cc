@@ -8,6 +8,7 @@
 #include "operator/api/member.h"
 #include "operator/children/ownership.h"
 #include "operator/kube/json_fields.h"
+#include "runtime/base/host_port.h"
 
 namespace pushpull_operator {
 
@@ -109,6 +110,10 @@ JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
 
 std::string CoordinatorAddress(const ObjectKey& job) {
   return absl::StrCat(PodName(job.name, {}), ".", job.object_namespace, ".svc:", kControlPort);
+}
+
+std::string CoordinatorAddressAt(const std::string& pod_ip) {
+  return ToString(pushpull::HostPort{.host = pod_ip, .port = kControlPort});
 }
 
 std::vector<JobObject> JobObjects(const ObjectMeta& owner,

@@ -5,6 +5,7 @@
 // Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,14 @@ inline const ResourceType& ServiceType() {
 }
 
 // Of every member, wherever it runs; interfaces.md section 6.
-inline constexpr int kControlPort = 7170;
+inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
 inline constexpr int kMetricsPort = 9464;
 
 // Where the members of the job find its coordinator: host:port.
 std::string CoordinatorAddress(const ObjectKey& job);
+// Where a coordinator whose pod has this address listens: host:port.
+std::string CoordinatorAddressAt(const std::string& pod_ip);
 
 struct JobObject {
   ResourceType type;

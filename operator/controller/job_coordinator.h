@@ -27,6 +27,9 @@ class JobCoordinator {
   virtual absl::Status Resize(const std::string& address,
                               const AskSize& size,
                               pushpull::Deadline deadline) = 0;
+  virtual absl::Status SetSync(const std::string& address,
+                               const AskSync& sync,
+                               pushpull::Deadline deadline) = 0;
   // The number of the save.
   virtual absl::StatusOr<uint64_t> Save(const std::string& address,
                                         pushpull::Deadline deadline) = 0;

@@ -21,6 +21,14 @@ namespace {
 // object is gone again.
 constexpr seconds kCacheLagMax{10};
 constexpr seconds kSoon{1};
+// How long a coordinator that does not answer is left alone: twice as long each time.
+constexpr seconds kSilencePauseMin{4};
+constexpr seconds kSilencePauseMax{32};
+
+bool IsForCoordinator(const Action& action) {
+  return std::holds_alternative<AskSize>(action) || std::holds_alternative<AskSync>(action) ||
+         std::holds_alternative<AskSave>(action);
+}
 
 // What the next plan shall hear of an object that could not be made.
 std::optional<Obstacle> ObstacleOf(const absl::Status& status) {
@@ -39,7 +47,19 @@ struct JobReconciler::Job {
   WallTime now;
   const ObjectMeta& meta() const { return stored.meta; }
   const ObjectKey& key() const { return stored.meta.key; }
+  // Its coordinator's pod, as far as it can be talked to; may be null.
+  const Stored<Pod>* Coordinator() const;
 };
+
+const Stored<Pod>* JobReconciler::Job::Coordinator() const {
+  const std::string name = PodName(key().name, {});
+  for (const PodStore::Pointer& pod : pods) {
+    const bool is_it = pod->meta.key.name == name && pod->meta.controller_uid == meta().uid;
+    if (is_it && pod->value.is_ready && !pod->value.ip.empty() && !pod->meta.is_deleting)
+      return pod.get();
+  }
+  return nullptr;
+}
 
 std::string PodIndex(const ObjectMeta& pod) {
   const auto job = pod.labels.find(kJobLabel);
@@ -101,14 +121,24 @@ bool JobReconciler::AreCachesBehind(const Job& job, Memory& memory) const {
   return !memory.made_pods.empty() || job.meta().resource_version == memory.replaced_version;
 }
 
-std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job) const {
-  const std::string name = PodName(job.key().name, {});
-  for (const PodStore::Pointer& pod : job.pods) {
-    const bool is_it = pod->meta.key.name == name && pod->meta.controller_uid == job.meta().uid;
-    if (!is_it || !pod->value.is_ready || pod->meta.is_deleting) continue;
-    absl::StatusOr<CoordinatorWord> word =
-        coordinators_.Ask(CoordinatorAddress(job.key()), CallDeadline());
-    if (word.ok()) return *std::move(word);
+// By the address of its pod, not by the name of the Service: it is that of this coordinator and of
+// no earlier one, and needs no resolver.
+std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job, Memory& memory) const {
+  const Stored<Pod>* pod = job.Coordinator();
+  if (pod == nullptr) return std::nullopt;
+  const bool was_silent = memory.silent_uid == pod->meta.uid;
+  if (was_silent && job.now < memory.ask_again_at) return std::nullopt;
+  absl::StatusOr<CoordinatorWord> word =
+      coordinators_.Ask(CoordinatorAddressAt(pod->value.ip), CoordinatorDeadline());
+  if (word.ok()) {
+    memory.silent_uid.clear();
+    return *std::move(word);
+  }
+  if (absl::IsDeadlineExceeded(word.status())) {
+    memory.silent_pause =
+        was_silent ? std::min(2 * memory.silent_pause, kSilencePauseMax) : kSilencePauseMin;
+    memory.silent_uid = pod->meta.uid;
+    memory.ask_again_at = job.now + memory.silent_pause;
   }
   return std::nullopt;
 }
@@ -117,8 +147,9 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, M
   if (!job.stored.value.job.spec.suspend) memory.save.reset();
   Observation seen{.meta = job.meta(),
                    .object = job.stored.value,
-                   .coordinator = Ask(job),
+                   .coordinator = Ask(job, memory),
                    .save = memory.save,
+                   .news_time = memory.news_time,
                    .refusal = memory.refusal,
                    .obstacle = memory.obstacle,
                    .now = job.now};
@@ -143,6 +174,7 @@ absl::Status JobReconciler::Write(const Job& job, const JobPlan& plan, Memory& m
           .status());
   memory.replaced_version = job.meta().resource_version;
   memory.trust_caches_at = job.now + kCacheLagMax;
+  if (plan.status.progress != job.stored.value.status.progress) memory.news_time = job.now;
   return absl::OkStatus();
 }
 
@@ -151,6 +183,7 @@ absl::Status JobReconciler::Write(const Job& job, const JobPlan& plan, Memory& m
 void JobReconciler::Tell(const Job& job, const JobPlan& plan, Memory& memory) {
   int number = 0;
   for (const Event& event : plan.events) {
+    if (event.action == kRestartAction && options_.on_restart) options_.on_restart(event.reason);
     const std::string name =
         absl::StrCat(job.key().name, ".", job.meta().resource_version, ".", ++number);
     const auto write = memory.events.Record(event, name, job.now);
@@ -183,9 +216,7 @@ absl::Status JobReconciler::DoAll(const Job& job, const JobPlan& plan, Memory& m
   for (const Action& action : plan.actions) {
     const absl::Status done = Do(job, plan, action, memory);
     first.Update(done);
-    const bool is_of_coordinator =
-        std::holds_alternative<AskSize>(action) || std::holds_alternative<AskSave>(action);
-    if (!done.ok() && !is_of_coordinator) break;
+    if (!done.ok() && !IsForCoordinator(action)) break;
   }
   return first;
 }
@@ -194,7 +225,6 @@ absl::Status JobReconciler::Do(const Job& job,
                                const JobPlan& plan,
                                const Action& action,
                                Memory& memory) {
-  const std::string address = CoordinatorAddress(job.key());
   if (const auto* create = std::get_if<CreatePod>(&action)) return Make(job, plan, *create, memory);
   if (const auto* remove = std::get_if<DeletePod>(&action)) {
     DeleteOptions options{.uid = remove->uid};
@@ -202,12 +232,21 @@ absl::Status JobReconciler::Do(const Job& job,
     return Remove(
         PodType(), {.object_namespace = job.key().object_namespace, .name = remove->name}, options);
   }
-  if (const auto* ask = std::get_if<AskSize>(&action))
-    return coordinators_.Resize(address, *ask, CallDeadline());
   if (const auto* remove = std::get_if<DeleteJob>(&action)) {
     return Remove(TrainingJobType(), job.key(), {.uid = remove->uid, .propagation = "Background"});
   }
-  PUSHPULL_ASSIGN_OR_RETURN(memory.save, coordinators_.Save(address, CallDeadline()));
+  return AskCoordinator(job, action, memory);
+}
+
+absl::Status JobReconciler::AskCoordinator(const Job& job, const Action& action, Memory& memory) {
+  const Stored<Pod>* pod = job.Coordinator();
+  if (pod == nullptr) return absl::UnavailableError("the job's coordinator is not there");
+  const std::string address = CoordinatorAddressAt(pod->value.ip);
+  if (const auto* size = std::get_if<AskSize>(&action))
+    return coordinators_.Resize(address, *size, CoordinatorDeadline());
+  if (const auto* sync = std::get_if<AskSync>(&action))
+    return coordinators_.SetSync(address, *sync, CoordinatorDeadline());
+  PUSHPULL_ASSIGN_OR_RETURN(memory.save, coordinators_.Save(address, CoordinatorDeadline()));
   return absl::OkStatus();
 }
 
@@ -253,6 +292,10 @@ absl::Status JobReconciler::Remove(const ResourceType& type,
 
 pushpull::Deadline JobReconciler::CallDeadline() const {
   return pushpull::Deadline(time_.Now() + options_.call_time);
+}
+
+pushpull::Deadline JobReconciler::CoordinatorDeadline() const {
+  return pushpull::Deadline(time_.Now() + options_.coordinator_time);
 }
 
 }  // namespace pushpull_operator

@@ -41,7 +41,12 @@ struct ReconcilerOptions {
   PodSettings pods;
   std::string instance;                // of this operator, for events
   std::function<WallTime()> now;       // of the API server
-  std::chrono::seconds call_time{10};  // for each call
+  std::chrono::seconds call_time{10};  // for each call to the API server
+  // For each call to a coordinator, all of which answer from memory. One that does not keeps a
+  // worker from the other jobs for so long.
+  std::chrono::seconds coordinator_time{3};
+  // A restart was counted, for this reason; for metrics. May be empty.
+  std::function<void(const std::string& reason)> on_restart;
 };
 
 // Thread-safe; a job is for one thread at a time, as the work queue has it.
@@ -71,23 +76,29 @@ class JobReconciler {
     std::map<std::string, std::string> made_pods;  // name -> uid
     WallTime trust_caches_at{};
     std::optional<uint64_t> save;
+    std::optional<WallTime> news_time;
     std::string refusal;
     std::optional<Obstacle> obstacle;
     bool has_tried_pods = false;
     EventHistory events;
+    // The coordinator in this pod did not answer in time, and is left alone until then.
+    std::string silent_uid;
+    std::chrono::seconds silent_pause{0};
+    WallTime ask_again_at{};
   };
   struct Job;  // of one call
 
   Memory Recall(const ObjectKey& key, const std::string& uid) ABSL_LOCKS_EXCLUDED(mu_);
   void Remember(const ObjectKey& key, Memory memory) ABSL_LOCKS_EXCLUDED(mu_);
   bool AreCachesBehind(const Job& job, Memory& memory) const;
-  std::optional<CoordinatorWord> Ask(const Job& job) const;
+  std::optional<CoordinatorWord> Ask(const Job& job, Memory& memory) const;
   absl::StatusOr<std::optional<std::chrono::seconds>> CarryOut(const Job& job, Memory& memory);
   absl::Status Write(const Job& job, const JobPlan& plan, Memory& memory);
   void Tell(const Job& job, const JobPlan& plan, Memory& memory);
   void Tell(const Job& job, const Event& event, const EventWrite& write);
   absl::Status DoAll(const Job& job, const JobPlan& plan, Memory& memory);
   absl::Status Do(const Job& job, const JobPlan& plan, const Action& action, Memory& memory);
+  absl::Status AskCoordinator(const Job& job, const Action& action, Memory& memory);
   absl::Status Make(const Job& job, const JobPlan& plan, const CreatePod& create, Memory& memory);
   absl::StatusOr<ObjectMeta> MakeAll(const Job& job,
                                      const JobPlan& plan,
@@ -95,6 +106,7 @@ class JobReconciler {
                                      Memory& memory);
   absl::Status Remove(const ResourceType& type, const ObjectKey& key, const DeleteOptions& options);
   pushpull::Deadline CallDeadline() const;
+  pushpull::Deadline CoordinatorDeadline() const;
 
   KubeClient& client_;
   const pushpull::TimeSource& time_;  // of deadlines

@@ -179,6 +179,7 @@ KubeClient::AttemptResult KubeClient::Try(const Call& call, Deadline deadline) {
   if (!response.ok()) {
     return {.attempt = {.was_sent = true}, .body = WithContext(response.status(), call.what)};
   }
+  if (response->date.has_value() && options_.on_date) options_.on_date(*response->date);
   if (response->can_reuse_connection) KeepConnection(*std::move(connection));
   AttemptResult result{
       .attempt = {.was_sent = true, .code = response->code, .retry_after = response->retry_after}};

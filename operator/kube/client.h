@@ -41,6 +41,8 @@ struct ClientOptions {
   WriteGuard may_write;  // empty: always
   // Called after each try, for metrics; `code` is 0 without an answer. Thread-safe.
   std::function<void(absl::string_view verb, int code)> on_attempt;
+  // Called with the date of each answer (server_clock.h). Thread-safe; may be empty.
+  std::function<void(std::chrono::sys_seconds)> on_date;
 };
 
 // Which objects of a kind.

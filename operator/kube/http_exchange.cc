@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include <httplib.h>
 
+#include "operator/kube/server_clock.h"
+
 namespace pushpull_operator {
 namespace {
 
@@ -178,6 +180,7 @@ absl::StatusOr<HttpResponse> Exchange(Connection& connection,
       .code = response.status,
       .body = std::move(body.text),
       .retry_after = RetryAfter(response),
+      .date = ParseHttpDate(response.get_header_value("Date")),
       .can_reuse_connection =
           response.version == "HTTP/1.1" &&
           !absl::EqualsIgnoreCase(response.get_header_value("Connection"), "close")};

@@ -26,6 +26,7 @@ struct HttpResponse {
   int code = 0;
   std::string body;
   std::optional<std::chrono::seconds> retry_after;
+  std::optional<std::chrono::sys_seconds> date;  // of the server's clock
   bool can_reuse_connection = false;
 };
 

@@ -18,6 +18,7 @@ LeaderElector::LeaderElector(KubeClient& client, PausingTime& time, LeaderElecto
     : client_(client),
       time_(time),
       options_(std::move(options)),
+      pace_(options_.times.retry, options_.times.retry),
       election_(options_.identity, options_.times) {}
 
 Deadline LeaderElector::TryDeadline() const {
@@ -33,10 +34,10 @@ absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
   bool has_told = false;
   for (;;) {
     const absl::Status status = Look();
+    Note(status);
     SteadyTime next;
     {
       MutexLock lock(mu_);
-      last_error_ = status;
       if (election_.Next(time_.Now()) == Election::Step::kLost) {
         return absl::FailedPreconditionError(
             absl::StrCat("the lease ",
@@ -54,6 +55,17 @@ absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
       return absl::CancelledError("the election was cancelled");
     }
   }
+}
+
+void LeaderElector::Note(const absl::Status& looked) {
+  {
+    MutexLock lock(mu_);
+    last_error_ = looked;
+  }
+  // Another candidate was faster, which is no trouble.
+  if (looked.ok() || absl::IsAborted(looked)) return pace_.Succeeded();
+  pace_.Failed(time_.Now());
+  if (pace_.is_warning_due() && options_.on_trouble) options_.on_trouble(looked);
 }
 
 absl::Status LeaderElector::Look() {

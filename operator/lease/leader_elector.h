@@ -17,6 +17,7 @@
 #include "operator/kube/pausing_time.h"
 #include "operator/lease/election.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/retry_pace.h"
 
 namespace pushpull_operator {
 
@@ -27,6 +28,8 @@ struct LeaderElectorOptions {
   // Shown in the Lease for people. A test puts clocks there that are wrong.
   std::function<std::chrono::system_clock::time_point()> wall_clock =
       std::chrono::system_clock::now;
+  // For the log: a look at the Lease failed, and that is worth a line. May be empty.
+  std::function<void(const absl::Status&)> on_trouble;
 };
 
 // Run belongs to one thread; MayWrite and leads are thread-safe.
@@ -64,6 +67,7 @@ class LeaderElector {
   absl::StatusOr<Object> Send(Election::Step step,
                               const LeaseRecord& record,
                               pushpull::Deadline deadline);
+  void Note(const absl::Status& looked) ABSL_LOCKS_EXCLUDED(mu_);
   // A try must leave time for another one.
   pushpull::Deadline TryDeadline() const ABSL_LOCKS_EXCLUDED(mu_);
   std::string WallTime() const { return MicroTimeText(options_.wall_clock()); }
@@ -72,6 +76,7 @@ class LeaderElector {
   PausingTime& time_;
   const LeaderElectorOptions options_;
   std::optional<Object> object_;  // the Lease as last read or written; of the thread of Run
+  pushpull::RetryPace pace_;      // of warnings; likewise
 
   mutable pushpull::Mutex mu_;
   Election election_ ABSL_GUARDED_BY(mu_);

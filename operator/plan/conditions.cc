@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "operator/plan/members.h"
@@ -36,20 +37,51 @@ void DescribeRing(Draft& draft) {
   draft.status().ring = ring;
 }
 
-void DescribeCheckpoint(Draft& draft) {
+bool HasSaved(Draft& draft) {
   const CoordinatorWord* word = draft.word();
-  std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
-  const auto& spec = draft.spec().checkpoint;
-  if (word == nullptr || !spec || word->checkpoint_step <= (saved ? saved->step : 0)) return;
-  // The one before a suspension is the last that can be told.
-  const bool may_wait = !draft.spec().suspend;
-  if (may_wait && saved && saved->time && draft.now() < *saved->time + kNewsPeriod) {
-    return draft.LookAgain(*saved->time + kNewsPeriod);
+  const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
+  return word != nullptr && draft.spec().checkpoint &&
+         word->checkpoint_step > (saved ? saved->step : 0);
+}
+
+bool HasStepped(Draft& draft) {
+  const CoordinatorWord* word = draft.word();
+  const std::optional<ProgressStatus>& progress = draft.status().progress;
+  return word != nullptr && word->step != (progress ? progress->step : 0);
+}
+
+WallTime NextNews(Draft& draft) {
+  // What is written before a suspension, and at the end, is the last that can be told.
+  if ((draft.spec().suspend && HasSaved(draft)) || draft.IsFinished()) return draft.now();
+  const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
+  WallTime last{};
+  if (saved && saved->time) last = *saved->time;
+  if (draft.seen().news_time) last = std::max(last, *draft.seen().news_time);
+  return last + kNewsPeriod;
+}
+
+// Checkpoint and progress, which change all the time, in one write.
+void DescribeNews(Draft& draft) {
+  const bool has_saved = HasSaved(draft);
+  const bool has_stepped = HasStepped(draft);
+  if (!has_saved && !has_stepped) return;
+  const WallTime next = NextNews(draft);
+  if (draft.now() < next) return draft.LookAgain(next);
+  const CoordinatorWord& word = *draft.word();
+  if (has_saved) {
+    const pushpull::CheckpointSpec& spec = *draft.spec().checkpoint;
+    draft.status().checkpoint = SavedCheckpoint{
+        .step = word.checkpoint_step,
+        .time = draft.now(),
+        .location = spec.uri.empty() ? absl::StrCat(spec.claim, ":", spec.path) : spec.uri};
   }
-  saved = SavedCheckpoint{
-      .step = word->checkpoint_step,
-      .time = draft.now(),
-      .location = spec->uri.empty() ? absl::StrCat(spec->claim, ":", spec->path) : spec->uri};
+  if (has_stepped) {
+    draft.status().progress =
+        ProgressStatus{.step = word.step,
+                       .samples_per_second = absl::StrFormat("%.1f", word.samples_per_second),
+                       .sync_seconds_p50 = absl::StrFormat("%.6f", word.sync_seconds_p50),
+                       .sync_seconds_p99 = absl::StrFormat("%.6f", word.sync_seconds_p99)};
+  }
 }
 
 bool IsReady(Draft& draft) {
@@ -141,6 +173,13 @@ void DescribeTrouble(Draft& draft) {
     return draft.Set(
         "Degraded", true, "CoordinatorSilent", "the coordinator gives no complete answer");
   }
+  if (draft.word() != nullptr && !draft.word()->sync_problem.empty() &&
+      draft.word()->sync != WantedSync(draft)) {
+    return draft.Set("Degraded",
+                     true,
+                     "SyncNotChanged",
+                     absl::StrCat("spec.sync is not in force: ", draft.word()->sync_problem));
+  }
   draft.Set("Degraded", false, "AllWell", "");
 }
 
@@ -177,7 +216,7 @@ void DescribePods(Draft& draft) {
 void DescribeRunning(Draft& draft) {
   DescribePhase(draft);
   DescribeRing(draft);
-  DescribeCheckpoint(draft);
+  DescribeNews(draft);
   const bool is_ready = IsReady(draft);
   draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
   DescribeScaling(draft);
@@ -187,7 +226,7 @@ void DescribeRunning(Draft& draft) {
 }
 
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
-  DescribeCheckpoint(draft);
+  DescribeNews(draft);
   draft.Set("Ready", false, reason, message);
   for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
     draft.Set(type, false, reason, "");

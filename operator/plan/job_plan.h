@@ -17,6 +17,7 @@
 #include "operator/api/member.h"
 #include "operator/api/training_job_status.h"
 #include "operator/api/wall_time.h"
+#include "operator/plan/observation.h"
 
 namespace pushpull_operator {
 
@@ -41,6 +42,12 @@ struct AskSize {
   friend bool operator==(const AskSize&, const AskSize&) = default;
 };
 
+// The coordinator shall have pushes count like this from the next step on that can.
+struct AskSync {
+  SyncWord sync;
+  friend bool operator==(const AskSync&, const AskSync&) = default;
+};
+
 // The coordinator shall save a checkpoint; the number it gives is Observation::save from then on.
 struct AskSave {
   friend bool operator==(const AskSave&, const AskSave&) = default;
@@ -51,7 +58,10 @@ struct DeleteJob {
   friend bool operator==(const DeleteJob&, const DeleteJob&) = default;
 };
 
-using Action = std::variant<CreatePod, DeletePod, AskSize, AskSave, DeleteJob>;
+using Action = std::variant<CreatePod, DeletePod, AskSize, AskSync, AskSave, DeleteJob>;
+
+// The action of events that tell of a counted restart; their reason is that of the end.
+inline constexpr char kRestartAction[] = "Restart";
 
 struct JobPlan {
   TrainingJobStatus status;

@@ -56,6 +56,14 @@ void AskForSize(Draft& draft) {
   draft.LookAgainSoon();
 }
 
+void AskForSync(Draft& draft) {
+  const CoordinatorWord& word = *draft.word();
+  if (word.phase != CoordinatorWord::Phase::kRunning || word.is_sync_changing) return;
+  const SyncWord wanted = WantedSync(draft);
+  if (wanted.mode != pushpull::SyncMode::kAllReduce && wanted != word.sync)
+    draft.Do(AskSync{.sync = wanted});
+}
+
 bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
   return status.phase == Phase::kScaling && status.phase_time &&
          draft.now() >= *status.phase_time + draft.spec().scaling.drain_timeout;
@@ -147,6 +155,17 @@ bool IsCoolingDown(const Draft& draft) {
          draft.now() < *before.phase_time + draft.spec().scaling.cooldown;
 }
 
+SyncWord WantedSync(const Draft& draft) {
+  const pushpull::SyncSpec& spec = draft.spec().sync;
+  SyncWord wanted{.mode = spec.mode};
+  if (spec.mode == pushpull::SyncMode::kBounded) wanted.staleness = spec.staleness;
+  if (spec.mode == pushpull::SyncMode::kSync) {
+    wanted.backup_workers = spec.backup_workers;
+    wanted.is_gated = spec.gated;
+  }
+  return wanted;
+}
+
 void PlanMembers(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
     if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
@@ -158,6 +177,7 @@ void PlanMembers(Draft& draft) {
   if (draft.word() == nullptr) return draft.LookAgainSoon();
   if (draft.word()->phase == CoordinatorWord::Phase::kSucceeded) return draft.LookAgainSoon();
   AskForSize(draft);
+  AskForSync(draft);
   CreateMissing(draft, JobRole::kServer);
   RemoveServers(draft);
   if (MayHaveWorkers(draft, draft.status())) {

@@ -17,6 +17,9 @@ void PlanMembers(Draft& draft);
 // Members of this role that are not wanted any more and are still there.
 std::vector<MemberId> Leaving(const Draft& draft, pushpull::JobRole role);
 
+// What spec.sync says of it.
+SyncWord WantedSync(const Draft& draft);
+
 // Whether spec.scaling.cooldownSeconds puts off the next change of the size.
 bool IsCoolingDown(const Draft& draft);
 

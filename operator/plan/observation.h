@@ -14,6 +14,7 @@
 #include "operator/api/training_job.h"
 #include "operator/api/wall_time.h"
 #include "operator/kube/object.h"
+#include "runtime/job/training_job.h"
 
 namespace pushpull_operator {
 
@@ -27,6 +28,16 @@ struct WorkerWord {
   bool is_alive = false;
   bool has_left = false;      // in order, its part done
   bool was_released = false;  // in order, because it was not wanted any more
+};
+
+// How pushes count: spec.sync, as far as a running job can change it. Values that the mode has no
+// use for are zero.
+struct SyncWord {
+  pushpull::SyncMode mode = pushpull::SyncMode::kSync;
+  int staleness = 0;
+  int backup_workers = 0;
+  bool is_gated = false;
+  friend bool operator==(const SyncWord&, const SyncWord&) = default;
 };
 
 // What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
@@ -45,6 +56,14 @@ struct CoordinatorWord {
   int64_t checkpoint_step = 0;  // of the last one; 0: none yet
   uint64_t saves_requested = 0;
   uint64_t saves_finished = 0;
+  int64_t step = 0;  // that every member has finished
+  // Of the whole run so far.
+  double samples_per_second = 0;
+  double sync_seconds_p50 = 0;
+  double sync_seconds_p99 = 0;
+  SyncWord sync;                  // in force
+  bool is_sync_changing = false;  // another one has been asked for
+  std::string sync_problem;       // why the last change was given up; empty where it was not
 };
 
 // Why an object of the job cannot be made for now, though nothing is wrong with its spec.
@@ -64,6 +83,9 @@ struct Observation {
   // The number that the coordinator gave to the save asked for by AskSave; none: nobody asked, or
   // the operator has forgotten it in a restart. It then asks once more, which does no harm.
   std::optional<uint64_t> save;
+  // When the operator wrote status.progress last; none: it did not yet, or has forgotten it in a
+  // restart.
+  std::optional<WallTime> news_time;
   // Why the API server refused to make a pod, in its words; empty: it did not.
   std::string refusal;
   std::optional<Obstacle> obstacle;  // that was met last

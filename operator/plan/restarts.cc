@@ -65,7 +65,7 @@ void Count(Draft& draft,
        restarts.members);
   draft.Tell(end.is_disruption() ? Event::Kind::kNormal : Event::Kind::kWarning,
              end.reason,
-             "Restart",
+             kRestartAction,
              text);
 }
 

@@ -24,10 +24,11 @@ void WorkQueue::AddAfter(const std::string& key, Duration delay) {
   changed_.NotifyAll();
 }
 
-void WorkQueue::AddAfterFailure(const std::string& key) {
+int WorkQueue::AddAfterFailure(const std::string& key) {
   MutexLock lock(mu_);
   core_.AddAt(key, time_.Now() + backoff_.Failed(key));
   changed_.NotifyAll();
+  return backoff_.failures(key);
 }
 
 void WorkQueue::Forget(const std::string& key) {

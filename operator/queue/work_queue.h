@@ -27,7 +27,8 @@ class WorkQueue {
   void Add(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
   void AddAfter(const std::string& key, pushpull::Duration delay) ABSL_LOCKS_EXCLUDED(mu_);
   // Work on the key has failed: adds it after a delay that grows with each failure until Forget.
-  void AddAfterFailure(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns how many there were in a row, this one included.
+  int AddAfterFailure(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
   // Work on the key has succeeded.
   void Forget(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -64,6 +64,9 @@ class LayersTest(LintTest):
         self.check_include("runtime/cmd/a.cc", '"operator/api/a.h"', True)
         self.check_include("operator/api/a.cc", '"runtime/job/a.h"', False)
         self.check_include("operator/api/a.cc", '"runtime/shard/a.h"', True)
+        self.check_include("operator/api/a.cc", '"runtime/membership/a.h"', True)
+        self.check_include("operator/controller/a.cc", '"runtime/membership/a.h"', False)
+        self.check_include("operator/controller/a.cc", '"runtime/metrics/a.h"', True)
 
     def test_folders_of_the_operator_point_down(self):
         self.check_include("operator/kube/a.cc", '"operator/cache/a.h"', True)

@@ -36,6 +36,11 @@ def helm(*arguments: Union[str, pathlib.Path]) -> Result:
     return run(CLUSTER, "api", "helm", *arguments)
 
 
+def kubeconfig() -> str:
+    """Of the administrator."""
+    return f"{os.environ['API_STATE']}/pki/admin.kubeconfig"
+
+
 def bin_folder() -> pathlib.Path:
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     return pathlib.Path(os.environ.get("BIN") or cache / "pushpull-cluster/bin")

@@ -64,7 +64,7 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
   EXPECT_TRUE(cluster.Has("worker-0"));
   EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
   EXPECT_EQ(cluster.Status().coordinator.term, 2);
-  EXPECT_EQ(cluster.coordinator.address, "mnist-coordinator.n.svc:7170");
+  EXPECT_EQ(cluster.coordinator.address, "10.0.0.7:7170");
   EXPECT_FALSE(
       cluster.server.Find(ServiceType(), {.object_namespace = "n", .name = "mnist-coordinator"})
           .is_null());

@@ -181,6 +181,64 @@ TEST(JobReconcilerTest, AStatusOfANewerVersionKeepsItsFields) {
   EXPECT_EQ(cluster.Job()["status"]["ofANewerVersion"], 1);
 }
 
+TEST(JobReconcilerTest, ASilentCoordinatorIsAskedLessAndLess) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  cluster.coordinator.trouble = absl::DeadlineExceededError("no answer");
+  cluster.coordinator.num_asked = 0;
+
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_TRUE(cluster.op->Step().ok());
+    cluster.now += std::chrono::seconds(1);
+  }
+  EXPECT_EQ(cluster.coordinator.num_asked, 6);  // after 0, 4, 12, 28, 60 and 92 s
+  EXPECT_EQ(FindCondition(cluster.Status().conditions, "Degraded")->reason, "CoordinatorSilent");
+  cluster.coordinator.trouble = absl::OkStatus();
+  cluster.now += std::chrono::seconds(32);
+  ASSERT_TRUE(cluster.op->Step().ok());
+  ASSERT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_EQ(FindCondition(cluster.Status().conditions, "Degraded")->reason, "AllWell");
+  EXPECT_EQ(cluster.coordinator.num_asked, 8);
+}
+
+TEST(JobReconcilerTest, OneThatRefusesConnectionsIsAskedEachTime) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  cluster.coordinator.trouble = absl::UnavailableError("connection refused");
+  cluster.coordinator.num_asked = 0;
+
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_EQ(cluster.coordinator.num_asked, 5);
+}
+
+TEST(JobReconcilerTest, ProgressIsWrittenAtMostOnceAMinute) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  ASSERT_TRUE(cluster.op->Step().ok());
+  const int writes = cluster.num_writes();
+
+  for (int i = 0; i < 180; ++i) {
+    ++cluster.coordinator.word.step;
+    ASSERT_TRUE(cluster.op->Step().ok());
+    cluster.now += std::chrono::seconds(1);
+  }
+
+  EXPECT_EQ(cluster.num_writes() - writes, 3);
+  EXPECT_EQ(cluster.Status().progress->step, 121);
+}
+
+TEST(JobReconcilerTest, AnotherModeIsBroughtToTheCoordinator) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+
+  cluster.Change([](json& spec) { spec["sync"] = {{"mode", "Async"}}; });
+
+  EXPECT_TRUE(cluster.Until(
+      [&] { return cluster.coordinator.word.sync.mode == pushpull::SyncMode::kAsync; }));
+}
+
 TEST(JobReconcilerTest, AJobThatIsGoneIsForgotten) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.op->Step().ok());

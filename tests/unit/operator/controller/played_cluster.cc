@@ -62,12 +62,19 @@ absl::Status ListInto(Store<T>& store,
 
 absl::StatusOr<CoordinatorWord> PlayedCoordinator::Ask(const std::string& asked_at, Deadline) {
   address = asked_at;
+  ++num_asked;
+  if (!trouble.ok()) return trouble;
   return word;
 }
 
 absl::Status PlayedCoordinator::Resize(const std::string&, const AskSize& size, Deadline) {
   if (size.servers) word.servers_wanted = *size.servers;
   if (size.workers) word.workers_wanted = *size.workers;
+  return absl::OkStatus();
+}
+
+absl::Status PlayedCoordinator::SetSync(const std::string&, const AskSync& sync, Deadline) {
+  word.sync = sync.sync;
   return absl::OkStatus();
 }
 
@@ -160,6 +167,7 @@ void PlayedCluster::Play() {
     const std::optional<MemberId> id = MemberOfPod("mnist", PodKey(member).name);
     if (PhaseOf(pod).empty()) {
       pod["status"] = {{"phase", "Running"},
+                       {"podIP", "10.0.0.7"},
                        {"conditions", json::array({{{"type", "Ready"}, {"status", "True"}}})}};
       server.Put(PodType(), PodKey(member), pod);
       if (id->role == JobRole::kCoordinator) {

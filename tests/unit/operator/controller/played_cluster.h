@@ -28,9 +28,14 @@ class PlayedCoordinator final : public JobCoordinator {
  public:
   absl::StatusOr<CoordinatorWord> Ask(const std::string& address, pushpull::Deadline) override;
   absl::Status Resize(const std::string& address, const AskSize& size, pushpull::Deadline) override;
+  absl::Status SetSync(const std::string& address,
+                       const AskSync& sync,
+                       pushpull::Deadline) override;
   absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline) override;
 
   CoordinatorWord word;
+  absl::Status trouble;  // what it answers with instead, unless it is OK
+  int num_asked = 0;
   std::string address;  // it was last asked at
 };
 

@@ -277,5 +277,44 @@ TEST(MembersTest, AWorkerWithoutAPodThatWasDoneIsNotMadeAgain) {
   EXPECT_EQ(world.status().workers.succeeded, 1);
 }
 
+TEST(MembersTest, AnotherModeIsAskedForUntilItIsInForce) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.spec().sync.mode = pushpull::SyncMode::kBounded;
+  world.spec().sync.staleness = 3;
+
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("sync Bounded 3 0"));
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());  // it is changing
+  world.seen.coordinator->is_sync_changing = false;
+  world.seen.coordinator->sync_problem = "worker-0 has not come to the end of its step";
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("sync Bounded 3 0"));
+  EXPECT_EQ(world.Say("Degraded"), "True SyncNotChanged");
+  world.seen.coordinator->is_sync_changing = false;
+  world.seen.coordinator->sync_problem.clear();
+  world.seen.coordinator->sync = {.mode = pushpull::SyncMode::kBounded, .staleness = 3};
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(world.Say("Degraded"), "False AllWell");
+}
+
+TEST(MembersTest, ValuesThatTheModeHasNoUseForAreNoDifference) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.spec().sync.mode = pushpull::SyncMode::kAsync;
+  world.seen.coordinator->sync = {.mode = pushpull::SyncMode::kAsync};
+  world.spec().sync.backup_workers = 1;
+  world.spec().sync.staleness = 2;
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace pushpull_operator

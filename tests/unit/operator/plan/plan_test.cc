@@ -342,5 +342,53 @@ TEST(PlanTest, RingAndCheckpointAreWrittenAsTheyChangeAndNotMoreThanOnceAMinute)
   EXPECT_EQ(world.status().checkpoint->step, 20);
 }
 
+TEST(PlanTest, ProgressIsToldOnceAMinuteTogetherWithTheCheckpoint) {
+  World world(1, 1);
+  world.spec().checkpoint.emplace().uri = "file:///c";
+  ASSERT_TRUE(world.Start());
+  world.seen.coordinator->step = 5;
+  world.seen.coordinator->samples_per_second = 1234.56;
+  world.seen.coordinator->sync_seconds_p50 = 0.0021;
+  world.Step();
+  world.seen.news_time = world.seen.now;
+  EXPECT_EQ(world.status().progress->step, 5);
+  EXPECT_EQ(world.status().progress->samples_per_second, "1234.6");
+  EXPECT_EQ(world.status().progress->sync_seconds_p50, "0.002100");
+  const TrainingJobStatus told = world.status();
+
+  world.Pass(seconds(59));
+  world.seen.coordinator->step = 6;
+  world.seen.coordinator->checkpoint_step = 6;
+  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(1));
+  EXPECT_EQ(world.status(), told);
+  world.Pass(seconds(1));
+  world.Step();
+
+  EXPECT_EQ(world.status().progress->step, 6);
+  EXPECT_EQ(world.status().checkpoint->step, 6);
+}
+
+TEST(PlanTest, ProgressAtTheEndIsTheLast) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.coordinator->step = 5;
+  world.Step();
+  world.seen.news_time = world.seen.now;
+  world.seen.coordinator->step = 9;
+  world.Exit("worker-0", 0);
+
+  world.Step();
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+  EXPECT_EQ(world.status().progress->step, 9);
+}
+
+TEST(PlanTest, AJobThatDoesNotStepHasNoProgressToTell) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+
+  EXPECT_FALSE(world.status().progress.has_value());
+}
+
 }  // namespace
 }  // namespace pushpull_operator

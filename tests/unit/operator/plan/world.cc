@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "runtime/job/enum_names.h"
+
 namespace pushpull_operator {
 
 using pushpull::JobRole;
@@ -99,6 +101,14 @@ void World::Do(const Action& action) {
                                 ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
                                 ask->workers ? absl::StrCat(" workers=", *ask->workers) : ""));
     asked_ = *ask;
+  } else if (const auto* sync = std::get_if<AskSync>(&action)) {
+    done.push_back(absl::StrCat("sync ",
+                                pushpull::NameOf(sync->sync.mode),
+                                " ",
+                                sync->sync.staleness,
+                                " ",
+                                sync->sync.backup_workers));
+    seen.coordinator->is_sync_changing = true;
   } else if (std::get_if<AskSave>(&action) != nullptr) {
     done.emplace_back("save");
     seen.save = ++seen.coordinator->saves_requested;

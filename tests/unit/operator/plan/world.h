@@ -26,9 +26,9 @@ class World {
   std::string Say(const std::string& type) const;
 
   // Plans, and makes it so. `done` tells what: "create server-0", "delete worker-1",
-  // "delete worker-1 at once", "ask servers=4 workers=2", "save", "delete job".
-  // With `crash_after`, the operator dies: 0, before the status is written; n, after the status and
-  // n - 1 actions.
+  // "delete worker-1 at once", "ask servers=4 workers=2", "sync Bounded 3 0" (staleness, backup
+  // workers), "save", "delete job". With `crash_after`, the operator dies: 0, before the status is
+  // written; n, after the status and n - 1 actions.
   JobPlan Step(std::optional<int> crash_after = std::nullopt);
   // The next Step sees these pods, as a cache that lags behind would.
   void SeeLate(std::map<std::string, ObservedPod> earlier) { late_ = std::move(earlier); }

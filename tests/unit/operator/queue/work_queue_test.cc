@@ -36,12 +36,12 @@ TEST(WorkQueueTest, FailuresDelayAKeyMoreAndMoreUntilItIsForgotten) {
   FakePausingTime time;
   WorkQueue queue(time);
 
-  queue.AddAfterFailure("a");
+  EXPECT_EQ(queue.AddAfterFailure("a"), 1);
   EXPECT_FALSE(queue.Take(Now()).ok());
   time.Advance(milliseconds(5));
   ASSERT_EQ(*queue.Take(Now()), "a");
   queue.Done("a");
-  queue.AddAfterFailure("a");
+  EXPECT_EQ(queue.AddAfterFailure("a"), 2);
   time.Advance(milliseconds(9));
   EXPECT_FALSE(queue.Take(Now()).ok());
   time.Advance(milliseconds(1));

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/cmd/operator_process.h"
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "operator/cmd/exit_codes.h"
+#include "operator/controller/grpc_job_coordinator.h"
+#include "operator/controller/job_controller.h"
+#include "operator/kube/client.h"
+#include "operator/kube/server_clock.h"
+#include "operator/lease/leader_elector.h"
+#include "operator/metrics/operator_metrics.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/signals.h"
+#include "runtime/metrics/http_exposer.h"
+
+namespace pushpull_operator {
+
+using pushpull::Deadline;
+
+namespace {
+
+// Together a standby leads within 2 s of SIGTERM: what is under way may end, then the lease goes.
+constexpr std::chrono::milliseconds kEndOfWork{800};
+constexpr std::chrono::milliseconds kRelease{1000};
+
+class OperatorProcess {
+ public:
+  OperatorProcess(const OperatorStart& start, Credentials& credentials)
+      : config_(start.config),
+        log_("operator", start.config.log_level),
+        metrics_(registry_),
+        lease_client_(credentials, time_, LeaseClientOptions()),
+        elector_(lease_client_, time_, ElectorOptions(start)),
+        client_(credentials, time_, ClientOptionsOf()),
+        controller_(client_, time_, coordinators_, metrics_, ControllerOptionsOf(start), log_) {}
+
+  // OK: a signal has ended it.
+  absl::Status Run();
+  int signal() const { return signal_; }
+
+ private:
+  ClientOptions LeaseClientOptions();
+  ClientOptions ClientOptionsOf();
+  LeaderElectorOptions ElectorOptions(const OperatorStart& start);
+  ControllerOptions ControllerOptionsOf(const OperatorStart& start);
+
+  absl::Status Lead();
+  void Begin();
+  void End(const absl::Status& led);
+  std::string MetricsText();
+  absl::Status Ready() const;
+
+  const OperatorConfig config_;
+  const pushpull::Log log_;
+  PausingTime& time_ = SystemPausingTime();
+  ServerClock clock_{time_};
+  pushpull::MetricsRegistry registry_;
+  OperatorMetrics metrics_;
+  Cancellation stop_;
+  std::atomic<int> signal_ = 0;
+  std::atomic<bool> has_begun_ = false;
+  KubeClient lease_client_;
+  LeaderElector elector_;
+  KubeClient client_;
+  GrpcJobCoordinator coordinators_;
+  JobController controller_;
+};
+
+// The election has a client of its own: the controller's cannot write before somebody leads, and
+// ends first.
+ClientOptions OperatorProcess::LeaseClientOptions() {
+  return {
+      .rate_limit = config_.rate_limit,
+      .on_attempt = [this](absl::string_view verb, int code) { metrics_.CountRequest(verb, code); },
+      .on_date = [this](std::chrono::sys_seconds date) { clock_.Observe(date); }};
+}
+
+ClientOptions OperatorProcess::ClientOptionsOf() {
+  ClientOptions options = LeaseClientOptions();
+  if (config_.has_election) options.may_write = [this] { return elector_.MayWrite(); };
+  return options;
+}
+
+LeaderElectorOptions OperatorProcess::ElectorOptions(const OperatorStart& start) {
+  LeaderElectorOptions options{
+      .lease = config_.lease,
+      .identity = start.instance,
+      .times = config_.lease_times,
+      .on_trouble = [this](const absl::Status& status) {
+        log_.Warning("the lease cannot be looked at",
+                     {{"lease", ToString(config_.lease)}, {"why", status.ToString()}});
+      }};
+  if (options.lease.object_namespace.empty())
+    options.lease.object_namespace = start.access.default_namespace;
+  return options;
+}
+
+ControllerOptions OperatorProcess::ControllerOptionsOf(const OperatorStart& start) {
+  return {
+      .namespaces = config_.namespaces,
+      .workers = config_.workers,
+      .reconciler = {
+          .pods = {.runtime_image = config_.runtime_image, .log_level = config_.member_log_level},
+          .instance = start.instance,
+          .now = [this] { return clock_.Now(); },
+          .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
+}
+
+std::string OperatorProcess::MetricsText() {
+  OperatorGauges gauges = controller_.gauges();
+  gauges.is_leader = has_begun_ && (!config_.has_election || elector_.leads());
+  metrics_.Update(gauges);
+  return registry_.Text();
+}
+
+// A standby is ready when it could lead.
+absl::Status OperatorProcess::Ready() const {
+  if (has_begun_) return controller_.Ready();
+  return config_.has_election ? elector_.last_error() : absl::OkStatus();
+}
+
+void OperatorProcess::Begin() {
+  log_.Info("leads", {{"lease", config_.has_election ? ToString(config_.lease) : "none"}});
+  controller_.Start();
+  has_begun_ = true;
+}
+
+absl::Status OperatorProcess::Lead() {
+  if (config_.has_election) return elector_.Run([this] { Begin(); }, stop_);
+  Begin();
+  while (time_.PauseUntil(time_.Now() + std::chrono::hours(1), stop_)) {
+  }
+  return absl::CancelledError("stopped");
+}
+
+// Whoever has lost the lease has nothing to finish and nothing to give back.
+void OperatorProcess::End(const absl::Status& led) {
+  controller_.Stop();
+  const bool was_told = absl::IsCancelled(led);
+  if (was_told && !controller_.AwaitIdle(Deadline::After(kEndOfWork)).ok())
+    log_.Info("jobs in work are left as they are");
+  client_.Stop();
+  if (!was_told || !config_.has_election) return;
+  const absl::Status released = elector_.Release(Deadline(time_.Now() + kRelease));
+  if (!released.ok())
+    log_.Warning("the lease was not given back, a standby waits for its end",
+                 {{"why", released.ToString()}});
+}
+
+absl::Status OperatorProcess::Run() {
+  const auto exposer =
+      pushpull::HttpExposer::Start({.listen = absl::StrCat("0.0.0.0:", config_.metrics_port),
+                                    .metrics = [this] { return MetricsText(); },
+                                    .ready = [this] { return Ready(); }});
+  if (!exposer.ok()) return exposer.status();
+  pushpull::EventLoop loop("op-signals");
+  const pushpull::StopSignals signals(loop, [this](int signal) {
+    signal_ = signal;
+    stop_.Cancel();
+  });
+  log_.Info("started", {{"metrics", (*exposer)->address()}});
+  const absl::Status led = Lead();
+  End(led);
+  return absl::IsCancelled(led) ? absl::OkStatus() : led;
+}
+
+}  // namespace
+
+int RunOperator(const OperatorStart& start) {
+  const auto credentials = Credentials::Create(start.access, SystemPausingTime());
+  if (!credentials.ok()) return ReportError(credentials.status());
+  OperatorProcess process(start, **credentials);
+  const absl::Status ended = process.Run();
+  return ended.ok() ? pushpull::ExitCodeOf(process.signal()) : ReportError(ended);
+}
+
+}  // namespace pushpull_operator

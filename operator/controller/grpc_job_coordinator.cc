@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/controller/grpc_job_coordinator.h"
+
+#include <optional>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/membership/status_client.h"
+
+namespace pushpull_operator {
+
+using pushpull::ConsistencyMode;
+using pushpull::Deadline;
+using pushpull::JobPhase;
+using pushpull::SyncMode;
+
+namespace {
+
+CoordinatorWord::Phase PhaseOf(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kStarting:
+      return CoordinatorWord::Phase::kStarting;
+    case JobPhase::kRunning:
+      return CoordinatorWord::Phase::kRunning;
+    case JobPhase::kSucceeded:
+      return CoordinatorWord::Phase::kSucceeded;
+    case JobPhase::kFailed:
+      return CoordinatorWord::Phase::kFailed;
+    case JobPhase::kRecovering:
+      return CoordinatorWord::Phase::kRecovering;
+  }
+  return CoordinatorWord::Phase::kRecovering;
+}
+
+SyncMode ModeOf(ConsistencyMode mode) {
+  switch (mode) {
+    case ConsistencyMode::kSync:
+      return SyncMode::kSync;
+    case ConsistencyMode::kAsync:
+      return SyncMode::kAsync;
+    case ConsistencyMode::kBounded:
+      return SyncMode::kBounded;
+  }
+  return SyncMode::kSync;
+}
+
+// AllReduce is never asked for: no running job changes to it.
+ConsistencyMode ModeOf(SyncMode mode) {
+  switch (mode) {
+    case SyncMode::kAsync:
+      return ConsistencyMode::kAsync;
+    case SyncMode::kBounded:
+      return ConsistencyMode::kBounded;
+    case SyncMode::kSync:
+    case SyncMode::kAllReduce:
+      return ConsistencyMode::kSync;
+  }
+  return ConsistencyMode::kSync;
+}
+
+SyncWord SyncOf(const pushpull::Consistency& consistency) {
+  SyncWord word{.mode = ModeOf(consistency.mode)};
+  if (word.mode == SyncMode::kBounded) word.staleness = static_cast<int>(consistency.staleness);
+  if (word.mode == SyncMode::kSync) {
+    word.backup_workers = static_cast<int>(consistency.backup_workers);
+    word.is_gated = consistency.gated;
+  }
+  return word;
+}
+
+std::optional<uint32_t> CountOf(const std::optional<int>& count) {
+  return count ? std::optional<uint32_t>(static_cast<uint32_t>(*count)) : std::nullopt;
+}
+
+}  // namespace
+
+CoordinatorWord WordOf(const pushpull::JobStatus& status) {
+  CoordinatorWord word{
+      .phase = PhaseOf(status.phase),
+      .failure = status.failure,
+      .servers_wanted = static_cast<int>(status.servers_wanted),
+      .workers_wanted = static_cast<int>(status.workers_wanted),
+      .shards_moving = static_cast<int64_t>(status.shards_moving),
+      .epoch = static_cast<int64_t>(status.epoch.counter),
+      .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),
+      .saves_requested = status.checkpoint.requested,
+      .saves_finished = status.checkpoint.finished,
+      .step = static_cast<int64_t>(status.step.value()),
+      .samples_per_second =
+          status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0,
+      .sync_seconds_p50 = status.sync_seconds.At(0.5),
+      .sync_seconds_p99 = status.sync_seconds.At(0.99),
+      .sync = SyncOf(status.consistency),
+      .is_sync_changing = status.is_mode_changing,
+      .sync_problem = status.mode_problem};
+  for (const pushpull::ServerStatus& server : status.servers) {
+    if (server.is_alive) word.servers.insert(static_cast<int>(server.server.value()));
+  }
+  for (const pushpull::WorkerStatus& worker : status.workers) {
+    word.workers[static_cast<int>(worker.worker.value())] = {.is_alive = worker.is_alive,
+                                                             .has_left = worker.has_left,
+                                                             .was_released = worker.was_released};
+  }
+  return word;
+}
+
+absl::StatusOr<CoordinatorWord> GrpcJobCoordinator::Ask(const std::string& address,
+                                                        Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const pushpull::JobStatus status,
+                            pushpull::FetchStatus(address, deadline));
+  return WordOf(status);
+}
+
+absl::Status GrpcJobCoordinator::Resize(const std::string& address,
+                                        const AskSize& size,
+                                        Deadline deadline) {
+  return pushpull::RequestResize(
+      address, {.servers = CountOf(size.servers), .workers = CountOf(size.workers)}, deadline);
+}
+
+absl::Status GrpcJobCoordinator::SetSync(const std::string& address,
+                                         const AskSync& sync,
+                                         Deadline deadline) {
+  return pushpull::RequestMode(address,
+                               {.mode = ModeOf(sync.sync.mode),
+                                .staleness = static_cast<uint32_t>(sync.sync.staleness),
+                                .backup_workers = static_cast<uint32_t>(sync.sync.backup_workers),
+                                .gated = sync.sync.is_gated},
+                               deadline);
+}
+
+absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const std::string& address, Deadline deadline) {
+  return pushpull::RequestCheckpoint(address, deadline);
+}
+
+}  // namespace pushpull_operator

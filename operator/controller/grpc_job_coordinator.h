@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the operator asks of coordinators, over gRPC.
+#pragma once
+
+#include "operator/controller/job_coordinator.h"
+#include "runtime/membership/job_status.h"
+
+namespace pushpull_operator {
+
+// As far as plans depend on it.
+CoordinatorWord WordOf(const pushpull::JobStatus& status);
+
+// A connection for each call, so that nothing is remembered of a coordinator that is gone.
+// Thread-safe.
+class GrpcJobCoordinator final : public JobCoordinator {
+ public:
+  absl::StatusOr<CoordinatorWord> Ask(const std::string& address,
+                                      pushpull::Deadline deadline) override;
+  absl::Status Resize(const std::string& address,
+                      const AskSize& size,
+                      pushpull::Deadline deadline) override;
+  absl::Status SetSync(const std::string& address,
+                       const AskSync& sync,
+                       pushpull::Deadline deadline) override;
+  absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline deadline) override;
+};
+
+}  // namespace pushpull_operator

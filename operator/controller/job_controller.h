@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs the operator's work: watches of jobs and pods, one queue of jobs, and threads that take a
+// job from it and reconcile it (job_reconciler.h). For as long as this process leads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "operator/controller/job_coordinator.h"
+#include "operator/controller/job_reconciler.h"
+#include "operator/controller/job_watch.h"
+#include "operator/controller/next_look.h"
+#include "operator/kube/cancellation.h"
+#include "operator/kube/client.h"
+#include "operator/kube/pausing_time.h"
+#include "operator/metrics/operator_metrics.h"
+#include "operator/queue/work_queue.h"
+#include "runtime/base/log.h"
+
+namespace pushpull_operator {
+
+struct ControllerOptions {
+  std::vector<std::string> namespaces;  // whose jobs it runs; empty: all
+  int workers = 8;
+  ReconcilerOptions reconciler;
+};
+
+// Thread-safe, but for Start, which is called once.
+class JobController {
+ public:
+  // All must outlive the controller.
+  JobController(KubeClient& client,
+                PausingTime& time,
+                JobCoordinator& coordinators,
+                OperatorMetrics& metrics,
+                ControllerOptions options,
+                pushpull::Log log);
+  // Stops, and waits for all threads: for calls under way, which KubeClient::Stop ends, and at most
+  // ReconcilerOptions::coordinator_time for a coordinator.
+  ~JobController();
+  JobController(const JobController&) = delete;
+  JobController& operator=(const JobController&) = delete;
+
+  // Starts the threads; does not block. No job is planned before all first listings are complete:
+  // pods that are not heard of yet would be made a second time.
+  void Start();
+
+  // OK: every first listing is in. Else kUnavailable.
+  absl::Status Ready() const;
+
+  // No further job is begun, and nothing is watched any more.
+  void Stop();
+  // After Stop: waits until no job is in work. kDeadlineExceeded.
+  absl::Status AwaitIdle(pushpull::Deadline deadline);
+
+  // Of the jobs and the queue as they are now.
+  OperatorGauges gauges() const;
+
+ private:
+  // A namespace, or all, with whoever looks at its jobs.
+  struct Place {
+    std::unique_ptr<JobWatch> watch;
+    std::unique_ptr<JobReconciler> reconciler;
+  };
+
+  Place MakePlace(const std::string& object_namespace);
+  void Work();
+  bool AwaitSynced() const;
+  void LookAt(const std::string& job);
+  void Tell(const std::string& job, const NextLook& next, int failures, const absl::Status& status);
+
+  KubeClient& client_;
+  PausingTime& time_;
+  JobCoordinator& coordinators_;
+  OperatorMetrics& metrics_;
+  const ControllerOptions options_;
+  const pushpull::Log log_;
+  Cancellation stop_;
+  WorkQueue queue_;
+  std::map<std::string, Place> places_;  // by namespace; "" is every namespace
+  std::vector<std::thread> workers_;     // last: they use all of the above
+};
+
+}  // namespace pushpull_operator

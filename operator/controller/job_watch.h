@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The jobs of one namespace, or of all, and their pods, kept like the API server's by two threads.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "operator/cache/reflector.h"
+#include "operator/controller/job_reconciler.h"
+#include "operator/kube/cancellation.h"
+#include "operator/kube/client.h"
+#include "operator/kube/pausing_time.h"
+#include "runtime/base/log.h"
+
+namespace pushpull_operator {
+
+struct JobWatchOptions {
+  std::string object_namespace;  // empty: all
+  // The job of this key ("default/mnist") or one of its pods has changed. Called on the watch's
+  // threads; must not block.
+  std::function<void(const std::string& job)> on_change;
+};
+
+// Start is called once; everything else is thread-safe.
+class JobWatch {
+ public:
+  // `client` and `time` must outlive the watch.
+  JobWatch(KubeClient& client, PausingTime& time, JobWatchOptions options, pushpull::Log log);
+  // Stops and waits for the threads; a listing under way is ended by KubeClient::Stop only.
+  ~JobWatch();
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  void Start();
+  void Stop() { stop_.Cancel(); }
+
+  const JobStore& jobs() const { return jobs_; }
+  const PodStore& pods() const { return pods_; }
+  // Waits until both first listings are in. kDeadlineExceeded.
+  absl::Status AwaitSynced(pushpull::Deadline deadline) const;
+
+ private:
+  ReflectorOptions OptionsFor(const ResourceType& type, const std::string& label_selector) const;
+
+  const JobWatchOptions options_;
+  const pushpull::Log log_;
+  Cancellation stop_;
+  JobStore jobs_;
+  PodStore pods_;
+  Reflector job_reflector_;
+  Reflector pod_reflector_;
+  std::vector<std::thread> threads_;  // last: they use all of the above
+};
+
+}  // namespace pushpull_operator

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operator's series (interfaces.md section 7).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/metrics/registry.h"
+
+namespace pushpull_operator {
+
+// What is looked at when somebody asks for the metrics.
+struct OperatorGauges {
+  std::map<std::string, int> jobs;  // by phase
+  int scaling_blocked = 0;          // jobs
+  size_t queue_depth = 0;
+  bool is_leader = false;
+};
+
+// Thread-safe.
+class OperatorMetrics {
+ public:
+  // Adds the families to `registry`, which outlives this object.
+  explicit OperatorMetrics(pushpull::MetricsRegistry& registry);
+  ~OperatorMetrics();
+  OperatorMetrics(const OperatorMetrics&) = delete;
+  OperatorMetrics& operator=(const OperatorMetrics&) = delete;
+
+  void Update(const OperatorGauges& gauges);
+
+  void ObserveReconcile(pushpull::Duration took);
+  void CountReconcileError();
+  // A write came too late: somebody else had changed the object.
+  void CountConflict();
+  // A member was restarted; `reason` is that of the event.
+  void CountRestart(absl::string_view reason);
+  // A request to the API server was answered with `code`; 0: not at all.
+  void CountRequest(absl::string_view verb, int code);
+
+ private:
+  struct Families;
+  const std::unique_ptr<Families> families_;
+};
+
+}  // namespace pushpull_operator

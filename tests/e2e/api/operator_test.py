@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator on a real API server. Its pods are real processes that player.py starts."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+import urllib.request
+from typing import Any, Optional
+
+import api_server
+from api_server import ROOT, kubectl, wait_until
+from player import PUSHPULL, Player
+
+OPERATOR = os.environ.get("PUSHPULL_OPERATOR_BIN", str(ROOT / "build/release/pushpull-operator"))
+PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
+# A slow machine starts a dozen processes.
+JOB_SECONDS = 180
+# Of a lease that is lost: kept short where that is not what the test is about.
+QUICK_LEASE = {"leaseDurationSeconds": 4, "renewDeadlineSeconds": 3, "retryPeriodSeconds": 1}
+LONG_JOB_STEPS = 1_000_000
+
+
+class Operator:
+    """One process of the operator; ended with the test."""
+
+    def __init__(self, folder: pathlib.Path, name: str, lease: dict[str, Any]) -> None:
+        config = folder / f"{name}.yaml"
+        config.write_text(json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": lease}),
+                          encoding="utf-8")
+        self._log = folder / f"{name}.log"
+        with open(self._log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [OPERATOR, "--config", config, "--kubeconfig", api_server.kubeconfig()],
+                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "POD_NAME": name})
+        wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
+
+    def _address(self) -> Optional[str]:
+        match = re.search(r" started metrics=0\.0\.0\.0:(\d+)", self.log())
+        return match and f"127.0.0.1:{match[1]}"
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{self._address()}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+        return {name: float(value) for name, value in pairs}
+
+    def leads(self) -> bool:
+        return self.metrics()["pushpull_operator_leader"] == 1
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+class OperatorTest(api_server.ApiTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.lease = self.id().rsplit(".", 1)[1].replace("_", "-")[:60].rstrip("-")
+        self.finish = self.folder / "finish"
+        self.player = self.enterContext(Player(self.folder))
+
+    def start_operator(self, name: str = "operator", **lease: Any) -> Operator:
+        """With a lease of the test's own, so that no test waits for another one's."""
+        operator = Operator(self.folder, name, {"leaseName": self.lease, "leaseNamespace": "default", **lease})
+        self.addCleanup(operator.end)
+        return operator
+
+    def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:
+        """One that lasts until `finish` is there, unless it has only a few steps."""
+        command = [PROBE, "--steps", str(steps), "--step-milliseconds", "20", "--until", str(self.finish)]
+        self.create_job(name, image="i", command=command, workers={"replicas": workers}, **spec)
+        self.addCleanup(kubectl, "delete", "pods", "-l", f"pushpull.dev/job={name}", "--grace-period=0", "--force")
+
+    def status(self, name: str) -> dict[str, Any]:
+        return json.loads(self.must(kubectl("get", "tj", name, "-o", "json"))).get("status", {})
+
+    def await_status(self, name: str, what: str, **wanted: Any) -> dict[str, Any]:
+        """`wanted`: phase="Running", servers={"ready": 2}, ..."""
+        def is_so() -> bool:
+            status = self.status(name)
+            return all(status.get(key) == value if not isinstance(value, dict) else
+                       value.items() <= status.get(key, {}).items() for key, value in wanted.items())
+        try:
+            wait_until(is_so, JOB_SECONDS, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(self.status(name), indent=1)}{self.logs()}") from None
+        return self.status(name)
+
+    def await_complete(self, name: str) -> dict[str, Any]:
+        self.finish.touch()
+        waited = kubectl("wait", "--for=condition=Complete", "--timeout=100s", f"tj/{name}")
+        self.assertEqual(waited.returncode, 0, f"{waited.stderr}{json.dumps(self.status(name), indent=1)}{self.logs()}")
+        return self.status(name)
+
+    def logs(self) -> str:
+        return "".join(f"\n--- {path.name}\n{path.read_text(encoding='utf-8')[-3000:]}"
+                       for path in sorted(self.folder.glob("*.log")))
+
+    def assert_each_pod_was_made_once(self, *names: str) -> None:
+        for name in names:
+            self.assertEqual(len(self.player.uids[name]), 1, name)
+
+    def test_job_runs_to_its_end(self) -> None:
+        operator = self.start_operator()
+        self.start_job("whole", steps=50, servers={"replicas": 2})
+
+        status = self.await_complete("whole")
+
+        self.assertEqual((status["phase"], status["observedGeneration"]), ("Succeeded", 1))
+        self.assertEqual(status["workers"]["succeeded"], 2)
+        self.assertEqual(status["coordinator"]["term"], 1)
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+        self.assertEqual(status["progress"]["step"], 50)
+        self.assert_each_pod_was_made_once("whole-coordinator", "whole-server-0", "whole-server-1", "whole-worker-0",
+                                           "whole-worker-1")
+        # Servers and coordinator go, workers stay for their logs.
+        wait_until(lambda: kubectl("get", "pods", "-o", "name", "-l", "pushpull.dev/job=whole").stdout.split() ==
+                   ["pod/whole-worker-0", "pod/whole-worker-1"], JOB_SECONDS, "the other pods go")
+        events = self.must(kubectl("get", "events", "-o", "jsonpath={.items[*].reason}",
+                                   "--field-selector", "involvedObject.name=whole")).split()
+        self.assertIn("AllReady", events)
+        self.assertIn("AllWorkersDone", events)
+        metrics = operator.metrics()
+        self.assertGreaterEqual(metrics['pushpull_operator_jobs{phase="Succeeded"}'], 1)
+        self.assertEqual(metrics['pushpull_operator_reconcile_errors_total{controller="job"}'], 0, operator.log())
+
+    def test_servers_follow_the_scale_subresource(self) -> None:
+        self.start_operator()
+        self.start_job("scaled")
+        self.await_status("scaled", "it runs", phase="Running", servers={"ready": 1})
+
+        self.must(kubectl("scale", "tj/scaled", "--replicas=3"))
+        self.await_status("scaled", "three servers", phase="Running", servers={"ready": 3, "replicas": 3})
+        self.must(kubectl("scale", "tj/scaled", "--replicas=1"))
+        self.await_status("scaled", "one server", phase="Running", servers={"ready": 1, "replicas": 1})
+
+        status = self.await_complete("scaled")
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+        self.assert_each_pod_was_made_once("scaled-server-0", "scaled-server-1", "scaled-server-2", "scaled-worker-0")
+
+    def test_workers_and_mode_follow_a_patch(self) -> None:
+        self.start_operator()
+        self.start_job("patched", workers=1)
+        self.await_status("patched", "it runs", phase="Running")
+
+        self.must(kubectl("patch", "tj", "patched", "--type=merge", "-p",
+                          '{"spec":{"sync":{"mode":"Bounded","staleness":2},"workers":{"replicas":2}}}'))
+
+        self.await_status("patched", "two workers", phase="Running", workers={"ready": 2})
+        coordinator = self.player.address("patched-coordinator") + ":7170"
+
+        def mode() -> dict[str, Any]:
+            return json.loads(self.must(api_server.run(PUSHPULL, "status", "--coordinator", coordinator, "--json")))
+        wait_until(lambda: "Bounded" in json.dumps(mode()), JOB_SECONDS, "the mode is in force")
+        self.await_complete("patched")
+
+    def test_killed_worker_is_restarted_and_counted(self) -> None:
+        operator = self.start_operator()
+        self.start_job("wounded")
+        self.await_status("wounded", "it runs", phase="Running", workers={"ready": 2})
+
+        self.player.kill("wounded-worker-1")
+
+        self.await_status("wounded", "it is counted and made again", restarts={"counted": 1}, workers={"ready": 2})
+        status = self.await_complete("wounded")
+        self.assertEqual((status["restarts"]["last"]["pod"], status["restarts"]["last"]["exitCode"]),
+                         ("wounded-worker-1", 137))
+        self.assertEqual(len(self.player.uids["wounded-worker-1"]), 2)
+        self.assertEqual(operator.metrics()['pushpull_operator_restarts_total{reason="Error"}'], 1)
+
+    def test_killed_coordinator_comes_back_with_a_higher_term(self) -> None:
+        self.start_operator()
+        self.start_job("headless")
+        self.await_status("headless", "it runs", phase="Running", workers={"ready": 2})
+
+        self.player.kill("headless-coordinator")
+
+        self.await_status("headless", "it runs again", restarts={"counted": 1}, coordinator={"term": 2, "ready": True})
+        self.await_complete("headless")
+        self.assert_each_pod_was_made_once("headless-server-0", "headless-worker-0", "headless-worker-1")
+
+    def test_standby_leads_after_a_kill_and_the_job_goes_on(self) -> None:
+        leader = self.start_operator("first")
+        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        standby = self.start_operator("second")
+        self.start_job("orphan")
+        self.await_status("orphan", "it runs", phase="Running", workers={"ready": 2})
+        self.assertFalse(standby.leads())
+
+        begin = time.monotonic()
+        leader.end()
+        wait_until(standby.leads, 85, "the standby leads")  # 17 s on an idle machine
+        print(f"\n      the standby led after {time.monotonic() - begin:.1f} s", flush=True)
+
+        self.must(kubectl("scale", "tj/orphan", "--replicas=2"))
+        self.await_status("orphan", "two servers", phase="Running", servers={"ready": 2})
+        self.await_complete("orphan")
+        self.assert_each_pod_was_made_once("orphan-coordinator", "orphan-server-0", "orphan-server-1",
+                                           "orphan-worker-0", "orphan-worker-1")
+
+    def test_leader_that_is_told_to_stop_gives_the_lease_back(self) -> None:
+        leader = self.start_operator("first")
+        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        standby = self.start_operator("second")
+        self.start_job("handed")
+        self.await_status("handed", "it runs", phase="Running", workers={"ready": 2})
+
+        begin = time.monotonic()
+        self.assertEqual(leader.end(signal.SIGTERM), 143, leader.log())
+        wait_until(standby.leads, 10, f"the standby leads: {standby.log()}")  # 15 s without the lease given back
+        print(f"\n      the standby led after {time.monotonic() - begin:.1f} s", flush=True)
+
+        self.await_complete("handed")
+        self.assert_each_pod_was_made_once("handed-coordinator", "handed-server-0", "handed-worker-0", "handed-worker-1")
+
+    def test_operator_killed_again_and_again_makes_no_pod_twice(self) -> None:
+        operator = self.start_operator("life-0", **QUICK_LEASE)
+        self.start_job("hunted", servers={"replicas": 2})
+        marks = ["hunted-coordinator", "hunted-server-0", "hunted-server-1", "hunted-worker-0", "hunted-worker-1"]
+        for life, mark in enumerate(marks, start=1):
+            wait_until(lambda m=mark: m in self.player.uids, JOB_SECONDS, f"{mark} is there{self.logs()}")
+            operator.end()
+            operator = self.start_operator(f"life-{life}", **QUICK_LEASE)
+        self.await_status("hunted", "it runs", phase="Running", workers={"ready": 2})
+
+        status = self.await_complete("hunted")
+
+        self.assert_each_pod_was_made_once(*marks)
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+
+    def test_finished_job_costs_no_write(self) -> None:
+        self.start_operator()
+        self.start_job("rest", steps=5, workers=1)
+        self.await_complete("rest")
+        wait_until(lambda: len(kubectl("get", "pods", "-o", "name", "-l", "pushpull.dev/job=rest").stdout.split()) == 1,
+                   JOB_SECONDS, "the other pods go")
+
+        def requests() -> list[dict]:
+            audit = pathlib.Path(os.environ["API_STATE"]) / "audit.log"
+            entries = [json.loads(line) for line in audit.read_text(encoding="utf-8").splitlines()]
+            return [entry for entry in entries if entry.get("userAgent") == "pushpull-operator"]
+        # The status after the last pod has gone; then a number of renewals pass.
+        self.await_status("rest", "no pod is counted", phase="Succeeded", servers={"replicas": 0})
+        before = len(requests())
+        wait_until(lambda: len(requests()) >= before + 5, JOB_SECONDS, "the lease is renewed")
+
+        kinds = {(entry["verb"], entry["objectRef"]["resource"]) for entry in requests()[before:]
+                 if entry["verb"] not in ("get", "list", "watch")}
+        self.assertEqual(kinds, {("update", "leases")})
+
+
+class ProgramTest(unittest.TestCase):
+
+    def run_operator(self, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([OPERATOR, *words], capture_output=True, text=True, timeout=60)
+
+    def test_wrong_usage_and_files_have_codes_of_their_own(self) -> None:
+        self.assertEqual(self.run_operator("--help").returncode, 0)
+        self.assertIn("pushpull-operator ", self.run_operator("version").stdout)
+        for words, code, what in ((("--no-such-flag",), 2, "--no-such-flag"), ((), 2, "--config"),
+                                  (("--config", "/no/such/file"), 3, "/no/such/file")):
+            with self.subTest(words):
+                result = self.run_operator(*words)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertIn(what, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays the kubelets of a cluster that has no nodes: starts the real programs of each pod on a loopback address
+of its own, and writes to the pod's status what a kubelet would.
+
+What it does not play: images, volumes, limits, names of Services (addresses are put in their place), and the
+garbage collector. A pod is bound to a node that does not exist, so that the API server gives it its grace.
+"""
+import dataclasses
+import datetime
+import http.client
+import json
+import os
+import pathlib
+import shlex
+import signal
+import ssl
+import subprocess
+import threading
+import urllib.request
+from typing import Any, Optional
+
+from api_server import ROOT
+
+PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
+PODS = "/api/v1/namespaces/default/pods"
+SELECTOR = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dpushpull-operator"
+_LOOK_SECONDS = 0.1
+_REQUEST_SECONDS = 30
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Api:
+    """Requests with the administrator's certificate, on one connection."""
+
+    def __init__(self) -> None:
+        state = pathlib.Path(os.environ["API_STATE"])
+        context = ssl.create_default_context(cafile=str(state / "pki/ca.crt"))
+        context.load_cert_chain(state / "pki/admin.crt", state / "pki/admin.key")
+        ports = dict(word.split("=") for word in (state / "ports").read_text(encoding="utf-8").split())
+        self._connection = http.client.HTTPSConnection("127.0.0.1", int(ports["API_PORT"]), context=context,
+                                                       timeout=_REQUEST_SECONDS)
+
+    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
+        """The code and the body; code 0: there was no answer."""
+        try:
+            self._connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": kind})
+            answer = self._connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return 0, None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@dataclasses.dataclass
+class Played:
+    """One pod and its process."""
+    name: str
+    role: str
+    ip: str
+    process: subprocess.Popen
+    told: Optional[dict] = None  # the status that was written last
+    started: str = ""
+    is_ready: bool = False
+    is_stopping: bool = False
+
+
+class Player:
+    """Use as a context: its thread plays until the end, which leaves no process behind."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.uids: dict[str, set[str]] = {}  # of all pods that were ever seen, by name
+        self._addresses: dict[str, str] = {}
+        self._played: dict[str, Played] = {}  # by uid
+        self._mu = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="player")
+
+    def __enter__(self) -> "Player":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+        for played in self._played.values():
+            _signal(played, signal.SIGKILL)
+            played.process.wait()
+
+    def address(self, name: str) -> str:
+        """The loopback address of every pod of this name."""
+        with self._mu:
+            number = len(self._addresses) + 1
+            return self._addresses.setdefault(name, f"127.77.{number // 250}.{number % 250 + 1}")
+
+    def kill(self, name: str) -> None:
+        """The pod's process dies of SIGKILL."""
+        with self._mu:
+            victims = [played for played in self._played.values() if played.name == name]
+        if not victims:
+            raise AssertionError(f"no pod {name} is played")
+        for played in victims:
+            _signal(played, signal.SIGKILL)
+
+    def _run(self) -> None:
+        api = Api()
+        while not self._stop.wait(_LOOK_SECONDS):
+            code, listed = api.request("GET", f"{PODS}?{SELECTOR}")
+            if code == 200:
+                self._look(api, {pod["metadata"]["uid"]: pod for pod in listed["items"]})
+        api.close()
+
+    def _look(self, api: Api, pods: dict[str, dict]) -> None:
+        for uid, pod in pods.items():
+            name = pod["metadata"]["name"]
+            self.uids.setdefault(name, set()).add(uid)
+            played = self._played.get(uid)
+            if played is not None:
+                self._go_on(api, pod, played)
+            elif "deletionTimestamp" in pod["metadata"]:
+                self._remove(api, name, uid)
+            elif pod.get("status", {}).get("phase", "Pending") == "Pending":
+                self._begin(api, pod)
+        for uid in set(self._played) - set(pods):  # taken out of the API server by force
+            _signal(self._played[uid], signal.SIGKILL)
+            self._forget(uid)
+
+    def _begin(self, api: Api, pod: dict) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        if "nodeName" not in pod["spec"]:
+            api.request("POST", f"{PODS}/{name}/binding",
+                        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                         "target": {"apiVersion": "v1", "kind": "Node", "name": "played"}})
+        role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        command, environment = self._command(pod, role)
+        log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
+        with log:
+            log.write(f"== {uid}: {shlex.join(command)}\n")
+            log.flush()
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                       start_new_session=True)
+        with self._mu:
+            self._played[uid] = Played(name, role, "", process, started=now())
+        self._played[uid].ip = self.address(name)
+        self._go_on(api, pod, self._played[uid])
+
+    def _command(self, pod: dict, role: str) -> tuple[list[str], dict[str, str]]:
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
+        job, ip = pod["metadata"]["labels"]["pushpull.dev/job"], self.address(name)
+        coordinator = self.address(f"{job}-coordinator")
+        places = {f"{job}-coordinator.default.svc:7170": f"{coordinator}:7170", "$(POD_IP)": ip,
+                  "/etc/pushpull/job.json": str(self.folder / f"{pod['metadata']['uid']}.json"), "pushpull": PUSHPULL}
+        words = [*container["command"], *container.get("args", [])]
+        words = [places.get(word, word) for word in words]
+        if role == "coordinator":
+            manifest = pod["metadata"]["annotations"]["pushpull.dev/manifest"]
+            pathlib.Path(places["/etc/pushpull/job.json"]).write_text(manifest, encoding="utf-8")
+            words += ["--listen", f"{ip}:7170", "--metrics", f"{ip}:9464"]
+        if role == "server":
+            words += ["--listen", f"{ip}:7171", "--metrics", f"{ip}:9464"]
+        given = {entry["name"]: entry.get("value", "") for entry in container.get("env", [])}
+        given = {key: places.get(value, value) for key, value in given.items()}
+        if role == "worker":
+            given["PUSHPULL_METRICS_PORT"] = "0"
+        return words, {**os.environ, **given}
+
+    def _go_on(self, api: Api, pod: dict, played: Played) -> None:
+        uid = pod["metadata"]["uid"]
+        if "deletionTimestamp" in pod["metadata"] and not played.is_stopping:
+            played.is_stopping = True
+            _signal(played, signal.SIGTERM)
+        code = played.process.poll()
+        if code is not None and played.is_stopping:
+            self._remove(api, played.name, uid)
+            return
+        if code is None and not played.is_ready:
+            played.is_ready = played.role == "worker" or _answers(f"http://{played.ip}:9464/readyz")
+        status = _status(played, code)
+        if status != played.told and api.request("PATCH", f"{PODS}/{played.name}/status",
+                                                 {"metadata": {"uid": uid}, "status": status},
+                                                 "application/strategic-merge-patch+json")[0] == 200:
+            played.told = status
+
+    def _remove(self, api: Api, name: str, uid: str) -> None:
+        """As a kubelet does when the containers have ended."""
+        api.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        with self._mu:
+            self._played.pop(uid, None)
+
+
+def _signal(played: Played, number: int) -> None:
+    if played.process.poll() is None:
+        os.killpg(played.process.pid, number)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def _status(played: Played, code: Optional[int]) -> dict[str, Any]:
+    is_ready = code is None and played.is_ready
+    status: dict[str, Any] = {"podIP": played.ip, "podIPs": [{"ip": played.ip}], "startTime": played.started}
+    container: dict[str, Any] = {"name": played.role, "image": "i", "imageID": "i", "restartCount": 0, "ready": is_ready}
+    if code is None:
+        status["phase"] = "Running"
+        container["state"] = {"running": {"startedAt": played.started}}
+    else:
+        status["phase"] = "Succeeded" if code == 0 else "Failed"
+        finished = (played.told or {}).get("containerStatuses", [{}])[0].get("state", {}).get("terminated", {})
+        container["state"] = {"terminated": {
+            "exitCode": code if code >= 0 else 128 - code, "reason": "Completed" if code == 0 else "Error",
+            "startedAt": played.started, "finishedAt": finished.get("finishedAt", now())}}
+    status["conditions"] = [{"type": "Ready", "status": "True" if is_ready else "False"}]
+    status["containerStatuses"] = [container]
+    return status

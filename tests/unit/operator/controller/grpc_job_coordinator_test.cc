@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Against a gRPC server that takes down what it is asked for.
+#include "operator/controller/grpc_job_coordinator.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "pushpull/v1/control.grpc.pb.h"
+
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/mutex.h"
+
+namespace pushpull_operator {
+namespace {
+
+using pushpull::Deadline;
+using pushpull::SyncMode;
+using std::chrono::seconds;
+
+class Recorder final : public pushpull::v1::Coordinator::Service {
+ public:
+  grpc::Status GetStatus(grpc::ServerContext*,
+                         const pushpull::v1::GetStatusRequest*,
+                         pushpull::v1::JobStatus* response) override {
+    const pushpull::MutexLock lock(mu);
+    *response = status;
+    return grpc::Status::OK;
+  }
+  grpc::Status Resize(grpc::ServerContext*,
+                      const pushpull::v1::ResizeRequest* request,
+                      pushpull::v1::Status*) override {
+    const pushpull::MutexLock lock(mu);
+    resize = *request;
+    return grpc::Status::OK;
+  }
+  grpc::Status SetMode(grpc::ServerContext*,
+                       const pushpull::v1::SetModeRequest* request,
+                       pushpull::v1::Status* response) override {
+    const pushpull::MutexLock lock(mu);
+    mode = *request;
+    response->set_code(static_cast<uint32_t>(refusal.code()));
+    response->set_text(std::string(refusal.message()));
+    return grpc::Status::OK;
+  }
+  grpc::Status SaveCheckpoint(grpc::ServerContext*,
+                              const pushpull::v1::SaveCheckpointRequest*,
+                              pushpull::v1::SaveCheckpointResponse* response) override {
+    response->set_number(7);
+    return grpc::Status::OK;
+  }
+
+  pushpull::Mutex mu;
+  pushpull::v1::JobStatus status ABSL_GUARDED_BY(mu);
+  pushpull::v1::ResizeRequest resize ABSL_GUARDED_BY(mu);
+  pushpull::v1::SetModeRequest mode ABSL_GUARDED_BY(mu);
+  absl::Status refusal ABSL_GUARDED_BY(mu);
+};
+
+class GrpcJobCoordinatorTest : public testing::Test {
+ protected:
+  GrpcJobCoordinatorTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&recorder_);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+
+  static Deadline Soon() { return Deadline::After(seconds(30)); }
+
+  Recorder recorder_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  GrpcJobCoordinator coordinator_;
+};
+
+TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
+  pushpull::v1::JobStatus status;
+  status.set_job("mnist");
+  status.set_phase(2);  // running
+  status.set_servers_wanted(3);
+  status.set_workers_wanted(2);
+  status.set_shards_moving(5);
+  status.set_step(40);
+  status.set_samples(600);
+  status.set_seconds(20);
+  pushpull::v1::JobStatus::Server* server = status.add_servers();
+  server->set_server(1);
+  server->set_is_alive(true);
+  pushpull::v1::JobStatus::Worker* worker = status.add_workers();
+  worker->set_worker(0);
+  worker->set_has_left(true);
+  status.mutable_consistency()->set_mode(
+      static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
+  status.mutable_consistency()->set_staleness(4);
+
+  {
+    const pushpull::MutexLock lock(recorder_.mu);
+    recorder_.status = status;
+  }
+
+  const absl::StatusOr<CoordinatorWord> word = coordinator_.Ask(address_, Soon());
+
+  ASSERT_TRUE(word.ok()) << word.status();
+  EXPECT_EQ(word->phase, CoordinatorWord::Phase::kRunning);
+  EXPECT_EQ(word->servers_wanted, 3);
+  EXPECT_EQ(word->workers_wanted, 2);
+  EXPECT_EQ(word->shards_moving, 5);
+  EXPECT_EQ(word->step, 40);
+  EXPECT_EQ(word->samples_per_second, 30);
+  EXPECT_EQ(word->servers, std::set<int>{1});
+  EXPECT_TRUE(word->workers.at(0).has_left);
+  EXPECT_FALSE(word->workers.at(0).is_alive);
+  EXPECT_EQ(word->sync, (SyncWord{.mode = SyncMode::kBounded, .staleness = 4}));
+}
+
+TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
+  ASSERT_TRUE(coordinator_.Resize(address_, {.workers = 4}, Soon()).ok());
+
+  const pushpull::MutexLock lock(recorder_.mu);
+  EXPECT_FALSE(recorder_.resize.has_servers());
+  EXPECT_EQ(recorder_.resize.workers(), 4);
+}
+
+TEST_F(GrpcJobCoordinatorTest, AModeIsAskedForWithAllThatBelongsToIt) {
+  const AskSync ask{.sync = {.mode = SyncMode::kBounded, .staleness = 2}};
+
+  ASSERT_TRUE(coordinator_.SetSync(address_, ask, Soon()).ok());
+
+  const pushpull::MutexLock lock(recorder_.mu);
+  EXPECT_EQ(recorder_.mode.mode(), static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
+  EXPECT_EQ(recorder_.mode.staleness(), 2);
+  EXPECT_TRUE(recorder_.mode.has_backup_workers());
+  EXPECT_EQ(recorder_.mode.backup_workers(), 0);
+}
+
+TEST_F(GrpcJobCoordinatorTest, ARefusalIsTheCoordinators) {
+  {
+    const pushpull::MutexLock lock(recorder_.mu);
+    recorder_.refusal = absl::FailedPreconditionError("the job has ended");
+  }
+
+  const absl::Status refused = coordinator_.SetSync(address_, {}, Soon());
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_NE(refused.message().find(address_), std::string::npos) << refused;
+}
+
+TEST_F(GrpcJobCoordinatorTest, ASaveHasANumber) {
+  EXPECT_EQ(*coordinator_.Save(address_, Soon()), 7);
+}
+
+TEST_F(GrpcJobCoordinatorTest, OneThatIsGoneIsToldAtOnce) {
+  server_->Shutdown();
+
+  EXPECT_TRUE(absl::IsUnavailable(coordinator_.Ask(address_, Soon()).status()));
+}
+
+// Takes connections and never says a word.
+class SilentListener {
+ public:
+  SilentListener() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in any{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof any;
+    auto* generic = reinterpret_cast<sockaddr*>(&any);
+    EXPECT_EQ(bind(socket_.get(), generic, bytes), 0);
+    EXPECT_EQ(listen(socket_.get(), 4), 0);
+    EXPECT_EQ(getsockname(socket_.get(), generic, &bytes), 0);
+    address = absl::StrCat("127.0.0.1:", ntohs(any.sin_port));
+  }
+  std::string address;
+
+ private:
+  pushpull::FileDescriptor socket_;
+};
+
+TEST_F(GrpcJobCoordinatorTest, ASilentOneCostsTheDeadline) {
+  SilentListener silent;
+
+  const auto word =
+      coordinator_.Ask(silent.address, Deadline::After(std::chrono::milliseconds(50)));
+
+  EXPECT_TRUE(absl::IsDeadlineExceeded(word.status())) << word.status();
+}
+
+}  // namespace
+}  // namespace pushpull_operator
