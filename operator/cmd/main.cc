@@ -71,6 +71,7 @@ absl::StatusOr<OperatorStart> Prepare(const Flags& flags) {
   OperatorStart start{.instance = NewInstance()};
   PUSHPULL_ASSIGN_OR_RETURN(start.config, ParseConfig(text, flags.config));
   PUSHPULL_ASSIGN_OR_RETURN(start.access, FindAccess(flags));
+  if (flags.kubeconfig.empty()) start.pod_namespace = start.access.default_namespace;
   return start;
 }
 

@@ -93,7 +93,7 @@ LeaderElectorOptions OperatorProcess::ElectorOptions(const OperatorStart& start)
       .times = config_.lease_times,
       .on_trouble = [this](const absl::Status& status) {
         log_.Warning("the lease cannot be looked at",
-                     {{"lease", ToString(config_.lease)}, {"why", status.ToString()}});
+                     {{"lease", ToString(config_.lease)}, {"why", status.message()}});
       }};
   if (options.lease.object_namespace.empty())
     options.lease.object_namespace = start.access.default_namespace;
@@ -101,14 +101,15 @@ LeaderElectorOptions OperatorProcess::ElectorOptions(const OperatorStart& start)
 }
 
 ControllerOptions OperatorProcess::ControllerOptionsOf(const OperatorStart& start) {
-  return {
-      .namespaces = config_.namespaces,
-      .workers = config_.workers,
-      .reconciler = {
-          .pods = {.runtime_image = config_.runtime_image, .log_level = config_.member_log_level},
-          .instance = start.instance,
-          .now = [this] { return clock_.Now(); },
-          .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
+  return {.namespaces = config_.namespaces,
+          .workers = config_.workers,
+          .reconciler = {
+              .pods = {.runtime_image = config_.runtime_image,
+                       .log_level = config_.member_log_level,
+                       .operator_namespace = start.pod_namespace},
+              .instance = start.instance,
+              .now = [this] { return clock_.Now(); },
+              .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
 }
 
 std::string OperatorProcess::MetricsText() {
@@ -149,7 +150,7 @@ void OperatorProcess::End(const absl::Status& led) {
   const absl::Status released = elector_.Release(Deadline(time_.Now() + kRelease));
   if (!released.ok())
     log_.Warning("the lease was not given back, a standby waits for its end",
-                 {{"why", released.ToString()}});
+                 {{"why", released.message()}});
 }
 
 absl::Status OperatorProcess::Run() {

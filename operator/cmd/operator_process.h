@@ -14,6 +14,7 @@ namespace pushpull_operator {
 struct OperatorStart {
   OperatorConfig config;
   ClusterAccess access;
+  std::string pod_namespace;  // of the operator's own pod; empty: it is none
   // Who holds the lease and tells events: like no other process's, and like no earlier one's.
   std::string instance;
 };

@@ -75,6 +75,7 @@ std::optional<uint32_t> CountOf(const std::optional<int>& count) {
 
 CoordinatorWord WordOf(const pushpull::JobStatus& status) {
   CoordinatorWord word{
+      .job = status.job,
       .phase = PhaseOf(status.phase),
       .failure = status.failure,
       .servers_wanted = static_cast<int>(status.servers_wanted),

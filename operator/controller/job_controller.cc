@@ -150,7 +150,7 @@ void JobController::Tell(const std::string& job,
   // The first failure in a row, and then each time that there are twice as many.
   if (std::has_single_bit(static_cast<unsigned>(failures))) {
     log_.Warning("job not reconciled",
-                 {{"job", job}, {"failures", failures}, {"why", status.ToString()}});
+                 {{"job", job}, {"failures", failures}, {"why", status.message()}});
   }
 }
 

@@ -132,7 +132,8 @@ std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job, Memory& memory
       coordinators_.Ask(CoordinatorAddressAt(pod->value.ip), CoordinatorDeadline());
   if (word.ok()) {
     memory.silent_uid.clear();
-    return *std::move(word);
+    // The address may have gone to another pod meanwhile.
+    if (word->job == job.key().name) return *std::move(word);
   }
   if (absl::IsDeadlineExceeded(word.status())) {
     memory.silent_pause =

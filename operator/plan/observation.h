@@ -45,6 +45,7 @@ struct SyncWord {
 struct CoordinatorWord {
   // kRecovering: it was started anew and still hears its members; nothing else is complete then.
   enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
+  std::string job;  // whose coordinator it is
   Phase phase = Phase::kStarting;
   std::string failure;     // of kFailed, one line
   int servers_wanted = 0;  // indices below it shall be there

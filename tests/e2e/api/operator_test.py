@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import api_server
 from api_server import ROOT, kubectl, wait_until
-from player import PUSHPULL, Player
+from player import MORTAL, PUSHPULL, Player
 
 OPERATOR = os.environ.get("PUSHPULL_OPERATOR_BIN", str(ROOT / "build/release/pushpull-operator"))
 PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
@@ -21,7 +21,8 @@ PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_wor
 JOB_SECONDS = 180
 # Of a lease that is lost: kept short where that is not what the test is about.
 QUICK_LEASE = {"leaseDurationSeconds": 4, "renewDeadlineSeconds": 3, "retryPeriodSeconds": 1}
-LONG_JOB_STEPS = 1_000_000
+# Minutes at their pace, seconds without it.
+LONG_JOB_STEPS = 20_000
 
 
 class Operator:
@@ -34,7 +35,7 @@ class Operator:
         self._log = folder / f"{name}.log"
         with open(self._log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [OPERATOR, "--config", config, "--kubeconfig", api_server.kubeconfig()],
+                [*MORTAL, OPERATOR, "--config", config, "--kubeconfig", api_server.kubeconfig()],
                 stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "POD_NAME": name})
         wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
 
@@ -68,18 +69,25 @@ class OperatorTest(api_server.ApiTestCase):
         self.lease = self.id().rsplit(".", 1)[1].replace("_", "-")[:60].rstrip("-")
         self.finish = self.folder / "finish"
         self.player = self.enterContext(Player(self.folder))
+        self.operators: list[Operator] = []
+
+    def tearDown(self) -> None:
+        # In this order: an operator would make pods anew.
+        for operator in self.operators:
+            operator.end()
+        kubectl("delete", "tj", "--all", "--wait=false")
+        kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
 
     def start_operator(self, name: str = "operator", **lease: Any) -> Operator:
         """With a lease of the test's own, so that no test waits for another one's."""
         operator = Operator(self.folder, name, {"leaseName": self.lease, "leaseNamespace": "default", **lease})
-        self.addCleanup(operator.end)
+        self.operators.append(operator)
         return operator
 
     def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:
         """One that lasts until `finish` is there, unless it has only a few steps."""
         command = [PROBE, "--steps", str(steps), "--step-milliseconds", "20", "--until", str(self.finish)]
         self.create_job(name, image="i", command=command, workers={"replicas": workers}, **spec)
-        self.addCleanup(kubectl, "delete", "pods", "-l", f"pushpull.dev/job={name}", "--grace-period=0", "--force")
 
     def status(self, name: str) -> dict[str, Any]:
         return json.loads(self.must(kubectl("get", "tj", name, "-o", "json"))).get("status", {})

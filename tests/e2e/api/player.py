@@ -8,6 +8,7 @@ garbage collector. A pod is bound to a node that does not exist, so that the API
 import dataclasses
 import datetime
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -24,8 +25,13 @@ from api_server import ROOT
 PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
 PODS = "/api/v1/namespaces/default/pods"
 SELECTOR = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dpushpull-operator"
+# Before a command: it ends when the thread that has started it does, however the tests end.
+MORTAL = ("setpriv", "--pdeathsig", "KILL")
 _LOOK_SECONDS = 0.1
 _REQUEST_SECONDS = 30
+# Of the loopback addresses, so that what is left of one test meets nothing of the next.
+_NETWORK = os.getpid() % 200 + 20
+_NUMBERS = itertools.count(1)
 
 
 def now() -> str:
@@ -96,8 +102,10 @@ class Player:
     def address(self, name: str) -> str:
         """The loopback address of every pod of this name."""
         with self._mu:
-            number = len(self._addresses) + 1
-            return self._addresses.setdefault(name, f"127.77.{number // 250}.{number % 250 + 1}")
+            if name not in self._addresses:
+                number = next(_NUMBERS)
+                self._addresses[name] = f"127.{_NETWORK}.{number // 250}.{number % 250 + 1}"
+            return self._addresses[name]
 
     def kill(self, name: str) -> None:
         """The pod's process dies of SIGKILL."""
@@ -143,7 +151,7 @@ class Player:
         with log:
             log.write(f"== {uid}: {shlex.join(command)}\n")
             log.flush()
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([*MORTAL, *command], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                        start_new_session=True)
         with self._mu:
             self._played[uid] = Played(name, role, "", process, started=now())

@@ -111,6 +111,7 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
   const absl::StatusOr<CoordinatorWord> word = coordinator_.Ask(address_, Soon());
 
   ASSERT_TRUE(word.ok()) << word.status();
+  EXPECT_EQ(word->job, "mnist");
   EXPECT_EQ(word->phase, CoordinatorWord::Phase::kRunning);
   EXPECT_EQ(word->servers_wanted, 3);
   EXPECT_EQ(word->workers_wanted, 2);

@@ -101,7 +101,8 @@ class JobControllerTest : public testing::Test {
   }
   int CountPods() const {
     int count = 0;
-    for (const FakeRequest& request : server_.requests()) count += IsPost(request, "pods") ? 1 : 0;
+    for (const FakeRequest& request : server_.requests())
+      count += IsPost(request, "pods") && !request.query.contains("dryRun") ? 1 : 0;
     return count;
   }
 

@@ -202,6 +202,18 @@ TEST(JobReconcilerTest, ASilentCoordinatorIsAskedLessAndLess) {
   EXPECT_EQ(cluster.coordinator.num_asked, 8);
 }
 
+TEST(JobReconcilerTest, TheWordOfAnotherJobsCoordinatorDoesNotCount) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  cluster.coordinator.word.job = "other";
+  cluster.coordinator.word.phase = CoordinatorWord::Phase::kFailed;
+
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_TRUE(IsIn(cluster, Phase::kRunning));
+  EXPECT_EQ(FindCondition(cluster.Status().conditions, "Degraded")->reason, "CoordinatorSilent");
+}
+
 TEST(JobReconcilerTest, OneThatRefusesConnectionsIsAskedEachTime) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));

@@ -172,7 +172,8 @@ void PlayedCluster::Play() {
       server.Put(PodType(), PodKey(member), pod);
       if (id->role == JobRole::kCoordinator) {
         const json spec = Job()["spec"];
-        word = {.servers_wanted = spec["servers"]["replicas"].get<int>(),
+        word = {.job = "mnist",
+                .servers_wanted = spec["servers"]["replicas"].get<int>(),
                 .workers_wanted = 1,
                 .epoch = 1};
       }
