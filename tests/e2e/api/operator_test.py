@@ -86,7 +86,8 @@ class OperatorTest(api_server.ApiTestCase):
 
     def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:
         """One that lasts until `finish` is there, unless it has only a few steps."""
-        command = [PROBE, "--steps", str(steps), "--step-milliseconds", "20", "--until", str(self.finish)]
+        command = [PROBE, "--steps", str(steps), "--optimizer", "sgd", "--step-milliseconds", "20",
+                   "--until", str(self.finish)]
         self.create_job(name, image="i", command=command, workers={"replicas": workers}, **spec)
 
     def status(self, name: str) -> dict[str, Any]:

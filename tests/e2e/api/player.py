@@ -86,7 +86,7 @@ class Player:
         self._played: dict[str, Played] = {}  # by uid
         self._mu = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="player")
+        self._thread = threading.Thread(target=self._run, name="player", daemon=True)
 
     def __enter__(self) -> "Player":
         self._thread.start()
