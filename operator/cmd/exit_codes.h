@@ -9,7 +9,7 @@
 namespace pushpull_operator {
 
 constexpr int kExitDone = 0;
-constexpr int kExitFailed = 1;        // the lease is lost, or nothing of the below
+constexpr int kExitFailed = 1;        // nothing of the below
 constexpr int kExitUsage = 2;         // wrong usage, or a configuration that is not valid
 constexpr int kExitNotReachable = 3;  // a file cannot be read, a port is taken
 

@@ -139,7 +139,7 @@ absl::Status OperatorProcess::Lead() {
   return absl::CancelledError("stopped");
 }
 
-// Whoever has lost the lease has nothing to finish and nothing to give back.
+// Who has lost the lease has nothing to finish and nothing to give back.
 void OperatorProcess::End(const absl::Status& led) {
   controller_.Stop();
   const bool was_told = absl::IsCancelled(led);
@@ -166,6 +166,8 @@ absl::Status OperatorProcess::Run() {
   });
   log_.Info("started", {{"metrics", (*exposer)->address()}});
   const absl::Status led = Lead();
+  if (absl::IsFailedPrecondition(led))
+    log_.Warning("leads no more, begins anew as a standby", {{"why", led.message()}});
   End(led);
   return absl::IsCancelled(led) ? absl::OkStatus() : led;
 }
@@ -175,9 +177,16 @@ absl::Status OperatorProcess::Run() {
 int RunOperator(const OperatorStart& start) {
   const auto credentials = Credentials::Create(start.access, SystemPausingTime());
   if (!credentials.ok()) return ReportError(credentials.status());
-  OperatorProcess process(start, **credentials);
-  const absl::Status ended = process.Run();
-  return ended.ok() ? pushpull::ExitCodeOf(process.signal()) : ReportError(ended);
+  // Who has lost the lease forgets everything and stands by, as somebody else: an API server that
+  // is away for minutes costs no restart of the pod.
+  for (int life = 1;; ++life) {
+    OperatorStart own = start;
+    absl::StrAppend(&own.instance, "-", life);
+    OperatorProcess process(own, **credentials);
+    const absl::Status ended = process.Run();
+    if (ended.ok()) return pushpull::ExitCodeOf(process.signal());
+    if (!absl::IsFailedPrecondition(ended)) return ReportError(ended);
+  }
 }
 
 }  // namespace pushpull_operator

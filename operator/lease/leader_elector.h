@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Takes part in the election for one Lease, and answers before every write whether this process
-// may. One process leads once: when the lease is lost the process has to end, so that no half of
-// its work goes on under another leader.
+// may. One elector leads once: when the lease is lost all that was done under it has to end, so that
+// no half of the work goes on under another leader.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ class LeaderElector {
   // Waits until this process leads, calls `on_leading` once on this thread, which must not block,
   // and renews.
   //
-  // kFailedPrecondition   the lease is lost: the process ends, without another write.
+  // kFailedPrecondition   the lease is lost: end everything, without another write.
   // kCancelled            cancelled; Release is next.
   // kInvalidArgument      the options, before anything was done.
   // Everything else is waited out: an API server that is away, a refusal.

@@ -40,8 +40,12 @@ class Operator:
         wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
 
     def _address(self) -> Optional[str]:
-        match = re.search(r" started metrics=0\.0\.0\.0:(\d+)", self.log())
-        return match and f"127.0.0.1:{match[1]}"
+        ports = re.findall(r" started metrics=0\.0\.0\.0:(\d+)", self.log())  # one each time that it stands by anew
+        return f"127.0.0.1:{ports[-1]}" if ports else None
+
+    def resident_mebibytes(self) -> float:
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
@@ -140,6 +144,7 @@ class OperatorTest(api_server.ApiTestCase):
         self.assertIn("AllReady", events)
         self.assertIn("AllWorkersDone", events)
         metrics = operator.metrics()
+        self.assertLessEqual(operator.resident_mebibytes(), 40)
         self.assertGreaterEqual(metrics['pushpull_operator_jobs{phase="Succeeded"}'], 1)
         self.assertEqual(metrics['pushpull_operator_reconcile_errors_total{controller="job"}'], 0, operator.log())
 
@@ -246,6 +251,26 @@ class OperatorTest(api_server.ApiTestCase):
 
         self.assert_each_pod_was_made_once(*marks)
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+
+    def test_api_server_that_is_away_for_longer_than_the_lease_costs_no_pod(self) -> None:
+        operator = self.start_operator(**QUICK_LEASE)
+        self.start_job("cutoff")
+        self.await_status("cutoff", "it runs", phase="Running", workers={"ready": 2})
+
+        self.must(api_server.run(api_server.CLUSTER, "api", "stop"))
+        try:
+            wait_until(lambda: "begins anew as a standby" in operator.log(), 60, "the lease is lost")
+        finally:
+            self.must(api_server.run(api_server.CLUSTER, "api", "start"))
+        wait_until(operator.leads, 60, f"it leads again: {operator.log()}")
+
+        self.must(kubectl("scale", "tj/cutoff", "--replicas=2"))
+        self.await_status("cutoff", "two servers", phase="Running", servers={"ready": 2})
+        status = self.await_complete("cutoff")
+        self.assertIsNone(operator.process.poll())
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+        self.assert_each_pod_was_made_once("cutoff-coordinator", "cutoff-server-0", "cutoff-server-1", "cutoff-worker-0",
+                                           "cutoff-worker-1")
 
     def test_finished_job_costs_no_write(self) -> None:
         self.start_operator()
