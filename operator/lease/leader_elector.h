@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Takes part in the election for one Lease, and answers before every write whether this process
-// may. One elector leads once: when the lease is lost all that was done under it has to end, so that
-// no half of the work goes on under another leader.
+// may. One elector leads once: when the lease is lost all that was done under it has to end, so
+// that no half of the work goes on under another leader.
 #pragma once
 
 #include <chrono>
