@@ -41,9 +41,10 @@ absl::StatusOr<std::string> LookAtSave(const JobStatus& status,
 }
 
 absl::Status SaveNow(const NowFlags& flags) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(flags.job));
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t number,
-                            RequestCheckpoint(coordinator, Deadline::After(kAnswerTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const uint64_t number,
+      RequestCheckpoint(coordinator.Target(), Deadline::After(kAnswerTimeout)));
   nlohmann::json answer = {{"number", number}};
   if (flags.wait.is_waiting) {
     CheckpointStatus saved;

@@ -17,6 +17,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
+#include "runtime/cmd/environment.h"
 #include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/manifest.h"
 #include "runtime/cmd/ready_file.h"
@@ -24,6 +25,7 @@
 #include "runtime/job/local_rules.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/tls/member_tls.h"
 
 namespace pushpull {
 namespace {
@@ -143,22 +145,30 @@ int RunCoordinator(const CoordinatorFlags& flags) {
   const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
   if (!job.ok()) return ReportError(job.status());
   const Log log("coordinator", *level);
+  absl::StatusOr<std::unique_ptr<MemberTls>> tls =
+      MemberTls::Open(Environment()[kTlsFolderVariable], log);
+  if (!tls.ok()) return ReportError(tls.status());
   PosixFileSystem files;
   JobCoreOptions options = OptionsOf(*job, flags);
   const absl::Status found = AddCheckpoints(flags, *job, files, log, options);
   if (!found.ok()) return ReportUnusable(found);
   MetricsRegistry registry;
   CoordinatorMetrics metrics(registry);
+  (*tls)->AddTo(registry);
   RoleProcess process("pp-coordinator");
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
   absl::StatusOr<std::unique_ptr<HttpExposer>> exposer =
       HttpExposer::Start({.listen = flags.metrics,
-                          .metrics = [&] { return registry.Text(); },
+                          .metrics =
+                              [&] {
+                                (*tls)->UpdateMetrics();
+                                return registry.Text();
+                              },
                           .ready = [] { return absl::OkStatus(); }});
   if (!exposer.ok()) return ReportError(exposer.status());
   absl::StatusOr<std::unique_ptr<CoordinatorService>> service =
-      CoordinatorService::Listen(flags.listen, process.control());
+      CoordinatorService::Listen(flags.listen, process.control(), (*tls)->folder());
   if (!service.ok()) return ReportError(service.status());
   std::unique_ptr<Coordinator> coordinator;
   const absl::Status started = process.Call([&] {

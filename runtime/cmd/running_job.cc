@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/environment.h"
@@ -57,6 +59,13 @@ absl::StatusOr<std::string> OnlyWorkdir() {
                                    absl::StrJoin(found, ", ")));
 }
 
+absl::StatusOr<std::string> FindAddress(const JobFlags& flags) {
+  if (!flags.coordinator.empty()) return flags.coordinator;
+  if (!flags.workdir.empty()) return CoordinatorOf(flags.workdir);
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string only, OnlyWorkdir());
+  return CoordinatorOf(only);
+}
+
 }  // namespace
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {
@@ -66,11 +75,17 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->excludes(workdir);
 }
 
-absl::StatusOr<std::string> FindCoordinator(const JobFlags& flags) {
-  if (!flags.coordinator.empty()) return flags.coordinator;
-  if (!flags.workdir.empty()) return CoordinatorOf(flags.workdir);
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string only, OnlyWorkdir());
-  return CoordinatorOf(only);
+ControlTarget FoundCoordinator::Target() const {
+  if (tls != nullptr) tls->Look();
+  return {.address = address, .tls = CurrentIdentity(tls.get())};
+}
+
+absl::StatusOr<FoundCoordinator> FindCoordinator(const JobFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(std::string address, FindAddress(flags));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      std::shared_ptr<TlsFolder> tls,
+      OpenTlsFolder(Environment()[kTlsFolderVariable], Log("pushpull", LogLevel::kWarning)));
+  return FoundCoordinator{.address = std::move(address), .tls = std::move(tls)};
 }
 
 absl::Status CheckIsNotUnderKubernetes(
@@ -92,7 +107,7 @@ void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags)
       ->capture_default_str();
 }
 
-absl::Status AwaitJob(const std::string& coordinator,
+absl::Status AwaitJob(const FoundCoordinator& coordinator,
                       const WaitFlags& flags,
                       const std::string& ongoing,
                       const Look& look) {
@@ -101,7 +116,7 @@ absl::Status AwaitJob(const std::string& coordinator,
   CondVar never;
   while (true) {
     PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status,
-                              FetchStatus(coordinator, Deadline::After(kAnswerTimeout)));
+                              FetchStatus(coordinator.Target(), Deadline::After(kAnswerTimeout)));
     PUSHPULL_ASSIGN_OR_RETURN(const std::string lacking, look(status));
     if (lacking.empty()) return absl::OkStatus();
     if (deadline.has_passed()) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,7 +13,9 @@
 #include <CLI/App.hpp>
 
 #include "runtime/base/deadline.h"
+#include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
+#include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
 
@@ -27,10 +30,20 @@ struct JobFlags {
 // --workdir and --coordinator. `flags` must outlive the command's callback.
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
-// host:port. --coordinator as it is; otherwise that of the `pushpull run` in --workdir; with
-// neither, of the one job that runs in .pushpull. kNotFound: no job runs there, or several do and
-// one must be chosen; kDataLoss: the workdir's list names no coordinator.
-absl::StatusOr<std::string> FindCoordinator(const JobFlags& flags);
+// A coordinator and what to show it.
+struct FoundCoordinator {
+  std::string address;             // host:port
+  std::shared_ptr<TlsFolder> tls;  // null: no TLS
+
+  // For one call. Looks at the certificates again, for a command may wait for long.
+  ControlTarget Target() const;
+};
+
+// --coordinator as it is; otherwise that of the `pushpull run` in --workdir; with neither, of the
+// one job that runs in .pushpull. The certificates are those of PUSHPULL_TLS_DIR, where it is set.
+// kNotFound: no job runs there, or several do and one must be chosen; kDataLoss: the workdir's list
+// names no coordinator; and the errors of TlsFolder::Open.
+absl::StatusOr<FoundCoordinator> FindCoordinator(const JobFlags& flags);
 
 // kFailedPrecondition where the job is that of the pod in which the command runs: there the
 // manifest has the last word, and `instead` says, given the job's name, what to do.
@@ -50,7 +63,7 @@ using Look = std::function<absl::StatusOr<std::string>(const JobStatus&)>;
 
 // Blocks until `look` finds nothing lacking. `ongoing` is what goes on without this command.
 // kDeadlineExceeded: not within --timeout; and the errors of FetchStatus and `look`.
-absl::Status AwaitJob(const std::string& coordinator,
+absl::Status AwaitJob(const FoundCoordinator& coordinator,
                       const WaitFlags& flags,
                       const std::string& ongoing,
                       const Look& look);

@@ -114,7 +114,7 @@ std::string Describe(const JobStatus& status, const JobSize& size) {
   return text;
 }
 
-absl::Status AwaitSize(const std::string& coordinator, const ScaleFlags& flags) {
+absl::Status AwaitSize(const FoundCoordinator& coordinator, const ScaleFlags& flags) {
   std::string shown;
   return AwaitJob(coordinator,
                   flags.wait,
@@ -139,8 +139,9 @@ absl::Status Scale(const ScaleFlags& flags) {
   PUSHPULL_RETURN_IF_ERROR(CheckIsNotUnderKubernetes(flags.job, [&](const std::string& job) {
     return absl::StrCat("use `", KubectlFor(job, flags.size), "`");
   }));
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(flags.job));
-  PUSHPULL_RETURN_IF_ERROR(RequestResize(coordinator, flags.size, Deadline::After(kAnswerTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(
+      RequestResize(coordinator.Target(), flags.size, Deadline::After(kAnswerTimeout)));
   return flags.wait.is_waiting ? AwaitSize(coordinator, flags) : absl::OkStatus();
 }
 

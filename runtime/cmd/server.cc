@@ -17,11 +17,13 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
+#include "runtime/cmd/environment.h"
 #include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/ready_file.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/tls/member_tls.h"
 #include "runtime/transport/tcp/tcp_transport.h"
 
 namespace pushpull {
@@ -67,8 +69,12 @@ int RunServer(const ServerFlags& flags) {
   if (!level.ok()) return ReportError(level.status());
   const ServerId id{flags.index};
   const Log log(ToString(id), *level);
+  absl::StatusOr<std::unique_ptr<MemberTls>> tls =
+      MemberTls::Open(Environment()[kTlsFolderVariable], log);
+  if (!tls.ok()) return ReportError(tls.status());
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
+  (*tls)->AddTo(registry);
   RoleProcess process("pp-control");
   std::vector<std::unique_ptr<EventLoop>> lanes;
   std::vector<EventLoop*> lane_pointers;
@@ -76,16 +82,20 @@ int RunServer(const ServerFlags& flags) {
     lanes.push_back(std::make_unique<EventLoop>(absl::StrCat("pp-lane-", i)));
     lane_pointers.push_back(lanes.back().get());
   }
-  TcpTransport transport(lane_pointers, TcpOptions{});
+  TcpTransport transport(lane_pointers, TcpOptions{.tls = (*tls)->folder()});
   PosixFileSystem files;
   EventLoop disk("pp-checkpoint");
-  GrpcSessionConnector coordinator(flags.coordinator);
+  GrpcSessionConnector coordinator(flags.coordinator, (*tls)->folder());
 
   std::unique_ptr<Server> server;
   std::atomic<Server*> running = nullptr;
   absl::StatusOr<std::unique_ptr<HttpExposer>> exposer = HttpExposer::Start(
       {.listen = flags.metrics,
-       .metrics = [&] { return registry.Text(); },
+       .metrics =
+           [&] {
+             (*tls)->UpdateMetrics();
+             return registry.Text();
+           },
        .ready =
            [&] {
              const Server* current = running.load();

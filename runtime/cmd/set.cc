@@ -122,8 +122,9 @@ absl::Status Set(const SetFlags& flags) {
     return absl::StrCat(
         "change spec.sync of its manifest with `kubectl edit trainingjob/", job, "`");
   }));
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string coordinator, FindCoordinator(flags.job));
-  PUSHPULL_RETURN_IF_ERROR(RequestMode(coordinator, change, Deadline::After(kAnswerTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(
+      RequestMode(coordinator.Target(), change, Deadline::After(kAnswerTimeout)));
   if (!flags.wait.is_waiting) return absl::OkStatus();
   return AwaitJob(coordinator, flags.wait, "change", LookAtMode);
 }

@@ -156,12 +156,12 @@ void PrintTable(const JobStatus& status) {
 }
 
 absl::Status ShowStatus(const StatusFlags& flags) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string address, FindCoordinator(flags.job));
+  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
   Mutex mu;
   CondVar never;
   while (true) {
     PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status,
-                              FetchStatus(address, Deadline::After(kAnswerTimeout)));
+                              FetchStatus(coordinator.Target(), Deadline::After(kAnswerTimeout)));
     if (flags.is_json) {
       std::printf("%s\n", ToJson(status).dump(2).c_str());
     } else {

@@ -34,6 +34,11 @@ int Complain(const absl::Status& why, int exit_code) {
   return exit_code;
 }
 
+std::string TlsFolderOf(const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find(kTlsFolderVariable);
+  return found == environment.end() ? "" : found->second;
+}
+
 // Hands the supervisor's exit code from the loop's thread to the main thread.
 class ExitCode {
  public:
@@ -80,8 +85,16 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
     options.checkpoints = CheckpointFolder(*job.spec.checkpoint, path).value_or("");
     std::fprintf(stderr, "pushpull: checkpoints: %s\n", options.checkpoints.c_str());
   }
+  const absl::StatusOr<std::unique_ptr<TlsFolder>> tls =
+      OpenTlsFolder(TlsFolderOf(options.environment), Log("pushpull"));
+  if (!tls.ok()) {
+    const bool is_wrong = absl::IsInvalidArgument(tls.status());
+    return Complain(tls.status(), is_wrong ? kExitUsage : kExitNotReachable);
+  }
+  options.tls = tls->get();
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(shm_prefix);
   if (!guardian.ok()) return Complain(guardian.status(), kExitNotReachable);
+  if (*tls != nullptr) (*tls)->KeepLooking();
 
   EventLoop loop("pp-launcher");
   ExitCode exit_code;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/job/training_job.h"
+#include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
 
@@ -27,6 +28,8 @@ struct LaunchOptions {
   bool shows_progress = true;  // false: only the processes' output, and the end
   std::string program;         // path of `pushpull` itself
   std::map<std::string, std::string> environment;
+  // The certificates of PUSHPULL_TLS_DIR, by LaunchJob; null: no TLS.
+  const TlsFolder* tls = nullptr;
 };
 
 // Blocks until the job has ended and everything is stopped. Returns the exit code of interfaces.md

@@ -398,12 +398,16 @@ void Supervisor::Finish(SteadyTime give_up) {
 
 // ---- the coordinator's status ----
 
+ControlTarget Supervisor::Coordinator() const {
+  return {.address = coordinator_address_, .tls = CurrentIdentity(options_.tls)};
+}
+
 void Supervisor::AskStatus(std::function<void(std::optional<JobStatus>)> then) {
-  asking_->Post([address = coordinator_address_,
+  asking_->Post([coordinator = Coordinator(),
                  then = std::move(then),
                  self = std::weak_ptr<Supervisor*>(self_),
                  &loop = loop_] {
-    absl::StatusOr<JobStatus> answer = FetchStatus(address, Deadline::After(kAnswerTimeout));
+    absl::StatusOr<JobStatus> answer = FetchStatus(coordinator, Deadline::After(kAnswerTimeout));
     auto status = std::make_shared<std::optional<JobStatus>>();
     if (answer.ok()) *status = *std::move(answer);
     loop.Post([self, then, status] {

@@ -31,6 +31,7 @@
 #include "runtime/local/process.h"
 #include "runtime/local/report.h"
 #include "runtime/local/workdir.h"
+#include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
@@ -103,6 +104,8 @@ class Supervisor {
   // Stops in order, as soon as the servers' statistics are complete or at `give_up`.
   void Finish(SteadyTime give_up);
 
+  // For one call.
+  ControlTarget Coordinator() const;
   // Asks the coordinator and calls `then` on the loop with the answer, or with nothing.
   void AskStatus(std::function<void(std::optional<JobStatus>)> then);
   std::optional<JobStatus> Complete(std::optional<JobStatus> status);

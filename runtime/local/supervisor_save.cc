@@ -31,11 +31,11 @@ void Supervisor::SaveThenStop(int exit_code) {
   Print("pushpull: saving a checkpoint first; a second signal stops at once");
   asking_->Post([this,
                  exit_code,
-                 address = coordinator_address_,
+                 coordinator = Coordinator(),
                  self = std::weak_ptr<Supervisor*>(self_),
                  &loop = loop_] {
     const absl::StatusOr<uint64_t> number =
-        RequestCheckpoint(address, Deadline::After(kAnswerTimeout));
+        RequestCheckpoint(coordinator, Deadline::After(kAnswerTimeout));
     loop.Post([this, exit_code, self, number] {
       if (!self.lock() || stopping_with_) return;
       if (number.ok()) return AwaitSave(*number, exit_code, loop_.Now() + kSaveGrace);

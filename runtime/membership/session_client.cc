@@ -10,6 +10,7 @@
 #include "pushpull/v1/control.grpc.pb.h"
 
 #include "runtime/base/mutex.h"
+#include "runtime/membership/control_client.h"
 #include "runtime/membership/control_proto.h"
 #include "runtime/membership/stats_proto.h"
 
@@ -35,10 +36,9 @@ class StreamListener {
 // waits until the last message was handled, so that a flood stays in the kernel. Thread-safe.
 class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
  public:
-  Stream(const std::string& address, Duration connect_timeout, StreamListener& listener)
+  Stream(const ControlTarget& target, Duration connect_timeout, StreamListener& listener)
       : listener_(listener),
-        stub_(v1::Coordinator::NewStub(grpc::CreateCustomChannel(
-            address, grpc::InsecureChannelCredentials(), ChannelArguments(connect_timeout)))) {
+        stub_(v1::Coordinator::NewStub(MakeControlChannel(target, connect_timeout))) {
     stub_->async()->Session(&context_, this);
     // Reads and writes are started from outside of reactions; the hold keeps OnDone away until
     // reading has ended.
@@ -136,18 +136,6 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
   }
 
  private:
-  static grpc::ChannelArguments ChannelArguments(Duration connect_timeout) {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(kWireMessageBytesMax);
-    // A connection of its own, and no memory of earlier failures to connect.
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    // Peers of a job are never behind an HTTP proxy that the environment names.
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(connect_timeout);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(timeout.count()));
-    return arguments;
-  }
-
   void StartReading() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (is_reading_ || has_ended_) return;
     is_reading_ = true;
@@ -186,15 +174,15 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
 // Brings what the stream says to the executor.
 class GrpcSession final : public Session, private StreamListener {
  public:
-  GrpcSession(std::string address,
+  GrpcSession(const ControlTarget& target,
               Duration connect_timeout,
               Executor& executor,
               SessionHandler& handler)
-      : peer_(absl::StrCat("coordinator at ", address)),
+      : target_(target),
         executor_(executor),
         state_(std::make_shared<State>(State{.session = this, .handler = handler})),
         timer_(executor.RunAfter(connect_timeout, [this] { OnConnectTimeout(); })),
-        stream_(address, connect_timeout, *this) {}
+        stream_(target, connect_timeout, *this) {}
 
   ~GrpcSession() override {
     state_->session = nullptr;
@@ -231,15 +219,16 @@ class GrpcSession final : public Session, private StreamListener {
 
   void OnStreamDone(const absl::Status& why) override {
     // The end of a session in order is still its end: the member has no coordinator any more.
-    const absl::StatusCode code = why.ok() ? absl::StatusCode::kUnavailable : why.code();
-    const absl::Status named(
-        code, absl::StrCat(peer_, ": ", why.ok() ? "ended the session" : why.message()));
-    executor_.Post([state = state_, named] {
-      if (state->session != nullptr) state->handler.OnClosed(named);
+    const absl::Status end = why.ok() ? absl::UnavailableError("ended the session") : why;
+    executor_.Post([state = state_, end, target = target_] {
+      if (state->session == nullptr) return;
+      const absl::Status told = state->is_connected ? end : ExplainNoAnswer(end, target);
+      state->handler.OnClosed(
+          {told.code(), absl::StrCat("coordinator at ", target.address, ": ", told.message())});
     });
   }
 
-  const std::string peer_;
+  const ControlTarget target_;
   Executor& executor_;
   const std::shared_ptr<State> state_;
   const Executor::TimerId timer_;
@@ -248,12 +237,18 @@ class GrpcSession final : public Session, private StreamListener {
 
 }  // namespace
 
-GrpcSessionConnector::GrpcSessionConnector(std::string address, Duration connect_timeout)
-    : address_(std::move(address)), connect_timeout_(connect_timeout) {}
+GrpcSessionConnector::GrpcSessionConnector(std::string address,
+                                           const TlsFolder* tls,
+                                           Duration connect_timeout)
+    : address_(std::move(address)), tls_(tls), connect_timeout_(connect_timeout) {}
 
 std::unique_ptr<Session> GrpcSessionConnector::Connect(Executor& executor,
                                                        SessionHandler& handler) {
-  return std::make_unique<GrpcSession>(address_, connect_timeout_, executor, handler);
+  return std::make_unique<GrpcSession>(
+      ControlTarget{.address = address_, .tls = CurrentIdentity(tls_)},
+      connect_timeout_,
+      executor,
+      handler);
 }
 
 }  // namespace pushpull

@@ -8,6 +8,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/membership/session.h"
+#include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
 
@@ -15,14 +16,17 @@ namespace pushpull {
 // Thread-compatible; sessions may outlive it.
 class GrpcSessionConnector final : public SessionConnector {
  public:
-  // `address` is host:port. A coordinator that has not answered after `connect_timeout` counts as
-  // not reachable.
+  // `address` is host:port. Each session uses the certificates that `tls`, which outlives the
+  // connector, has when it begins; null: no TLS. A coordinator that has not answered after
+  // `connect_timeout` counts as not reachable.
   explicit GrpcSessionConnector(std::string address,
+                                const TlsFolder* tls = nullptr,
                                 Duration connect_timeout = std::chrono::seconds(5));
 
   // OnClosed then has one of:
-  //   kUnavailable       nobody answers at the address, the connection broke, or the coordinator
-  //                      ended the session in order; connect anew where that makes sense.
+  //   kUnavailable       nobody answers at the address, the certificates of the two ends do not
+  //                      fit, the connection broke, or the coordinator ended the session in order;
+  //                      connect anew where that makes sense.
   //   kInvalidArgument   one side sent what the other cannot read: different versions, or a bug.
   //   kResourceExhausted too many sessions, or a peer that has stopped reading.
   //
@@ -32,6 +36,7 @@ class GrpcSessionConnector final : public SessionConnector {
 
  private:
   const std::string address_;
+  const TlsFolder* const tls_;
   const Duration connect_timeout_;
 };
 

@@ -17,6 +17,7 @@
 #include "runtime/membership/control_proto.h"
 #include "runtime/membership/job_status_proto.h"
 #include "runtime/membership/stats_proto.h"
+#include "runtime/membership/tls_service.h"
 
 namespace pushpull {
 namespace {
@@ -186,8 +187,10 @@ class Latch {
 class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
                                        private CallListener {
  public:
-  explicit Impl(Executor& executor)
-      : executor_(executor), target_(std::make_shared<Target>(Target{.service = this})) {}
+  Impl(Executor& executor, const TlsFolder* tls)
+      : executor_(executor),
+        target_(std::make_shared<Target>(Target{.service = this})),
+        credentials_(MakeServerCredentials(tls)) {}
 
   absl::StatusOr<uint16_t> Listen(const HostPort& listen) {
     PUSHPULL_RETURN_IF_ERROR(CheckCanListen(listen));
@@ -197,7 +200,7 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
     int port = 0;
-    builder.AddListeningPort(ToString(listen), grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(ToString(listen), credentials_, &port);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0)
@@ -374,6 +377,7 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
 
   Executor& executor_;
   const std::shared_ptr<Target> target_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   CondVar changed_;
   Mutex mu_;
   std::map<SessionId, SessionCall*> calls_ ABSL_GUARDED_BY(mu_);  // each until its OnDone
@@ -384,9 +388,9 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Listen(
-    const std::string& listen, Executor& executor) {
+    const std::string& listen, Executor& executor, const TlsFolder* tls) {
   PUSHPULL_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(listen));
-  auto impl = std::make_unique<Impl>(executor);
+  auto impl = std::make_unique<Impl>(executor, tls);
   PUSHPULL_ASSIGN_OR_RETURN(address.port, impl->Listen(address));
   return std::unique_ptr<CoordinatorService>(
       new CoordinatorService(std::move(impl), ToString(address)));

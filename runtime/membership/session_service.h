@@ -12,6 +12,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/executor.h"
 #include "runtime/membership/session.h"
+#include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
 
@@ -20,13 +21,14 @@ namespace pushpull {
 class CoordinatorService final : public SessionSink {
  public:
   // Takes the port, so that address() is known and the port cannot be lost; members that connect
-  // wait for Serve. `listen` is host:port, port 0 takes a free one. `executor` outlives the
-  // service.
+  // wait for Serve. `listen` is host:port, port 0 takes a free one. `executor` and `tls` outlive
+  // the service; null: no TLS.
   //
   // kInvalidArgument: no host:port. kAlreadyExists: the port is in use. kUnavailable: the host is
   // not an address of this machine. Each names the address.
   static absl::StatusOr<std::unique_ptr<CoordinatorService>> Listen(const std::string& listen,
-                                                                    Executor& executor);
+                                                                    Executor& executor,
+                                                                    const TlsFolder* tls = nullptr);
   // Shuts down within 2 s, where Shutdown was not called.
   ~CoordinatorService() override;
   CoordinatorService(const CoordinatorService&) = delete;

@@ -13,30 +13,25 @@
 namespace pushpull {
 namespace {
 
-absl::Status AboutCoordinator(const std::string& coordinator, const absl::Status& status) {
-  return {status.code(), absl::StrCat("coordinator at ", coordinator, ": ", status.message())};
+absl::Status AboutCoordinator(const ControlTarget& coordinator, const absl::Status& status) {
+  return {status.code(),
+          absl::StrCat("coordinator at ", coordinator.address, ": ", status.message())};
 }
 
-std::unique_ptr<v1::Coordinator::Stub> MakeStub(const std::string& coordinator) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kWireMessageBytesMax);
-  // No memory of earlier failures to connect, and no HTTP proxy that the environment names.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return v1::Coordinator::NewStub(
-      grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments));
+std::unique_ptr<v1::Coordinator::Stub> MakeStub(const ControlTarget& coordinator) {
+  return v1::Coordinator::NewStub(MakeControlChannel(coordinator));
 }
 
-absl::Status CallStatus(const std::string& coordinator, const grpc::Status& status) {
+absl::Status CallStatus(const ControlTarget& coordinator, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return AboutCoordinator(
-      coordinator,
-      StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message()));
+  const absl::Status why =
+      StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message());
+  return AboutCoordinator(coordinator, ExplainNoAnswer(why, coordinator));
 }
 
 }  // namespace
 
-absl::StatusOr<JobStatus> FetchStatus(const std::string& coordinator, Deadline deadline) {
+absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline deadline) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
   v1::JobStatus response;
@@ -47,7 +42,9 @@ absl::StatusOr<JobStatus> FetchStatus(const std::string& coordinator, Deadline d
   return result;
 }
 
-absl::Status RequestResize(const std::string& coordinator, const JobSize& size, Deadline deadline) {
+absl::Status RequestResize(const ControlTarget& coordinator,
+                           const JobSize& size,
+                           Deadline deadline) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
   v1::ResizeRequest request;
@@ -59,7 +56,7 @@ absl::Status RequestResize(const std::string& coordinator, const JobSize& size, 
   return refused.ok() ? refused : AboutCoordinator(coordinator, refused);
 }
 
-absl::StatusOr<uint64_t> RequestCheckpoint(const std::string& coordinator, Deadline deadline) {
+absl::StatusOr<uint64_t> RequestCheckpoint(const ControlTarget& coordinator, Deadline deadline) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
   v1::SaveCheckpointResponse response;
@@ -71,7 +68,7 @@ absl::StatusOr<uint64_t> RequestCheckpoint(const std::string& coordinator, Deadl
   return response.number();
 }
 
-absl::Status RequestMode(const std::string& coordinator,
+absl::Status RequestMode(const ControlTarget& coordinator,
                          const ModeChange& change,
                          Deadline deadline) {
   grpc::ClientContext context;

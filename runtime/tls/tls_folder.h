@@ -58,6 +58,11 @@ class TlsFolder {
   std::unique_ptr<EventLoop> loop_;             // last: it uses all of the above
 };
 
+// What a connection that begins now shows. Null: no TLS.
+inline std::shared_ptr<const TlsIdentity> CurrentIdentity(const TlsFolder* tls) {
+  return tls == nullptr ? nullptr : tls->identity();
+}
+
 // Null for an empty path: no TLS.
 absl::StatusOr<std::unique_ptr<TlsFolder>> OpenTlsFolder(const std::string& path, const Log& log);
 

@@ -15,6 +15,9 @@
 
 namespace pushpull {
 
+// A name (DNS) that every certificate of every job has beside its own. Nothing depends on it.
+inline constexpr char kCertificateName[] = "pushpull";
+
 // What is in ca.crt, tls.crt and tls.key.
 struct TlsFiles {
   std::string authorities;

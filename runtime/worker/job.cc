@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/tls/member_tls.h"
 #include "runtime/transport/tcp/tcp_transport.h"
 #include "runtime/worker/worker_node.h"
 
@@ -19,12 +20,15 @@ namespace {
 
 class RunningJob final : public Job {
  public:
-  explicit RunningJob(const JobOptions& options)
+  RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls)
       : options_(options),
         metrics_(registry_),
+        tls_(std::move(tls)),
         loop_("pp-worker"),
-        transport_({&loop_}, TcpOptions{}),
-        connector_(options.coordinator) {}
+        transport_({&loop_}, TcpOptions{.tls = tls_->folder()}),
+        connector_(options.coordinator, tls_->folder()) {
+    tls_->AddTo(registry_);
+  }
 
   ~RunningJob() override {
     exposer_.reset();
@@ -35,7 +39,7 @@ class RunningJob final : public Job {
   absl::Status Start(Deadline deadline) {
     PUSHPULL_ASSIGN_OR_RETURN(exposer_,
                               HttpExposer::Start({.listen = options_.metrics_listen,
-                                                  .metrics = [this] { return registry_.Text(); },
+                                                  .metrics = [this] { return Metrics(); },
                                                   .ready = [this] { return Ready(); }}));
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
@@ -91,6 +95,10 @@ class RunningJob final : public Job {
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
 
  private:
+  std::string Metrics() {
+    tls_->UpdateMetrics();
+    return registry_.Text();
+  }
   absl::Status Ready() const {
     return is_ready_.load(std::memory_order_relaxed)
                ? absl::OkStatus()
@@ -101,6 +109,7 @@ class RunningJob final : public Job {
   std::atomic<bool> is_ready_ = false;
   MetricsRegistry registry_;
   WorkerMetrics metrics_;
+  const std::unique_ptr<MemberTls> tls_;
   EventLoop loop_;
   TcpTransport transport_;
   GrpcSessionConnector connector_;
@@ -111,7 +120,9 @@ class RunningJob final : public Job {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Job>> Job::Join(const JobOptions& options, Deadline deadline) {
-  auto job = std::make_unique<RunningJob>(options);
+  const Log log(ToString(options.worker), options.log_level);
+  PUSHPULL_ASSIGN_OR_RETURN(auto tls, MemberTls::Open(options.tls_folder, log));
+  auto job = std::make_unique<RunningJob>(options, std::move(tls));
   PUSHPULL_RETURN_IF_ERROR(job->Start(deadline));
   return job;
 }

@@ -6,6 +6,7 @@
 #include "pushpull/job.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
 namespace {
@@ -47,6 +48,8 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   if (const auto level = environment.find("PUSHPULL_LOG_LEVEL"); level != environment.end()) {
     PUSHPULL_ASSIGN_OR_RETURN(options.log_level, ParseLogLevel(level->second));
   }
+  if (const auto folder = environment.find(kTlsFolderVariable); folder != environment.end())
+    options.tls_folder = folder->second;
   return options;
 }
 

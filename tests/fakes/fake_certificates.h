@@ -17,7 +17,7 @@ struct FakeCertificate {
 FakeCertificate MakeAuthority(const std::string& name,
                               std::chrono::seconds valid_for = std::chrono::hours(1));
 
-// For the address 127.0.0.1 and the name pushpull.test, signed by `authority`.
+// For the address 127.0.0.1 and the names pushpull.test and pushpull, signed by `authority`.
 FakeCertificate MakeCertificate(const std::string& name,
                                 const FakeCertificate& authority,
                                 std::chrono::seconds valid_for = std::chrono::hours(1));

@@ -29,7 +29,7 @@ LAYERS = {
     "store": ["base", "tensor", "shard", "optim"],
     "checkpoint": ["base", "tensor", "shard", "optim", "store"],
     "collective": ["base", "tensor"],
-    "tls": ["base"],
+    "tls": ["base", "metrics"],
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was

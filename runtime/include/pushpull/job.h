@@ -41,8 +41,9 @@ struct JobOptions {
   std::string metrics_listen =
       "127.0.0.1:0";  // host:port of /metrics, /livez and /readyz; port 0: a free one
   LogLevel log_level = LogLevel::kInfo;
+  std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
 
-  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT and _LOG_LEVEL. kInvalidArgument names
+  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL and _TLS_DIR. kInvalidArgument names
   // the variable that is missing or wrong.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
@@ -128,6 +129,7 @@ class Job {
   //
   // kUnavailable        the coordinator cannot be reached; the text names its address.
   // kFailedPrecondition it refuses this worker (another job, an index out of range).
+  // kNotFound, kPermissionDenied, kInvalidArgument  a file of options.tls_folder, which is named.
   static absl::StatusOr<std::unique_ptr<Job>> Join(const JobOptions& options, Deadline deadline);
 
   // The workers go through `source` together: from Register on, Samples() says which of it are this

@@ -27,7 +27,7 @@ std::shared_ptr<TcpConnection> MakeConnection(const TcpReception& reception,
   std::string peer = PeerAddress(socket.get());
   return std::make_shared<TcpConnection>(
       *reception.loops.front(),
-      TcpStream(std::move(socket), CurrentIdentity(options), TlsSide::kAccepting),
+      TcpStream(std::move(socket), CurrentIdentity(options.tls), TlsSide::kAccepting),
       std::move(peer),
       options.send_queue_frames_max);
 }

@@ -66,7 +66,7 @@ void TcpConnector::OnConnected() {
   }
   connection_ = std::make_shared<TcpConnection>(
       loop_,
-      TcpStream(std::move(socket_), CurrentIdentity(options_), TlsSide::kConnecting),
+      TcpStream(std::move(socket_), CurrentIdentity(options_.tls), TlsSide::kConnecting),
       peer_,
       options_.send_queue_frames_max);
   connection_->Send({.header = {.type = FrameType::kHello,

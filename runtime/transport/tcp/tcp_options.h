@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "runtime/base/deadline.h"
 #include "runtime/tls/tls_folder.h"
@@ -30,10 +29,5 @@ struct TcpOptions {
   // checks the bytes itself, so payload_checksums are off then.
   const TlsFolder* tls = nullptr;
 };
-
-// What a connection that begins now shows; null: no TLS.
-inline std::shared_ptr<const TlsIdentity> CurrentIdentity(const TcpOptions& options) {
-  return options.tls == nullptr ? nullptr : options.tls->identity();
-}
 
 }  // namespace pushpull

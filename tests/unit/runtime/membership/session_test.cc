@@ -116,7 +116,7 @@ class SessionTest : public ::testing::Test {
 
   void Connect(const std::string& address, Duration timeout = std::chrono::seconds(5)) {
     RunOn(member_loop_, [&] {
-      session_ = GrpcSessionConnector(address, timeout).Connect(member_loop_, member_);
+      session_ = GrpcSessionConnector(address, nullptr, timeout).Connect(member_loop_, member_);
     });
   }
   void Disconnect() {
@@ -315,7 +315,7 @@ TEST_F(SessionTest, GarbageOnThePortHurtsNobody) {
 
 TEST_F(SessionTest, TheStatusIsFetchedWhole) {
   const absl::StatusOr<JobStatus> status =
-      FetchStatus(service_->address(), Deadline::After(std::chrono::seconds(5)));
+      FetchStatus({service_->address()}, Deadline::After(std::chrono::seconds(5)));
 
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->failure, SampleJobStatus().failure);
@@ -326,10 +326,10 @@ TEST_F(SessionTest, AStatusThatCannotBeFetchedNamesTheCoordinator) {
   const SilentListener silent;
 
   const absl::Status late =
-      FetchStatus(silent.address(), Deadline::After(std::chrono::milliseconds(50))).status();
+      FetchStatus({silent.address()}, Deadline::After(std::chrono::milliseconds(50))).status();
   const std::string gone = service_->address();
   service_.reset();
-  const absl::Status refused = FetchStatus(gone, Deadline::After(std::chrono::seconds(5))).status();
+  const absl::Status refused = FetchStatus({gone}, Deadline::After(std::chrono::seconds(5))).status();
 
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
   EXPECT_THAT(std::string(late.message()), HasSubstr(silent.address()));
@@ -341,7 +341,7 @@ TEST_F(SessionTest, AStatusCallWhoseExecutorHasEndedIsStillAnswered) {
   coordinator_loop_.Stop();
 
   const absl::Status status =
-      FetchStatus(service_->address(), Deadline::After(std::chrono::seconds(5))).status();
+      FetchStatus({service_->address()}, Deadline::After(std::chrono::seconds(5))).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }

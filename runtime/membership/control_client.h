@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How clients connect to a coordinator: members for their sessions, commands for one call. No gRPC
+// header is needed here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/deadline.h"
+#include "runtime/tls/tls_identity.h"
+
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
+namespace pushpull {
+
+struct ControlTarget {
+  std::string address;                          // host:port
+  std::shared_ptr<const TlsIdentity> tls = {};  // null: no TLS
+};
+
+// A connection of its own, that nobody else has. Connecting is given up after `connect_timeout`,
+// gRPC's own default without.
+std::shared_ptr<grpc::Channel> MakeControlChannel(
+    const ControlTarget& target, std::optional<Duration> connect_timeout = std::nullopt);
+
+// What a call came to that had no answer, with what gRPC does not know: that the two ends may
+// differ in their certificates.
+absl::Status ExplainNoAnswer(const absl::Status& why, const ControlTarget& target);
+
+}  // namespace pushpull

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/membership/tls_service.h"
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+
+namespace pushpull {
+namespace {
+
+// Between two lines about handshakes that failed.
+constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
+
+// gRPC has a line on standard error for each handshake that fails, and nobody else hears of it.
+// Somebody has to put a wrong certificate right, but strangers must not fill the log.
+void LogSparingly(gpr_log_func_args* said) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): gRPC has one log a process
+  static std::atomic<SteadyTime::rep> next_at = std::numeric_limits<SteadyTime::rep>::min();
+  const SteadyTime now = std::chrono::steady_clock::now();
+  SteadyTime::rep due = next_at.load(std::memory_order_relaxed);
+  const SteadyTime::rep next = (now + kStrangerPeriod).time_since_epoch().count();
+  const bool is_error = said->severity == GPR_LOG_SEVERITY_ERROR;
+  if (is_error &&
+      (now.time_since_epoch().count() < due || !next_at.compare_exchange_strong(due, next)))
+    return;
+  const Log log("grpc");
+  if (is_error) {
+    log.Warning("a connection failed", {{"why", said->message}, {"at", said->file}});
+  } else {
+    log.Info(said->message);
+  }
+}
+
+// gRPC's own credentials that follow files watch them on a thread each and forget the last good
+// ones when a file is broken. Those of its core ask for each connection, which is all that is
+// needed, but have no face in C++: this is it. Thread-safe.
+class FollowingCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit FollowingCredentials(const TlsFolder& tls)
+      : tls_(tls),
+        core_(grpc_ssl_server_credentials_create_with_options(
+            grpc_ssl_server_credentials_create_options_using_config_fetcher(
+                GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, &Fetch, this))) {}
+  ~FollowingCredentials() override { grpc_server_credentials_release(core_); }
+  FollowingCredentials(const FollowingCredentials&) = delete;
+  FollowingCredentials& operator=(const FollowingCredentials&) = delete;
+
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>& /*processor*/) override {}
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    return grpc_server_add_http2_port(server, address.c_str(), core_);
+  }
+
+  // Called by gRPC at the start and for each connection.
+  static grpc_ssl_certificate_config_reload_status Fetch(
+      void* self, grpc_ssl_server_certificate_config** config) {
+    return static_cast<FollowingCredentials*>(self)->FetchIfNew(config);
+  }
+
+  grpc_ssl_certificate_config_reload_status FetchIfNew(grpc_ssl_server_certificate_config** config)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const std::shared_ptr<const TlsIdentity> identity = tls_.identity();
+    MutexLock lock(mu_);
+    if (identity == given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    const TlsFiles& files = identity->files();
+    const grpc_ssl_pem_key_cert_pair own = {.private_key = files.private_key.c_str(),
+                                            .cert_chain = files.certificate.c_str()};
+    *config = grpc_ssl_server_certificate_config_create(files.authorities.c_str(), &own, 1);
+    given_ = identity;
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  const TlsFolder& tls_;
+  grpc_server_credentials* const core_;
+  Mutex mu_;
+  std::shared_ptr<const TlsIdentity> given_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* tls) {
+  if (tls == nullptr) return grpc::InsecureServerCredentials();
+  gpr_set_log_function(&LogSparingly);
+  return std::make_shared<FollowingCredentials>(*tls);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tls/member_tls.h"
+
+#include <utility>
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+
+absl::StatusOr<std::unique_ptr<MemberTls>> MemberTls::Open(const std::string& path,
+                                                           const Log& log) {
+  PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<TlsFolder> folder, OpenTlsFolder(path, log));
+  if (folder != nullptr) folder->KeepLooking();
+  return std::unique_ptr<MemberTls>(new MemberTls(std::move(folder)));
+}
+
+void MemberTls::AddTo(MetricsRegistry& registry) {
+  if (folder_ != nullptr) metrics_.emplace(registry);
+}
+
+void MemberTls::UpdateMetrics() {
+  if (metrics_) metrics_->SetExpiry(folder_->identity()->expires_at());
+}
+
+}  // namespace pushpull

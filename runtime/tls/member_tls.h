@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The certificates of a member's process, kept up to date and told in its metrics.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/log.h"
+#include "runtime/metrics/certificate_metrics.h"
+#include "runtime/tls/tls_folder.h"
+
+namespace pushpull {
+
+// Thread-safe, except that AddTo is called once and first.
+class MemberTls {
+ public:
+  // Reads the folder, the value of PUSHPULL_TLS_DIR, and goes on looking at it. Errors are those of
+  // TlsFolder::Open. An empty path means no TLS: there is nothing in the result, whose functions
+  // all work.
+  static absl::StatusOr<std::unique_ptr<MemberTls>> Open(const std::string& path, const Log& log);
+
+  // Null: no TLS.
+  const TlsFolder* folder() const { return folder_.get(); }
+
+  // Adds the family to `registry`, which outlives the last UpdateMetrics.
+  void AddTo(MetricsRegistry& registry);
+  // To be called before the metrics are read.
+  void UpdateMetrics();
+
+ private:
+  explicit MemberTls(std::unique_ptr<TlsFolder> folder) : folder_(std::move(folder)) {}
+
+  const std::unique_ptr<TlsFolder> folder_;
+  std::optional<CertificateMetrics> metrics_;
+};
+
+}  // namespace pushpull

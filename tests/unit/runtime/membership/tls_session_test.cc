@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sessions and calls over TLS: who gets in, and certificates that change.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/mutex.h"
+#include "runtime/membership/session_client.h"
+#include "runtime/membership/session_service.h"
+#include "runtime/membership/status_client.h"
+#include "tests/fakes/fake_tls_folder.h"
+#include "tests/unit/runtime/membership/control_samples.h"
+
+namespace pushpull {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kPatience{10};
+
+// Counts what comes, for a test to wait for. Thread-safe.
+class Counter {
+ public:
+  void Add() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    ++count_;
+    changed_.NotifyAll();
+  }
+  bool WaitFor(int count) ABSL_LOCKS_EXCLUDED(mu_) {
+    const Deadline deadline = Deadline::After(kPatience);
+    MutexLock lock(mu_);
+    while (count_ < count) {
+      if (!changed_.WaitUntil(mu_, deadline)) return count_ >= count;
+    }
+    return true;
+  }
+
+ private:
+  CondVar changed_;
+  Mutex mu_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+class CoordinatorEnd final : public SessionEvents {
+ public:
+  void OnMessage(SessionId, FromMember) override { messages.Add(); }
+  void OnClosed(SessionId, const absl::Status&) override {}
+  absl::Status Resize(const JobSize&) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> SaveCheckpoint() override { return 5; }
+  absl::Status SetMode(const ModeChange&) override { return absl::OkStatus(); }
+  JobStatus GetStatus() override { return SampleJobStatus(); }
+
+  Counter messages;
+};
+
+class MemberEnd final : public SessionHandler {
+ public:
+  void OnMessage(ToMember) override {}
+  void OnClosed(const absl::Status& why) override {
+    end = why;
+    closed.Add();
+  }
+
+  absl::Status end;  // written before `closed`
+  Counter closed;
+};
+
+// A member and its folder.
+struct Member {
+  explicit Member(const TlsFiles& files)
+      : folder(files), tls(*TlsFolder::Open(folder.path(), Log("test"))) {}
+
+  FakeTlsFolder folder;
+  const std::unique_ptr<TlsFolder> tls;
+};
+
+class TlsSessionTest : public ::testing::Test {
+ protected:
+  TlsSessionTest() {
+    absl::StatusOr<std::unique_ptr<CoordinatorService>> service =
+        CoordinatorService::Listen("127.0.0.1:0", coordinator_loop_, own_.tls.get());
+    EXPECT_TRUE(service.ok()) << service.status();
+    service_ = *std::move(service);
+    service_->Serve(coordinator_);
+  }
+  ~TlsSessionTest() override { service_->Shutdown(Deadline::After(kPatience)); }
+
+  TlsFiles NewFiles() const { return NewFiles(authority_); }
+  static TlsFiles NewFiles(const FakeCertificate& authority) {
+    return MakeTlsFiles(authority, MakeCertificate("member", authority));
+  }
+  absl::Status Ask(const TlsFolder* tls) const {
+    const ControlTarget target{.address = service_->address(),
+                               .tls = CurrentIdentity(tls)};
+    return FetchStatus(target, Deadline::After(kPatience)).status();
+  }
+
+  const FakeCertificate authority_ = MakeAuthority("job-1");
+  Member own_{NewFiles()};
+  CoordinatorEnd coordinator_;
+  EventLoop coordinator_loop_{"coordinator"};
+  std::unique_ptr<CoordinatorService> service_;
+};
+
+// One member's session from its begin to its end. Thread-confined to the test.
+class SessionOf {
+ public:
+  SessionOf(const std::string& address, const TlsFolder* tls) {
+    loop_.Post([this, address, tls] {
+      session_ = GrpcSessionConnector(address, tls).Connect(loop_, handler_);
+    });
+  }
+  ~SessionOf() {
+    loop_.Post([this] { session_.reset(); });
+    loop_.Stop();
+  }
+  SessionOf(const SessionOf&) = delete;
+  SessionOf& operator=(const SessionOf&) = delete;
+
+  void Say() {
+    loop_.Post([this] { session_->Send(TensorsInstalled{.table_version = 1}); });
+  }
+  absl::Status End() {
+    return handler_.closed.WaitFor(1) ? handler_.end
+                                      : absl::DeadlineExceededError("it goes on");
+  }
+
+ private:
+  MemberEnd handler_;
+  EventLoop loop_{"member"};
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(TlsSessionTest, AMemberWithACertificateOfTheJobIsHeardAndAnswered) {
+  const Member member(NewFiles());
+  SessionOf session(service_->address(), member.tls.get());
+
+  session.Say();
+
+  EXPECT_TRUE(coordinator_.messages.WaitFor(1));
+  const absl::Status answered = Ask(member.tls.get());
+  EXPECT_TRUE(answered.ok()) << answered;
+}
+
+TEST_F(TlsSessionTest, WhoIsLetInLeavesNoLineInTheLog) {
+  const Member member(NewFiles());
+
+  testing::internal::CaptureStderr();
+  const absl::Status answered = Ask(member.tls.get());
+
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(answered.ok()) << answered;
+}
+
+TEST_F(TlsSessionTest, StrangersDoNotFillTheLog) {
+  TlsFiles files = MakeTlsFiles();
+  files.authorities += authority_.certificate;
+  const Member stranger(files);
+
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(Ask(stranger.tls.get()).ok());
+
+  // One in ten seconds, also of those before this test.
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 2) << log;
+}
+
+TEST_F(TlsSessionTest, AMemberOfAnotherJobIsRefusedAndToldWhatToCompare) {
+  const Member stranger(MakeTlsFiles());
+  SessionOf session(service_->address(), stranger.tls.get());
+
+  const absl::Status why = session.End();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()),
+              AllOf(HasSubstr("coordinator at " + service_->address()),
+                    HasSubstr("certificate"),
+                    HasSubstr("PUSHPULL_TLS_DIR")));
+  EXPECT_EQ(Ask(stranger.tls.get()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TlsSessionTest, AMemberThatTrustsTheCoordinatorIsRefusedForItsCertificate) {
+  TlsFiles files = MakeTlsFiles();
+  files.authorities += authority_.certificate;
+  const Member stranger(files);
+  SessionOf session(service_->address(), stranger.tls.get());
+
+  const absl::Status why = session.End();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("PUSHPULL_TLS_DIR"));
+  EXPECT_EQ(Ask(stranger.tls.get()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TlsSessionTest, AMemberWithoutTlsIsRefusedAndToldWhatToSet) {
+  SessionOf session(service_->address(), nullptr);
+
+  const absl::Status why = session.End();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()),
+              AllOf(HasSubstr("coordinator at " + service_->address()),
+                    HasSubstr("PUSHPULL_TLS_DIR")));
+  EXPECT_EQ(Ask(nullptr).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TlsSessionTest, ACoordinatorOfAnotherJobIsNotTrusted) {
+  TlsFiles files = NewFiles();
+  files.authorities = authority_.certificate;
+  const Member member(files);
+  const FakeCertificate other = MakeAuthority("job-2");
+  TlsFiles impostor = NewFiles(other);
+  impostor.authorities += authority_.certificate;  // takes everybody in
+  own_.folder.Swap(impostor);
+  own_.tls->Look();
+
+  const absl::Status why = Ask(member.tls.get());
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+}
+
+TEST_F(TlsSessionTest, NewConnectionsUseNewCertificatesAndSessionsGoOn) {
+  const Member early(NewFiles());
+  SessionOf session(service_->address(), early.tls.get());
+  session.Say();
+  ASSERT_TRUE(coordinator_.messages.WaitFor(1));
+  const FakeCertificate next_authority = MakeAuthority("job-1, later");
+  const Member late(NewFiles(next_authority));
+  EXPECT_FALSE(Ask(late.tls.get()).ok());
+
+  own_.folder.Swap(NewFiles(next_authority));
+  own_.tls->Look();
+
+  const absl::Status answered = Ask(late.tls.get());
+  EXPECT_TRUE(answered.ok()) << answered;
+  EXPECT_FALSE(Ask(early.tls.get()).ok());
+  session.Say();
+  EXPECT_TRUE(coordinator_.messages.WaitFor(2));
+}
+
+TEST_F(TlsSessionTest, ABrokenReplacementChangesNothing) {
+  const Member member(NewFiles());
+  TlsFiles broken = NewFiles();
+  broken.private_key = NewFiles().private_key;
+
+  own_.folder.Swap(broken);
+  own_.tls->Look();
+
+  const absl::Status answered = Ask(member.tls.get());
+  EXPECT_TRUE(answered.ok()) << answered;
+}
+
+}  // namespace
+}  // namespace pushpull
