@@ -107,7 +107,7 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status) {
 absl::StatusOr<CoordinatorWord> GrpcJobCoordinator::Ask(const std::string& address,
                                                         Deadline deadline) {
   PUSHPULL_ASSIGN_OR_RETURN(const pushpull::JobStatus status,
-                            pushpull::FetchStatus(address, deadline));
+                            pushpull::FetchStatus({.address = address}, deadline));
   return WordOf(status);
 }
 
@@ -115,13 +115,15 @@ absl::Status GrpcJobCoordinator::Resize(const std::string& address,
                                         const AskSize& size,
                                         Deadline deadline) {
   return pushpull::RequestResize(
-      address, {.servers = CountOf(size.servers), .workers = CountOf(size.workers)}, deadline);
+      {.address = address},
+      {.servers = CountOf(size.servers), .workers = CountOf(size.workers)},
+      deadline);
 }
 
 absl::Status GrpcJobCoordinator::SetSync(const std::string& address,
                                          const AskSync& sync,
                                          Deadline deadline) {
-  return pushpull::RequestMode(address,
+  return pushpull::RequestMode({.address = address},
                                {.mode = ModeOf(sync.sync.mode),
                                 .staleness = static_cast<uint32_t>(sync.sync.staleness),
                                 .backup_workers = static_cast<uint32_t>(sync.sync.backup_workers),
@@ -130,7 +132,7 @@ absl::Status GrpcJobCoordinator::SetSync(const std::string& address,
 }
 
 absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const std::string& address, Deadline deadline) {
-  return pushpull::RequestCheckpoint(address, deadline);
+  return pushpull::RequestCheckpoint({.address = address}, deadline);
 }
 
 }  // namespace pushpull_operator

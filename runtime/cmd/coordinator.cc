@@ -160,11 +160,7 @@ int RunCoordinator(const CoordinatorFlags& flags) {
   CheckpointKeeper checkpoints(disk, files);
   absl::StatusOr<std::unique_ptr<HttpExposer>> exposer =
       HttpExposer::Start({.listen = flags.metrics,
-                          .metrics =
-                              [&] {
-                                (*tls)->UpdateMetrics();
-                                return registry.Text();
-                              },
+                          .metrics = [&] { return (*tls)->MetricsText(registry); },
                           .ready = [] { return absl::OkStatus(); }});
   if (!exposer.ok()) return ReportError(exposer.status());
   absl::StatusOr<std::unique_ptr<CoordinatorService>> service =

@@ -58,7 +58,23 @@ absl::Status CheckCanBeFound(const ServerFlags& flags) {
                    "connect to, or listen on that one alone"));
 }
 
-Duration TotalBusy(const std::vector<std::unique_ptr<EventLoop>>& lanes) {
+using Lanes = std::vector<std::unique_ptr<EventLoop>>;
+
+Lanes StartLanes(uint32_t num_lanes) {
+  Lanes lanes;
+  for (uint32_t i = 0; i < num_lanes; ++i)
+    lanes.push_back(std::make_unique<EventLoop>(absl::StrCat("pp-lane-", i)));
+  return lanes;
+}
+
+std::vector<EventLoop*> PointersTo(const Lanes& lanes) {
+  std::vector<EventLoop*> pointers;
+  pointers.reserve(lanes.size());
+  for (const auto& lane : lanes) pointers.push_back(lane.get());
+  return pointers;
+}
+
+Duration TotalBusy(const Lanes& lanes) {
   Duration busy{0};
   for (const auto& lane : lanes) busy += lane->busy();
   return busy;
@@ -76,13 +92,8 @@ int RunServer(const ServerFlags& flags) {
   ServerMetrics metrics(registry);
   (*tls)->AddTo(registry);
   RoleProcess process("pp-control");
-  std::vector<std::unique_ptr<EventLoop>> lanes;
-  std::vector<EventLoop*> lane_pointers;
-  for (uint32_t i = 0; i < flags.threads; ++i) {
-    lanes.push_back(std::make_unique<EventLoop>(absl::StrCat("pp-lane-", i)));
-    lane_pointers.push_back(lanes.back().get());
-  }
-  TcpTransport transport(lane_pointers, TcpOptions{.tls = (*tls)->folder()});
+  const Lanes lanes = StartLanes(flags.threads);
+  TcpTransport transport(PointersTo(lanes), TcpOptions{.tls = (*tls)->folder()});
   PosixFileSystem files;
   EventLoop disk("pp-checkpoint");
   GrpcSessionConnector coordinator(flags.coordinator, (*tls)->folder());
@@ -91,11 +102,7 @@ int RunServer(const ServerFlags& flags) {
   std::atomic<Server*> running = nullptr;
   absl::StatusOr<std::unique_ptr<HttpExposer>> exposer = HttpExposer::Start(
       {.listen = flags.metrics,
-       .metrics =
-           [&] {
-             (*tls)->UpdateMetrics();
-             return registry.Text();
-           },
+       .metrics = [&] { return (*tls)->MetricsText(registry); },
        .ready =
            [&] {
              const Server* current = running.load();

@@ -38,8 +38,8 @@ std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Peers of a job are never behind an HTTP proxy that the environment names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Asked for by name, for gRPC's server complains about every connection whose name its certificate
-  // does not have.
+  // Asked for by name, for gRPC's server complains about every connection whose name its
+  // certificate does not have.
   if (target.tls != nullptr) arguments.SetSslTargetNameOverride(kCertificateName);
   if (connect_timeout) {
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(*connect_timeout);

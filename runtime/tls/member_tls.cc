@@ -18,8 +18,9 @@ void MemberTls::AddTo(MetricsRegistry& registry) {
   if (folder_ != nullptr) metrics_.emplace(registry);
 }
 
-void MemberTls::UpdateMetrics() {
+std::string MemberTls::MetricsText(const MetricsRegistry& registry) {
   if (metrics_) metrics_->SetExpiry(folder_->identity()->expires_at());
+  return registry.Text();
 }
 
 }  // namespace pushpull

@@ -26,10 +26,10 @@ class MemberTls {
   // Null: no TLS.
   const TlsFolder* folder() const { return folder_.get(); }
 
-  // Adds the family to `registry`, which outlives the last UpdateMetrics.
+  // Adds the family to `registry`, which outlives the last MetricsText.
   void AddTo(MetricsRegistry& registry);
-  // To be called before the metrics are read.
-  void UpdateMetrics();
+  // The text of `registry`, with the end of the certificates that are in use now.
+  std::string MetricsText(const MetricsRegistry& registry);
 
  private:
   explicit MemberTls(std::unique_ptr<TlsFolder> folder) : folder_(std::move(folder)) {}

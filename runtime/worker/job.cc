@@ -37,10 +37,11 @@ class RunningJob final : public Job {
   }
 
   absl::Status Start(Deadline deadline) {
-    PUSHPULL_ASSIGN_OR_RETURN(exposer_,
-                              HttpExposer::Start({.listen = options_.metrics_listen,
-                                                  .metrics = [this] { return Metrics(); },
-                                                  .ready = [this] { return Ready(); }}));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        exposer_,
+        HttpExposer::Start({.listen = options_.metrics_listen,
+                            .metrics = [this] { return tls_->MetricsText(registry_); },
+                            .ready = [this] { return Ready(); }}));
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
     node_ =
@@ -95,10 +96,6 @@ class RunningJob final : public Job {
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
 
  private:
-  std::string Metrics() {
-    tls_->UpdateMetrics();
-    return registry_.Text();
-  }
   absl::Status Ready() const {
     return is_ready_.load(std::memory_order_relaxed)
                ? absl::OkStatus()

@@ -55,7 +55,8 @@ FakeCertificate Make(const std::string& name,
     const BioPtr issuer_pem(BIO_new_mem_buf(authority->certificate.c_str(), -1));
     const CertificatePtr issuer(PEM_read_bio_X509(issuer_pem.get(), nullptr, nullptr, nullptr));
     X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
-    AddExtension(certificate.get(), NID_subject_alt_name, "IP:127.0.0.1,DNS:pushpull.test,DNS:pushpull");
+    AddExtension(
+        certificate.get(), NID_subject_alt_name, "IP:127.0.0.1,DNS:pushpull.test,DNS:pushpull");
     const BioPtr key_pem(BIO_new_mem_buf(authority->private_key.c_str(), -1));
     signer.reset(PEM_read_bio_PrivateKey(key_pem.get(), nullptr, nullptr, nullptr));
   }

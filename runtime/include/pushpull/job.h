@@ -43,8 +43,8 @@ struct JobOptions {
   LogLevel log_level = LogLevel::kInfo;
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
 
-  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL and _TLS_DIR. kInvalidArgument names
-  // the variable that is missing or wrong.
+  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL and _TLS_DIR.
+  // kInvalidArgument names the variable that is missing or wrong.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };

@@ -329,7 +329,8 @@ TEST_F(SessionTest, AStatusThatCannotBeFetchedNamesTheCoordinator) {
       FetchStatus({silent.address()}, Deadline::After(std::chrono::milliseconds(50))).status();
   const std::string gone = service_->address();
   service_.reset();
-  const absl::Status refused = FetchStatus({gone}, Deadline::After(std::chrono::seconds(5))).status();
+  const absl::Status refused =
+      FetchStatus({gone}, Deadline::After(std::chrono::seconds(5))).status();
 
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
   EXPECT_THAT(std::string(late.message()), HasSubstr(silent.address()));

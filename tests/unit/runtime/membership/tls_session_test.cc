@@ -96,8 +96,7 @@ class TlsSessionTest : public ::testing::Test {
     return MakeTlsFiles(authority, MakeCertificate("member", authority));
   }
   absl::Status Ask(const TlsFolder* tls) const {
-    const ControlTarget target{.address = service_->address(),
-                               .tls = CurrentIdentity(tls)};
+    const ControlTarget target{.address = service_->address(), .tls = CurrentIdentity(tls)};
     return FetchStatus(target, Deadline::After(kPatience)).status();
   }
 
@@ -127,8 +126,7 @@ class SessionOf {
     loop_.Post([this] { session_->Send(TensorsInstalled{.table_version = 1}); });
   }
   absl::Status End() {
-    return handler_.closed.WaitFor(1) ? handler_.end
-                                      : absl::DeadlineExceededError("it goes on");
+    return handler_.closed.WaitFor(1) ? handler_.end : absl::DeadlineExceededError("it goes on");
   }
 
  private:
@@ -204,9 +202,9 @@ TEST_F(TlsSessionTest, AMemberWithoutTlsIsRefusedAndToldWhatToSet) {
   const absl::Status why = session.End();
 
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
-  EXPECT_THAT(std::string(why.message()),
-              AllOf(HasSubstr("coordinator at " + service_->address()),
-                    HasSubstr("PUSHPULL_TLS_DIR")));
+  EXPECT_THAT(
+      std::string(why.message()),
+      AllOf(HasSubstr("coordinator at " + service_->address()), HasSubstr("PUSHPULL_TLS_DIR")));
   EXPECT_EQ(Ask(nullptr).code(), absl::StatusCode::kUnavailable);
 }
 
