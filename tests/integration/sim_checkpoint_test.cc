@@ -140,18 +140,18 @@ void TrainUntilSaved(SimJob& job, Training& training, uint64_t save) {
 
 // Of at most 60 steps.
 const Values& Undisturbed(uint64_t steps) {
-  static const auto* const kAll = [] {
+  static const std::map<uint64_t, Values> all = [] {
     MemoryFileSystem files;
     SimJob job(Options(2, 0, files));
-    auto* all = new std::map<uint64_t, Values>;
+    std::map<uint64_t, Values> values;
     Training training(job);
     for (uint64_t step = 1; step <= 60; ++step) {
       training.StepsUntil(step);
-      (*all)[step] = training.values();
+      values[step] = training.values();
     }
-    return all;
+    return values;
   }();
-  return kAll->at(steps);
+  return all.at(steps);
 }
 
 void ExpectWhole(MemoryFileSystem& files, Step step) {

@@ -155,7 +155,7 @@ std::pair<float, float> DieAfter(int events, bool is_leading_last) {
   GatedJob both({});
   EXPECT_TRUE(both.job().WaitAll(both.PushAll()).ok());
   auto survivor = both.Push(0);
-  for (const size_t tensor : {is_leading_last ? 1 : 0, is_leading_last ? 0 : 1})
+  for (const size_t tensor : {is_leading_last ? 1U : 0U, is_leading_last ? 0U : 1U})
     both.Push(1, tensor);
   both.RunEvents(events);
   both.job().KillWorker(1);
@@ -311,7 +311,7 @@ uint64_t ExpectedUneven(const GatedJob& job) {
 void DieWithoutTheGate(GatedJob& both, int events, bool is_leading_last) {
   ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());
   auto survivor = both.Push(0);
-  for (const size_t tensor : {is_leading_last ? 1 : 0, is_leading_last ? 0 : 1})
+  for (const size_t tensor : {is_leading_last ? 1U : 0U, is_leading_last ? 0U : 1U})
     both.Push(1, tensor);
   both.RunEvents(events);
   both.job().KillWorker(1);
@@ -320,7 +320,7 @@ void DieWithoutTheGate(GatedJob& both, int events, bool is_leading_last) {
 }
 
 TEST(SimUnevenTest, AStepIsSaidToBeUnevenExactlyWhereItsTensorsDiffer) {
-  for (const uint32_t servers : {1, 2}) {
+  for (const uint32_t servers : {1U, 2U}) {
     uint64_t uneven = 0;
     for (int events = 0; events < kEvents; ++events) {
       for (const bool is_leading_last : {false, true}) {
@@ -420,7 +420,7 @@ TEST(SimUnevenTest, AFollowerThatTakesOverAnswersWithWhoContributed) {
 TEST(SimUnevenTest, WhoComesAfterTheDeathOfAllSeesWhatTheyHaveLeft) {
   uint64_t uneven = 0;
   for (int events = 0; events < kEvents; ++events) {
-    for (const uint32_t first : {0, 1}) {
+    for (const uint32_t first : {0U, 1U}) {
       SCOPED_TRACE(testing::Message() << "death after " << events << ", first worker-" << first);
       GatedJob both({.gated = false});
       ASSERT_TRUE(both.job().WaitAll(both.PushAll()).ok());

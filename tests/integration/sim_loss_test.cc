@@ -215,8 +215,27 @@ Shape DrawShape(uint64_t seed, Draws& draw) {
           .is_slow_to_hear = draw(2) == 0};
 }
 
-// Servers are killed at any moment, also while what another had is being made anew; they are
-// started again sooner or later, or the others take over.
+// Kills one to three servers, also while what another had is being made anew; each is started again
+// sooner or later, or the others take over.
+void KillSome(Training& training, const Shape& shape, Draws& draw) {
+  SimJob& job = training.job();
+  uint32_t num_here = shape.servers;
+  for (uint32_t kills = 1 + draw(3); kills > 0; --kills) {
+    training.RunFor(std::chrono::microseconds(draw(60'000)), kSteps);
+    if (job.Status().phase != JobPhase::kRunning) continue;
+    const uint32_t victim = draw(shape.servers);
+    if (!job.has_server(victim)) continue;
+    job.KillServer(victim);
+    const bool stays_away = num_here > 1 && draw(4) == 0;
+    if (stays_away) {
+      --num_here;
+      continue;
+    }
+    training.RunFor(milliseconds(draw(3) == 0 ? 5000 : draw(40)), kSteps);
+    job.StartServer(victim);
+  }
+}
+
 TEST(SimLossTest, AKilledServerIsMadeAnewFromWorkersAndTheResultIsTheSame) {
   const Seeds seeds = SeedsToRun(150);
   uint64_t repaired = 0;
@@ -225,21 +244,7 @@ TEST(SimLossTest, AKilledServerIsMadeAnewFromWorkersAndTheResultIsTheSame) {
     const Shape shape = DrawShape(seed, draw);
     Training training(shape);
     SimJob& job = training.job();
-    uint32_t num_here = shape.servers;
-    for (uint32_t kills = 1 + draw(3); kills > 0; --kills) {
-      training.RunFor(std::chrono::microseconds(draw(60'000)), kSteps);
-      if (job.Status().phase != JobPhase::kRunning) continue;
-      const uint32_t victim = draw(shape.servers);
-      if (!job.has_server(victim)) continue;
-      job.KillServer(victim);
-      const bool stays_away = num_here > 1 && draw(4) == 0;
-      if (stays_away) {
-        --num_here;
-        continue;
-      }
-      training.RunFor(milliseconds(draw(3) == 0 ? 5000 : draw(40)), kSteps);
-      job.StartServer(victim);
-    }
+    KillSome(training, shape, draw);
 
     ASSERT_TRUE(training.RunTo(kSteps))
         << "seed " << seed << ": " << training.problem() << job.Status().failure;
