@@ -143,14 +143,16 @@ absl::Status OperatorProcess::Lead() {
 void OperatorProcess::End(const absl::Status& led) {
   controller_.Stop();
   const bool was_told = absl::IsCancelled(led);
-  if (was_told && !controller_.AwaitIdle(Deadline::After(kEndOfWork)).ok())
+  if (was_told && !controller_.AwaitIdle(Deadline::After(kEndOfWork)).ok()) {
     log_.Info("jobs in work are left as they are");
+  }
   client_.Stop();
   if (!was_told || !config_.has_election) return;
   const absl::Status released = elector_.Release(Deadline(time_.Now() + kRelease));
-  if (!released.ok())
+  if (!released.ok()) {
     log_.Warning("the lease was not given back, a standby waits for its end",
                  {{"why", released.message()}});
+  }
 }
 
 absl::Status OperatorProcess::Run() {
@@ -166,8 +168,9 @@ absl::Status OperatorProcess::Run() {
   });
   log_.Info("started", {{"metrics", (*exposer)->address()}});
   const absl::Status led = Lead();
-  if (absl::IsFailedPrecondition(led))
+  if (absl::IsFailedPrecondition(led)) {
     log_.Warning("leads no more, begins anew as a standby", {{"why", led.message()}});
+  }
   End(led);
   return absl::IsCancelled(led) ? absl::OkStatus() : led;
 }

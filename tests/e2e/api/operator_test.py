@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
+import urllib.error
 import urllib.request
 from typing import Any, Optional
 
@@ -55,6 +56,13 @@ class Operator:
             lines = answer.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._address()}/readyz", timeout=10) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError:
+            return False
 
     def leads(self) -> bool:
         return self.metrics()["pushpull_operator_leader"] == 1
@@ -210,6 +218,9 @@ class OperatorTest(api_server.ApiTestCase):
         self.start_job("orphan")
         self.await_status("orphan", "it runs", phase="Running", workers={"ready": 2})
         self.assertFalse(standby.leads())
+        # A rollout waits for both.
+        self.assertTrue(leader.is_ready())
+        self.assertTrue(standby.is_ready())
 
         begin = time.monotonic()
         leader.end()
