@@ -133,7 +133,8 @@ class OperatorTest(api_server.ApiTestCase):
 
     def test_job_runs_to_its_end(self) -> None:
         operator = self.start_operator()
-        self.start_job("whole", steps=50, servers={"replicas": 2})
+        self.start_job("whole", servers={"replicas": 2})
+        self.await_status("whole", "it runs", phase="Running", servers={"ready": 2}, workers={"ready": 2})
 
         status = self.await_complete("whole")
 
@@ -141,7 +142,7 @@ class OperatorTest(api_server.ApiTestCase):
         self.assertEqual(status["workers"]["succeeded"], 2)
         self.assertEqual(status["coordinator"]["term"], 1)
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
-        self.assertEqual(status["progress"]["step"], 50)
+        self.assertEqual(status["progress"]["step"], LONG_JOB_STEPS)
         self.assert_each_pod_was_made_once("whole-coordinator", "whole-server-0", "whole-server-1", "whole-worker-0",
                                            "whole-worker-1")
         # Servers and coordinator go, workers stay for their logs.
