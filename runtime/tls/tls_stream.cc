@@ -131,8 +131,8 @@ struct TlsStream::SocketCalls {
 
   static long Control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
-  static BIO_METHOD* Method() {
-    static BIO_METHOD* const method = [] {
+  static const BIO_METHOD* Method() {
+    static const BIO_METHOD* const method = [] {
       BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
       PUSHPULL_CHECK(made != nullptr);
       BIO_meth_set_read(made, &Read);
