@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the operator on a real API server share: its process, and jobs whose pods player.py plays."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from typing import Any, Optional
+
+import api_server
+from api_server import ROOT, kubectl, wait_until
+from player import MORTAL, Player
+
+OPERATOR = os.environ.get("PUSHPULL_OPERATOR_BIN", str(ROOT / "build/release/pushpull-operator"))
+PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
+# A slow machine starts a dozen processes.
+JOB_SECONDS = 180
+# Of a lease that is lost: kept short where that is not what the test is about.
+QUICK_LEASE = {"leaseDurationSeconds": 4, "renewDeadlineSeconds": 3, "retryPeriodSeconds": 1}
+# Minutes at their pace, seconds without it.
+LONG_JOB_STEPS = 20_000
+
+
+class Operator:
+    """One process of the operator; ended with the test."""
+
+    def __init__(self, folder: pathlib.Path, name: str, lease: dict[str, Any]) -> None:
+        config = folder / f"{name}.yaml"
+        config.write_text(json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": lease}),
+                          encoding="utf-8")
+        self._log = folder / f"{name}.log"
+        with open(self._log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [*MORTAL, OPERATOR, "--config", config, "--kubeconfig", api_server.kubeconfig()],
+                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "POD_NAME": name})
+        wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
+
+    def _address(self) -> Optional[str]:
+        ports = re.findall(r" started metrics=0\.0\.0\.0:(\d+)", self.log())  # one each time that it stands by anew
+        return f"127.0.0.1:{ports[-1]}" if ports else None
+
+    def resident_mebibytes(self) -> float:
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{self._address()}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+        return {name: float(value) for name, value in pairs}
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._address()}/readyz", timeout=10) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError:
+            return False
+
+    def leads(self) -> bool:
+        return self.metrics()["pushpull_operator_leader"] == 1
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+class OperatorTestCase(api_server.ApiTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.lease = self.id().rsplit(".", 1)[1].replace("_", "-")[:60].rstrip("-")
+        self.finish = self.folder / "finish"
+        self.player = self.enterContext(Player(self.folder))
+        self.operators: list[Operator] = []
+
+    def tearDown(self) -> None:
+        # In this order: an operator would make pods anew.
+        for operator in self.operators:
+            operator.end()
+        kubectl("delete", "tj", "--all", "--wait=false")
+        kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+
+    def start_operator(self, name: str = "operator", **lease: Any) -> Operator:
+        """With a lease of the test's own, so that no test waits for another one's."""
+        operator = Operator(self.folder, name, {"leaseName": self.lease, "leaseNamespace": "default", **lease})
+        self.operators.append(operator)
+        return operator
+
+    def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:
+        """One that lasts until `finish` is there, unless it has only a few steps."""
+        command = [PROBE, "--steps", str(steps), "--optimizer", "sgd", "--step-milliseconds", "20",
+                   "--until", str(self.finish)]
+        self.create_job(name, image="i", command=command, workers={"replicas": workers}, **spec)
+
+    def status(self, name: str) -> dict[str, Any]:
+        return json.loads(self.must(kubectl("get", "tj", name, "-o", "json"))).get("status", {})
+
+    def await_status(self, name: str, what: str, **wanted: Any) -> dict[str, Any]:
+        """`wanted`: phase="Running", servers={"ready": 2}, ..."""
+        def is_so() -> bool:
+            status = self.status(name)
+            return all(status.get(key) == value if not isinstance(value, dict) else
+                       value.items() <= status.get(key, {}).items() for key, value in wanted.items())
+        try:
+            wait_until(is_so, JOB_SECONDS, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(self.status(name), indent=1)}{self.logs()}") from None
+        return self.status(name)
+
+    def await_complete(self, name: str) -> dict[str, Any]:
+        self.finish.touch()
+        waited = kubectl("wait", "--for=condition=Complete", "--timeout=100s", f"tj/{name}")
+        self.assertEqual(waited.returncode, 0, f"{waited.stderr}{json.dumps(self.status(name), indent=1)}{self.logs()}")
+        return self.status(name)
+
+    def logs(self) -> str:
+        return "".join(f"\n--- {path.name}\n{path.read_text(encoding='utf-8')[-3000:]}"
+                       for path in sorted(self.folder.glob("*.log")))
+
+    def assert_each_pod_was_made_once(self, *names: str) -> None:
+        for name in names:
+            self.assertEqual(len(self.player.uids[name]), 1, name)
