@@ -19,7 +19,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLUSTER = HERE.parent / "cluster/cluster.sh"
-MODULES = ("manifest_test", "scale_test", "chart_test", "operator_test")
+MODULES = ("manifest_test", "scale_test", "chart_test", "release_test", "operator_test", "deletion_test")
 
 
 class TimedResult(unittest.TextTestResult):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart: lint and its own tests, what the API server says of all that it renders, what the operator's
-rights are in the end, and the CRD's life with a release.
+"""The chart: lint and its own tests, what the API server says of all that it renders, and what the operator's
+rights are in the end. Releases are in release_test.py.
 """
 import json
 import pathlib
@@ -204,67 +204,6 @@ class RightsTest(ChartTestCase):
 
         self.assertTrue(self.may("update", "leases.coordination.k8s.io/pushpull", "-n", NAMESPACE))
         self.assertFalse(self.may("update", "leases.coordination.k8s.io/other", "-n", NAMESPACE))
-
-
-class ReleaseTest(ChartTestCase):
-    """Each test begins without the CRD, which a release must own."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.must(kubectl("delete", "crd", "trainingjobs.pushpull.dev", "--ignore-not-found", "--timeout=60s"))
-        self.addCleanup(api_server.install_crd)
-        self.addCleanup(kubectl, "delete", "crd", "trainingjobs.pushpull.dev", "--ignore-not-found", "--timeout=60s")
-        self.addCleanup(helm, "uninstall", "pushpull", "--namespace", NAMESPACE, "--ignore-not-found")
-
-    def release(self, command: str, *arguments: str) -> None:
-        self.must(helm(command, "pushpull", CHART, "--namespace", NAMESPACE, *arguments))
-
-    def crd_is_there(self) -> bool:
-        return kubectl("get", "crd", "trainingjobs.pushpull.dev").returncode == 0
-
-    def test_uninstall_keeps_crd_and_jobs(self) -> None:
-        self.release("install")
-        api_server.wait_for_crd()
-        self.create_job("kept", servers={"replicas": 3})
-
-        self.must(helm("uninstall", "pushpull", "--namespace", NAMESPACE))
-
-        self.assertEqual(self.must(kubectl("get", "tj", "kept", "-o", "jsonpath={.spec.servers.replicas}")), "3")
-        self.release("install")
-
-    def test_uninstall_takes_the_crd_along_where_it_is_not_to_be_kept(self) -> None:
-        self.release("install", "--set", "crds.keep=false")
-        self.assertTrue(self.crd_is_there())
-
-        self.must(helm("uninstall", "pushpull", "--namespace", NAMESPACE))
-
-        api_server.wait_until(lambda: not self.crd_is_there(), 60, "the CRD is gone")
-
-    def test_upgrade_updates_the_crd(self) -> None:
-        self.release("install")
-        # As an older version of the chart would have left it.
-        self.must(kubectl("patch", "crd", "trainingjobs.pushpull.dev", "--type=json",
-                          "-p", '[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]'))
-
-        self.release("upgrade", "--set", "operator.logLevel=debug")
-
-        columns = self.must(kubectl("get", "crd", "trainingjobs.pushpull.dev",
-                                    "-o", "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}"))
-        self.assertIn("Restarts", columns)
-
-    def test_rollback_brings_the_former_values_back_and_leaves_jobs_alone(self) -> None:
-        self.release("install")
-        api_server.wait_for_crd()
-        self.create_job("untouched")
-        before = json.loads(self.must(kubectl("get", "tj", "untouched", "-o", "json")))
-        self.release("upgrade", "--set", "operator.replicas=3")
-
-        self.must(helm("rollback", "pushpull", "1", "--namespace", NAMESPACE))
-
-        replicas = self.must(kubectl("get", "deployment", "pushpull", "-n", NAMESPACE, "-o", "jsonpath={.spec.replicas}"))
-        after = json.loads(self.must(kubectl("get", "tj", "untouched", "-o", "json")))
-        self.assertEqual(replicas, "2")
-        self.assertEqual(after, before)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import api_server
 from api_server import ROOT, kubectl, wait_until
@@ -27,14 +27,13 @@ LONG_JOB_STEPS = 20_000
 class Operator:
     """One process of the operator; ended with the test."""
 
-    def __init__(self, folder: pathlib.Path, name: str, lease: dict[str, Any]) -> None:
-        config = folder / f"{name}.yaml"
-        config.write_text(json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": lease}),
-                          encoding="utf-8")
+    def __init__(self, folder: pathlib.Path, name: str, config: str, kubeconfig: Union[str, pathlib.Path]) -> None:
+        config_file = folder / f"{name}.yaml"
+        config_file.write_text(config, encoding="utf-8")
         self._log = folder / f"{name}.log"
         with open(self._log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [*MORTAL, OPERATOR, "--config", config, "--kubeconfig", api_server.kubeconfig()],
+                [*MORTAL, OPERATOR, "--config", config_file, "--kubeconfig", kubeconfig],
                 stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "POD_NAME": name})
         wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
 
@@ -90,9 +89,13 @@ class OperatorTestCase(api_server.ApiTestCase):
 
     def start_operator(self, name: str = "operator", **lease: Any) -> Operator:
         """With a lease of the test's own, so that no test waits for another one's."""
-        operator = Operator(self.folder, name, {"leaseName": self.lease, "leaseNamespace": "default", **lease})
-        self.operators.append(operator)
-        return operator
+        config = {"runtimeImage": "pushpull:1", "metricsPort": 0,
+                  "leaderElection": {"leaseName": self.lease, "leaseNamespace": "default", **lease}}
+        return self.start_operator_with(name, json.dumps(config), api_server.kubeconfig())
+
+    def start_operator_with(self, name: str, config: str, kubeconfig: Union[str, pathlib.Path]) -> Operator:
+        self.operators.append(Operator(self.folder, name, config, kubeconfig))
+        return self.operators[-1]
 
     def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:
         """One that lasts until `finish` is there, unless it has only a few steps."""
@@ -114,6 +117,13 @@ class OperatorTestCase(api_server.ApiTestCase):
         except AssertionError as error:
             raise AssertionError(f"{error}: {json.dumps(self.status(name), indent=1)}{self.logs()}") from None
         return self.status(name)
+
+    def await_condition(self, name: str, kind: str, reason: str) -> dict[str, Any]:
+        def found() -> list[dict[str, Any]]:
+            conditions = self.status(name).get("conditions", [])
+            return [one for one in conditions if (one["type"], one["reason"]) == (kind, reason)]
+        wait_until(lambda: bool(found()), JOB_SECONDS, f"{kind} is told with {reason}")
+        return found()[0]
 
     def await_complete(self, name: str) -> dict[str, Any]:
         self.finish.touch()

@@ -7,17 +7,21 @@
 #   status              what runs, where, and its memory
 #   kubectl|helm ...    as administrator
 #   stop|start          stop the API server and start it again, on the same port with the same data; etcd goes on
+#   add NAME [ARG...]   start one more program with more arguments: kube-controller-manager, kube-scheduler, or kwok, which plays
+#                       the kubelet of every node that has the annotation kwok.x-k8s.io/node=fake
+#   remove NAME         stop it again
 #   path NAME           path of: kubeconfig, audit (every request, a JSON line each), log (of the API server), etcd-log
 #
 # State is in $API_STATE (default: below the cache); another folder is another API server, as many as there is memory for
-# (400 MiB each). There is no controller: namespaces stay Terminating, nothing is collected by owner references, and no
-# service account is made, so pods are admitted without one.
+# (400 MiB each). Without `add` there is no controller: namespaces stay Terminating, nothing is collected by owner references,
+# and no service account is made, so pods are admitted without one.
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE"/env.sh
 P=$API_STATE/pki
 K=$P/admin.kubeconfig
 readonly READY_WITHIN=120   # seconds; 4 on an idle machine
+readonly ADDED="kwok kube-scheduler kube-controller-manager"
 
 run() { # NAME ARGS... : in a session of its own, so that no terminal's signal reaches it
   local n=$1; shift
@@ -58,6 +62,19 @@ start_apiserver() {
     --service-account-signing-key-file="$P/sa.key" --audit-policy-file="$API_STATE/audit.yaml" \
     --audit-log-path="$API_STATE/audit.log" --audit-log-mode=blocking --v=1
 }
+add() {
+  local n=$1; shift
+  [ -x "$BIN/$n" ] || fail 3 "needs $BIN/$n: cluster.sh build kube kwok"
+  ! alive "$n" || fail 1 "$n runs already"
+  case $n in
+  kube-controller-manager) run $n --kubeconfig="$K" --leader-elect=false --secure-port=0 --root-ca-file="$P/ca.crt" \
+    --service-account-private-key-file="$P/sa.key" --kube-api-qps=300 --kube-api-burst=600 --v=1 "$@" ;;
+  kube-scheduler) run $n --kubeconfig="$K" --leader-elect=false --secure-port=0 --kube-api-qps=300 --kube-api-burst=600 --v=1 "$@" ;;
+  kwok) run $n --kubeconfig="$K" --manage-all-nodes=false --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake \
+    --node-ip=127.0.0.1 --node-lease-duration-seconds=40 --config="$BIN/kwok-stages.yaml" --v=WARN "$@" ;;
+  *) fail 2 "kube-controller-manager, kube-scheduler or kwok, not '$n'" ;;
+  esac
+}
 need() {
   local p
   for p in openssl curl setsid; do command -v $p > /dev/null || fail 3 "needs $p"; done
@@ -96,16 +113,17 @@ down() {
   [ -e "$API_STATE" ] || return 0
   # what is removed must be this script's own
   [ -e "$API_STATE/ports" ] || [ -e "$API_STATE/audit.yaml" ] || [ -z "$(ls -A "$API_STATE")" ] || fail 1 "$API_STATE is not a folder of api.sh"
-  end_process "$API_STATE/kube-apiserver.pid" "$BIN/kube-apiserver"
-  end_process "$API_STATE/etcd.pid" "$BIN/etcd"
+  local n
+  for n in $ADDED kube-apiserver etcd; do end_process "$API_STATE/$n.pid" "$BIN/$n"; done
   rm -rf "$API_STATE"
 }
 status() {
   local n p rc=0
   [ -e "$API_STATE/ports" ] || { echo "down ($API_STATE)"; return 1; }
   load_ports
-  for n in etcd kube-apiserver; do
-    if alive $n; then
+  for n in etcd kube-apiserver $ADDED; do
+    if [ ! -e "$API_STATE/$n.pid" ] && [[ " $ADDED " == *" $n "* ]]; then continue
+    elif alive $n; then
       p=$(cat "$API_STATE/$n.pid")
       printf '%-16s pid %-7s %5d MiB\n' $n "$p" $(($(awk '/^Pss:/ {s += $2} END {print s + 0}' /proc/"$p"/smaps_rollup) / 1024))
     else printf '%-16s not running\n' $n; rc=1; fi
@@ -119,6 +137,8 @@ up)      up ;;
 down)    down ;;
 status)  status ;;
 stop)    load_ports; end_process "$API_STATE/kube-apiserver.pid" "$BIN/kube-apiserver" ;;
+add)     load_ports; [ $# -gt 0 ] || fail 2 "add what? api.sh --help"; add "$@" ;;
+remove)  load_ports; [ $# -gt 0 ] || fail 2 "remove what? api.sh --help"; end_process "$API_STATE/$1.pid" "$BIN/$1" ;;
 start)   load_ports; alive kube-apiserver || start_apiserver; wait_ready ;;
 kubectl) load_ports; exec "$BIN/kubectl" --kubeconfig "$K" --cache-dir "$API_STATE/kube-cache" "$@" ;;
 helm)    load_ports; exec "$BIN/helm" --kubeconfig "$K" "$@" ;;
