@@ -4,6 +4,7 @@
 #pragma once
 
 #include "operator/controller/job_coordinator.h"
+#include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull_operator {
@@ -24,6 +25,9 @@ class GrpcJobCoordinator final : public JobCoordinator {
                        const AskSync& sync,
                        pushpull::Deadline deadline) override;
   absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline deadline) override;
+
+ private:
+  const pushpull::ControlLibrary library_;
 };
 
 }  // namespace pushpull_operator

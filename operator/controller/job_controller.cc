@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <bit>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,13 @@ constexpr BackoffTimes kBackoff{.longest = std::chrono::minutes(1)};
 ObjectKey KeyOf(const std::string& job) {
   const size_t slash = job.find('/');
   return {.object_namespace = job.substr(0, slash), .name = job.substr(slash + 1)};
+}
+
+// Of the calling thread since it began.
+pushpull::Duration ThreadCpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 }  // namespace
@@ -121,8 +129,9 @@ void JobController::LookAt(const std::string& job) {
   const ObjectKey key = KeyOf(job);
   const auto place = places_.find(options_.namespaces.empty() ? "" : key.object_namespace);
   const pushpull::SteadyTime begin = time_.Now();
+  const pushpull::Duration computed_before = ThreadCpuTime();
   const auto result = place->second.reconciler->Reconcile(key);
-  metrics_.ObserveReconcile(time_.Now() - begin);
+  metrics_.ObserveReconcile(time_.Now() - begin, ThreadCpuTime() - computed_before);
   const NextLook next = DecideNextLook(result);
   int failures = 0;
   if (next.when == NextLook::When::kAfterFailure) {

@@ -43,10 +43,9 @@ absl::StatusOr<ObjectMeta> ObjectMaker::MakePod(const ObjectMeta& owner,
   const ObjectKey key{.object_namespace = owner.key.object_namespace,
                       .name = PodName(owner.key.name, start.member)};
   const std::string body = MemberPodText(owner, job, start, settings_);
-  const absl::StatusOr<Object> made =
+  absl::StatusOr<ObjectMeta> made =
       client_.Create(PodType(), key.object_namespace, body, DryRun::kNo, CallDeadline());
-  if (made.ok()) return made->meta;
-  if (!absl::IsAlreadyExists(made.status())) return made.status();
+  if (!absl::IsAlreadyExists(made.status())) return made;
   PUSHPULL_ASSIGN_OR_RETURN(std::optional<ObjectMeta> own, FindOwn(owner, PodType(), key));
   if (!own) return made.status();  // gone since
   return *std::move(own);

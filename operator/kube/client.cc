@@ -48,7 +48,7 @@ struct ListPage {
 
 // Hands the objects of one page on.
 absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor) {
-  std::optional<Json> json = ParseJson(body);
+  std::optional<Json> json = ParseApiJson(body);
   const auto items = json.has_value() && json->is_object() ? json->find("items") : Json::iterator();
   if (!json.has_value() || !json->is_object() || items == json->end() ||
       !(items->is_array() || items->is_null())) {
@@ -222,6 +222,14 @@ absl::StatusOr<Object> KubeClient::SendForObject(const Call& call, Deadline dead
   return object;
 }
 
+// Whoever makes or changes an object knows what else is in it.
+absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline) {
+  call.request.accept =
+      "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+  PUSHPULL_ASSIGN_OR_RETURN(Object object, SendForObject(call, deadline));
+  return std::move(object.meta);
+}
+
 absl::StatusOr<Object> KubeClient::Get(const ResourceType& type,
                                        const ObjectKey& key,
                                        Deadline deadline) {
@@ -265,11 +273,11 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
   return page.resource_version;
 }
 
-absl::StatusOr<Object> KubeClient::Create(const ResourceType& type,
-                                          const std::string& object_namespace,
-                                          const std::string& body,
-                                          DryRun dry_run,
-                                          Deadline deadline) {
+absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
+                                              const std::string& object_namespace,
+                                              const std::string& body,
+                                              DryRun dry_run,
+                                              Deadline deadline) {
   Call call = MakeCall("create", "POST", type, {.name = object_namespace});
   call.request.target =
       WithQuery(credentials_.access().path_prefix + CollectionTarget(type, object_namespace),
@@ -277,7 +285,7 @@ absl::StatusOr<Object> KubeClient::Create(const ResourceType& type,
   call.request.content_type = "application/json";
   call.request.body = body;
   call.repeat = dry_run == DryRun::kYes ? Repeat::kSafe : Repeat::kUnsafe;
-  return SendForObject(call, deadline);
+  return SendForMeta(std::move(call), deadline);
 }
 
 absl::StatusOr<Object> KubeClient::Replace(const ResourceType& type,
@@ -304,25 +312,25 @@ absl::Status KubeClient::Delete(const ResourceType& type,
   return Send(call, deadline).status();
 }
 
-absl::StatusOr<Object> KubeClient::MergePatch(const ResourceType& type,
-                                              const ObjectKey& key,
-                                              const std::string& body,
-                                              const PatchOptions& options,
-                                              Deadline deadline) {
+absl::StatusOr<ObjectMeta> KubeClient::MergePatch(const ResourceType& type,
+                                                  const ObjectKey& key,
+                                                  const std::string& body,
+                                                  const PatchOptions& options,
+                                                  Deadline deadline) {
   Call call = MakeCall("patch", "PATCH", type, key);
   call.request.target = WithQuery(
       credentials_.access().path_prefix + ObjectTarget(type, key, options.subresource),
       {{"fieldManager", options_.field_manager}, {"dryRun", DryRunValue(options.dry_run)}});
   call.request.content_type = "application/merge-patch+json";
   call.request.body = body;
-  return SendForObject(call, deadline);
+  return SendForMeta(std::move(call), deadline);
 }
 
-absl::StatusOr<Object> KubeClient::Apply(const ResourceType& type,
-                                         const ObjectKey& key,
-                                         const std::string& body,
-                                         const ApplyOptions& options,
-                                         Deadline deadline) {
+absl::StatusOr<ObjectMeta> KubeClient::Apply(const ResourceType& type,
+                                             const ObjectKey& key,
+                                             const std::string& body,
+                                             const ApplyOptions& options,
+                                             Deadline deadline) {
   Call call = MakeCall("apply", "PATCH", type, key);
   call.request.target = WithQuery(credentials_.access().path_prefix + ObjectTarget(type, key),
                                   {{"fieldManager", options_.field_manager},
@@ -330,7 +338,7 @@ absl::StatusOr<Object> KubeClient::Apply(const ResourceType& type,
                                    {"dryRun", DryRunValue(options.dry_run)}});
   call.request.content_type = "application/apply-patch+yaml";  // JSON is YAML
   call.request.body = body;
-  return SendForObject(call, deadline);
+  return SendForMeta(std::move(call), deadline);
 }
 
 }  // namespace pushpull_operator

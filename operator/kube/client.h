@@ -115,12 +115,13 @@ class KubeClient {
                                    pushpull::Deadline deadline);
 
   // `body` is the object as JSON. Never sent twice unless the server did nothing the first time:
-  // after kUnavailable or kDeadlineExceeded the object may be there.
-  absl::StatusOr<Object> Create(const ResourceType& type,
-                                const std::string& object_namespace,
-                                const std::string& body,
-                                DryRun dry_run,
-                                pushpull::Deadline deadline);
+  // after kUnavailable or kDeadlineExceeded the object may be there. Of this and of the changes
+  // below the server answers with the metadata alone.
+  absl::StatusOr<ObjectMeta> Create(const ResourceType& type,
+                                    const std::string& object_namespace,
+                                    const std::string& body,
+                                    DryRun dry_run,
+                                    pushpull::Deadline deadline);
 
   // Replaces the object; `body` has the resource version that it must still have (else kAborted).
   absl::StatusOr<Object> Replace(const ResourceType& type,
@@ -135,19 +136,19 @@ class KubeClient {
 
   // Changes the fields that `body` has (JSON merge patch, RFC 7386) and leaves all others, known to
   // this program or not. With metadata.resourceVersion in it, only if it is the current one.
-  absl::StatusOr<Object> MergePatch(const ResourceType& type,
-                                    const ObjectKey& key,
-                                    const std::string& body,
-                                    const PatchOptions& options,
-                                    pushpull::Deadline deadline);
+  absl::StatusOr<ObjectMeta> MergePatch(const ResourceType& type,
+                                        const ObjectKey& key,
+                                        const std::string& body,
+                                        const PatchOptions& options,
+                                        pushpull::Deadline deadline);
 
   // Server-side apply: makes the fields of `body` so, owns them, creates the object where there is
   // none. The same body twice changes nothing.
-  absl::StatusOr<Object> Apply(const ResourceType& type,
-                               const ObjectKey& key,
-                               const std::string& body,
-                               const ApplyOptions& options,
-                               pushpull::Deadline deadline);
+  absl::StatusOr<ObjectMeta> Apply(const ResourceType& type,
+                                   const ObjectKey& key,
+                                   const std::string& body,
+                                   const ApplyOptions& options,
+                                   pushpull::Deadline deadline);
 
   // Calls `on_event` on this thread for what happens after options.resource_version, until the
   // server ends the watch (OK), an error of `on_event` ends it, or it is cancelled. One try on a
@@ -175,6 +176,7 @@ class KubeClient {
 
   absl::StatusOr<std::string> Send(const Call& call, pushpull::Deadline deadline);
   absl::StatusOr<Object> SendForObject(const Call& call, pushpull::Deadline deadline);
+  absl::StatusOr<ObjectMeta> SendForMeta(Call call, pushpull::Deadline deadline);
   absl::Status TakeTurn(const Call& call,
                         pushpull::Deadline deadline,
                         const Cancellation& cancellation) ABSL_LOCKS_EXCLUDED(mu_);

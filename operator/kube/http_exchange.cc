@@ -116,7 +116,7 @@ httplib::Request ToLibrary(const HttpRequest& request,
   made.path = request.target;
   made.body = request.body;
   made.headers = {{"Host", host},
-                  {"Accept", "application/json"},
+                  {"Accept", request.accept},
                   {"Accept-Encoding", "identity"},
                   {"User-Agent", "pushpull-operator"}};
   if (!token.empty()) made.headers.emplace("Authorization", absl::StrCat("Bearer ", token));

@@ -18,6 +18,7 @@ namespace pushpull_operator {
 struct HttpRequest {
   std::string method;
   std::string target;  // with its query
+  std::string accept = "application/json";
   std::string content_type;
   std::string body;
 };

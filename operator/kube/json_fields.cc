@@ -5,15 +5,30 @@
 
 namespace pushpull_operator {
 
-std::optional<Json> ParseJson(absl::string_view text) {
+namespace {
+
+// What lies deeper than it may is dropped as it is read, and so are the values of `unwanted`.
+std::optional<Json> Parse(absl::string_view text, absl::string_view unwanted) {
   bool is_too_deep = false;
-  const auto watch_depth = [&is_too_deep](int depth, Json::parse_event_t, Json&) {
+  const auto is_wanted = [&](int depth, Json::parse_event_t event, const Json& parsed) {
     is_too_deep = is_too_deep || depth > kJsonDepthMax;
-    return !is_too_deep;  // what lies deeper is dropped as it is read
+    if (is_too_deep) return false;
+    return unwanted.empty() || event != Json::parse_event_t::key ||
+           parsed.get_ref<const std::string&>() != unwanted;
   };
-  Json json = Json::parse(text.begin(), text.end(), watch_depth, /*allow_exceptions=*/false);
+  Json json = Json::parse(text.begin(), text.end(), is_wanted, /*allow_exceptions=*/false);
   if (is_too_deep || json.is_discarded()) return std::nullopt;
   return json;
+}
+
+}  // namespace
+
+std::optional<Json> ParseJson(absl::string_view text) {
+  return Parse(text, "");
+}
+
+std::optional<Json> ParseApiJson(absl::string_view text) {
+  return Parse(text, "managedFields");
 }
 
 const Json* Find(const Json& json, absl::string_view key) {

@@ -22,6 +22,10 @@ inline constexpr int kJsonDepthMax = 200;
 // Nothing where the text is no JSON, or nests deeper than kJsonDepthMax. Throws nothing.
 std::optional<Json> ParseJson(absl::string_view text);
 
+// The same of what an API server sent, without what it notes for each field of an object: who wrote
+// it (metadata.managedFields). That is a third of an object, and nobody here asks.
+std::optional<Json> ParseApiJson(absl::string_view text);
+
 // The field, null where `json` is no object or has no such field.
 const Json* Find(const Json& json, absl::string_view key);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An object as the API server sent it: the metadata that every part of the operator needs as a
-// struct, the whole as JSON for the codecs of operator/api.
+// struct, the whole as JSON for the codecs of operator/api, but for metadata.managedFields.
 #pragma once
 
 #include <cstdint>

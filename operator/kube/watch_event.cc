@@ -22,7 +22,7 @@ WatchEventType TypeOf(absl::string_view name) {
 }  // namespace
 
 absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame) {
-  std::optional<Json> json = ParseJson(frame);
+  std::optional<Json> json = ParseApiJson(frame);
   if (!json.has_value() || !json->is_object()) {
     return absl::DataLossError("a frame of the watch is no JSON object");
   }

@@ -118,11 +118,14 @@ absl::StatusOr<Object> LeaderElector::Send(Election::Step step,
                                            const LeaseRecord& record,
                                            Deadline deadline) {
   if (step == Election::Step::kCreate) {
-    return client_.Create(LeaseType(),
-                          options_.lease.object_namespace,
-                          NewLeaseText(options_.lease, record),
-                          DryRun::kNo,
-                          deadline);
+    PUSHPULL_RETURN_IF_ERROR(client_
+                                 .Create(LeaseType(),
+                                         options_.lease.object_namespace,
+                                         NewLeaseText(options_.lease, record),
+                                         DryRun::kNo,
+                                         deadline)
+                                 .status());
+    return client_.Get(LeaseType(), options_.lease, deadline);
   }
   return client_.Replace(LeaseType(), options_.lease, ChangedLeaseText(*object_, record), deadline);
 }

@@ -20,6 +20,8 @@ using prometheus::Histogram;
 // From a look at a job at rest to one that waits for a silent coordinator and API server.
 const std::vector<double> kReconcileSeconds = {
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+const std::vector<double> kCpuSeconds = {
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1};
 
 constexpr std::array<const char*, 7> kPhases = {
     "Pending", "Starting", "Running", "Scaling", "Suspended", "Succeeded", "Failed"};
@@ -77,7 +79,12 @@ struct OperatorMetrics::Families {
                               .Name("pushpull_operator_reconcile_seconds")
                               .Help("One look at a job, with all calls")
                               .Register(Of(registry))
-                              .Add({{"controller", "job"}}, kReconcileSeconds)) {
+                              .Add({{"controller", "job"}}, kReconcileSeconds)),
+        reconcile_cpu_seconds(prometheus::BuildHistogram()
+                                  .Name("pushpull_operator_reconcile_cpu_seconds")
+                                  .Help("CPU time of one look at a job")
+                                  .Register(Of(registry))
+                                  .Add({{"controller", "job"}}, kCpuSeconds)) {
     for (const char* phase : kPhases) jobs.Add({{"phase", phase}});
     for (const char* reason : kRestartReasons) restarts.Add({{"reason", reason}});
     restarts.Add({{"reason", kOtherReason}});
@@ -92,6 +99,7 @@ struct OperatorMetrics::Families {
   Counter& conflicts;
   Counter& reconcile_errors;
   Histogram& reconcile_seconds;
+  Histogram& reconcile_cpu_seconds;
 };
 
 OperatorMetrics::OperatorMetrics(pushpull::MetricsRegistry& registry)
@@ -108,8 +116,9 @@ void OperatorMetrics::Update(const OperatorGauges& gauges) {
   families_->leader.Set(gauges.is_leader ? 1 : 0);
 }
 
-void OperatorMetrics::ObserveReconcile(pushpull::Duration took) {
+void OperatorMetrics::ObserveReconcile(pushpull::Duration took, pushpull::Duration computed) {
   families_->reconcile_seconds.Observe(pushpull::ToSeconds(took));
+  families_->reconcile_cpu_seconds.Observe(pushpull::ToSeconds(computed));
 }
 
 void OperatorMetrics::CountReconcileError() {

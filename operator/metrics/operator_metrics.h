@@ -34,7 +34,8 @@ class OperatorMetrics {
 
   void Update(const OperatorGauges& gauges);
 
-  void ObserveReconcile(pushpull::Duration took);
+  // `took` of the clock, of it `computed` on a core; the rest is waiting for answers.
+  void ObserveReconcile(pushpull::Duration took, pushpull::Duration computed);
   void CountReconcileError();
   // A write came too late: somebody else had changed the object.
   void CountConflict();

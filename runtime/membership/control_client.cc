@@ -30,6 +30,13 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TlsIdentity& ident
 
 }  // namespace
 
+ControlLibrary::ControlLibrary() {
+  grpc_init();
+}
+ControlLibrary::~ControlLibrary() {
+  grpc_shutdown();
+}
+
 std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
                                                   std::optional<Duration> connect_timeout) {
   grpc::ChannelArguments arguments;

@@ -24,6 +24,16 @@ struct ControlTarget {
   std::shared_ptr<const TlsIdentity> tls = {};  // null: no TLS
 };
 
+// Keeps gRPC ready between connections. Otherwise it ends its threads with the last one, and starts
+// them with the next, which costs more than a call.
+class ControlLibrary {
+ public:
+  ControlLibrary();
+  ~ControlLibrary();
+  ControlLibrary(const ControlLibrary&) = delete;
+  ControlLibrary& operator=(const ControlLibrary&) = delete;
+};
+
 // A connection of its own, that nobody else has. Connecting is given up after `connect_timeout`,
 // gRPC's own default without.
 std::shared_ptr<grpc::Channel> MakeControlChannel(

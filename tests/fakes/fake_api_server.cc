@@ -108,6 +108,13 @@ class ServerStream final : public httplib::Stream {
 
 constexpr char kConnectionHeader[] = "X-Fake-Connection";
 
+// What who asks for metadata alone gets of an object; a Status comes whole.
+nlohmann::json PartOf(const nlohmann::json& object) {
+  if (object.value("kind", "") == "Status") return object;
+  return {{"kind", "PartialObjectMetadata"},
+          {"metadata", object.value("metadata", nlohmann::json::object())}};
+}
+
 }  // namespace
 
 // Accepts on a thread of its own and serves each connection on another.
@@ -222,7 +229,10 @@ class FakeApiServer::HttpServer final : private httplib::Server {
       response.set_header("Retry-After", absl::StrCat(outcome.fault.retry_after_seconds));
     }
     if (outcome.watcher == nullptr) {
-      response.set_content(outcome.answer.body.dump(), "application/json");
+      const bool is_meta_enough =
+          absl::StrContains(request.get_header_value("Accept"), "as=Partial");
+      const auto& body = outcome.answer.body;
+      response.set_content((is_meta_enough ? PartOf(body) : body).dump(), "application/json");
       return;
     }
     response.set_chunked_content_provider(

@@ -54,7 +54,7 @@ class ClientTest : public testing::Test {
       return request.method == method && (*left)-- > 0 ? fault : Fault{};
     });
   }
-  absl::StatusOr<Object> CreateA() {
+  absl::StatusOr<ObjectMeta> CreateA() {
     return client_.Create(kPods, "n", R"({"metadata":{"name":"a"}})", DryRun::kNo, Soon());
   }
 
@@ -65,15 +65,27 @@ class ClientTest : public testing::Test {
 };
 
 TEST_F(ClientTest, ObjectsAreCreatedReadAndDeleted) {
-  const absl::StatusOr<Object> created = CreateA();
+  const absl::StatusOr<ObjectMeta> created = CreateA();
   ASSERT_TRUE(created.ok()) << created.status();
 
   const absl::StatusOr<Object> read = client_.Get(kPods, kA, Soon());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->meta.uid, created->meta.uid);
-  EXPECT_TRUE(client_.Delete(kPods, kA, {.uid = created->meta.uid}, Soon()).ok());
+  EXPECT_EQ(read->meta.uid, created->uid);
+  EXPECT_TRUE(client_.Delete(kPods, kA, {.uid = created->uid}, Soon()).ok());
   EXPECT_TRUE(absl::IsNotFound(client_.Get(kPods, kA, Soon()).status()));
   EXPECT_EQ(server_.num_connections(), 1);  // kept between the calls
+}
+
+TEST_F(ClientTest, WhoWroteWhichFieldIsNotKept) {
+  const json notes = json::array({{{"manager", "kubectl"}, {"fieldsV1", {{"f:spec", 1}}}}});
+  server_.Put(kPods, kA, {{"metadata", {{"managedFields", notes}}}, {"spec", {{"x", 1}}}});
+
+  const absl::StatusOr<Object> read = client_.Get(kPods, kA, Soon());
+
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_FALSE((*read->json)["metadata"].contains("managedFields"));
+  EXPECT_EQ((*read->json)["spec"], json({{"x", 1}}));
+  EXPECT_EQ(read->meta.key, kA);
 }
 
 TEST_F(ClientTest, ANameIsTakenOnce) {
@@ -111,7 +123,7 @@ TEST_F(ClientTest, DeleteOptionsAreSent) {
 TEST_F(ClientTest, AStatusPatchKeepsFieldsThatThisProgramDoesNotKnow) {
   server_.Put(kPods, kA, {{"spec", {{"future", 1}}}, {"status", {{"old", 2}}}});
 
-  const absl::StatusOr<Object> patched =
+  const absl::StatusOr<ObjectMeta> patched =
       client_.MergePatch(kPods,
                          kA,
                          R"({"spec":{"future":9},"status":{"phase":"Running"}})",
@@ -137,11 +149,11 @@ TEST_F(ClientTest, AnOutdatedVersionIsAConflict) {
 TEST_F(ClientTest, ApplyCreatesThenChangesNothing) {
   const std::string body = R"({"metadata":{"name":"a"},"spec":{"x":1}})";
 
-  const absl::StatusOr<Object> first = client_.Apply(kPods, kA, body, {}, Soon());
-  const absl::StatusOr<Object> second = client_.Apply(kPods, kA, body, {}, Soon());
+  const absl::StatusOr<ObjectMeta> first = client_.Apply(kPods, kA, body, {}, Soon());
+  const absl::StatusOr<ObjectMeta> second = client_.Apply(kPods, kA, body, {}, Soon());
 
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
-  EXPECT_EQ(first->meta.resource_version, second->meta.resource_version);
+  EXPECT_EQ(first->resource_version, second->resource_version);
   const FakeRequest sent = server_.requests().back();
   EXPECT_EQ(sent.content_type, "application/apply-patch+yaml");
   EXPECT_EQ(sent.query.at("fieldManager"), "pushpull-operator");

@@ -55,6 +55,15 @@ TEST_F(OperatorMetricsTest, ReasonsOfOthersDoNotBecomeSeries) {
   EXPECT_THAT(text, Not(HasSubstr("Strange")));
 }
 
+TEST_F(OperatorMetricsTest, WaitingIsInTheTimeOfALookAndNotInItsCpuTime) {
+  metrics_.ObserveReconcile(std::chrono::milliseconds(800), std::chrono::milliseconds(2));
+
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("pushpull_operator_reconcile_seconds_sum{controller=\"job\"} 0.8\n"));
+  EXPECT_THAT(text,
+              HasSubstr("pushpull_operator_reconcile_cpu_seconds_sum{controller=\"job\"} 0.002\n"));
+}
+
 TEST_F(OperatorMetricsTest, RequestsAreCountedByVerbAndAnswer) {
   metrics_.CountRequest("patch", 200);
   metrics_.CountRequest("patch", 200);
