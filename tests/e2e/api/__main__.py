@@ -5,7 +5,7 @@ afterwards whatever happens. The programs come from `tests/e2e/cluster/build.sh 
 
     python3 tests/e2e/api [PATTERN...]     all tests, or those whose name has one of the patterns
 
-Exit codes: 0 all passed, 1 one failed, 3 the API server does not start.
+Exit codes: 0 all passed, 1 one failed, 3 the API server does not start, 130 stopped by a signal.
 """
 import argparse
 import os
@@ -19,7 +19,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLUSTER = HERE.parent / "cluster/cluster.sh"
-MODULES = ("manifest_test", "scale_test", "chart_test", "release_test", "operator_test", "deletion_test")
+MODULES = ("manifest_test", "scale_test", "chart_test", "release_test", "operator_test", "deletion_test", "rest_test",
+           "outage_test", "crowd_test")
 
 
 class TimedResult(unittest.TextTestResult):
@@ -51,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="*")
     patterns = parser.parse_args().pattern
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which a test does not catch: what was started is stopped
     with tempfile.TemporaryDirectory(prefix="pushpull-api-") as folder:
         os.environ["API_STATE"] = f"{folder}/state"
         begin = time.monotonic()
@@ -60,6 +61,8 @@ def main() -> int:
                 return 3
             print(f"API server up after {time.monotonic() - begin:.1f} s", flush=True)
             return 0 if run_tests(patterns) else 1
+        except KeyboardInterrupt:
+            return 130
         finally:
             begin = time.monotonic()
             api("down")

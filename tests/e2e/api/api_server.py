@@ -2,9 +2,11 @@
 """The API server that __main__.py has started, as the tests here use it: kubectl and helm with the
 administrator's rights, and manifests as files.
 """
+import http.client
 import json
 import os
 import pathlib
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -39,6 +41,15 @@ def helm(*arguments: Union[str, pathlib.Path]) -> Result:
 def kubeconfig() -> str:
     """Of the administrator."""
     return f"{os.environ['API_STATE']}/pki/admin.kubeconfig"
+
+
+def connect(timeout: Optional[float] = None) -> http.client.HTTPSConnection:
+    """To the API server, with the administrator's certificate."""
+    state = pathlib.Path(os.environ["API_STATE"])
+    context = ssl.create_default_context(cafile=str(state / "pki/ca.crt"))
+    context.load_cert_chain(state / "pki/admin.crt", state / "pki/admin.key")
+    ports = dict(word.split("=") for word in (state / "ports").read_text(encoding="utf-8").split())
+    return http.client.HTTPSConnection("127.0.0.1", int(ports["API_PORT"]), context=context, timeout=timeout)
 
 
 def bin_folder() -> pathlib.Path:

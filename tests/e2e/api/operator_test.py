@@ -170,26 +170,6 @@ class OperatorTest(OperatorTestCase):
         self.assert_each_pod_was_made_once("cutoff-coordinator", "cutoff-server-0", "cutoff-server-1", "cutoff-worker-0",
                                            "cutoff-worker-1")
 
-    def test_finished_job_costs_no_write(self) -> None:
-        self.start_operator()
-        self.start_job("rest", steps=5, workers=1)
-        self.await_complete("rest")
-        wait_until(lambda: len(kubectl("get", "pods", "-o", "name", "-l", "pushpull.dev/job=rest").stdout.split()) == 1,
-                   JOB_SECONDS, "the other pods go")
-
-        def requests() -> list[dict]:
-            audit = pathlib.Path(os.environ["API_STATE"]) / "audit.log"
-            entries = [json.loads(line) for line in audit.read_text(encoding="utf-8").splitlines()]
-            return [entry for entry in entries if entry.get("userAgent") == "pushpull-operator"]
-        # The status after the last pod has gone; then a number of renewals pass.
-        self.await_status("rest", "no pod is counted", phase="Succeeded", servers={"replicas": 0})
-        before = len(requests())
-        wait_until(lambda: len(requests()) >= before + 5, JOB_SECONDS, "the lease is renewed")
-
-        kinds = {(entry["verb"], entry["objectRef"]["resource"]) for entry in requests()[before:]
-                 if entry["verb"] not in ("get", "list", "watch")}
-        self.assertEqual(kinds, {("update", "leases")})
-
 
 class ProgramTest(unittest.TestCase):
 

@@ -14,13 +14,12 @@ import os
 import pathlib
 import shlex
 import signal
-import ssl
 import subprocess
 import threading
 import urllib.request
 from typing import Any, Optional
 
-from api_server import ROOT
+from api_server import ROOT, connect
 
 PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
 PODS = "/api/v1/namespaces/default/pods"
@@ -42,12 +41,7 @@ class Api:
     """Requests with the administrator's certificate, on one connection."""
 
     def __init__(self) -> None:
-        state = pathlib.Path(os.environ["API_STATE"])
-        context = ssl.create_default_context(cafile=str(state / "pki/ca.crt"))
-        context.load_cert_chain(state / "pki/admin.crt", state / "pki/admin.key")
-        ports = dict(word.split("=") for word in (state / "ports").read_text(encoding="utf-8").split())
-        self._connection = http.client.HTTPSConnection("127.0.0.1", int(ports["API_PORT"]), context=context,
-                                                       timeout=_REQUEST_SECONDS)
+        self._connection = connect(_REQUEST_SECONDS)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
         """The code and the body; code 0: there was no answer."""
