@@ -87,6 +87,15 @@ def job(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
 
 
+_TOKEN_KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {cluster}}}]
+users: [{{name: u, user: {{token: {token}}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"""
+
+
 class ApiTestCase(unittest.TestCase):
     """Each test has a folder for files; the CRD is installed before the first."""
 
@@ -118,6 +127,14 @@ class ApiTestCase(unittest.TestCase):
         """As the operator does."""
         self.must(kubectl("patch", "tj", name, "--subresource=status", "--type=merge",
                           "-p", json.dumps({"status": status})))
+
+    def kubeconfig_of(self, account: str, namespace: str) -> pathlib.Path:
+        """With a new token of this service account."""
+        token = self.must(kubectl("create", "token", account, "-n", namespace)).strip()
+        cluster = self.must(kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={.clusters[0].cluster}"))
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".kubeconfig", delete=False) as file:
+            file.write(_TOKEN_KUBECONFIG.format(cluster=cluster, token=token))
+        return pathlib.Path(file.name)
 
     def read(self, path: str) -> dict[str, Any]:
         return json.loads(self.must(kubectl("get", "--raw", path)))

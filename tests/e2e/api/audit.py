@@ -13,13 +13,14 @@ class Request(NamedTuple):
     code: int
     path: str
     namespace: str
+    user: str
 
 
 def _request(entry: dict[str, Any]) -> Request:
     target = entry["objectRef"]
     resource = "/".join(target[key] for key in ("resource", "subresource") if key in target)
     return Request(entry["verb"], resource, target.get("name", ""), entry["responseStatus"]["code"], entry["requestURI"],
-                   target.get("namespace", ""))
+                   target.get("namespace", ""), entry["user"]["username"])
 
 
 def requests() -> list[Request]:

@@ -3,7 +3,6 @@
 all coordinators. What the operator took is printed.
 """
 import concurrent.futures
-import json
 import os
 import re
 import subprocess
@@ -88,9 +87,8 @@ class CrowdTest(OperatorTestCase):
             list(pool.map(make_one, range(count)))
 
     def start_crowd_operator(self, name: str) -> Operator:
-        config = {"runtimeImage": "pushpull:1", "metricsPort": 0, "client": {"qps": 300, "burst": 600},
-                  "leaderElection": {"leaseName": self.lease, "leaseNamespace": "default"}}
-        return self.start_operator_with(name, json.dumps(config), api_server.kubeconfig())
+        config = self.config(client={"qps": 300, "burst": 600})
+        return self.start_operator_with(name, config, api_server.kubeconfig())
 
     def ready_jobs(self) -> int:
         listed = self.must(kubectl("get", "tj", "-A", "-o", 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'))

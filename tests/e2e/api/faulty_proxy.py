@@ -21,8 +21,8 @@ class FaultyProxy:
     """Plain HTTP on a loopback address; use as a context.
 
     While `share` is above 0, so many of all requests meet a fault: of three faults two are refusals, with 429, 503,
-    or 410 for what can be too old, and one is a lost answer, if the request was a write. A watch is cut off after so
-    many of its events. Leases are spared: who meets many faults in a row there loses the lead, and begins anew as
+    or 410 for what can be too old, and one is a lost answer, if the request was a write. A watch is cut off
+    now and then. Leases are spared: who meets many faults in a row there loses the lead, and begins anew as
     another operator would.
     """
 
@@ -75,8 +75,9 @@ class FaultyProxy:
             return code
 
     def cuts_watch(self) -> bool:
+        """Asked after each piece of one."""
         with self._mu:
-            return self._random.random() < self.share
+            return self._random.random() < self.share / 20
 
 
 def _resource_of(path: str) -> str:

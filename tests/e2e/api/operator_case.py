@@ -89,9 +89,11 @@ class OperatorTestCase(api_server.ApiTestCase):
 
     def start_operator(self, name: str = "operator", **lease: Any) -> Operator:
         """With a lease of the test's own, so that no test waits for another one's."""
-        config = {"runtimeImage": "pushpull:1", "metricsPort": 0,
-                  "leaderElection": {"leaseName": self.lease, "leaseNamespace": "default", **lease}}
-        return self.start_operator_with(name, json.dumps(config), api_server.kubeconfig())
+        return self.start_operator_with(name, self.config(lease), api_server.kubeconfig())
+
+    def config(self, lease: Optional[dict[str, Any]] = None, **more: Any) -> str:
+        election = {"leaseName": self.lease, "leaseNamespace": "default", **(lease or {})}
+        return json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": election, **more})
 
     def start_operator_with(self, name: str, config: str, kubeconfig: Union[str, pathlib.Path]) -> Operator:
         self.operators.append(Operator(self.folder, name, config, kubeconfig))

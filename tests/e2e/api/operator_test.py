@@ -10,6 +10,7 @@ import unittest
 from typing import Any
 
 import api_server
+import audit
 from api_server import kubectl, wait_until
 from operator_case import JOB_SECONDS, LONG_JOB_STEPS, OPERATOR, QUICK_LEASE, OperatorTestCase
 from player import PUSHPULL
@@ -119,6 +120,38 @@ class OperatorTest(OperatorTestCase):
         self.await_complete("orphan")
         self.assert_each_pod_was_made_once("orphan-coordinator", "orphan-server-0", "orphan-server-1",
                                            "orphan-worker-0", "orphan-worker-1")
+
+    def test_leader_that_was_paused_writes_nothing_after_it_wakes(self) -> None:
+        leader = self.start_operator("first")
+        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        self.start_job("frozen")
+        self.await_status("frozen", "it runs", phase="Running", workers={"ready": 2})
+        # As another user, so that the audit log tells the two apart.
+        self.must(kubectl("create", "serviceaccount", "second"))
+        self.addCleanup(kubectl, "delete", "serviceaccount", "second")
+        self.must(kubectl("create", "clusterrolebinding", "second", "--clusterrole=cluster-admin", "--serviceaccount=default:second"))
+        self.addCleanup(kubectl, "delete", "clusterrolebinding", "second")
+        standby = self.start_operator_with("second", self.config(), self.kubeconfig_of("second", "default"))
+        paused_until = time.monotonic() + 30
+
+        leader.process.send_signal(signal.SIGSTOP)
+        wait_until(standby.leads, 85, "the standby leads")
+        before = len(audit.requests())
+        self.must(kubectl("scale", "tj/frozen", "--replicas=2"))
+        self.await_status("frozen", "two servers", phase="Running", servers={"ready": 2})
+        wait_until(lambda: time.monotonic() >= paused_until, 30, "the pause is over")
+        leader.process.send_signal(signal.SIGCONT)
+        self.must(kubectl("scale", "tj/frozen", "--replicas=1"))
+        wait_until(lambda: "begins anew as a standby" in leader.log(), 60, "it knows that it leads no more")
+        self.await_status("frozen", "one server", phase="Running", servers={"ready": 1, "replicas": 1})
+        self.await_complete("frozen")
+
+        self.assertTrue(standby.leads())
+        requests = [one for one in audit.requests()[before:] if not one.user.endswith(":second")]
+        self.assertNotEqual(requests, [])
+        self.assertEqual([one for one in requests if one.verb not in ("get", "list", "watch")], [])
+        self.assert_each_pod_was_made_once("frozen-coordinator", "frozen-server-0", "frozen-server-1", "frozen-worker-0",
+                                           "frozen-worker-1")
 
     def test_leader_that_is_told_to_stop_gives_the_lease_back(self) -> None:
         leader = self.start_operator("first")

@@ -83,9 +83,7 @@ class OutageTest(OperatorTestCase):
         with FaultyProxy(seed=1) as proxy:
             kubeconfig = self.folder / "proxy.kubeconfig"
             kubeconfig.write_text(proxy.kubeconfig(), encoding="utf-8")
-            config = {"runtimeImage": "pushpull:1", "metricsPort": 0,
-                      "leaderElection": {"leaseName": self.lease, "leaseNamespace": "default"}}
-            operator = self.start_operator_with("operator", json.dumps(config), kubeconfig)
+            operator = self.start_operator_with("operator", self.config(), kubeconfig)
             self.start_job("harried")
             self.await_status("harried", "it runs", phase="Running", workers={"ready": 2})
             requests = len(audit.requests())

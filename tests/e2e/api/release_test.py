@@ -12,15 +12,6 @@ from api_server import CHART, helm, kubectl, wait_until
 from chart_test import NAMESPACE, ChartTestCase
 from operator_case import JOB_SECONDS, Operator, OperatorTestCase
 
-_KUBECONFIG = """apiVersion: v1
-kind: Config
-clusters: [{{name: c, cluster: {cluster}}}]
-users: [{{name: u, user: {{token: {token}}}}}]
-contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
-current-context: x
-"""
-
-
 class ReleaseTestCase(ChartTestCase):
     """Each test begins without the CRD, which a release must own."""
 
@@ -90,10 +81,7 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
 
     def start_released_operator(self, name: str) -> Operator:
         config = self.must(kubectl("get", "configmap", "pushpull", "-n", NAMESPACE, "-o", "jsonpath={.data.operator\\.yaml}"))
-        token = self.must(kubectl("create", "token", "pushpull", "-n", NAMESPACE)).strip()
-        cluster = self.must(kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={.clusters[0].cluster}"))
-        kubeconfig = self.folder / f"{name}.kubeconfig"
-        kubeconfig.write_text(_KUBECONFIG.format(cluster=cluster, token=token), encoding="utf-8")
+        kubeconfig = self.kubeconfig_of("pushpull", NAMESPACE)
         self.assertIn("metricsPort: 9464", config)
         return self.start_operator_with(name, config.replace("metricsPort: 9464", "metricsPort: 0"), kubeconfig)
 
