@@ -285,7 +285,7 @@ ClusterAccess FakeApiServer::access() const {
 }
 
 void FakeApiServer::InjectFaults(std::function<Fault(const FakeRequest&)> faults) {
-  MutexLock lock(mu_);
+  MutexLock lock(faults_mu_);
   faults_ = std::move(faults);
 }
 
@@ -308,11 +308,15 @@ int FakeApiServer::num_connections() const {
   return http_->num_connections();
 }
 
+Fault FakeApiServer::FaultOf(const FakeRequest& request) {
+  MutexLock lock(faults_mu_);
+  return faults_ ? faults_(request) : Fault{};
+}
+
 FakeApiServer::Outcome FakeApiServer::Handle(const FakeRequest& request) {
+  Outcome outcome{.fault = FaultOf(request)};
   MutexLock lock(mu_);
   requests_.push_back(request);
-  Outcome outcome;
-  if (faults_) outcome.fault = faults_(request);
   changed_.NotifyAll();
   switch (outcome.fault.kind) {
     case Fault::Kind::kDropBefore:

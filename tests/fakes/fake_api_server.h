@@ -54,8 +54,10 @@ class FakeApiServer {
   // Where it is; without any credentials.
   ClusterAccess access() const;
 
-  // Called for each request before anything is done, on the server's threads.
-  void InjectFaults(std::function<Fault(const FakeRequest&)> faults) ABSL_LOCKS_EXCLUDED(mu_);
+  // Called for each request before anything is done, on the server's threads, one at a time. May do
+  // what others do (below), as if they had come first.
+  void InjectFaults(std::function<Fault(const FakeRequest&)> faults)
+      ABSL_LOCKS_EXCLUDED(faults_mu_);
 
   std::vector<FakeRequest> requests() const ABSL_LOCKS_EXCLUDED(mu_);
   // "GET", "POST", ..., and "WATCH", which do not count as GET.
@@ -100,7 +102,8 @@ class FakeApiServer {
     std::shared_ptr<Watcher> watcher;  // not null: the answer is a stream
   };
 
-  Outcome Handle(const FakeRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+  Outcome Handle(const FakeRequest& request) ABSL_LOCKS_EXCLUDED(faults_mu_, mu_);
+  Fault FaultOf(const FakeRequest& request) ABSL_LOCKS_EXCLUDED(faults_mu_, mu_);
   void StartWatch(const FakeRequest& request, Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The next bytes of a watch; empty: it is over.
   std::string NextOf(Watcher& watcher) ABSL_LOCKS_EXCLUDED(mu_);
@@ -108,9 +111,12 @@ class FakeApiServer {
   template <typename Visit>
   void ForEachWatch(Visit visit) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Held before mu_.
+  pushpull::Mutex faults_mu_;
+  std::function<Fault(const FakeRequest&)> faults_ ABSL_GUARDED_BY(faults_mu_);
+
   mutable pushpull::Mutex mu_;
   pushpull::CondVar changed_;
-  std::function<Fault(const FakeRequest&)> faults_ ABSL_GUARDED_BY(mu_);
   std::vector<FakeRequest> requests_ ABSL_GUARDED_BY(mu_);
   FakeObjectStore store_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<Watcher>> watchers_ ABSL_GUARDED_BY(mu_);
