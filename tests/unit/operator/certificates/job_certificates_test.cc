@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/certificates/job_certificates.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/match.h"
+#include <gtest/gtest.h>
+
+namespace pushpull_operator {
+namespace {
+
+using std::chrono::days;
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const WallTime kNow{seconds(1'769'860'800)};
+constexpr days kLife{90};
+const CertificateSubject kMembers{.name = "mnist", .dns_names = {"pushpull"}};
+
+// As one that was issued `age` ago.
+Validity Issued(seconds age, seconds life) {
+  return {.begin = kNow - age - kClockDifference, .end = kNow - age + life};
+}
+
+struct StepRow {
+  const char* what;
+  std::optional<Validity> authority;
+  std::optional<Validity> member;
+  CertificateStep step;
+};
+
+TEST(JobCertificatesTest, EachStateHasItsStep) {
+  const Validity authority = Issued(days(100), kAuthorityLife);
+  const StepRow rows[] = {
+      {"nothing there", std::nullopt, std::nullopt, CertificateStep::kNewAuthority},
+      {"authority damaged", std::nullopt, Issued(days(1), kLife), CertificateStep::kNewAuthority},
+      {"pair damaged", authority, std::nullopt, CertificateStep::kNewMember},
+      {"new", authority, Issued(seconds(0), kLife), CertificateStep::kKeep},
+      {"before 3/5", authority, Issued(days(54) - seconds(1), kLife), CertificateStep::kKeep},
+      {"at 3/5", authority, Issued(days(54), kLife), CertificateStep::kNewMember},
+      {"long over", authority, Issued(days(300), kLife), CertificateStep::kNewMember},
+      {"other lives than now", authority, Issued(days(2), days(3)), CertificateStep::kNewMember},
+      {"authority ends with the next pair",
+       Issued(kAuthorityLife - kLife, kAuthorityLife),
+       Issued(days(1), kLife),
+       CertificateStep::kKeep},
+      {"authority ends before the next pair",
+       Issued(kAuthorityLife - kLife + seconds(1), kAuthorityLife),
+       Issued(days(1), kLife),
+       CertificateStep::kNewAuthority},
+      {"pair of a clock that was ahead",
+       authority,
+       Issued(-minutes(11), kLife),
+       CertificateStep::kNewMember},
+      {"authority of such a clock",
+       Issued(-hours(1), kAuthorityLife),
+       std::nullopt,
+       CertificateStep::kNewAuthority}};
+
+  for (const StepRow& row : rows)
+    EXPECT_EQ(DecideStep(row.authority, row.member, kNow, kLife), row.step) << row.what;
+}
+
+TEST(JobCertificatesTest, ClocksThatAreTenMinutesOffChangeNothing) {
+  const Validity authority = Issued(seconds(0), kAuthorityLife);
+  const Validity member = Issued(seconds(0), kLife);
+
+  for (const minutes off : {-kClockDifference, kClockDifference})
+    EXPECT_EQ(DecideStep(authority, member, kNow + off, kLife - kClockDifference),
+              CertificateStep::kKeep);
+}
+
+TEST(JobCertificatesTest, RenewalComesBeforeTwoThirdsOfALifeHoweverShort) {
+  for (const seconds life : {seconds(30), seconds(hours(1)), seconds(kLife)}) {
+    const WallTime at = RenewalTime(Issued(seconds(0), life));
+
+    EXPECT_GT(at, kNow + life / 2);
+    EXPECT_LT(at, kNow + life * 2 / 3);
+  }
+}
+
+TEST(JobCertificatesTest, OneThatHasEndedIsRenewedWhateverItsLifeWas) {
+  const Validity never_ours{.begin = kNow - seconds(5), .end = kNow - seconds(1)};
+
+  EXPECT_LE(RenewalTime(never_ours), kNow);
+}
+
+TEST(JobCertificatesTest, AJobBeginsWithAnAuthorityAndAPair) {
+  const auto kept = BringUpToDate({}, kMembers, kNow, kLife);
+
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_TRUE(kept->has_changed);
+  EXPECT_EQ(kept->renew_at, kNow + days(54));
+  const KeyPair authority{kept->certificates.authorities, kept->certificates.authority_key};
+  const KeyPair pair{kept->certificates.certificate, kept->certificates.private_key};
+  EXPECT_EQ(CheckAuthority(authority),
+            (Validity{.begin = kNow - minutes(10), .end = kNow + kAuthorityLife}));
+  EXPECT_EQ(CheckMember(pair, authority),
+            (Validity{.begin = kNow - minutes(10), .end = kNow + kLife}));
+}
+
+TEST(JobCertificatesTest, WhatIsSoundIsKept) {
+  const JobCertificates first = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+
+  const auto again = BringUpToDate(first, kMembers, kNow + days(53), kLife);
+
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_FALSE(again->has_changed);
+  EXPECT_EQ(again->certificates, first);
+  EXPECT_EQ(again->renew_at, kNow + days(54));
+}
+
+TEST(JobCertificatesTest, APairIsRenewedByTheSameAuthority) {
+  const JobCertificates first = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+
+  const auto renewed = BringUpToDate(first, kMembers, kNow + days(54), kLife);
+
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_EQ(renewed->certificates.authorities, first.authorities);
+  EXPECT_EQ(renewed->certificates.authority_key, first.authority_key);
+  EXPECT_NE(renewed->certificates.certificate, first.certificate);
+  EXPECT_NE(renewed->certificates.private_key, first.private_key);
+  EXPECT_EQ(renewed->renew_at, kNow + days(108));
+}
+
+TEST(JobCertificatesTest, ANewAuthorityIsTrustedBesideTheOneBeforeUntilTheNextRenewal) {
+  JobCertificates damaged = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+  const std::string before = damaged.authorities;
+  damaged.authority_key.clear();
+
+  const JobCertificates both = BringUpToDate(damaged, kMembers, kNow, kLife)->certificates;
+  const auto later = BringUpToDate(both, kMembers, kNow + days(54), kLife);
+
+  EXPECT_FALSE(absl::StartsWith(both.authorities, before));
+  EXPECT_TRUE(absl::EndsWith(both.authorities, before));
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_EQ(later->certificates.authorities, FirstCertificate(both.authorities));
+  EXPECT_EQ(later->certificates.authority_key, both.authority_key);
+}
+
+// However often it happens, two authorities are trusted at most.
+TEST(JobCertificatesTest, AuthoritiesDoNotPileUp) {
+  JobCertificates certificates;
+  for (int i = 0; i < 3; ++i) {
+    certificates.authority_key = "damaged";
+    certificates = BringUpToDate(certificates, kMembers, kNow, kLife)->certificates;
+  }
+  const std::string first = FirstCertificate(certificates.authorities);
+  const std::string rest = certificates.authorities.substr(first.size());
+
+  EXPECT_EQ(FirstCertificate(rest), rest);
+}
+
+}  // namespace
+}  // namespace pushpull_operator
