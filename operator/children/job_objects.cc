@@ -108,8 +108,12 @@ JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
 
 }  // namespace
 
+std::string CoordinatorHost(const ObjectKey& job) {
+  return absl::StrCat(PodName(job.name, {}), ".", job.object_namespace, ".svc");
+}
+
 std::string CoordinatorAddress(const ObjectKey& job) {
-  return absl::StrCat(PodName(job.name, {}), ".", job.object_namespace, ".svc:", kControlPort);
+  return absl::StrCat(CoordinatorHost(job), ":", kControlPort);
 }
 
 std::string CoordinatorAddressAt(const std::string& pod_ip) {

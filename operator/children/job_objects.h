@@ -25,7 +25,9 @@ inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
 inline constexpr int kMetricsPort = 9464;
 
-// Where the members of the job find its coordinator: host:port.
+// The name of the Service by which the members of the job find its coordinator, and with its port:
+// host:port.
+std::string CoordinatorHost(const ObjectKey& job);
 std::string CoordinatorAddress(const ObjectKey& job);
 // Where a coordinator whose pod has this address listens: host:port.
 std::string CoordinatorAddressAt(const std::string& pod_ip);

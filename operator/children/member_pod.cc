@@ -9,6 +9,7 @@
 #include "operator/children/job_objects.h"
 #include "operator/children/overlay.h"
 #include "operator/children/ownership.h"
+#include "operator/children/tls_secret.h"
 #include "operator/kube/json_fields.h"
 
 namespace pushpull_operator {
@@ -253,6 +254,8 @@ Json MemberContainer(const ObjectKey& job,
       LayOverText(spec.workers.resources_json, container["resources"]);
       break;
   }
+  const std::string secret = TlsSecretName(job.name, spec.security);
+  if (!secret.empty()) MountTlsSecret(secret, container, pod);
   return container;
 }
 

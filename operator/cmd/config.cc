@@ -25,6 +25,8 @@ constexpr size_t kNamespacesMax = 1000;
 constexpr IntRange kWorkers{.min = 1, .max = 256};
 constexpr IntRange kRequests{.min = 1, .max = 100'000};
 constexpr IntRange kLeaseSeconds{.min = 1, .max = 3600};
+// The longest is a tenth of the authority's life.
+constexpr IntRange kCertificateSeconds{.min = 30, .max = 365 * 24 * 3600};
 constexpr IntRange kPorts{.min = 0, .max = 65535};
 
 void ReadLogLevel(ObjectReader& reader, Problems& problems, OperatorConfig& config) {
@@ -67,6 +69,7 @@ OperatorConfig Read(const pushpull::Tree& root, Problems& problems) {
   reader.Require("runtimeImage");
   reader.ReadStrings("namespaces", kNamespacesMax, config.namespaces);
   reader.ReadInt("workers", kWorkers, config.workers);
+  reader.ReadSeconds("certificateLifeSeconds", kCertificateSeconds, config.certificate_life);
   reader.ReadObject("client", [&](ObjectReader& client) { ReadClient(client, config); });
   reader.ReadObject("leaderElection",
                     [&](ObjectReader& election) { ReadElection(election, problems, config); });

@@ -4,6 +4,7 @@
 // (charts/pushpull/templates/operator/config.yaml) and which it reads once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct OperatorConfig {
   std::string runtime_image;              // of servers and coordinators that name none
   std::vector<std::string> namespaces;    // whose jobs it runs; empty: all
   int workers = 8;
+  std::chrono::seconds certificate_life{std::chrono::days(90)};  // of the members of jobs
   RateLimit rate_limit;
   bool has_election = true;
   ObjectKey lease{.object_namespace = "", .name = "pushpull"};  // no namespace: the operator's own

@@ -109,6 +109,7 @@ ControllerOptions OperatorProcess::ControllerOptionsOf(const OperatorStart& star
                        .operator_namespace = start.pod_namespace},
               .instance = start.instance,
               .now = [this] { return clock_.Now(); },
+              .certificate_life = config_.certificate_life,
               .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
 }
 

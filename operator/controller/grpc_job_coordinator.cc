@@ -2,6 +2,9 @@
 #include "operator/controller/grpc_job_coordinator.h"
 
 #include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/membership/status_client.h"
@@ -9,6 +12,7 @@
 namespace pushpull_operator {
 
 using pushpull::ConsistencyMode;
+using pushpull::ControlTarget;
 using pushpull::Deadline;
 using pushpull::JobPhase;
 using pushpull::SyncMode;
@@ -71,6 +75,22 @@ std::optional<uint32_t> CountOf(const std::optional<int>& count) {
   return count ? std::optional<uint32_t>(static_cast<uint32_t>(*count)) : std::nullopt;
 }
 
+// Made for each call, because what it takes is small beside a handshake, and a context of the
+// library is not.
+absl::StatusOr<ControlTarget> TargetOf(const CoordinatorPlace& place) {
+  ControlTarget target{.address = place.address};
+  if (place.tls == nullptr) return target;
+  auto identity = pushpull::TlsIdentity::Create(*place.tls);
+  if (!identity.ok()) {
+    return absl::UnavailableError(absl::StrCat("coordinator at ",
+                                               place.address,
+                                               ": the job's certificates cannot be used: ",
+                                               identity.status().message()));
+  }
+  target.tls = *std::move(identity);
+  return target;
+}
+
 }  // namespace
 
 CoordinatorWord WordOf(const pushpull::JobStatus& status) {
@@ -104,26 +124,27 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status) {
   return word;
 }
 
-absl::StatusOr<CoordinatorWord> GrpcJobCoordinator::Ask(const std::string& address,
+absl::StatusOr<CoordinatorWord> GrpcJobCoordinator::Ask(const CoordinatorPlace& place,
                                                         Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
   PUSHPULL_ASSIGN_OR_RETURN(const pushpull::JobStatus status,
-                            pushpull::FetchStatus({.address = address}, deadline));
+                            pushpull::FetchStatus(target, deadline));
   return WordOf(status);
 }
 
-absl::Status GrpcJobCoordinator::Resize(const std::string& address,
+absl::Status GrpcJobCoordinator::Resize(const CoordinatorPlace& place,
                                         const AskSize& size,
                                         Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
   return pushpull::RequestResize(
-      {.address = address},
-      {.servers = CountOf(size.servers), .workers = CountOf(size.workers)},
-      deadline);
+      target, {.servers = CountOf(size.servers), .workers = CountOf(size.workers)}, deadline);
 }
 
-absl::Status GrpcJobCoordinator::SetSync(const std::string& address,
+absl::Status GrpcJobCoordinator::SetSync(const CoordinatorPlace& place,
                                          const AskSync& sync,
                                          Deadline deadline) {
-  return pushpull::RequestMode({.address = address},
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+  return pushpull::RequestMode(target,
                                {.mode = ModeOf(sync.sync.mode),
                                 .staleness = static_cast<uint32_t>(sync.sync.staleness),
                                 .backup_workers = static_cast<uint32_t>(sync.sync.backup_workers),
@@ -131,8 +152,10 @@ absl::Status GrpcJobCoordinator::SetSync(const std::string& address,
                                deadline);
 }
 
-absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const std::string& address, Deadline deadline) {
-  return pushpull::RequestCheckpoint({.address = address}, deadline);
+absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const CoordinatorPlace& place,
+                                                  Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+  return pushpull::RequestCheckpoint(target, deadline);
 }
 
 }  // namespace pushpull_operator

@@ -16,15 +16,16 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status);
 // Thread-safe.
 class GrpcJobCoordinator final : public JobCoordinator {
  public:
-  absl::StatusOr<CoordinatorWord> Ask(const std::string& address,
+  absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place,
                                       pushpull::Deadline deadline) override;
-  absl::Status Resize(const std::string& address,
+  absl::Status Resize(const CoordinatorPlace& place,
                       const AskSize& size,
                       pushpull::Deadline deadline) override;
-  absl::Status SetSync(const std::string& address,
+  absl::Status SetSync(const CoordinatorPlace& place,
                        const AskSync& sync,
                        pushpull::Deadline deadline) override;
-  absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline deadline) override;
+  absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place,
+                                pushpull::Deadline deadline) override;
 
  private:
   const pushpull::ControlLibrary library_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,26 +13,34 @@
 #include "operator/plan/job_plan.h"
 #include "operator/plan/observation.h"
 #include "runtime/base/deadline.h"
+#include "runtime/tls/tls_identity.h"
 
 namespace pushpull_operator {
 
-// Each call blocks until the answer or its deadline; `address` is host:port. Thread-safe.
+struct CoordinatorPlace {
+  std::string address;                                 // host:port
+  std::shared_ptr<const pushpull::TlsFiles> tls = {};  // of a member of its job; null: no TLS
+};
+
+// Each call blocks until the answer or its deadline. Thread-safe.
 //
-// kUnavailable, kDeadlineExceeded   nobody answers there. Ask again later.
+// kUnavailable, kDeadlineExceeded   nobody answers there, or the certificates of the two ends do
+// not
+//                                   fit. Ask again later.
 // kFailedPrecondition               not now: the job is at another point than was thought.
 class JobCoordinator {
  public:
   virtual ~JobCoordinator() = default;
-  virtual absl::StatusOr<CoordinatorWord> Ask(const std::string& address,
+  virtual absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place,
                                               pushpull::Deadline deadline) = 0;
-  virtual absl::Status Resize(const std::string& address,
+  virtual absl::Status Resize(const CoordinatorPlace& place,
                               const AskSize& size,
                               pushpull::Deadline deadline) = 0;
-  virtual absl::Status SetSync(const std::string& address,
+  virtual absl::Status SetSync(const CoordinatorPlace& place,
                                const AskSync& sync,
                                pushpull::Deadline deadline) = 0;
   // The number of the save.
-  virtual absl::StatusOr<uint64_t> Save(const std::string& address,
+  virtual absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place,
                                         pushpull::Deadline deadline) = 0;
 };
 

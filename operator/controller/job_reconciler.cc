@@ -8,6 +8,7 @@
 
 #include "operator/api/event.h"
 #include "operator/api/member.h"
+#include "operator/children/tls_secret.h"
 #include "operator/plan/plan.h"
 #include "runtime/base/status_macros.h"
 
@@ -24,6 +25,8 @@ constexpr seconds kSoon{1};
 // How long a coordinator that does not answer is left alone: twice as long each time.
 constexpr seconds kSilencePauseMin{4};
 constexpr seconds kSilencePauseMax{32};
+// Between two reads of the Secret of a job whose coordinator refuses connections.
+constexpr seconds kRereadPause{30};
 
 bool IsForCoordinator(const Action& action) {
   return std::holds_alternative<AskSize>(action) || std::holds_alternative<AskSync>(action) ||
@@ -39,6 +42,12 @@ std::optional<Obstacle> ObstacleOf(const absl::Status& status) {
   return Obstacle{.reason = reason, .message = std::string(status.message())};
 }
 
+// The same of certificates.
+std::optional<Obstacle> NoCertificates(const absl::Status& status) {
+  if (!absl::IsNotFound(status)) return ObstacleOf(status);
+  return Obstacle{.reason = "SecretMissing", .message = std::string(status.message())};
+}
+
 }  // namespace
 
 struct JobReconciler::Job {
@@ -49,6 +58,9 @@ struct JobReconciler::Job {
   const ObjectKey& key() const { return stored.meta.key; }
   // Its coordinator's pod, as far as it can be talked to; may be null.
   const Stored<Pod>* Coordinator() const;
+  bool HasPods() const;
+  // Empty: its members have no TLS.
+  std::string Secret() const { return TlsSecretName(key().name, stored.value.job.spec.security); }
 };
 
 const Stored<Pod>* JobReconciler::Job::Coordinator() const {
@@ -59,6 +71,12 @@ const Stored<Pod>* JobReconciler::Job::Coordinator() const {
       return pod.get();
   }
   return nullptr;
+}
+
+bool JobReconciler::Job::HasPods() const {
+  return std::any_of(pods.begin(), pods.end(), [&](const PodStore::Pointer& pod) {
+    return pod->meta.controller_uid == meta().uid;
+  });
 }
 
 std::string PodIndex(const ObjectMeta& pod) {
@@ -79,7 +97,8 @@ JobReconciler::JobReconciler(KubeClient& client,
       pods_(pods),
       coordinators_(coordinators),
       options_(std::move(options)),
-      maker_(client, time, options_.pods, options_.call_time) {}
+      maker_(client, time, options_.pods, options_.call_time),
+      keeper_(client, time, options_.certificate_life, options_.call_time) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);
@@ -121,15 +140,65 @@ bool JobReconciler::AreCachesBehind(const Job& job, Memory& memory) const {
   return !memory.made_pods.empty() || job.meta().resource_version == memory.replaced_version;
 }
 
+absl::Status JobReconciler::KeepCertificates(const Job& job,
+                                             const Observation& seen,
+                                             Memory& memory) {
+  // A job without pods has them looked at before its first one; one that has ended needs no new
+  // ones, but its coordinator may still be asked.
+  if (!IsInWork(seen)) {
+    if (job.Coordinator() == nullptr) memory.certificates = {};
+    return absl::OkStatus();
+  }
+  const bool is_known =
+      memory.certificates.secret == job.Secret() && job.now < memory.certificates.look_at;
+  return is_known || !job.HasPods() ? absl::OkStatus() : LookAtCertificates(job, memory);
+}
+
+// Those known before stay in use where this fails.
+absl::Status JobReconciler::LookAtCertificates(const Job& job, Memory& memory) {
+  absl::StatusOr<MemberCertificates> kept =
+      keeper_.Keep(job.meta(), job.stored.value.job.spec.security, job.now);
+  memory.no_certificates = NoCertificates(kept.status());
+  PUSHPULL_RETURN_IF_ERROR(kept.status());
+  memory.certificates = *std::move(kept);
+  return absl::OkStatus();
+}
+
 // By the address of its pod, not by the name of the Service: it is that of this coordinator and of
 // no earlier one, and needs no resolver.
-std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job, Memory& memory) const {
+absl::StatusOr<CoordinatorPlace> JobReconciler::PlaceOf(const Job& job,
+                                                        const Stored<Pod>& pod,
+                                                        const Memory& memory) const {
+  if (memory.certificates.secret != job.Secret())
+    return absl::UnavailableError("the certificates to ask the job's coordinator with are missing");
+  return CoordinatorPlace{.address = CoordinatorAddressAt(pod.value.ip),
+                          .tls = memory.certificates.files};
+}
+
+// One that refuses the certificates may have others than the operator remembers.
+absl::StatusOr<CoordinatorWord> JobReconciler::AskAt(const Job& job,
+                                                     const Stored<Pod>& pod,
+                                                     Memory& memory) {
+  absl::StatusOr<CoordinatorPlace> place = PlaceOf(job, pod, memory);
+  PUSHPULL_RETURN_IF_ERROR(place.status());
+  const std::shared_ptr<const pushpull::TlsFiles> tried = place->tls;
+  absl::StatusOr<CoordinatorWord> word = coordinators_.Ask(*place, CoordinatorDeadline());
+  const bool may_differ =
+      absl::IsUnavailable(word.status()) && tried != nullptr && job.now >= memory.reread_at;
+  if (!may_differ) return word;
+  memory.reread_at = job.now + kRereadPause;
+  if (!LookAtCertificates(job, memory).ok()) return word;
+  place = PlaceOf(job, pod, memory);
+  if (!place.ok() || *place->tls == *tried) return word;
+  return coordinators_.Ask(*place, CoordinatorDeadline());
+}
+
+std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job, Memory& memory) {
   const Stored<Pod>* pod = job.Coordinator();
   if (pod == nullptr) return std::nullopt;
   const bool was_silent = memory.silent_uid == pod->meta.uid;
   if (was_silent && job.now < memory.ask_again_at) return std::nullopt;
-  absl::StatusOr<CoordinatorWord> word =
-      coordinators_.Ask(CoordinatorAddressAt(pod->value.ip), CoordinatorDeadline());
+  absl::StatusOr<CoordinatorWord> word = AskAt(job, *pod, memory);
   if (word.ok()) {
     memory.silent_uid.clear();
     // The address may have gone to another pod meanwhile.
@@ -144,24 +213,37 @@ std::optional<CoordinatorWord> JobReconciler::Ask(const Job& job, Memory& memory
   return std::nullopt;
 }
 
+// A job whose certificates cannot be had for now goes on with what it has.
 absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, Memory& memory) {
   if (!job.stored.value.job.spec.suspend) memory.save.reset();
   Observation seen{.meta = job.meta(),
                    .object = job.stored.value,
-                   .coordinator = Ask(job, memory),
                    .save = memory.save,
                    .news_time = memory.news_time,
                    .refusal = memory.refusal,
-                   .obstacle = memory.obstacle,
                    .now = job.now};
   for (const PodStore::Pointer& pod : job.pods)
     seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
+  const absl::Status kept = KeepCertificates(job, seen, memory);
+  seen.coordinator = Ask(job, memory);
+  seen.obstacle = memory.no_certificates ? memory.no_certificates : memory.obstacle;
   const JobPlan plan = Plan(seen);
   PUSHPULL_RETURN_IF_ERROR(Write(job, plan, memory));
   Tell(job, plan, memory);
   PUSHPULL_RETURN_IF_ERROR(DoAll(job, plan, memory));
-  if (!plan.look_again) return std::nullopt;
-  return std::max(*plan.look_again - job.now, kSoon);
+  PUSHPULL_RETURN_IF_ERROR(kept);
+  return NextLookAt(job, seen, plan, memory);
+}
+
+std::optional<seconds> JobReconciler::NextLookAt(const Job& job,
+                                                 const Observation& seen,
+                                                 const JobPlan& plan,
+                                                 const Memory& memory) const {
+  std::optional<WallTime> when = plan.look_again;
+  if (IsInWork(seen) && job.HasPods() && memory.certificates.files != nullptr)
+    when = std::min(when.value_or(WallTime::max()), memory.certificates.look_at);
+  if (!when) return std::nullopt;
+  return std::max(*when - job.now, kSoon);
 }
 
 absl::Status JobReconciler::Write(const Job& job, const JobPlan& plan, Memory& memory) {
@@ -211,11 +293,16 @@ void JobReconciler::Tell(const Job& job, const Event& event, const EventWrite& w
       .IgnoreError();
 }
 
-// A coordinator that refuses does not keep pods from coming and going.
+// A coordinator that refuses does not keep pods from coming and going. Before the first pod the
+// Secret is looked at: a pod does not start without it.
 absl::Status JobReconciler::DoAll(const Job& job, const JobPlan& plan, Memory& memory) {
   absl::Status first;
+  bool has_looked = false;
   for (const Action& action : plan.actions) {
-    const absl::Status done = Do(job, plan, action, memory);
+    absl::Status done;
+    if (std::holds_alternative<CreatePod>(action) && !std::exchange(has_looked, true))
+      done = LookAtCertificates(job, memory);
+    if (done.ok()) done = Do(job, plan, action, memory);
     first.Update(done);
     if (!done.ok() && !IsForCoordinator(action)) break;
   }
@@ -242,12 +329,12 @@ absl::Status JobReconciler::Do(const Job& job,
 absl::Status JobReconciler::AskCoordinator(const Job& job, const Action& action, Memory& memory) {
   const Stored<Pod>* pod = job.Coordinator();
   if (pod == nullptr) return absl::UnavailableError("the job's coordinator is not there");
-  const std::string address = CoordinatorAddressAt(pod->value.ip);
+  PUSHPULL_ASSIGN_OR_RETURN(const CoordinatorPlace place, PlaceOf(job, *pod, memory));
   if (const auto* size = std::get_if<AskSize>(&action))
-    return coordinators_.Resize(address, *size, CoordinatorDeadline());
+    return coordinators_.Resize(place, *size, CoordinatorDeadline());
   if (const auto* sync = std::get_if<AskSync>(&action))
-    return coordinators_.SetSync(address, *sync, CoordinatorDeadline());
-  PUSHPULL_ASSIGN_OR_RETURN(memory.save, coordinators_.Save(address, CoordinatorDeadline()));
+    return coordinators_.SetSync(place, *sync, CoordinatorDeadline());
+  PUSHPULL_ASSIGN_OR_RETURN(memory.save, coordinators_.Save(place, CoordinatorDeadline()));
   return absl::OkStatus();
 }
 

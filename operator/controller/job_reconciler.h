@@ -19,6 +19,7 @@
 #include "operator/api/training_job.h"
 #include "operator/cache/store.h"
 #include "operator/children/member_pod.h"
+#include "operator/controller/certificate_keeper.h"
 #include "operator/controller/event_history.h"
 #include "operator/controller/job_coordinator.h"
 #include "operator/controller/object_maker.h"
@@ -45,6 +46,8 @@ struct ReconcilerOptions {
   // For each call to a coordinator, all of which answer from memory. One that does not keeps a
   // worker from the other jobs for so long.
   std::chrono::seconds coordinator_time{3};
+  // Of the certificate of a job's members.
+  std::chrono::seconds certificate_life{std::chrono::days(90)};
   // A restart was counted, for this reason; for metrics. May be empty.
   std::function<void(const std::string& reason)> on_restart;
 };
@@ -81,6 +84,10 @@ class JobReconciler {
     std::optional<Obstacle> obstacle;
     bool has_tried_pods = false;
     EventHistory events;
+    MemberCertificates certificates;
+    std::optional<Obstacle> no_certificates;  // why they could not be had, when last looked for
+    // A coordinator that refuses connections does not cost a read of the Secret before then.
+    WallTime reread_at{};
     // The coordinator in this pod did not answer in time, and is left alone until then.
     std::string silent_uid;
     std::chrono::seconds silent_pause{0};
@@ -91,7 +98,19 @@ class JobReconciler {
   Memory Recall(const ObjectKey& key, const std::string& uid) ABSL_LOCKS_EXCLUDED(mu_);
   void Remember(const ObjectKey& key, Memory memory) ABSL_LOCKS_EXCLUDED(mu_);
   bool AreCachesBehind(const Job& job, Memory& memory) const;
-  std::optional<CoordinatorWord> Ask(const Job& job, Memory& memory) const;
+  std::optional<CoordinatorWord> Ask(const Job& job, Memory& memory);
+  absl::StatusOr<CoordinatorWord> AskAt(const Job& job, const Stored<Pod>& pod, Memory& memory);
+  // Looks at the job's Secret if it is time to.
+  absl::Status KeepCertificates(const Job& job, const Observation& seen, Memory& memory);
+  absl::Status LookAtCertificates(const Job& job, Memory& memory);
+  // kUnavailable: nobody knows its certificates.
+  absl::StatusOr<CoordinatorPlace> PlaceOf(const Job& job,
+                                           const Stored<Pod>& pod,
+                                           const Memory& memory) const;
+  std::optional<std::chrono::seconds> NextLookAt(const Job& job,
+                                                 const Observation& seen,
+                                                 const JobPlan& plan,
+                                                 const Memory& memory) const;
   absl::StatusOr<std::optional<std::chrono::seconds>> CarryOut(const Job& job, Memory& memory);
   absl::Status Write(const Job& job, const JobPlan& plan, Memory& memory);
   void Tell(const Job& job, const JobPlan& plan, Memory& memory);
@@ -115,6 +134,7 @@ class JobReconciler {
   JobCoordinator& coordinators_;
   const ReconcilerOptions options_;
   ObjectMaker maker_;
+  CertificateKeeper keeper_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, Memory> memory_ ABSL_GUARDED_BY(mu_);

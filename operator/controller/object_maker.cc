@@ -12,6 +12,11 @@ namespace pushpull_operator {
 
 using pushpull::JobRole;
 
+absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
+  return absl::AlreadyExistsError(absl::StrCat(
+      type.plural, " ", ToString(key), " belongs to another owner, delete it or rename the job"));
+}
+
 ObjectMaker::ObjectMaker(KubeClient& client,
                          const pushpull::TimeSource& time,
                          PodSettings settings,
@@ -58,11 +63,7 @@ absl::StatusOr<std::optional<ObjectMeta>> ObjectMaker::FindOwn(const ObjectMeta&
   if (absl::IsNotFound(found.status())) return std::nullopt;
   PUSHPULL_RETURN_IF_ERROR(found.status());
   if (found->meta.controller_uid == owner.uid) return found->meta;
-  return absl::AlreadyExistsError(absl::StrCat(type.plural,
-                                               " ",
-                                               ToString(key),
-                                               " belongs to another owner, delete it or rename the "
-                                               "job"));
+  return OwnedByAnother(type, key);
 }
 
 absl::Status ObjectMaker::MakeSo(const ObjectMeta& owner, const JobObject& object) {

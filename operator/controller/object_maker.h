@@ -17,6 +17,9 @@
 
 namespace pushpull_operator {
 
+// The kAlreadyExists of an object that is not the job's.
+absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key);
+
 // Thread-safe. Every call blocks on the API server, and has these errors beside those of
 // KubeClient:
 //

@@ -69,7 +69,7 @@ struct CoordinatorWord {
 
 // Why an object of the job cannot be made for now, though nothing is wrong with its spec.
 struct Obstacle {
-  std::string reason;  // NameConflict, Forbidden
+  std::string reason;  // NameConflict, Forbidden, SecretMissing
   std::string message;
   friend bool operator==(const Obstacle&, const Obstacle&) = default;
 };

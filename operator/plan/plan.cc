@@ -71,6 +71,10 @@ bool IsPaused(Draft& draft) {
 
 }  // namespace
 
+bool IsInWork(const Observation& seen) {
+  return IsOurs(seen) && seen.object.problems.empty() && !Draft(seen).IsFinished();
+}
+
 JobPlan Plan(const Observation& seen) {
   Draft draft(seen);
   if (!IsOurs(seen)) return draft.Take();

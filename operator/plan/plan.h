@@ -24,4 +24,7 @@ namespace pushpull_operator {
 
 JobPlan Plan(const Observation& seen);
 
+// Whether this operator runs the job: it is not another one's, goes on, and its spec can be read.
+bool IsInWork(const Observation& seen);
+
 }  // namespace pushpull_operator

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 
 import api_server
 from api_server import ROOT, kubectl, wait_until
-from player import MORTAL, Player
+from player import MORTAL, PUSHPULL, Player
 
 OPERATOR = os.environ.get("PUSHPULL_OPERATOR_BIN", str(ROOT / "build/release/pushpull-operator"))
 PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
@@ -132,6 +132,21 @@ class OperatorTestCase(api_server.ApiTestCase):
         waited = kubectl("wait", "--for=condition=Complete", "--timeout=100s", f"tj/{name}")
         self.assertEqual(waited.returncode, 0, f"{waited.stderr}{json.dumps(self.status(name), indent=1)}{self.logs()}")
         return self.status(name)
+
+    def ask(self, job: str, certificates_of: Optional[str]) -> api_server.Result:
+        """`pushpull status` of the job's coordinator, by somebody with the certificates of that pod."""
+        variable = [] if certificates_of is None else [f"PUSHPULL_TLS_DIR={self.player.tls_folder(certificates_of)}"]
+        coordinator = self.player.address(f"{job}-coordinator") + ":7170"
+        return api_server.run("env", *variable, PUSHPULL, "status", "--coordinator", coordinator, "--json")
+
+    def secret(self, job: str) -> dict[str, str]:
+        return json.loads(self.must(kubectl("get", "secret", f"{job}-tls", "-o", "json")))["data"]
+
+    def end_of_certificate(self, pod: str) -> float:
+        """As the pod's process says."""
+        with urllib.request.urlopen(f"http://{self.player.address(pod)}:9464/metrics", timeout=10) as answer:
+            return float(re.search(r"^pushpull_certificate_expiry_timestamp_seconds\S* (\S+)$", answer.read().decode(),
+                                   re.MULTILINE)[1])
 
     def logs(self) -> str:
         return "".join(f"\n--- {path.name}\n{path.read_text(encoding='utf-8')[-3000:]}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator on a real API server. Its pods are real processes that player.py starts."""
+import base64
 import json
 import os
 import pathlib
@@ -13,7 +14,6 @@ import api_server
 import audit
 from api_server import kubectl, wait_until
 from operator_case import JOB_SECONDS, LONG_JOB_STEPS, OPERATOR, QUICK_LEASE, OperatorTestCase
-from player import PUSHPULL
 
 
 class OperatorTest(OperatorTestCase):
@@ -67,12 +67,53 @@ class OperatorTest(OperatorTestCase):
                           '{"spec":{"sync":{"mode":"Bounded","staleness":2},"workers":{"replicas":2}}}'))
 
         self.await_status("patched", "two workers", phase="Running", workers={"ready": 2})
-        coordinator = self.player.address("patched-coordinator") + ":7170"
 
         def mode() -> dict[str, Any]:
-            return json.loads(self.must(api_server.run(PUSHPULL, "status", "--coordinator", coordinator, "--json")))
+            return json.loads(self.must(self.ask("patched", certificates_of="patched-coordinator")))
         wait_until(lambda: "Bounded" in json.dumps(mode()), JOB_SECONDS, "the mode is in force")
         self.await_complete("patched")
+
+    def test_certificates_are_renewed_while_the_job_trains(self) -> None:
+        operator = self.start_operator_with("operator", self.config(certificateLifeSeconds=60), api_server.kubeconfig())
+        self.start_job("renewed")
+        self.await_status("renewed", "it runs", phase="Running", servers={"ready": 1}, workers={"ready": 2})
+        first = self.secret("renewed")
+        members = ("renewed-coordinator", "renewed-server-0")
+        ends = {pod: self.end_of_certificate(pod) for pod in members}
+
+        def step() -> int:
+            return json.loads(self.must(self.ask("renewed", certificates_of="renewed-worker-0")))["step"]
+        wait_until(lambda: self.secret("renewed")["tls.crt"] != first["tls.crt"], JOB_SECONDS, "the pair is another")
+        for pod, end in ends.items():
+            wait_until(lambda p=pod, e=end: self.end_of_certificate(p) > e, JOB_SECONDS, f"{pod} uses it{self.logs()}")
+        before = step()
+        # With connections that begin now.
+        self.must(kubectl("scale", "tj/renewed", "--replicas=2"))
+        self.await_status("renewed", "two servers", phase="Running", servers={"ready": 2})
+        wait_until(lambda: step() > before, JOB_SECONDS, "training goes on")
+
+        self.assertEqual(self.secret("renewed")["ca.crt"], first["ca.crt"])
+        status = self.await_complete("renewed")
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+        self.assert_each_pod_was_made_once(*members, "renewed-server-1", "renewed-worker-0", "renewed-worker-1")
+        for key in ("ca.key", "tls.key"):
+            for line in base64.b64decode(first[key]).decode().splitlines():
+                self.assertNotIn(line, operator.log())
+            self.assertNotIn(first[key], operator.log())
+
+    def test_whoever_is_not_of_the_job_is_refused(self) -> None:
+        self.start_operator()
+        for job in ("one", "other"):
+            self.start_job(job, workers=1)
+        for job in ("one", "other"):
+            self.await_status(job, "it runs", phase="Running", workers={"ready": 1})
+
+        self.assertEqual(json.loads(self.must(self.ask("one", certificates_of="one-worker-0")))["job"], "one")
+        self.refused(self.ask("one", certificates_of="other-worker-0"), "certificates")
+        self.refused(self.ask("one", certificates_of=None), "PUSHPULL_TLS_DIR")
+
+        for job in ("one", "other"):
+            self.await_complete(job)
 
     def test_killed_worker_is_restarted_and_counted(self) -> None:
         operator = self.start_operator()

@@ -2,9 +2,10 @@
 """Plays the kubelets of a cluster that has no nodes: starts the real programs of each pod on a loopback address
 of its own, and writes to the pod's status what a kubelet would.
 
-What it does not play: images, volumes, limits, names of Services (addresses are put in their place), and the
+What it does not play: images, volumes but those of Secrets, limits, names of Services (addresses are put in their place), and the
 garbage collector. A pod is bound to a node that does not exist, so that the API server gives it its grace.
 """
+import base64
 import dataclasses
 import datetime
 import http.client
@@ -23,10 +24,13 @@ from api_server import ROOT, connect
 
 PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
 PODS = "/api/v1/namespaces/default/pods"
+SECRETS = "/api/v1/namespaces/default/secrets"
 SELECTOR = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dpushpull-operator"
 # Before a command: it ends when the thread that has started it does, however the tests end.
 MORTAL = ("setpriv", "--pdeathsig", "KILL")
 _LOOK_SECONDS = 0.1
+# So many looks until a Secret that has changed is seen in the pods.
+_LOOKS_A_REFRESH = 10
 _REQUEST_SECONDS = 30
 # Of the loopback addresses, so that what is left of one test meets nothing of the next.
 _NETWORK = os.getpid() % 200 + 20
@@ -57,6 +61,38 @@ class Api:
         self._connection.close()
 
 
+class SecretVolume:
+    """A Secret as files, which all change at once: a link is swapped."""
+
+    def __init__(self, folder: pathlib.Path, volume: dict) -> None:
+        self.folder, self.name = folder, volume["name"]
+        self._secret = volume["secret"]["secretName"]
+        self._paths = {item["key"]: item["path"] for item in volume["secret"]["items"]}
+        self._version = ""
+        self._count = 0
+
+    def refresh(self, api: "Api") -> bool:
+        """False: the Secret, or a key, is not there. What was there before stays."""
+        code, secret = api.request("GET", f"{SECRETS}/{self._secret}")
+        if code != 200 or not self._paths.keys() <= secret.get("data", {}).keys():
+            return False
+        version = secret["metadata"]["resourceVersion"]
+        if version == self._version:
+            return True
+        self._count += 1
+        content = self.folder / f"..{self._count}"
+        content.mkdir(parents=True)
+        for key, path in self._paths.items():
+            (content / path).write_bytes(base64.b64decode(secret["data"][key]))
+            if not (self.folder / path).is_symlink():
+                (self.folder / path).symlink_to(f"..data/{path}")
+        link = self.folder / "..next"
+        link.symlink_to(content.name)
+        link.replace(self.folder / "..data")
+        self._version = version
+        return True
+
+
 @dataclasses.dataclass
 class Played:
     """One pod and its process."""
@@ -68,6 +104,7 @@ class Played:
     started: str = ""
     is_ready: bool = False
     is_stopping: bool = False
+    secrets: list["SecretVolume"] = dataclasses.field(default_factory=list)
 
 
 class Player:
@@ -78,6 +115,7 @@ class Player:
         self.uids: dict[str, set[str]] = {}  # of all pods that were ever seen, by name
         self._addresses: dict[str, str] = {}
         self._played: dict[str, Played] = {}  # by uid
+        self._looks = 0
         self._mu = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
@@ -110,9 +148,19 @@ class Player:
         for played in victims:
             _signal(played, signal.SIGKILL)
 
+    def tls_folder(self, name: str) -> pathlib.Path:
+        """The certificates as the pod's process has them."""
+        with self._mu:
+            folders = [volume.folder for played in self._played.values() if played.name == name
+                       for volume in played.secrets]
+        if len(folders) != 1:
+            raise AssertionError(f"pod {name} has {len(folders)} volumes of Secrets")
+        return folders[0]
+
     def _run(self) -> None:
         api = Api()
         while not self._stop.wait(_LOOK_SECONDS):
+            self._looks += 1
             code, listed = api.request("GET", f"{PODS}?{SELECTOR}")
             if code == 200:
                 self._look(api, {pod["metadata"]["uid"]: pod for pod in listed["items"]})
@@ -139,8 +187,12 @@ class Player:
             api.request("POST", f"{PODS}/{name}/binding",
                         {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                          "target": {"apiVersion": "v1", "kind": "Node", "name": "played"}})
+        volumes = [SecretVolume(self.folder / uid / volume["name"], volume)
+                   for volume in pod["spec"]["volumes"] if "secret" in volume]
+        if not all(volume.refresh(api) for volume in volumes):
+            return  # its containers wait
         role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
-        command, environment = self._command(pod, role)
+        command, environment = self._command(pod, role, volumes)
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
         with log:
             log.write(f"== {uid}: {shlex.join(command)}\n")
@@ -148,16 +200,18 @@ class Player:
             process = subprocess.Popen([*MORTAL, *command], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                        start_new_session=True)
         with self._mu:
-            self._played[uid] = Played(name, role, "", process, started=now())
+            self._played[uid] = Played(name, role, "", process, started=now(), secrets=volumes)
         self._played[uid].ip = self.address(name)
         self._go_on(api, pod, self._played[uid])
 
-    def _command(self, pod: dict, role: str) -> tuple[list[str], dict[str, str]]:
+    def _command(self, pod: dict, role: str, volumes: list[SecretVolume]) -> tuple[list[str], dict[str, str]]:
         name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
         job, ip = pod["metadata"]["labels"]["pushpull.dev/job"], self.address(name)
         coordinator = self.address(f"{job}-coordinator")
         places = {f"{job}-coordinator.default.svc:7170": f"{coordinator}:7170", "$(POD_IP)": ip,
                   "/etc/pushpull/job.json": str(self.folder / f"{pod['metadata']['uid']}.json"), "pushpull": PUSHPULL}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        places.update({mounts[volume.name]: str(volume.folder) for volume in volumes})
         words = [*container["command"], *container.get("args", [])]
         words = [places.get(word, word) for word in words]
         if role == "coordinator":
@@ -177,6 +231,9 @@ class Player:
         if "deletionTimestamp" in pod["metadata"] and not played.is_stopping:
             played.is_stopping = True
             _signal(played, signal.SIGTERM)
+        if self._looks % _LOOKS_A_REFRESH == 0:
+            for volume in played.secrets:
+                volume.refresh(api)
         code = played.process.poll()
         if code is not None and played.is_stopping:
             self._remove(api, played.name, uid)

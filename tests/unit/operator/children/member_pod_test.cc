@@ -151,8 +151,41 @@ TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
       {"name":"PUSHPULL_INDEX","value":"1"},
       {"name":"PUSHPULL_COORDINATOR","value":"mnist-coordinator.n.svc:7170"},
       {"name":"PUSHPULL_METRICS_PORT","value":"9464"},
-      {"name":"PUSHPULL_LOG_LEVEL","value":"info"}])"));
+      {"name":"PUSHPULL_LOG_LEVEL","value":"info"},
+      {"name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"}])"));
   EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
+}
+
+TEST(MemberPodTest, EveryPodHasTheJobsCertificatesButNotTheAuthoritysKey) {
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const json pod = PodOf(Job(R"({"image":"i"})"), start);
+
+    EXPECT_THAT(pod["spec"]["volumes"], Contains(json::parse(R"({
+        "name":"pushpull-tls",
+        "secret":{"secretName":"mnist-tls","defaultMode":288,
+                  "items":[{"key":"ca.crt","path":"ca.crt"},{"key":"tls.crt","path":"tls.crt"},
+                           {"key":"tls.key","path":"tls.key"}]}})")));
+    EXPECT_THAT(Main(pod)["volumeMounts"], Contains(json::parse(R"({
+        "name":"pushpull-tls","mountPath":"/etc/pushpull-tls","readOnly":true})")));
+    EXPECT_THAT(Main(pod)["env"], Contains(json::parse(R"({
+        "name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"})")));
+    EXPECT_THAT(pod.dump(), testing::Not(testing::HasSubstr("ca.key")));
+  }
+}
+
+TEST(MemberPodTest, TheUsersCertificatesTakeTheirPlace) {
+  const json pod = PodOf(Job(R"({"image":"i","security":{"secretName":"mine"}})"), kServer);
+
+  EXPECT_EQ(pod["spec"]["volumes"].back()["secret"]["secretName"], "mine");
+}
+
+TEST(MemberPodTest, WithoutTlsNothingIsMounted) {
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const json pod = PodOf(Job(R"({"image":"i","security":{"tls":"Off"}})"), start);
+
+    EXPECT_THAT(pod.dump(), testing::Not(testing::HasSubstr("/etc/pushpull-tls")));
+    EXPECT_THAT(pod.dump(), testing::Not(testing::HasSubstr("PUSHPULL_TLS_DIR")));
+  }
 }
 
 TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {

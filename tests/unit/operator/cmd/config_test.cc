@@ -29,6 +29,7 @@ logLevel: warn
 runtimeImage: "pushpull/pushpull:0.1.0"
 namespaces: ["team-a","team-b"]
 workers: 3
+certificateLifeSeconds: 86400
 client:
   qps: 20
   burst: 40
@@ -49,6 +50,7 @@ metricsPort: 9000
   EXPECT_EQ(config->runtime_image, "pushpull/pushpull:0.1.0");
   EXPECT_THAT(config->namespaces, ElementsAre("team-a", "team-b"));
   EXPECT_EQ(config->workers, 3);
+  EXPECT_EQ(config->certificate_life, std::chrono::days(1));
   EXPECT_EQ(config->rate_limit.qps, 20);
   EXPECT_EQ(config->rate_limit.burst, 40);
   EXPECT_FALSE(config->has_election);
@@ -67,6 +69,7 @@ TEST(ConfigTest, WhatIsNotSaidIsAsInTheChart) {
   EXPECT_EQ(config->log_level, pushpull::LogLevel::kInfo);
   EXPECT_THAT(config->namespaces, IsEmpty());
   EXPECT_EQ(config->workers, 8);
+  EXPECT_EQ(config->certificate_life, std::chrono::days(90));
   EXPECT_TRUE(config->has_election);
   EXPECT_EQ(config->lease_times.lease, seconds(15));
   EXPECT_EQ(config->metrics_port, 9464);

@@ -17,6 +17,7 @@
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/mutex.h"
+#include "tests/fakes/fake_tls_folder.h"
 
 namespace pushpull_operator {
 namespace {
@@ -72,14 +73,14 @@ class GrpcJobCoordinatorTest : public testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&recorder_);
     server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
+    place_ = {.address = absl::StrCat("127.0.0.1:", port)};
   }
 
   static Deadline Soon() { return Deadline::After(seconds(30)); }
 
   Recorder recorder_;
   std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  CoordinatorPlace place_;
   GrpcJobCoordinator coordinator_;
 };
 
@@ -108,7 +109,7 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
     recorder_.status = status;
   }
 
-  const absl::StatusOr<CoordinatorWord> word = coordinator_.Ask(address_, Soon());
+  const absl::StatusOr<CoordinatorWord> word = coordinator_.Ask(place_, Soon());
 
   ASSERT_TRUE(word.ok()) << word.status();
   EXPECT_EQ(word->job, "mnist");
@@ -125,7 +126,7 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
 }
 
 TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
-  ASSERT_TRUE(coordinator_.Resize(address_, {.workers = 4}, Soon()).ok());
+  ASSERT_TRUE(coordinator_.Resize(place_, {.workers = 4}, Soon()).ok());
 
   const pushpull::MutexLock lock(recorder_.mu);
   EXPECT_FALSE(recorder_.resize.has_servers());
@@ -135,7 +136,7 @@ TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
 TEST_F(GrpcJobCoordinatorTest, AModeIsAskedForWithAllThatBelongsToIt) {
   const AskSync ask{.sync = {.mode = SyncMode::kBounded, .staleness = 2}};
 
-  ASSERT_TRUE(coordinator_.SetSync(address_, ask, Soon()).ok());
+  ASSERT_TRUE(coordinator_.SetSync(place_, ask, Soon()).ok());
 
   const pushpull::MutexLock lock(recorder_.mu);
   EXPECT_EQ(recorder_.mode.mode(), static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
@@ -150,20 +151,79 @@ TEST_F(GrpcJobCoordinatorTest, ARefusalIsTheCoordinators) {
     recorder_.refusal = absl::FailedPreconditionError("the job has ended");
   }
 
-  const absl::Status refused = coordinator_.SetSync(address_, {}, Soon());
+  const absl::Status refused = coordinator_.SetSync(place_, {}, Soon());
 
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_NE(refused.message().find(address_), std::string::npos) << refused;
+  EXPECT_NE(refused.message().find(place_.address), std::string::npos) << refused;
 }
 
 TEST_F(GrpcJobCoordinatorTest, ASaveHasANumber) {
-  EXPECT_EQ(*coordinator_.Save(address_, Soon()), 7);
+  EXPECT_EQ(*coordinator_.Save(place_, Soon()), 7);
 }
 
 TEST_F(GrpcJobCoordinatorTest, OneThatIsGoneIsToldAtOnce) {
   server_->Shutdown();
 
-  EXPECT_TRUE(absl::IsUnavailable(coordinator_.Ask(address_, Soon()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(coordinator_.Ask(place_, Soon()).status()));
+}
+
+// Like a coordinator of a job with these certificates.
+class TlsCoordinator {
+ public:
+  explicit TlsCoordinator(const pushpull::TlsFiles& files) {
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = files.authorities;
+    options.pem_key_cert_pairs.push_back(
+        {.private_key = files.private_key, .cert_chain = files.certificate});
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options), &port);
+    builder.RegisterService(&recorder_);
+    server_ = builder.BuildAndStart();
+    address = absl::StrCat("127.0.0.1:", port);
+  }
+  std::string address;
+
+ private:
+  Recorder recorder_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+std::shared_ptr<const pushpull::TlsFiles> Shared(const pushpull::TlsFiles& files) {
+  return std::make_shared<const pushpull::TlsFiles>(files);
+}
+
+TEST(GrpcJobCoordinatorTlsTest, AMemberOfTheJobIsAnsweredAndNobodyElse) {
+  const pushpull::FakeCertificate authority = pushpull::MakeAuthority("job-1");
+  const auto member = [&](const char* name) {
+    return pushpull::MakeTlsFiles(authority, pushpull::MakeCertificate(name, authority));
+  };
+  const TlsCoordinator job(member("coordinator"));
+  GrpcJobCoordinator coordinator;
+  const auto save = [&](std::shared_ptr<const pushpull::TlsFiles> files) {
+    return coordinator
+        .Save({.address = job.address, .tls = std::move(files)}, Deadline::After(seconds(30)))
+        .status();
+  };
+
+  EXPECT_TRUE(save(Shared(member("operator"))).ok());
+  EXPECT_TRUE(absl::IsUnavailable(save(Shared(pushpull::MakeTlsFiles()))));
+  EXPECT_TRUE(absl::IsUnavailable(save(nullptr)));
+}
+
+TEST(GrpcJobCoordinatorTlsTest, DamagedCertificatesAreToldAndNotShown) {
+  GrpcJobCoordinator coordinator;
+  pushpull::TlsFiles damaged = pushpull::MakeTlsFiles();
+  damaged.private_key = "secret";
+
+  const absl::Status status = coordinator.Resize({.address = "127.0.0.1:1", .tls = Shared(damaged)},
+                                                 {.workers = 1},
+                                                 Deadline::After(seconds(30)));
+
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(status.message().find("tls.key"), std::string::npos) << status;
+  EXPECT_EQ(status.message().find("secret"), std::string::npos) << status;
 }
 
 // Takes connections and never says a word.
@@ -188,7 +248,7 @@ TEST_F(GrpcJobCoordinatorTest, ASilentOneCostsTheDeadline) {
   SilentListener silent;
 
   const auto word =
-      coordinator_.Ask(silent.address, Deadline::After(std::chrono::milliseconds(50)));
+      coordinator_.Ask({.address = silent.address}, Deadline::After(std::chrono::milliseconds(50)));
 
   EXPECT_TRUE(absl::IsDeadlineExceeded(word.status())) << word.status();
 }

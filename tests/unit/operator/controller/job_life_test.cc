@@ -64,7 +64,8 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
   EXPECT_TRUE(cluster.Has("worker-0"));
   EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
   EXPECT_EQ(cluster.Status().coordinator.term, 2);
-  EXPECT_EQ(cluster.coordinator.address, "10.0.0.7:7170");
+  EXPECT_EQ(cluster.coordinator.place.address, "10.0.0.7:7170");
+  EXPECT_NE(cluster.coordinator.place.tls, nullptr);
   EXPECT_FALSE(
       cluster.server.Find(ServiceType(), {.object_namespace = "n", .name = "mnist-coordinator"})
           .is_null());
@@ -91,6 +92,7 @@ TEST(JobLifeTest, AnOperatorThatDiesAtAnyWriteIsFollowedByOneThatEndsInTheSameSt
       EXPECT_EQ(cluster.Status().phase, Phase::kSucceeded);
       EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
       EXPECT_TRUE(cluster.Has("worker-0"));
+      EXPECT_EQ(cluster.coordinator.certificates.size(), 1U);
       for (const auto& [member, uids] : undisturbed.pods) {
         EXPECT_EQ(cluster.pods[member].size(), uids.size()) << member << " was made more than once";
       }

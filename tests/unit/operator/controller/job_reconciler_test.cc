@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/children/tls_secret.h"
 #include "tests/unit/operator/controller/played_cluster.h"
 
 namespace pushpull_operator {
@@ -143,6 +144,7 @@ INSTANTIATE_TEST_SUITE_P(EachKind,
                          testing::Values(std::pair{"mnist-coordinator", PodType()},
                                          std::pair{"mnist-server-1", PodType()},
                                          std::pair{"mnist-coordinator", ServiceType()},
+                                         std::pair{"mnist-tls", SecretType()},
                                          std::pair{"mnist",
                                                    ResourceType{.group = "networking.k8s.io",
                                                                 .version = "v1",

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include <gtest/gtest.h>
 
+#include "operator/children/tls_secret.h"
+
 namespace pushpull_operator {
 
 using nlohmann::json;
@@ -60,25 +62,29 @@ absl::Status ListInto(Store<T>& store,
 
 }  // namespace
 
-absl::StatusOr<CoordinatorWord> PlayedCoordinator::Ask(const std::string& asked_at, Deadline) {
-  address = asked_at;
+absl::StatusOr<CoordinatorWord> PlayedCoordinator::Ask(const CoordinatorPlace& asked_at, Deadline) {
+  place = asked_at;
   ++num_asked;
+  const std::string certificate = place.tls == nullptr ? "" : place.tls->certificate;
+  certificates.insert(certificate);
   if (!trouble.ok()) return trouble;
+  if (!accepted.empty() && certificate != accepted)
+    return absl::UnavailableError("the certificates of the two ends do not fit");
   return word;
 }
 
-absl::Status PlayedCoordinator::Resize(const std::string&, const AskSize& size, Deadline) {
+absl::Status PlayedCoordinator::Resize(const CoordinatorPlace&, const AskSize& size, Deadline) {
   if (size.servers) word.servers_wanted = *size.servers;
   if (size.workers) word.workers_wanted = *size.workers;
   return absl::OkStatus();
 }
 
-absl::Status PlayedCoordinator::SetSync(const std::string&, const AskSync& sync, Deadline) {
+absl::Status PlayedCoordinator::SetSync(const CoordinatorPlace&, const AskSync& sync, Deadline) {
   word.sync = sync.sync;
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> PlayedCoordinator::Save(const std::string&, Deadline) {
+absl::StatusOr<uint64_t> PlayedCoordinator::Save(const CoordinatorPlace&, Deadline) {
   word.checkpoint_step += 10;
   word.saves_finished = ++word.saves_requested;
   return word.saves_finished;
@@ -112,7 +118,9 @@ absl::Status PlayedOperator::Step() {
 }
 
 absl::Status PlayedOperator::StepWithoutLooking() {
-  return reconciler_.Reconcile(kJob).status();
+  const auto result = reconciler_.Reconcile(kJob);
+  if (result.ok()) next_look = *result;
+  return result.status();
 }
 
 PlayedCluster::PlayedCluster(const std::string& spec) {
@@ -128,6 +136,10 @@ PlayedCluster::PlayedCluster(const std::string& spec) {
 
 json PlayedCluster::Job() const {
   return server.Find(TrainingJobType(), kJob);
+}
+
+json PlayedCluster::Secret() const {
+  return server.Find(SecretType(), {.object_namespace = "n", .name = "mnist-tls"});
 }
 
 TrainingJobStatus PlayedCluster::Status() const {

@@ -26,17 +26,21 @@ class PlayedCluster;
 // shards and saves at once.
 class PlayedCoordinator final : public JobCoordinator {
  public:
-  absl::StatusOr<CoordinatorWord> Ask(const std::string& address, pushpull::Deadline) override;
-  absl::Status Resize(const std::string& address, const AskSize& size, pushpull::Deadline) override;
-  absl::Status SetSync(const std::string& address,
+  absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place, pushpull::Deadline) override;
+  absl::Status Resize(const CoordinatorPlace& place,
+                      const AskSize& size,
+                      pushpull::Deadline) override;
+  absl::Status SetSync(const CoordinatorPlace& place,
                        const AskSync& sync,
                        pushpull::Deadline) override;
-  absl::StatusOr<uint64_t> Save(const std::string& address, pushpull::Deadline) override;
+  absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place, pushpull::Deadline) override;
 
   CoordinatorWord word;
   absl::Status trouble;  // what it answers with instead, unless it is OK
   int num_asked = 0;
-  std::string address;  // it was last asked at
+  CoordinatorPlace place;              // it was last asked at
+  std::set<std::string> certificates;  // it was ever asked with; empty where without any
+  std::string accepted;  // the only certificate that it accepts; empty: any, or none at all
 };
 
 // One life of the operator.
@@ -48,6 +52,9 @@ class PlayedOperator {
   absl::Status Look();
   // Reconciles without a look at the API server.
   absl::Status StepWithoutLooking();
+
+  // When it wants to look at the job again, as of the last step that succeeded.
+  std::optional<std::chrono::seconds> next_look;
 
  private:
   FakePausingTime time_;
@@ -64,6 +71,8 @@ class PlayedCluster {
   explicit PlayedCluster(const std::string& spec);
 
   nlohmann::json Job() const;
+  // Of the job's own certificates; null where there is none.
+  nlohmann::json Secret() const;
   TrainingJobStatus Status() const;
   // The user changes the spec.
   void Change(const std::function<void(nlohmann::json& spec)>& change);
