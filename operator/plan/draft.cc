@@ -34,10 +34,18 @@ Draft::Draft(const Observation& seen) : seen_(seen) {
   }
 }
 
+// Every coordinator but a job's first one wants to hear its members first. After a suspension, or
+// where no coordinator was made under an earlier term, there are none, and none would come.
+bool Draft::HasMembersToHear() const {
+  return std::any_of(pods_.begin(), pods_.end(), [](const auto& entry) {
+    return entry.first.role != pushpull::JobRole::kCoordinator && !entry.second.end;
+  });
+}
+
 const CoordinatorWord* Draft::word() const {
-  const bool is_complete =
-      seen_.coordinator && seen_.coordinator->phase != CoordinatorWord::Phase::kRecovering;
-  return is_complete ? &*seen_.coordinator : nullptr;
+  if (!seen_.coordinator) return nullptr;
+  const bool is_recovering = seen_.coordinator->phase == CoordinatorWord::Phase::kRecovering;
+  return is_recovering && HasMembersToHear() ? nullptr : &*seen_.coordinator;
 }
 
 const MemberPod* Draft::Find(const MemberId& member) const {

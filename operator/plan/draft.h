@@ -71,6 +71,8 @@ class Draft {
   std::set<MemberId> over;
 
  private:
+  bool HasMembersToHear() const;
+
   const Observation& seen_;
   JobPlan plan_;
   std::map<MemberId, MemberPod> pods_;

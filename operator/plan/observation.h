@@ -43,7 +43,8 @@ struct SyncWord {
 // What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
 // depends on it.
 struct CoordinatorWord {
-  // kRecovering: it was started anew and still hears its members; nothing else is complete then.
+  // kRecovering: it was started anew and still hears its members; nothing else is complete then,
+  // unless there are none.
   enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
   std::string job;  // whose coordinator it is
   Phase phase = Phase::kStarting;

@@ -140,6 +140,20 @@ class OperatorTest(OperatorTestCase):
         self.await_complete("headless")
         self.assert_each_pod_was_made_once("headless-server-0", "headless-worker-0", "headless-worker-1")
 
+    def test_suspended_job_goes_on_when_it_is_resumed(self) -> None:
+        self.start_operator()
+        self.start_job("paused")
+        self.await_status("paused", "it runs", phase="Running", workers={"ready": 2})
+        self.must(kubectl("patch", "tj", "paused", "--type=merge", "-p", '{"spec":{"suspend":true}}'))
+        self.await_status("paused", "it is suspended", phase="Suspended")
+        self.assertEqual(kubectl("get", "pods", "-o", "name", "-l", "pushpull.dev/job=paused").stdout, "")
+
+        self.must(kubectl("patch", "tj", "paused", "--type=merge", "-p", '{"spec":{"suspend":false}}'))
+
+        self.await_status("paused", "it runs again", phase="Running", servers={"ready": 1}, workers={"ready": 2},
+                          coordinator={"term": 2, "ready": True})
+        self.await_complete("paused")
+
     def test_standby_leads_after_a_kill_and_the_job_goes_on(self) -> None:
         leader = self.start_operator("first")
         wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")

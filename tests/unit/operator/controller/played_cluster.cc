@@ -184,13 +184,18 @@ void PlayedCluster::Play() {
       server.Put(PodType(), PodKey(member), pod);
       if (id->role == JobRole::kCoordinator) {
         const json spec = Job()["spec"];
+        const bool is_first = pod["metadata"]["labels"][kTermLabel] == "1";
         word = {.job = "mnist",
+                .phase = is_first ? CoordinatorWord::Phase::kStarting
+                                  : CoordinatorWord::Phase::kRecovering,
                 .servers_wanted = spec["servers"]["replicas"].get<int>(),
                 .workers_wanted = 1,
                 .epoch = 1};
       }
     }
     if (PhaseOf(pod) != "Running") continue;
+    if (id->role != JobRole::kCoordinator && word.phase == CoordinatorWord::Phase::kRecovering)
+      word.phase = CoordinatorWord::Phase::kStarting;
     if (id->role == JobRole::kServer && id->index < word.servers_wanted)
       word.servers.insert(id->index);
     if (id->role == JobRole::kServer && id->index >= word.servers_wanted) ExitPod(member, 0);

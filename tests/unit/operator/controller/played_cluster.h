@@ -23,7 +23,7 @@ namespace pushpull_operator {
 class PlayedCluster;
 
 // The coordinator of the job, as far as the operator can tell: it agrees to every size, moves
-// shards and saves at once.
+// shards and saves at once. One of a later term than the first waits for a member to come.
 class PlayedCoordinator final : public JobCoordinator {
  public:
   absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place, pushpull::Deadline) override;

@@ -32,6 +32,32 @@ void Scale(World& world, int servers) {
   world.Bump();
 }
 
+// As after a suspension: it has a term above 1, and waits for members of before.
+TEST(MembersTest, ACoordinatorThatHasNoMembersToHearIsGivenSome) {
+  World world(2, 1);
+  world.Step();
+  world.RunPods();
+  world.seen.coordinator = CoordinatorWord{.job = "mnist",
+                                           .phase = CoordinatorWord::Phase::kRecovering,
+                                           .servers_wanted = 2,
+                                           .workers_wanted = 1};
+  world.Take();
+
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-0", "create server-1"));
+}
+
+TEST(MembersTest, NothingIsMadeWhileACoordinatorHearsItsMembers) {
+  World world = Running(2, 1);
+  world.pods.erase("mnist-server-1");
+  world.seen.coordinator->phase = CoordinatorWord::Phase::kRecovering;
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 TEST(MembersTest, MoreServersAreAskedForThenMadeThenGivenShards) {
   World world = Running(2, 1);
 
