@@ -221,6 +221,7 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::CarryOut(const Job& job, M
                    .save = memory.save,
                    .news_time = memory.news_time,
                    .refusal = memory.refusal,
+                   .unused_term = memory.unused_term,
                    .now = job.now};
   for (const PodStore::Pointer& pod : job.pods)
     seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
@@ -300,8 +301,10 @@ absl::Status JobReconciler::DoAll(const Job& job, const JobPlan& plan, Memory& m
   bool has_looked = false;
   for (const Action& action : plan.actions) {
     absl::Status done;
-    if (std::holds_alternative<CreatePod>(action) && !std::exchange(has_looked, true))
-      done = LookAtCertificates(job, memory);
+    if (const auto* create = std::get_if<CreatePod>(&action)) {
+      if (create->term > 0) memory.unused_term = create->term;
+      if (!std::exchange(has_looked, true)) done = LookAtCertificates(job, memory);
+    }
     if (done.ok()) done = Do(job, plan, action, memory);
     first.Update(done);
     if (!done.ok() && !IsForCoordinator(action)) break;
@@ -343,6 +346,8 @@ absl::Status JobReconciler::Make(const Job& job,
                                  const CreatePod& create,
                                  Memory& memory) {
   const auto made = MakeAll(job, plan, create, memory);
+  const bool is_refused = absl::IsPermissionDenied(made.status());
+  if (is_refused && create.term > 0) memory.unused_term = create.term;
   memory.obstacle = ObstacleOf(made.status());
   if (absl::IsInvalidArgument(made.status())) memory.refusal = std::string(made.status().message());
   PUSHPULL_RETURN_IF_ERROR(made.status());
@@ -362,6 +367,7 @@ absl::StatusOr<ObjectMeta> JobReconciler::MakeAll(const Job& job,
     if (!memory.has_tried_pods)
       PUSHPULL_RETURN_IF_ERROR(maker_.TryPods(job.meta(), job.stored.value));
     memory.has_tried_pods = true;
+    memory.unused_term.reset();  // as far as anybody knows from now on
   }
   return maker_.MakePod(job.meta(),
                         job.stored.value,

@@ -82,6 +82,7 @@ class JobReconciler {
     std::optional<WallTime> news_time;
     std::string refusal;
     std::optional<Obstacle> obstacle;
+    std::optional<int64_t> unused_term;
     bool has_tried_pods = false;
     EventHistory events;
     MemberCertificates certificates;

@@ -32,11 +32,14 @@ void CreateMissing(Draft& draft, JobRole role) {
 }
 
 // Every coordinator has a term of its own, higher than any before. A number that no coordinator
-// ever had, because the operator died right after writing it, does no harm.
+// ever had, because the operator died right after writing it, does no harm. While one cannot be
+// made, for hours maybe, the number stays: every other one would be a write, and that a reason to
+// try again at once.
 void PlanCoordinator(Draft& draft) {
   const MemberId coordinator{.role = JobRole::kCoordinator};
   if (!IsDue(draft, coordinator)) return;
-  ++draft.status().coordinator.term;
+  if (draft.seen().unused_term != draft.status().coordinator.term)
+    ++draft.status().coordinator.term;
   draft.Do(CreatePod{.member = coordinator, .term = draft.status().coordinator.term});
 }
 

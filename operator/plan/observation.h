@@ -91,6 +91,8 @@ struct Observation {
   // Why the API server refused to make a pod, in its words; empty: it did not.
   std::string refusal;
   std::optional<Obstacle> obstacle;  // that was met last
+  // A term in the status that no coordinator was ever made with; none: nobody knows of one.
+  std::optional<int64_t> unused_term;
   WallTime now{};                    // of the API server
 };
 

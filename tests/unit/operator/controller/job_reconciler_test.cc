@@ -99,6 +99,21 @@ TEST(JobReconcilerTest, APodThatTheServerRefusesFailsTheJobBeforeAnythingRuns) {
   EXPECT_EQ(CountPosts(cluster, "pods"), 0);
 }
 
+// A coordinator of that term may be there, and may not be the only one of it.
+TEST(JobReconcilerTest, ATermIsNotUsedAgainWhereTheAnswerWasLost) {
+  PlayedCluster cluster(kSpec);
+  cluster.server.InjectFaults([](const FakeRequest& request) {
+    const bool is_pod = IsPost(request, "pods") && !request.query.contains("dryRun");
+    return is_pod ? Fault{.kind = Fault::Kind::kDropBefore} : Fault{};
+  });
+  EXPECT_FALSE(cluster.op->Step().ok());
+  cluster.server.InjectFaults(nullptr);
+
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+
+  EXPECT_EQ(cluster.Status().coordinator.term, 2);
+}
+
 TEST(JobReconcilerTest, APodThatIsForbiddenForNowIsToldAndMadeLater) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
@@ -109,9 +124,13 @@ TEST(JobReconcilerTest, APodThatIsForbiddenForNowIsToldAndMadeLater) {
   EXPECT_TRUE(absl::IsPermissionDenied(cluster.op->Step()));
   EXPECT_TRUE(absl::IsPermissionDenied(cluster.op->Step()));
   EXPECT_EQ(Say(cluster, "Reconciled"), "False Forbidden");
+  const json before = cluster.Job();
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(absl::IsPermissionDenied(cluster.op->Step()));
+  EXPECT_EQ(cluster.Job(), before);  // else each try would be a reason for the next
   cluster.server.InjectFaults(nullptr);
 
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  EXPECT_EQ(cluster.Status().coordinator.term, 1);
   EXPECT_EQ(Say(cluster, "Reconciled"), "True Reconciled");
 }
 
