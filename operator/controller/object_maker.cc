@@ -34,7 +34,7 @@ absl::Status ObjectMaker::TryPods(const ObjectMeta& owner, const TrainingJobObje
   for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}) {
     if (role == JobRole::kServer && job.job.spec.servers.replicas == 0) continue;
     const std::string body = MemberPodText(owner, job, {.member = {.role = role}}, settings_);
-    const absl::Status tried =
+    absl::Status tried =
         client_.Create(PodType(), owner.key.object_namespace, body, DryRun::kYes, CallDeadline())
             .status();
     if (!tried.ok() && !absl::IsAlreadyExists(tried)) return tried;

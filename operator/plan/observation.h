@@ -93,7 +93,7 @@ struct Observation {
   std::optional<Obstacle> obstacle;  // that was met last
   // A term in the status that no coordinator was ever made with; none: nobody knows of one.
   std::optional<int64_t> unused_term;
-  WallTime now{};                    // of the API server
+  WallTime now{};  // of the API server
 };
 
 }  // namespace pushpull_operator

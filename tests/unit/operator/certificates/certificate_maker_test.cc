@@ -171,8 +171,9 @@ TEST(CertificateMakerTest, AMemberBearsItsNames) {
   BIO* reader = BIO_new_mem_buf(member.certificate.data(), -1);
   X509* certificate = PEM_read_bio_X509(reader, nullptr, nullptr, nullptr);
 
-  for (const std::string& name : kMember.dns_names)
+  for (const std::string& name : kMember.dns_names) {
     EXPECT_EQ(X509_check_host(certificate, name.data(), name.size(), 0, nullptr), 1) << name;
+  }
   EXPECT_NE(X509_check_host(certificate, "other", 0, 0, nullptr), 1);
   EXPECT_EQ(X509_check_ca(certificate), 0);
 

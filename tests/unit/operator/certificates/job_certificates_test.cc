@@ -59,17 +59,19 @@ TEST(JobCertificatesTest, EachStateHasItsStep) {
        std::nullopt,
        CertificateStep::kNewAuthority}};
 
-  for (const StepRow& row : rows)
+  for (const StepRow& row : rows) {
     EXPECT_EQ(DecideStep(row.authority, row.member, kNow, kLife), row.step) << row.what;
+  }
 }
 
 TEST(JobCertificatesTest, ClocksThatAreTenMinutesOffChangeNothing) {
   const Validity authority = Issued(seconds(0), kAuthorityLife);
   const Validity member = Issued(seconds(0), kLife);
 
-  for (const minutes off : {-kClockDifference, kClockDifference})
+  for (const minutes off : {-kClockDifference, kClockDifference}) {
     EXPECT_EQ(DecideStep(authority, member, kNow + off, kLife - kClockDifference),
               CertificateStep::kKeep);
+  }
 }
 
 TEST(JobCertificatesTest, RenewalComesBeforeTwoThirdsOfALifeHoweverShort) {

@@ -49,8 +49,9 @@ TEST(TlsSecretTest, WhatIsMissingOrDamagedIsEmpty) {
   for (const char* text : {R"({"metadata":{}})",
                            R"({"metadata":{},"data":null})",
                            R"({"metadata":{},"data":["tls.key"]})",
-                           R"({"metadata":{},"data":{"tls.key":7,"ca.crt":"*no base64*"}})"})
+                           R"({"metadata":{},"data":{"tls.key":7,"ca.crt":"*no base64*"}})"}) {
     EXPECT_EQ(DecodeTlsSecret(*ParseObject(text)), JobCertificates{}) << text;
+  }
 }
 
 TEST(TlsSecretTest, MembersBearTheNamesThatTheyAreAskedFor) {
