@@ -59,8 +59,9 @@ std::string Draft::NameOf(const MemberId& member) const {
 
 int Draft::WantedNow(pushpull::JobRole role) const {
   if (role == pushpull::JobRole::kCoordinator) return 1;
-  if (word() == nullptr) return 0;
-  return role == pushpull::JobRole::kServer ? word()->servers_wanted : word()->workers_wanted;
+  const CoordinatorWord* said = word();
+  if (said == nullptr) return 0;
+  return role == pushpull::JobRole::kServer ? said->servers_wanted : said->workers_wanted;
 }
 
 bool Draft::IsFinished() const {

@@ -115,6 +115,16 @@ nlohmann::json PartOf(const nlohmann::json& object) {
           {"metadata", object.value("metadata", nlohmann::json::object())}};
 }
 
+// As a watch with this selector tells it; empty: it does not.
+std::string EventText(const FakeObjectStore::Change& change, const std::string& selector) {
+  const bool is_in = MatchesLabels(change.object, selector);
+  const bool was_in = !change.before.is_null() && MatchesLabels(change.before, selector);
+  if (!is_in && !was_in) return "";
+  std::string event = change.event;
+  if (event == "MODIFIED" && is_in != was_in) event = is_in ? "ADDED" : "DELETED";
+  return Json{{"type", event}, {"object", change.object}}.dump() + "\n";
+}
+
 }  // namespace
 
 // Accepts on a thread of its own and serves each connection on another.
@@ -364,13 +374,8 @@ std::string FakeApiServer::NextOf(Watcher& watcher) {
     while (const FakeObjectStore::Change* change =
                store_.Next(watcher.collection, watcher.version)) {
       watcher.version = change->version;
-      const bool is_in = MatchesLabels(change->object, watcher.label_selector);
-      const bool was_in =
-          !change->before.is_null() && MatchesLabels(change->before, watcher.label_selector);
-      if (!is_in && !was_in) continue;
-      std::string event = change->event;
-      if (event == "MODIFIED" && is_in != was_in) event = is_in ? "ADDED" : "DELETED";
-      return Json{{"type", event}, {"object", change->object}}.dump() + "\n";
+      std::string text = EventText(*change, watcher.label_selector);
+      if (!text.empty()) return text;
     }
     if (!watcher.extra.empty()) {
       std::string text = std::move(watcher.extra.front());
