@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull-operator`.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <array>
@@ -116,11 +117,16 @@ int Main(int argc, char** argv) {
   return version->parsed() ? PrintVersion(flags) : Run(flags);
 }
 
+// Each worker thread asks coordinators over TLS now and then. With heaps of their own, as the C
+// library gives them, each keeps what a handshake takes for a moment.
+constexpr int kHeapsMax = 2;
+
 }  // namespace
 }  // namespace pushpull_operator
 
 int main(int argc, char** argv) {
   try {
+    mallopt(M_ARENA_MAX, pushpull_operator::kHeapsMax);
     pushpull::BlockStopSignals();
     return pushpull_operator::Main(argc, argv);
   } catch (const std::exception& error) {
