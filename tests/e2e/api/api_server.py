@@ -123,6 +123,11 @@ class ApiTestCase(unittest.TestCase):
         self.must(kubectl("create", "-f", "-", text=json.dumps(job(name, **spec))))
         self.addCleanup(kubectl, "delete", "tj", name, "--ignore-not-found", "--wait=false")
 
+    def create_namespace(self, name: str) -> None:
+        """Which stays: nobody here would take it away."""
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.must(kubectl("apply", "-f", "-", text=json.dumps(manifest)))
+
     def patch_status(self, name: str, **status: Any) -> None:
         """As the operator does."""
         self.must(kubectl("patch", "tj", name, "--subresource=status", "--type=merge",

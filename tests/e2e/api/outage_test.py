@@ -74,8 +74,7 @@ class OutageTest(OperatorTestCase):
 
     def make_crowd(self) -> None:
         """Jobs whose coordinators nobody starts, so that they stay at that; in a namespace of their own."""
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "crowd"}}
-        self.must(kubectl("apply", "-f", "-", text=json.dumps(namespace)))
+        self.create_namespace("crowd")
         self.addCleanup(kubectl, "delete", "tj,pods", "--all", "-n", "crowd", "--wait=false", "--grace-period=0", "--force")
         jobs = [{**api_server.job(f"crowd-{i}", image="i", command=["c"], workers={"replicas": 2}),
                  "metadata": {"name": f"crowd-{i}", "namespace": "crowd"}} for i in range(CROWD)]

@@ -131,6 +131,22 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         for rightful in (one for one in self.operators if one is not operator):
             self.assertNotIn("forbidden", rightful.log())
 
+    def test_operator_of_one_namespace_runs_its_jobs_with_a_role_alone(self) -> None:
+        self.release("install", "--set", "operator.namespaces={default}")
+        api_server.wait_for_crd()
+        self.assertNotEqual(kubectl("get", "clusterrole", "pushpull").returncode, 0)
+        operator = self.start_released_operator("confined")
+        self.start_job("inside")
+        self.create_namespace("elsewhere")
+        self.must(kubectl("create", "-n", "elsewhere", "-f", "-", text=json.dumps(api_server.job("outside", image="i"))))
+        self.addCleanup(kubectl, "delete", "tj", "outside", "-n", "elsewhere", "--wait=false")
+
+        self.await_status("inside", "it runs", phase="Running", workers={"ready": 2})
+        self.await_complete("inside")
+
+        self.assertEqual(json.loads(self.must(kubectl("get", "tj", "outside", "-n", "elsewhere", "-o", "json"))).get("status"), None)
+        self.assertNotIn("forbidden", operator.log())
+
 
 if __name__ == "__main__":
     unittest.main()
