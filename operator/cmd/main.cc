@@ -126,6 +126,7 @@ constexpr int kHeapsMax = 2;
 
 int main(int argc, char** argv) {
   try {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
     mallopt(M_ARENA_MAX, pushpull_operator::kHeapsMax);
     pushpull::BlockStopSignals();
     return pushpull_operator::Main(argc, argv);
