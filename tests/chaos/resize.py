@@ -3,6 +3,8 @@
 
 Without replication nothing else happens; with it, a random server is killed during each move.
 """
+import contextlib
+import os
 import random
 import signal
 import threading
@@ -86,8 +88,10 @@ def run_stormy(chance: random.Random) -> training.Outcome:
             threading.Event().wait(chance.uniform(0, KILL_WITHIN_SECONDS))
             there = [server["index"] for server in started.job.status()["servers"]]
             victim = chance.choice(there)
-            if started.job.endpoint("server", victim) is not None:  # it may have been released
-                started.job.signal_member("server", victim, signal.SIGKILL)
+            entry = started.job.endpoint("server", victim)
+            with contextlib.suppress(ProcessLookupError):  # it may have been released, and ended, meanwhile
+                if entry is not None:
+                    os.kill(entry["pid"], signal.SIGKILL)
             scale(started, target, "--wait")
         return started.finish()
 

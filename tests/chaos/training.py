@@ -34,9 +34,13 @@ class Training:
 
     def __init__(self, jobs: job.Jobs, steps: int, servers: int, replication: int) -> None:
         self._weights = jobs.folder / "weights"
+        self._may_end = jobs.folder / "may-end"
         spec = jobs.spec("--steps", steps, "--tensors", TENSORS, "--values", VALUES,
                          "--optimizer", "adam", "--step-milliseconds", 5,
-                         "--weights", self._weights, servers=servers, workers=WORKERS,
+                         "--weights", self._weights,
+                         # However fast the machine is, no fault comes after the end.
+                         "--stall-worker", 0, "--stall-at-step", steps - 1, "--stall-until", self._may_end,
+                         servers=servers, workers=WORKERS,
                          sync={"deterministic": True},
                          restart={"backoffLimit": 10, "initialDelaySeconds": 0,
                                   # Nobody is to be found silent where nobody is stopped.
@@ -50,7 +54,8 @@ class Training:
         return [entry["pid"] for entry in entries if entry is not None]
 
     def finish(self) -> Outcome:
-        """Waits for the end; AssertionError with the job's output when it failed."""
+        """Lets the job end, and waits for that; AssertionError with its output when it failed."""
+        self._may_end.touch()
         code = self.job.launcher.wait(END_SECONDS)
         output = self.job.launcher.output
         assert code == 0, output
