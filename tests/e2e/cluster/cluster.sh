@@ -48,7 +48,7 @@ up() {
   ln -sfn "$STATE/pv" /tmp/hostpath_pv        # the folder's name is fixed in kube-controller-manager
   if [ ! -e "$STATE/images/pause.tar" ]; then
     t=$(mktemp -d); cp "$BIN/pause" "$t/pause"
-    "$HERE"/image.sh localhost/pause:1 "$STATE/images/pause.tar" "$t" USER=65535:65535 /pause; rm -r "$t"
+    "$HERE"/../../../docker/archive.sh localhost/pause:1 "$STATE/images/pause.tar" "$t" USER=65535:65535 /pause; rm -r "$t"
   fi
   "$HERE"/net.sh up "$n"
   "$HERE"/pki.sh "$STATE/pki" $IP:6443 $(seq -f node%.0f 1 "$n")
