@@ -2,8 +2,6 @@
 """The operator on a real API server. Its pods are real processes that player.py starts."""
 import base64
 import json
-import os
-import pathlib
 import signal
 import subprocess
 import time

@@ -11,7 +11,7 @@ import api_server
 import audit
 from api_server import kubectl, wait_until
 from faulty_proxy import FaultyProxy
-from operator_case import PROBE, Operator, OperatorTestCase
+from operator_case import Operator, OperatorTestCase
 
 KINDS = ("trainingjobs", "pods")
 SHORT_SECONDS = 10

@@ -3,7 +3,6 @@
 jobs that run.
 """
 import json
-import pathlib
 import signal
 import unittest
 
