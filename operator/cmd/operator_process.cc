@@ -163,8 +163,8 @@ absl::Status OperatorProcess::Run() {
                                     .ready = [this] { return Ready(); }});
   if (!exposer.ok()) return exposer.status();
   pushpull::EventLoop loop("op-signals");
-  const pushpull::StopSignals signals(loop, [this](int signal) {
-    signal_ = signal;
+  const pushpull::StopSignals signals(loop, [this](pushpull::StopSignal signal) {
+    signal_ = signal.number;
     stop_.Cancel();
   });
   log_.Info("started", {{"metrics", (*exposer)->address()}});

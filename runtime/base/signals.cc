@@ -33,7 +33,7 @@ void BlockStopSignals() {
   PUSHPULL_CHECK(sigaction(SIGXFSZ, &ignore, nullptr) == 0);
 }
 
-StopSignals::StopSignals(EventLoop& loop, std::function<void(int)> on_signal)
+StopSignals::StopSignals(EventLoop& loop, std::function<void(StopSignal)> on_signal)
     : loop_(loop), signals_(std::make_shared<FileDescriptor>()) {
   const sigset_t set = StopSet();
   *signals_ = FileDescriptor(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -42,7 +42,8 @@ StopSignals::StopSignals(EventLoop& loop, std::function<void(int)> on_signal)
     const auto on_ready = [signals, on_signal](uint32_t) {
       signalfd_siginfo info{};
       while (read(signals->get(), &info, sizeof info) == sizeof info)
-        on_signal(static_cast<int>(info.ssi_signo));
+        on_signal({.number = static_cast<int>(info.ssi_signo),
+                   .is_urgent = info.ssi_code == SI_QUEUE && info.ssi_int == kUrgent});
     };
     PUSHPULL_CHECK(loop.Watch(signals->get(), EPOLLIN, on_ready).ok());
   });

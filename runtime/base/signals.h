@@ -16,11 +16,21 @@ namespace pushpull {
 // in main, before any thread exists.
 void BlockStopSignals();
 
+// What a launcher that takes its job down sends with SIGTERM (sigqueue): the process is not to put
+// anything in order first. A plain SIGTERM, by kill or Kubernetes, is a warning to those who use
+// it.
+inline constexpr int kUrgent = 0x50505550;
+
+struct StopSignal {
+  int number = 0;
+  bool is_urgent = false;
+};
+
 // Calls `on_signal` on the loop for every SIGINT and SIGTERM. Created and destroyed by the main
 // thread; the loop outlives it and is stopped before it is destroyed, or runs on.
 class StopSignals {
  public:
-  StopSignals(EventLoop& loop, std::function<void(int signal)> on_signal);
+  StopSignals(EventLoop& loop, std::function<void(StopSignal)> on_signal);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

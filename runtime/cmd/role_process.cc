@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cmd/role_process.h"
 
+#include <csignal>
 #include <memory>
+#include <utility>
 
 #include "runtime/cmd/exit_codes.h"
 
@@ -14,11 +16,33 @@ constexpr Duration kLook = std::chrono::seconds(60);
 }  // namespace
 
 RoleProcess::RoleProcess(const std::string& loop_name)
-    : control_(loop_name), signals_(control_, [this](int signal) {
-        MutexLock lock(mu_);
-        signal_ = signal;
-        changed_.NotifyAll();
-      }) {}
+    : control_(loop_name), signals_(control_, [this](StopSignal signal) { OnSignal(signal); }) {}
+
+void RoleProcess::LeaveOnWarning(Duration grace, std::function<void()> leave) {
+  MutexLock lock(mu_);
+  grace_ = grace;
+  leave_ = std::move(leave);
+}
+
+void RoleProcess::OnSignal(StopSignal signal) {
+  std::function<void()> leave;
+  {
+    MutexLock lock(mu_);
+    const bool is_warning = signal.number == SIGTERM && !signal.is_urgent && leave_;
+    if (is_warning) {
+      leave = std::exchange(leave_, nullptr);
+      leaves_until_ = Deadline::After(grace_);
+    } else {
+      signal_ = signal.number;
+    }
+    changed_.NotifyAll();
+  }
+  if (leave) leave();
+}
+
+bool RoleProcess::is_over() const {
+  return ended_ || signal_ != 0 || (leaves_until_ && leaves_until_->has_passed());
+}
 
 absl::Status RoleProcess::Call(const std::function<absl::Status()>& task) {
   struct Result {
@@ -50,9 +74,10 @@ void RoleProcess::End(const absl::Status& status) {
 
 int RoleProcess::WaitForEnd() {
   MutexLock lock(mu_);
-  while (!ended_ && signal_ == 0) changed_.WaitUntil(mu_, Deadline::After(kLook));
-  if (!ended_) return ExitCodeOf(signal_);
-  if (ended_->ok() || absl::IsCancelled(*ended_)) return kExitDone;
+  while (!is_over()) changed_.WaitUntil(mu_, leaves_until_.value_or(Deadline::After(kLook)));
+  if (!ended_) return ExitCodeOf(signal_ == 0 ? SIGTERM : signal_);
+  const bool is_in_order = ended_->ok() || absl::IsCancelled(*ended_);
+  if (is_in_order) return leaves_until_ ? ExitCodeOf(SIGTERM) : kExitDone;
   return ReportError(*ended_);
 }
 

@@ -30,16 +30,28 @@ class RoleProcess {
   // The process is to end; the first call counts.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // From now on a SIGTERM is a warning: the first calls `leave` on the control loop, and the
+  // process ends when End is called, and otherwise when `grace` is over. Another signal ends it at
+  // once.
+  void LeaveOnWarning(Duration grace, std::function<void()> leave) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Blocks until End or a stop signal. Returns the exit code; errors are printed. Waiting for the
   // end of a job has no deadline of its own: the coordinator's silence, a signal or the job's end
   // finish it.
   int WaitForEnd() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void OnSignal(StopSignal signal) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ended, or has had its time.
+  bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   Mutex mu_;
   CondVar changed_;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
   int signal_ ABSL_GUARDED_BY(mu_) = 0;
+  std::function<void()> leave_ ABSL_GUARDED_BY(mu_);  // empty once called
+  Duration grace_ ABSL_GUARDED_BY(mu_){0};
+  std::optional<Deadline> leaves_until_ ABSL_GUARDED_BY(mu_);
   EventLoop control_;
   StopSignals signals_;
 };

@@ -38,6 +38,7 @@ struct ServerFlags {
   std::string metrics = "0.0.0.0:9464";
   uint32_t threads = 1;
   double weight = 1;
+  double leave_seconds = 25;
   std::string log_level = "info";
   int ready_fd = -1;
 };
@@ -130,6 +131,8 @@ int RunServer(const ServerFlags& flags) {
     return absl::OkStatus();
   });
   if (!started.ok()) return ReportError(started);
+  if (flags.leave_seconds > 0)
+    process.LeaveOnWarning(FromSeconds(flags.leave_seconds), [&server] { server->Leave(); });
   ReportReady(flags.ready_fd,
               {.control = "", .data = server->data_address(), .metrics = (*exposer)->address()});
   log.Info("listening", {{"data", server->data_address()}, {"metrics", (*exposer)->address()}});
@@ -172,6 +175,14 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("--weight", flags->weight, "Share of the parameters relative to other servers")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--leave-seconds",
+                   flags->leave_seconds,
+                   "How long SIGTERM leaves it to hand what it holds to other servers; 0: it ends "
+                   "at once. A second SIGTERM ends it at once, too")
+      ->envname("PUSHPULL_LEAVE_SECONDS")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error")
       ->capture_default_str();

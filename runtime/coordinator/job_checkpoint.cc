@@ -180,7 +180,7 @@ void JobCore::On(SessionId session, const Restored& message) {
   restored_.insert(server->info.server);
   if (restored_.size() < servers_.size()) return;
   const ReplicaChange first = *std::exchange(first_entries_, std::nullopt);
-  Carry(first, true);
+  PlaceFirst(first);
   AdmitReady();
 }
 

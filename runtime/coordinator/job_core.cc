@@ -71,6 +71,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   RecoverIfKnown();
   if (checkpoints_ && started_at_) Carry(checkpoints_->OnTick(now, CheckpointView()));
   if (resizes_.is_open()) resizes_.Update(now, IsSettled(), ResizeTotals());
+  if (phase_ == JobPhase::kSucceeded) ReleaseDrained();  // the last checkpoint may be written now
   return TakeCommands();
 }
 
@@ -160,6 +161,7 @@ void JobCore::WelcomeLateServer(const RegisterServer& server, SessionId session)
     Send(session, ProposeView{*proposed});
   UpdateServers();
   Carry(replicas_.AddServer(server.server, server.weight));
+  if (HasLeavingServers()) Retarget();
 }
 
 // Who is there has changed.
@@ -370,6 +372,7 @@ void JobCore::LoseServer(const Server& server, const std::string& why) {
   }
   UpdateServers();
   Carry(change);
+  if (server.leave_turn > 0 || HasLeavingServers()) Retarget();
 }
 
 void JobCore::LoseWorker(const Worker& worker, const std::string& why) {
@@ -405,7 +408,7 @@ void JobCore::PrepareCatalog() {
     weights.push_back(Find<Server>(session)->info.weight);
     Carry(replicas_.AddServer(server, weights.back()));
   }
-  Carry(replicas_.SetTarget(FirstServers(wanted_servers_)));
+  Retarget();
   absl::StatusOr<std::vector<ServerId>> primaries = AssignShards(weights);
   if (!primaries.ok()) return Fail(absl::StrCat("placing shards: ", primaries.status().message()));
   primaries_ = *std::move(primaries);
@@ -426,7 +429,15 @@ void JobCore::PlaceShards() {
   }
   ReplicaChange first = replicas_.Place(entries);
   if (options_.restore) return RestoreThen(std::move(first));
+  PlaceFirst(first);
+}
+
+// Where shards are placed at first may be about to leave.
+void JobCore::PlaceFirst(const ReplicaChange& first) {
   Carry(first, true);
+  if (!HasLeavingServers()) return;
+  target_.clear();
+  Retarget();
 }
 
 void JobCore::RegisterWaiting() {
@@ -510,18 +521,6 @@ void JobCore::Carry(const ReplicaChange& change, bool are_first) {
                       " no server left that holds their state"));
   }
   ReleaseDrained();
-}
-
-// A server that is not wanted any more and holds nothing may go.
-void JobCore::ReleaseDrained() {
-  for (const auto& [id, session] : servers_) {
-    Server* server = Find<Server>(session);
-    const bool may_go = id.value() >= wanted_servers_ && replicas_.is_drained(id);
-    if (!may_go || server->is_leaving) continue;
-    server->is_leaving = true;
-    Say(absl::StrCat(ToString(id), " holds nothing any more and is released"));
-    Send(session, Stop{absl::OkStatus(), options_.term});
-  }
 }
 
 // ---- small parts ----

@@ -150,6 +150,7 @@ class JobCore {
     RegisterServer info;
     uint64_t table_version = 0;  // that it has confirmed
     bool is_leaving = false;     // it holds nothing and was told to stop
+    uint64_t leave_turn = 0;     // rank among those who asked to leave; 0: it did not
   };
   struct Worker {
     RegisterWorker info;
@@ -172,6 +173,7 @@ class JobCore {
   void On(SessionId session, const StepsHeld& message);
   void On(SessionId session, const Heartbeat& message);
   void On(SessionId session, const Leave& message);
+  void On(SessionId session, const AskToLeave& message);
   void On(SessionId session, const Failure& message);
   void On(SessionId session, const Captured& message);
   void On(SessionId session, const Restored& message);
@@ -197,6 +199,13 @@ class JobCore {
   static std::set<ServerId> FirstServers(uint32_t count);
   // How steps are counted where the job begins: a checkpoint may say that numbers run ahead.
   static Consistency FirstConsistency(const JobCoreOptions& options);
+
+  // job_core_leaving.cc
+  std::set<ServerId> TargetServers() const;
+  bool HasLeavingServers() const;
+  void Retarget();
+  bool MayGo(ServerId id, const Server& server) const;
+  void ReleaseDrained();
 
   // job_core_recovery.cc
   static bool IsOfThisTerm(const FromMember& message);
@@ -227,7 +236,7 @@ class JobCore {
   void AdmitReady();
   void Carry(ViewChange change);
   void Carry(const ReplicaChange& change, bool are_first = false);
-  void ReleaseDrained();
+  void PlaceFirst(const ReplicaChange& first);
   void EndIfComplete();
   void WatchStall();
 
@@ -284,6 +293,8 @@ class JobCore {
   std::optional<ReplicaChange> first_entries_;
   std::set<ServerId> restored_;  // servers that have theirs
   uint32_t wanted_servers_;
+  std::set<ServerId> target_;  // of replicas_, as last set
+  uint64_t leave_turns_ = 0;
   uint64_t wanted_revision_ = 1;          // rises with each change of wanted_servers_
   std::optional<Collection> collection_;  // while recovering
   std::optional<SteadyTime> first_word_at_;

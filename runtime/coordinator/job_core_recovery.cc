@@ -149,7 +149,8 @@ void JobCore::RestoreShards(const CollectedJob& job) {
       Send(session, InstallTensors{catalog_.version(), catalog_.tensors()});
     replicas_.AddServer(id, server.info.weight);  // nothing follows before there are shards
   }
-  replicas_.SetTarget(FirstServers(wanted_servers_));
+  target_ = TargetServers();
+  replicas_.SetTarget(target_);
   UpdateServers();
   Carry(agreement_.Renew(job.last_view_number));
   primaries_.assign(kShardCount, ServerId{});  // every shard that has chunks is placed

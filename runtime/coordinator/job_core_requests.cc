@@ -43,7 +43,7 @@ void JobCore::ResizeServers(uint32_t servers) {
                  ResizeTotals());
   wanted_servers_ = servers;
   TellWanted();
-  Carry(replicas_.SetTarget(FirstServers(servers)));
+  Retarget();
 }
 
 // Those that are not wanted leave by themselves after the step they are in; who is wanted again and

@@ -106,7 +106,8 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   });
   int code = 0;
   {
-    const StopSignals signals(loop, [&supervisor](int signal) { supervisor->OnSignal(signal); });
+    const StopSignals signals(
+        loop, [&supervisor](StopSignal signal) { supervisor->OnSignal(signal.number); });
     code = exit_code.Wait();
   }
   loop.Post([&supervisor] { supervisor.reset(); });

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/check.h"
+#include "runtime/base/signals.h"
 
 namespace pushpull {
 namespace {
@@ -178,6 +179,13 @@ absl::Status ChildProcess::Watch(FileDescriptor pidfd,
 
 void ChildProcess::Signal(int signal) const {
   if (is_running_) kill(pid_, signal);
+}
+
+void ChildProcess::EndNow() const {
+  if (!is_running_) return;
+  sigval word{};
+  word.sival_int = kUrgent;
+  if (sigqueue(pid_, SIGTERM, word) != 0) kill(pid_, SIGTERM);  // too many are queued
 }
 
 void ChildProcess::KillGroup() const {

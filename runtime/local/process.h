@@ -64,6 +64,8 @@ class ChildProcess {
   bool is_running() const { return is_running_; }
   // To the process alone, so that a program can end its own children in order.
   void Signal(int signal) const;
+  // SIGTERM to the process alone, with the word that there is no time to put anything in order.
+  void EndNow() const;
   // SIGKILL to the whole group.
   void KillGroup() const;
 

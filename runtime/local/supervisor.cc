@@ -641,7 +641,7 @@ void Supervisor::StopNext() {
     }
     if (std::exchange(is_stage_asked_, true)) return;
     for (const ChildProcess* process : running) {
-      process->Signal(SIGTERM);
+      process->EndNow();
       process->Signal(SIGCONT);  // a stopped one could not end
     }
     loop_.Cancel(kill_timer_);

@@ -14,6 +14,9 @@
 //          coordinator --Handover--> old primary ==data channel==> new primary --HandedOver-->
 //          coordinator
 //
+//   a server that is to end: server --AskToLeave--> coordinator, replica sets as above,
+//          coordinator --Stop--> server
+//
 //   a shard that nobody holds any more:
 //          coordinator --SetReplicas (no primary)--> all, --CollectCopies--> workers
 //          --ShardCopies--> coordinator --RebuildShard--> new primary, --OfferCopies--> workers
@@ -220,6 +223,11 @@ struct WorkerReport {
   WantedSize wanted;
 };
 
+// A server's process is to end, though the job wants as many as before: its shards shall go to
+// others, and its place to another process. Said again in each session. Answered by Stop when it
+// holds nothing.
+struct AskToLeave {};
+
 // The member cannot go on; the job fails with this text, which names peer, tensor and step.
 struct Failure {
   absl::Status status;
@@ -289,6 +297,7 @@ using FromMember = std::variant<RegisterServer,
                                 StepsHeld,
                                 Heartbeat,
                                 Leave,
+                                AskToLeave,
                                 Failure,
                                 Captured,
                                 Restored,

@@ -143,6 +143,10 @@ void Write(const Leave& message, v1::FromMember& out) {
   ToProto(message.stats, *wire.mutable_stats());
 }
 
+void Write(const AskToLeave& /*message*/, v1::FromMember& out) {
+  out.mutable_ask_to_leave();
+}
+
 void Write(const Failure& message, v1::FromMember& out) {
   ToProto(message.status, *out.mutable_failure()->mutable_status());
 }
@@ -710,6 +714,8 @@ absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
       return Read(message.heartbeat());
     case v1::FromMember::kLeave:
       return Read(message.leave());
+    case v1::FromMember::kAskToLeave:
+      return AskToLeave{};
     case v1::FromMember::kFailure:
       return Read(message.failure());
     case v1::FromMember::kCaptured:

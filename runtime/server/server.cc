@@ -124,6 +124,13 @@ Server::~Server() {
   }
 }
 
+void Server::Leave() {
+  if (std::exchange(is_leaving_, true)) return;
+  log_.Info("leaving: hands its shards to others");
+  if (session_->promised() == Term{}) return End(absl::OkStatus());  // it never had any
+  session_->Send(AskToLeave{});
+}
+
 // ---- the coordinator ----
 
 void Server::OnMessage(ToMember message) {
@@ -143,6 +150,7 @@ void Server::On(const Welcome& message) {
     lane.PromiseTerm(term);
     lane.Configure(settings);
   });
+  if (is_leaving_) session_->Send(AskToLeave{});
   is_ready_ = true;
   log_.Info("registered", {{"job", settings.job}, {"term", message.term.value()}});
 }

@@ -64,6 +64,11 @@ class Server final : public SessionHandler, public ChannelAcceptor {
                                                        EndHandler on_end);
   ~Server() override;
 
+  // The process is to end: asks the coordinator to have others take what this server holds, again
+  // where it is another coordinator. It serves on meanwhile; the end handler is called with OK when
+  // it holds nothing.
+  void Leave();
+
   const std::string& data_address() const { return data_address_; }
   // Registered with the coordinator. Thread-safe.
   bool is_ready() const { return is_ready_.load(std::memory_order_relaxed); }
@@ -131,6 +136,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   std::vector<std::shared_ptr<Lane>> lanes_;  // each used on its own thread only
   std::unique_ptr<Listener> listener_;
   WantedSize wanted_;
+  bool is_leaving_ = false;
   std::optional<LastingSession> session_;
   std::shared_ptr<Server*> self_;  // what posted tasks look at: gone when the server is
 };

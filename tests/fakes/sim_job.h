@@ -56,6 +56,9 @@ class SimJob {
   // reaches no coordinator any more.
   void SuspectServer(uint32_t index);
 
+  // Its process is told to end, and is in no hurry.
+  void LeaveServer(uint32_t index) { servers_.at(index)->server->Leave(); }
+
   // Its session ends; it connects again, unless it is cut off.
   void BreakSession(uint32_t server) { control_.CloseOf(servers_.at(server)->control); }
   // Suspected servers reach a coordinator again.

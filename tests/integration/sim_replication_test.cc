@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -179,6 +180,108 @@ TEST(SimReplicationTest, ResizingChangesNothingInTheResult) {
         ASSERT_TRUE(job.Resize(wanted).ok());
       }
       ASSERT_TRUE(RunToEnd(job, wanted, pending, step % 8 == 7)) << "step " << step;
+    }
+
+    EXPECT_EQ(trainer.values(1), expected);
+  }
+}
+
+// Whether the coordinator has nothing more to do: who was told to end has been replaced.
+bool HaveAllGone(SimJob& job, uint32_t wanted, const std::set<std::string>& leaving) {
+  for (uint32_t i = 0; i < wanted; ++i) {
+    if (!job.has_server(i) || leaving.contains(job.server_address(i))) return false;
+  }
+  return IsWhole(job, wanted);
+}
+
+struct Leavers {
+  uint32_t replication = 0;
+  uint32_t servers = 2;
+  uint32_t at_once = 1;
+  bool loses_coordinator = false;
+};
+
+// Without replication every death would end the job.
+void ExpectThatLeavingChangesNothing(const Leavers& leavers) {
+  constexpr uint64_t kSteps = 15;
+  const auto expected = Undisturbed(OptimizerKind::kAdam, kSteps);
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    SimJob job(Options(leavers.servers, leavers.replication, seed));
+    Trainer trainer(job, OptimizerKind::kAdam);
+    std::set<std::string> leaving;
+    const uint64_t leave_in = random() % (kSteps - 1);
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const auto pending = trainer.Begin();
+      job.scheduler().RunFor(std::chrono::microseconds(random() % 8000));
+      for (uint32_t i = 0; step == leave_in && i < leavers.at_once; ++i) {
+        const uint32_t leaver = (static_cast<uint32_t>(seed) + i) % leavers.servers;
+        leaving.insert(job.server_address(leaver));
+        job.LeaveServer(leaver);
+        job.scheduler().RunFor(std::chrono::microseconds(random() % 3000));
+      }
+      if (step == leave_in && leavers.loses_coordinator) {
+        job.KillCoordinator();
+        job.StartCoordinator();
+      }
+      ASSERT_TRUE(RunToEnd(job, leavers.servers, pending, false)) << "step " << step;
+    }
+
+    EXPECT_EQ(trainer.values(1), expected);
+    EXPECT_TRUE(job.scheduler().RunUntil(
+        [&] {
+          KeepServers(job, leavers.servers);
+          return HaveAllGone(job, leavers.servers, leaving);
+        },
+        std::chrono::minutes(2)));
+    EXPECT_EQ(job.Status().servers_wanted, leavers.servers);
+    EXPECT_TRUE(job.Status().state_losses.empty());
+  }
+}
+
+TEST(SimReplicationTest, AServerThatIsToldToEndTakesNothingWithIt) {
+  ExpectThatLeavingChangesNothing({.servers = 2});
+  ExpectThatLeavingChangesNothing({.servers = 4});
+}
+
+TEST(SimReplicationTest, TwoServersThatAreToldToEndTakeNothingWithThem) {
+  ExpectThatLeavingChangesNothing({.servers = 4, .at_once = 2});
+}
+
+TEST(SimReplicationTest, WhereAllAreToldToEndOneGoesAfterTheOther) {
+  ExpectThatLeavingChangesNothing({.servers = 2, .at_once = 2});
+  ExpectThatLeavingChangesNothing({.servers = 3, .at_once = 3});
+}
+
+TEST(SimReplicationTest, FollowersLeaveAsWell) {
+  ExpectThatLeavingChangesNothing({.replication = 1, .servers = 3});
+  ExpectThatLeavingChangesNothing({.replication = 1, .servers = 2, .at_once = 2});
+}
+
+TEST(SimReplicationTest, AnotherCoordinatorLetsThemGo) {
+  ExpectThatLeavingChangesNothing({.servers = 3, .at_once = 2, .loses_coordinator = true});
+  ExpectThatLeavingChangesNothing({.replication = 1, .servers = 3, .loses_coordinator = true});
+}
+
+TEST(SimReplicationTest, AServerThatDiesWhileItLeavesIsReplacedByItsFollowers) {
+  constexpr uint64_t kSteps = 12;
+  const auto expected = Undisturbed(OptimizerKind::kAdam, kSteps);
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    SimJob job(Options(3, 1, seed));
+    Trainer trainer(job, OptimizerKind::kAdam);
+    const uint64_t leave_in = random() % kSteps;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const auto pending = trainer.Begin();
+      if (step == leave_in) {
+        const auto leaver = static_cast<uint32_t>(random() % 3);
+        job.LeaveServer(leaver);
+        job.scheduler().RunFor(std::chrono::microseconds(random() % 8000));
+        job.KillServer(leaver);
+      }
+      ASSERT_TRUE(RunToEnd(job, 3, pending, false)) << "step " << step;
     }
 
     EXPECT_EQ(trainer.values(1), expected);

@@ -2,8 +2,8 @@
 //
 // The model-based test: whole jobs of the product's own code over a fake clock, with faults from a
 // seed, and the promises of the protocol checked after every event. A schedule has servers that
-// die, hang on as zombies, come back and are added or removed; workers that die and are replaced;
-// broken connections; lost, repeated and reordered frames; late control messages.
+// die, leave, hang on as zombies, come back and are added or removed; workers that die and are
+// replaced; broken connections; lost, repeated and reordered frames; late control messages.
 //
 // Worker w pushes 2^w to every value, the sum of a step is subtracted: so the difference between
 // two versions of a chunk says who contributed, and how often. With backup workers all chunks of a
@@ -393,7 +393,9 @@ class Schedule {
     if (status.phase == JobPhase::kRecovering) return InjectIntoGap(status);
     if (Draw(5) == 0 && loses_coordinators_) return LoseCoordinator();
     if (status.phase != JobPhase::kRunning) return;
-    switch (Draw(6)) {
+    switch (Draw(7)) {
+      case 6:
+        return LeaveServers();
       case 0:
       case 1:
         return LoseServers(status);
@@ -436,7 +438,9 @@ class Schedule {
 
   // There is no coordinator, or it is hearing what members know; some cannot tell it.
   void InjectIntoGap(const JobStatus& status) {
-    switch (Draw(6)) {
+    switch (Draw(7)) {
+      case 6:
+        return LeaveServers();
       case 5:
         return CutOffServer();
       case 0:
@@ -465,7 +469,8 @@ class Schedule {
   // shards are moving.
   void LoseServers(const JobStatus& status) {
     const bool is_settled = status.phase == JobPhase::kRunning && status.shards_moving == 0;
-    if (is_settled && AreAllServersKnown(status)) may_die_ = replication_;
+    const bool is_whole = is_settled && AreAllServersKnown(status) && !IsAnyLeaving();
+    if (is_whole) may_die_ = replication_;
     for (uint32_t i = Draw(3); i > 0 && may_die_ > 0; --i) {
       const uint32_t victim = Draw(kServersMax);
       if (!job_.has_server(victim) || !kills_servers_) continue;
@@ -480,6 +485,25 @@ class Schedule {
       }
       if (Draw(2) == 0) missing_.insert(victim);  // it comes back later
     }
+  }
+
+  // Their processes are told to end, one alone or two at a time. Where few servers are left there
+  // are fewer copies, until the next processes are there.
+  void LeaveServers() {
+    for (uint32_t i = 1 + Draw(2); i > 0; --i) {
+      const uint32_t leaver = Draw(kServersMax);
+      if (!job_.has_server(leaver)) continue;
+      may_die_ = 0;
+      leaving_.insert(job_.server_address(leaver));
+      job_.LeaveServer(leaver);
+    }
+  }
+
+  bool IsAnyLeaving() const {
+    for (uint32_t i = 0; i < kServersMax; ++i) {
+      if (job_.has_server(i) && leaving_.contains(job_.server_address(i))) return true;
+    }
+    return false;
   }
 
   // The coordinator knows every server that shall be there by its present process.
@@ -536,8 +560,9 @@ class Schedule {
   uint32_t may_die_ = 0;
   bool has_cut_off_ = false;  // a server, since the coordinator was lost
   SteadyTime reached_at_ = SteadyTime::max();
-  std::set<uint32_t> missing_;   // servers that have died and are not started again yet
-  std::set<uint32_t> replaced_;  // workers that have died before
+  std::set<std::string> leaving_;  // addresses of servers that were told to end
+  std::set<uint32_t> missing_;     // servers that have died and are not started again yet
+  std::set<uint32_t> replaced_;    // workers that have died before
   std::map<uint64_t, std::set<uint32_t>> pushed_;  // by step, whose push was answered
   std::map<uint64_t, int64_t> admitted_;           // by version: contributors of the first chunk
   std::vector<ServerLoss> server_losses_;

@@ -285,13 +285,14 @@ class Jobs:
         """A job that a test ends, or that fails."""
         return self.spec("--steps", LONG_JOB_STEPS, "--step-milliseconds", 5, **more)
 
-    def run_job(self, spec: dict[str, Any], *flags: Any) -> LocalJob:
+    def run_job(self, spec: dict[str, Any], *flags: Any,
+                environment: Optional[dict[str, str]] = None) -> LocalJob:
         manifest = self.write_manifest(spec)
         workdir = self.folder / "workdir"
         report = self.folder / "report.json"
         self._let_go.unlink(missing_ok=True)
         launcher = self.start(PUSHPULL, "run", manifest, "--workdir", workdir, "--report", report,
-                              "--progress", "none", *flags)
+                              "--progress", "none", *flags, environment=environment)
         return LocalJob(launcher, workdir, report, self._let_go)
 
     def wait_until_gone(self, seconds: float) -> None:

@@ -135,6 +135,7 @@ std::vector<FromMember> SampleFromMember() {
       Heartbeat{.stats = SampleServerStats()},
       Heartbeat{.stats = SampleWorkerStats()},
       Leave{.end_step = Step{10}, .stats = SampleWorkerStats(), .is_released = true},
+      AskToLeave{},
       Failure{.status = absl::DataLossError("server-1: chunk 3 of w, step 4: NaN")},
       Captured{.attempt = 11,
                .status = absl::AbortedError("a chunk has reached version 9"),

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that are told to end by SIGTERM, as Kubernetes, a scheduler or `kill` does: they leave in order,
+with 143, and the job's result is that of the undisturbed one."""
+import os
+import pathlib
+import signal
+import unittest
+from typing import Any
+
+import job
+
+RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
+STEPS = 60
+
+
+class LeaveTest(job.JobTestCase):
+
+    def trained(self, weights: pathlib.Path, milliseconds: int = 400, **more: Any) -> dict[str, Any]:
+        """A deterministic job that writes its last weights."""
+        return self.spec("--steps", STEPS, "--optimizer", "adam", "--values", 300_000, "--weights",
+                         weights, "--step-milliseconds", milliseconds,
+                         sync={"deterministic": True}, restart=RESTARTS, **more)
+
+    def undisturbed_weights(self) -> bytes:
+        weights = self.folder / "whole"
+        undisturbed = self.run_job(self.trained(weights, milliseconds=0))
+        self.assertEqual(undisturbed.launcher.wait(60), 0, undisturbed.launcher.output)
+        return weights.read_bytes()
+
+    def test_server_hands_its_shards_over_and_training_goes_on(self) -> None:
+        whole = self.undisturbed_weights()
+        weights = self.folder / "weights"
+        started = self.run_job(self.trained(weights))
+        started.wait_for_step(5)
+
+        started.signal_member("server", 1, signal.SIGTERM)
+        started.launcher.wait_for_line("server-1 holds nothing any more and is released")
+        started.launcher.wait_for_line("server-1 exited with code 143; restart, 1 of 3")
+        job.wait_until(lambda: [s for s in started.status().get("servers", []) 
+                                if s["index"] == 1 and s["bytes"] > 0], 30, "the next server-1 has shards")
+        code = started.finish()
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["steps"], report["state_losses"]), (STEPS, []))
+        self.assertEqual(weights.read_bytes(), whole)
+
+    def test_two_servers_that_are_all_there_is_go_one_after_the_other(self) -> None:
+        whole = self.undisturbed_weights()
+        weights = self.folder / "weights"
+        started = self.run_job(self.trained(weights))
+        started.wait_for_step(5)
+
+        for index in range(2):
+            started.signal_member("server", index, signal.SIGTERM)
+        for index in range(2):
+            started.launcher.wait_for_line(f"server-{index} exited with code 143; restart")
+        code = started.finish()
+
+        self.assertEqual(code, 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["steps"], report["state_losses"]), (STEPS, []))
+        self.assertEqual(weights.read_bytes(), whole)
+
+    def test_server_without_an_heir_ends_when_its_time_is_over_or_by_a_second_signal(self) -> None:
+        for seconds in ("1", "86400"):
+            with self.subTest(seconds=seconds):
+                spec = self.long_spec(servers=1, restart=RESTARTS)
+                started = self.run_job(spec, environment={"PUSHPULL_LEAVE_SECONDS": seconds})
+                started.wait_for_step(3)
+
+                pid = started.signal_member("server", 0, signal.SIGTERM)
+                started.launcher.wait_for_line("server-0 keeps its shards for now")
+                if seconds != "1":
+                    os.kill(pid, signal.SIGTERM)
+
+                started.launcher.wait_for_line("server-0 exited with code 143; restart, 1 of 3")
+                started.wait_for_step(started.status().get("step", 0) + 5)
+                started.launcher.process.send_signal(signal.SIGINT)
+                self.assertEqual(started.launcher.wait(15), 130, started.launcher.output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Servers whose process is told to end, message by message; whole jobs under faults are in
+// tests/integration/sim_replication_test.cc and sim_schedule_test.cc.
+#include <cstdint>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/coordinator/job_core.h"
+#include "tests/unit/runtime/coordinator/job_core_driver.h"
+
+namespace pushpull {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr SessionId kAnnSession{100};
+constexpr WorkerId kAnn{0};
+
+// One worker, whose tensors are on every server, and servers that do at once what they are told.
+class LeavingServersTest : public testing::Test, protected JobCoreDriver {
+ protected:
+  explicit LeavingServersTest(uint32_t servers = 3)
+      : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = servers},
+                       .max_servers = 8,
+                       .term = Term{7}}) {}
+
+  static SessionId SessionOf(uint32_t server) { return SessionId{server + 1}; }
+  void RegisterServer(uint32_t index, SessionId session, uint64_t incarnation = 1) {
+    Receive(session,
+            pushpull::RegisterServer{.server = ServerId{index},
+                                     .incarnation = Incarnation{incarnation},
+                                     .data_address = "10.0.0.1:7171"});
+  }
+  void RegisterServers(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) RegisterServer(i, SessionOf(i));
+  }
+  void RegisterAnn() {
+    Receive(kAnnSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{1}});
+    RegisterTensors tensors;
+    for (int i = 0; i < 20; ++i) {
+      TensorSpec spec{.name = "t" + std::to_string(i), .dims = {4}};
+      spec.optimizer.kind = OptimizerKind::kSgd;
+      spec.optimizer.learning_rate = 0.1;
+      tensors.tensors.push_back(spec);
+    }
+    Receive(kAnnSession, tensors);
+  }
+  void StartJob(uint32_t servers) {
+    RegisterServers(servers);
+    RegisterAnn();
+    Answer();
+  }
+  // Servers answer until nothing more is asked of them.
+  void Answer() {
+    for (size_t next = 0; next < commands_.size(); ++next) {
+      const Command command = commands_[next];
+      const auto* send = std::get_if<SendMessage>(&command);
+      if (send != nullptr && send->session != kAnnSession) AnswerOne(*send);
+    }
+  }
+  void AnswerOne(const SendMessage& send) {
+    if (const auto* install = std::get_if<InstallTensors>(&send.message))
+      Receive(send.session, TensorsInstalled{install->table_version});
+    if (const auto* view = std::get_if<ProposeView>(&send.message))
+      Receive(send.session, ViewAnswer{view->view.number, true, Step{0}});
+    if (const auto* handover = std::get_if<Handover>(&send.message))
+      Receive(send.session, HandedOver{handover->shard, handover->next});
+    const auto* replicas = std::get_if<SetReplicas>(&send.message);
+    if (replicas == nullptr) return;
+    for (const auto& [shard, entry] : replicas->entries) {
+      entries_[shard] = entry;
+      std::vector<ServerId> members = entry.learners;
+      members.insert(members.end(), entry.followers.begin(), entry.followers.end());
+      for (const ServerId member : members)
+        Receive(send.session, MemberCaughtUp{shard, entry.epoch, member});
+    }
+  }
+  std::set<uint32_t> Primaries() const {
+    std::set<uint32_t> primaries;
+    for (const auto& [shard, entry] : entries_) primaries.insert(entry.primary->value());
+    return primaries;
+  }
+  bool WasReleased(uint32_t server) const {
+    const auto stop = Sent<Stop>(SessionOf(server));
+    return stop && stop->status.ok();
+  }
+
+  std::map<ShardId, ReplicaSet> entries_;
+};
+
+TEST_F(LeavingServersTest, GoWhenOthersHaveWhatTheyHeld) {
+  StartJob(3);
+  ASSERT_EQ(Primaries(), (std::set<uint32_t>{0, 1, 2}));
+
+  Receive(SessionOf(1), AskToLeave{});
+  EXPECT_FALSE(WasReleased(1));
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 2}));
+  EXPECT_TRUE(WasReleased(1));
+  EXPECT_EQ(core_.Status(now_).servers_wanted, 3U);
+}
+
+TEST_F(LeavingServersTest, HaveTheirPlaceTakenByTheNextProcess) {
+  StartJob(3);
+  Receive(SessionOf(1), AskToLeave{});
+  Answer();
+
+  Close(SessionOf(1));
+  RegisterServer(1, SessionId{50}, 2);
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 1, 2}));
+  EXPECT_THAT(Said(), HasSubstr("server-1 (10.0.0.1:7171) has gone"));
+  EXPECT_THAT(Said(), Not(HasSubstr("lost")));
+  EXPECT_FALSE(Sent<Stop>(SessionId{50}).has_value());
+}
+
+TEST_F(LeavingServersTest, AskAgainWithoutASecondTurn) {
+  StartJob(3);
+
+  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(2), AskToLeave{});
+  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(0), AskToLeave{});
+  Answer();
+
+  // Who asked last keeps everything.
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0}));
+  EXPECT_TRUE(WasReleased(1));
+  EXPECT_TRUE(WasReleased(2));
+  EXPECT_FALSE(WasReleased(0));
+}
+
+TEST_F(LeavingServersTest, TheLastOfAllGoesWhenAReplacementHasCome) {
+  StartJob(3);
+  for (uint32_t i = 0; i < 3; ++i) Receive(SessionOf(i), AskToLeave{});
+  Answer();
+  ASSERT_EQ(Primaries(), (std::set<uint32_t>{2}));
+  EXPECT_THAT(Said(), HasSubstr("server-2 keeps its shards for now"));
+
+  Close(SessionOf(0));
+  RegisterServer(0, SessionId{50}, 2);
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0}));
+  EXPECT_TRUE(WasReleased(2));
+}
+
+TEST_F(LeavingServersTest, MayBeOfASmallerJobAsWell) {
+  StartJob(3);
+  Receive(SessionOf(0), AskToLeave{});
+
+  Take(*core_.Resize(now_, {.servers = 2}));
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{1}));
+  EXPECT_TRUE(WasReleased(0));
+  EXPECT_TRUE(WasReleased(2));
+}
+
+TEST_F(LeavingServersTest, GoAtOnceBeforeAnythingIsPlaced) {
+  RegisterServers(2);
+
+  Receive(SessionOf(0), AskToLeave{});
+  RegisterServer(2, SessionOf(2));
+  const bool has_begun_without = Sent<SetServers>(SessionOf(2)).has_value();
+  RegisterServer(0, SessionId{50}, 2);
+
+  EXPECT_TRUE(WasReleased(0));
+  EXPECT_FALSE(has_begun_without);
+  EXPECT_TRUE(Sent<SetServers>(SessionOf(2)).has_value());
+  EXPECT_THAT(core_.Status(now_).failure, testing::IsEmpty());
+}
+
+TEST_F(LeavingServersTest, WaitForTheFirstShardsWhichGoToOthersAtOnce) {
+  RegisterServers(3);
+  Receive(SessionOf(1), AskToLeave{});
+  EXPECT_FALSE(WasReleased(1));
+
+  RegisterAnn();
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 2}));
+  EXPECT_TRUE(WasReleased(1));
+}
+
+TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {
+  StartJob(3);
+  Receive(kAnnSession, Leave{Step{10}, {}});
+  ASSERT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+
+  Receive(SessionOf(1), AskToLeave{});
+
+  EXPECT_TRUE(WasReleased(1));
+}
+
+TEST_F(LeavingServersTest, AWorkerCannotAsk) {
+  StartJob(3);
+
+  Receive(kAnnSession, AskToLeave{});
+
+  EXPECT_THAT(Sent<Stop>(kAnnSession)->status.message(), HasSubstr("only a server"));
+}
+
+}  // namespace
+}  // namespace pushpull
