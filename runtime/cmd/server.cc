@@ -81,6 +81,12 @@ Duration TotalBusy(const Lanes& lanes) {
   return busy;
 }
 
+// Who is met in shared memory; null: nobody.
+absl::StatusOr<std::unique_ptr<ShmFolder>> OpenNeighbours(const std::string& job, const Log& log) {
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string path, ShmFolderPath(Environment()));
+  return OpenShmFolder(path, job, log);
+}
+
 int RunServer(const ServerFlags& flags) {
   const absl::StatusOr<LogLevel> level = ParseLogLevel(flags.log_level);
   if (!level.ok()) return ReportError(level.status());
@@ -89,12 +95,14 @@ int RunServer(const ServerFlags& flags) {
   absl::StatusOr<std::unique_ptr<MemberTls>> tls =
       MemberTls::Open(Environment()[kTlsFolderVariable], log);
   if (!tls.ok()) return ReportError(tls.status());
+  const absl::StatusOr<std::unique_ptr<ShmFolder>> shm = OpenNeighbours(flags.job, log);
+  if (!shm.ok()) return ReportError(shm.status());
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
   (*tls)->AddTo(registry);
   RoleProcess process("pp-control");
   const Lanes lanes = StartLanes(flags.threads);
-  TcpTransport transport(PointersTo(lanes), TcpOptions{.tls = (*tls)->folder()});
+  TcpTransport transport(PointersTo(lanes), TcpOptions{.tls = (*tls)->folder(), .shm = shm->get()});
   PosixFileSystem files;
   EventLoop disk("pp-checkpoint");
   GrpcSessionConnector coordinator(flags.coordinator, (*tls)->folder());
@@ -112,7 +120,6 @@ int RunServer(const ServerFlags& flags) {
                         : absl::UnavailableError("not registered with the coordinator");
            }});
   if (!exposer.ok()) return ReportError(exposer.status());
-  const auto busy_time = [&lanes] { return TotalBusy(lanes); };
   const absl::Status started = process.Call([&]() -> absl::Status {
     PUSHPULL_ASSIGN_OR_RETURN(
         server,
@@ -123,7 +130,7 @@ int RunServer(const ServerFlags& flags) {
                        .advertise_host = flags.advertise,
                        .metrics_address = (*exposer)->address(),
                        .weight = flags.weight,
-                       .busy_time = busy_time},
+                       .busy_time = [&lanes] { return TotalBusy(lanes); }},
                       {process.control(), transport, coordinator, metrics, disk, files},
                       log,
                       [&](const absl::Status& status) { process.End(status); }));

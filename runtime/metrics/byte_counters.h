@@ -13,21 +13,28 @@
 
 namespace pushpull {
 
-// Label `channel` = tcp, inproc; both there from the start at zero. Thread-safe.
+// Label `channel` = tcp, shm, inproc; all there from the start at zero. Thread-safe.
 class BytesByChannel {
  public:
   BytesByChannel(MetricsRegistry& registry, const std::string& name, const std::string& help)
       : family_(prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry())),
         tcp_(family_.Add({{"channel", "tcp"}})),
+        shm_(family_.Add({{"channel", "shm"}})),
         inproc_(family_.Add({{"channel", "inproc"}})) {}
 
   void Add(absl::string_view channel, uint64_t bytes) {
-    (channel == "tcp" ? tcp_ : inproc_).Increment(static_cast<double>(bytes));
+    Of(channel).Increment(static_cast<double>(bytes));
   }
 
  private:
+  prometheus::Counter& Of(absl::string_view channel) {
+    if (channel == "tcp") return tcp_;
+    return channel == "shm" ? shm_ : inproc_;
+  }
+
   prometheus::Family<prometheus::Counter>& family_;
   prometheus::Counter& tcp_;
+  prometheus::Counter& shm_;
   prometheus::Counter& inproc_;
 };
 

@@ -8,9 +8,10 @@
 //   worker  --Connect(address, lane)-->  Listener --> ChannelAcceptor::OnChannel on that lane
 //           <========== frames, each received straight into its final buffer ==========>
 //
-// Implementations: tcp/ (own frames over sockets) and inproc/ (same process, with delay, loss,
-// duplication and reordering from a seed). tests/unit/runtime/transport/conformance_test.cc says
-// what every implementation must do.
+// Implementations: tcp/ (own frames over sockets, with payloads through shared memory, shm/, where
+// both ends reach the same) and inproc/ (same process, with delay, loss, duplication and reordering
+// from a seed). tests/unit/runtime/transport/conformance_test.cc says what every implementation
+// must do.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +56,8 @@ struct ReceivedFrame {
   SteadyTime received_at;           // when the last byte was there
 };
 
-// A handle for memory that both ends can reach or a device has pinned. The tcp channel has no use
-// for it; the shared-memory channel will.
+// A handle for memory that both ends can reach or a device has pinned. No channel has a
+// use for it yet: the rings of shared memory copy.
 struct MemoryRegion {
   uint64_t key = 0;
   std::span<std::byte> bytes;
@@ -115,7 +116,7 @@ class Channel {
   // kUnimplemented where the channel gains nothing by it; everything works without.
   virtual absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) = 0;
 
-  // "tcp" or "inproc": the `channel` label of the metrics.
+  // "tcp", "shm" or "inproc": the `channel` label of the metrics.
   virtual absl::string_view kind() const = 0;
   virtual const std::string& peer() const = 0;  // e.g. "server-1 at 127.0.0.1:7171"
 };

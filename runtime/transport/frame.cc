@@ -45,7 +45,7 @@ enum Offset : size_t {
 };
 
 bool IsKnown(FrameType type) {
-  return type >= FrameType::kHello && type <= FrameType::kDecided;
+  return type >= FrameType::kHello && type <= FrameType::kCredit;
 }
 
 absl::Status Impossible(absl::string_view field, uint64_t value) {

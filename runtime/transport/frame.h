@@ -55,6 +55,9 @@ enum class FrameType : uint8_t {
   // Of gated steps (decisions/0019-gated-step.md).
   kHeld = 20,     // primary -> worker: has its contribution to `step`, until that is decided
   kDecided = 21,  // worker -> primary: the meta has who counts in `step`; not answered
+  // Between channels, where payloads travel through shared memory: meta is how much of the sender's
+  // ring has been read (shm/payload_ring.h).
+  kCredit = 22,
 };
 
 constexpr bool IsPush(FrameType type) {

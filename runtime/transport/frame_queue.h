@@ -31,6 +31,7 @@ class FrameQueue {
   absl::Status Push(OutgoingFrame frame);
 
   // The next frame; there must be one.
+  const OutgoingFrame& front() const { return by_priority_.begin()->second.front(); }
   OutgoingFrame Pop();
 
   // Calls `visit` with frames in the order of Pop until it returns false. It may change a frame but

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/hello.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
@@ -11,6 +13,16 @@ namespace {
 absl::Status TooShort(absl::string_view what, size_t num_bytes) {
   return absl::DataLossError(
       absl::StrCat(what, ": its ", num_bytes, " bytes are shorter than what they should hold"));
+}
+
+void PutToken(const ShmToken& token, ByteWriter& writer) {
+  for (const uint64_t half : token) writer.Put(half);
+}
+
+ShmToken GetToken(ByteReader& reader) {
+  ShmToken token;
+  for (uint64_t& half : token) half = reader.Get<uint64_t>();
+  return token;
 }
 
 }  // namespace
@@ -28,6 +40,11 @@ std::vector<std::byte> EncodeHello(const HelloMeta& meta) {
   writer.Put(static_cast<uint8_t>(meta.hello.server.has_value()));
   writer.Put(meta.hello.server.value_or(ServerId{}).value());
   writer.Put(meta.host);
+  writer.Put(static_cast<uint8_t>(meta.shm.has_value()));
+  if (meta.shm) {
+    writer.PutText(meta.shm->name);
+    PutToken(meta.shm->token, writer);
+  }
   writer.Put(static_cast<uint8_t>(meta.payload_checksums));
   return writer.Take();
 }
@@ -43,6 +60,10 @@ absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta) {
   const ServerId server{reader.Get<uint32_t>()};
   if (is_server) decoded.hello.server = server;
   decoded.host = reader.Get<uint64_t>();
+  if (reader.Get<uint8_t>() != 0) {
+    std::string name = reader.GetText();
+    decoded.shm = ShmOffer{.name = std::move(name), .token = GetToken(reader)};
+  }
   decoded.payload_checksums = static_cast<PayloadChecksums>(reader.Get<uint8_t>());
   if (!reader.ok()) return TooShort("hello", meta.size());
   if (decoded.payload_checksums > PayloadChecksums::kOff) {
@@ -60,6 +81,8 @@ std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta) {
   writer.Put(static_cast<uint8_t>(meta.has_payload_checksums));
   writer.Put(meta.hello_sent_at);
   writer.Put(meta.hello_received_at);
+  writer.PutStatus(meta.shm_attached);
+  PutToken(meta.shm_proof, writer);
   return writer.Take();
 }
 
@@ -72,6 +95,8 @@ absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta) {
   decoded.has_payload_checksums = reader.Get<uint8_t>() != 0;
   decoded.hello_sent_at = reader.Get<int64_t>();
   decoded.hello_received_at = reader.Get<int64_t>();
+  decoded.shm_attached = reader.GetStatus();
+  decoded.shm_proof = GetToken(reader);
   if (!reader.ok()) return TooShort("answer to a hello", meta.size());
   return decoded;
 }

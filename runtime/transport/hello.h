@@ -4,7 +4,10 @@
 // the two ends must agree on: payload checksums, and how the clocks relate.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,11 +24,21 @@ enum class PayloadChecksums : uint8_t {
   kOff = 2,  // for links that check their bytes themselves, as TLS does
 };
 
+// What only those know who have been told or can read it.
+using ShmToken = std::array<uint64_t, 2>;
+
+// Shared memory that the connecting side has made (shm/shm_segment.h).
+struct ShmOffer {
+  std::string name;  // of a file in a folder that both ends may have
+  ShmToken token{};  // lies in it, so that the accepting side knows that it is this one
+};
+
 // The meta of kHello.
 struct HelloMeta {
   Hello hello;
   uint64_t host = 0;  // HostIdentity() of the sender
   PayloadChecksums payload_checksums = PayloadChecksums::kAuto;
+  std::optional<ShmOffer> shm;
 };
 
 // The meta of kHelloAck.
@@ -36,6 +49,9 @@ struct HelloAckMeta {
   bool has_payload_checksums = false;
   int64_t hello_sent_at = 0;      // the connecting side's clock, echoed, ns
   int64_t hello_received_at = 0;  // the accepting side's clock, ns
+  // Where memory was offered. OK: it is mapped, and shm_proof is what else lies in it.
+  absl::Status shm_attached;
+  ShmToken shm_proof{};
 };
 
 // A job's name and a refusal's text are cut at kTextBytesMax.

@@ -20,12 +20,13 @@ namespace {
 
 class RunningJob final : public Job {
  public:
-  RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls)
+  RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls, const Log& log)
       : options_(options),
         metrics_(registry_),
         tls_(std::move(tls)),
+        shm_(OpenShmFolder(options.shm_folder, options.job, log)),
         loop_("pp-worker"),
-        transport_({&loop_}, TcpOptions{.tls = tls_->folder()}),
+        transport_({&loop_}, TcpOptions{.tls = tls_->folder(), .shm = shm_.get()}),
         connector_(options.coordinator, tls_->folder()) {
     tls_->AddTo(registry_);
   }
@@ -107,6 +108,7 @@ class RunningJob final : public Job {
   MetricsRegistry registry_;
   WorkerMetrics metrics_;
   const std::unique_ptr<MemberTls> tls_;
+  const std::unique_ptr<ShmFolder> shm_;
   EventLoop loop_;
   TcpTransport transport_;
   GrpcSessionConnector connector_;
@@ -119,7 +121,7 @@ class RunningJob final : public Job {
 absl::StatusOr<std::unique_ptr<Job>> Job::Join(const JobOptions& options, Deadline deadline) {
   const Log log(ToString(options.worker), options.log_level);
   PUSHPULL_ASSIGN_OR_RETURN(auto tls, MemberTls::Open(options.tls_folder, log));
-  auto job = std::make_unique<RunningJob>(options, std::move(tls));
+  auto job = std::make_unique<RunningJob>(options, std::move(tls), log);
   PUSHPULL_RETURN_IF_ERROR(job->Start(deadline));
   return job;
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/tls/tls_folder.h"
+#include "runtime/transport/shm/shm_folder.h"
 
 namespace pushpull {
 namespace {
@@ -50,6 +51,7 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   }
   if (const auto folder = environment.find(kTlsFolderVariable); folder != environment.end())
     options.tls_folder = folder->second;
+  PUSHPULL_ASSIGN_OR_RETURN(options.shm_folder, ShmFolderPath(environment));
   return options;
 }
 

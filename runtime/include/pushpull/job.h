@@ -42,8 +42,11 @@ struct JobOptions {
       "127.0.0.1:0";  // host:port of /metrics, /livez and /readyz; port 0: a free one
   LogLevel log_level = LogLevel::kInfo;
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
+  // Where servers on this host, or in this pod, are met in shared memory; empty: sockets only.
+  std::string shm_folder = "/dev/shm";
 
-  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL and _TLS_DIR.
+  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL and
+  // _SHM_DIR.
   // kInvalidArgument names the variable that is missing or wrong.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);

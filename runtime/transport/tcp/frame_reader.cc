@@ -22,7 +22,7 @@ FrameReader::FrameReader(FrameSink& sink)
     : sink_(sink), staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {}
 
 std::span<const iovec> FrameReader::NextBuffers() {
-  const bool is_direct = in_payload_ && !payload_.empty();
+  const bool is_direct = receives_directly();
   if (is_direct) {
     const std::span<std::byte> rest = payload_.last(payload_left_);
     buffers_[0] = {rest.data(), rest.size()};
@@ -38,14 +38,14 @@ iovec FrameReader::StagingSpace() {
   size_t free = kStagingBytes - staged_end_;
   const bool is_discarding = in_payload_ && payload_.empty();
   // A longer meta gets more room once its header is staged.
-  if (header_.payload_bytes >= kLargePayloadBytes && !is_discarding &&
+  if (header_.payload_bytes >= kLargePayloadBytes && !is_discarding && ring_ == nullptr &&
       num_staged() < kFrameHeaderBytes)
     free = std::min(free, kReadAheadOfLarge);
   return {staging_.get() + staged_end_, free};
 }
 
 absl::Status FrameReader::Consume(size_t num_bytes, SteadyTime now) {
-  if (in_payload_ && !payload_.empty()) {
+  if (receives_directly()) {
     const size_t direct = std::min(num_bytes, payload_left_);
     payload_left_ -= direct;
     num_bytes -= direct;
@@ -94,6 +94,11 @@ absl::StatusOr<bool> FrameReader::BeginFrame(SteadyTime now) {
 }
 
 void FrameReader::TakePayload() {
+  if (ring_ != nullptr) {
+    ring_->Read(payload_left_, payload_);
+    payload_left_ = 0;
+    return;
+  }
   const size_t part = std::min(num_staged(), payload_left_);
   if (part == 0) return;
   if (!payload_.empty()) {

@@ -17,6 +17,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/transport/channel.h"
+#include "runtime/transport/shm/payload_ring.h"
 
 namespace pushpull {
 
@@ -38,6 +39,9 @@ class FrameReader {
  public:
   // `sink` outlives the reader.
   explicit FrameReader(FrameSink& sink);
+
+  // From the next frame on payloads are not in the stream but in `ring`, which outlives the reader.
+  void UseRing(PayloadRingReader& ring) { ring_ = &ring; }
 
   // Where the next bytes go, in order: what is missing of a payload, then the staging buffer. Never
   // empty; valid until the next call of any method.
@@ -63,11 +67,13 @@ class FrameReader {
   absl::Status EndPayload(SteadyTime now);
   absl::Status TakeStaged(SteadyTime now);
   void TakePayload();
+  bool receives_directly() const { return in_payload_ && !payload_.empty() && ring_ == nullptr; }
   iovec StagingSpace();
 
   static constexpr size_t kStagingBytes = 64 * 1024;
 
   FrameSink& sink_;
+  PayloadRingReader* ring_ = nullptr;
   const std::unique_ptr<std::byte[]> staging_;
   size_t staged_begin_ = 0;
   size_t staged_end_ = 0;

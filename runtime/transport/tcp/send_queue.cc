@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
+#include "runtime/base/wire_bytes.h"
+
 namespace pushpull {
 
 size_t SendQueue::num_bytes() const {
-  return waiting_.num_bytes() + (begun_ ? WireBytes(begun_->frame) - begun_->bytes_written : 0);
+  return waiting_.num_bytes() + num_staged() +
+         (begun_ ? WireBytes(begun_->frame) - begun_->bytes_written : 0);
 }
 
 void SendQueue::Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const {
@@ -34,8 +38,43 @@ void SendQueue::Append(const OutgoingFrame& frame, const HeaderBytes& header, si
   }
 }
 
+void SendQueue::UseRing(PayloadRingWriter& ring) {
+  PUSHPULL_CHECK(!begun_);
+  ring_ = &ring;
+}
+
+void SendQueue::PushCredit(uint64_t num_bytes, SteadyTime now) {
+  ByteWriter meta;
+  meta.Put(num_bytes);
+  OutgoingFrame credit{.header = {.type = FrameType::kCredit}, .meta = meta.Take(), .payload = {}};
+  credit.header.meta_bytes = static_cast<uint16_t>(credit.meta.size());
+  Stage(credit, now);
+}
+
+void SendQueue::Stage(OutgoingFrame& frame, SteadyTime now) {
+  HeaderBytes header;
+  Prepare(frame, now, header);
+  ring_->Write(frame.payload.bytes);
+  staged_.insert(staged_.end(), header.begin(), header.end());
+  staged_.insert(staged_.end(), frame.meta.begin(), frame.meta.end());
+}
+
+// A frame is staged when it is its turn, so that an urgent one overtakes all but those few.
+std::span<const iovec> SendQueue::NextOverRing(SteadyTime now) {
+  size_t num_bytes = 0;
+  while (!waiting_.empty() && num_bytes < kBatchBytes && num_staged() < kStagedBytesMax &&
+         ring_->Fits(waiting_.front().payload.bytes.size())) {
+    OutgoingFrame frame = waiting_.Pop();
+    num_bytes += WireBytes(frame);
+    Stage(frame, now);
+  }
+  if (num_staged() > 0) buffers_.push_back({staged_.data() + staged_written_, num_staged()});
+  return buffers_;
+}
+
 std::span<const iovec> SendQueue::NextBuffers(SteadyTime now) {
   buffers_.clear();
+  if (ring_ != nullptr) return NextOverRing(now);
   size_t num_bytes = 0;
   if (begun_) {
     num_bytes = WireBytes(begun_->frame) - begun_->bytes_written;
@@ -54,6 +93,13 @@ std::span<const iovec> SendQueue::NextBuffers(SteadyTime now) {
 }
 
 void SendQueue::Consume(size_t num_bytes) {
+  if (ring_ != nullptr) {
+    staged_written_ += num_bytes;
+    if (num_staged() > 0) return;
+    staged_.clear();
+    staged_written_ = 0;
+    return;
+  }
   if (begun_) {
     const size_t part = std::min(num_bytes, WireBytes(begun_->frame) - begun_->bytes_written);
     begun_->bytes_written += part;
@@ -70,6 +116,8 @@ void SendQueue::Consume(size_t num_bytes) {
 
 void SendQueue::Clear() {
   begun_.reset();
+  staged_.clear();
+  staged_written_ = 0;
   waiting_.Clear();
 }
 

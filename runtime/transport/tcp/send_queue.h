@@ -16,6 +16,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/transport/frame_queue.h"
+#include "runtime/transport/shm/payload_ring.h"
 
 namespace pushpull {
 
@@ -27,14 +28,22 @@ class SendQueue {
   // For frames that begin from now on.
   void SetPayloadChecksums(bool has_checksums) { has_checksums_ = has_checksums; }
 
+  // From now on payloads go into `ring`, which outlives the queue, and only the rest into the
+  // stream. No frame may have begun.
+  void UseRing(PayloadRingWriter& ring);
+  // Tells the peer that this much of its ring has been read, before all that waits: it may be
+  // waiting for that, and this side for it.
+  void PushCredit(uint64_t num_bytes, SteadyTime now);
+
   // As FrameQueue::Push.
   absl::Status Push(OutgoingFrame frame) { return waiting_.Push(std::move(frame)); }
 
-  bool empty() const { return !begun_ && waiting_.empty(); }
+  bool empty() const { return !begun_ && num_staged() == 0 && waiting_.empty(); }
   size_t num_bytes() const;
 
   // What to write next: the rest of the frame that has begun, then waiting frames in order, up to a
   // batch. `now` becomes the sent_at of those that begin. Valid until the next call of any method.
+  // Empty although frames wait: they wait for room in the ring.
   std::span<const iovec> NextBuffers(SteadyTime now);
   // The first `num_bytes` of that have been written; at most what was given. Frames that are
   // through give up their payload.
@@ -51,18 +60,28 @@ class SendQueue {
   };
 
   void Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const;
+  std::span<const iovec> NextOverRing(SteadyTime now);
+  void Stage(OutgoingFrame& frame, SteadyTime now);
+  size_t num_staged() const { return staged_.size() - staged_written_; }
   void Append(const OutgoingFrame& frame, const HeaderBytes& header, size_t skip);
 
   // A batch takes frames until it has this many bytes or frames: enough to make the system call
   // cheap, as measured for 4 KiB frames.
   static constexpr size_t kBatchBytes = 256 * 1024;
   static constexpr size_t kBatchFrames = 32;
+  // Over a ring, while the socket takes no more.
+  static constexpr size_t kStagedBytesMax = 64 * 1024;
 
   bool has_checksums_ = false;
   FrameQueue waiting_;
   std::optional<Begun> begun_;
   std::array<HeaderBytes, kBatchFrames> headers_;  // of the waiting frames in the batch
   std::vector<iovec> buffers_;
+
+  // Frames whose payload is in the ring: what of them goes over the stream.
+  PayloadRingWriter* ring_ = nullptr;
+  std::vector<std::byte> staged_;
+  size_t staged_written_ = 0;
 };
 
 }  // namespace pushpull

@@ -14,7 +14,7 @@
 namespace pushpull {
 namespace {
 
-std::string ToText(const SocketAddress& address) {
+HostPort ToHostPort(const SocketAddress& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   HostPort result;
   if (address.family() == AF_INET6) {
@@ -27,7 +27,16 @@ std::string ToText(const SocketAddress& address) {
     result.port = ntohs(v4->sin_port);
   }
   result.host = text.data();
-  return ToString(result);
+  return result;
+}
+
+using NameOfEnd = int (*)(int, sockaddr*, socklen_t*);
+
+SocketAddress EndOf(int socket, NameOfEnd name_of_end) {
+  SocketAddress address;
+  address.length = sizeof address.storage;
+  name_of_end(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length);
+  return address;
 }
 
 }  // namespace
@@ -59,18 +68,17 @@ absl::StatusOr<std::vector<SocketAddress>> LookUp(const HostPort& address, LookU
   return addresses;
 }
 
+bool IsToOwnAddress(int socket) {
+  const std::string own = ToHostPort(EndOf(socket, &getsockname)).host;
+  return !own.empty() && own == ToHostPort(EndOf(socket, &getpeername)).host;
+}
+
 std::string LocalAddress(int socket) {
-  SocketAddress address;
-  address.length = sizeof address.storage;
-  getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length);
-  return ToText(address);
+  return ToString(ToHostPort(EndOf(socket, &getsockname)));
 }
 
 std::string PeerAddress(int socket) {
-  SocketAddress address;
-  address.length = sizeof address.storage;
-  getpeername(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length);
-  return ToText(address);
+  return ToString(ToHostPort(EndOf(socket, &getpeername)));
 }
 
 }  // namespace pushpull

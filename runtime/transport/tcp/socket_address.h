@@ -31,6 +31,10 @@ enum class LookUpFor { kConnecting, kListening };
 // a name, as long as the resolver is configured to.
 absl::StatusOr<std::vector<SocketAddress>> LookUp(const HostPort& address, LookUpFor purpose);
 
+// Whether the peer of a connected socket has this side's own address: both are on one host, or in
+// one pod.
+bool IsToOwnAddress(int socket);
+
 // host:port of the socket's own or its peer's end.
 std::string LocalAddress(int socket);
 std::string PeerAddress(int socket);

@@ -19,6 +19,7 @@ struct HandedOver {
   Hello hello;
   HelloAckMeta ack;
   bool is_same_host = false;
+  std::optional<ShmSegment> segment;
 };
 
 std::shared_ptr<TcpConnection> MakeConnection(const TcpReception& reception,
@@ -40,6 +41,7 @@ void TakeOver(EventLoop& loop, HandedOver& from) {
       {.header = {.type = FrameType::kHelloAck}, .meta = EncodeHelloAck(from.ack), .payload = {}});
   if (!from.ack.admitted.ok()) return;  // the connection goes with the answer written
   connection->queue().SetPayloadChecksums(from.ack.has_payload_checksums);
+  if (from.segment) connection->UseSharedMemory(*std::move(from.segment), ShmSide::kAccepting);
   const ClockRole role = from.is_same_host ? ClockRole::kShared : ClockRole::kIsTold;
   auto channel = std::make_unique<TcpChannel>(std::move(connection), role, ClockEstimate());
   from.reception->gate.Enter(
@@ -84,7 +86,9 @@ void TcpAcceptance::OnFrame(const ReceivedFrame& frame) {
     return Reject(absl::DataLossError("the first frame is no hello"));
   const absl::StatusOr<HelloMeta> message = DecodeHello(frame.meta);
   if (!message.ok()) return Reject(message.status());
-  HandOver(*message, Answer(frame, *message, Judge(message->hello)));
+  HelloAckMeta ack = Answer(frame, *message, Judge(message->hello));
+  AttachSharedMemory(*message, ack);
+  HandOver(*message, ack);
 }
 
 absl::Status TcpAcceptance::Judge(const Hello& hello) {
@@ -110,6 +114,25 @@ HelloAckMeta TcpAcceptance::Answer(const ReceivedFrame& frame,
               std::chrono::duration_cast<std::chrono::nanoseconds>(received_at).count()};
 }
 
+void TcpAcceptance::AttachSharedMemory(const HelloMeta& message, HelloAckMeta& ack) {
+  const TcpOptions& options = reception_->options;
+  if (!message.shm || !ack.admitted.ok()) return;
+  if (options.shm == nullptr) {
+    ack.shm_attached = absl::FailedPreconditionError("it uses sockets only");
+    return;
+  }
+  // A folder that two hosts share is no shared memory.
+  if (message.host != options.host) {
+    ack.shm_attached = absl::FailedPreconditionError("it is not on this host");
+    return;
+  }
+  absl::StatusOr<ShmSegment> attached = options.shm->Attach(*message.shm);
+  ack.shm_attached = attached.status();
+  if (!attached.ok()) return;
+  ack.shm_proof = attached->proof();
+  segment_.emplace(*std::move(attached));
+}
+
 void TcpAcceptance::HandOver(const HelloMeta& message, const HelloAckMeta& ack) {
   absl::StatusOr<TcpStream> stream = connection_->ReleaseStream();
   if (!stream.ok()) return Reject(stream.status());
@@ -120,7 +143,8 @@ void TcpAcceptance::HandOver(const HelloMeta& message, const HelloAckMeta& ack) 
                  .peer = peer,
                  .hello = message.hello,
                  .ack = ack,
-                 .is_same_host = message.host == reception_->options.host});
+                 .is_same_host = message.host == reception_->options.host,
+                 .segment = std::move(segment_)});
   EventLoop& loop = *reception_->loops[ack.admitted.ok() ? message.hello.lane : 0];
   loop.Post([handed_over, &loop] { TakeOver(loop, *handed_over); });
   const std::shared_ptr<TcpAcceptance> self = shared_from_this();

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,12 +57,15 @@ class TcpAcceptance final : public TcpConnectionOwner,
  private:
   void Report(const absl::Status& why);
   absl::Status Judge(const Hello& hello);
+  // What the hello offers; the ack says what came of it.
+  void AttachSharedMemory(const HelloMeta& message, HelloAckMeta& ack);
   HelloAckMeta Answer(const ReceivedFrame& frame, const HelloMeta& message, absl::Status verdict);
   void HandOver(const HelloMeta& message, const HelloAckMeta& ack);
 
   const std::shared_ptr<TcpReception> reception_;
   const std::shared_ptr<TcpConnection> connection_;
   std::function<void()> on_end_;
+  std::optional<ShmSegment> segment_;
   Executor::TimerId timer_ = 0;
 };
 

@@ -20,7 +20,7 @@ SteadyTime AtNanoseconds(int64_t nanoseconds) {
 
 // The others are between the channels themselves.
 bool IsForHandler(FrameType type) {
-  return type >= FrameType::kInit;
+  return type >= FrameType::kInit && type != FrameType::kCredit;
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void TcpChannel::Close() {
 }
 
 absl::StatusOr<MemoryRegion> TcpChannel::RegisterMemory(std::span<std::byte>) {
-  return absl::UnimplementedError("a socket copies from any memory");
+  return absl::UnimplementedError("socket and rings copy from any memory");
 }
 
 // ---- frames ----
@@ -65,6 +65,8 @@ void TcpChannel::OnFrame(const ReceivedFrame& frame) {
       return AnswerPing(frame);
     case FrameType::kPong:
       return TakePong(frame);
+    case FrameType::kCredit:
+      return TakeCredit(frame);
     case FrameType::kHello:
     case FrameType::kHelloAck:
       return connection_->Fail(absl::DataLossError("sent a second hello"));
@@ -80,6 +82,14 @@ void TcpChannel::OnPayloadLost(const FrameHeader& header) {
 void TcpChannel::OnClosed(const absl::Status& why) {
   StopPings();
   handler_->OnClosed(*this, why);
+}
+
+void TcpChannel::TakeCredit(const ReceivedFrame& credit) {
+  ByteReader reader(credit.meta);
+  const auto num_bytes = reader.Get<uint64_t>();
+  const absl::Status taken =
+      reader.ok() ? connection_->TakeCredit(num_bytes) : absl::DataLossError("a credit of nothing");
+  if (!taken.ok()) connection_->Fail(taken);
 }
 
 // ---- clocks ----

@@ -36,7 +36,9 @@ class TcpChannel final : public Channel, public TcpConnectionOwner {
   bool is_reliable() const override { return true; }
   Duration clock_offset() const override { return clock_offset_; }
   absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) override;
-  absl::string_view kind() const override { return "tcp"; }
+  absl::string_view kind() const override {
+    return connection_->has_shared_memory() ? "shm" : "tcp";
+  }
   const std::string& peer() const override { return connection_->peer(); }
 
   // The connection's calls.
@@ -49,6 +51,7 @@ class TcpChannel final : public Channel, public TcpConnectionOwner {
   void Ping();
   void AnswerPing(const ReceivedFrame& ping);
   void TakePong(const ReceivedFrame& pong);
+  void TakeCredit(const ReceivedFrame& credit);
   void StopPings();
 
   const std::shared_ptr<TcpConnection> connection_;

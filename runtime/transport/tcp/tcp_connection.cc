@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
+
 namespace pushpull {
 namespace {
 
@@ -51,6 +53,12 @@ absl::StatusOr<TcpStream> TcpConnection::ReleaseStream() {
   return stream;
 }
 
+void TcpConnection::UseSharedMemory(ShmSegment segment, ShmSide side) {
+  rings_.emplace(std::move(segment), side);
+  reader_.UseRing(rings_->incoming);
+  queue_.UseRing(rings_->outgoing);
+}
+
 // ---- sending ----
 
 void TcpConnection::Send(OutgoingFrame frame) {
@@ -76,7 +84,9 @@ void TcpConnection::Flush() {
   size_t total = 0;
   while (!queue_.empty() || stream_.has_unsent()) {
     if (total >= kBytesPerTurn) return ScheduleFlush();
-    const absl::StatusOr<Transfer> sent = stream_.Send(queue_.NextBuffers(loop_.Now()));
+    const std::span<const iovec> buffers = queue_.NextBuffers(loop_.Now());
+    if (buffers.empty() && !stream_.has_unsent()) break;  // until the peer gives room back
+    const absl::StatusOr<Transfer> sent = stream_.Send(buffers);
     if (!sent.ok()) return Fail(sent.status());
     queue_.Consume(sent->num_bytes);
     total += sent->num_bytes;
@@ -85,6 +95,13 @@ void TcpConnection::Flush() {
   }
   if (watched_ != 0) WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
   if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
+}
+
+absl::Status TcpConnection::TakeCredit(uint64_t num_bytes) {
+  if (!rings_) return absl::DataLossError("gives back shared memory that there is not");
+  PUSHPULL_RETURN_IF_ERROR(rings_->outgoing.AddCredit(num_bytes));
+  if (stream_.is_open() && !is_blocked_ && !queue_.empty()) ScheduleFlush();
+  return absl::OkStatus();
 }
 
 // ---- receiving ----
@@ -109,6 +126,15 @@ void TcpConnection::Read() {
     if (got->wait != Transfer::Wait::kNothing) break;  // the loop tells when there is more
   }
   if (stream_.is_encrypted()) FlushAfterReading();
+}
+
+// Room goes back at once, not at the end of the turn: the peer may have run out of it.
+void TcpConnection::OnFrame(const ReceivedFrame& frame) {
+  owner_->OnFrame(frame);
+  const uint64_t credit = rings_ && stream_.is_open() ? rings_->incoming.TakeCredit() : 0;
+  if (credit == 0) return;
+  queue_.PushCredit(credit, loop_.Now());
+  if (!is_blocked_) Flush();
 }
 
 // What came may have ended the handshake, for which frames wait, or be a question that TLS itself

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 
 #include "runtime/base/event_loop.h"
 #include "runtime/transport/channel.h"
+#include "runtime/transport/shm/shm_segment.h"
 #include "runtime/transport/tcp/frame_reader.h"
 #include "runtime/transport/tcp/send_queue.h"
 #include "runtime/transport/tcp/tcp_stream.h"
@@ -46,6 +48,13 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   // Ends the connection and tells the owner.
   void Fail(const absl::Status& why);
 
+  // Payloads of frames that are sent and read from now on go through `segment`. Between handshake
+  // and Start.
+  void UseSharedMemory(ShmSegment segment, ShmSide side);
+  bool has_shared_memory() const { return rings_.has_value(); }
+  // The peer gives room in its ring back; frames may have waited for it.
+  absl::Status TakeCredit(uint64_t num_bytes);
+
   // Takes the stream away from this connection. kDataLoss: the peer has sent more than it should
   // have by now, the connection is closed.
   absl::StatusOr<TcpStream> ReleaseStream();
@@ -60,10 +69,20 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   std::span<std::byte> PayloadBuffer(const FrameHeader& header) override {
     return owner_->PayloadBuffer(header);
   }
-  void OnFrame(const ReceivedFrame& frame) override { owner_->OnFrame(frame); }
+  void OnFrame(const ReceivedFrame& frame) override;
   bool IsOpen() const override { return stream_.is_open() && owner_ != nullptr; }
 
  private:
+  struct Rings {
+    Rings(ShmSegment mapped, ShmSide side)
+        : segment(std::move(mapped)),
+          outgoing(segment.Outgoing(side)),
+          incoming(segment.Incoming(side)) {}
+    const ShmSegment segment;
+    PayloadRingWriter outgoing;
+    PayloadRingReader incoming;
+  };
+
   void OnReady(uint32_t events);
   void Read();
   void ScheduleRead();
@@ -80,6 +99,7 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   TcpStream stream_;
   const std::string peer_;
   TcpConnectionOwner* owner_ = nullptr;
+  std::optional<Rings> rings_;
   FrameReader reader_;
   SendQueue queue_;
   absl::Status failure_;  // why the socket is closed, where it was not our own Close

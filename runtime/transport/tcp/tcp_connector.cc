@@ -14,6 +14,14 @@
 #include "runtime/transport/tcp/tcp_channel.h"
 
 namespace pushpull {
+namespace {
+
+std::optional<ShmOffer> OfferOf(const std::optional<ShmSegment>& segment) {
+  if (!segment) return std::nullopt;
+  return segment->offer();
+}
+
+}  // namespace
 
 TcpConnector::TcpConnector(EventLoop& loop,
                            const TcpOptions& options,
@@ -64,6 +72,7 @@ void TcpConnector::OnConnected() {
     socket_.Reset();
     return TryNext(connected);
   }
+  MakeSharedMemory(socket_.get());
   connection_ = std::make_shared<TcpConnection>(
       loop_,
       TcpStream(std::move(socket_), CurrentIdentity(options_.tls), TlsSide::kConnecting),
@@ -74,7 +83,8 @@ void TcpConnector::OnConnected() {
                                 .incarnation = request_.hello.incarnation},
                      .meta = EncodeHello({.hello = request_.hello,
                                           .host = options_.host,
-                                          .payload_checksums = options_.payload_checksums}),
+                                          .payload_checksums = options_.payload_checksums,
+                                          .shm = OfferOf(segment_)}),
                      .payload = {}});
   connection_->Start(*this);
 }
@@ -85,7 +95,37 @@ void TcpConnector::OnFrame(const ReceivedFrame& frame) {
   const absl::StatusOr<HelloAckMeta> ack = DecodeHelloAck(frame.meta);
   if (!ack.ok()) return Fail(ack.status());
   if (!ack->admitted.ok()) return Fail(ack->admitted);
+  const absl::Status used = UseSharedMemory(*ack);
+  if (!used.ok()) return Fail(used);
   Finish(MakeChannel(frame, *ack));
+}
+
+// Of a peer elsewhere it is known that it will not reach it.
+void TcpConnector::MakeSharedMemory(int socket) {
+  segment_.reset();
+  if (options_.shm == nullptr || !IsToOwnAddress(socket)) return;
+  absl::StatusOr<ShmSegment> made = options_.shm->Create();
+  if (made.ok()) {
+    segment_.emplace(*std::move(made));
+  } else {
+    options_.shm->Complain(peer_, made.status());
+  }
+}
+
+absl::Status TcpConnector::UseSharedMemory(const HelloAckMeta& ack) {
+  if (!segment_) return absl::OkStatus();
+  ShmSegment segment = *std::move(segment_);
+  segment_.reset();
+  if (!ack.shm_attached.ok()) {
+    options_.shm->Complain(peer_, ack.shm_attached);
+    return absl::OkStatus();
+  }
+  // It will send through memory, so it had better be this.
+  if (ack.shm_proof != segment.proof())
+    return absl::DataLossError("says that it has the shared memory offered to it, and has not");
+  segment.Unlink();
+  connection_->UseSharedMemory(std::move(segment), ShmSide::kConnecting);
+  return absl::OkStatus();
 }
 
 void TcpConnector::OnClosed(const absl::Status& why) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class TcpConnector final : public TcpConnectionOwner,
   void TryNext(const absl::Status& why);
   absl::Status Try(const SocketAddress& address);
   void OnConnected();
+  // What is offered to a peer that may reach it.
+  void MakeSharedMemory(int socket);
+  absl::Status UseSharedMemory(const HelloAckMeta& ack);
   std::unique_ptr<Channel> MakeChannel(const ReceivedFrame& ack_frame, const HelloAckMeta& ack);
   // An error without the peer's name.
   void Fail(const absl::Status& why);
@@ -55,6 +59,7 @@ class TcpConnector final : public TcpConnectionOwner,
   ConnectDone done_;
   std::vector<SocketAddress> addresses_;  // not tried yet, the next one last
   FileDescriptor socket_;                 // while a connect is under way
+  std::optional<ShmSegment> segment_;     // while it is offered
   std::shared_ptr<TcpConnection> connection_;
   Executor::TimerId timer_ = 0;
 };

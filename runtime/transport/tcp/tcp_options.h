@@ -8,6 +8,7 @@
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/host_identity.h"
+#include "runtime/transport/shm/shm_folder.h"
 
 namespace pushpull {
 
@@ -28,6 +29,9 @@ struct TcpOptions {
   // Connections use its certificates from when they begin; outlives the loops. Null: no TLS. TLS
   // checks the bytes itself, so payload_checksums are off then.
   const TlsFolder* tls = nullptr;
+  // Payloads between ends that reach the same shared memory go through it, under TLS too; outlives
+  // the loops. Null: through the socket.
+  const ShmFolder* shm = nullptr;
 };
 
 }  // namespace pushpull

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/runtime/transport/channel_rig.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -51,6 +53,28 @@ class TlsRig final : public Rig {
   const FakeTlsFolder folder_{MakeTlsFiles()};
   const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("test"));
   TcpRig rig_;
+};
+
+// Over shared memory, with what else `options` say.
+class ShmRig final : public Rig {
+ public:
+  ShmRig(TcpOptions options, bool has_tls) {
+    options.shm = &shm_;
+    if (has_tls) {
+      rig_ = std::make_unique<TlsRig>(options);
+    } else {
+      rig_ = std::make_unique<TcpRig>(options, options);
+    }
+  }
+  Transport& client() override { return rig_->client(); }
+  Transport& server() override { return rig_->server(); }
+  std::string listen_address() const override { return rig_->listen_address(); }
+  std::string deserted_address() const override { return rig_->deserted_address(); }
+
+ private:
+  const TemporaryShmFolder folder_;
+  const ShmFolder shm_{folder_.path(), "job", Log("test")};
+  std::unique_ptr<Rig> rig_;
 };
 
 class InprocRig final : public Rig {
@@ -117,6 +141,14 @@ std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& serv
   return std::make_unique<TcpRig>(client, server);
 }
 
+std::unique_ptr<Rig> MakeShmRig(const RigOptions& options) {
+  return std::make_unique<ShmRig>(ToTcp(options), false);
+}
+
+std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options) {
+  return std::make_unique<ShmRig>(ToTcp(options), true);
+}
+
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
   InprocOptions inproc;
   inproc.send_queue_frames_max = options.send_queue_frames_max;
@@ -125,7 +157,11 @@ std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
 }
 
 std::vector<RigKind> AllRigKinds() {
-  return {{"Tcp", &MakeTcpRig}, {"Tls", &MakeTlsRig}, {"Inproc", &MakeInprocRig}};
+  return {{"Tcp", &MakeTcpRig},
+          {"Tls", &MakeTlsRig},
+          {"Shm", &MakeShmRig, true},
+          {"ShmTls", &MakeShmTlsRig, true},
+          {"Inproc", &MakeInprocRig}};
 }
 
 bool RunOn(Executor& executor, const std::function<void()>& task) {
@@ -198,6 +234,22 @@ void ChannelPair::ConnectBoth(uint32_t lane, const std::function<void(FrameRecor
 
 void ChannelPair::Drop(RecordedChannel& end) {
   RunOn(*end.executor, [&end] { end.channel.reset(); });
+}
+
+TemporaryShmFolder::TemporaryShmFolder() {
+  EXPECT_NE(mkdtemp(path_.data()), nullptr) << path_;
+}
+
+TemporaryShmFolder::~TemporaryShmFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::vector<std::string> TemporaryShmFolder::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path_))
+    names.push_back(entry.path().filename());
+  return names;
 }
 
 std::vector<std::byte> Pattern(size_t num_bytes, uint32_t seed) {

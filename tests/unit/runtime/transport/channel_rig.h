@@ -40,6 +40,8 @@ class Rig {
 struct RigKind {
   const char* name;
   std::unique_ptr<Rig> (*make)(const RigOptions& options);
+  // A payload is there whole when its header is, so that its sender's death cannot cut it off.
+  bool has_whole_payloads = false;
 };
 inline void PrintTo(const RigKind& kind, std::ostream* out) {
   *out << kind.name;
@@ -50,6 +52,10 @@ std::vector<RigKind> AllRigKinds();
 
 std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server);
+// Both members of one job, in one folder of shared memory.
+std::unique_ptr<Rig> MakeShmRig(const RigOptions& options);
+// The same over TLS.
+std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options);
 // Over TCP with TLS.
 std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options);
@@ -95,6 +101,21 @@ class ChannelPair {
   std::vector<std::shared_ptr<RecordedChannel>> ends_;
   std::shared_ptr<RecordedChannel> client_;
   std::shared_ptr<RecordedChannel> server_;
+};
+
+// Of shared memory, empty, removed at its end with all that is in it.
+class TemporaryShmFolder {
+ public:
+  TemporaryShmFolder();
+  ~TemporaryShmFolder();
+  TemporaryShmFolder(const TemporaryShmFolder&) = delete;
+  TemporaryShmFolder& operator=(const TemporaryShmFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::vector<std::string> names() const;
+
+ private:
+  std::string path_ = "/dev/shm/pushpull-test-XXXXXX";
 };
 
 // `num_bytes` that differ from place to place and from seed to seed.

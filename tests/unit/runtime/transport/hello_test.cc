@@ -16,7 +16,8 @@ HelloMeta SampleHello() {
   return {
       .hello = {.job = "mnist", .worker = WorkerId{7}, .incarnation = Incarnation{9}, .lane = 3},
       .host = 0x1122334455667788,
-      .payload_checksums = PayloadChecksums::kOn};
+      .payload_checksums = PayloadChecksums::kOn,
+      .shm = ShmOffer{.name = "pushpull-mnist-1", .token = {12, 13}}};
 }
 
 TEST(HelloTest, EveryFieldIsReadBack) {
@@ -30,6 +31,19 @@ TEST(HelloTest, EveryFieldIsReadBack) {
   EXPECT_EQ(decoded->hello.server, std::nullopt);
   EXPECT_EQ(decoded->host, 0x1122334455667788U);
   EXPECT_EQ(decoded->payload_checksums, PayloadChecksums::kOn);
+  ASSERT_TRUE(decoded->shm);
+  EXPECT_EQ(decoded->shm->name, "pushpull-mnist-1");
+  EXPECT_EQ(decoded->shm->token, (ShmToken{12, 13}));
+}
+
+TEST(HelloTest, AnEndThatOffersNoMemoryIsReadBackAsSuch) {
+  HelloMeta sample = SampleHello();
+  sample.shm.reset();
+
+  const absl::StatusOr<HelloMeta> decoded = DecodeHello(EncodeHello(sample));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_FALSE(decoded->shm);
 }
 
 TEST(HelloTest, AServerSaysWhichOneItIs) {

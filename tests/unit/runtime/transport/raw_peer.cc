@@ -58,9 +58,14 @@ void RawPeer::SendFrame(const FrameHeader& header,
 }
 
 void RawPeer::SendHello(uint64_t host) {
+  SendHello(host, std::nullopt);
+}
+
+void RawPeer::SendHello(uint64_t host, const std::optional<ShmOffer>& shm) {
   const HelloMeta hello{
       .hello = {.job = "job", .worker = WorkerId{7}, .incarnation = Incarnation{99}, .lane = 0},
-      .host = host};
+      .host = host,
+      .shm = shm};
   SendFrame({.type = FrameType::kHello}, EncodeHello(hello));
 }
 

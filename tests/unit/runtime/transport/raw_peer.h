@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/transport/channel.h"
+#include "runtime/transport/hello.h"
 
 namespace pushpull {
 
@@ -28,6 +30,8 @@ class RawPeer {
                  std::span<const std::byte> payload = {});
   // A good hello of worker-7 to lane 0 from the host with that identity.
   void SendHello(uint64_t host);
+  // The same, with shared memory.
+  void SendHello(uint64_t host, const std::optional<ShmOffer>& shm);
   // The next frame without its payload, or why none came.
   absl::StatusOr<OutgoingFrame> ReceiveFrame();
   // Reads until the other side has closed the connection; false: it did not.

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The way of payloads through memory that two processes share. Headers and metas go over a socket,
+// in the order of the frames, so both ends compute where each payload lies, and nothing that
+// decides is ever read from the shared memory. Does no I/O.
+//
+//   sender:    Fits -> Write -> header over the socket
+//   receiver:  header from the socket -> Read -> TakeCredit over the socket -> sender: AddCredit
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+
+namespace pushpull {
+
+// Room for four of the largest payloads: two on their way hide the copies of each end behind those
+// of the other.
+constexpr size_t kPayloadRingBytes = size_t{4} << 20;
+
+// Where the payloads of a ring lie, one after the other, each in one piece. A payload that does not
+// fit before the end begins at the front. Thread-compatible.
+class PayloadPositions {
+ public:
+  struct Place {
+    size_t offset = 0;
+    size_t num_taken = 0;  // of the ring: the payload, and what is left unused
+  };
+  // Of a payload of `num_bytes`, at most kFramePayloadBytesMax.
+  Place Next(size_t num_bytes) const;
+  void Take(const Place& place);
+
+ private:
+  size_t position_ = 0;
+};
+
+// Thread-compatible.
+class PayloadRingWriter {
+ public:
+  // `memory` has kPayloadRingBytes and outlives the writer.
+  explicit PayloadRingWriter(std::span<std::byte> memory) : memory_(memory) {}
+
+  bool Fits(size_t num_bytes) const;
+  // The payload of the next frame with one; it must fit.
+  void Write(std::span<const std::byte> payload);
+  // The receiver has read that much. kDataLoss: more than was written.
+  absl::Status AddCredit(uint64_t num_bytes);
+
+ private:
+  const std::span<std::byte> memory_;
+  PayloadPositions positions_;
+  size_t num_used_ = 0;
+};
+
+// Thread-compatible.
+class PayloadRingReader {
+ public:
+  // As for the writer.
+  explicit PayloadRingReader(std::span<const std::byte> memory) : memory_(memory) {}
+
+  // Copies the next frame's payload to `to`, or drops it where that is empty. A peer that writes at
+  // the same time spoils what it sends, and nothing else.
+  void Read(size_t num_bytes, std::span<std::byte> to);
+  // What to give back to the sender now; mostly 0, so that credit costs few frames.
+  uint64_t TakeCredit();
+
+ private:
+  const std::span<const std::byte> memory_;
+  PayloadPositions positions_;
+  uint64_t num_read_ = 0;  // not given back yet
+};
+
+}  // namespace pushpull

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/shm/shm_folder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+
+ShmFolder::ShmFolder(std::string path, std::string job, const Log& log)
+    : path_(std::move(path)), job_(std::move(job)), log_(log) {
+  SweepSegments(path_);
+}
+
+absl::StatusOr<ShmSegment> ShmFolder::Create() const {
+  return ShmSegment::Create(path_, job_);
+}
+
+absl::StatusOr<ShmSegment> ShmFolder::Attach(const ShmOffer& offer) const {
+  return ShmSegment::Attach(path_, offer);
+}
+
+void ShmFolder::Complain(const std::string& peer, const absl::Status& why) const {
+  if (has_complained_.exchange(true)) return;
+  log_.Warning("a peer on this host is reached over a socket, not over shared memory",
+               {{"peer", peer},
+                {"why", why.message()},
+                {"help",
+                 absl::StrCat("give both ends the same ",
+                              kShmFolderVariable,
+                              " with room in it, or set ",
+                              kChannelVariable,
+                              "=tcp")}});
+}
+
+absl::StatusOr<std::string> ShmFolderPath(const std::map<std::string, std::string>& environment) {
+  const auto get = [&](const char* name, const char* otherwise) {
+    const auto it = environment.find(name);
+    return it == environment.end() || it->second.empty() ? std::string(otherwise) : it->second;
+  };
+  const std::string channel = get(kChannelVariable, "auto");
+  if (channel == "tcp") return std::string();
+  if (channel != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kChannelVariable, ": must be auto or tcp, is \"", channel, "\""));
+  }
+  return get(kShmFolderVariable, "/dev/shm");
+}
+
+std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,
+                                         const std::string& job,
+                                         const Log& log) {
+  return path.empty() ? nullptr : std::make_unique<ShmFolder>(path, job, log);
+}
+
+}  // namespace pushpull

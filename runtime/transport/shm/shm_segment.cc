@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/shm/shm_segment.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+// Name: pushpull-<job>-<16 hexadecimal digits>. A later version of the layout gets another prefix.
+constexpr absl::string_view kPrefix = "pushpull-";
+constexpr size_t kDigits = 16;
+constexpr size_t kNameBytesMax = 255;
+
+// A page: offer's token, proof. Then the rings.
+constexpr size_t kTokensBytes = 4096;
+constexpr size_t kSegmentBytes = kTokensBytes + 2 * kPayloadRingBytes;
+
+ShmToken RandomToken() {
+  std::random_device random;
+  ShmToken token;
+  for (uint64_t& half : token) half = (uint64_t{random()} << 32) | random();
+  return token;
+}
+
+std::string NewName(const std::string& job) {
+  return absl::StrCat(kPrefix, job, "-", absl::Hex(RandomToken()[0], absl::kZeroPad16));
+}
+
+bool IsSegmentName(absl::string_view name) {
+  if (!absl::StartsWith(name, kPrefix) || name.size() < kPrefix.size() + 1 + kDigits ||
+      name.size() > kNameBytesMax || absl::StrContains(name, '/'))
+    return false;
+  const absl::string_view digits = name.substr(name.size() - kDigits);
+  return name[name.size() - kDigits - 1] == '-' &&
+         std::all_of(
+             digits.begin(), digits.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); });
+}
+
+absl::Status Failed(const std::string& what) {
+  return StatusFromErrno(errno, what);
+}
+
+absl::StatusOr<std::span<std::byte>> Map(int file, const std::string& path) {
+  void* const memory = mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) return Failed(absl::StrCat("map ", path));
+  return std::span(static_cast<std::byte*>(memory), kSegmentBytes);
+}
+
+// The name appears when the file is whole and locked: who sweeps never meets half of one, and what
+// dies before leaves nothing.
+absl::Status GiveName(int file, const std::string& path) {
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) return Failed(absl::StrCat("lock ", path));
+  const std::string link = absl::StrCat("/proc/self/fd/", file);
+  if (linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return Failed(absl::StrCat("name ", path));
+  return absl::OkStatus();
+}
+
+// A file of another size, or with pages that are not there yet, would end this process when it is
+// read.
+absl::Status CheckWhole(int file, const std::string& path) {
+  struct stat found {};
+  if (fstat(file, &found) != 0) return Failed(absl::StrCat("look at ", path));
+  const auto size = static_cast<uint64_t>(found.st_size);
+  const uint64_t allocated = static_cast<uint64_t>(found.st_blocks) * 512;
+  if (S_ISREG(found.st_mode) && size == kSegmentBytes && allocated >= kSegmentBytes)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " has ", size, " bytes, ", allocated, " of them there; expected ", kSegmentBytes));
+}
+
+}  // namespace
+
+absl::StatusOr<ShmSegment> ShmSegment::Create(const std::string& folder, const std::string& job) {
+  const std::string name = NewName(job);
+  const std::string path = absl::StrCat(folder, "/", name);
+  FileDescriptor file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.is_open()) return Failed(absl::StrCat("make a file in ", folder));
+  const int error = posix_fallocate(file.get(), 0, kSegmentBytes);
+  if (error != 0)
+    return StatusFromErrno(error, absl::StrCat("take ", kSegmentBytes, " bytes of ", folder));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> memory, Map(file.get(), path));
+  ShmSegment segment(memory);
+  segment.offer_ = {.name = name, .token = RandomToken()};
+  segment.proof_ = RandomToken();
+  std::memcpy(memory.data(), segment.offer_.token.data(), sizeof(ShmToken));
+  std::memcpy(memory.data() + sizeof(ShmToken), segment.proof_.data(), sizeof(ShmToken));
+  PUSHPULL_RETURN_IF_ERROR(GiveName(file.get(), path));
+  segment.path_ = path;
+  segment.owned_ = std::move(file);
+  return segment;
+}
+
+absl::StatusOr<ShmSegment> ShmSegment::Attach(const std::string& folder, const ShmOffer& offer) {
+  if (!IsSegmentName(offer.name))
+    return absl::InvalidArgumentError(absl::StrCat("\"", offer.name, "\" is no segment's name"));
+  const std::string path = absl::StrCat(folder, "/", offer.name);
+  // A name may be anything that lies there: not to be followed, not to be waited for.
+  const FileDescriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.is_open()) return Failed(absl::StrCat("open ", path));
+  PUSHPULL_RETURN_IF_ERROR(CheckWhole(file.get(), path));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> memory, Map(file.get(), path));
+  ShmSegment segment(memory);
+  segment.offer_.name = offer.name;
+  std::memcpy(segment.offer_.token.data(), memory.data(), sizeof(ShmToken));
+  std::memcpy(segment.proof_.data(), memory.data() + sizeof(ShmToken), sizeof(ShmToken));
+  if (segment.offer_.token != offer.token)
+    return absl::PermissionDeniedError(absl::StrCat(path, " is not of who offers it"));
+  segment.path_ = path;
+  segment.Unlink();
+  return segment;
+}
+
+ShmSegment::ShmSegment(ShmSegment&& other) noexcept
+    : memory_(std::exchange(other.memory_, {})),
+      offer_(std::move(other.offer_)),
+      proof_(other.proof_),
+      path_(std::exchange(other.path_, {})),
+      owned_(std::move(other.owned_)) {}
+
+ShmSegment::~ShmSegment() {
+  Unlink();
+  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+}
+
+void ShmSegment::Unlink() {
+  // The other end may have been faster.
+  if (!path_.empty()) unlink(std::exchange(path_, {}).c_str());
+  owned_.Reset();
+}
+
+std::span<std::byte> ShmSegment::Outgoing(ShmSide side) const {
+  const size_t index = side == ShmSide::kConnecting ? 0 : 1;
+  return memory_.subspan(kTokensBytes + index * kPayloadRingBytes, kPayloadRingBytes);
+}
+
+std::span<std::byte> ShmSegment::Incoming(ShmSide side) const {
+  return Outgoing(side == ShmSide::kConnecting ? ShmSide::kAccepting : ShmSide::kConnecting);
+}
+
+void SweepSegments(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), &closedir);
+  if (entries == nullptr) return;  // who wants to make a segment there is told why
+  while (const dirent* entry = readdir(entries.get())) {
+    if (!IsSegmentName(entry->d_name)) continue;
+    const std::string path = absl::StrCat(folder, "/", entry->d_name);
+    const FileDescriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.is_open() && flock(file.get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+  }
+}
+
+}  // namespace pushpull

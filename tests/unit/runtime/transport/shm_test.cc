@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What only shared memory can meet: ends that do not share it, strangers in the folder, peers that
+// write what they like or die. What every transport does is in conformance_test.cc.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/wire_bytes.h"
+#include "runtime/transport/hello.h"
+#include "runtime/transport/shm/shm_folder.h"
+#include "runtime/transport/shm/shm_segment.h"
+#include "tests/unit/runtime/transport/channel_rig.h"
+#include "tests/unit/runtime/transport/raw_peer.h"
+
+namespace pushpull {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ShmTest : public ::testing::Test {
+ protected:
+  void Listen(const ShmFolder* client, const ShmFolder* server, uint64_t server_host = 1) {
+    pair_ = std::make_unique<ChannelPair>(
+        MakeTcpRig({.host = 1, .shm = client}, {.host = server_host, .shm = server}));
+    pair_->Listen();
+  }
+  // Connects, sends a payload each way and returns what both ends say that they are.
+  std::string KindThatWorks() {
+    // Static: that the peer has it does not order the sender's read before the end of the test.
+    static const std::vector<std::byte> payload = Pattern(100'000);
+    pair_->ConnectBoth();
+    for (const bool is_client : {true, false}) {
+      RecordedChannel& from = is_client ? pair_->client() : pair_->server();
+      RecordedChannel& to = is_client ? pair_->server() : pair_->client();
+      SendOne(from, PushFrame(1, payload));
+      EXPECT_TRUE(to.recorder->WaitForFrames(1));
+      EXPECT_TRUE(to.recorder->frames().front().payload == payload);
+    }
+    EXPECT_EQ(pair_->client().channel->kind(), pair_->server().channel->kind());
+    return std::string(pair_->client().channel->kind());
+  }
+  // A raw peer that offers `segment`, and what it is told of it.
+  absl::StatusOr<HelloAckMeta> Offer(RawPeer& peer, const ShmOffer& offer) {
+    peer.SendHello(1, offer);
+    absl::StatusOr<OutgoingFrame> ack = peer.ReceiveFrame();
+    if (!ack.ok()) return ack.status();
+    server_ = pair_->acceptor().WaitForChannel();
+    EXPECT_NE(server_, nullptr);
+    return DecodeHelloAck(ack->meta);
+  }
+  ShmSegment MakeSegment() { return *ShmSegment::Create(folder_.path(), "job"); }
+  std::string PathOf(const std::string& name) const { return folder_.path() + "/" + name; }
+  void TearDown() override {
+    if (server_ != nullptr) ChannelPair::Drop(*server_);
+  }
+
+  const TemporaryShmFolder folder_;
+  const ShmFolder shm_{folder_.path(), "job", Log("test")};
+  std::unique_ptr<ChannelPair> pair_;
+  std::shared_ptr<RecordedChannel> server_;
+};
+
+// ---- whether to use it ----
+
+TEST_F(ShmTest, TwoEndsInOneFolderUseItAndLeaveNothingThere) {
+  Listen(&shm_, &shm_);
+
+  EXPECT_EQ(KindThatWorks(), "shm");
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(ShmTest, EndsInTwoFoldersUseTheSocket) {
+  const TemporaryShmFolder other;
+  const ShmFolder elsewhere(other.path(), "job", Log("test"));
+  Listen(&shm_, &elsewhere);
+
+  EXPECT_EQ(KindThatWorks(), "tcp");
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(ShmTest, AnEndThatDoesNotWantItIsNotMadeTo) {
+  Listen(&shm_, nullptr);
+  EXPECT_EQ(KindThatWorks(), "tcp");
+  Listen(nullptr, &shm_);
+  EXPECT_EQ(KindThatWorks(), "tcp");
+}
+
+TEST_F(ShmTest, AFolderThatTwoHostsShareIsNoSharedMemory) {
+  Listen(&shm_, &shm_, 2);
+
+  EXPECT_EQ(KindThatWorks(), "tcp");
+}
+
+TEST_F(ShmTest, WhereNoSegmentCanBeMadeTheSocketServesAndThatIsSaidOnce) {
+  const ShmFolder missing(folder_.path() + "/missing", "job", Log("test"));
+  ::testing::internal::CaptureStderr();
+  Listen(&missing, &shm_);
+
+  EXPECT_EQ(KindThatWorks(), "tcp");
+  EXPECT_EQ(KindThatWorks(), "tcp");
+
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("/missing"));
+  EXPECT_THAT(log, HasSubstr(kShmFolderVariable));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+}
+
+TEST_F(ShmTest, TheEnvironmentSaysWhichChannelAndWhere) {
+  EXPECT_EQ(*ShmFolderPath({}), "/dev/shm");
+  EXPECT_EQ(*ShmFolderPath({{kShmFolderVariable, "/pod"}}), "/pod");
+  EXPECT_EQ(*ShmFolderPath({{kChannelVariable, "auto"}, {kShmFolderVariable, ""}}), "/dev/shm");
+  EXPECT_EQ(*ShmFolderPath({{kChannelVariable, "tcp"}, {kShmFolderVariable, "/pod"}}), "");
+  const absl::Status why = ShmFolderPath({{kChannelVariable, "shn"}}).status();
+  EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(why.message()), HasSubstr("PUSHPULL_CHANNEL: must be auto or tcp"));
+}
+
+// ---- segments ----
+
+TEST_F(ShmTest, ASegmentIsItsOwnersAloneAndNamesTheJob) {
+  const ShmSegment segment = MakeSegment();
+
+  ASSERT_THAT(folder_.names(), SizeIs(1));
+  EXPECT_EQ(folder_.names().front(), segment.offer().name);
+  EXPECT_THAT(segment.offer().name, ::testing::StartsWith("pushpull-job-"));
+  struct stat found {};
+  ASSERT_EQ(stat(PathOf(segment.offer().name).c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U);
+}
+
+TEST_F(ShmTest, WhatOneEndWritesTheOtherReads) {
+  const ShmSegment made = MakeSegment();
+  const absl::StatusOr<ShmSegment> attached = ShmSegment::Attach(folder_.path(), made.offer());
+  ASSERT_TRUE(attached.ok()) << attached.status();
+
+  made.Outgoing(ShmSide::kConnecting)[17] = std::byte{1};
+  attached->Outgoing(ShmSide::kAccepting)[18] = std::byte{2};
+
+  EXPECT_EQ(attached->proof(), made.proof());
+  EXPECT_EQ(attached->Incoming(ShmSide::kAccepting)[17], std::byte{1});
+  EXPECT_EQ(made.Incoming(ShmSide::kConnecting)[18], std::byte{2});
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(ShmTest, WhoDoesNotKnowTheTokenGetsNothingAndTheNameStays) {
+  const ShmSegment segment = MakeSegment();
+  ShmOffer offer = segment.offer();
+  ++offer.token[1];
+
+  const absl::Status why = ShmSegment::Attach(folder_.path(), offer).status();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(folder_.names(), SizeIs(1));
+}
+
+TEST_F(ShmTest, OnlySegmentsOfTheFolderAreOpened) {
+  const ShmSegment segment = MakeSegment();
+  const std::string link = "pushpull-job-0123456789abcdef";
+  ASSERT_EQ(symlink(segment.offer().name.c_str(), PathOf(link).c_str()), 0);
+
+  for (const std::string& name : {std::string(),
+                                  std::string("x"),
+                                  std::string("pushpull-job-"),
+                                  "../" + segment.offer().name,
+                                  "pushpull-/../" + segment.offer().name,
+                                  std::string(300, 'a'),
+                                  link}) {
+    const ShmOffer offer{.name = name, .token = segment.offer().token};
+    EXPECT_FALSE(ShmSegment::Attach(folder_.path(), offer).ok()) << name;
+  }
+}
+
+TEST_F(ShmTest, AFileThatWouldEndItsReaderIsRefused) {
+  const std::string name = "pushpull-job-0123456789abcdef";
+  ASSERT_EQ(mkfifo(PathOf(name).c_str(), 0600), 0);
+  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
+  ASSERT_EQ(unlink(PathOf(name).c_str()), 0);
+
+  std::ofstream(PathOf(name)) << "short";
+  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
+
+  // Of the right length, with no memory behind it.
+  struct stat whole {};
+  const ShmSegment segment = MakeSegment();
+  ASSERT_EQ(stat(PathOf(segment.offer().name).c_str(), &whole), 0);
+  ASSERT_EQ(truncate(PathOf(name).c_str(), whole.st_size), 0);
+  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
+}
+
+TEST_F(ShmTest, WhatAKilledProcessLeftIsSweptAndWhatIsInUseIsNot) {
+  const ShmSegment in_use = MakeSegment();
+  std::ofstream(PathOf("somebody-elses")) << "x";
+  const pid_t child = fork();
+  if (child == 0) {
+    const ShmSegment left = MakeSegment();
+    raise(SIGKILL);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_THAT(folder_.names(), SizeIs(3));
+
+  const ShmFolder next(folder_.path(), "job", Log("test"));
+
+  EXPECT_THAT(folder_.names(),
+              ::testing::UnorderedElementsAre(in_use.offer().name, "somebody-elses"));
+}
+
+// ---- hostile peers ----
+
+TEST_F(ShmTest, AnOfferOfSomebodyElsesSegmentIsDeclined) {
+  Listen(&shm_, &shm_);
+  const ShmSegment segment = MakeSegment();
+  RawPeer stranger = RawPeer::Connect(pair_->address());
+
+  const absl::StatusOr<HelloAckMeta> ack =
+      Offer(stranger, {.name = segment.offer().name, .token = {}});
+
+  ASSERT_TRUE(ack.ok()) << ack.status();
+  EXPECT_EQ(ack->shm_attached.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_NE(ack->shm_proof, segment.proof());
+  EXPECT_EQ(server_->channel->kind(), "tcp");
+}
+
+TEST_F(ShmTest, NonsenseInTheMemorySpoilsPayloadsAndNothingElse) {
+  Listen(&shm_, &shm_);
+  const ShmSegment segment = MakeSegment();
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+
+  std::ranges::fill(segment.Outgoing(ShmSide::kConnecting), std::byte{0xff});
+  std::ranges::fill(segment.Incoming(ShmSide::kConnecting), std::byte{0xff});
+  constexpr uint32_t kOdd = 999'999;
+  for (uint32_t i = 0; i < 20; ++i)
+    peer.SendFrame({.type = FrameType::kPush, .payload_bytes = kOdd}, {}, {});
+
+  ASSERT_TRUE(server_->recorder->WaitForFrames(20));
+  EXPECT_TRUE(server_->recorder->frames().back().payload ==
+              std::vector<std::byte>(kOdd, std::byte{0xff}));
+}
+
+TEST_F(ShmTest, APayloadThatChangedOnItsWayIsCaughtByItsChecksum) {
+  Listen(&shm_, &shm_);
+  const ShmSegment segment = MakeSegment();
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+  const std::vector<std::byte> payload = Pattern(1000);
+  std::ranges::copy(payload, segment.Outgoing(ShmSide::kConnecting).begin());
+  segment.Outgoing(ShmSide::kConnecting)[500] ^= std::byte{1};
+
+  peer.SendFrame({.type = FrameType::kPush,
+                  .flags = kFlagPayloadChecksum,
+                  .payload_bytes = 1000,
+                  .payload_checksum = ChecksumPayload(payload)},
+                 {},
+                 {});
+
+  ASSERT_TRUE(server_->recorder->WaitForClosed());
+  EXPECT_EQ(server_->recorder->closed()->code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShmTest, CreditThatIsNotDueEndsTheChannel) {
+  ByteWriter meta;
+  meta.Put(uint64_t{1} << 40);
+  const std::vector<std::byte> credit = meta.Take();
+  Listen(&shm_, &shm_);
+  const ShmSegment segment = MakeSegment();
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+
+  peer.SendFrame({.type = FrameType::kCredit}, credit);
+
+  ASSERT_TRUE(server_->recorder->WaitForClosed());
+  EXPECT_EQ(server_->recorder->closed()->code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShmTest, CreditWithoutSharedMemoryEndsTheChannel) {
+  Listen(nullptr, nullptr);
+  pair_->ConnectBoth();
+
+  SendOne(pair_->client(), {.header = {.type = FrameType::kCredit}, .meta = {}, .payload = {}});
+
+  ASSERT_TRUE(pair_->server().recorder->WaitForClosed());
+  EXPECT_EQ(pair_->server().recorder->closed()->code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShmTest, AServerThatOnlySaysItHasTheMemoryIsLeft) {
+  Listen(&shm_, &shm_);
+  RawListener liar;
+  ConnectRequest request = pair_->Request();
+  request.address = liar.address();
+  std::thread answers([&] {
+    RawPeer peer = liar.Accept();
+    EXPECT_TRUE(peer.ReceiveFrame().ok());
+    peer.SendFrame({.type = FrameType::kHelloAck},
+                   EncodeHelloAck({.lane_count = 1, .host = 1, .shm_proof = {1, 2}}));
+    EXPECT_TRUE(peer.WaitForEnd());
+  });
+
+  const absl::Status why = pair_->Connect(request).status();
+
+  answers.join();
+  EXPECT_EQ(why.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace pushpull
