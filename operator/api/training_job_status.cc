@@ -99,6 +99,7 @@ void Visit(Visitor& visitor, ProgressStatus& progress) {
   visitor.Field("samplesPerSecond", progress.samples_per_second);
   visitor.Field("syncSecondsP50", progress.sync_seconds_p50);
   visitor.Field("syncSecondsP99", progress.sync_seconds_p99);
+  visitor.Field("results", progress.results);
 }
 
 template <typename Visitor>
@@ -173,6 +174,13 @@ class FieldReader {
     }
     return true;
   }
+  static bool Read(const Json& json, std::map<std::string, std::string>& out) {
+    if (!json.is_object()) return false;
+    for (const auto& [key, item] : json.items()) {
+      if (std::string value; Read(item, value)) out[key] = std::move(value);
+    }
+    return true;
+  }
   template <typename Struct>
   static bool Read(const Json& json, Struct& out) {
     if (!json.is_object()) return false;
@@ -184,7 +192,7 @@ class FieldReader {
   const Json& json_;
 };
 
-// Leaves out what is unset: empty strings and lists, optionals without a value.
+// Leaves out what is unset: empty strings, lists and maps, optionals without a value.
 class FieldWriter {
  public:
   explicit FieldWriter(Json& json) : json_(json) {}
@@ -211,6 +219,9 @@ class FieldWriter {
     Json list;
     for (T& value : values) list.push_back(Written(value));
     return list;
+  }
+  static Json Written(std::map<std::string, std::string>& values) {
+    return values.empty() ? Json() : Json(values);
   }
   template <typename Struct>
   static Json Written(Struct& value) {

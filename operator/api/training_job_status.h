@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,6 +92,7 @@ struct ProgressStatus {
   std::string samples_per_second;  // of the schema: decimal numbers as text
   std::string sync_seconds_p50;
   std::string sync_seconds_p99;
+  std::map<std::string, std::string> results = {};  // "accuracy": what the workers' programs said
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
 };
 

@@ -110,6 +110,7 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status) {
           status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0,
       .sync_seconds_p50 = status.sync_seconds.At(0.5),
       .sync_seconds_p99 = status.sync_seconds.At(0.99),
+      .results = status.results,
       .sync = SyncOf(status.consistency),
       .is_sync_changing = status.is_mode_changing,
       .sync_problem = status.mode_problem};

@@ -44,10 +44,17 @@ bool HasSaved(Draft& draft) {
          word->checkpoint_step > (saved ? saved->step : 0);
 }
 
-bool HasStepped(Draft& draft) {
+std::map<std::string, std::string> ResultsOf(const CoordinatorWord& word) {
+  std::map<std::string, std::string> results;
+  for (const auto& [name, value] : word.results) results[name] = absl::StrFormat("%.6g", value);
+  return results;
+}
+
+bool HasProgressed(Draft& draft) {
   const CoordinatorWord* word = draft.word();
-  const std::optional<ProgressStatus>& progress = draft.status().progress;
-  return word != nullptr && word->step != (progress ? progress->step : 0);
+  if (word == nullptr) return false;
+  const ProgressStatus told = draft.status().progress.value_or(ProgressStatus{});
+  return word->step != told.step || ResultsOf(*word) != told.results;
 }
 
 WallTime NextNews(Draft& draft) {
@@ -63,8 +70,8 @@ WallTime NextNews(Draft& draft) {
 // Checkpoint and progress, which change all the time, in one write.
 void DescribeNews(Draft& draft) {
   const bool has_saved = HasSaved(draft);
-  const bool has_stepped = HasStepped(draft);
-  if (!has_saved && !has_stepped) return;
+  const bool has_progressed = HasProgressed(draft);
+  if (!has_saved && !has_progressed) return;
   const WallTime next = NextNews(draft);
   if (draft.now() < next) return draft.LookAgain(next);
   const CoordinatorWord& word = *draft.word();
@@ -75,12 +82,13 @@ void DescribeNews(Draft& draft) {
         .time = draft.now(),
         .location = spec.uri.empty() ? absl::StrCat(spec.claim, ":", spec.path) : spec.uri};
   }
-  if (has_stepped) {
+  if (has_progressed) {
     draft.status().progress =
         ProgressStatus{.step = word.step,
                        .samples_per_second = absl::StrFormat("%.1f", word.samples_per_second),
                        .sync_seconds_p50 = absl::StrFormat("%.6f", word.sync_seconds_p50),
-                       .sync_seconds_p99 = absl::StrFormat("%.6f", word.sync_seconds_p99)};
+                       .sync_seconds_p99 = absl::StrFormat("%.6f", word.sync_seconds_p99),
+                       .results = ResultsOf(word)};
   }
 }
 

@@ -63,9 +63,10 @@ struct CoordinatorWord {
   double samples_per_second = 0;
   double sync_seconds_p50 = 0;
   double sync_seconds_p99 = 0;
-  SyncWord sync;                  // in force
-  bool is_sync_changing = false;  // another one has been asked for
-  std::string sync_problem;       // why the last change was given up; empty where it was not
+  std::map<std::string, double> results;  // that the workers' programs have reported, their means
+  SyncWord sync;                          // in force
+  bool is_sync_changing = false;          // another one has been asked for
+  std::string sync_problem;  // why the last change was given up; empty where it was not
 };
 
 // Why an object of the job cannot be made for now, though nothing is wrong with its spec.

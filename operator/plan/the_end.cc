@@ -84,6 +84,15 @@ bool IsSaved(Draft& draft) {
   return false;
 }
 
+// Its phase says so only after all that it had is gone, some time after its containers have ended.
+bool HasEnded(const Pod& pod) {
+  if (pod.phase == PodPhase::kSucceeded || pod.phase == PodPhase::kFailed) return true;
+  return !pod.containers.empty() &&
+         std::all_of(pod.containers.begin(), pod.containers.end(), [](const ContainerStatus& it) {
+           return it.end.has_value();
+         });
+}
+
 bool IsToGo(CleanupPolicy cleanup, const MemberPod& pod) {
   switch (cleanup) {
     case CleanupPolicy::kAll:
@@ -93,8 +102,7 @@ bool IsToGo(CleanupPolicy cleanup, const MemberPod& pod) {
     case CleanupPolicy::kRunning:
       break;
   }
-  return pod.is_deleting() ||
-         (pod.seen->pod.phase != PodPhase::kSucceeded && pod.seen->pod.phase != PodPhase::kFailed);
+  return pod.is_deleting() || !HasEnded(pod.seen->pod);
 }
 
 }  // namespace

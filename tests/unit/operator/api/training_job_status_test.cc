@@ -55,7 +55,8 @@ TrainingJobStatus FullStatus() {
       .progress = ProgressStatus{.step = 120,
                                  .samples_per_second = "10.5",
                                  .sync_seconds_p50 = "0.1",
-                                 .sync_seconds_p99 = "0.2"},
+                                 .sync_seconds_p99 = "0.2",
+                                 .results = {{"any", "0.9"}}},
       .start_time = At(7),
       .suspend_time = At(8),
       .suspended_seconds = 60,
@@ -80,6 +81,9 @@ void AddSchemaPaths(const pushpull::Tree& schema,
                     std::set<std::string>& paths) {
   const pushpull::Tree* items = pushpull::FindField(schema, "items");
   if (items != nullptr) return AddSchemaPaths(*items, path, paths);
+  // A key that FullStatus has, where any is allowed.
+  const pushpull::Tree* any = pushpull::FindField(schema, "additionalProperties");
+  if (any != nullptr) return AddSchemaPaths(*any, path + ".any", paths);
   const pushpull::Tree* properties = pushpull::FindField(schema, "properties");
   if (properties == nullptr) {
     paths.insert(path);

@@ -125,6 +125,8 @@ TEST(PlanTest, CleanupSaysWhichPodsGo) {
     world.spec().cleanup = row.cleanup;
     ASSERT_TRUE(world.Start());
     world.Exit("worker-0", 0);
+    // As kubelets tell it: the container has ended, the pod not yet.
+    world.pod("worker-0").pod.phase = PodPhase::kRunning;
 
     ASSERT_TRUE(world.Settle());
     world.VanishDeleted();
@@ -366,6 +368,21 @@ TEST(PlanTest, ProgressIsToldOnceAMinuteTogetherWithTheCheckpoint) {
 
   EXPECT_EQ(world.status().progress->step, 6);
   EXPECT_EQ(world.status().checkpoint->step, 6);
+}
+
+TEST(PlanTest, AResultIsToldWhenTheLastStepWasBefore) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.coordinator->step = 5;
+  world.Step();
+  world.seen.news_time = world.seen.now;
+  world.seen.coordinator->results = {{"accuracy", 0.88125}, {"loss", 1e-9}};
+  world.Exit("worker-0", 0);
+
+  world.Step();
+
+  const std::map<std::string, std::string> results = {{"accuracy", "0.88125"}, {"loss", "1e-09"}};
+  EXPECT_EQ(world.status().progress->results, results);
 }
 
 TEST(PlanTest, ProgressAtTheEndIsTheLast) {
