@@ -14,6 +14,14 @@ constexpr std::chrono::seconds kSoon{2};
 // has long been fenced, by term and epoch.
 constexpr std::chrono::seconds kStuckAfter{10};
 
+// That a coordinator still sees as a part of the job.
+bool IsAlive(const CoordinatorWord& word, const MemberId& member) {
+  if (member.role == pushpull::JobRole::kServer) return word.servers.contains(member.index);
+  if (member.role == pushpull::JobRole::kCoordinator) return true;
+  const auto worker = word.workers.find(member.index);
+  return worker != word.workers.end() && worker->second.is_alive;
+}
+
 bool IsTrouble(absl::string_view type, bool is_true) {
   if (type == "Reconciled") return !is_true;
   return is_true && (type == "Failed" || type == "Degraded" || type == "ScalingBlocked");
@@ -115,12 +123,24 @@ void Draft::Fail(const std::string& reason, const std::string& message) {
   Set("Failed", true, reason, message);
 }
 
+// Since when it is clear that the pod will not end by itself. A node without a sign of life ends
+// nothing, and a member that is fenced has nothing to hand over. But the taint may be another one,
+// of a node that lives: then its pods have their time.
+WallTime Draft::StuckSince(const MemberPod& pod) const {
+  const bool is_lost = pod.end && pod.end->exit.reason == pushpull::ExitReason::kNodeLost;
+  const std::optional<MemberId> member = MemberOf(pod.seen->meta.labels);
+  const bool is_coordinator = member && member->role == pushpull::JobRole::kCoordinator;
+  const bool is_fenced =
+      word() != nullptr ? member && !IsAlive(*word(), *member) : is_coordinator && !seen_.coordinator;
+  return is_lost && is_fenced ? now() : *pod.seen->pod.deletion_time + kStuckAfter;
+}
+
 void Draft::Delete(const MemberPod& pod) {
   const ObjectMeta& meta = pod.seen->meta;
   if (!deleted_.insert(meta.uid).second) return;
   if (!meta.is_deleting) return Do(DeletePod{.name = meta.key.name, .uid = meta.uid});
   if (!pod.seen->pod.deletion_time) return;
-  const WallTime stuck_at = *pod.seen->pod.deletion_time + kStuckAfter;
+  const WallTime stuck_at = StuckSince(pod);
   if (now() < stuck_at) return LookAgain(stuck_at);
   Do(DeletePod{.name = meta.key.name, .uid = meta.uid, .grace = DeletePod::Grace::kNone});
 }

@@ -71,6 +71,7 @@ class Draft {
   std::set<MemberId> over;
 
  private:
+  WallTime StuckSince(const MemberPod& pod) const;
   bool HasMembersToHear() const;
 
   const Observation& seen_;

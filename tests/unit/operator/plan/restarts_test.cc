@@ -154,6 +154,38 @@ TEST(RestartsTest, APodThatSomebodyDeletesIsReplacedAndNobodyFailed) {
   EXPECT_EQ(world.status().restarts, RestartsStatus{});
 }
 
+TEST(RestartsTest, APodOfALostNodeGoesAsSoonAsItsMemberIsFenced) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  for (const char* member : {"worker-0", "server-0"}) {
+    world.pod(member).pod.disruption = "DeletionByTaintManager";
+    world.BeginDeletion(member);
+  }
+  world.seen.coordinator->servers.clear();
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  world.seen.coordinator->workers[0].is_alive = false;
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-0 at once"));
+}
+
+TEST(RestartsTest, ACoordinatorOnALostNodeGoesWhenItDoesNotAnswer) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.pod("coordinator").pod.disruption = "DeletionByTaintManager";
+  world.BeginDeletion("coordinator");
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());
+
+  world.seen.coordinator.reset();
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete coordinator at once"));
+}
+
 TEST(RestartsTest, APodWhoseNodeIsGoneIsTakenOutOfTheWay) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
