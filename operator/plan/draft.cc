@@ -130,8 +130,8 @@ WallTime Draft::StuckSince(const MemberPod& pod) const {
   const bool is_lost = pod.end && pod.end->exit.reason == pushpull::ExitReason::kNodeLost;
   const std::optional<MemberId> member = MemberOf(pod.seen->meta.labels);
   const bool is_coordinator = member && member->role == pushpull::JobRole::kCoordinator;
-  const bool is_fenced =
-      word() != nullptr ? member && !IsAlive(*word(), *member) : is_coordinator && !seen_.coordinator;
+  const bool is_fenced = word() != nullptr ? member && !IsAlive(*word(), *member)
+                                           : is_coordinator && !seen_.coordinator;
   return is_lost && is_fenced ? now() : *pod.seen->pod.deletion_time + kStuckAfter;
 }
 

@@ -35,7 +35,7 @@ class Coordinator final : public SessionEvents {
   absl::StatusOr<uint64_t> SaveCheckpoint() override;
   absl::Status SetMode(const ModeChange& change) override;
 
-  // Tells every member that the job ends in order.
+  // Before it is destroyed: tells the members of a job that is over to end.
   void Stop();
 
  private:

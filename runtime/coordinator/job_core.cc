@@ -86,7 +86,7 @@ void JobCore::ForgiveOwnPause() {
 
 std::vector<Command> JobCore::OnStop() {
   is_stopped_ = true;
-  StopAll(absl::OkStatus());
+  if (phase_ == JobPhase::kSucceeded) StopAll(absl::OkStatus());
   return TakeCommands();
 }
 

@@ -118,7 +118,9 @@ class JobCore {
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
   // Finds members that have been silent for too long; called a few times per peer_timeout.
   std::vector<Command> OnTick(SteadyTime now);
-  // The coordinator is asked to end: every member is told.
+  // The coordinator is asked to end. Members are told to end when the job is over; else they wait
+  // for the next coordinator, for it is the job's place that changes, not the job: a pod is
+  // deleted, or its node drained.
   std::vector<Command> OnStop();
   // How many servers and workers the job shall have: indices 0 to n - 1. Those that are missing are
   // to be started by who starts processes. Servers above are told to stop when they hold nothing
@@ -317,7 +319,7 @@ class JobCore {
   JobPhase phase_ = JobPhase::kStarting;
   std::string failure_;
   uint32_t failure_exit_code_ = 0;
-  bool is_stopped_ = false;              // all were told to go, and nobody who does is missed
+  bool is_stopped_ = false;              // ends itself, and misses nobody
   Step end_step_;                        // of the workers that have left
   std::optional<SteadyTime> failed_at_;  // a server is lost; details may still come
   std::optional<SteadyTime> started_at_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's program for tests on real processes: pushes what it is told to and checks what comes
-// back. Small on purpose: it is also the shortest complete program against the C++ API.
+// back, and says at the end how long its longest step took. Small on purpose: it is also the
+// shortest complete program against the C++ API.
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
@@ -12,8 +13,7 @@
 // the contributors; with all workers there it is workers * (workers + 1) / 2, exactly.
 //
 // With --weights every value that is pushed is another, a function of worker, step, tensor and
-// place alone; worker 0 writes the last weights, as they are in memory, to FILE, and each worker
-// says how long its longest step took.
+// place alone; worker 0 writes the last weights, as they are in memory, to FILE.
 //
 //   probe_worker --samples 1000 --epochs 2 --batch 10 [--step-milliseconds M]
 //
@@ -194,6 +194,28 @@ absl::Status WriteWeights(const std::string& path, const std::vector<std::vector
   return absl::UnavailableError(absl::StrCat(path, ": the weights cannot be written"));
 }
 
+// How long the longest step took, from the end of the one before on.
+class StepWatch {
+ public:
+  void Ended(uint64_t step) {
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (now - ended_at_ > longest_) {
+      longest_ = now - ended_at_;
+      longest_step_ = step;
+    }
+    ended_at_ = now;
+  }
+  void Print() const {
+    std::printf("longest step %.4f s, step %lu\n", ToSeconds(longest_), longest_step_);
+    std::fflush(stdout);
+  }
+
+ private:
+  Duration longest_{0};
+  uint64_t longest_step_ = 0;
+  SteadyTime ended_at_ = std::chrono::steady_clock::now();
+};
+
 absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   std::vector<std::vector<float>> values(flags.tensors, std::vector<float>(flags.values, 0));
   std::vector<std::vector<float>> gradients = values;
@@ -203,9 +225,7 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
         {.spec = SpecOf(flags, i), .value = values[i], .priority = static_cast<uint8_t>(i)});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
-  Duration longest{0};
-  uint64_t longest_step = 0;
-  SteadyTime ended_at = std::chrono::steady_clock::now();
+  StepWatch watch;
   for (uint64_t step = job.start_step().value(); step < flags.steps;
        step = job.next_step().value()) {
     ComputeStep(flags, job);
@@ -225,19 +245,12 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
       for (const std::vector<float>& value : values)
         PUSHPULL_RETURN_IF_ERROR(CheckSum(job, value, step));
     }
-    const SteadyTime now = std::chrono::steady_clock::now();
-    if (now - ended_at > longest) {
-      longest = now - ended_at;
-      longest_step = step;
-    }
-    ended_at = now;
+    watch.Ended(step);
     job.ReportLoss(Step{step}, 1.0 / static_cast<double>(step + 1), 1);
   }
-  if (!flags.weights.empty()) {
-    std::printf("longest step %.4f s, step %lu\n", ToSeconds(longest), longest_step);
-    std::fflush(stdout);
-    if (job.worker().value() == 0) PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
-  }
+  watch.Print();
+  if (!flags.weights.empty() && job.worker().value() == 0)
+    PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
   job.ReportResult("loss", values.front().front());
   return job.Leave(Deadline::After(kStepTimeout));
 }
@@ -253,6 +266,7 @@ absl::Status CountSamples(Job& job, const Flags& flags) {
   const TensorRegistration registration{.spec = spec, .value = counts};
   PUSHPULL_RETURN_IF_ERROR(job.Register({&registration, 1}, Deadline::After(kStepTimeout)));
   PUSHPULL_ASSIGN_OR_RETURN(StepSamples mine, job.Samples());
+  StepWatch watch;
   while (!mine.is_over) {
     ComputeStep(flags, job);
     std::fill(gradient.begin(), gradient.end(), 0.0F);
@@ -266,8 +280,10 @@ absl::Status CountSamples(Job& job, const Flags& flags) {
     PUSHPULL_ASSIGN_OR_RETURN(PushHandle committed, job.CommitSamples());
     PUSHPULL_RETURN_IF_ERROR(pushed.Wait(deadline));
     PUSHPULL_RETURN_IF_ERROR(committed.Wait(deadline));
+    watch.Ended(job.next_step().value() - 1);
     PUSHPULL_ASSIGN_OR_RETURN(mine, job.Samples());
   }
+  watch.Print();
   if (job.worker() != WorkerId{0}) return job.Leave(Deadline::After(kStepTimeout));
   job.ReportResult("least", *std::min_element(counts.begin(), counts.end()));
   job.ReportResult("most", *std::max_element(counts.begin(), counts.end()));

@@ -4,7 +4,9 @@
 taken down afterwards whatever happens. Needs root, the packages of docker/cluster-packages.txt, the programs of
 `tests/e2e/cluster/build.sh` and the images of `./dev image`.
 
-    python3 tests/e2e/nodes [PATTERN...]     all tests, or those whose name has one of the patterns
+    python3 tests/e2e/nodes [--smoke] [--use] [PATTERN...]     all tests, or those whose name has one of the patterns
+
+--smoke: the tests of install_test.py alone. --use: on the cluster that is there, as it is, and stays.
 
 Exit codes: 0 all passed, 1 one failed, 3 the cluster does not start, 130 stopped by a signal.
 """
@@ -22,36 +24,61 @@ sys.path.insert(0, str(HERE.parent / "api"))
 
 import nodes  # noqa: E402
 
-MODULES = ("install_test",)
+SMOKE = ("install_test",)
+MODULES = (*SMOKE, "member_test", "node_loss_test")
+IMAGES = ["slim", "operator", "runtime"]
 NODES = 3
 
 
-def run_tests(patterns: list[str]) -> bool:
+class Timed(unittest.TextTestResult):
+    """Each test with its time."""
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.begin = time.monotonic()
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        self.stream.writeln(f"    {time.monotonic() - self.begin:.1f} s")
+        super().stopTest(test)
+
+
+def run_tests(modules: tuple[str, ...], patterns: list[str]) -> bool:
     loader = unittest.TestLoader()
     if patterns:
         loader.testNamePatterns = [f"*{pattern}*" for pattern in patterns]
-    result = unittest.TextTestRunner(verbosity=2).run(loader.loadTestsFromNames(MODULES))
+    result = unittest.TextTestRunner(verbosity=2, resultclass=Timed).run(loader.loadTestsFromNames(modules))
     return result.wasSuccessful() and result.testsRun > 0
+
+
+def prepare() -> bool:
+    begin = time.monotonic()
+    if subprocess.run([nodes.CLUSTER, "up", str(NODES)], check=False, stdout=subprocess.DEVNULL).returncode != 0:
+        return False
+    print(f"{NODES} nodes up after {time.monotonic() - begin:.1f} s", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        nodes.load_images(pathlib.Path(folder), IMAGES)
+    print(f"images loaded after {time.monotonic() - begin:.1f} s", flush=True)
+    nodes.install_operator()
+    print(f"operator installed after {time.monotonic() - begin:.1f} s", flush=True)
+    return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="*")
-    patterns = parser.parse_args().pattern
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--use", action="store_true")
+    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    begin = time.monotonic()
     try:
-        if subprocess.run([nodes.CLUSTER, "up", str(NODES)], check=False, stdout=subprocess.DEVNULL).returncode != 0:
+        if not arguments.use and not prepare():
             return 3
-        print(f"{NODES} nodes up after {time.monotonic() - begin:.1f} s", flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            nodes.load_images(pathlib.Path(folder))
-        print(f"images loaded after {time.monotonic() - begin:.1f} s", flush=True)
-        return 0 if run_tests(patterns) else 1
+        return 0 if run_tests(SMOKE if arguments.smoke else MODULES, arguments.pattern) else 1
     except KeyboardInterrupt:
         return 130
     finally:
-        subprocess.run([nodes.CLUSTER, "down"], check=False)
+        if not arguments.use:
+            subprocess.run([nodes.CLUSTER, "down"], check=False)
 
 
 if __name__ == "__main__":

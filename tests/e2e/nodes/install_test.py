@@ -1,66 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user does first: installs the chart, applies a job, scales it while it trains, waits for its end."""
-import json
+"""What a user does first: applies a job, scales it while it trains, waits for its end."""
+import math
+import time
 import unittest
-from typing import Any
 
-import api_server
-from api_server import CHART, wait_until
-from nodes import PROBE_IMAGE, get, helm, kubectl, must
+from api_server import ROOT, wait_until
+from nodes import START_SECONDS, NodeCase, get, kubectl, must
 
-NAMESPACE = "pushpull-system"
-READY_SECONDS = 60
-# A minute at its pace.
-STEPS, STEP_MILLISECONDS = 2000, 30
+EXAMPLE = ROOT / "runtime/examples/fashion-mnist.yaml"
+STEPS = 3 * math.ceil(60_000 / 128)
+LONGEST_PAUSE_SECONDS = 1.0
 
 
-class InstallTest(unittest.TestCase):
+class InstallTest(NodeCase):
 
-    @classmethod
-    def setUpClass(cls) -> None:
-        must(helm("install", "pushpull", CHART, "--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", "90s"))
-        cls.addClassCleanup(helm, "uninstall", "pushpull", "--namespace", NAMESPACE, "--wait")
+    def test_example_trains_to_its_end(self) -> None:
+        begin = time.monotonic()
+        must(kubectl("apply", "-f", EXAMPLE))
+        self.addCleanup(kubectl, "delete", "tj", "fashion-mnist", "--timeout=60s")
+        must(kubectl("wait", "--for=condition=Ready", f"--timeout={START_SECONDS}s", "tj/fashion-mnist"))
+        self.say(f"Ready after {time.monotonic() - begin:.1f} s")
+        must(kubectl("wait", "--for=condition=Complete", "--timeout=110s", "tj/fashion-mnist"))
+        progress = self.status("fashion-mnist")["progress"]
+        self.say(f"Complete after {time.monotonic() - begin:.1f} s: {progress}")
+        self.assertEqual(progress["step"], STEPS)
+        self.assertGreater(float(progress["results"]["accuracy"]), 0.8)
+        self.assertIn("test accuracy", must(kubectl("logs", "fashion-mnist-worker-0")))
 
-    def apply_job(self, name: str, **spec: Any) -> None:
-        command = ["probe_worker", "--steps", str(STEPS), "--optimizer", "sgd", "--step-milliseconds", str(STEP_MILLISECONDS)]
-        manifest = api_server.job(name, image=PROBE_IMAGE, command=command, **spec)
-        must(kubectl("apply", "-f", "-", text=json.dumps(manifest)))
-        self.addCleanup(kubectl, "delete", "tj", name, "--wait=false")
+    def test_servers_are_added_and_taken_away_while_it_trains(self) -> None:
+        self.start_job("scaled")
+        workers = self.uids("scaled", "worker")
+        self.trains("scaled")
 
-    def await_servers(self, name: str, count: int) -> None:
-        def is_so() -> bool:
-            status = get("tj", name).get("status", {})
-            return status.get("phase") == "Running" and status.get("servers", {}).items() >= {"ready": count, "replicas": count}.items()
-        wait_until(is_so, READY_SECONDS, f"{count} servers")
+        begin = time.monotonic()
+        must(kubectl("scale", "tj/scaled", "--replicas=4"))
+        wait_until(lambda: len(self.pods("scaled", "server")) > 2, 30, "a third server's pod")
+        self.say(f"first new pod after {time.monotonic() - begin:.2f} s, all after {self.await_members('scaled', servers=4):.1f} s")
+        self.trains("scaled")
+        must(kubectl("scale", "tj/scaled", "--replicas=2"))
+        self.say(f"two servers again after {self.await_members('scaled'):.1f} s")
+        self.trains("scaled")
 
-    def pods(self, name: str, role: str) -> dict[str, str]:
-        """Of this role: names and uids."""
-        selector = f"pushpull.dev/job={name},app.kubernetes.io/component={role}"
-        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in get("pods", "-l", selector)["items"]}
-
-    def operator_log(self) -> str:
-        return must(kubectl("logs", "-n", NAMESPACE, "deployment/pushpull", "--all-pods=true", "--tail=-1"))
-
-    def test_job_trains_to_its_end_and_is_scaled_both_ways_meanwhile(self) -> None:
-        self.apply_job("first", servers={"replicas": 2}, workers={"replicas": 2})
-        must(kubectl("wait", "--for=condition=Ready", f"--timeout={READY_SECONDS}s", "tj/first"))
-        workers = self.pods("first", "worker")
-        self.assertEqual(len(workers), 2)
-
-        must(kubectl("scale", "tj/first", "--replicas=4"))
-        self.await_servers("first", 4)
-        must(kubectl("scale", "tj/first", "--replicas=2"))
-        self.await_servers("first", 2)
-
-        must(kubectl("wait", "--for=condition=Complete", "--timeout=180s", "tj/first"))
-        status = get("tj", "first")["status"]
-        self.assertEqual(status["progress"]["step"], STEPS)
+        status = self.finish_job("scaled")
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
-        self.assertEqual(self.pods("first", "worker"), workers)
-        log = self.operator_log()
-        self.assertIn(" leads ", log)
-        self.assertNotIn(" warning ", log)
-        self.assertNotIn(" error ", log)
+        self.assertEqual(self.uids("scaled", "worker"), workers)
+        for worker in workers:
+            self.assertLess(self.longest_step(worker), LONGEST_PAUSE_SECONDS)
 
 
 if __name__ == "__main__":

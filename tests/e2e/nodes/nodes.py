@@ -1,14 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that __main__.py has started, as the tests here use it."""
+"""The cluster that __main__.py has started, with the operator installed, as the tests here use it."""
+import datetime
 import json
+import os
 import pathlib
-from typing import Any, Optional
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from typing import Any, Callable, Iterator, Optional
 
-from api_server import CLUSTER, ROOT, Result, run
+import api_server
+from api_server import CHART, CLUSTER, ROOT, Result, run, wait_until
 
 IMAGES = ROOT / "build/images"
 # Of workers: the program that the tests of processes use, too.
 PROBE_IMAGE = "localhost/probe:1"
+SYSTEM = "pushpull-system"
+# Until a job of five pods runs, on a machine of two cores that does everything.
+START_SECONDS = 60
+# Of a job that is told to finish.
+FINISH_SECONDS = 180
 _PROBE = ROOT / "build/release/tests/probe_worker"
 
 
@@ -26,14 +41,185 @@ def must(result: Result) -> str:
     return result.stdout
 
 
+def cluster(*arguments: Any) -> str:
+    """A fault, or its end: see cluster.sh --help."""
+    return must(run(CLUSTER, *arguments))
+
+
 def get(*what: str) -> dict[str, Any]:
     return json.loads(must(kubectl("get", *what, "-o", "json")))
 
 
-def load_images(folder: pathlib.Path) -> None:
-    """Onto every node."""
+def load_images(folder: pathlib.Path, names: list[str]) -> None:
+    """Those of `./dev image`, and the probe's, onto every node."""
     root = folder / "probe"
     root.mkdir(mode=0o755)
     must(run(ROOT / "docker/rootfs.sh", root, _PROBE))
     must(run(ROOT / "docker/archive.sh", PROBE_IMAGE, folder / "probe.tar", root, "USER=65532:65532", "probe_worker"))
-    must(run(CLUSTER, "load", IMAGES / "slim.tar", IMAGES / "operator.tar", folder / "probe.tar"))
+    cluster("load", *[IMAGES / f"{name}.tar" for name in names], folder / "probe.tar")
+
+
+def install_operator(*values: str) -> None:
+    settings = [word for value in values for word in ("--set", value)]
+    must(helm("upgrade", "--install", "pushpull", CHART, "--namespace", SYSTEM, "--create-namespace", "--wait",
+              "--timeout", "90s", *settings))
+
+
+def conditions(thing: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {condition["type"]: condition for condition in thing.get("status", {}).get("conditions", [])}
+
+
+def is_true(thing: dict[str, Any], condition: str) -> bool:
+    return conditions(thing).get(condition, {}).get("status") == "True"
+
+
+def host_pids(container: str) -> Iterator[int]:
+    """The processes of a container of any node, by its id."""
+    for group in pathlib.Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container in group.read_text(encoding="utf-8"):
+                yield int(group.parent.name)
+        except OSError:
+            continue  # it has just ended
+
+
+class NodeCase(unittest.TestCase):
+    """A test with jobs of its own, which go with it. What the operator has written to its log meanwhile is read at
+    the end: a warning or an error that matches none of `expected_trouble` fails the test."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o777)  # containers see it, and run as nobody in particular
+        self.expected_trouble: list[str] = []
+        self.begin = datetime.datetime.now(datetime.timezone.utc)
+        self.addCleanup(self._read_operator_log)
+
+    def _read_operator_log(self) -> None:
+        since = self.begin.strftime("%Y-%m-%dT%H:%M:%SZ")
+        log = must(kubectl("logs", "-n", SYSTEM, "-l", "app.kubernetes.io/name=pushpull", "--tail=-1", f"--since-time={since}"))
+        trouble = [line for line in log.splitlines() if " warning " in line or " error " in line]
+        unexpected = [line for line in trouble if not any(re.search(word, line) for word in self.expected_trouble)]
+        self.assertEqual(unexpected, [], "the operator's log")
+
+    def say(self, what: str) -> None:
+        """A figure, into the test's output."""
+        print(f"    {what}", flush=True)
+
+    # --- Jobs ---------------------------------------------------------------------------------------
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        must(kubectl("apply", "-f", "-", text=json.dumps(manifest)))
+        kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
+        self.addCleanup(kubectl, "delete", kind, name, "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+
+    def apply_job(self, name: str, *, epochs: int = 400, step_milliseconds: int = 20, **spec: Any) -> None:
+        """Of two workers that count samples, 100 of them, each as often as there are epochs. They go slowly, until
+        the job is told to finish."""
+        command = ["probe_worker", "--samples", 100, "--batch", 5, "--epochs", epochs,
+                   "--step-milliseconds", step_milliseconds, "--until", "/test/finish"]
+        template = {"spec": {"containers": [{"name": "worker", "volumeMounts": [{"name": "test", "mountPath": "/test"}]}],
+                             "volumes": [{"name": "test", "hostPath": {"path": str(self.folder)}}]}}
+        spec = {"image": PROBE_IMAGE, "command": [str(word) for word in command], **spec}
+        spec["workers"] = {"replicas": 2, "template": template, **spec.get("workers", {})}
+        spec.setdefault("servers", {"replicas": 2})
+        self.epochs = epochs
+        self.apply(api_server.job(name, **spec))
+
+    def start_job(self, name: str, **spec: Any) -> None:
+        self.apply_job(name, **spec)
+        must(kubectl("wait", "--for=condition=Ready", f"--timeout={START_SECONDS}s", f"tj/{name}"))
+
+    def finish(self) -> None:
+        (self.folder / "finish").touch()
+
+    def finish_job(self, name: str) -> dict[str, Any]:
+        """And what its status says then. No sample may be lost, or count twice."""
+        self.finish()
+        must(kubectl("wait", "--for=condition=Complete", f"--timeout={FINISH_SECONDS}s", f"tj/{name}"))
+        status = self.status(name)
+        results = {key: float(value) for key, value in status["progress"]["results"].items()}
+        self.assertEqual(results["least"], self.epochs, results)
+        self.assertEqual(results["most"], self.epochs, results)
+        return status
+
+    def status(self, name: str) -> dict[str, Any]:
+        return get("tj", name).get("status", {})
+
+    def await_job(self, name: str, condition: Callable[[dict[str, Any]], bool], seconds: float, what: str) -> float:
+        """Waits until it is so of the status; how long that took, in seconds."""
+        begin = time.monotonic()
+        try:
+            wait_until(lambda: condition(self.status(name)), seconds, what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{json.dumps(self.status(name), indent=1)}\n"
+                                 f"{kubectl('get', 'pods', '-o', 'wide').stdout}") from None
+        return time.monotonic() - begin
+
+    def await_members(self, name: str, seconds: float = START_SECONDS, servers: int = 2, workers: int = 2) -> float:
+        def is_so(status: dict[str, Any]) -> bool:
+            return (status.get("phase") == "Running"
+                    and status["servers"].items() >= {"ready": servers, "replicas": servers}.items()
+                    and status["workers"].get("ready", 0) == workers and status["coordinator"].get("ready", False))
+        return self.await_job(name, is_so, seconds, f"{name}: {servers} servers and {workers} workers")
+
+    def await_restarts(self, name: str, seconds: float = START_SECONDS, **counters: int) -> float:
+        def are_told(status: dict[str, Any]) -> bool:
+            return status.get("restarts", {}).items() >= counters.items()
+        return self.await_job(name, are_told, seconds, f"{name}: restarts {counters}")
+
+    def trains(self, name: str, steps: int = 5, seconds: float = 30) -> None:
+        """Waits for so many steps more, as its coordinator counts them."""
+        begin = self.step(name)
+        wait_until(lambda: self.step(name) >= begin + steps, seconds, f"{name}: {steps} steps after {begin}")
+
+    def step(self, name: str) -> int:
+        """By the coordinator's metrics; -1 when it cannot be asked."""
+        pod = get("pods", "-l", f"pushpull.dev/job={name},app.kubernetes.io/component=coordinator")["items"]
+        address = pod[0].get("status", {}).get("podIP") if pod else None
+        if not address:
+            return -1
+        metrics = run(CLUSTER, "net", 1, "curl", "-sf", "-m", "5", f"http://{address}:9464/metrics").stdout
+        found = re.search(r"^pushpull_step (\S+)$", metrics, re.MULTILINE)
+        return int(float(found[1])) if found else -1
+
+    # --- Pods ---------------------------------------------------------------------------------------
+
+    def pods(self, name: str, role: Optional[str] = None) -> dict[str, dict[str, Any]]:
+        """Of this role, or all, by name."""
+        component = f",app.kubernetes.io/component={role}" if role else ""
+        return {pod["metadata"]["name"]: pod for pod in get("pods", "-l", f"pushpull.dev/job={name}{component}")["items"]}
+
+    def uids(self, name: str, role: Optional[str] = None) -> dict[str, str]:
+        return {pod: what["metadata"]["uid"] for pod, what in self.pods(name, role).items()}
+
+    def longest_step(self, pod: str) -> float:
+        """Seconds, of a worker that has ended."""
+        log = must(kubectl("logs", pod))
+        found = re.search(r"longest step (\S+) s, step (\d+)", log)
+        self.assertIsNotNone(found, log)
+        self.say(f"{pod}: longest step {found[1]} s, step {found[2]}")
+        return float(found[1])
+
+    def node_of(self, pod: str) -> int:
+        """Its number."""
+        return int(get("pod", pod)["spec"]["nodeName"].removeprefix("node"))
+
+    def kill(self, pod: str) -> None:
+        """-9 of every process in it."""
+        for container in get("pod", pod)["status"]["containerStatuses"]:
+            for pid in host_pids(container["containerID"].removeprefix("containerd://")):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_operator(self) -> None:
+        """-9 of the one that leads; its pod's next container is another."""
+        leader = get("lease", "-n", SYSTEM, "pushpull")["spec"]["holderIdentity"]
+        pod = next(pod for pod in get("pods", "-n", SYSTEM)["items"] if pod["metadata"]["name"] in leader)
+        for container in pod["status"]["containerStatuses"]:
+            for pid in host_pids(container["containerID"].removeprefix("containerd://")):
+                os.kill(pid, signal.SIGKILL)
+
+    def events(self, reason: str, about: str) -> list[dict[str, Any]]:
+        return [event for event in get("events", "--field-selector", f"reason={reason}")["items"]
+                if event["involvedObject"]["name"] == about]

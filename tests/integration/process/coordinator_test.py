@@ -16,7 +16,7 @@ STEPS = 300
 
 class RestartTest(job.JobTestCase):
 
-    def weights(self, name: str, *kills: int) -> str:
+    def weights(self, name: str, *kills: int, by: int = signal.SIGKILL) -> str:
         """Digest of the last weights of a deterministic job whose coordinator is killed at these
         steps."""
         path = self.folder / name
@@ -28,7 +28,7 @@ class RestartTest(job.JobTestCase):
             started = jobs.run_job(spec)
             for step in kills:
                 started.wait_for_step(step)
-                started.signal_member("coordinator", 0, signal.SIGKILL)
+                started.signal_member("coordinator", 0, by)
                 started.wait_for_status("Running")
             code = started.finish()
             self.assertEqual(code, 0, started.launcher.output)
@@ -39,11 +39,12 @@ class RestartTest(job.JobTestCase):
         self.assertEqual(len(report["losses"]), STEPS)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def test_killed_coordinator_costs_no_step_and_no_bit(self) -> None:
+    def test_coordinator_that_ends_costs_no_step_and_no_bit(self) -> None:
         expected = self.weights("undisturbed")
 
         self.assertEqual(self.weights("alone", 10, 40), expected)
         self.assertEqual(self.weights("replicated", 10, 40), expected)
+        self.assertEqual(self.weights("told", 10, 40, by=signal.SIGTERM), expected)
 
     def test_status_says_that_the_coordinator_is_not_there_and_steps_go_on(self) -> None:
         started = self.run_job(self.long_spec(restart={"backoffLimit": 3, "initialDelaySeconds": 5}))

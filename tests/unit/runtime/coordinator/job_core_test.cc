@@ -216,6 +216,28 @@ TEST_F(JobCoreTest, SucceedsWhenEveryWorkerHasLeft) {
   EXPECT_THAT(core_.Status(now_).failure, IsEmpty());
 }
 
+TEST_F(JobCoreTest, ACoordinatorThatEndsLeavesARunningJobToTheNextOne) {
+  StartJob();
+
+  Take(core_.OnStop());
+  Close(kServerSession);
+
+  EXPECT_FALSE(Sent<Stop>(kServerSession).has_value());
+  EXPECT_FALSE(Sent<Stop>(kAnnSession).has_value());
+  EXPECT_THAT(Said(), IsEmpty());
+}
+
+TEST_F(JobCoreTest, ACoordinatorThatEndsAfterTheJobTellsTheServersToEnd) {
+  StartJob();
+  Receive(kAnnSession, Leave{Step{10}, {}});
+  Receive(kBobSession, Leave{Step{10}, {}});
+
+  Take(core_.OnStop());
+
+  ASSERT_TRUE(Sent<Stop>(kServerSession).has_value());
+  EXPECT_TRUE(Sent<Stop>(kServerSession)->status.ok());
+}
+
 TEST_F(JobCoreTest, ANewProcessTakesTheOldOnesPlace) {
   StartJob();
 
