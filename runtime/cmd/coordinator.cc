@@ -60,6 +60,12 @@ ConsistencyMode ModeOf(SyncMode mode) {
   return ConsistencyMode::kSync;
 }
 
+// On a lost node, after failures that have made its next start come late, and with time to start.
+Duration CoordinatorPatience(const RestartSpec& restart) {
+  constexpr std::chrono::seconds kNoticedAndStarted{120};
+  return restart.node_lost_after + restart.max_delay + kNoticedAndStarted;
+}
+
 JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) {
   using Recovery = JobCoreOptions::Recovery;
   // Also without being told: an earlier coordinator may have left members behind.
@@ -79,7 +85,8 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .non_finite = job.spec.sync.non_finite,
                    .scale_by_staleness = job.spec.sync.scale_by_staleness,
                    .stall = job.spec.sync.stall,
-                   .keeps_copies = repairs_losses && job.spec.servers.replication == 0},
+                   .keeps_copies = repairs_losses && job.spec.servers.replication == 0,
+                   .coordinator_patience = CoordinatorPatience(job.spec.restart)},
       .consistency = {.mode = ModeOf(job.spec.sync.mode),
                       .staleness = static_cast<uint32_t>(job.spec.sync.staleness),
                       .backup_workers = static_cast<uint32_t>(job.spec.sync.backup_workers),

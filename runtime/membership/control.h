@@ -71,6 +71,8 @@ struct JobSettings {
   // What the workers have of a shard is all there is beside its server: they give up no value
   // before the next one has come whole.
   bool keeps_copies = false;
+  // How long a member that has lost its coordinator waits for the next one.
+  Duration coordinator_patience = std::chrono::seconds(60);
 };
 
 // ---- member -> coordinator ----

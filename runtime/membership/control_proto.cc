@@ -41,6 +41,16 @@ void Write(const TensorSpec& spec, v1::TensorSpec& out) {
   optimizer.set_epsilon(spec.optimizer.epsilon);
 }
 
+uint64_t Milliseconds(Duration duration) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+// More would overflow the nanoseconds of a Duration.
+Duration FromMilliseconds(uint64_t milliseconds) {
+  return std::chrono::milliseconds(std::min<uint64_t>(milliseconds, 1'000'000'000));
+}
+
 void Write(const PlacedTensor& tensor, v1::PlacedTensor& out) {
   out.set_id(tensor.id.value());
   Write(tensor.spec, *out.mutable_spec());
@@ -213,8 +223,8 @@ void Write(const Welcome& message, v1::ToMember& out) {
   wire.set_deterministic(message.settings.deterministic);
   wire.set_non_finite(static_cast<uint32_t>(message.settings.non_finite));
   wire.set_heartbeat_milliseconds(message.heartbeat_milliseconds);
-  const auto stall = std::chrono::duration_cast<std::chrono::milliseconds>(message.settings.stall);
-  wire.set_stall_milliseconds(static_cast<uint64_t>(stall.count()));
+  wire.set_stall_milliseconds(Milliseconds(message.settings.stall));
+  wire.set_coordinator_patience_milliseconds(Milliseconds(message.settings.coordinator_patience));
   wire.set_keeps_copies(message.settings.keeps_copies);
   wire.set_replication(message.settings.replication);
   wire.set_scale_by_staleness(message.settings.scale_by_staleness);
@@ -561,8 +571,6 @@ absl::StatusOr<FromMember> Read(const v1::FromMember::Restored& wire) {
 absl::StatusOr<ToMember> Read(const v1::ToMember::Welcome& wire) {
   if (wire.non_finite() > static_cast<uint32_t>(NonFinitePolicy::kDrop))
     return NotKnown("policy for values that are not finite", wire.non_finite());
-  // More would overflow the nanoseconds of a Duration.
-  const uint64_t stall = std::min<uint64_t>(wire.stall_milliseconds(), 1'000'000'000);
   return Welcome{.term = Term{wire.term()},
                  .settings = {.job = wire.job(),
                               .workers = wire.workers(),
@@ -573,8 +581,10 @@ absl::StatusOr<ToMember> Read(const v1::ToMember::Welcome& wire) {
                               .deterministic = wire.deterministic(),
                               .non_finite = static_cast<NonFinitePolicy>(wire.non_finite()),
                               .scale_by_staleness = wire.scale_by_staleness(),
-                              .stall = std::chrono::milliseconds(stall),
-                              .keeps_copies = wire.keeps_copies()},
+                              .stall = FromMilliseconds(wire.stall_milliseconds()),
+                              .keeps_copies = wire.keeps_copies(),
+                              .coordinator_patience =
+                                  FromMilliseconds(wire.coordinator_patience_milliseconds())},
                  .heartbeat_milliseconds = wire.heartbeat_milliseconds()};
 }
 

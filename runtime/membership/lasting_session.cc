@@ -13,8 +13,7 @@ LastingSession::LastingSession(LastingSessionOptions options,
                                SessionHandler& handler,
                                Registration registration,
                                Log log)
-    : options_(options),
-      connector_(connector),
+    : connector_(connector),
       executor_(executor),
       handler_(handler),
       registration_(std::move(registration)),
@@ -74,6 +73,7 @@ void LastingSession::Welcomed(const Welcome& welcome) {
                {"after_seconds", ToSeconds(pace_.Lasted(executor_.Now()))}});
   }
   promised_ = welcome.term;
+  patience_ = welcome.settings.coordinator_patience;
   is_open_ = true;
   pace_.Succeeded();
   if (undelivered_) session_->Send(*std::exchange(undelivered_, std::nullopt));
@@ -91,16 +91,16 @@ void LastingSession::TryAgain(const absl::Status& why) {
   is_open_ = false;
   const SteadyTime now = executor_.Now();
   const Duration delay = pace_.Failed(now);
-  if (pace_.Lasted(now) >= options_.give_up_after) {
+  if (pace_.Lasted(now) >= patience_) {
     is_over_ = true;
-    return handler_.OnClosed(absl::UnavailableError(absl::StrCat(
-        why.message(), "; none came back within ", ToSeconds(options_.give_up_after), " s")));
+    return handler_.OnClosed(absl::UnavailableError(
+        absl::StrCat(why.message(), "; none came back within ", ToSeconds(patience_), " s")));
   }
   if (pace_.is_warning_due()) {
     log_.Warning("no coordinator: steps go on, trying again",
                  {{"why", why.message()},
                   {"lost_seconds", ToSeconds(pace_.Lasted(now))},
-                  {"give_up_seconds", ToSeconds(options_.give_up_after)}});
+                  {"give_up_seconds", ToSeconds(patience_)}});
   }
   executor_.Cancel(retry_);
   retry_ = executor_.RunAfter(delay, [this] { Connect(); });

@@ -13,7 +13,7 @@
 // 2    Nobody was there from the beginning: reported at once.
 // 3    The owner is not told; what it sends meanwhile is dropped, except for a Failure.
 // 5    The job has ended, or has no place for this member.
-// 6    No coordinator came back within `give_up_after`.
+// 6    No coordinator came back within the patience that the last one's Welcome asked for.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,6 @@
 namespace pushpull {
 
 struct LastingSessionOptions {
-  // A coordinator that has died is back within a minute, or not at all.
-  Duration give_up_after = std::chrono::seconds(60);
   Duration retry_first = std::chrono::milliseconds(50);
   Duration retry_longest = std::chrono::seconds(1);
 };
@@ -69,7 +67,6 @@ class LastingSession final : public Session, private SessionHandler {
   void Welcomed(const Welcome& welcome);
   void TryAgain(const absl::Status& why);
 
-  const LastingSessionOptions options_;
   SessionConnector& connector_;
   Executor& executor_;
   SessionHandler& handler_;
@@ -81,6 +78,7 @@ class LastingSession final : public Session, private SessionHandler {
   bool is_over_ = false;  // a Stop has come: nothing follows
   std::optional<Failure> undelivered_;
   RetryPace pace_;
+  Duration patience_{0};  // of the last Welcome
   Executor::TimerId retry_ = 0;
   std::unique_ptr<Session> session_;
 };

@@ -199,6 +199,8 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
     // Without this two coordinators would share a port and each get half of the members.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+    // Members ask for a sign of life every few seconds (control_client.cc).
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     int port = 0;
     builder.AddListeningPort(ToString(listen), credentials_, &port);
     builder.RegisterService(this);

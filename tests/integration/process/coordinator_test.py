@@ -80,10 +80,7 @@ class TwoCoordinatorsTest(job.JobTestCase):
         shown = job.run_command("status", "--coordinator", address, "--json")
         return json.loads(shown.stdout) if shown.returncode == 0 else {}
 
-    def test_one_that_was_stopped_is_refused_after_another_took_over(self) -> None:
-        older = self.start_coordinator(1)
-        network = switched_network.SwitchedNetwork(self.address_of(older))
-        self.addCleanup(network.close)
+    def start_members(self, network: switched_network.SwitchedNetwork) -> list[job.Program]:
         servers = [self.start(job.PUSHPULL, "server", "--job", self.job_name, "--index", index,
                               "--coordinator", network.address, "--listen", "127.0.0.1:0",
                               "--metrics", "127.0.0.1:0") for index in range(2)]
@@ -92,6 +89,28 @@ class TwoCoordinatorsTest(job.JobTestCase):
                                          "PUSHPULL_INDEX": "0", "PUSHPULL_METRICS_PORT": "0",
                                          "PUSHPULL_COORDINATOR": network.address})
         worker.wait_for_line("values in place")
+        return [*servers, worker]
+
+    def test_one_that_is_silent_on_open_connections_is_replaced(self) -> None:
+        older = self.start_coordinator(1)
+        network = switched_network.SwitchedNetwork(self.address_of(older))
+        self.addCleanup(network.close)
+        members = self.start_members(network)
+        os.kill(older.pid, signal.SIGSTOP)
+        address = self.address_of(self.start_coordinator(2, "--recover"))
+
+        network.switch(address, kept=True)
+
+        for member in members:
+            member.wait_for_line("the coordinator is there again")
+        job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 2")
+        self.assertEqual([member.process.poll() for member in members], [None, None, None])
+
+    def test_one_that_was_stopped_is_refused_after_another_took_over(self) -> None:
+        older = self.start_coordinator(1)
+        network = switched_network.SwitchedNetwork(self.address_of(older))
+        self.addCleanup(network.close)
+        members = self.start_members(network)
         os.kill(older.pid, signal.SIGSTOP)
         second = self.start_coordinator(2, "--recover")
         address = self.address_of(second)
@@ -101,7 +120,6 @@ class TwoCoordinatorsTest(job.JobTestCase):
         os.kill(second.pid, signal.SIGKILL)
         os.kill(older.pid, signal.SIGCONT)
         network.switch(self.address_of(older))
-        members = [*servers, worker]
         for member in members:
             member.wait_for_line("a coordinator of term 1 has no say")
         older.wait_for_line("one of term 2 has taken over")

@@ -5,7 +5,8 @@ import threading
 
 
 class SwitchedNetwork:
-    """Passes bytes on to `target`; a switch breaks every connection, and new ones go to another."""
+    """Passes bytes on to `target`; a switch breaks every connection, and new ones go to another. A machine that is
+    gone breaks none: then they are `kept`, open and silent if nobody answers at the other end."""
 
     def __init__(self, target: str) -> None:
         self._lock = threading.Lock()
@@ -15,11 +16,11 @@ class SwitchedNetwork:
         self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def switch(self, target: str) -> None:
+    def switch(self, target: str, kept: bool = False) -> None:
         """Empty: new connections are closed at once."""
         with self._lock:
             self._target = target
-            connections, self._connections = self._connections, []
+            connections, self._connections = ([], self._connections) if kept else (self._connections, [])
         for connection in connections:
             _end(connection)
 

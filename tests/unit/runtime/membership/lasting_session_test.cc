@@ -92,8 +92,9 @@ TEST_F(LastingSessionTest, ABrokenSessionIsFollowedByAnotherThatSaysWhatWasPromi
   EXPECT_THAT(closed_, IsEmpty());
 }
 
-TEST_F(LastingSessionTest, AfterAMinuteWithoutCoordinatorItIsOver) {
-  Welcomed(1);
+TEST_F(LastingSessionTest, WhenTheLastCoordinatorsPatienceIsOverSoIsTheSession) {
+  Last().handler->OnMessage(
+      Welcome{.term = Term{1}, .settings = {.coordinator_patience = seconds(70)}});
   Broken();
   for (int i = 0; i < 100 && closed_.empty(); ++i) {
     scheduler_.RunFor(seconds(1));
@@ -102,7 +103,7 @@ TEST_F(LastingSessionTest, AfterAMinuteWithoutCoordinatorItIsOver) {
 
   ASSERT_THAT(closed_, SizeIs(1));
   EXPECT_THAT(std::string(closed_.front().message()),
-              testing::AllOf(HasSubstr("10.0.0.9:7170"), HasSubstr("60 s")));
+              testing::AllOf(HasSubstr("10.0.0.9:7170"), HasSubstr("70 s")));
 }
 
 TEST_F(LastingSessionTest, ACoordinatorOfALowerTermIsNotHeard) {
