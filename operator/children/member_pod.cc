@@ -60,6 +60,8 @@ Json BaseContainer(const MemberId& member) {
   return {{"name", std::string(ComponentOf(member.role))},
           {"ports", Json::array({Port("metrics", kMetricsPort)})},
           {"volumeMounts", Json::array({{{"name", "tmp"}, {"mountPath", "/tmp"}}})},
+          // What a failed program printed last is in the pod's status, and so in the job's events.
+          {"terminationMessagePolicy", "FallbackToLogsOnError"},
           {"securityContext",
            {{"allowPrivilegeEscalation", false},
             {"readOnlyRootFilesystem", true},

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/job/enum_names.h"
 
@@ -62,11 +64,20 @@ std::chrono::seconds RanFor(const ContainerEnd& end) {
   return std::max(*end.finished - *end.started, std::chrono::seconds(0));
 }
 
+// Of what a container says at its end, or of its log: the last line, which mostly says why.
+std::string LastLine(absl::string_view text) {
+  constexpr size_t kLineMax = 300;
+  text = absl::StripTrailingAsciiWhitespace(text);
+  const size_t end_of_line = text.rfind('\n');
+  if (end_of_line != absl::string_view::npos) text.remove_prefix(end_of_line + 1);
+  return std::string(text.substr(0, kLineMax));
+}
+
 MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
   MemberEnd ended{.exit = {.role = member.role, .exit_code = end.exit_code, .ran_for = RanFor(end)},
                   .reason = end.exit_code == 0 ? "Completed" : "Error",
                   .code = end.exit_code,
-                  .detail = end.message};
+                  .detail = end.exit_code == 0 ? "" : LastLine(end.message)};
   if (end.reason != "OOMKilled") return ended;
   ended.exit.reason = ExitReason::kOomKilled;
   ended.reason = end.reason;

@@ -68,6 +68,7 @@ TEST(MemberPodTest, EveryPodPassesTheLevelRestricted) {
     EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
     EXPECT_EQ(Main(pod)["securityContext"]["allowPrivilegeEscalation"], false);
     EXPECT_EQ(Main(pod)["securityContext"]["readOnlyRootFilesystem"], true);
+    EXPECT_EQ(Main(pod)["terminationMessagePolicy"], "FallbackToLogsOnError");
     EXPECT_EQ(Main(pod)["securityContext"]["capabilities"]["drop"], json::array({"ALL"}));
   }
 }

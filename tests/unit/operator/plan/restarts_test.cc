@@ -391,6 +391,21 @@ TEST(MemberEndTest, AContainersEndIsTheMembersEnd) {
   EXPECT_FALSE(end.is_disruption());
 }
 
+TEST(MemberEndTest, TheLastLineOfAFailedProgramSaysWhy) {
+  const auto detail_of = [](int code, const std::string& message) {
+    return EndOf(EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = code, .message = message}),
+                 kWorker)
+        .value()
+        .detail;
+  };
+
+  EXPECT_EQ(detail_of(1, "reading\nno such file: /data\n\n"), "no such file: /data");
+  EXPECT_EQ(detail_of(1, "no such file"), "no such file");
+  EXPECT_EQ(detail_of(1, std::string(2000, 'x')), std::string(300, 'x'));
+  EXPECT_EQ(detail_of(1, ""), "");
+  EXPECT_EQ(detail_of(0, "well"), "");
+}
+
 TEST(MemberEndTest, AContainerBesideItDoesNotKeepAMemberAlive) {
   ObservedPod pod = EndedPod(PodPhase::kRunning, ContainerEnd{.exit_code = 0});
   pod.pod.containers.push_back({.name = "logs", .running_since = WallTime{}});

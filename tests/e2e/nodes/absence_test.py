@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server is away while a job is scaled, and the operator is upgraded while one trains."""
+import threading
+import time
+import unittest
+
+import nodes
+from nodes import SYSTEM, NodeCase, cluster, get, kubectl, must
+
+AWAY_SECONDS = 60
+
+
+class AbsenceTest(NodeCase):
+
+    def test_scaling_is_finished_after_the_api_server_was_away(self) -> None:
+        self.expected_trouble = [".*"]  # an API server that is away is told, and whoever leads ends
+        self.start_job("orphan")
+        workers = self.uids("orphan", "worker")
+        must(kubectl("scale", "tj/orphan", "--replicas=4"))
+        cluster("cp", "stop", "kube-apiserver")
+        begin = time.monotonic()
+        try:
+            threading.Event().wait(AWAY_SECONDS)
+        finally:
+            cluster("cp", "start", "kube-apiserver")
+            cluster("cp", "wait")
+        self.say(f"away for {time.monotonic() - begin:.0f} s; scaled {self.await_members('orphan', 90, servers=4):.1f} s later")
+        self.assertEqual(len(self.pods("orphan")), 7)
+        self.assertEqual(self.uids("orphan", "worker"), workers)
+        status = self.finish_job("orphan")
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+
+    def test_upgrade_of_the_operator_touches_no_pod(self) -> None:
+        self.start_job("upgraded")
+        before, epoch = self.uids("upgraded"), self.status("upgraded")["ring"]["epoch"]
+        operators = {pod["metadata"]["name"] for pod in get("pods", "-n", SYSTEM)["items"]}
+        nodes.install_operator("operator.logLevel=debug")
+        self.addCleanup(nodes.install_operator)
+        must(kubectl("rollout", "status", "-n", SYSTEM, "deployment/pushpull", "--timeout=60s"))
+        self.assertTrue(operators.isdisjoint(pod["metadata"]["name"] for pod in get("pods", "-n", SYSTEM, "--field-selector=status.phase=Running")["items"]
+                                             if "deletionTimestamp" not in pod["metadata"]))
+        self.trains("upgraded", steps=50)
+        self.assertEqual(self.uids("upgraded"), before)
+        self.assertEqual(self.status("upgraded")["ring"]["epoch"], epoch)
+        status = self.finish_job("upgraded")
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
