@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/children/member_pod.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +30,13 @@ constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
 constexpr char kManifestFolder[] = "/etc/pushpull";
 constexpr char kManifestFile[] = "job.json";
 constexpr char kCheckpointFolder[] = "/var/lib/pushpull/checkpoints";
+// From the warning to the kill: for a step of a worker, and for a server to hand its shards over.
+// Kubernetes' own 30 s are little for some gigabytes.
+constexpr int64_t kGraceSeconds = 60;
+// For a server to end after its last handover, and for the kubelet to see it.
+constexpr int64_t kGraceMargin = 10;
+constexpr char kGraceField[] = "terminationGracePeriodSeconds";
+constexpr char kLeaveVariable[] = "PUSHPULL_LEAVE_SECONDS";
 
 // Pods do not outlive their node's last sign of life for longer than the job says.
 Json Tolerations(const TrainingJobSpec& spec) {
@@ -71,6 +80,7 @@ Json BaseContainer(const MemberId& member) {
 Json BasePodSpec(const TrainingJobSpec& spec) {
   Json pod{{"automountServiceAccountToken", false},
            {"enableServiceLinks", false},
+           {kGraceField, kGraceSeconds},
            {"securityContext",
             {{"runAsNonRoot", true},
              {"runAsUser", kUser},
@@ -229,6 +239,21 @@ void SetIdentity(const ObjectMeta& owner,
   ObjectAt("annotations", metadata)[kManifestAnnotation] = job.manifest;
 }
 
+// A server gives up before the kubelet does, whose patience the template may have changed.
+void SetLeaveSeconds(Json& pod) {
+  Json& spec = ObjectAt("spec", pod);
+  const Json& grace = spec[kGraceField];
+  if (!grace.is_number_integer() || !spec["containers"].is_array()) return;
+  const int64_t seconds = std::max<int64_t>(grace.get<int64_t>(), 0);
+  const int64_t leave = std::max(seconds - kGraceMargin, seconds / 2);
+  for (Json& container : spec["containers"]) {
+    const bool is_ours = container.is_object() && container.contains("name") &&
+                         container["name"] == std::string(ComponentOf(JobRole::kServer));
+    if (!is_ours || !container["env"].is_array()) continue;
+    container["env"].push_back(Variable(kLeaveVariable, absl::StrCat(leave)));
+  }
+}
+
 const std::string& TemplateOf(const TrainingJobSpec& spec, JobRole role) {
   static const std::string none;
   if (role == JobRole::kServer) return spec.servers.template_json;
@@ -272,6 +297,7 @@ std::string MemberPodText(const ObjectMeta& owner,
   Json container = MemberContainer(owner.key, spec, start, settings, pod["spec"]);
   pod["spec"]["containers"] = Json::array({std::move(container)});
   LayOverText(TemplateOf(spec, start.member.role), pod);
+  if (start.member.role == JobRole::kServer) SetLeaveSeconds(pod);
   SetIdentity(owner, job, start, pod);
   return ToText(pod);
 }

@@ -221,5 +221,33 @@ TEST(MemberPodTest, AnOddTemplateIsTheApiServersToRefuse) {
   }
 }
 
+std::string LeaveSeconds(const json& pod) {
+  const json container = Main(pod);
+  for (const json& variable : container.value("env", json::array())) {
+    if (variable["name"] == "PUSHPULL_LEAVE_SECONDS") return variable["value"];
+  }
+  return "";
+}
+
+TEST(MemberPodTest, EveryPodHasAMinuteToLeaveAndAServerALittleLess) {
+  const TrainingJobObject job = Job(R"({"image":"i"})");
+
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker})
+    EXPECT_EQ(PodOf(job, start)["spec"]["terminationGracePeriodSeconds"], 60);
+  EXPECT_EQ(LeaveSeconds(PodOf(job, kServer)), "50");
+  EXPECT_EQ(LeaveSeconds(PodOf(job, kWorker)), "");
+}
+
+TEST(MemberPodTest, ATemplatesGraceIsTheServersToo) {
+  for (const auto& [grace, leave] :
+       {std::pair<int, std::string>{600, "590"}, {12, "6"}, {1, "0"}, {0, "0"}}) {
+    const json servers = {{"template", {{"spec", {{"terminationGracePeriodSeconds", grace}}}}}};
+    const json pod = PodOf(Job(json{{"image", "i"}, {"servers", servers}}.dump()), kServer);
+
+    EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], grace);
+    EXPECT_EQ(LeaveSeconds(pod), leave);
+  }
+}
+
 }  // namespace
 }  // namespace pushpull_operator

@@ -186,6 +186,58 @@ TEST(RestartsTest, ACoordinatorOnALostNodeGoesWhenItDoesNotAnswer) {
   EXPECT_THAT(world.Take(), ElementsAre("delete coordinator at once"));
 }
 
+TEST(RestartsTest, AnEvictedServerDrainsUndisturbedAndIsReplacedWhenItsPodIsGone) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+  world.pod("server-1").pod.disruption = "EvictionByEvictionAPI";
+  world.BeginDeletion("server-1");
+  world.seen.coordinator->shards_moving = 300;
+
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(world.Settle());
+    world.Pass(seconds(1));
+  }
+  EXPECT_THAT(world.Take(), IsEmpty());
+  world.Exit("server-1", 143);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-1"));
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.status().restarts.disruptions, 1);
+}
+
+TEST(RestartsTest, AMemberThatANodesShutdownEndedIsReplacedAndNobodyFailed) {
+  World world(1, 1);
+  world.spec().restart.backoff_limit = 0;
+  ASSERT_TRUE(world.Start());
+  world.Take();
+
+  world.pod("worker-0").pod.disruption = "TerminationByKubelet";
+  world.Exit("worker-0", 143);
+  ASSERT_TRUE(world.Settle());
+  world.VanishDeleted();
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-0", "create worker-0"));
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+}
+
+// Nobody told Kubernetes: a program that ends so by itself could do it for ever.
+TEST(RestartsTest, The143OfAPodThatNobodyDeletesCounts) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+
+  ExitAndComeBack(world, "worker-0", 143);
+
+  EXPECT_EQ(world.status().restarts.counted, 1);
+}
+
 TEST(RestartsTest, APodWhoseNodeIsGoneIsTakenOutOfTheWay) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
