@@ -42,7 +42,7 @@ class StopSignals {
 };
 
 // The exit code of a program that ended in order because of a signal: 130 or 143.
-inline int ExitCodeOf(int signal) {
+constexpr int ExitCodeOf(int signal) {
   return 128 + signal;
 }
 

@@ -60,6 +60,7 @@ struct ViewMember {
   Incarnation incarnation;
   Step from_step;                // contributes to steps >= from_step
   std::optional<Step> end_step;  // and < end_step, where it has announced its last step
+  bool is_released = false;      // and leaves early: its part is another process's to do
 
   bool ContributesTo(Step step) const {
     return step >= from_step && (!end_step || step < *end_step);

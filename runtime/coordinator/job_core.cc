@@ -299,7 +299,7 @@ void JobCore::On(SessionId session, const Leave& message) {
   workers_.OnLeft(worker->info.worker, is_released);
   end_step_ = std::max(end_step_, message.end_step);
   Say(absl::StrCat(ToString(worker->info.worker), " leaves after step ", message.end_step.value()));
-  ViewChange change = agreement_.Leave(worker->info.worker, message.end_step);
+  ViewChange change = agreement_.Leave(worker->info.worker, message.end_step, is_released);
   // A worker that was never admitted still waits for an answer.
   if (!change.activate) Send(session, ActivateView{agreement_.active()});
   Carry(std::move(change));

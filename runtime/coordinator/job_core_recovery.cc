@@ -171,7 +171,8 @@ void JobCore::RestoreWorkers(const CollectedJob& job) {
   for (const ViewMember& member : job.view.members) {
     const Worker* worker = Find<Worker>(SessionOfWorker(member.worker));
     if (worker != nullptr && worker->info.incarnation == member.incarnation) continue;
-    if (member.end_step) workers_.OnLeft(member.worker, !workers_.IsWanted(member.worker));
+    const bool is_released = member.is_released || !workers_.IsWanted(member.worker);
+    if (member.end_step) workers_.OnLeft(member.worker, is_released);
     Say(absl::StrCat(ToString(member.worker),
                      member.end_step ? " has left" : " is lost: it did not come back in time"),
         !member.end_step);

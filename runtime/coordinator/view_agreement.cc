@@ -47,13 +47,14 @@ ViewChange ViewAgreement::Join(const std::map<WorkerId, Incarnation>& joiners) {
   return change;
 }
 
-ViewChange ViewAgreement::Leave(WorkerId worker, Step end_step) {
+ViewChange ViewAgreement::Leave(WorkerId worker, Step end_step, bool is_released) {
   ViewChange change;
   const auto member = std::find_if(active_.members.begin(),
                                    active_.members.end(),
                                    [&](const ViewMember& m) { return m.worker == worker; });
   if (member == active_.members.end()) return change;
   member->end_step = end_step;
+  member->is_released = is_released;
   RescueStranded();
   Activate(change);
   return change;

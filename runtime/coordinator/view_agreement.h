@@ -54,8 +54,8 @@ class ViewAgreement {
   ViewChange SetServers(std::set<ServerId> servers);
   // Workers that want in. Several at once, so that the first view has all of them.
   ViewChange Join(const std::map<WorkerId, Incarnation>& joiners);
-  // The worker contributes to no step from `end_step` on.
-  ViewChange Leave(WorkerId worker, Step end_step);
+  // The worker contributes to no step from `end_step` on; `is_released`: its part is not done.
+  ViewChange Leave(WorkerId worker, Step end_step, bool is_released = false);
   // The worker is dead, or has gone after it left.
   ViewChange Remove(WorkerId worker);
   // Another mode for all members, from `first_step` or a later one on. Nothing of theirs may be on

@@ -66,6 +66,7 @@ void Write(const View& view, v1::View& out) {
     entry.set_incarnation(member.incarnation.value());
     entry.set_from_step(member.from_step.value());
     if (member.end_step) entry.set_end_step(member.end_step->value());
+    entry.set_is_released(member.is_released);
   }
   ToProto(view.consistency, *out.mutable_consistency());
 }
@@ -411,12 +412,12 @@ absl::StatusOr<View> Read(const v1::View& wire) {
       return absl::InvalidArgumentError(absl::StrCat(
           "view ", wire.number(), ": ", ToString(worker), " is out of order or there twice"));
     }
-    view.members.push_back({.worker = worker,
-                            .incarnation = Incarnation{member.incarnation()},
-                            .from_step = Step{member.from_step()},
-                            .end_step = member.has_end_step()
-                                            ? std::optional<Step>(member.end_step())
-                                            : std::nullopt});
+    view.members.push_back(
+        {.worker = worker,
+         .incarnation = Incarnation{member.incarnation()},
+         .from_step = Step{member.from_step()},
+         .end_step = member.has_end_step() ? std::optional<Step>(member.end_step()) : std::nullopt,
+         .is_released = member.is_released()});
   }
   if (!wire.has_consistency()) return view;
   PUSHPULL_ASSIGN_OR_RETURN(view.consistency, FromProto(wire.consistency()));

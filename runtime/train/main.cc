@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // pushpull-train: a worker's program that trains an image classifier. `pushpull run` or the
-// operator starts one for each worker and sets its environment. Exit codes: 0 done, 1 the training
-// failed, 2 wrong usage, 3 the data set or the coordinator cannot be reached.
+// operator starts one for each worker and sets its environment. Exit codes: 0 done, 143 told to end
+// (SIGTERM) and left in order, 1 the training failed, 2 wrong usage, 3 the data set or the
+// coordinator cannot be reached.
 #include <unistd.h>
 
 #include <cstdint>
@@ -192,8 +193,8 @@ int Run(const Flags& flags, const Environment& environment) {
   if (!job.ok()) {
     return Report(job.status(), IsNotReachable(job.status()) ? kExitNotReachable : kExitFailed);
   }
-  const absl::Status trained = Train(*std::move(job), *training, *test, *settings, stdout);
-  return trained.ok() ? kExitDone : Report(trained, kExitFailed);
+  const absl::StatusOr<int> exit_code = Train(*std::move(job), *training, *test, *settings, stdout);
+  return exit_code.ok() ? *exit_code : Report(exit_code.status(), kExitFailed);
 }
 
 Environment ReadEnvironment() {

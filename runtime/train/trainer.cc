@@ -91,6 +91,14 @@ class Trainer {
   // After a failed step the job may still read gradients and write parameters.
   ~Trainer() { job_.reset(); }
 
+  // An error of a process that was told to end is part of its end.
+  absl::StatusOr<int> RunToExitCode() {
+    const absl::Status status = Run();
+    if (!status.ok() && job_->exit_code() == 0) return status;
+    return job_->exit_code();
+  }
+
+ private:
   absl::Status Run() {
     PUSHPULL_RETURN_IF_ERROR(job_->UseSamples({.num_samples = training_.num_images(),
                                                .epochs = settings_.epochs,
@@ -104,11 +112,11 @@ class Trainer {
       PUSHPULL_ASSIGN_OR_RETURN(samples, job_->Samples());
       if (samples.epoch != epoch) EndEpoch(samples.epoch);
     }
-    if (is_evaluator()) ReportFinal(samples);
+    const bool is_done = samples.epoch >= settings_.epochs || samples.step.value() >= LastStep();
+    if (is_evaluator() && is_done) ReportFinal(samples);
     return job_->Leave(Deadline::After(kLeaveTimeout));
   }
 
- private:
   bool is_evaluator() const { return job_->worker() == WorkerId{0}; }
 
   // The first that is not taken.
@@ -224,12 +232,12 @@ absl::Status Validate(const TrainingSettings& settings) {
   return Validate(settings.optimizer);
 }
 
-absl::Status Train(std::unique_ptr<Job> job,
-                   const ImageSet& training,
-                   const ImageSet& test,
-                   const TrainingSettings& settings,
-                   std::FILE* lines) {
-  return Trainer(std::move(job), training, test, settings, lines).Run();
+absl::StatusOr<int> Train(std::unique_ptr<Job> job,
+                          const ImageSet& training,
+                          const ImageSet& test,
+                          const TrainingSettings& settings,
+                          std::FILE* lines) {
+  return Trainer(std::move(job), training, test, settings, lines).RunToExitCode();
 }
 
 }  // namespace pushpull

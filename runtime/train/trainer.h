@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "pushpull/job.h"
 
@@ -42,17 +43,18 @@ struct TrainingSettings {
 // kInvalidArgument names the field.
 absl::Status Validate(const TrainingSettings& settings);
 
-// Trains from the job's start_step to the end, reports losses and results to the job, and leaves
-// it. Worker 0 evaluates on `test` and writes a line per evaluation to `lines`, then the accuracy
-// at the end. Blocks for as long as the training takes, each wait bounded by the timeouts.
+// Trains from the job's start_step to the end, or until the job goes on without this worker,
+// reports losses and results to the job, and leaves it. Returns what the process ends with. Worker
+// 0 evaluates on `test` and writes a line per evaluation to `lines`, then the accuracy at the end.
+// Blocks for as long as the training takes, each wait bounded by the timeouts.
 //
 // The same settings, workers and data give the same bits in every run where the job is
 // deterministic. Errors are those of the job, which has ended in any case. `settings` passed
 // Validate; neither set is empty.
-absl::Status Train(std::unique_ptr<Job> job,
-                   const ImageSet& training,
-                   const ImageSet& test,
-                   const TrainingSettings& settings,
-                   std::FILE* lines);
+absl::StatusOr<int> Train(std::unique_ptr<Job> job,
+                          const ImageSet& training,
+                          const ImageSet& test,
+                          const TrainingSettings& settings,
+                          std::FILE* lines);
 
 }  // namespace pushpull

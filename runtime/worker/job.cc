@@ -4,6 +4,7 @@
 #include "pushpull/job.h"
 
 #include <atomic>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tls/member_tls.h"
 #include "runtime/transport/tcp/tcp_transport.h"
+#include "runtime/worker/end_notice.h"
 #include "runtime/worker/worker_node.h"
 
 namespace pushpull {
@@ -32,6 +34,7 @@ class RunningJob final : public Job {
   }
 
   ~RunningJob() override {
+    end_notice_.reset();
     exposer_.reset();
     loop_.Post([this] { node_.reset(); });
     loop_.Stop();
@@ -52,7 +55,9 @@ class RunningJob final : public Job {
                                                        .metrics_address = exposer_->address()},
                                      WorkerDependencies{loop_, transport_, connector_, metrics_},
                                      Log(ToString(options_.worker), options_.log_level));
-    return node_->Join()->Wait(deadline);
+    const std::shared_ptr<PendingOperation> joining = node_->Join();
+    if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
+    return joining->Wait(deadline);
   }
 
   absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override {
@@ -83,6 +88,8 @@ class RunningJob final : public Job {
     return PushHandle(std::move(pending));
   }
   bool is_released() const override { return node_->is_released(); }
+  void TellToEnd() override { node_->TellToEnd(); }
+  int exit_code() const override { return node_->exit_code(); }
 
   Step start_step() const override { return node_->start_step(); }
   Step next_step() const override { return node_->next_step(); }
@@ -114,6 +121,7 @@ class RunningJob final : public Job {
   GrpcSessionConnector connector_;
   std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
   std::unique_ptr<HttpExposer> exposer_;
+  std::optional<EndNotice> end_notice_;
 };
 
 }  // namespace

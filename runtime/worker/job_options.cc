@@ -52,6 +52,8 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   if (const auto folder = environment.find(kTlsFolderVariable); folder != environment.end())
     options.tls_folder = folder->second;
   PUSHPULL_ASSIGN_OR_RETURN(options.shm_folder, ShmFolderPath(environment));
+  const auto role = environment.find("PUSHPULL_ROLE");
+  options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;
 }
 

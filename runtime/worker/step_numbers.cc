@@ -22,6 +22,14 @@ Step StepNumbers::Highest() const {
   return highest == next_.end() ? Step{} : *highest;
 }
 
+bool StepNumbers::MayPush(size_t tensor) {
+  if (!is_ending_) return true;
+  const Step highest = Highest();
+  const bool is_within_step = next_[tensor] < highest;
+  if (!last_) last_ = is_within_step ? Step{highest.value() - 1} : highest;
+  return next_[tensor] <= *last_;
+}
+
 bool StepNumbers::IsAtHold() const {
   // A tensor that was left out of a whole step is not part of any.
   const bool may_be_unused = Highest().value() > first_.value() + 1;

@@ -29,6 +29,11 @@ class StepNumbers {
   void HoldFrom(Step until) { hold_ = until; }
   void Resume() { hold_.reset(); }
   bool is_held() const { return hold_.has_value(); }
+  // The worker is to go: from the first push on that is asked for now, no step but the one that is
+  // under way then, or that this push begins.
+  void EndSoon() { is_ending_ = true; }
+  bool MayPush(size_t tensor);
+
   // Every step below the hold has begun for every tensor that is pushed at all.
   bool IsAtHold() const;
 
@@ -36,6 +41,8 @@ class StepNumbers {
   Step first_;
   std::vector<Step> next_;  // by tensor
   std::optional<Step> hold_;
+  bool is_ending_ = false;
+  std::optional<Step> last_;  // of a worker that is to go
 };
 
 }  // namespace pushpull

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/shape.h"
 
@@ -20,6 +22,7 @@ constexpr absl::string_view kReservedPrefix = "pushpull.";
 constexpr uint8_t kSamplesPriority = 255;
 // For a coordinator that has to be told again; it keeps no more either.
 constexpr ptrdiff_t kLossesKept = 4096;
+constexpr int kExitToldToEnd = ExitCodeOf(SIGTERM);
 
 absl::string_view Verb(FrameType type) {
   switch (type) {
@@ -156,6 +159,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor \"", tensor, "\": out has ", out.size(), " values, expected ", known.num_values));
     }
+    if (!numbers_.MayPush(known.index)) return RefusePush();
     request.tensor = known.index;
     request.priority = known.priority;
     request.is_kept = known.keeps_value;
@@ -246,7 +250,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
     MutexLock lock(mu_);
     if (!samples_)
       return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
-    weight = samples_->Commit(is_released());
+    weight = samples_->Commit(must_go());
     if (!samples_->is_divided()) {
       auto done = std::make_shared<PendingOperation>("commit of samples");
       done->Finish();
@@ -258,15 +262,67 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
   return PushPull(kSampleQueueTensor, gradient, value, {.samples = weight});
 }
 
+bool WorkerNode::must_go() const {
+  return is_released_.load(std::memory_order_relaxed) ||
+         is_told_to_end_.load(std::memory_order_relaxed);
+}
+
+bool WorkerNode::is_released() const {
+  const bool must_go = this->must_go();
+  if (must_go) knows_of_end_.store(true, std::memory_order_relaxed);
+  return must_go;
+}
+
+void WorkerNode::TellToEnd() {
+  if (is_told_to_end_.exchange(true)) return;
+  {
+    MutexLock lock(mu_);
+    numbers_.EndSoon();
+  }
+  dependencies_.executor.Post([this] {
+    log_.Info("told to end: leaves after this step");
+    if (client_ && (!is_member_ || registration_)) EndBeforeTheFirstStep();
+  });
+}
+
+void WorkerNode::EndBeforeTheFirstStep() {
+  exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
+  Break(absl::CancelledError("this process was told to end (SIGTERM)"));
+}
+
+absl::Status WorkerNode::RefusePush() {
+  knows_of_end_.store(true, std::memory_order_relaxed);
+  exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
+  dependencies_.executor.Post([this] { Leave(); });
+  return absl::CancelledError(
+      "this process was told to end (SIGTERM) and takes no further step: end it with exit_code()");
+}
+
+// A program that has not heard of it leaves because it is done. One that has may be done all the
+// same, which its samples tell.
+bool WorkerNode::LeavesEarly() const {
+  if (samples_ && samples_->was_released()) return true;
+  if (!knows_of_end_.load(std::memory_order_relaxed)) return false;
+  if (!samples_ || tensors_.empty()) return true;
+  const auto queue = tensors_.find(std::string(kSampleQueueTensor));
+  const absl::StatusOr<StepSamples> next =
+      samples_->At(queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index));
+  return !next.ok() || !next->is_over;
+}
+
 std::shared_ptr<PendingOperation> WorkerNode::Leave() {
-  auto pending = std::make_shared<PendingOperation>("leave");
+  std::shared_ptr<PendingOperation> pending;
   Step end_step;
   bool was_released = false;
   {
     MutexLock lock(mu_);
+    if (leave_pending_ != nullptr) return leave_pending_;
+    pending = leave_pending_ = std::make_shared<PendingOperation>("leave");
     end_step = numbers_.Highest();
-    was_released = samples_ ? samples_->was_released() : is_released();
+    was_released = must_go() && LeavesEarly();
   }
+  if (was_released && !is_released_.load(std::memory_order_relaxed))
+    exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
   dependencies_.executor.Post([this, pending, end_step, was_released] {
     if (!broken_.ok()) return pending->Fail(broken_);
     leaving_ = pending;
@@ -442,6 +498,7 @@ void WorkerNode::On(const Stop& message) {
 }
 
 void WorkerNode::StartRegistration(Registration registration) {
+  if (broken_.ok() && is_told_to_end_.load(std::memory_order_relaxed)) EndBeforeTheFirstStep();
   if (!broken_.ok()) return registration.pending->Fail(broken_);
   if (registration_ || is_member_) {
     return registration.pending->Fail(

@@ -76,8 +76,10 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<StepSamples> Samples() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples() ABSL_LOCKS_EXCLUDED(mu_);
-  bool is_released() const { return is_released_.load(std::memory_order_relaxed); }
-  std::shared_ptr<PendingOperation> Leave();
+  bool is_released() const;
+  void TellToEnd() ABSL_LOCKS_EXCLUDED(mu_);
+  int exit_code() const { return exit_code_.load(std::memory_order_relaxed); }
+  std::shared_ptr<PendingOperation> Leave() ABSL_LOCKS_EXCLUDED(mu_);
 
   void ReportLoss(Step step, double loss, uint64_t samples);
   void ReportResult(absl::string_view name, double value);
@@ -137,6 +139,12 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void On(const ProposeView&) {}
 
   void StartRegistration(Registration registration);
+  bool must_go() const;
+  // Whether the job has something left that this worker would have done.
+  bool LeavesEarly() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The program has come to the end of its last step and wants to begin another.
+  absl::Status RefusePush();
+  void EndBeforeTheFirstStep();
   void BringValues(const TensorsRegistered& message);
   void ValuesInPlace();
   // With backup workers others go on while values arrive: brings all to one version.
@@ -199,7 +207,11 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   uint64_t global_batch_ ABSL_GUARDED_BY(mu_) = 0;
   // Its value is written by the executor while an operation on it is under way.
   std::optional<SampleShare> samples_ ABSL_GUARDED_BY(mu_);
-  std::atomic<bool> is_released_ = false;
+  std::shared_ptr<PendingOperation> leave_pending_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> is_released_ = false;           // by the coordinator
+  std::atomic<bool> is_told_to_end_ = false;        // by the platform
+  mutable std::atomic<bool> knows_of_end_ = false;  // the program, of either
+  std::atomic<int> exit_code_ = 0;
 };
 
 }  // namespace pushpull

@@ -23,6 +23,8 @@
 //
 // With --until nobody computes any longer once FILE is there: a test that does something to a
 // running job has it paced, as long as it takes, and lets it go to its end then.
+//
+// With --deaf 1 a program of steps does not ask whether it is to end.
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,6 +67,7 @@ struct Flags {
   uint64_t stall_worker = 0;
   std::string stall_until;
   std::string until;
+  uint64_t is_deaf = 0;
 };
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
@@ -80,6 +83,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--epochs", &flags.epochs},
                                                     {"--stall-at-step", &flags.stall_at_step},
                                                     {"--stall-worker", &flags.stall_worker},
+                                                    {"--deaf", &flags.is_deaf},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
@@ -216,6 +220,11 @@ class StepWatch {
   SteadyTime ended_at_ = std::chrono::steady_clock::now();
 };
 
+// A program that is deaf to it is told by the library.
+bool MayGoOn(const Job& job, const Flags& flags) {
+  return flags.is_deaf || !job.is_released();
+}
+
 absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   std::vector<std::vector<float>> values(flags.tensors, std::vector<float>(flags.values, 0));
   std::vector<std::vector<float>> gradients = values;
@@ -226,7 +235,7 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
   StepWatch watch;
-  for (uint64_t step = job.start_step().value(); step < flags.steps;
+  for (uint64_t step = job.start_step().value(); step < flags.steps && MayGoOn(job, flags);
        step = job.next_step().value()) {
     ComputeStep(flags, job);
     if (step == flags.stall_at_step && job.worker().value() == flags.stall_worker)
@@ -249,7 +258,7 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
     job.ReportLoss(Step{step}, 1.0 / static_cast<double>(step + 1), 1);
   }
   watch.Print();
-  if (!flags.weights.empty() && job.worker().value() == 0)
+  if (!flags.weights.empty() && job.worker().value() == 0 && MayGoOn(job, flags))
     PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
   job.ReportResult("loss", values.front().front());
   return job.Leave(Deadline::After(kStepTimeout));
@@ -284,14 +293,16 @@ absl::Status CountSamples(Job& job, const Flags& flags) {
     PUSHPULL_ASSIGN_OR_RETURN(mine, job.Samples());
   }
   watch.Print();
-  if (job.worker() != WorkerId{0}) return job.Leave(Deadline::After(kStepTimeout));
+  const bool is_done = mine.epoch >= flags.epochs;
+  if (job.worker() != WorkerId{0} || !is_done) return job.Leave(Deadline::After(kStepTimeout));
   job.ReportResult("least", *std::min_element(counts.begin(), counts.end()));
   job.ReportResult("most", *std::max_element(counts.begin(), counts.end()));
   job.ReportResult("total", std::accumulate(counts.begin(), counts.end(), 0.0));
   return job.Leave(Deadline::After(kStepTimeout));
 }
 
-absl::Status Main(const Flags& flags) {
+// What the program ends with.
+absl::StatusOr<int> Main(const Flags& flags) {
   std::map<std::string, std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -300,9 +311,13 @@ absl::Status Main(const Flags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const JobOptions options, JobOptions::FromEnvironment(environment));
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
                             Job::Join(options, Deadline::After(kStepTimeout)));
-  if (flags.samples > 0) return CountSamples(*job, flags);
   const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");
-  return Train(*job, flags, checks_sums);
+  const absl::Status status =
+      flags.samples > 0 ? CountSamples(*job, flags) : Train(*job, flags, checks_sums);
+  if (!status.ok() && job->exit_code() == 0) return status;
+  if (!status.ok())
+    std::fprintf(stderr, "probe_worker: %s\n", std::string(status.message()).c_str());
+  return job->exit_code();
 }
 
 }  // namespace
@@ -310,8 +325,8 @@ absl::Status Main(const Flags& flags) {
 
 int main(int argc, char** argv) {
   const absl::StatusOr<pushpull::Flags> flags = pushpull::Parse(argc, argv);
-  const absl::Status status = flags.ok() ? pushpull::Main(*flags) : flags.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "probe_worker: %s\n", std::string(status.message()).c_str());
-  return absl::IsInvalidArgument(status) && !flags.ok() ? 2 : 1;
+  const absl::StatusOr<int> end = flags.ok() ? pushpull::Main(*flags) : flags.status();
+  if (end.ok()) return *end;
+  std::fprintf(stderr, "probe_worker: %s\n", std::string(end.status().message()).c_str());
+  return absl::IsInvalidArgument(end.status()) && !flags.ok() ? 2 : 1;
 }

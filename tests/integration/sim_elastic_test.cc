@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workers that join, leave and die at any moment while they share a data set: whole jobs with the
-// product's own code, in one thread over a fake clock and a network with faults. A failing case
-// prints its seed and replays.
+// Workers that join, leave, are told to end and die at any moment while they share a data set:
+// whole jobs with the product's own code, in one thread over a fake clock and a network with
+// faults. A failing case prints its seed and replays.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -20,6 +20,7 @@
 #include "tests/fakes/memory_file_system.h"
 #include "tests/fakes/seeds.h"
 #include "tests/fakes/sim_job.h"
+#include "tests/fakes/sim_trainer.h"
 
 namespace pushpull {
 namespace {
@@ -42,6 +43,7 @@ class CountingWorker {
     if (is_waiting) return true;
     for (const auto& one : pending_) {
       const absl::Status status = one->Wait(Deadline::After(Duration::zero()));
+      if (!status.ok() && node_.exit_code() != 0) return false;  // it had no part yet
       EXPECT_TRUE(status.ok()) << status;
       if (!status.ok()) return false;
     }
@@ -49,7 +51,14 @@ class CountingWorker {
   }
 
   const std::vector<float>& counts() const { return counts_; }
-  bool was_told_to_leave() const { return node_.is_released(); }
+  void TellToEnd() {
+    is_told_ = true;
+    node_.TellToEnd();
+  }
+  // Others go on with what it has not done.
+  bool has_left_early() const {
+    return node_.exit_code() != 0 || (!is_told_ && node_.is_released());
+  }
 
  private:
   enum class Phase { kJoining, kRegistering, kTraining, kLeaving };
@@ -105,6 +114,7 @@ class CountingWorker {
   WorkerNode& node_;
   const SampleSource source_;
   Phase phase_ = Phase::kJoining;
+  bool is_told_ = false;
   std::vector<std::shared_ptr<PendingOperation>> pending_;
   std::vector<float> counts_ = std::vector<float>(source_.num_samples);
   std::vector<float> gradient_ = std::vector<float>(source_.num_samples);
@@ -113,6 +123,7 @@ class CountingWorker {
 struct Scenario {
   uint64_t seed = 1;
   bool kills = false;
+  bool tells = false;  // members to end
   uint32_t replication = 0;
   uint32_t servers = replication + 1;
   uint32_t backup_workers = 0;
@@ -147,6 +158,7 @@ class ElasticJob {
   uint64_t uneven_steps() { return job_.Status().uneven_steps; }
   uint32_t kills() const { return kills_; }
   uint32_t changes() const { return changes_; }
+  uint32_t told() const { return told_; }
 
  private:
   static SimJobOptions OptionsOf(const Scenario& scenario) {
@@ -171,6 +183,7 @@ class ElasticJob {
 
   void RunUntil(const std::function<bool()>& is_done) {
     for (int moment = 0; moment < 20000 && !is_done(); ++moment) {
+      if (scenario_.tells) KeepServers(job_, scenario_.servers);
       StartMissing();
       job_.scheduler().RunFor(std::chrono::milliseconds(1));
       RunPrograms();
@@ -200,7 +213,7 @@ class ElasticJob {
         ++it;
         continue;
       }
-      if (!it->second->was_told_to_leave()) counts_ = it->second->counts();
+      if (!it->second->has_left_early()) counts_ = it->second->counts();
       job_.KillWorker(it->first);
       it = programs_.erase(it);
     }
@@ -209,8 +222,24 @@ class ElasticJob {
   void Disturb() {
     if (job_.Status().phase != JobPhase::kRunning) return;
     if (scenario_.kills && Below(2) == 0) return Kill();
+    if (scenario_.tells && Below(4) > 0) return TellToEnd();
     ++changes_;
     EXPECT_TRUE(job_.ResizeWorkers(1 + Below(kWorkersMax)).ok());
+  }
+
+  // One or two workers, and now and then servers too.
+  void TellToEnd() {
+    for (uint32_t i = 1 + Below(2); i > 0 && !programs_.empty(); --i) {
+      auto program = programs_.begin();
+      std::advance(program, Below(static_cast<uint32_t>(programs_.size())));
+      program->second->TellToEnd();
+      ++told_;
+    }
+    if (Below(3) > 0) return;
+    for (uint32_t i = 1 + Below(2); i > 0; --i) {
+      const uint32_t server = Below(scenario_.servers);
+      if (job_.has_server(server)) job_.LeaveServer(server);
+    }
   }
 
   void Kill() {
@@ -229,6 +258,7 @@ class ElasticJob {
   std::vector<float> counts_;
   uint32_t kills_ = 0;
   uint32_t changes_ = 0;
+  uint32_t told_ = 0;
 };
 
 TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
@@ -248,6 +278,27 @@ TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
     changes += job.changes();
   }
   EXPECT_GT(changes * 10, seeds.count * 32);
+}
+
+TEST(SimElasticTest, EverySampleCountsOnceThoughMembersAreToldToEnd) {
+  uint32_t told = 0;
+  const Seeds seeds = SeedsToRun(40);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    const auto replication = static_cast<uint32_t>(seed % 2);
+    Scenario scenario{
+        .seed = seed, .tells = true, .replication = replication, .servers = replication + 2};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
+    told += job.told();
+  }
+  EXPECT_GT(told * 10, seeds.count * 32);
 }
 
 // A death may leave one step uneven: what the dead worker had in it counts twice or not at all in

@@ -11,6 +11,7 @@
 //     pending->Wait(deadline);
 //   }
 //   (*job)->Leave(deadline);
+//   return (*job)->exit_code();
 #pragma once
 
 #include <cstdint>
@@ -44,9 +45,13 @@ struct JobOptions {
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
   // Where servers on this host, or in this pod, are met in shared memory; empty: sockets only.
   std::string shm_folder = "/dev/shm";
+  // From Join on, as long as there is a Job, SIGTERM calls TellToEnd instead of ending the program;
+  // a second one ends it at once, with 143. Where the program has a handler of its own, or ignores
+  // or blocks the signal, nothing is changed.
+  bool takes_sigterm = false;
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL and
-  // _SHM_DIR.
+  // _SHM_DIR, and takes SIGTERM where PUSHPULL_ROLE is worker.
   // kInvalidArgument names the variable that is missing or wrong.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
@@ -98,7 +103,8 @@ class PushHandle {
   // kDeadlineExceeded   still under way; the text names tensor, step and the servers not heard of.
   // kUnavailable        the job has failed, e.g. a server died; the text names peer, tensor and
   // step. kInvalidArgument    a server refused the gradient (a NaN under the policy Fail). kAborted
-  // this worker is no longer a member; end the process, it will be replaced.
+  // this worker is no longer a member; end the process, it will be replaced. kCancelled the job has
+  // ended, or this process was told to end before it had a part in the job.
   absl::Status Wait(Deadline deadline);
 
  private:
@@ -159,6 +165,8 @@ class Job {
   // out:      the same size, written until then; or empty, then nothing is brought back. Must not
   //           overlap `gradient`.
   // Never blocks on the network. kNotFound: no such tensor. kInvalidArgument: sizes differ.
+  // kCancelled: this process was told to end, its last step is done, and it leaves by itself: end
+  // it, with exit_code().
   virtual absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
                                               std::span<const float> gradient,
                                               std::span<float> out,
@@ -181,9 +189,19 @@ class Job {
   // kFailedPrecondition: without UseSamples.
   virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
 
-  // The job goes on without this worker (`pushpull scale`): finish the step under way and Leave.
-  // Samples() says so by itself. Never blocks.
+  // The job goes on without this worker, because it is smaller now (`pushpull scale`) or because
+  // the process was told to end (SIGTERM): finish the step under way, Leave, and end with
+  // exit_code(). Samples() says so by itself. Never blocks.
   virtual bool is_released() const = 0;
+
+  // The process is to end: the job goes on without it at the end of the step under way, and another
+  // process takes its place. For programs that handle SIGTERM themselves. From any thread, but not
+  // from a signal handler; never blocks.
+  virtual void TellToEnd() = 0;
+
+  // What the program ends with when it has left, or is out of the job by an error: 0, or 143 where
+  // it was told to end before its part was done, so that whoever started it starts another.
+  virtual int exit_code() const = 0;
 
   // The first step this worker takes part in: 0, or later where it joined or replaced another.
   // Valid after Register.
@@ -200,7 +218,8 @@ class Job {
   virtual void ReportResult(absl::string_view name, double value) = 0;
 
   // Leaves the job in order: from the next step on nobody waits for this worker. Blocks until the
-  // coordinator knows it or `deadline` passes. Nothing can be pushed afterwards.
+  // coordinator knows it or `deadline` passes. Nothing can be pushed afterwards. Again, or where
+  // the worker leaves by itself already: waits for that.
   virtual absl::Status Leave(Deadline deadline) = 0;
 };
 

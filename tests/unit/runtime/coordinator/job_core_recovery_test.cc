@@ -84,6 +84,27 @@ TEST_F(JobCoreRecoveryTest, AWorkerThatDoesNotComeBackIsDeadAfterTheGrace) {
   EXPECT_TRUE(Sent<ActivateView>(kServerSession)->view.members.empty());
 }
 
+TEST_F(JobCoreRecoveryTest, OnlyAWorkerWhosePartWasDoneIsNotReplaced) {
+  for (const bool is_released : {false, true}) {
+    JobCoreDriver driver({.settings = {.job = "j", .workers = 1, .servers = 1},
+                          .term = Term{3},
+                          .recovery = JobCoreOptions::Recovery::kExpected});
+    ServerReport word = Word();
+    word.active.members.front().end_step = Step{6};
+    word.active.members.front().is_released = is_released;
+    driver.Receive(kServerSession,
+                   RegisterServer{.data_address = "10.0.0.1:7171", .promised = Term{2}});
+    driver.Receive(kServerSession, word);
+
+    driver.Tick(seconds(3));
+
+    const JobStatus status = driver.core_.Status(driver.now_);
+    ASSERT_EQ(status.workers.size(), 1U);
+    EXPECT_EQ(status.workers.front().was_released, is_released);
+    EXPECT_EQ(status.workers.front().has_left, !is_released);
+  }
+}
+
 TEST_F(JobCoreRecoveryTest, AProcessOfTheWorkerThatIsNotInTheViewIsRefused) {
   RegisterTheServer();
   RegisterAnn(8);

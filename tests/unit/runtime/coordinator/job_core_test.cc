@@ -307,6 +307,21 @@ TEST_F(JobCoreTest, TheJobGoesOnWhenAReleasedWorkerLeavesAndEndsWithTheOthers) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
 }
 
+TEST_F(JobCoreTest, AWorkerThatLeavesEarlyIsReplacedBeforeTheJobEnds) {
+  StartJob();
+
+  Receive(kBobSession, Leave{.end_step = Step{3}, .stats = {}, .is_released = true});
+  EXPECT_TRUE(Sent<ActivateView>(kServerSession)->view.Find(kBob)->is_released);
+  Close(kBobSession);
+  Receive(kAnnSession, Leave{Step{10}, {}});
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+  const SessionId next{9};
+  RegisterOne(next, kBob, 2);
+  Receive(next, Leave{Step{10}, {}});
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+}
+
 TEST_F(JobCoreTest, AWorkerThatIsNotWantedIsRefused) {
   StartJob();
   Take(*core_.Resize(now_, {.workers = 3}));

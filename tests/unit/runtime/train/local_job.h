@@ -40,6 +40,7 @@ class LocalJob final : public Job {
     uint32_t workers = 1;
     Step start_step;
     absl::Status push_result;  // of the handles
+    int exit_code = 0;
   };
 
   LocalJob(const Options& options, Record& record) : options_(options), record_(record) {}
@@ -56,6 +57,8 @@ class LocalJob final : public Job {
   absl::StatusOr<StepSamples> Samples() const override;
   absl::StatusOr<PushHandle> CommitSamples() override;
   bool is_released() const override { return false; }
+  void TellToEnd() override {}
+  int exit_code() const override { return options_.exit_code; }
   Step start_step() const override { return options_.start_step; }
   Step next_step() const override { return queue_ ? queue_->step() : options_.start_step; }
   WorkerId worker() const override { return options_.worker; }

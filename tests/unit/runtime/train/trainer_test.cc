@@ -47,17 +47,19 @@ class TrainerTest : public testing::Test {
     char* text = nullptr;
     size_t size = 0;
     std::FILE* lines = open_memstream(&text, &size);
-    const absl::Status status =
+    const absl::StatusOr<int> trained =
         Train(std::make_unique<LocalJob>(options, record), images_, images_, settings_, lines);
     std::fclose(lines);
     lines_.assign(text, size);
     std::free(text);
-    return status;
+    exit_code_ = trained.value_or(1);
+    return trained.status();
   }
 
   const ImageSet images_ = StripedImages(100);
   TrainingSettings settings_;
   std::string lines_;
+  int exit_code_ = 0;
 };
 
 TEST_F(TrainerTest, LearnsAndReportsWhatItReached) {
@@ -72,6 +74,16 @@ TEST_F(TrainerTest, LearnsAndReportsWhatItReached) {
   EXPECT_THAT(lines_, HasSubstr("epoch 1/2 loss "));
   EXPECT_THAT(lines_, HasSubstr("epoch 2/2 loss "));
   EXPECT_THAT(lines_, HasSubstr("\ntest accuracy 1.0000\n"));
+}
+
+TEST_F(TrainerTest, AProcessThatWasToldToEndEndsAsTheJobSays) {
+  LocalJob::Record record;
+  LocalJob::Record broken;
+
+  EXPECT_TRUE(Run({.exit_code = 143}, record).ok());
+  EXPECT_EQ(exit_code_, 143);
+  EXPECT_TRUE(Run({.push_result = absl::CancelledError("told"), .exit_code = 143}, broken).ok());
+  EXPECT_EQ(exit_code_, 143);
 }
 
 TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {

@@ -51,5 +51,49 @@ TEST(StepNumbersTest, AResumedTensorGoesOnWithItsNumber) {
   EXPECT_EQ(numbers.Take(0), Step{3});
 }
 
+TEST(StepNumbersTest, AWorkerThatIsToGoFinishesTheStepUnderWay) {
+  StepNumbers numbers;
+  numbers.Begin(3, Step{5});
+  numbers.Take(0);
+  numbers.Take(1);
+
+  numbers.EndSoon();
+
+  EXPECT_TRUE(numbers.MayPush(2));
+  EXPECT_FALSE(numbers.MayPush(0));
+  numbers.Take(2);
+  EXPECT_FALSE(numbers.MayPush(2));
+}
+
+TEST(StepNumbersTest, BetweenTwoStepsItHasComputedTheNextOne) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{5});
+
+  numbers.EndSoon();
+
+  for (const size_t tensor : {0, 1}) {
+    EXPECT_TRUE(numbers.MayPush(tensor));
+    numbers.Take(tensor);
+  }
+  EXPECT_FALSE(numbers.MayPush(0));
+  EXPECT_FALSE(numbers.MayPush(1));
+}
+
+TEST(StepNumbersTest, ATensorThatIsNeverPushedCutsNoStepInTwo) {
+  StepNumbers numbers;
+  numbers.Begin(3, Step{0});
+  for (int step = 0; step < 4; ++step) {
+    numbers.Take(0);
+    numbers.Take(1);
+  }
+  numbers.Take(0);
+
+  numbers.EndSoon();
+
+  EXPECT_TRUE(numbers.MayPush(1));
+  numbers.Take(1);
+  EXPECT_FALSE(numbers.MayPush(0));
+}
+
 }  // namespace
 }  // namespace pushpull

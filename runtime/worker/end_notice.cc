@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/end_notice.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/signals.h"
+
+namespace pushpull {
+namespace {
+
+// Of the process, as its signals are.
+struct Notice {
+  std::atomic<bool> has_come = false;
+  // Readable from the notice on; never read, so that every loop sees it.
+  const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  Mutex mu;
+  int users ABSL_GUARDED_BY(mu) = 0;
+};
+
+Notice& TheNotice() {
+  static Notice notice;
+  return notice;
+}
+
+// Nothing here but what a signal handler may do. TheNotice exists before the handler does.
+void OnTerm(int signal, siginfo_t* info, void* /*context*/) {
+  const bool is_urgent = info->si_code == SI_QUEUE && info->si_value.sival_int == kUrgent;
+  if (TheNotice().has_come.exchange(true) || is_urgent) _exit(ExitCodeOf(signal));
+  const int before = errno;
+  const uint64_t one = 1;
+  const ssize_t written = write(TheNotice().event, &one, sizeof one);
+  static_cast<void>(written);  // it cannot fail while nothing but this was ever written
+  errno = before;
+}
+
+void TakeSigterm() {
+  struct sigaction present {};
+  PUSHPULL_CHECK(sigaction(SIGTERM, nullptr, &present) == 0);
+  const bool is_free = (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == SIG_DFL;
+  if (!is_free) return;
+  struct sigaction notice {};
+  notice.sa_sigaction = OnTerm;
+  notice.sa_flags = SA_SIGINFO | SA_RESTART;
+  PUSHPULL_CHECK(sigaction(SIGTERM, &notice, nullptr) == 0);
+}
+
+void GiveSigtermBack() {
+  struct sigaction present {};
+  PUSHPULL_CHECK(sigaction(SIGTERM, nullptr, &present) == 0);
+  if ((present.sa_flags & SA_SIGINFO) == 0 || present.sa_sigaction != OnTerm) return;
+  struct sigaction none {};
+  none.sa_handler = SIG_DFL;
+  PUSHPULL_CHECK(sigaction(SIGTERM, &none, nullptr) == 0);
+}
+
+}  // namespace
+
+EndNotice::EndNotice(EventLoop& loop, std::function<void()> on_notice) : loop_(loop) {
+  Notice& notice = TheNotice();
+  PUSHPULL_CHECK(notice.event >= 0);
+  {
+    MutexLock lock(notice.mu);
+    if (notice.users++ == 0) TakeSigterm();
+  }
+  loop_.Post([&loop, event = notice.event, on_notice = std::move(on_notice)] {
+    const auto on_ready = [&loop, event, on_notice](uint32_t) {
+      const std::function<void()> tell = on_notice;  // Unwatch ends what is held here
+      loop.Unwatch(event);
+      tell();
+    };
+    PUSHPULL_CHECK(loop.Watch(event, EPOLLIN, on_ready).ok());
+  });
+}
+
+EndNotice::~EndNotice() {
+  loop_.Post([&loop = loop_] { loop.Unwatch(TheNotice().event); });
+  MutexLock lock(TheNotice().mu);
+  if (--TheNotice().users == 0) GiveSigtermBack();
+}
+
+}  // namespace pushpull
