@@ -320,6 +320,16 @@ void Server::SendHeartbeat() {
   timer_ = dependencies_.control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
   UpdateBusyRatio();
   SendStats();
+  EndIfAlone();
+}
+
+void Server::EndIfAlone() {
+  if (!is_leaving_ || session_->is_open()) return alone_since_.reset();
+  const SteadyTime now = dependencies_.control.Now();
+  if (!alone_since_) alone_since_ = now;
+  if (now - *alone_since_ < options_.leaves_alone_after) return;
+  log_.Warning("leaves with what it holds: no coordinator");
+  End(absl::OkStatus());
 }
 
 void Server::SendStats() {

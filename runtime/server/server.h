@@ -38,6 +38,9 @@ struct ServerOptions {
   FaultPoint fault_point;               // for tests
   // After this long without an answer another server is asked again.
   Duration ask_again_after = std::chrono::milliseconds(50);
+  // While it leaves: without a coordinator nobody takes its shards, and where the whole job is
+  // taken down none comes.
+  Duration leaves_alone_after = std::chrono::seconds(20);
   LastingSessionOptions session;
 };
 
@@ -66,7 +69,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
 
   // The process is to end: asks the coordinator to have others take what this server holds, again
   // where it is another coordinator. It serves on meanwhile; the end handler is called with OK when
-  // it holds nothing.
+  // it holds nothing, or has had no coordinator for options.leaves_alone_after.
   void Leave();
 
   const std::string& data_address() const { return data_address_; }
@@ -114,6 +117,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void BeginCapture(const Capture& message);
   void FinishRestore(const absl::Status& read);
   void SendHeartbeat();
+  void EndIfAlone();
   void SendStats();
   void UpdateBusyRatio();
   bool MayTellOfStranger();
@@ -137,6 +141,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   std::unique_ptr<Listener> listener_;
   WantedSize wanted_;
   bool is_leaving_ = false;
+  std::optional<SteadyTime> alone_since_;  // while it leaves
   std::optional<LastingSession> session_;
   std::shared_ptr<Server*> self_;  // what posted tasks look at: gone when the server is
 };

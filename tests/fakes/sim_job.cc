@@ -75,7 +75,8 @@ void SimJob::StartServer(uint32_t index, double weight) {
                      .listen = "host:0",
                      .weight = weight,
                      .fault_point = options_.fault_point,
-                     .ask_again_after = options_.resend_after},
+                     .ask_again_after = options_.resend_after,
+                     .leaves_alone_after = std::chrono::hours(1)},
                     {host->control, host->transport, control_, host->metrics, disk_, files()},
                     log_,
                     [&started](const absl::Status&) { started.has_ended = true; });
