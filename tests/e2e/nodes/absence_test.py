@@ -14,7 +14,7 @@ class AbsenceTest(NodeCase):
 
     def test_scaling_is_finished_after_the_api_server_was_away(self) -> None:
         self.expected_trouble = [".*"]  # an API server that is away is told, and whoever leads ends
-        self.start_job("orphan")
+        self.start_job("orphan", epochs=1500)
         workers = self.uids("orphan", "worker")
         must(kubectl("scale", "tj/orphan", "--replicas=4"))
         cluster("cp", "stop", "kube-apiserver")

@@ -50,6 +50,10 @@ def get(*what: str) -> dict[str, Any]:
     return json.loads(must(kubectl("get", *what, "-o", "json")))
 
 
+def now() -> float:
+    return datetime.datetime.now(datetime.timezone.utc).timestamp()
+
+
 def load_images(folder: pathlib.Path, names: list[str]) -> None:
     """Those of `./dev image`, and the probe's, onto every node."""
     root = folder / "probe"
@@ -174,14 +178,16 @@ class NodeCase(unittest.TestCase):
         begin = self.step(name)
         wait_until(lambda: self.step(name) >= begin + steps, seconds, f"{name}: {steps} steps after {begin}")
 
+    def metrics(self, pod: str) -> str:
+        """Empty where it does not answer."""
+        found = kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+        if found.returncode != 0 or not found.stdout:
+            return ""
+        return run(CLUSTER, "net", 1, "curl", "-sf", "-m", "5", f"http://{found.stdout}:9464/metrics").stdout
+
     def step(self, name: str) -> int:
         """By the coordinator's metrics; -1 when it cannot be asked."""
-        pod = get("pods", "-l", f"pushpull.dev/job={name},app.kubernetes.io/component=coordinator")["items"]
-        address = pod[0].get("status", {}).get("podIP") if pod else None
-        if not address:
-            return -1
-        metrics = run(CLUSTER, "net", 1, "curl", "-sf", "-m", "5", f"http://{address}:9464/metrics").stdout
-        found = re.search(r"^pushpull_step (\S+)$", metrics, re.MULTILINE)
+        found = re.search(r"^pushpull_step (\S+)$", self.metrics(f"{name}-coordinator"), re.MULTILINE)
         return int(float(found[1])) if found else -1
 
     def create_claim(self, name: str) -> None:
