@@ -36,7 +36,8 @@ class RunningJob final : public Job {
   ~RunningJob() override {
     end_notice_.reset();
     exposer_.reset();
-    loop_.Post([this] { node_.reset(); });
+    // What runs there at this moment, the notice of the end, may post something of the node's.
+    loop_.Post([this] { loop_.Post([this] { node_.reset(); }); });
     loop_.Stop();
   }
 

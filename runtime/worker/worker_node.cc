@@ -293,7 +293,7 @@ void WorkerNode::EndBeforeTheFirstStep() {
 absl::Status WorkerNode::RefusePush() {
   knows_of_end_.store(true, std::memory_order_relaxed);
   exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
-  dependencies_.executor.Post([this] { Leave(); });
+  BeginLeave();
   return absl::CancelledError(
       "this process was told to end (SIGTERM) and takes no further step: end it with exit_code()");
 }
@@ -302,8 +302,10 @@ absl::Status WorkerNode::RefusePush() {
 // same, which its samples tell.
 bool WorkerNode::LeavesEarly() const {
   if (samples_ && samples_->was_released()) return true;
-  if (!knows_of_end_.load(std::memory_order_relaxed)) return false;
-  if (!samples_ || tensors_.empty()) return true;
+  if (!must_go()) return false;
+  const bool knows = knows_of_end_.load(std::memory_order_relaxed);
+  if (!samples_ || tensors_.empty()) return knows || is_released_.load(std::memory_order_relaxed);
+  if (!knows) return false;
   const auto queue = tensors_.find(std::string(kSampleQueueTensor));
   const absl::StatusOr<StepSamples> next =
       samples_->At(queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index));
@@ -311,19 +313,20 @@ bool WorkerNode::LeavesEarly() const {
 }
 
 std::shared_ptr<PendingOperation> WorkerNode::Leave() {
-  std::shared_ptr<PendingOperation> pending;
-  Step end_step;
-  bool was_released = false;
-  {
-    MutexLock lock(mu_);
-    if (leave_pending_ != nullptr) return leave_pending_;
-    pending = leave_pending_ = std::make_shared<PendingOperation>("leave");
-    end_step = numbers_.Highest();
-    was_released = must_go() && LeavesEarly();
-  }
-  if (was_released && !is_released_.load(std::memory_order_relaxed))
-    exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
-  dependencies_.executor.Post([this, pending, end_step, was_released] {
+  MutexLock lock(mu_);
+  BeginLeave();
+  return leave_pending_;
+}
+
+void WorkerNode::BeginLeave() {
+  if (leave_pending_ != nullptr) return;
+  leave_pending_ = std::make_shared<PendingOperation>("leave");
+  const bool was_released = LeavesEarly();
+  const bool is_replaced = is_told_to_end_.load(std::memory_order_relaxed) &&
+                           !is_released_.load(std::memory_order_relaxed);
+  if (was_released && is_replaced) exit_code_.store(kExitToldToEnd, std::memory_order_relaxed);
+  const Step end_step = numbers_.Highest();
+  dependencies_.executor.Post([this, pending = leave_pending_, end_step, was_released] {
     if (!broken_.ok()) return pending->Fail(broken_);
     leaving_ = pending;
     stats_.step = ProgramStep(end_step);
@@ -331,7 +334,6 @@ std::shared_ptr<PendingOperation> WorkerNode::Leave() {
     session_->Send(*leave_);
     stats_.losses.clear();
   });
-  return pending;
 }
 
 void WorkerNode::ReportLoss(Step step, double loss, uint64_t samples) {

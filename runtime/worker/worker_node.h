@@ -143,7 +143,9 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   // Whether the job has something left that this worker would have done.
   bool LeavesEarly() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The program has come to the end of its last step and wants to begin another.
-  absl::Status RefusePush();
+  absl::Status RefusePush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Unless it has begun.
+  void BeginLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndBeforeTheFirstStep();
   void BringValues(const TensorsRegistered& message);
   void ValuesInPlace();
