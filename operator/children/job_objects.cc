@@ -64,8 +64,14 @@ JobObject CoordinatorService(const ObjectMeta& owner) {
           .text = TextOf(owner, ServiceType(), "Service", key, spec)};
 }
 
-Json OpenPort(int port) {
-  return Json::array({{{"protocol", "TCP"}, {"port", port}}});
+Json Port(int port) {
+  return {{"protocol", "TCP"}, {"port", port}};
+}
+
+Json MetricsPorts(const TrainingJobSpec& spec) {
+  Json ports = Json::array({Port(kMetricsPort)});
+  if (spec.workers.colocated_server) ports.push_back(Port(kColocatedMetricsPort));
+  return ports;
 }
 
 Json OperatorsPods(const std::string& operator_namespace) {
@@ -83,13 +89,13 @@ JobObject Isolation(const ObjectMeta& owner,
   const ObjectKey key = NextTo(owner, owner.key.name);
   if (spec.security.network_policy.value_or(NetworkPolicy::kIsolated) == NetworkPolicy::kOff)
     return {.type = kNetworkPolicies, .key = key, .text = ""};
-  Json control{{"ports", OpenPort(kControlPort)}};
+  Json control{{"ports", Json::array({Port(kControlPort)})}};
   if (!operator_namespace.empty()) control["from"] = OperatorsPods(operator_namespace);
   const Json policy{{"podSelector", MembersOf(owner)},
                     {"policyTypes", {"Ingress"}},
                     {"ingress",
                      Json::array({{{"from", Json::array({{{"podSelector", MembersOf(owner)}}})}},
-                                  {{"ports", OpenPort(kMetricsPort)}},
+                                  {{"ports", MetricsPorts(spec)}},
                                   std::move(control)})}};
   return {.type = kNetworkPolicies,
           .key = key,

@@ -24,6 +24,8 @@ inline const ResourceType& ServiceType() {
 inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
 inline constexpr int kMetricsPort = 9464;
+// Of a server in a worker's pod, which has one address for both.
+inline constexpr int kColocatedMetricsPort = 9465;
 
 // The name of the Service by which the members of the job find its coordinator, and with its port:
 // host:port.

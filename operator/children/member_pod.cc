@@ -13,6 +13,7 @@
 #include "operator/children/ownership.h"
 #include "operator/children/tls_secret.h"
 #include "operator/kube/json_fields.h"
+#include "runtime/base/colocated_server.h"
 
 namespace pushpull_operator {
 
@@ -29,6 +30,10 @@ constexpr int kUser = 65532;
 constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
 constexpr char kManifestFolder[] = "/etc/pushpull";
 constexpr char kManifestFile[] = "job.json";
+// Where a worker and the server beside it meet in shared memory (PUSHPULL_SHM_DIR).
+constexpr char kShmFolder[] = "/run/pushpull/shm";
+// Of the parameters, relative to a server that has a pod, and cores, of its own.
+constexpr char kColocatedWeight[] = "0.5";
 constexpr char kCheckpointFolder[] = "/var/lib/pushpull/checkpoints";
 // From the warning to the kill: for a step of a worker, and for a server to hand its shards over.
 // Kubernetes' own 30 s are little for some gigabytes.
@@ -65,9 +70,9 @@ Json Port(const char* name, int port) {
 }
 
 // What containers of every role have.
-Json BaseContainer(const MemberId& member) {
-  return {{"name", std::string(ComponentOf(member.role))},
-          {"ports", Json::array({Port("metrics", kMetricsPort)})},
+Json BaseContainer(JobRole role, int metrics_port) {
+  return {{"name", std::string(ComponentOf(role))},
+          {"ports", Json::array({Port("metrics", metrics_port)})},
           {"volumeMounts", Json::array({{{"name", "tmp"}, {"mountPath", "/tmp"}}})},
           // What a failed program printed last is in the pod's status, and so in the job's events.
           {"terminationMessagePolicy", "FallbackToLogsOnError"},
@@ -153,7 +158,7 @@ void SpreadServers(const std::string& job, Json& pod) {
 
 void FillServer(const ObjectKey& job,
                 const TrainingJobSpec& spec,
-                const MemberStart& start,
+                uint32_t index,
                 const PodSettings& settings,
                 Json& container,
                 Json& pod) {
@@ -161,7 +166,7 @@ void FillServer(const ObjectKey& job,
   container["args"] = {"--job",
                        job.name,
                        "--index",
-                       absl::StrCat(start.member.index),
+                       absl::StrCat(index),
                        "--coordinator",
                        CoordinatorAddress(job),
                        "--advertise",
@@ -176,7 +181,39 @@ void FillServer(const ObjectKey& job,
   container["readinessProbe"] = HttpProbe("/readyz", 2);
   container["livenessProbe"] = HttpProbe("/livez", 10);
   MountCheckpoints(spec, container, pod);
-  if (!spec.scheduling || spec.scheduling->spread_servers) SpreadServers(job.name, pod);
+}
+
+void LayOverText(const std::string& overlay, Json& base) {
+  if (overlay.empty()) return;
+  if (const std::optional<Json> parsed = ParseJson(overlay)) LayOver(*parsed, base);
+}
+
+void MountSharedMemory(Json& container) {
+  container["volumeMounts"].push_back({{"name", "shm"}, {"mountPath", kShmFolder}});
+  container["env"].push_back(Variable("PUSHPULL_SHM_DIR", kShmFolder));
+}
+
+// A server beside the worker, in the same pod: one address, so other ports; and a folder in memory
+// through which the two exchange tensors.
+Json ColocatedServer(const ObjectKey& job,
+                     const TrainingJobSpec& spec,
+                     const MemberId& worker,
+                     const PodSettings& settings,
+                     Json& pod) {
+  Json container = BaseContainer(JobRole::kServer, kColocatedMetricsPort);
+  container["image"] = spec.servers.image.empty() ? settings.runtime_image : spec.servers.image;
+  const pushpull::ServerId server =
+      pushpull::ServerBeside(pushpull::WorkerId{static_cast<uint32_t>(worker.index)});
+  FillServer(job, spec, server.value(), settings, container, pod);
+  for (const std::string& word : {std::string("--weight"),
+                                  std::string(kColocatedWeight),
+                                  std::string("--metrics"),
+                                  absl::StrCat("0.0.0.0:", kColocatedMetricsPort)}) {
+    container["args"].push_back(word);
+  }
+  LayOverText(spec.servers.resources_json, container["resources"]);
+  MountSharedMemory(container);
+  return container;
 }
 
 // The user's program, in the user's image; interfaces.md calls these variables all it needs.
@@ -206,11 +243,6 @@ void FillWorker(const ObjectKey& job,
   }
   if (spec.workers.gpus_per_worker > 0)
     container["resources"]["limits"]["nvidia.com/gpu"] = spec.workers.gpus_per_worker;
-}
-
-void LayOverText(const std::string& overlay, Json& base) {
-  if (overlay.empty()) return;
-  if (const std::optional<Json> parsed = ParseJson(overlay)) LayOver(*parsed, base);
 }
 
 // A template may have put anything there.
@@ -265,7 +297,7 @@ Json MemberContainer(const ObjectKey& job,
                      const MemberStart& start,
                      const PodSettings& settings,
                      Json& pod) {
-  Json container = BaseContainer(start.member);
+  Json container = BaseContainer(start.member.role, kMetricsPort);
   const std::string& own = start.member.role == JobRole::kWorker ? spec.image : spec.servers.image;
   container["image"] = own.empty() ? settings.runtime_image : own;
   switch (start.member.role) {
@@ -273,7 +305,8 @@ Json MemberContainer(const ObjectKey& job,
       FillCoordinator(spec, start, settings, container, pod);
       break;
     case JobRole::kServer:
-      FillServer(job, spec, start, settings, container, pod);
+      FillServer(job, spec, static_cast<uint32_t>(start.member.index), settings, container, pod);
+      if (!spec.scheduling || spec.scheduling->spread_servers) SpreadServers(job.name, pod);
       LayOverText(spec.servers.resources_json, container["resources"]);
       break;
     case JobRole::kWorker:
@@ -281,9 +314,24 @@ Json MemberContainer(const ObjectKey& job,
       LayOverText(spec.workers.resources_json, container["resources"]);
       break;
   }
-  const std::string secret = TlsSecretName(job.name, spec.security);
-  if (!secret.empty()) MountTlsSecret(secret, container, pod);
   return container;
+}
+
+// The member's own first.
+Json Containers(const ObjectKey& job,
+                const TrainingJobSpec& spec,
+                const MemberStart& start,
+                const PodSettings& settings,
+                Json& pod) {
+  Json containers = Json::array({MemberContainer(job, spec, start, settings, pod)});
+  if (start.member.role == JobRole::kWorker && spec.workers.colocated_server) {
+    pod["volumes"].push_back({{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}}}});
+    MountSharedMemory(containers.front());
+    containers.push_back(ColocatedServer(job, spec, start.member, settings, pod));
+  }
+  const std::string secret = TlsSecretName(job.name, spec.security);
+  if (!secret.empty()) MountTlsSecret(secret, containers, pod);
+  return containers;
 }
 
 }  // namespace
@@ -294,10 +342,11 @@ std::string MemberPodText(const ObjectMeta& owner,
                           const PodSettings& settings) {
   const TrainingJobSpec& spec = job.job.spec;
   Json pod{{"spec", BasePodSpec(spec)}};
-  Json container = MemberContainer(owner.key, spec, start, settings, pod["spec"]);
-  pod["spec"]["containers"] = Json::array({std::move(container)});
+  pod["spec"]["containers"] = Containers(owner.key, spec, start, settings, pod["spec"]);
   LayOverText(TemplateOf(spec, start.member.role), pod);
-  if (start.member.role == JobRole::kServer) SetLeaveSeconds(pod);
+  const bool has_server = start.member.role == JobRole::kServer ||
+                          (start.member.role == JobRole::kWorker && spec.workers.colocated_server);
+  if (has_server) SetLeaveSeconds(pod);
   SetIdentity(owner, job, start, pod);
   return ToText(pod);
 }

@@ -76,16 +76,18 @@ std::string TlsSecretPatchText(const JobCertificates& certificates,
       {{"metadata", {{"resourceVersion", resource_version}}}, {"data", EncodeData(certificates)}});
 }
 
-void MountTlsSecret(const std::string& secret, Json& container, Json& pod) {
+void MountTlsSecret(const std::string& secret, Json& containers, Json& pod) {
   Json items = Json::array();
   for (const char* key : {kAuthorities, kCertificate, kPrivateKey})
     items.push_back({{"key", key}, {"path", key}});
   pod["volumes"].push_back(
       {{"name", kVolume},
        {"secret", {{"secretName", secret}, {"items", std::move(items)}, {"defaultMode", kMode}}}});
-  container["volumeMounts"].push_back(
-      {{"name", kVolume}, {"mountPath", kFolder}, {"readOnly", true}});
-  container["env"].push_back({{"name", pushpull::kTlsFolderVariable}, {"value", kFolder}});
+  for (Json& container : containers) {
+    container["volumeMounts"].push_back(
+        {{"name", kVolume}, {"mountPath", kFolder}, {"readOnly", true}});
+    container["env"].push_back({{"name", pushpull::kTlsFolderVariable}, {"value", kFolder}});
+  }
 }
 
 }  // namespace pushpull_operator

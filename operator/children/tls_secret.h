@@ -37,7 +37,8 @@ std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& cer
 std::string TlsSecretPatchText(const JobCertificates& certificates,
                                const std::string& resource_version);
 
-// Mounts what members need of the Secret, which is not the authority's key, and tells them where.
-void MountTlsSecret(const std::string& secret, nlohmann::json& container, nlohmann::json& pod);
+// Mounts what members need of the Secret, which is not the authority's key, in each of the
+// containers, and tells them where.
+void MountTlsSecret(const std::string& secret, nlohmann::json& containers, nlohmann::json& pod);
 
 }  // namespace pushpull_operator

@@ -35,7 +35,11 @@ Draft::Draft(const Observation& seen) : seen_(seen) {
     const std::optional<MemberId> member = MemberOf(pod.meta.labels);
     if (!member || pod.meta.key.name != NameOf(*member)) continue;
     if (pod.meta.controller_uid == seen.meta.uid) {
-      pods_[*member] = {.seen = &pod, .end = EndOf(pod, *member)};
+      std::optional<MemberEnd> end = EndOf(pod, *member);
+      const bool has_server_beside =
+          member->role == pushpull::JobRole::kWorker && spec().workers.colocated_server;
+      if (!end && has_server_beside) end = EndByServerBeside(pod, *member);
+      pods_[*member] = {.seen = &pod, .end = std::move(end)};
     } else {
       taken_.insert(*member);
     }

@@ -52,11 +52,15 @@ std::optional<ExitReason> DisruptionOf(const Pod& pod) {
   return std::nullopt;
 }
 
-const ContainerStatus* MainContainer(const Pod& pod, const MemberId& member) {
+const ContainerStatus* FindContainer(const Pod& pod, absl::string_view name) {
   for (const ContainerStatus& container : pod.containers) {
-    if (!container.is_init && container.name == ComponentOf(member.role)) return &container;
+    if (!container.is_init && container.name == name) return &container;
   }
   return nullptr;
+}
+
+const ContainerStatus* MainContainer(const Pod& pod, const MemberId& member) {
+  return FindContainer(pod, ComponentOf(member.role));
 }
 
 std::chrono::seconds RanFor(const ContainerEnd& end) {
@@ -132,6 +136,19 @@ std::optional<MemberEnd> EndOf(const ObservedPod& pod, const MemberId& member) {
   if (pod.pod.phase == PodPhase::kSucceeded) return ContainerEndOf({}, member);
   if (pod.pod.phase == PodPhase::kFailed) return PodFailure(pod.pod, member);
   return std::nullopt;
+}
+
+const ContainerStatus* ServerBeside(const ObservedPod& pod) {
+  return FindContainer(pod.pod, ComponentOf(pushpull::JobRole::kServer));
+}
+
+std::optional<MemberEnd> EndByServerBeside(const ObservedPod& pod, const MemberId& worker) {
+  const ContainerStatus* server = ServerBeside(pod);
+  const bool has_failed = server != nullptr && server->end && server->end->exit_code != 0;
+  if (!has_failed || pod.meta.is_deleting) return std::nullopt;
+  MemberEnd ended = ContainerEndOf(*server->end, worker);
+  ended.detail = absl::StrCat("the server beside it failed ", ended.detail);
+  return ended;
 }
 
 std::optional<WallTime> RunningSince(const ObservedPod& pod, const MemberId& member) {

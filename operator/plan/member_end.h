@@ -26,6 +26,14 @@ struct MemberEnd {
 // Source: the reasons of the condition DisruptionTarget (Kubernetes, "Pod disruption conditions").
 std::optional<MemberEnd> EndOf(const ObservedPod& pod, const MemberId& member);
 
+// How the server in a worker's pod ended (spec.workers.colocatedServer), where that ends the
+// member: in trouble, for no container starts again in a pod, and the worker would go on without
+// it.
+std::optional<MemberEnd> EndByServerBeside(const ObservedPod& pod, const MemberId& worker);
+
+// The server in a worker's pod; null where there is none, or nothing is known of it yet.
+const ContainerStatus* ServerBeside(const ObservedPod& pod);
+
 // Since when the member's container runs; nothing while it does not.
 std::optional<WallTime> RunningSince(const ObservedPod& pod, const MemberId& member);
 

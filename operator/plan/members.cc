@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 
 #include "operator/plan/restarts.h"
+#include "runtime/base/colocated_server.h"
 
 namespace pushpull_operator {
 
@@ -81,24 +82,45 @@ bool IsDrained(const Draft& draft, const MemberId& server) {
   return (end && end->code == 0) || word.shards_moving == 0;
 }
 
-void RemoveServers(Draft& draft) {
+// Deletes the pod of a server that holds shards if that is what onDrainTimeout says by now.
+void ForceDrain(Draft& draft, const MemberId& member) {
+  const MemberPod& pod = *draft.Find(member);
   const bool is_forced =
       draft.spec().scaling.on_drain_timeout == pushpull::DrainTimeoutPolicy::kForce &&
       HasDrainTimedOut(draft, draft.status());
+  if (!is_forced || pod.is_deleting()) return;
+  draft.Tell(Event::Kind::kWarning,
+             "DrainForced",
+             "Delete",
+             absl::StrCat(draft.NameOf(member),
+                          " still holds shards after spec.scaling.drainTimeoutSeconds and goes, "
+                          "as onDrainTimeout says"));
+  draft.Delete(pod);
+}
+
+void RemoveServers(Draft& draft) {
   for (const MemberId& server : Leaving(draft, JobRole::kServer)) {
-    const MemberPod& pod = *draft.Find(server);
-    if (!IsDrained(draft, server)) {
-      if (!is_forced || pod.is_deleting()) continue;
-      draft.Tell(
-          Event::Kind::kWarning,
-          "DrainForced",
-          "Delete",
-          absl::StrCat(draft.NameOf(server),
-                       " still holds shards after spec.scaling.drainTimeoutSeconds and goes, "
-                       "as onDrainTimeout says"));
+    if (IsDrained(draft, server)) {
+      draft.Delete(*draft.Find(server));
+    } else {
+      ForceDrain(draft, server);
     }
-    draft.Delete(pod);
   }
+}
+
+int IndexBeside(const MemberId& worker) {
+  return static_cast<int>(
+      pushpull::ServerBeside(pushpull::WorkerId{static_cast<uint32_t>(worker.index)}).value());
+}
+
+// As IsDrained, of the server in the worker's pod.
+bool IsDrainedBeside(const Draft& draft, const MemberId& worker) {
+  if (!draft.spec().workers.colocated_server) return true;
+  const CoordinatorWord& word = *draft.word();
+  if (word.servers.contains(IndexBeside(worker))) return false;
+  const ContainerStatus* server = ServerBeside(*draft.Find(worker)->seen);
+  const bool was_let_go = server != nullptr && server->end && server->end->exit_code == 0;
+  return was_let_go || word.shards_moving == 0;
 }
 
 // It leaves by itself at the end of a step; one that the coordinator does not know never will.
@@ -111,13 +133,33 @@ bool HasLeft(const Draft& draft, const MemberId& worker) {
 void RemoveWorkers(Draft& draft) {
   const bool is_late = HasDrainTimedOut(draft, draft.status());
   for (const MemberId& worker : Leaving(draft, JobRole::kWorker)) {
-    if (is_late || HasLeft(draft, worker)) draft.Delete(*draft.Find(worker));
+    if (!is_late && !HasLeft(draft, worker)) continue;
+    if (IsDrainedBeside(draft, worker)) {
+      draft.Delete(*draft.Find(worker));
+    } else {
+      ForceDrain(draft, worker);
+    }
+  }
+}
+
+// Its server was let go when the worker was not wanted, and now it is again.
+void ReplaceServerless(Draft& draft) {
+  if (!draft.spec().workers.colocated_server) return;
+  for (const auto& [member, pod] : draft.pods()) {
+    const bool is_wanted = member.role == JobRole::kWorker && !pod.end &&
+                           member.index < draft.WantedNow(JobRole::kWorker) &&
+                           member.index < draft.spec().workers.replicas;
+    const ContainerStatus* server = is_wanted ? ServerBeside(*pod.seen) : nullptr;
+    if (server != nullptr && server->end && !draft.word()->servers.contains(IndexBeside(member)))
+      draft.Delete(pod);
   }
 }
 
 // Workers find the parameters' places when they come; before the first servers there are none.
 bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
-  const auto there = static_cast<int>(draft.word()->servers.size());
+  const std::set<int>& servers = draft.word()->servers;
+  const auto there = static_cast<int>(
+      std::distance(servers.begin(), servers.lower_bound(int{pushpull::kFirstColocatedServer})));
   return status.phase != Phase::kStarting || there >= draft.word()->servers_wanted;
 }
 
@@ -189,6 +231,7 @@ void PlanMembers(Draft& draft) {
     draft.LookAgainSoon();
   }
   RemoveWorkers(draft);
+  ReplaceServerless(draft);
 }
 
 }  // namespace pushpull_operator

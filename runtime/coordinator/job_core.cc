@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/colocated_server.h"
 #include "runtime/shard/placement.h"
 
 namespace pushpull {
@@ -108,15 +109,17 @@ std::vector<Command> JobCore::TakeCommands() {
 void JobCore::On(SessionId session, const RegisterServer& message) {
   if (IsSuperseded(session, message.promised)) return;
   if (failed_at_) return Refuse(session, absl::UnavailableError(failure_));
-  const uint32_t index = message.server.value();
-  if (index >= wanted_servers_ && !collection_) {
+  if (!IsWanted(message.server) && !collection_) {
     return Refuse(session,
-                  absl::FailedPreconditionError(absl::StrCat("job ",
-                                                             options_.settings.job,
-                                                             " has ",
-                                                             wanted_servers_,
-                                                             " servers, there is no place for ",
-                                                             ToString(message.server))));
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "job ",
+                      options_.settings.job,
+                      " has ",
+                      wanted_servers_,
+                      " servers",
+                      options_.has_colocated_servers ? " and one beside each of its workers" : "",
+                      ", there is no place for ",
+                      ToString(message.server))));
   }
   const auto known = servers_.find(message.server);
   if (known != servers_.end() &&
@@ -146,7 +149,7 @@ void JobCore::On(SessionId session, const RegisterServer& message) {
   AskForReport(session, message.promised);
   if (collection_) return RecoverIfKnown();
   if (!primaries_.empty()) return WelcomeLateServer(message, session);
-  if (servers_.size() == options_.settings.servers) PrepareCatalog();
+  if (AreFirstThere(options_.settings.servers)) PrepareCatalog();
 }
 
 // It gets everything that the others have heard before, then shards.
@@ -355,7 +358,11 @@ void JobCore::LoseServer(const Server& server, const std::string& why) {
   losses_.LoseServer(server.info.server);
   const ReplicaChange change = replicas_.LoseServer(server.info.server);
   const bool is_end = !change.lost.empty() && !MayRepair();
-  if (replicas_.table().empty() || is_end || first_entries_) {
+  // A job can begin without a server beside a worker that was to hold nothing yet.
+  const bool is_to_hold =
+      !WorkerBeside(server.info.server) ||
+      std::find(primaries_.begin(), primaries_.end(), server.info.server) != primaries_.end();
+  if ((replicas_.table().empty() && is_to_hold) || is_end || first_entries_) {
     const bool lacks_steps = options_.repairs_losses && !change.lost.empty() && !MayRepair();
     Fail(absl::StrCat(
         who, " is lost: ", why, lacks_steps ? absl::StrCat("; ", WhyNotRepaired()) : ""));
@@ -409,10 +416,14 @@ void JobCore::PrepareCatalog() {
     Carry(replicas_.AddServer(server, weights.back()));
   }
   Retarget();
-  absl::StatusOr<std::vector<ServerId>> primaries = AssignShards(weights);
-  if (!primaries.ok()) return Fail(absl::StrCat("placing shards: ", primaries.status().message()));
-  primaries_ = *std::move(primaries);
-  catalog_.SetServers(primaries_, std::move(weights));
+  // Placement counts servers from 0 on; those beside workers have other numbers.
+  absl::StatusOr<std::vector<ServerId>> places = AssignShards(weights);
+  if (!places.ok()) return Fail(absl::StrCat("placing shards: ", places.status().message()));
+  const std::set<ServerId> there = ServersThere();
+  const std::vector<ServerId> ids(there.begin(), there.end());
+  primaries_.clear();
+  for (const ServerId place : *places) primaries_.push_back(ids[place.value()]);
+  catalog_.SetServers(*std::move(places), std::move(weights));
   UpdateServers();
   if (!catalog_.tensors().empty()) {  // placed by an earlier coordinator, and still without values
     SendToServers(InstallTensors{catalog_.version(), catalog_.tensors()});
@@ -432,10 +443,11 @@ void JobCore::PlaceShards() {
   PlaceFirst(first);
 }
 
-// Where shards are placed at first may be about to leave.
+// Where shards are placed at first may be about to leave, and servers that have come since then get
+// theirs now.
 void JobCore::PlaceFirst(const ReplicaChange& first) {
   Carry(first, true);
-  if (!HasLeavingServers()) return;
+  if (!HasLeavingServers() && !options_.has_colocated_servers) return;
   target_.clear();
   Retarget();
 }

@@ -53,11 +53,12 @@ namespace pushpull {
 
 struct JobCoreOptions {
   JobSettings settings;
-  Consistency consistency = {};  // what the job begins with: spec.sync.mode, staleness
-  uint32_t min_servers = 1;      // spec.servers.minReplicas
-  uint32_t max_servers = 1024;   // spec.servers.maxReplicas
-  uint32_t min_workers = 1;      // spec.workers.minReplicas
-  uint32_t max_workers = 4096;   // spec.workers.maxReplicas
+  Consistency consistency = {};        // what the job begins with: spec.sync.mode, staleness
+  uint32_t min_servers = 1;            // spec.servers.minReplicas
+  uint32_t max_servers = 1024;         // spec.servers.maxReplicas
+  uint32_t min_workers = 1;            // spec.workers.minReplicas
+  uint32_t max_workers = 4096;         // spec.workers.maxReplicas
+  bool has_colocated_servers = false;  // spec.workers.colocatedServer
   Term term{1};
   Duration heartbeat = std::chrono::seconds(1);
   StallPolicy on_stall = StallPolicy::kWarn;         // spec.sync.onStall
@@ -203,6 +204,10 @@ class JobCore {
   static Consistency FirstConsistency(const JobCoreOptions& options);
 
   // job_core_leaving.cc
+  // Of spec.servers, or beside a worker that is wanted.
+  bool IsWanted(ServerId server) const;
+  // Those of spec.servers, so many.
+  bool AreFirstThere(uint32_t count) const;
   std::set<ServerId> TargetServers() const;
   bool HasLeavingServers() const;
   void Retarget();

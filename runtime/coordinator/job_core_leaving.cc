@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/colocated_server.h"
 #include "runtime/coordinator/job_core.h"
 
 namespace pushpull {
@@ -35,6 +36,18 @@ void JobCore::On(SessionId session, const AskToLeave& /*message*/) {
         true);
 }
 
+bool JobCore::IsWanted(ServerId server) const {
+  const std::optional<WorkerId> worker = WorkerBeside(server);
+  if (!worker) return server.value() < wanted_servers_;
+  return options_.has_colocated_servers && workers_.IsWanted(*worker);
+}
+
+bool JobCore::AreFirstThere(uint32_t count) const {
+  const std::set<ServerId> there = ServersThere();
+  const std::set<ServerId> first = FirstServers(count);
+  return std::includes(there.begin(), there.end(), first.begin(), first.end());
+}
+
 bool JobCore::HasLeavingServers() const {
   return std::any_of(servers_.begin(), servers_.end(), [this](const auto& entry) {
     return std::get<Server>(members_.at(entry.second).role).leave_turn > 0;
@@ -46,6 +59,8 @@ bool JobCore::HasLeavingServers() const {
 // rest then has somebody to hand over to, and may be replaced meanwhile.
 std::set<ServerId> JobCore::TargetServers() const {
   std::set<ServerId> target = FirstServers(wanted_servers_);
+  for (uint32_t i = 0; options_.has_colocated_servers && i < workers_.wanted(); ++i)
+    target.insert(ServerBeside(WorkerId{i}));
   bool has_heir = false;
   std::pair<uint64_t, ServerId> last{};  // turn, server
   for (const auto& [id, session] : servers_) {
@@ -69,7 +84,7 @@ void JobCore::Retarget() {
 }
 
 bool JobCore::MayGo(ServerId id, const Server& server) const {
-  if (id.value() >= wanted_servers_ && replicas_.is_drained(id)) return true;
+  if (!IsWanted(id) && replicas_.is_drained(id)) return true;
   if (server.leave_turn == 0) return false;
   if (phase_ == JobPhase::kSucceeded) return !checkpoints_ || checkpoints_->is_idle();
   return !replicas_.table().empty() && !first_entries_ && replicas_.is_drained(id);

@@ -120,9 +120,8 @@ LossRecovery::Job JobCore::LossView(const std::map<WorkerId, SessionId>& workers
                         .has_steps = statistics_.HighestVersion() > Step{},
                         .has_checkpoint = !CheckpointsOfJob().empty()};
   for (const auto& [worker, session] : workers) job.workers.insert(worker);
-  job.has_server = std::any_of(servers_.begin(), servers_.end(), [&](const auto& server) {
-    return server.first.value() < wanted_servers_;
-  });
+  job.has_server = std::any_of(
+      servers_.begin(), servers_.end(), [&](const auto& server) { return IsWanted(server.first); });
   return job;
 }
 

@@ -79,7 +79,7 @@ void JobCore::RecoverIfKnown() {
       return Find<Server>(server.second)->info.promised == Term{} ||
              collection_->HasSpoken(server.first);
     });
-    if (servers_.size() != options_.settings.servers || !all_known) return;
+    if (!AreFirstThere(options_.settings.servers) || !all_known) return;
     const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
     if (may_come && waited < options_.collect_grace) return;
     collection_.reset();
@@ -88,7 +88,7 @@ void JobCore::RecoverIfKnown() {
   const CollectedJob job = collection_->Decide();
   if (!job.has_begun) {
     const uint32_t wanted = job.wanted.revision > 0 ? job.wanted.servers : wanted_servers_;
-    if (ServersThere() == FirstServers(wanted) && waited >= options_.collect_grace) Recover(job);
+    if (AreFirstThere(wanted) && waited >= options_.collect_grace) Recover(job);
     return;
   }
   if (!collection_->IsComplete() && waited < options_.collect_grace) return;

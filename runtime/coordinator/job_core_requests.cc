@@ -54,6 +54,7 @@ void JobCore::ResizeWorkers(uint32_t workers) {
   const uint32_t before = workers_.wanted();
   workers_.SetWanted(workers);
   TellWanted();
+  Retarget();  // the servers beside them come and go with them
   for (const auto& [session, member] : members_) {
     const auto* worker = std::get_if<Worker>(&member.role);
     if (worker == nullptr || worker->is_leaving) continue;
@@ -102,7 +103,10 @@ ResizeLog::Totals JobCore::ResizeTotals() const {
 }
 
 bool JobCore::IsSettled() const {
-  return replicas_.shards_moving() == 0 && ServersThere() == FirstServers(wanted_servers_);
+  return replicas_.shards_moving() == 0 && AreFirstThere(wanted_servers_) &&
+         std::all_of(servers_.begin(), servers_.end(), [this](const auto& server) {
+           return IsWanted(server.first);
+         });
 }
 
 // ---- modes ----

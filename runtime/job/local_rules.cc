@@ -44,7 +44,13 @@ void AddNotThereYet(const TrainingJobSpec& spec, std::vector<ManifestProblem>& p
                         .text = absl::StrCat("is not there yet in this version; ", instead)});
   };
   refuse(spec.sync.mode == SyncMode::kAllReduce, "spec.sync.mode", "use Sync, Async or Bounded");
-  refuse(spec.workers.colocated_server, "spec.workers.colocatedServer", "use false");
+}
+
+// A server in a worker's pod is there to share memory with it, which all processes here do.
+void AddForPodsOnly(const TrainingJobSpec& spec, std::vector<ManifestProblem>& problems) {
+  if (!spec.workers.colocated_server) return;
+  problems.push_back({.field = "spec.workers.colocatedServer",
+                      .text = "is for pods: here all processes share memory; use false"});
 }
 
 }  // namespace
@@ -73,6 +79,7 @@ absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
 std::vector<ManifestProblem> LocalProblems(const TrainingJob& job) {
   std::vector<ManifestProblem> problems;
   AddNotThereYet(job.spec, problems);
+  AddForPodsOnly(job.spec, problems);
   if (job.spec.command.empty()) {
     problems.push_back({.field = "spec.command",
                         .text = "must be set to run locally, where no image says what to run"});

@@ -210,6 +210,13 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
   }
 }
 
+void CheckWorkers(const TrainingJobSpec& spec, RuleChecker& rules) {
+  if (!spec.workers.colocated_server || spec.sync.mode != SyncMode::kAllReduce) return;
+  rules.Broken("spec.workers.colocatedServer",
+               "needs servers, which spec.sync.mode AllReduce has no use for",
+               {"spec.sync.mode"});
+}
+
 bool IsUri(absl::string_view text) {
   const size_t colon = text.find("://");
   return colon != absl::string_view::npos && colon > 0 && colon + 3 < text.size() &&
@@ -293,6 +300,7 @@ void CheckRules(const TrainingJob& job, Problems& problems) {
   CheckMetadata(job.metadata, rules);
   CheckProgram(job.spec, rules);
   CheckServers(job.spec, rules);
+  CheckWorkers(job.spec, rules);
   const WorkersSpec& workers = job.spec.workers;
   CheckReplicas(
       "spec.workers", {workers.replicas, workers.min_replicas, workers.max_replicas}, rules);

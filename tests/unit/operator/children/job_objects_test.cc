@@ -74,6 +74,15 @@ TEST(JobObjectsTest, AnOperatorOutsideOfTheClusterIsNotLockedOut) {
   EXPECT_EQ(spec["ingress"][2], json::parse(R"({"ports":[{"protocol":"TCP","port":7170}]})"));
 }
 
+TEST(JobObjectsTest, MetricsOfServersInPodsOfWorkersAreReachedToo) {
+  TrainingJobSpec spec;
+  spec.workers.colocated_server = true;
+
+  EXPECT_EQ(ObjectOf("networkpolicies", spec)["spec"]["ingress"][1],
+            json::parse(R"({"ports":[{"protocol":"TCP","port":9464},
+                                     {"protocol":"TCP","port":9465}]})"));
+}
+
 TEST(JobObjectsTest, ADrainTakesOneServerAtATime) {
   const json spec = ObjectOf("poddisruptionbudgets", {})["spec"];
 

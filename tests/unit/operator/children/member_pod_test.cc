@@ -249,5 +249,103 @@ TEST(MemberPodTest, ATemplatesGraceIsTheServersToo) {
   }
 }
 
+// ---- a server in the pod of a worker ----
+
+TrainingJobObject JobWithServersBeside(const std::string& more = "") {
+  return Job(R"({"image":"user:1","workers":{"colocatedServer":true},
+                 "servers":{"threads":2,"resources":{"limits":{"cpu":"2"}}})" +
+             more + "}");
+}
+
+TEST(ColocatedServerPodTest, TheWorkersContainerIsFirstAndTheServerHasTheJobsImage) {
+  const json pod = PodOf(JobWithServersBeside(), kWorker);
+
+  ASSERT_EQ(pod["spec"]["containers"].size(), 2U);
+  EXPECT_EQ(Main(pod)["name"], "worker");
+  EXPECT_EQ(Main(pod)["image"], "user:1");
+  const json server = pod["spec"]["containers"][1];
+  EXPECT_EQ(server["name"], "server");
+  EXPECT_EQ(server["image"], "pushpull:1");
+  EXPECT_EQ(server["command"], json::array({"pushpull", "server"}));
+  EXPECT_EQ(server["resources"], json::parse(R"({"limits":{"cpu":"2"}})"));
+  EXPECT_THAT(Words(server["args"]),
+              ElementsAre("--job",
+                          "mnist",
+                          "--index",
+                          "1025",
+                          "--coordinator",
+                          "mnist-coordinator.n.svc:7170",
+                          "--advertise",
+                          "$(POD_IP)",
+                          "--threads",
+                          "2",
+                          "--log-level",
+                          "info",
+                          "--weight",
+                          "0.5",
+                          "--metrics",
+                          "0.0.0.0:9465"));
+}
+
+TEST(ColocatedServerPodTest, TheTwoShareAFolderInMemory) {
+  const json pod = PodOf(JobWithServersBeside(), kWorker);
+
+  EXPECT_THAT(pod["spec"]["volumes"],
+              Contains(json::parse(R"({"name":"shm","emptyDir":{"medium":"Memory"}})")));
+  for (const json& container : pod["spec"]["containers"]) {
+    EXPECT_THAT(container["volumeMounts"],
+                Contains(json::parse(R"({"name":"shm","mountPath":"/run/pushpull/shm"})")));
+    EXPECT_THAT(container["env"], Contains(json::parse(R"({
+        "name":"PUSHPULL_SHM_DIR","value":"/run/pushpull/shm"})")));
+  }
+}
+
+TEST(ColocatedServerPodTest, NoPortAndNoVolumeIsThereTwice) {
+  const json pod =
+      PodOf(JobWithServersBeside(R"(,"checkpoint":{"claim":"c","path":"/a"})"), kWorker);
+
+  std::set<int> ports;
+  size_t num_ports = 0;
+  for (const json& container : pod["spec"]["containers"]) {
+    for (const json& port : container["ports"]) {
+      ports.insert(port["containerPort"].get<int>());
+      ++num_ports;
+    }
+  }
+  std::set<std::string> volumes;
+  for (const json& volume : pod["spec"]["volumes"]) volumes.insert(volume["name"]);
+  EXPECT_EQ(ports, (std::set<int>{7171, 9464, 9465}));
+  EXPECT_EQ(num_ports, ports.size());
+  EXPECT_EQ(volumes.size(), pod["spec"]["volumes"].size());
+  EXPECT_EQ(volumes, (std::set<std::string>{"checkpoints", "pushpull-tls", "shm", "tmp"}));
+}
+
+TEST(ColocatedServerPodTest, ItsContainerPassesTheLevelRestrictedAndHasTheCertificates) {
+  const json server = PodOf(JobWithServersBeside(), kWorker)["spec"]["containers"][1];
+
+  EXPECT_EQ(server["securityContext"]["allowPrivilegeEscalation"], false);
+  EXPECT_EQ(server["securityContext"]["readOnlyRootFilesystem"], true);
+  EXPECT_EQ(server["securityContext"]["capabilities"]["drop"], json::array({"ALL"}));
+  EXPECT_THAT(server["env"], Contains(json::parse(R"({
+      "name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"})")));
+  EXPECT_THAT(server["env"], Contains(json::parse(R"({
+      "name":"PUSHPULL_LEAVE_SECONDS","value":"50"})")));
+}
+
+TEST(ColocatedServerPodTest, ATemplateReachesItByItsName) {
+  const json pod = PodOf(Job(R"({"image":"i","workers":{"colocatedServer":true,"template":{
+      "spec":{"containers":[{"name":"server","resources":{"limits":{"cpu":"1"}}}]}}}})"),
+                         kWorker);
+
+  ASSERT_EQ(pod["spec"]["containers"].size(), 2U);
+  EXPECT_EQ(pod["spec"]["containers"][1]["resources"]["limits"]["cpu"], "1");
+}
+
+TEST(ColocatedServerPodTest, OtherPodsHaveNone) {
+  for (const MemberStart& start : {kCoordinator, kServer})
+    EXPECT_EQ(PodOf(JobWithServersBeside(), start)["spec"]["containers"].size(), 1U);
+  EXPECT_EQ(PodOf(Job(R"({"image":"i"})"), kWorker)["spec"]["containers"].size(), 1U);
+}
+
 }  // namespace
 }  // namespace pushpull_operator

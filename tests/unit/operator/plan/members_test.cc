@@ -342,5 +342,139 @@ TEST(MembersTest, ValuesThatTheModeHasNoUseForAreNoDifference) {
   EXPECT_THAT(world.Take(), IsEmpty());
 }
 
+// ---- servers in the pods of workers ----
+
+World RunningWithServersBeside(int workers) {
+  World world(1, workers);
+  world.spec().workers.colocated_server = true;
+  EXPECT_TRUE(world.Start());
+  world.Take();
+  return world;
+}
+
+void ScaleWorkers(World& world, int workers) {
+  world.spec().workers.replicas = workers;
+  world.Bump();
+  world.Step();
+  world.AgreeToSize();
+}
+
+TEST(ColocatedServersTest, AreNotCountedAsServers) {
+  World world = RunningWithServersBeside(2);
+
+  EXPECT_EQ(world.status().servers.replicas, 1);
+  EXPECT_EQ(world.status().workers.ready, 2);
+  EXPECT_EQ(world.Say("Ready"), "True AllReady");
+}
+
+TEST(ColocatedServersTest, AreNotWhatWorkersWaitFor) {
+  World world(1, 1);
+  world.spec().workers.colocated_server = true;
+  world.Step();
+  world.RunPods();
+  world.seen.coordinator->servers = {1024};
+  world.Take();
+
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-0"));
+}
+
+TEST(ColocatedServersTest, KeepTheirPodUntilTheyHoldNothing) {
+  World world = RunningWithServersBeside(3);
+  ScaleWorkers(world, 2);
+  world.Take();
+  world.seen.coordinator->shards_moving = 5;
+
+  world.Exit("worker-2", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), IsEmpty());
+  EXPECT_EQ(world.status().phase, Phase::kScaling);
+
+  world.ExitBeside("worker-2", 0);
+  world.seen.coordinator->shards_moving = 0;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-2"));
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+}
+
+TEST(ColocatedServersTest, ThatAreDrainedDoNotTakeAWorkerThatStillTrains) {
+  World world = RunningWithServersBeside(3);
+  ScaleWorkers(world, 2);
+  world.Take();
+
+  world.ExitBeside("worker-2", 0);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
+TEST(ColocatedServersTest, ThatDoNotDrainInTimeStayUnlessTheJobSaysOtherwise) {
+  for (const bool is_forced : {false, true}) {
+    World world = RunningWithServersBeside(2);
+    if (is_forced) world.spec().scaling.on_drain_timeout = pushpull::DrainTimeoutPolicy::kForce;
+    ScaleWorkers(world, 1);
+    world.Exit("worker-1", 0);
+    world.seen.coordinator->shards_moving = 5;
+    world.Take();
+
+    world.Pass(world.spec().scaling.drain_timeout + seconds(1));
+    ASSERT_TRUE(world.Settle());
+
+    if (is_forced) {
+      EXPECT_THAT(world.Take(), ElementsAre("delete worker-1"));
+    } else {
+      EXPECT_THAT(world.Take(), IsEmpty());
+      EXPECT_EQ(world.Say("ScalingBlocked"), "True DrainTimeout");
+    }
+  }
+}
+
+TEST(ColocatedServersTest, ThatFailTakeTheirPodWithThemAndAreCounted) {
+  World world = RunningWithServersBeside(2);
+
+  world.ExitBeside("worker-1", 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-1"));
+  ASSERT_EQ(world.status().restarts.members.size(), 1U);
+  EXPECT_EQ(world.status().restarts.members.front().pod, "mnist-worker-1");
+}
+
+TEST(ColocatedServersTest, ThatWereLetGoAndAreWantedAgainGetANewPodUncounted) {
+  World world = RunningWithServersBeside(2);
+  ScaleWorkers(world, 1);
+  world.ExitBeside("worker-1", 0);
+  ScaleWorkers(world, 2);
+  world.Take();
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-1"));
+  EXPECT_THAT(world.status().restarts.members, IsEmpty());
+}
+
+TEST(ColocatedServersTest, ThatRunOnDoNotHoldTheEndOfTheJobUp) {
+  World world = RunningWithServersBeside(2);
+
+  world.Exit("worker-0", 0);
+  world.Exit("worker-1", 0);
+  world.Step();
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+}
+
+TEST(ColocatedServersTest, AContainerOfThatNameIsTheUsersOwnWhereThereAreNone) {
+  World world = Running(1, 1);
+  world.pod("worker-0")
+      .pod.containers.push_back({.name = "server", .end = ContainerEnd{.exit_code = 1}});
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace pushpull_operator

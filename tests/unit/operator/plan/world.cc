@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "operator/plan/member_end.h"
+#include "runtime/base/colocated_server.h"
 #include "runtime/job/enum_names.h"
 
 namespace pushpull_operator {
@@ -26,6 +28,11 @@ ContainerStatus& Main(ObservedPod& pod) {
     pod.pod.containers.push_back({.name = std::string(ComponentOf(member->role)), .image = "i"});
   }
   return pod.pod.containers.front();
+}
+
+int IndexBeside(int worker) {
+  const pushpull::WorkerId id{static_cast<uint32_t>(worker)};
+  return static_cast<int>(pushpull::ServerBeside(id).value());
 }
 
 }  // namespace
@@ -124,7 +131,10 @@ void World::RunPods() {
     pod.pod.is_ready = true;
     Main(pod).waiting_reason.clear();
     Main(pod).running_since = seen.now;
-    if (MemberOf(pod.meta.labels)->role != JobRole::kCoordinator) continue;
+    const JobRole role = MemberOf(pod.meta.labels)->role;
+    if (role == JobRole::kWorker && spec().workers.colocated_server)
+      pod.pod.containers.push_back({.name = "server", .image = "s", .running_since = seen.now});
+    if (role != JobRole::kCoordinator) continue;
     seen.coordinator = CoordinatorWord{.phase = CoordinatorWord::Phase::kStarting,
                                        .servers_wanted = spec().servers.replicas,
                                        .workers_wanted = spec().workers.replicas,
@@ -142,6 +152,9 @@ void World::MeetMembers() {
     if (member.role != JobRole::kWorker) continue;
     seen.coordinator->workers[member.index] = {.is_alive = true};
     seen.coordinator->phase = CoordinatorWord::Phase::kRunning;
+    const ContainerStatus* server = ServerBeside(pod);
+    if (server != nullptr && !server->end)
+      seen.coordinator->servers.insert(IndexBeside(member.index));
   }
 }
 
@@ -170,7 +183,9 @@ void World::Exit(const std::string& member, int code, const std::string& reason)
       .exit_code = code, .reason = reason, .started = main.running_since, .finished = seen.now};
   main.running_since.reset();
   ended.pod.is_ready = false;
-  ended.pod.phase = code == 0 ? PodPhase::kSucceeded : PodPhase::kFailed;
+  const ContainerStatus* server = main.name == "worker" ? ServerBeside(ended) : nullptr;
+  const bool is_over = server == nullptr || server->end.has_value();
+  if (is_over) ended.pod.phase = code == 0 ? PodPhase::kSucceeded : PodPhase::kFailed;
   if (!seen.coordinator) return;
   const MemberId id = *MemberOf(ended.meta.labels);
   if (id.role == JobRole::kServer) seen.coordinator->servers.erase(id.index);
@@ -179,6 +194,15 @@ void World::Exit(const std::string& member, int code, const std::string& reason)
     if (code == 0) seen.coordinator->workers[id.index].has_left = true;
   }
   if (id.role == JobRole::kCoordinator) seen.coordinator.reset();
+}
+
+void World::ExitBeside(const std::string& worker, int code) {
+  ObservedPod& with = pod(worker);
+  ContainerStatus& server = with.pod.containers.back();
+  server.end = ContainerEnd{.exit_code = code, .finished = seen.now};
+  server.running_since.reset();
+  with.pod.is_ready = false;
+  seen.coordinator->servers.erase(IndexBeside(MemberOf(with.meta.labels)->index));
 }
 
 void World::BeginDeletion(const std::string& member) {
@@ -192,8 +216,11 @@ void World::Vanish(const std::string& member) {
   pods.erase(absl::StrCat(kJob, "-", member));
   if (!seen.coordinator) return;
   if (id.role == JobRole::kServer) seen.coordinator->servers.erase(id.index);
-  if (id.role == JobRole::kWorker && seen.coordinator->workers.contains(id.index))
-    seen.coordinator->workers[id.index].is_alive = false;
+  if (id.role == JobRole::kWorker) {
+    seen.coordinator->servers.erase(IndexBeside(id.index));
+    if (seen.coordinator->workers.contains(id.index))
+      seen.coordinator->workers[id.index].is_alive = false;
+  }
   if (id.role == JobRole::kCoordinator) seen.coordinator.reset();
 }
 

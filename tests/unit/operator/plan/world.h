@@ -48,6 +48,8 @@ class World {
   ObservedPod& pod(const std::string& member);
   bool Has(const std::string& member) const { return pods.contains("mnist-" + member); }
   void Exit(const std::string& member, int code, const std::string& reason = "");
+  // The server in that worker's pod ends, of spec.workers.colocatedServer.
+  void ExitBeside(const std::string& worker, int code);
   // Somebody deletes the pod; it is there until Vanish.
   void BeginDeletion(const std::string& member);
   void Vanish(const std::string& member);

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/colocated_server.h"
 #include "runtime/coordinator/job_core.h"
 #include "tests/unit/runtime/coordinator/job_core_driver.h"
 
@@ -20,15 +21,18 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr SessionId kAnnSession{100};
+constexpr SessionId kBobSession{101};
 constexpr WorkerId kAnn{0};
+constexpr WorkerId kBob{1};
 
 // One worker, whose tensors are on every server, and servers that do at once what they are told.
 class LeavingServersTest : public testing::Test, protected JobCoreDriver {
  protected:
   explicit LeavingServersTest(uint32_t servers = 3)
-      : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = servers},
-                       .max_servers = 8,
-                       .term = Term{7}}) {}
+      : LeavingServersTest({.settings = {.job = "j", .workers = 1, .servers = servers},
+                            .max_servers = 8,
+                            .term = Term{7}}) {}
+  explicit LeavingServersTest(JobCoreOptions options) : JobCoreDriver(std::move(options)) {}
 
   static SessionId SessionOf(uint32_t server) { return SessionId{server + 1}; }
   void RegisterServer(uint32_t index, SessionId session, uint64_t incarnation = 1) {
@@ -40,8 +44,9 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
   void RegisterServers(uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) RegisterServer(i, SessionOf(i));
   }
-  void RegisterAnn() {
-    Receive(kAnnSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{1}});
+  void RegisterAnn() { RegisterWorkerAt(kAnnSession, kAnn); }
+  void RegisterWorkerAt(SessionId session, WorkerId worker) {
+    Receive(session, RegisterWorker{.worker = worker, .incarnation = Incarnation{1}});
     RegisterTensors tensors;
     for (int i = 0; i < 20; ++i) {
       TensorSpec spec{.name = "t" + std::to_string(i), .dims = {4}};
@@ -49,7 +54,7 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
       spec.optimizer.learning_rate = 0.1;
       tensors.tensors.push_back(spec);
     }
-    Receive(kAnnSession, tensors);
+    Receive(session, tensors);
   }
   void StartJob(uint32_t servers) {
     RegisterServers(servers);
@@ -61,7 +66,8 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
     for (size_t next = 0; next < commands_.size(); ++next) {
       const Command command = commands_[next];
       const auto* send = std::get_if<SendMessage>(&command);
-      if (send != nullptr && send->session != kAnnSession) AnswerOne(*send);
+      if (send != nullptr && send->session != kAnnSession && send->session != kBobSession)
+        AnswerOne(*send);
     }
   }
   void AnswerOne(const SendMessage& send) {
@@ -207,6 +213,149 @@ TEST_F(LeavingServersTest, AWorkerCannotAsk) {
   Receive(kAnnSession, AskToLeave{});
 
   EXPECT_THAT(Sent<Stop>(kAnnSession)->status.message(), HasSubstr("only a server"));
+}
+
+// ---- servers beside workers, which go with them ----
+
+constexpr uint32_t kBesideAnn = ServerBeside(kAnn).value();
+constexpr uint32_t kBesideBob = ServerBeside(kBob).value();
+
+// One server of spec.servers, two workers.
+class ColocatedServersTest : public LeavingServersTest {
+ protected:
+  explicit ColocatedServersTest(bool has_them = true)
+      : LeavingServersTest({.settings = {.job = "j", .workers = 2, .servers = 1},
+                            .max_servers = 8,
+                            .max_workers = 2,
+                            .has_colocated_servers = has_them,
+                            .term = Term{7}}) {}
+
+  void StartJob() {
+    RegisterServer(0, SessionOf(0));
+    RegisterAnn();
+    RegisterWorkerAt(kBobSession, kBob);
+    Answer();
+  }
+  void StartJobWithAll() {
+    StartJob();
+    RegisterServer(kBesideAnn, SessionOf(kBesideAnn));
+    RegisterServer(kBesideBob, SessionOf(kBesideBob));
+    Answer();
+    ASSERT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn, kBesideBob}));
+  }
+  void Resize(const JobSize& size) {
+    absl::StatusOr<std::vector<Command>> commands = core_.Resize(now_, size);
+    ASSERT_TRUE(commands.ok()) << commands.status();
+    Take(*std::move(commands));
+    Answer();
+  }
+};
+
+TEST_F(ColocatedServersTest, AreNotWaitedForAndGetShardsWhenTheyCome) {
+  StartJob();
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0}));
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+
+  RegisterServer(kBesideBob, SessionOf(kBesideBob));
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideBob}));
+  EXPECT_EQ(core_.Status(now_).servers_wanted, 1U);
+}
+
+TEST_F(ColocatedServersTest, ThatComeBeforeTheTensorsGetShardsToo) {
+  RegisterServer(kBesideAnn, SessionOf(kBesideAnn));
+  StartJob();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn}));
+}
+
+TEST_F(ColocatedServersTest, ThatAreLostBeforeTheTensorsDoNotEndTheJob) {
+  RegisterServer(kBesideAnn, SessionOf(kBesideAnn));
+  Close(SessionOf(kBesideAnn));
+  RegisterServer(0, SessionOf(0));
+  RegisterServer(kBesideBob, SessionOf(kBesideBob));
+  Close(SessionOf(kBesideBob));
+
+  RegisterAnn();
+  RegisterWorkerAt(kBobSession, kBob);
+  Answer();
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning) << Said();
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0}));
+}
+
+TEST_F(ColocatedServersTest, GoWithTheirWorker) {
+  StartJobWithAll();
+
+  Resize({.workers = 1});
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn}));
+  EXPECT_TRUE(WasReleased(kBesideBob));
+  EXPECT_FALSE(WasReleased(kBesideAnn));
+  EXPECT_TRUE(Sent<Release>(kBobSession)->is_released);
+}
+
+TEST_F(ColocatedServersTest, KeepWhatTheyHoldUntilOthersHaveIt) {
+  StartJobWithAll();
+  commands_.clear();
+
+  absl::StatusOr<std::vector<Command>> commands = core_.Resize(now_, {.workers = 1});
+  ASSERT_TRUE(commands.ok());
+  Take(*std::move(commands));
+
+  EXPECT_FALSE(WasReleased(kBesideBob));
+  EXPECT_GT(core_.Status(now_).shards_moving, 0U);
+  Answer();
+  EXPECT_TRUE(WasReleased(kBesideBob));
+}
+
+TEST_F(ColocatedServersTest, ComeBackWithTheirWorker) {
+  StartJobWithAll();
+  Resize({.workers = 1});
+  Close(SessionOf(kBesideBob));
+
+  Resize({.workers = 2});
+  RegisterServer(kBesideBob, SessionId{50}, 2);
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn, kBesideBob}));
+}
+
+TEST_F(ColocatedServersTest, AreNoneOfThoseThatAreCounted) {
+  StartJobWithAll();
+
+  Resize({.servers = 2});
+  RegisterServer(1, SessionOf(1));
+  Answer();
+
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 1, kBesideAnn, kBesideBob}));
+  Resize({.servers = 1});
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn, kBesideBob}));
+  EXPECT_TRUE(WasReleased(1));
+}
+
+TEST_F(ColocatedServersTest, OfAWorkerThatIsNotWantedAreRefused) {
+  StartJob();
+
+  RegisterServer(kBesideBob + 1, SessionId{50});
+
+  EXPECT_EQ(Sent<Stop>(SessionId{50})->status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Said(), HasSubstr("there is no place for server-1026"));
+}
+
+class NoColocatedServersTest : public ColocatedServersTest {
+ protected:
+  NoColocatedServersTest() : ColocatedServersTest(false) {}
+};
+
+TEST_F(NoColocatedServersTest, AreRefusedByAJobThatHasNone) {
+  StartJob();
+
+  RegisterServer(kBesideAnn, SessionOf(kBesideAnn));
+
+  EXPECT_EQ(Sent<Stop>(SessionOf(kBesideAnn))->status.code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

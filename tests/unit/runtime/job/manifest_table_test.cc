@@ -85,7 +85,8 @@ TEST(ExampleManifestTest, IsValid) {
   const std::filesystem::path examples =
       std::filesystem::path(PUSHPULL_TEST_DATA) / "../../runtime/examples";
 
-  EXPECT_THAT(ProblemsOf(ReadText(examples / "fashion-mnist.yaml")), IsEmpty());
+  for (const char* name : {"fashion-mnist.yaml", "colocated-servers.yaml"})
+    EXPECT_THAT(ProblemsOf(ReadText(examples / name)), IsEmpty()) << name;
 }
 
 }  // namespace
