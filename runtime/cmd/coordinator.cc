@@ -45,6 +45,8 @@ struct CoordinatorFlags {
 // Several are due within the time after which silence means death.
 constexpr Duration kHeartbeat = std::chrono::seconds(1);
 constexpr int kHeartbeatsPerTimeout = 4;
+// Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
+constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
 // AllReduce jobs have no coordinator's servers; LocalProblems refuses them.
 ConsistencyMode ModeOf(SyncMode mode) {
@@ -182,6 +184,9 @@ int RunCoordinator(const CoordinatorFlags& flags) {
   });
   if (!started.ok()) return ReportError(started);
   (*service)->Serve(*coordinator);
+  process.LeaveOnWarning(kLeaveTime, [&process, &coordinator] {
+    coordinator->Leave([&process] { process.End(absl::OkStatus()); });
+  });
   ReportReady(flags.ready_fd,
               {.control = (*service)->address(), .data = "", .metrics = (*exposer)->address()});
   log.Info("listening", {{"control", (*service)->address()}, {"metrics", (*exposer)->address()}});

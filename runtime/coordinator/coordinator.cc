@@ -61,12 +61,22 @@ absl::Status Coordinator::SetMode(const ModeChange& change) {
   return absl::OkStatus();
 }
 
+void Coordinator::Leave(std::function<void()> done) {
+  left_ = std::move(done);
+  EndIfNotNeeded();
+}
+
+void Coordinator::EndIfNotNeeded() {
+  if (left_ && core_.IsNeededNoMore()) std::exchange(left_, nullptr)();
+}
+
 void Coordinator::Stop() {
   CarryOut(core_.OnStop());
 }
 
 void Coordinator::Tick() {
   CarryOut(core_.OnTick(executor_.Now()));
+  EndIfNotNeeded();
   metrics_.Update(GetStatus());
   timer_ = executor_.RunAfter(tick_, [this] { Tick(); });
 }

@@ -4,6 +4,7 @@
 // it returns.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -35,11 +36,15 @@ class Coordinator final : public SessionEvents {
   absl::StatusOr<uint64_t> SaveCheckpoint() override;
   absl::Status SetMode(const ModeChange& change) override;
 
-  // Before it is destroyed: tells the members of a job that is over to end.
+  // The process is to end: calls `done` once, as soon as nobody needs this coordinator any more. It
+  // goes on meanwhile.
+  void Leave(std::function<void()> done);
+  // Before it is destroyed: tells members to end where no other coordinator is to follow.
   void Stop();
 
  private:
   void Tick();
+  void EndIfNotNeeded();
   void CarryOut(std::vector<Command> commands);
   void Save(SaveManifest command);
   void OnSaved(uint64_t attempt, const absl::Status& written, const absl::Status& pruned);
@@ -53,6 +58,7 @@ class Coordinator final : public SessionEvents {
   const Log log_;
   JobCore core_;
   Executor::TimerId timer_ = 0;
+  std::function<void()> left_;          // after Leave, until it was called
   std::shared_ptr<Coordinator*> self_;  // what posted tasks look at: gone when the coordinator is
 };
 

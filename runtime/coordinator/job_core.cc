@@ -87,7 +87,7 @@ void JobCore::ForgiveOwnPause() {
 
 std::vector<Command> JobCore::OnStop() {
   is_stopped_ = true;
-  if (phase_ == JobPhase::kSucceeded) StopAll(absl::OkStatus());
+  if (IsNeededNoMore()) StopAll(absl::OkStatus());
   return TakeCommands();
 }
 

@@ -119,10 +119,11 @@ class JobCore {
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
   // Finds members that have been silent for too long; called a few times per peer_timeout.
   std::vector<Command> OnTick(SteadyTime now);
-  // The coordinator is asked to end. Members are told to end when the job is over; else they wait
-  // for the next coordinator, for it is the job's place that changes, not the job: a pod is
-  // deleted, or its node drained.
+  // The coordinator ends. Members are told to end when it is needed no more; else they wait for the
+  // next one, for it is the job's place that changes, not the job: a pod is deleted, or its node
+  // drained.
   std::vector<Command> OnStop();
+  bool IsNeededNoMore() const;
   // How many servers and workers the job shall have: indices 0 to n - 1. Those that are missing are
   // to be started by who starts processes. Servers above are told to stop when they hold nothing
   // any more; workers above are released: they leave after the step they are in.

@@ -54,6 +54,17 @@ bool JobCore::HasLeavingServers() const {
   });
 }
 
+// Whether everybody who could go on with another coordinator is gone or about to go: the whole job
+// is taken down.
+bool JobCore::IsNeededNoMore() const {
+  if (phase_ == JobPhase::kSucceeded) return true;
+  if (collection_) return members_.empty();
+  return std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
+    const auto* server = std::get_if<Server>(&entry.second.role);
+    return server != nullptr && server->leave_turn > 0;
+  });
+}
+
 // Who shall hold the shards: the servers that are wanted, without those that have asked to leave.
 // Where none of the others is there, whoever asked last keeps all until a replacement has come: the
 // rest then has somebody to hand over to, and may be replaced meanwhile.

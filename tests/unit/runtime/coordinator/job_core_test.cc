@@ -227,6 +227,20 @@ TEST_F(JobCoreTest, ACoordinatorThatEndsLeavesARunningJobToTheNextOne) {
   EXPECT_THAT(Said(), IsEmpty());
 }
 
+TEST_F(JobCoreTest, ACoordinatorIsNeededWhileAnybodyMayGoOnWithAnother) {
+  StartJob();
+  Receive(kServerSession, AskToLeave{});
+  EXPECT_FALSE(core_.IsNeededNoMore());
+
+  Close(kAnnSession);
+  EXPECT_FALSE(core_.IsNeededNoMore());
+  Close(kBobSession);
+
+  EXPECT_TRUE(core_.IsNeededNoMore());
+  Take(core_.OnStop());
+  EXPECT_TRUE(Sent<Stop>(kServerSession).has_value());
+}
+
 TEST_F(JobCoreTest, ACoordinatorThatEndsAfterTheJobTellsTheServersToEnd) {
   StartJob();
   Receive(kAnnSession, Leave{Step{10}, {}});
