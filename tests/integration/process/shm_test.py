@@ -5,7 +5,7 @@ import pathlib
 import signal
 import tempfile
 import unittest
-from typing import Optional
+from typing import Any, Optional
 
 import job
 
@@ -22,11 +22,12 @@ class ShmTest(job.JobTestCase):
         self.addCleanup(shared.cleanup)
         self.shared = pathlib.Path(shared.name)
 
-    def run_with(self, channel: str, shared: Optional[pathlib.Path] = None) -> job.LocalJob:
+    def run_with(self, channel: str, shared: Optional[pathlib.Path] = None,
+                 spec: Optional[dict[str, Any]] = None) -> job.LocalJob:
         variables = {"PUSHPULL_CHANNEL": channel, "PUSHPULL_SHM_DIR": str(shared or self.shared)}
         inherited = job.Jobs.environment(self)
         self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
-        return self.run_job(self.long_spec())
+        return self.run_job(spec or self.long_spec())
 
     def left_there(self) -> list[str]:
         return [path.name for path in self.shared.iterdir()]
@@ -75,6 +76,21 @@ class ShmTest(job.JobTestCase):
         self.wait_until_gone(job.START_SECONDS)
 
         self.assertEqual(self.left_there(), [])
+
+    def test_deterministic_weights_are_bitwise_those_of_sockets(self) -> None:
+        weights = []
+        for channel in ("auto", "tcp"):
+            file = self.folder / f"{channel}.weights"
+            spec = self.spec("--steps", 30, "--values", 300_000, "--optimizer", "adam", "--weights",
+                             file, sync={"deterministic": True})
+            started = self.run_with(channel, spec=spec)
+            code = started.finish()
+
+            self.assertEqual(code, 0, started.launcher.output)
+            weights.append(file.read_bytes())
+
+        self.assertGreater(len(weights[0]), 1_000_000)
+        self.assertTrue(weights[0] == weights[1])
 
     def test_an_unknown_channel_is_named(self) -> None:
         started = self.run_with("rdma")
