@@ -31,9 +31,10 @@ void JobCore::On(SessionId session, const AskToLeave& /*message*/) {
   }
   Retarget();
   ReleaseDrained();
-  if (!Find<Server>(session)->is_leaving && target_.contains(id))
+  if (!Find<Server>(session)->is_leaving && target_.contains(id)) {
     Say(absl::StrCat(ToString(id), " keeps its shards for now: nobody is there to take them"),
         true);
+  }
 }
 
 bool JobCore::IsWanted(ServerId server) const {
