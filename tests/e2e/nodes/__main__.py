@@ -6,7 +6,7 @@ taken down afterwards whatever happens. Needs root, the packages of docker/clust
 
     python3 tests/e2e/nodes [--smoke] [--use] [PATTERN...]     all tests, or those whose name has one of the patterns
 
---smoke: the tests of install_test.py alone. --use: on the cluster that is there, as it is, and stays.
+--smoke: what a user does first, alone. --use: on the cluster that is there, as it is, and stays.
 
 Exit codes: 0 all passed, 1 one failed, 3 the cluster does not start, 130 stopped by a signal.
 """
@@ -24,8 +24,8 @@ sys.path.insert(0, str(HERE.parent / "api"))
 
 import nodes  # noqa: E402
 
-SMOKE = ("install_test",)
-MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "absence_test", "trust_test")
+SMOKE = ("section_test", "install_test")
+MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "absence_test", "trust_test", "colocated_test")
 IMAGES = ["slim", "operator", "runtime"]
 NODES = 3
 

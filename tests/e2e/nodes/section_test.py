@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of the README's section about Kubernetes, as a user would type them, from an empty cluster on."""
+import os
+import re
+import subprocess
+import unittest
+
+import nodes
+from api_server import CLUSTER, ROOT
+from nodes import SYSTEM, NodeCase, helm, must
+
+SECTION = re.compile(r"^## On Kubernetes$(.*?)^## ", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```bash$\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOTAL_SECONDS = 300
+
+
+class ReadmeTest(NodeCase):
+
+    def test_commands_lead_to_a_trained_model(self) -> None:
+        section = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
+        blocks = BLOCK.findall(section[1])
+        self.assertGreaterEqual(len(blocks), 2)
+        for name in ("kubectl", "helm"):
+            program = self.folder / name
+            program.write_text(f'#!/bin/sh\nexec "{CLUSTER}" {name} "$@"\n', encoding="utf-8")
+            program.chmod(0o755)
+        must(helm("uninstall", "pushpull", "--namespace", SYSTEM, "--wait"))
+        self.addCleanup(nodes.install_operator)
+        self.expected_trouble = [".*"]  # of operators that were uninstalled
+
+        typed = subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks)], cwd=ROOT, capture_output=True, text=True,
+                               timeout=TOTAL_SECONDS, env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
+
+        self.assertEqual(typed.returncode, 0, typed.stdout + typed.stderr)
+        self.assertRegex(typed.stdout, r"test accuracy 0\.8[5-9]")
+        for line in ("trainingjob.pushpull.dev/fashion-mnist condition met", "Succeeded"):
+            self.assertIn(line, typed.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
