@@ -12,7 +12,8 @@ QUICK = {"initialDelaySeconds": 0, "peerTimeoutSeconds": 5}
 class MemberTest(NodeCase):
 
     def start(self, name: str) -> None:
-        self.start_job(name, servers={"replicas": 2, "replication": 1}, restart=QUICK)
+        # Gated: a step that a worker dies in counts in all parameters, or in none.
+        self.start_job(name, servers={"replicas": 2, "replication": 1}, restart=QUICK, sync={"gated": True})
         self.trains(name)
 
     def await_another(self, name: str, pod: str, uid: str) -> None:
