@@ -5,7 +5,7 @@ import time
 import unittest
 
 from api_server import wait_until
-from nodes import BATCH, NodeCase, cluster, conditions, get, kubectl, must
+from nodes import NodeCase, cluster, conditions, get, kubectl, must
 
 NODE_LOST_AFTER = 10
 # Of the contract: from the node's Ready leaving True until its members run elsewhere.
@@ -61,7 +61,7 @@ class NodeLossTest(NodeCase):
         self.assertEqual(len(pods), 5, list(pods))
         self.assertEqual(self.uids(name), before)
         # A worker and a server that die in the same step are what a gated step does not cover.
-        status = self.finish_job(name, repeated=BATCH)
+        status = self.finish_job(name, repeated=self.samples // 20)
         self.assertEqual(status["restarts"].get("counted", 0), 0, "a lost node is nobody's failure")
         self.assertGreaterEqual(status["restarts"]["disruptions"], 1)
 

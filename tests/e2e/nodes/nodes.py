@@ -23,8 +23,7 @@ SYSTEM = "pushpull-system"
 # Until a job of five pods runs, on a machine of two cores that does everything.
 START_SECONDS = 60
 # Of a job that is told to finish.
-FINISH_SECONDS = 180
-SAMPLES, BATCH = 100, 5
+FINISH_SECONDS = 110
 _PROBE = ROOT / "build/release/tests/probe_worker"
 
 
@@ -119,17 +118,17 @@ class NodeCase(unittest.TestCase):
         kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
         self.addCleanup(kubectl, "delete", kind, name, "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
 
-    def apply_job(self, name: str, *, epochs: int = 400, step_milliseconds: int = 20, **spec: Any) -> None:
-        """Of two workers that count SAMPLES samples, each as often as there are epochs. They go slowly, until
+    def apply_job(self, name: str, *, epochs: int = 400, samples: int = 100, step_milliseconds: int = 20, **spec: Any) -> None:
+        """Of two workers that count samples, each as often as there are epochs. They go slowly, until
         the job is told to finish."""
-        command = ["probe_worker", "--samples", SAMPLES, "--batch", BATCH, "--epochs", epochs,
+        command = ["probe_worker", "--samples", samples, "--batch", samples // 20, "--epochs", epochs,
                    "--step-milliseconds", step_milliseconds, "--until", "/test/finish"]
         template = {"spec": {"containers": [{"name": "worker", "volumeMounts": [{"name": "test", "mountPath": "/test"}]}],
                              "volumes": [{"name": "test", "hostPath": {"path": str(self.folder)}}]}}
         spec = {"image": PROBE_IMAGE, "command": [str(word) for word in command], **spec}
         spec["workers"] = {"replicas": 2, "template": template, **spec.get("workers", {})}
         spec.setdefault("servers", {"replicas": 2})
-        self.epochs = epochs
+        self.epochs, self.samples = epochs, samples
         self.apply(api_server.job(name, **spec))
 
     def start_job(self, name: str, **spec: Any) -> None:
@@ -146,7 +145,7 @@ class NodeCase(unittest.TestCase):
         status = self.status(name)
         results = {key: float(value) for key, value in status["progress"]["results"].items()}
         self.assertEqual(results["least"], self.epochs, results)
-        self.assertLessEqual(results["total"], SAMPLES * self.epochs + repeated, results)
+        self.assertLessEqual(results["total"], self.samples * self.epochs + repeated, results)
         return status
 
     def status(self, name: str) -> dict[str, Any]:
