@@ -5,6 +5,7 @@ import time
 import unittest
 
 import nodes
+from api_server import wait_until
 from nodes import SYSTEM, NodeCase, cluster, get, kubectl, must
 
 AWAY_SECONDS = 60
@@ -24,7 +25,11 @@ class AbsenceTest(NodeCase):
         finally:
             cluster("cp", "start", "kube-apiserver")
             cluster("cp", "wait")
-        self.say(f"away for {time.monotonic() - begin:.0f} s; scaled {self.await_members('orphan', 90, servers=4):.1f} s later")
+        back = time.monotonic()
+        wait_until(lambda: len(self.pods("orphan", "server")) == 4, 60, "two more pods of servers")
+        self.say(f"away for {back - begin:.0f} s; pods made {time.monotonic() - back:.1f} s later")
+        self.await_members("orphan", 90, servers=4)
+        self.say(f"scaled {time.monotonic() - back:.1f} s after it was back")
         self.assertEqual(len(self.pods("orphan")), 7)
         self.assertEqual(self.uids("orphan", "worker"), workers)
         status = self.finish_job("orphan")
