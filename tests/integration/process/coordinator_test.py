@@ -26,10 +26,10 @@ class RestartTest(job.JobTestCase):
                              sync={"deterministic": True}, restart=QUICK_RESTARTS)
             spec["servers"]["replication"] = 1 if name == "replicated" else 0
             started = jobs.run_job(spec)
-            for step in kills:
+            for term, step in enumerate(kills, start=2):
                 started.wait_for_step(step)
                 started.signal_member("coordinator", 0, by)
-                started.wait_for_status("Running")
+                started.wait_for_status("Running", term=term)
             code = started.finish()
             self.assertEqual(code, 0, started.launcher.output)
             report = started.report()

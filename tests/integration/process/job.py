@@ -188,12 +188,14 @@ class LocalJob:
         shown = run_command("status", "--workdir", self.workdir, "--json")
         return json.loads(shown.stdout) if shown.returncode == 0 else {}
 
-    def wait_for_status(self, phase: str, seconds: float = START_SECONDS) -> dict[str, Any]:
-        """Until `pushpull status` says that the job is in this phase; the status then."""
+    def wait_for_status(self, phase: str, seconds: float = START_SECONDS, term: Optional[int] = None) -> dict[str, Any]:
+        """Until `pushpull status` says that the job is in this phase, by the coordinator of this term where one is
+        given; the status then."""
         def reached() -> dict[str, Any]:
             status = self.status()
-            return status if status.get("phase") == phase else {}
-        return wait_until(reached, seconds, f"phase {phase}")
+            is_so = status.get("phase") == phase and term in (None, status.get("term"))
+            return status if is_so else {}
+        return wait_until(reached, seconds, f"phase {phase} in term {term or 'any'}")
 
     def scale(self, servers: Optional[Any] = None, *flags: Any, workers: Optional[Any] = None,
               seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess:
