@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests of this folder on a real cluster of one machine, with real kubelets, which is started for it and
 taken down afterwards whatever happens. Needs root, the packages of docker/cluster-packages.txt, the programs of
-`tests/e2e/cluster/build.sh` and the images of `./dev image`.
+`tests/e2e/cluster/build.sh`, the images of `./dev image` and the program probe_worker: `./dev e2e nodes` makes them all.
 
     python3 tests/e2e/nodes [--smoke] [--use] [PATTERN...]     all tests, or those whose name has one of the patterns
 
