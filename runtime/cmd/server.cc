@@ -3,6 +3,7 @@
 // `pushpull server`.
 #include "runtime/server/server.h"
 
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,7 +25,8 @@
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tls/member_tls.h"
-#include "runtime/transport/tcp/tcp_transport.h"
+#include "runtime/transport/channel_choice.h"
+#include "runtime/transport/member_transport.h"
 
 namespace pushpull {
 namespace {
@@ -81,10 +83,22 @@ Duration TotalBusy(const Lanes& lanes) {
   return busy;
 }
 
-// Who is met in shared memory; null: nobody.
-absl::StatusOr<std::unique_ptr<ShmFolder>> OpenNeighbours(const std::string& job, const Log& log) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string path, ShmFolderPath(Environment()));
-  return OpenShmFolder(path, job, log);
+struct DataPath {
+  std::unique_ptr<ShmFolder> shm;  // who is met in shared memory; null: nobody
+  MemberTransportOptions options;
+};
+
+absl::StatusOr<DataPath> OpenDataPath(const std::string& job,
+                                      const TlsFolder* tls,
+                                      const Log& log) {
+  const std::map<std::string, std::string> environment = Environment();
+  DataPath path{.shm = nullptr, .options = {.tls = tls}};
+  PUSHPULL_ASSIGN_OR_RETURN(path.options.payload_checksums, PayloadChecksumsFrom(environment));
+  PUSHPULL_ASSIGN_OR_RETURN(const ChannelChoice channel, ChooseChannel(environment));
+  path.shm = OpenShmFolder(channel.shm_folder, job, log);
+  path.options.shm = path.shm.get();
+  path.options.has_grpc = channel.has_grpc;
+  return path;
 }
 
 int RunServer(const ServerFlags& flags) {
@@ -95,14 +109,14 @@ int RunServer(const ServerFlags& flags) {
   absl::StatusOr<std::unique_ptr<MemberTls>> tls =
       MemberTls::Open(Environment()[kTlsFolderVariable], log);
   if (!tls.ok()) return ReportError(tls.status());
-  const absl::StatusOr<std::unique_ptr<ShmFolder>> shm = OpenNeighbours(flags.job, log);
-  if (!shm.ok()) return ReportError(shm.status());
+  const absl::StatusOr<DataPath> data_path = OpenDataPath(flags.job, (*tls)->folder(), log);
+  if (!data_path.ok()) return ReportError(data_path.status());
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
   (*tls)->AddTo(registry);
   RoleProcess process("pp-control");
   const Lanes lanes = StartLanes(flags.threads);
-  TcpTransport transport(PointersTo(lanes), TcpOptions{.tls = (*tls)->folder(), .shm = shm->get()});
+  const auto transport = MakeMemberTransport(PointersTo(lanes), data_path->options);
   PosixFileSystem files;
   EventLoop disk("pp-checkpoint");
   GrpcSessionConnector coordinator(flags.coordinator, (*tls)->folder());
@@ -131,7 +145,7 @@ int RunServer(const ServerFlags& flags) {
                        .metrics_address = (*exposer)->address(),
                        .weight = flags.weight,
                        .busy_time = [&lanes] { return TotalBusy(lanes); }},
-                      {process.control(), transport, coordinator, metrics, disk, files},
+                      {process.control(), *transport, coordinator, metrics, disk, files},
                       log,
                       [&](const absl::Status& status) { process.End(status); }));
     running = server.get();

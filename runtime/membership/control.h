@@ -80,7 +80,7 @@ struct JobSettings {
 struct RegisterServer {
   ServerId server;
   Incarnation incarnation;
-  std::string data_address;  // host:port that workers connect to
+  std::string data_address;  // that workers connect to: [grpc://]host:port
   std::string metrics_address;
   uint32_t lanes = 1;
   double weight = 1;  // share of the parameters relative to other servers

@@ -8,8 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
-
 #include "runtime/base/deadline.h"
 #include "runtime/tls/tls_identity.h"
 
@@ -38,9 +36,5 @@ class ControlLibrary {
 // gRPC's own default without.
 std::shared_ptr<grpc::Channel> MakeControlChannel(
     const ControlTarget& target, std::optional<Duration> connect_timeout = std::nullopt);
-
-// What a call came to that had no answer, with what gRPC does not know: that the two ends may
-// differ in their certificates.
-absl::Status ExplainNoAnswer(const absl::Status& why, const ControlTarget& target);
 
 }  // namespace pushpull

@@ -60,11 +60,16 @@ std::string ToString(const StateLoss& loss) {
   if (loss.outdated > 0)
     absl::StrAppend(&text, "; updates of ", Count(loss.outdated, "chunk"), " are lost");
   if (loss.has_optimizer_state) {
-    absl::StrAppend(&text,
-                    "; optimizer state ",
-                    loss.state_step
-                        ? absl::StrCat("of the checkpoint of step ", loss.state_step->value())
-                        : "zero");
+    absl::StrAppend(&text, "; optimizer state ");
+    if (!loss.state_step) {
+      absl::StrAppend(&text, "zero");
+    } else {
+      absl::StrAppend(&text, "of the checkpoint of step ", loss.state_step->value());
+      if (loss.highest_version > *loss.state_step) {
+        const uint64_t steps = loss.highest_version.value() - loss.state_step->value();
+        absl::StrAppend(&text, ", ", Count(steps, "step"), " of it lost");
+      }
+    }
   }
   return absl::StrCat(text, "; ", absl::SixDigits(loss.seconds), " s without them");
 }

@@ -13,6 +13,7 @@
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/control_proto.h"
 #include "runtime/membership/stats_proto.h"
+#include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
 namespace {
@@ -222,7 +223,8 @@ class GrpcSession final : public Session, private StreamListener {
     const absl::Status end = why.ok() ? absl::UnavailableError("ended the session") : why;
     executor_.Post([state = state_, end, target = target_] {
       if (state->session == nullptr) return;
-      const absl::Status told = state->is_connected ? end : ExplainNoAnswer(end, target);
+      const absl::Status told =
+          state->is_connected ? end : ExplainNoAnswer(end, target.tls != nullptr);
       state->handler.OnClosed(
           {told.code(), absl::StrCat("coordinator at ", target.address, ": ", told.message())});
     });

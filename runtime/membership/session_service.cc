@@ -17,7 +17,7 @@
 #include "runtime/membership/control_proto.h"
 #include "runtime/membership/job_status_proto.h"
 #include "runtime/membership/stats_proto.h"
-#include "runtime/membership/tls_service.h"
+#include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
 namespace {

@@ -9,6 +9,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/membership/job_status_proto.h"
 #include "runtime/membership/stats_proto.h"
+#include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
 namespace {
@@ -26,7 +27,7 @@ absl::Status CallStatus(const ControlTarget& coordinator, const grpc::Status& st
   if (status.ok()) return absl::OkStatus();
   const absl::Status why =
       StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message());
-  return AboutCoordinator(coordinator, ExplainNoAnswer(why, coordinator));
+  return AboutCoordinator(coordinator, ExplainNoAnswer(why, coordinator.tls != nullptr));
 }
 
 }  // namespace

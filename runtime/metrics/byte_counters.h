@@ -13,13 +13,14 @@
 
 namespace pushpull {
 
-// Label `channel` = tcp, shm, inproc; all there from the start at zero. Thread-safe.
+// Label `channel` = tcp, shm, grpc, inproc; all there from the start at zero. Thread-safe.
 class BytesByChannel {
  public:
   BytesByChannel(MetricsRegistry& registry, const std::string& name, const std::string& help)
       : family_(prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry())),
         tcp_(family_.Add({{"channel", "tcp"}})),
         shm_(family_.Add({{"channel", "shm"}})),
+        grpc_(family_.Add({{"channel", "grpc"}})),
         inproc_(family_.Add({{"channel", "inproc"}})) {}
 
   void Add(absl::string_view channel, uint64_t bytes) {
@@ -29,12 +30,14 @@ class BytesByChannel {
  private:
   prometheus::Counter& Of(absl::string_view channel) {
     if (channel == "tcp") return tcp_;
+    if (channel == "grpc") return grpc_;
     return channel == "shm" ? shm_ : inproc_;
   }
 
   prometheus::Family<prometheus::Counter>& family_;
   prometheus::Counter& tcp_;
   prometheus::Counter& shm_;
+  prometheus::Counter& grpc_;
   prometheus::Counter& inproc_;
 };
 

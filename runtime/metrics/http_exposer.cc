@@ -14,7 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include <httplib.h>
 
 #include "runtime/base/deadline.h"
@@ -249,5 +252,28 @@ HttpExposer::HttpExposer(std::unique_ptr<Impl> impl, std::string address)
     : impl_(std::move(impl)), address_(std::move(address)) {}
 
 HttpExposer::~HttpExposer() = default;
+
+absl::StatusOr<std::string> FetchMetrics(const std::string& address) {
+  PUSHPULL_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  httplib::Client client(host_port.host, host_port.port);
+  client.set_connection_timeout(kRequestTime);
+  client.set_read_timeout(kRequestTime);
+  const httplib::Result answer = client.Get("/metrics");
+  if (answer && answer->status == 200) return answer->body;
+  return absl::UnavailableError(absl::StrCat(
+      "metrics at ",
+      address,
+      ": ",
+      answer ? absl::StrCat("answered ", answer->status) : httplib::to_string(answer.error())));
+}
+
+double SeriesValue(absl::string_view body, absl::string_view series) {
+  for (const absl::string_view line : absl::StrSplit(body, '\n')) {
+    double value = 0;
+    const bool is_series = absl::StartsWith(line, series) && line.substr(series.size(), 1) == " ";
+    if (is_series && absl::SimpleAtod(line.substr(series.size() + 1), &value)) return value;
+  }
+  return 0;
+}
 
 }  // namespace pushpull

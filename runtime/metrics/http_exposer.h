@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace pushpull {
 
@@ -46,5 +47,12 @@ class HttpExposer {
   const std::unique_ptr<Impl> impl_;
   const std::string address_;
 };
+
+// The body of /metrics at `address` (host:port). Blocks for 5 s at most. kUnavailable: nobody
+// answers there; the text names the address.
+absl::StatusOr<std::string> FetchMetrics(const std::string& address);
+
+// The value of a series in such a body, its labels included as they are there; 0 where it is not.
+double SeriesValue(absl::string_view body, absl::string_view series);
 
 }  // namespace pushpull

@@ -526,6 +526,10 @@ void Lane::Complete(ChunkSlot& slot) {
   } else if (slot.skips_step || !slot.accumulator.has_sum()) {
     entry.kind = LogEntryKind::kSkip;
     slot.state.Skip();
+  } else if (slot.state.is_gradient(slot.accumulator.scale())) {
+    slot.accumulator.TakeMemory(slot.state.TakeSum(slot.accumulator.TakeSum()));
+    const std::shared_ptr<const HostBuffer> value = slot.state.value();
+    if (!slot.shard->joined.empty()) entry.payload = {value->bytes(), value};
   } else {
     entry.learning_rate = slot.step.learning_rate();
     entry.gradient_scale = slot.accumulator.scale();

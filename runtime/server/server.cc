@@ -57,7 +57,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
       new Server(std::move(options), dependencies, std::move(log), std::move(on_end)));
   PUSHPULL_ASSIGN_OR_RETURN(server->listener_,
                             dependencies.transport.Listen(server->options_.listen, *server));
-  server->data_address_ = WithHost(server->listener_->address(), server->options_.advertise_host);
+  server->data_address_ =
+      absl::StrCat(dependencies.transport.scheme(),
+                   WithHost(server->listener_->address(), server->options_.advertise_host));
   const auto registration = [who = server.get()](Term promised) {
     return RegisterServer{.server = who->options_.server,
                           .incarnation = who->options_.incarnation,

@@ -47,6 +47,18 @@ absl::Status ChunkState::Apply(std::span<const float> gradient,
   return absl::OkStatus();
 }
 
+HostBuffer ChunkState::TakeSum(HostBuffer sum) {
+  PUSHPULL_CHECK(is_initialized() && is_gradient(1) && sum.num_bytes() == num_bytes_);
+  auto next = std::make_shared<HostBuffer>(std::move(sum));
+  const bool is_captured = std::exchange(spares_, nullptr) != nullptr;
+  HostBuffer before;
+  if (!is_captured && value_.use_count() == 1) before = std::move(*value_);
+  ++updates_;
+  value_ = std::move(next);
+  Skip();
+  return before;
+}
+
 void ChunkState::Replace(HostBuffer value) {
   PUSHPULL_CHECK(is_initialized() && value.num_bytes() == num_bytes_);
   value_ = std::make_shared<HostBuffer>(std::move(value));

@@ -41,6 +41,14 @@ class ChunkState {
   // kResourceExhausted: there is no memory for that copy; the chunk is unchanged.
   absl::Status Apply(std::span<const float> gradient, double gradient_scale, double learning_rate);
 
+  // Whether Apply with this scale would only copy the gradient: TakeSum then does the same.
+  bool is_gradient(double gradient_scale) const {
+    return optimizer_.kind == OptimizerKind::kSum && gradient_scale == 1;
+  }
+  // As Apply where is_gradient holds, without a pass over the values: `sum`, num_bytes() long, is
+  // the next value. Returns the memory of the one before, or none while somebody reads that.
+  HostBuffer TakeSum(HostBuffer sum);
+
   // Turns version t into t + 1 with another value, num_bytes() long.
   void Replace(HostBuffer value);
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,6 +55,8 @@ class StepAccumulator {
   void Clear();
   // The memory of the sum, which goes on without this accumulator; has_sum() must hold. Clears.
   HostBuffer TakeSum();
+  // Memory for the next step, in exchange for what TakeSum has taken; none is no memory.
+  void TakeMemory(HostBuffer memory) { sum_ = std::move(memory); }
   // Gives the memory back until the next use; not while receiving.
   void Release() { sum_ = HostBuffer(); }
 

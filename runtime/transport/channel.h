@@ -9,9 +9,9 @@
 //           <========== frames, each received straight into its final buffer ==========>
 //
 // Implementations: tcp/ (own frames over sockets, with payloads through shared memory, shm/, where
-// both ends reach the same) and inproc/ (same process, with delay, loss, duplication and reordering
-// from a seed). tests/unit/runtime/transport/conformance_test.cc says what every implementation
-// must do.
+// both ends reach the same), grpc/ (the same frames in a stream of gRPC) and inproc/ (same process,
+// with delay, loss, duplication and reordering from a seed).
+// tests/unit/runtime/transport/conformance_test.cc says what every implementation must do.
 #pragma once
 
 #include <cstddef>
@@ -116,7 +116,7 @@ class Channel {
   // kUnimplemented where the channel gains nothing by it; everything works without.
   virtual absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) = 0;
 
-  // "tcp", "shm" or "inproc": the `channel` label of the metrics.
+  // "tcp", "shm", "grpc" or "inproc": the `channel` label of the metrics.
   virtual absl::string_view kind() const = 0;
   virtual const std::string& peer() const = 0;  // e.g. "server-1 at 127.0.0.1:7171"
 };
@@ -173,6 +173,10 @@ class Transport {
 
   virtual size_t lane_count() const = 0;
   virtual Executor& lane(size_t index) = 0;
+
+  // What a member puts before its address for others to see, so that nobody connects with another
+  // transport (lane_link.cc); nothing for tcp. Listen and Connect do not have it.
+  virtual absl::string_view scheme() const { return ""; }
 
   // Starts to accept at host:port; port 0 takes a free one. kAlreadyExists when the port is in use.
   // `acceptor` outlives the listener. Thread-safe.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/frame.h"
 
+#if defined(__x86_64__)
+#define XXH_DISPATCH_DISABLE_REPLACE  // of functions that are not named so
+#include <xxh_x86dispatch.h>
+#endif
 #include <xxhash.h>
 
 #include <algorithm>
@@ -140,7 +144,13 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameH
 }
 
 uint64_t ChecksumPayload(std::span<const std::byte> payload) {
+#if defined(__x86_64__)
+  // With the widest vectors that the processor has: two to three times as fast as those that each
+  // has, for which the library's other functions are built.
+  return XXH3_64bits_dispatch(payload.data(), payload.size());
+#else
   return XXH3_64bits(payload.data(), payload.size());
+#endif
 }
 
 std::vector<std::byte> EncodePublishedTiming(const PublishedTiming& timing) {

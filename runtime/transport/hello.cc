@@ -107,4 +107,15 @@ bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, boo
   return !is_same_host;
 }
 
+absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
+    const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find(kPayloadChecksumVariable);
+  const std::string text = found == environment.end() ? "auto" : found->second;
+  if (text == "auto" || text.empty()) return PayloadChecksums::kAuto;
+  if (text == "on") return PayloadChecksums::kOn;
+  if (text == "off") return PayloadChecksums::kOff;
+  return absl::InvalidArgumentError(
+      absl::StrCat(kPayloadChecksumVariable, ": must be auto, on or off, is \"", text, "\""));
+}
+
 }  // namespace pushpull

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,13 @@ enum class PayloadChecksums : uint8_t {
   kOn = 1,
   kOff = 2,  // for links that check their bytes themselves, as TLS does
 };
+
+// auto, on or off; for both ends of a job's connections alike, where auto is the default.
+inline constexpr char kPayloadChecksumVariable[] = "PUSHPULL_PAYLOAD_CHECKSUM";
+
+// What the variable says. kInvalidArgument names it.
+absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
+    const std::map<std::string, std::string>& environment);
 
 // What only those know who have been told or can read it.
 using ShmToken = std::array<uint64_t, 2>;

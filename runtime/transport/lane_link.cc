@@ -3,12 +3,36 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
+#include "runtime/transport/channel_choice.h"
+
 namespace pushpull {
 namespace {
 
 constexpr Duration kBackoffMin = std::chrono::milliseconds(20);
 constexpr Duration kBackoffMax = std::chrono::seconds(1);
 constexpr Duration kConnectTimeout = std::chrono::seconds(10);
+
+// host:port, where the server listens with the transport of this side. With another one the two
+// would wait for each other's first word.
+absl::StatusOr<std::string> AddressFor(const Transport& transport, const LaneLinkTarget& target) {
+  constexpr absl::string_view kSchemeEnd = "://";
+  const absl::string_view address = target.address;
+  const size_t end = address.find(kSchemeEnd);
+  const size_t scheme_size = end == absl::string_view::npos ? 0 : end + kSchemeEnd.size();
+  if (address.substr(0, scheme_size) == transport.scheme())
+    return std::string(address.substr(scheme_size));
+  const bool is_theirs = scheme_size > 0;
+  return absl::FailedPreconditionError(absl::StrCat(ToString(target.server),
+                                                    " at ",
+                                                    target.address,
+                                                    is_theirs ? " uses" : " does not use",
+                                                    " gRPC for tensors, and this side ",
+                                                    is_theirs ? "does not" : "does",
+                                                    ": give all members of the job the same ",
+                                                    kChannelVariable));
+}
 
 }  // namespace
 
@@ -31,7 +55,14 @@ LaneLink::~LaneLink() {
 
 void LaneLink::Connect() {
   const std::weak_ptr<LaneLink*> self = self_;
-  transport_.Connect({.address = target_.address,
+  const absl::StatusOr<std::string> address = AddressFor(transport_, target_);
+  if (!address.ok()) {
+    executor_.Post([self, why = address.status()] {
+      if (const auto link = self.lock()) (*link)->handler_.OnLinkRefused(**link, why);
+    });
+    return;
+  }
+  transport_.Connect({.address = *address,
                       .peer_name = ToString(target_.server),
                       .hello = target_.hello,
                       .local_lane = target_.local_lane,

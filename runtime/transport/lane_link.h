@@ -31,7 +31,7 @@ class LaneLinkHandler {
 
 struct LaneLinkTarget {
   ServerId server;
-  std::string address;  // host:port
+  std::string address;  // as the server advertises it: scheme of its transport, host:port
   Hello hello;          // its lane is the server's lane
   size_t local_lane = 0;
 };

@@ -13,7 +13,7 @@
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tls/member_tls.h"
-#include "runtime/transport/tcp/tcp_transport.h"
+#include "runtime/transport/member_transport.h"
 #include "runtime/worker/end_notice.h"
 #include "runtime/worker/worker_node.h"
 
@@ -26,9 +26,10 @@ class RunningJob final : public Job {
       : options_(options),
         metrics_(registry_),
         tls_(std::move(tls)),
-        shm_(OpenShmFolder(options.shm_folder, options.job, log)),
+        shm_(OpenShmFolder(options.has_grpc ? "" : options.shm_folder, options.job, log)),
         loop_("pp-worker"),
-        transport_({&loop_}, TcpOptions{.tls = tls_->folder(), .shm = shm_.get()}),
+        transport_(MakeMemberTransport(
+            {&loop_}, {.has_grpc = options.has_grpc, .tls = tls_->folder(), .shm = shm_.get()})),
         connector_(options.coordinator, tls_->folder()) {
     tls_->AddTo(registry_);
   }
@@ -54,7 +55,7 @@ class RunningJob final : public Job {
                                                        .worker = options_.worker,
                                                        .incarnation = Incarnation{incarnation},
                                                        .metrics_address = exposer_->address()},
-                                     WorkerDependencies{loop_, transport_, connector_, metrics_},
+                                     WorkerDependencies{loop_, *transport_, connector_, metrics_},
                                      Log(ToString(options_.worker), options_.log_level));
     const std::shared_ptr<PendingOperation> joining = node_->Join();
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
@@ -118,7 +119,7 @@ class RunningJob final : public Job {
   const std::unique_ptr<MemberTls> tls_;
   const std::unique_ptr<ShmFolder> shm_;
   EventLoop loop_;
-  TcpTransport transport_;
+  const std::unique_ptr<Transport> transport_;
   GrpcSessionConnector connector_;
   std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
   std::unique_ptr<HttpExposer> exposer_;

@@ -7,7 +7,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/tls/tls_folder.h"
-#include "runtime/transport/shm/shm_folder.h"
+#include "runtime/transport/channel_choice.h"
 
 namespace pushpull {
 namespace {
@@ -51,7 +51,9 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   }
   if (const auto folder = environment.find(kTlsFolderVariable); folder != environment.end())
     options.tls_folder = folder->second;
-  PUSHPULL_ASSIGN_OR_RETURN(options.shm_folder, ShmFolderPath(environment));
+  PUSHPULL_ASSIGN_OR_RETURN(const ChannelChoice channel, ChooseChannel(environment));
+  options.shm_folder = channel.shm_folder;
+  options.has_grpc = channel.has_grpc;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -24,10 +24,11 @@ constexpr uint32_t kWorkers = 3;
 // Two chunks, one chunk and less: they land on different shards, servers and lanes.
 const std::vector<int64_t> kSizes = {300'000, 7, 1000, 64, 5};
 
-std::vector<TensorSpec> Specs(OptimizerKind kind) {
+std::vector<TensorSpec> Specs(OptimizerKind kind, Reduction reduction) {
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < kSizes.size(); ++i) {
     TensorSpec spec{.name = "t" + std::to_string(i), .dims = {kSizes[i]}};
+    spec.reduction = reduction;
     spec.optimizer.kind = kind;
     spec.optimizer.learning_rate = 0.01;
     specs.push_back(spec);
@@ -38,7 +39,8 @@ std::vector<TensorSpec> Specs(OptimizerKind kind) {
 // A job whose workers push gradients that depend on worker, step and tensor alone.
 class Trainer {
  public:
-  Trainer(SimJob& job, OptimizerKind kind) : job_(job), specs_(Specs(kind)) {
+  Trainer(SimJob& job, OptimizerKind kind, Reduction reduction = Reduction::kMean)
+      : job_(job), specs_(Specs(kind, reduction)) {
     std::vector<std::shared_ptr<PendingOperation>> pending;
     for (uint32_t w = 0; w < kWorkers; ++w) {
       WorkerNode& node = job_.StartWorker(w);
@@ -76,6 +78,21 @@ class Trainer {
       if (!done.ok()) return done;
     }
     return absl::OkStatus();
+  }
+
+  // The job's values as its servers have them now.
+  std::vector<std::vector<float>> Pull() {
+    std::vector<std::vector<float>> values;
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    for (const TensorSpec& spec : specs_)
+      values.emplace_back(static_cast<size_t>(spec.dims[0]), -1.0F);
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      auto handle = job_.worker(0).Pull(specs_[i].name, values[i], Step{step_});
+      EXPECT_TRUE(handle.ok()) << handle.status();
+      if (handle.ok()) pending.push_back(*handle);
+    }
+    EXPECT_TRUE(job_.WaitAll(pending).ok());
+    return values;
   }
 
   const std::vector<std::vector<float>>& values(uint32_t worker) const {
@@ -139,6 +156,19 @@ TEST(SimReplicationTest, FollowersChangeNothingInTheResult) {
 
   EXPECT_EQ(trainer.values(0), Undisturbed(OptimizerKind::kAdam, 20));
   EXPECT_EQ(trainer.values(2), trainer.values(0));
+}
+
+TEST(SimReplicationTest, FollowersHaveTheSumsThatBecameValues) {
+  for (uint32_t killed = 0; killed < 3; ++killed) {
+    SimJob job(Options(3, 1, 1));
+    Trainer trainer(job, OptimizerKind::kSum, Reduction::kSum);
+    ASSERT_TRUE(trainer.Steps(5).ok());
+
+    job.KillServer(killed);
+    ASSERT_TRUE(RunToEnd(job, 3, {}, true));
+
+    EXPECT_EQ(trainer.Pull(), trainer.values(0)) << "server " << killed;
+  }
 }
 
 TEST(SimReplicationTest, AServerThatDiesTakesNothingWithIt) {

@@ -42,6 +42,8 @@ LAYERS = {
     "train": ["base", "job", "tensor", "worker", _PUBLIC],
     # `pushpull run` asks the coordinator for progress over its client.
     "local": ["base", "job", "tls", "membership"],
+    # Benchmarks start jobs as `pushpull run` does, and have workers of their own in them.
+    "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _PUBLIC],
     "python": ["base", "worker", _PUBLIC],
 }
 LAYERS["cmd"] = list(LAYERS)
@@ -75,7 +77,8 @@ OPERATOR_LAYERS = {
 OPERATOR_LAYERS["cmd"] = list(OPERATOR_LAYERS)
 
 # The files that speak gRPC and protobuf; *_proto.{h,cc} turns messages into plain structs.
-_RPC = ["*_service.cc", "*_client.cc", "runtime/transport/grpc/*", "tests/*"]
+_RPC = ["*_service.cc", "*_client.cc", "runtime/tls/grpc_credentials.cc", "runtime/transport/grpc/*_wire.cc",
+        "runtime/transport/grpc/byte_buffer.*", "runtime/transport/grpc/stream_arguments.cc", "tests/*"]
 _MESSAGES = [*_RPC, "*_proto.h", "*_proto.cc", "runtime/checkpoint/*"]
 
 # Header -> where it may be included. A * also spans folders.
@@ -86,7 +89,7 @@ FENCES = [
     (r"nlohmann/|yaml-cpp/",
      ["runtime/job/*", "runtime/config/*", "operator/api/*", "operator/children/*", "operator/kube/*",
       # Those that print: the report, endpoints.json, what a role says when it is ready.
-      "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/supervisor.cc",
+      "runtime/bench/report.cc", "runtime/bench/job_process.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/supervisor.cc",
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
     (r"torch/|ATen/|c10/", ["runtime/train/*", "runtime/python/*", "tests/unit/runtime/train/*"]),

@@ -45,6 +45,9 @@ struct JobOptions {
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
   // Where servers on this host, or in this pod, are met in shared memory; empty: sockets only.
   std::string shm_folder = "/dev/shm";
+  // Tensors travel in streams of gRPC, for networks that let only HTTP/2 through; the servers must
+  // have it so, too. There is no shared memory then.
+  bool has_grpc = false;
   // From Join on, as long as there is a Job, SIGTERM calls TellToEnd instead of ending the program;
   // a second one ends it at once, with 143. Where the program has a handler of its own, or ignores
   // or blocks the signal, nothing is changed.

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/transport/channel_choice.h"
+
 namespace pushpull {
 
 ShmFolder::ShmFolder(std::string path, std::string job, const Log& log)
@@ -31,20 +33,6 @@ void ShmFolder::Complain(const std::string& peer, const absl::Status& why) const
                               " with room in it, or set ",
                               kChannelVariable,
                               "=tcp")}});
-}
-
-absl::StatusOr<std::string> ShmFolderPath(const std::map<std::string, std::string>& environment) {
-  const auto get = [&](const char* name, const char* otherwise) {
-    const auto it = environment.find(name);
-    return it == environment.end() || it->second.empty() ? std::string(otherwise) : it->second;
-  };
-  const std::string channel = get(kChannelVariable, "auto");
-  if (channel == "tcp") return std::string();
-  if (channel != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kChannelVariable, ": must be auto or tcp, is \"", channel, "\""));
-  }
-  return get(kShmFolderVariable, "/dev/shm");
 }
 
 std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -16,10 +15,6 @@
 #include "runtime/transport/shm/shm_segment.h"
 
 namespace pushpull {
-
-// auto: shared memory where both ends reach the same, else sockets; tcp: sockets only.
-inline constexpr char kChannelVariable[] = "PUSHPULL_CHANNEL";
-inline constexpr char kShmFolderVariable[] = "PUSHPULL_SHM_DIR";
 
 // Thread-safe.
 class ShmFolder {
@@ -39,10 +34,6 @@ class ShmFolder {
   const Log log_;
   mutable std::atomic<bool> has_complained_ = false;
 };
-
-// As the two variables say; empty: sockets only. kInvalidArgument: names the variable and its
-// value.
-absl::StatusOr<std::string> ShmFolderPath(const std::map<std::string, std::string>& environment);
 
 // Null for an empty path.
 std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,

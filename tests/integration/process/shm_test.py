@@ -96,7 +96,7 @@ class ShmTest(job.JobTestCase):
         started = self.run_with("rdma")
 
         self.assertNotEqual(started.launcher.wait(60), 0)
-        self.assertIn("PUSHPULL_CHANNEL: must be auto or tcp", started.launcher.output)
+        self.assertIn("PUSHPULL_CHANNEL: must be auto, tcp or grpc", started.launcher.output)
 
 
 if __name__ == "__main__":

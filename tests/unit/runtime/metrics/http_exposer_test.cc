@@ -116,6 +116,25 @@ TEST_F(HttpExposerTest, RandomBytesHurtNobody) {
   EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(HttpExposerTest, IsReadByFetchMetrics) {
+  EXPECT_EQ(*FetchMetrics(exposer_->address()), text_);
+}
+
+TEST(FetchMetricsTest, NobodyThereIsNamed) {
+  const absl::Status fetched = FetchMetrics("127.0.0.1:1").status();
+
+  EXPECT_EQ(fetched.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(fetched.message()), HasSubstr("127.0.0.1:1"));
+}
+
+TEST(SeriesValueTest, IsThatOfExactlyThisSeries) {
+  const std::string body = "# HELP bytes x\nbytes_total 1\nbytes{a=\"b\"} 2.5\nbytes{a=\"c\"} 3\n";
+
+  EXPECT_EQ(SeriesValue(body, "bytes{a=\"b\"}"), 2.5);
+  EXPECT_EQ(SeriesValue(body, "bytes_total"), 1);
+  EXPECT_EQ(SeriesValue(body, "bytes"), 0);
+}
+
 TEST_F(HttpExposerTest, APortInUseIsNamed) {
   const absl::StatusOr<std::unique_ptr<HttpExposer>> second = HttpExposer::Start(
       {.listen = exposer_->address(), .metrics = [] { return ""; }, .ready = absl::OkStatus});

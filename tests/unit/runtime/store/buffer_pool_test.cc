@@ -27,5 +27,33 @@ TEST(BufferPoolTest, ABufferHasTheSizeThatWasAskedFor) {
   EXPECT_EQ(pool.Take(4096)->num_bytes(), 4096U);
 }
 
+TEST(BufferPoolTest, KeepsManySizesAtATime) {
+  BufferPool pool;
+  std::vector<const std::byte*> memory;
+  for (size_t i = 1; i <= 20; ++i) {
+    HostBuffer buffer = *pool.Take(i * 1024);
+    memory.push_back(buffer.bytes().data());
+    pool.Return(std::move(buffer));
+  }
+
+  for (size_t i = 1; i <= 20; ++i) EXPECT_EQ(pool.Take(i * 1024)->bytes().data(), memory[i - 1]);
+}
+
+TEST(BufferPoolTest, FreesWhatWasNotUsedForLongestWhereItHasTooMuch) {
+  constexpr size_t kLarge = BufferPool::kBytesMax / 2;
+  BufferPool pool;
+  HostBuffer small = *pool.Take(4096);
+  HostBuffer large = *pool.Take(kLarge);
+  HostBuffer larger = *pool.Take(kLarge + 4096);
+  const std::byte* const memory = larger.bytes().data();
+  pool.Return(std::move(small));
+  pool.Return(std::move(large));
+  pool.Return(std::move(larger));
+
+  EXPECT_EQ(pool.num_bytes(), kLarge + 4096);
+  EXPECT_EQ(pool.Take(kLarge + 4096)->bytes().data(), memory);
+  EXPECT_EQ(pool.num_bytes(), 0U);
+}
+
 }  // namespace
 }  // namespace pushpull

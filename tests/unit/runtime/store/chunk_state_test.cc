@@ -107,5 +107,54 @@ TEST(ChunkStateTest, ASkippedStepChangesTheVersionAndNothingElse) {
   EXPECT_EQ(Values(skipping), Values(plain));
 }
 
+TEST(ChunkStateTest, ASumBecomesTheValueWithoutACopy) {
+  const OptimizerSpec spec{};
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  const std::byte* const before = chunk.value()->bytes().data();
+  HostBuffer sum = BufferOf({5, 6});
+  const std::byte* const memory = sum.bytes().data();
+
+  const HostBuffer returned = chunk.TakeSum(std::move(sum));
+
+  EXPECT_EQ(chunk.value()->bytes().data(), memory);
+  EXPECT_EQ(returned.bytes().data(), before);
+  EXPECT_THAT(Values(chunk), ElementsAre(5, 6));
+  EXPECT_EQ(chunk.version(), Step{1});
+  EXPECT_EQ(chunk.updates(), 1U);
+}
+
+TEST(ChunkStateTest, AValueThatIsReadIsNotGivenAwayForASum) {
+  const OptimizerSpec spec{};
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  const std::shared_ptr<const HostBuffer> reader = chunk.value();
+
+  const HostBuffer returned = chunk.TakeSum(BufferOf({5, 6}));
+
+  EXPECT_EQ(returned.num_bytes(), 0U);
+  EXPECT_THAT(reader->floats(), ElementsAre(1, 2));
+}
+
+TEST(ChunkStateTest, ACapturedValueIsNotGivenAwayForASum) {
+  const OptimizerSpec spec{};
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  SpareBuffers spares;
+  chunk.BeginCapture(spares);
+
+  EXPECT_EQ(chunk.TakeSum(BufferOf({5, 6})).num_bytes(), 0U);
+  EXPECT_EQ(chunk.TakeSum(BufferOf({7, 8})).num_bytes(), 8U);
+}
+
+TEST(ChunkStateTest, OnlyTheSumWithAScaleOfOneIsItsGradient) {
+  const OptimizerSpec sum{};
+  const OptimizerSpec sgd = Sgd(0.5);
+
+  EXPECT_TRUE(ChunkState(sum, 8).is_gradient(1));
+  EXPECT_FALSE(ChunkState(sum, 8).is_gradient(0.5));
+  EXPECT_FALSE(ChunkState(sgd, 8).is_gradient(1));
+}
+
 }  // namespace
 }  // namespace pushpull

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/mutex.h"
+#include "runtime/transport/grpc/grpc_transport.h"
 #include "runtime/transport/inproc/inproc_transport.h"
 #include "runtime/transport/tcp/tcp_transport.h"
 #include "tests/fakes/fake_tls_folder.h"
@@ -77,6 +78,42 @@ class ShmRig final : public Rig {
   std::unique_ptr<Rig> rig_;
 };
 
+// As the rigs of tcp, over gRPC.
+class GrpcRig final : public Rig {
+ public:
+  GrpcRig(const GrpcOptions& client, const GrpcOptions& server)
+      : client_({&client_loop_}, client), server_({&lane_0_, &lane_1_}, server) {}
+  Transport& client() override { return client_; }
+  Transport& server() override { return server_; }
+  std::string listen_address() const override { return "127.0.0.1:0"; }
+  std::string deserted_address() const override { return "127.0.0.1:1"; }
+
+ private:
+  EventLoop client_loop_{"client"};
+  EventLoop lane_0_{"lane-0"};
+  EventLoop lane_1_{"lane-1"};
+  GrpcTransport client_;
+  GrpcTransport server_;
+};
+
+// Both nodes are members of one job.
+class GrpcTlsRig final : public Rig {
+ public:
+  explicit GrpcTlsRig(GrpcOptions options) {
+    options.tls = tls_.get();
+    rig_ = std::make_unique<GrpcRig>(options, options);
+  }
+  Transport& client() override { return rig_->client(); }
+  Transport& server() override { return rig_->server(); }
+  std::string listen_address() const override { return rig_->listen_address(); }
+  std::string deserted_address() const override { return rig_->deserted_address(); }
+
+ private:
+  const FakeTlsFolder folder_{MakeTlsFiles()};
+  const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("test"));
+  std::unique_ptr<GrpcRig> rig_;
+};
+
 class InprocRig final : public Rig {
  public:
   explicit InprocRig(const InprocOptions& options)
@@ -102,6 +139,13 @@ TcpOptions ToTcp(const RigOptions& options) {
   tcp.send_queue_frames_max = options.send_queue_frames_max;
   if (options.has_small_buffers) tcp.socket_buffer_bytes = 4096;
   return tcp;
+}
+
+GrpcOptions ToGrpc(const RigOptions& options) {
+  GrpcOptions grpc;
+  grpc.send_queue_frames_max = options.send_queue_frames_max;
+  if (options.has_small_buffers) grpc.window_bytes = 4096;
+  return grpc;
 }
 
 // One value from another thread.
@@ -149,6 +193,18 @@ std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options) {
   return std::make_unique<ShmRig>(ToTcp(options), true);
 }
 
+std::unique_ptr<Rig> MakeGrpcRig(const RigOptions& options) {
+  return MakeGrpcRig(ToGrpc(options), ToGrpc(options));
+}
+
+std::unique_ptr<Rig> MakeGrpcRig(const GrpcOptions& client, const GrpcOptions& server) {
+  return std::make_unique<GrpcRig>(client, server);
+}
+
+std::unique_ptr<Rig> MakeGrpcTlsRig(const RigOptions& options) {
+  return std::make_unique<GrpcTlsRig>(ToGrpc(options));
+}
+
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
   InprocOptions inproc;
   inproc.send_queue_frames_max = options.send_queue_frames_max;
@@ -161,6 +217,8 @@ std::vector<RigKind> AllRigKinds() {
           {"Tls", &MakeTlsRig},
           {"Shm", &MakeShmRig, true},
           {"ShmTls", &MakeShmTlsRig, true},
+          {"Grpc", &MakeGrpcRig, true},
+          {"GrpcTls", &MakeGrpcTlsRig, true},
           {"Inproc", &MakeInprocRig}};
 }
 

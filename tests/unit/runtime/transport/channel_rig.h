@@ -15,6 +15,7 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/transport/channel.h"
+#include "runtime/transport/grpc/grpc_options.h"
 #include "runtime/transport/tcp/tcp_options.h"
 #include "tests/fakes/frame_recorder.h"
 
@@ -58,6 +59,10 @@ std::unique_ptr<Rig> MakeShmRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options);
 // Over TCP with TLS.
 std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options);
+std::unique_ptr<Rig> MakeGrpcRig(const RigOptions& options);
+std::unique_ptr<Rig> MakeGrpcRig(const GrpcOptions& client, const GrpcOptions& server);
+// Over gRPC with TLS.
+std::unique_ptr<Rig> MakeGrpcTlsRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options);
 
 // Runs `task` on `executor` and waits for its end; false after ten seconds.

@@ -150,9 +150,11 @@ TEST_P(TransportConformanceTest, AFrameIsStampedWhenItLeavesAndWhenItIsHere) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
   };
   int64_t received_at = 0;
-  server().recorder->on_frame = [&](Channel&, const ReceivedFrame& frame) {
-    received_at = ns(frame.received_at);
-  };
+  ASSERT_TRUE(RunOn(*server().executor, [&] {
+    server().recorder->on_frame = [&](Channel&, const ReceivedFrame& frame) {
+      received_at = ns(frame.received_at);
+    };
+  }));
   const int64_t before = ns(std::chrono::steady_clock::now());
 
   SendOne(client(), PushFrame(0, {}));
@@ -315,10 +317,12 @@ TEST_P(TransportConformanceTest, EachLaneHasItsOwnConnectionAndThread) {
     const auto* loop = dynamic_cast<EventLoop*>(&pair_->rig().server().lane(lane));
     Signal checked;
     bool is_on_lane = false;
-    server().recorder->on_frame = [&](Channel&, const ReceivedFrame&) {
-      is_on_lane = loop->is_loop_thread();
-      checked.Give();
-    };
+    ASSERT_TRUE(RunOn(*server().executor, [&] {
+      server().recorder->on_frame = [&](Channel&, const ReceivedFrame&) {
+        is_on_lane = loop->is_loop_thread();
+        checked.Give();
+      };
+    }));
 
     SendOne(client(), PushFrame(lane, {}));
 

@@ -234,5 +234,16 @@ TEST(RefusalTest, OneThatRefusesNothingOrIsCutShortIsDamage) {
   EXPECT_EQ(DecodeRefusal({}).code(), absl::StatusCode::kDataLoss);
 }
 
+// A peer may have a processor with other vectors, and checkpoints have these checksums too.
+TEST(ChecksumPayloadTest, IsThePortableOneOfTheLibrary) {
+  std::vector<std::byte> payload(kFramePayloadBytesMax);
+  for (size_t i = 0; i < payload.size(); ++i)
+    payload[i] = static_cast<std::byte>(i * 167 + i / 251);
+
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{100}, size_t{241}, size_t{65'537}, payload.size()})
+    EXPECT_EQ(ChecksumPayload(std::span(payload).first(size)), XXH3_64bits(payload.data(), size));
+}
+
 }  // namespace
 }  // namespace pushpull

@@ -114,6 +114,19 @@ TEST(PayloadChecksumsTest, AreOnBetweenHostsUnlessSomebodySaysOtherwise) {
   EXPECT_TRUE(AgreeOnPayloadChecksums(kOff, kOn, kSameHost));
 }
 
+TEST(PayloadChecksumsTest, AreAsTheEnvironmentSays) {
+  const auto of = [](const char* text) {
+    return PayloadChecksumsFrom({{"PUSHPULL_PAYLOAD_CHECKSUM", text}});
+  };
+
+  EXPECT_EQ(*PayloadChecksumsFrom({}), PayloadChecksums::kAuto);
+  EXPECT_EQ(*of("auto"), PayloadChecksums::kAuto);
+  EXPECT_EQ(*of("on"), PayloadChecksums::kOn);
+  EXPECT_EQ(*of("off"), PayloadChecksums::kOff);
+  EXPECT_EQ(of("yes").status().message(),
+            "PUSHPULL_PAYLOAD_CHECKSUM: must be auto, on or off, is \"yes\"");
+}
+
 TEST(HostIdentityTest, IsTheSameInOneProcess) {
   EXPECT_EQ(HostIdentity(), HostIdentity());
 }

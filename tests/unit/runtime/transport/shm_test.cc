@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/wire_bytes.h"
+#include "runtime/transport/channel_choice.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/shm/shm_folder.h"
 #include "runtime/transport/shm/shm_segment.h"
@@ -118,16 +119,6 @@ TEST_F(ShmTest, WhereNoSegmentCanBeMadeTheSocketServesAndThatIsSaidOnce) {
   EXPECT_THAT(log, HasSubstr("/missing"));
   EXPECT_THAT(log, HasSubstr(kShmFolderVariable));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
-}
-
-TEST_F(ShmTest, TheEnvironmentSaysWhichChannelAndWhere) {
-  EXPECT_EQ(*ShmFolderPath({}), "/dev/shm");
-  EXPECT_EQ(*ShmFolderPath({{kShmFolderVariable, "/pod"}}), "/pod");
-  EXPECT_EQ(*ShmFolderPath({{kChannelVariable, "auto"}, {kShmFolderVariable, ""}}), "/dev/shm");
-  EXPECT_EQ(*ShmFolderPath({{kChannelVariable, "tcp"}, {kShmFolderVariable, "/pod"}}), "");
-  const absl::Status why = ShmFolderPath({{kChannelVariable, "shn"}}).status();
-  EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(why.message()), HasSubstr("PUSHPULL_CHANNEL: must be auto or tcp"));
 }
 
 // ---- segments ----

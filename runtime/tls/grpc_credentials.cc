@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/membership/tls_service.h"
+#include "runtime/tls/grpc_credentials.h"
 
 #include <atomic>
 #include <chrono>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/log.h"
@@ -89,12 +95,44 @@ class FollowingCredentials final : public grpc::ServerCredentials {
   std::shared_ptr<const TlsIdentity> given_ ABSL_GUARDED_BY(mu_);
 };
 
+// gRPC would compare a name. A job's authority signs for nobody else, so the chain is all that is
+// checked, as on the tcp channel (decisions/0026-tls.md).
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TlsIdentity& identity) {
+  const TlsFiles& files = identity.files();
+  const std::vector<grpc::experimental::IdentityKeyCertPair> own = {
+      {.private_key = files.private_key, .certificate_chain = files.certificate}};
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(files.authorities, own));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  options.set_check_call_host(false);
+  return grpc::experimental::TlsCredentials(options);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* tls) {
   if (tls == nullptr) return grpc::InsecureServerCredentials();
   gpr_set_log_function(&LogSparingly);
   return std::make_shared<FollowingCredentials>(*tls);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdentity* identity) {
+  return identity == nullptr ? grpc::InsecureChannelCredentials() : CredentialsOf(*identity);
+}
+
+absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls) {
+  if (!absl::IsUnavailable(why)) return why;
+  if (!has_tls) {
+    return absl::UnavailableError(
+        absl::StrCat(why.message(), "; if it has TLS, set PUSHPULL_TLS_DIR here"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat(why.message(),
+                   "; over TLS: PUSHPULL_TLS_DIR must be set there too, and both sides' "
+                   "certificates be of one job"));
 }
 
 }  // namespace pushpull

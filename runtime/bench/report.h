@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A benchmark's figures as text: JSON for programs (interfaces.md section 2), lines for people.
+#pragma once
+
+#include <string>
+
+#include "runtime/bench/sync_summary.h"
+
+namespace pushpull {
+
+// With a line's end.
+std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool is_verified);
+std::string ToText(const SyncOptions& options, const SyncSummary& summary, bool is_verified);
+
+}  // namespace pushpull

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages as gRPC has them. Nothing is copied.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include "runtime/transport/grpc/wire.h"
+
+namespace pushpull {
+
+grpc::ByteBuffer ToByteBuffer(OutgoingMessage message);
+IncomingMessage FromByteBuffer(const grpc::ByteBuffer& buffer);
+
+}  // namespace pushpull

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/grpc/client_wire.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "runtime/base/check.h"
+#include "runtime/base/mutex.h"
+#include "runtime/tls/grpc_credentials.h"
+#include "runtime/transport/grpc/byte_buffer.h"
+#include "runtime/transport/grpc/stream_arguments.h"
+
+namespace pushpull {
+namespace {
+
+// As in payload_loans.cc.
+constexpr int kPatienceSeconds = 30;
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  // Its own end has none of these reasons.
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::UnimplementedError(
+        absl::StrCat("is a gRPC server, but none of pushpull: ", status.error_message()));
+  }
+  const bool is_end = status.ok() || status.error_code() == grpc::StatusCode::CANCELLED;
+  return absl::UnavailableError(
+      is_end ? "closed the connection"
+             : absl::StrCat(status.error_message(), " (gRPC ", status.error_code(), ")"));
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       Duration timeout,
+                                       const GrpcOptions& options) {
+  grpc::ChannelArguments arguments;
+  SetStreamArguments(options, [&](const char* name, int value) { arguments.SetInt(name, value); });
+  // A connection of its own, and no memory of earlier failures to connect.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Peers of a job are never behind an HTTP proxy that the environment names.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A stream is not made again, and nothing of it kept for that.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(milliseconds));
+  const std::shared_ptr<const TlsIdentity> identity = CurrentIdentity(options.tls);
+  // As in membership/control_client.cc.
+  if (identity != nullptr) arguments.SetSslTargetNameOverride(kCertificateName);
+  return grpc::CreateCustomChannel(address, MakeChannelCredentials(identity.get()), arguments);
+}
+
+class ClientWire final : public Wire,
+                         public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                         public std::enable_shared_from_this<ClientWire> {
+ public:
+  ClientWire(const std::string& address,
+             Duration timeout,
+             const GrpcOptions& options,
+             InFlight& in_flight)
+      : in_flight_(in_flight), connection_(std::make_unique<Connection>()) {
+    connection_->stub = std::make_unique<grpc::GenericStub>(Connect(address, timeout, options));
+  }
+
+  void Start(std::shared_ptr<WireEvents> events) override ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(mu_);
+      events_ = std::move(events);
+      self_ = shared_from_this();
+      connection_->stub->PrepareBidiStreamingCall(&connection_->context, kStreamMethod, {}, this);
+      // Reads and writes are started from outside of reactions; the hold keeps OnDone away.
+      AddHold();
+      StartCall();
+    }
+    in_flight_.AddWire(shared_from_this());
+  }
+
+  void Read() override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (!is_ending_) StartRead(&incoming_);
+  }
+
+  void Write(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (is_ending_) return;
+    outgoing_ = ToByteBuffer(std::move(message));
+    StartWrite(&outgoing_);
+  }
+
+  // The connection ends here and not in OnDone: with the last one gRPC joins the threads that run
+  // OnDone. With its connection gRPC lets go of what it had to send.
+  void End() override ABSL_LOCKS_EXCLUDED(mu_) {
+    std::unique_ptr<Connection> connection;
+    MutexLock lock(mu_);
+    events_.reset();
+    if (connection_ == nullptr) return;
+    if (!std::exchange(is_ending_, true)) {
+      connection_->context.TryCancel();
+      RemoveHold();
+    }
+    for (int waited = 0; !is_done_;) {
+      const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
+      if (!is_notified) ++waited;
+      PUSHPULL_CHECK(waited < kPatienceSeconds);
+    }
+    connection = std::move(connection_);  // ends after the lock
+  }
+
+  // Only who accepts has a last word.
+  void EndWith(OutgoingMessage /*message*/) override { End(); }
+
+  std::string peer() const override { return ""; }
+
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    if (!ok) {
+      MutexLock lock(mu_);
+      if (!std::exchange(is_ending_, true)) RemoveHold();
+      return;
+    }
+    IncomingMessage message;
+    {
+      MutexLock lock(mu_);
+      message = FromByteBuffer(incoming_);
+      incoming_.Clear();
+    }
+    if (const auto events = Events()) events->OnRead(std::move(message));
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    ForgetOutgoing();
+    if (!ok) return;  // the end follows
+    if (const auto events = Events()) events->OnWritten();
+  }
+
+  void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
+    if (const auto events = Events()) events->OnEnded(FromGrpc(status));
+    std::shared_ptr<ClientWire> self;
+    {
+      MutexLock lock(mu_);
+      self = std::move(self_);
+      is_done_ = true;
+      changed_.NotifyAll();
+    }
+    in_flight_.Remove();
+  }
+
+ private:
+  struct Connection {
+    std::unique_ptr<grpc::GenericStub> stub;
+    grpc::ClientContext context;
+  };
+
+  void ForgetOutgoing() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    outgoing_.Clear();
+  }
+
+  std::shared_ptr<WireEvents> Events() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return events_;
+  }
+
+  InFlight& in_flight_;
+  Mutex mu_;
+  grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
+  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
+  CondVar changed_;
+  std::unique_ptr<Connection> connection_ ABSL_GUARDED_BY(mu_);  // until End
+  std::shared_ptr<WireEvents> events_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ClientWire> self_ ABSL_GUARDED_BY(mu_);  // from Start to OnDone
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;            // the hold is gone
+  bool is_done_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Wire> MakeClientWire(const std::string& address,
+                                     Duration timeout,
+                                     const GrpcOptions& options,
+                                     InFlight& in_flight) {
+  return std::make_shared<ClientWire>(address, timeout, options, in_flight);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/grpc/server_wire.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include "runtime/base/mutex.h"
+#include "runtime/tls/grpc_credentials.h"
+#include "runtime/transport/grpc/byte_buffer.h"
+#include "runtime/transport/grpc/stream_arguments.h"
+
+namespace pushpull {
+namespace {
+
+// "ipv6:%5B::1%5D:7171" as "[::1]:7171".
+std::string PeerOf(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  absl::string_view address = peer;
+  if (!absl::ConsumePrefix(&address, "ipv4:")) absl::ConsumePrefix(&address, "ipv6:");
+  return absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}});
+}
+
+class ServerWire final : public Wire,
+                         public grpc::ServerGenericBidiReactor,
+                         public std::enable_shared_from_this<ServerWire> {
+ public:
+  ServerWire(grpc::GenericCallbackServerContext& context, InFlight& in_flight)
+      : in_flight_(in_flight), context_(context), peer_(PeerOf(context)) {}
+
+  // Keeps it until OnDone.
+  void Hold() ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(mu_);
+      self_ = shared_from_this();
+    }
+    in_flight_.AddWire(shared_from_this());
+  }
+
+  void Start(std::shared_ptr<WireEvents> events) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (!is_finished_) events_ = std::move(events);
+  }
+
+  void Read() override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (!is_finished_) StartRead(&incoming_);
+  }
+
+  void Write(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    if (is_finished_) return;
+    outgoing_ = ToByteBuffer(std::move(message));
+    StartWrite(&outgoing_);
+  }
+
+  void End() override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    events_.reset();
+    if (std::exchange(is_finished_, true)) return;
+    context_.TryCancel();
+    Finish(grpc::Status::CANCELLED);
+  }
+
+  void EndWith(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    events_.reset();
+    if (std::exchange(is_finished_, true)) return;
+    outgoing_ = ToByteBuffer(std::move(message));
+    StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  std::string peer() const override { return peer_; }
+
+  void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    if (!ok) return ReportEnd();
+    IncomingMessage message;
+    {
+      MutexLock lock(mu_);
+      message = FromByteBuffer(incoming_);
+      incoming_.Clear();
+    }
+    if (const auto events = Events()) events->OnRead(std::move(message));
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
+    ForgetOutgoing();
+    if (!ok) return;  // the end follows
+    if (const auto events = Events()) events->OnWritten();
+  }
+
+  // A stream that nobody has started yet hears of it with its first read.
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_) { ReportEnd(); }
+
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_) {
+    std::shared_ptr<ServerWire> self;
+    {
+      MutexLock lock(mu_);
+      self = std::move(self_);
+    }
+    in_flight_.Remove();
+  }
+
+ private:
+  void ForgetOutgoing() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    outgoing_.Clear();
+  }
+
+  std::shared_ptr<WireEvents> Events() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return events_;
+  }
+
+  void ReportEnd() ABSL_LOCKS_EXCLUDED(mu_) {
+    if (const auto events = Events())
+      events->OnEnded(absl::UnavailableError("closed the connection"));
+  }
+
+  InFlight& in_flight_;
+  grpc::GenericCallbackServerContext& context_;  // until OnDone
+  const std::string peer_;
+  Mutex mu_;
+  grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
+  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
+  std::shared_ptr<WireEvents> events_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ServerWire> self_ ABSL_GUARDED_BY(mu_);  // from Hold to OnDone
+  bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Deletes itself.
+class UnknownMethod final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit UnknownMethod(const std::string& method) {
+    Finish({grpc::StatusCode::UNIMPLEMENTED, "no method " + method});
+  }
+  void OnDone() override { delete this; }
+};
+
+class Service final : public grpc::CallbackGenericService {
+ public:
+  Service(InFlight& in_flight, GrpcServer::StreamTaker take)
+      : in_flight_(in_flight), take_(std::move(take)) {}
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    if (context->method() != kStreamMethod) return new UnknownMethod(context->method());
+    const auto wire = std::make_shared<ServerWire>(*context, in_flight_);
+    wire->Hold();
+    take_(wire);
+    return wire.get();
+  }
+
+ private:
+  InFlight& in_flight_;
+  const GrpcServer::StreamTaker take_;
+};
+
+class RunningServer final : public GrpcServer {
+ public:
+  RunningServer(const GrpcOptions& options, InFlight& in_flight, StreamTaker take)
+      : service_(in_flight, std::move(take)), credentials_(MakeServerCredentials(options.tls)) {
+    grpc::ServerBuilder builder;
+    SetStreamArguments(
+        options, [&](const char* name, int value) { builder.AddChannelArgument(name, value); });
+    const auto timeout =
+        std::chrono::duration_cast<std::chrono::milliseconds>(options.handshake_timeout).count();
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(timeout));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(timeout));
+    // Each channel has a connection of its own.
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.RegisterCallbackGenericService(&service_);
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
+    server_ = builder.BuildAndStart();
+  }
+  ~RunningServer() override { RunningServer::Shutdown(); }
+  RunningServer(const RunningServer&) = delete;
+  RunningServer& operator=(const RunningServer&) = delete;
+
+  bool is_running() const { return server_ != nullptr; }
+
+  void Serve(FileDescriptor connection) override {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.Release();
+    connections_->HandleNewConnection(&parameters);
+  }
+
+  void Shutdown() override {
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+ private:
+  Service service_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcOptions& options,
+                                                              InFlight& in_flight,
+                                                              StreamTaker take) {
+  auto server = std::make_unique<RunningServer>(options, in_flight, std::move(take));
+  if (!server->is_running())
+    return absl::InternalError("gRPC's server does not start; its log says why");
+  return server;
+}
+
+}  // namespace pushpull

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/member_transport.h"
+
+#include <utility>
+
+#include "runtime/transport/grpc/grpc_transport.h"
+#include "runtime/transport/tcp/tcp_transport.h"
+
+namespace pushpull {
+
+std::unique_ptr<Transport> MakeMemberTransport(std::vector<EventLoop*> loops,
+                                               const MemberTransportOptions& options) {
+  if (options.has_grpc) {
+    return std::make_unique<GrpcTransport>(
+        std::move(loops),
+        GrpcOptions{.payload_checksums = options.payload_checksums, .tls = options.tls});
+  }
+  return std::make_unique<TcpTransport>(
+      std::move(loops),
+      TcpOptions{
+          .payload_checksums = options.payload_checksums, .tls = options.tls, .shm = options.shm});
+}
+
+}  // namespace pushpull

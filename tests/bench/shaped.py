@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Synchronisation over links of a known speed: each host is a network namespace with a link that token buckets (tbf)
+shape in both directions, to a bridge in a namespace of its own. Needs root, and a release build with its tests.
+
+    python3 tests/bench/shaped.py [scaling|gigabit|spread]... [--rounds 5] [--steps 3] [--results FILE]
+
+    scaling   64 MB, one worker on an unshaped link, 1, 2, 4 and 8 servers behind 100 Mb/s: t(n) n / t(1)
+    gigabit   1 GiB pushed and pulled between a worker and a server with 1 Gb/s each, against a raw pair of sockets
+              that sends as much in both directions at once in the same namespaces
+    spread    64 MB, four workers with 200 Mb/s each, against 2 n (n-1) M / ((n^2 + k n - 2 k) B), the least time that
+              n workers and k more hosts of servers need (Jiang et al., OSDI 2020, section 4.1): a server on each
+              worker's host; the same and two hosts more, by weight; four hosts more and none on the workers'
+
+Rounds are interleaved; printed are medians, and the lowest and the highest. A step counts from a worker's first push to
+its last value, after one step that does not count. Exit codes: 0 measured, 1 a job failed, 130 stopped.
+"""
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Callable, Iterator, Optional
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PUSHPULL = ROOT / "build/release/pushpull"
+PROBE = ROOT / "build/release/tests/probe_worker"
+JOB = "shaped"
+TENSOR_VALUES = 1 << 18  # of float32: 1 MiB, so that every server gets its share
+MEGABIT = 1_000_000 / 8  # bytes a second
+METRICS_PORT = 9464
+WAIT_SECONDS = 300.0
+
+
+class Failed(Exception):
+    pass
+
+
+def run(*words: object) -> None:
+    subprocess.run([str(word) for word in words], check=True)
+
+
+class Hosts:
+    """Namespaces on one bridge; gone with the object, and all that runs in them before."""
+
+    def __init__(self, tag: str) -> None:
+        self._tag = f"pp-{tag}-{os.getpid()}"
+        self._names = [f"{self._tag}-switch"]
+        run("ip", "netns", "add", self._names[0])
+        self._switch("ip", "link", "add", "br0", "type", "bridge")
+        self._switch("ip", "link", "set", "br0", "up")
+
+    def _switch(self, *words: object) -> None:
+        run("ip", "netns", "exec", self._names[0], *words)
+
+    def add(self, megabits: Optional[int]) -> "Host":
+        index = len(self._names)
+        name, inner, outer = f"{self._tag}-{index}", f"up{index}", f"down{index}"
+        run("ip", "netns", "add", name)
+        self._names.append(name)
+        run("ip", "-n", self._names[0], "link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
+        self._switch("ip", "link", "set", outer, "master", "br0", "up")
+        host = Host(name, f"10.77.0.{index}")
+        for words in (["link", "set", "lo", "up"], ["address", "add", f"{host.address}/24", "dev", inner], ["link", "set", inner, "up"]):
+            run("ip", "-n", name, *words)
+        if megabits is not None:
+            # The buckets' rate is that of frames on the wire, as a link's is.
+            for words in ([name, inner], [self._names[0], outer]):
+                run("tc", "-n", words[0], "qdisc", "add", "dev", words[1], "root", "tbf", "rate", f"{megabits}mbit",
+                    "burst", "128k", "latency", "20ms")
+        return host
+
+    def close(self) -> None:
+        for name in reversed(self._names):
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    namespace: str
+    address: str
+
+    def command(self, *words: object) -> list[str]:
+        return ["ip", "netns", "exec", self.namespace, *(str(word) for word in words)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    host: Host
+    weight: float = 1
+
+
+class Job:
+    """Members by hand, each on its host, as README.md describes it."""
+
+    def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], num_bytes: int) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._workers = workers
+        tensors = num_bytes // (4 * TENSOR_VALUES)
+        manifest = folder / "job.yaml"
+        manifest.write_text(json.dumps({
+            "apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": JOB},
+            "spec": {"image": "none", "command": ["probe_worker"], "servers": {"replicas": len(servers)},
+                     "workers": {"replicas": len(workers)}}}), encoding="utf-8")
+        # Every process is on this machine: without this, the hosts would share memory.
+        self._environment = {**os.environ, "PUSHPULL_CHANNEL": "tcp", "PUSHPULL_JOB": JOB, "PUSHPULL_LOG_LEVEL": "warning",
+                             "PUSHPULL_COORDINATOR": f"{boss.address}:7170", "PUSHPULL_METRICS_PORT": str(METRICS_PORT)}
+        self._start("coordinator", boss, {}, PUSHPULL, "coordinator", "--manifest", manifest, "--listen", f"{boss.address}:7170")
+        self._await(lambda: "listening" in (folder / "coordinator.log").read_text(encoding="utf-8"), "the coordinator listens")
+        for index, server in enumerate(servers):
+            self._start(f"server-{index}", server.host, {}, PUSHPULL, "server", "--job", JOB, "--index", index, "--coordinator",
+                        f"{boss.address}:7170", "--listen", f"{server.host.address}:7171", "--metrics", f"{server.host.address}:9465",
+                        "--weight", server.weight)
+        for index, worker in enumerate(workers):
+            self._start(f"worker-{index}", worker, {"PUSHPULL_INDEX": str(index)}, PROBE, "--optimizer", "sum", "--steps", 1_000_000,
+                        "--tensors", tensors, "--values", TENSOR_VALUES)
+
+    def _start(self, name: str, host: Host, more: dict[str, str], *words: object) -> None:
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(host.command(*words), env={**self._environment, **more}, stdout=log, stderr=log))
+
+    def _totals(self, worker: Host) -> tuple[float, int]:
+        """Seconds of all steps of a worker, and their number."""
+        asked = subprocess.run(worker.command("curl", "-s", "-m", "5", f"http://127.0.0.1:{METRICS_PORT}/metrics"),
+                               capture_output=True, text=True, check=False).stdout
+        found = [re.search(rf"^pushpull_sync_seconds_{what}(?:{{[^}}]*}})? (\S+)$", asked, re.MULTILINE) for what in ("sum", "count")]
+        return (float(found[0][1]), int(float(found[1][1]))) if all(found) else (0.0, 0)
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        pause = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self._processes):
+                logs = "\n".join(f"{log.name}: {log.read_text()[-500:]}" for log in sorted(self._folder.glob("*.log")))
+                raise Failed(f"a member has ended, or not within {WAIT_SECONDS} s: {what}\n{logs}")
+            pause.wait(0.2)
+
+    def _await_steps(self, steps: int) -> list[tuple[float, int]]:
+        totals: list[tuple[float, int]] = []
+
+        def are_done() -> bool:
+            totals[:] = [self._totals(worker) for worker in self._workers]
+            return all(count >= steps for _, count in totals)
+        self._await(are_done, f"{steps} steps")
+        return totals
+
+    def step_seconds(self, steps: int) -> float:
+        """Mean of the workers and of so many steps, at least."""
+        first = self._await_steps(1)
+        last = self._await_steps(steps + first[0][1])
+        return statistics.mean((end[0] - begin[0]) / (end[1] - begin[1]) for begin, end in zip(first, last))
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+
+def measure(servers: list[tuple[Optional[int], float]], workers: Optional[int], count: int, with_server: Optional[float],
+            num_bytes: int, steps: int) -> float:
+    """Seconds of a step of `count` workers on links of `workers` Mb/s (none: unshaped) with one server for each of `servers`
+    (Mb/s, weight), and one of weight `with_server` on each worker's host."""
+    with contextlib.closing(Hosts("job")) as hosts, tempfile.TemporaryDirectory(prefix="pushpull-bench-") as folder:
+        boss = hosts.add(None)
+        worker_hosts = [hosts.add(workers) for _ in range(count)]
+        members = [Member(hosts.add(megabits), weight) for megabits, weight in servers]
+        if with_server is not None:
+            members += [Member(host, with_server) for host in worker_hosts]
+        with contextlib.closing(Job(pathlib.Path(folder), boss, members, worker_hosts, num_bytes)) as job:
+            return job.step_seconds(steps)
+
+
+# Both ends of the raw pair: sends and receives as many bytes at once, and prints the seconds of that.
+_RAW = """
+import socket, sys, threading, time
+role, address, total = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if role == "listen":
+    with socket.create_server((address, 7300)) as listener:
+        peer = listener.accept()[0]
+else:
+    for attempt in range(200):
+        try:
+            peer = socket.create_connection((address, 7300), timeout=60)
+            break
+        except ConnectionRefusedError:
+            threading.Event().wait(0.05)
+block = bytes(256 * 1024)
+def send():
+    for _ in range(total // len(block)):
+        peer.sendall(block)
+begin = time.monotonic()
+sender = threading.Thread(target=send)
+sender.start()
+space, left = bytearray(len(block)), total
+while left > 0:
+    left -= peer.recv_into(space, min(left, len(space)))
+sender.join()
+print(time.monotonic() - begin)
+"""
+
+
+def measure_raw(megabits: int, num_bytes: int) -> float:
+    with contextlib.closing(Hosts("raw")) as hosts:
+        ends = [hosts.add(megabits), hosts.add(megabits)]
+        pair = [subprocess.Popen(end.command(sys.executable, "-c", _RAW, role, ends[0].address, num_bytes), stdout=subprocess.PIPE, text=True)
+                for end, role in zip(ends, ("listen", "connect"))]
+        return max(float(process.communicate(timeout=WAIT_SECONDS)[0]) for process in pair)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    measure: Callable[[int], float]  # of so many steps, in seconds
+    reference: str = ""              # the case of the same round that it is compared with
+    factor: float = 1                # of the ratio
+    bound: Optional[float] = None    # seconds to compare with instead
+
+
+MEGABYTES_64 = 64 * 1024 * 1024
+
+
+def scaling() -> Iterator[Case]:
+    for count in (1, 2, 4, 8):
+        yield Case(f"{count} servers of 100 Mb/s", lambda steps, count=count: measure([(100, 1)] * count, None, 1, None, MEGABYTES_64, steps),
+                   reference="1 servers of 100 Mb/s", factor=count)
+
+
+def gigabit() -> Iterator[Case]:
+    yield Case("raw, 1 Gb/s", lambda steps: measure_raw(1000, 1 << 30))
+    yield Case("pushed and pulled, 1 Gb/s", lambda steps: measure([(1000, 1)], 1000, 1, None, 1 << 30, 1), reference="raw, 1 Gb/s")
+
+
+def spread() -> Iterator[Case]:
+    def least(workers: int, more: int) -> float:
+        return (2 * workers * (workers - 1) * MEGABYTES_64
+                / ((workers * workers + more * workers - 2 * more) * 200 * MEGABIT))
+    yield Case("(4,0)", lambda steps: measure([], 200, 4, 1, MEGABYTES_64, steps), bound=least(4, 0))
+    # Shares 2 (n-1) and n-2 of the same whole.
+    yield Case("(4,2)", lambda steps: measure([(200, 3)] * 2, 200, 4, 1, MEGABYTES_64, steps), bound=least(4, 2))
+    yield Case("(4,4), none on the workers' hosts", lambda steps: measure([(200, 1)] * 4, 200, 4, None, MEGABYTES_64, steps), bound=least(4, 4))
+
+
+GROUPS = {"scaling": scaling, "gigabit": gigabit, "spread": spread}
+
+
+def ratio(case: Case, seconds: dict[str, float]) -> float:
+    return seconds[case.name] * case.factor / (case.bound or seconds[case.reference or case.name])
+
+
+def describe(values: list[float]) -> str:
+    return f"{statistics.median(values):8.3f} [{min(values):.3f}..{max(values):.3f}]"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("group", nargs="*", choices=[*GROUPS, []], help="all without one")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--results", type=pathlib.Path, help="JSON of every round")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    cases = [case for group in arguments.group or GROUPS for case in GROUPS[group]()]
+    rounds: list[dict[str, float]] = []
+    try:
+        for number in range(arguments.rounds):
+            rounds.append({})
+            for case in cases:
+                rounds[-1][case.name] = case.measure(arguments.steps)
+                print(f"round {number + 1}: {case.name}: {rounds[-1][case.name]:.3f} s, ratio {ratio(case, rounds[-1]):.3f}", flush=True)
+    except Failed as failure:
+        print(f"shaped.py: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if arguments.results:
+        arguments.results.write_text(json.dumps(rounds, indent=1) + "\n", encoding="utf-8")
+    print(f"\n{'seconds of a step':>60} ratio")
+    for case in cases:
+        print(f"{case.name:34} {describe([seconds[case.name] for seconds in rounds])} {describe([ratio(case, seconds) for seconds in rounds])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
