@@ -87,6 +87,20 @@ void Visit(Visitor& visitor, RestartsStatus& restarts) {
 }
 
 template <typename Visitor>
+void Visit(Visitor& visitor, LastLoss& last) {
+  visitor.Field("message", last.message);
+  visitor.Field("time", last.time);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visitor, LossesStatus& losses) {
+  visitor.Field("counted", losses.counted);
+  visitor.Field("term", losses.term);
+  visitor.Field("told", losses.told);
+  visitor.Field("last", losses.last);
+}
+
+template <typename Visitor>
 void Visit(Visitor& visitor, SavedCheckpoint& checkpoint) {
   visitor.Field("step", checkpoint.step);
   visitor.Field("time", checkpoint.time);
@@ -113,6 +127,7 @@ void Visit(Visitor& visitor, TrainingJobStatus& status) {
   visitor.Field("coordinator", status.coordinator);
   visitor.Field("ring", status.ring);
   visitor.Field("restarts", status.restarts);
+  visitor.Field("losses", status.losses);
   visitor.Field("checkpoint", status.checkpoint);
   visitor.Field("progress", status.progress);
   visitor.Field("startTime", status.start_time);

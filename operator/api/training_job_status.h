@@ -96,6 +96,22 @@ struct ProgressStatus {
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
 };
 
+struct LastLoss {
+  std::string message;
+  std::optional<WallTime> time = {};
+  friend bool operator==(const LastLoss&, const LastLoss&) = default;
+};
+
+// Shards that were lost with all who held them.
+struct LossesStatus {
+  int64_t counted = 0;  // what was made anew with something older
+  // How far the losses are told that a coordinator lists: so many of this term's.
+  int64_t term = 0;
+  int64_t told = 0;
+  std::optional<LastLoss> last = {};
+  friend bool operator==(const LossesStatus&, const LossesStatus&) = default;
+};
+
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::optional<Phase> phase = {};          // none: the operator has not seen the job yet
@@ -106,6 +122,7 @@ struct TrainingJobStatus {
   CoordinatorStatus coordinator = {};
   std::optional<RingStatus> ring = {};
   RestartsStatus restarts = {};
+  std::optional<LossesStatus> losses = {};
   std::optional<SavedCheckpoint> checkpoint = {};
   std::optional<ProgressStatus> progress = {};
   std::optional<WallTime> start_time = {};    // when it left Pending first

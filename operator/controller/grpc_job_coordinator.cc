@@ -96,6 +96,7 @@ absl::StatusOr<ControlTarget> TargetOf(const CoordinatorPlace& place) {
 CoordinatorWord WordOf(const pushpull::JobStatus& status) {
   CoordinatorWord word{
       .job = status.job,
+      .term = static_cast<int64_t>(status.term.value()),
       .phase = PhaseOf(status.phase),
       .failure = status.failure,
       .servers_wanted = static_cast<int>(status.servers_wanted),
@@ -121,6 +122,11 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status) {
     word.workers[static_cast<int>(worker.worker.value())] = {.is_alive = worker.is_alive,
                                                              .has_left = worker.has_left,
                                                              .was_released = worker.was_released};
+  }
+  for (const pushpull::StateLoss& loss : status.state_losses) {
+    word.losses.push_back({.is_over = loss.is_repaired,
+                           .is_undone = loss.returned == loss.shards.size(),
+                           .text = pushpull::ToString(loss)});
   }
   return word;
 }

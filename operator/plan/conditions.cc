@@ -92,6 +92,29 @@ void DescribeNews(Draft& draft) {
   }
 }
 
+// Each loss once, when it is known what took its place. In the order of the coordinator's list, so
+// that a number is enough to remember which were told.
+void DescribeLosses(Draft& draft) {
+  const CoordinatorWord* word = draft.word();
+  if (word == nullptr || word->losses.empty()) return;
+  LossesStatus losses = draft.status().losses.value_or(LossesStatus{});
+  if (losses.term != word->term) {
+    losses.term = word->term;
+    losses.told = 0;
+  }
+  for (size_t next = losses.told; next < word->losses.size(); ++next) {
+    const LossWord& loss = word->losses[next];
+    if (!loss.is_over) break;
+    ++losses.told;
+    if (loss.is_undone) continue;
+    ++losses.counted;
+    losses.last = LastLoss{.message = loss.text, .time = draft.now()};
+    draft.Tell(Event::Kind::kWarning, "ShardsLost", "Rebuild", loss.text);
+  }
+  // A list in which nothing is over yet is nothing to remember.
+  if (losses.told > 0) draft.status().losses = losses;
+}
+
 bool IsReady(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const CoordinatorWord* word = draft.word();
@@ -224,6 +247,7 @@ void DescribePods(Draft& draft) {
 void DescribeRunning(Draft& draft) {
   DescribePhase(draft);
   DescribeRing(draft);
+  DescribeLosses(draft);
   DescribeNews(draft);
   const bool is_ready = IsReady(draft);
   draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
@@ -234,6 +258,7 @@ void DescribeRunning(Draft& draft) {
 }
 
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
+  DescribeLosses(draft);
   DescribeNews(draft);
   draft.Set("Ready", false, reason, message);
   for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {

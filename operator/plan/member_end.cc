@@ -37,10 +37,21 @@ constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
                                          {"Preempting", ExitReason::kPreempted},
                                          {"NodeLost", ExitReason::kNodeLost}};
 
+// Of a container that was there no more when the container runtime, or the kubelet, looked for it:
+// the node has started anew meanwhile. The exit code is theirs then, 255 or 137.
+//
+// Source: containerd's unknownExitReason, the kubelet's ContainerReasonStatusUnknown.
+constexpr absl::string_view kLostContainers[] = {"Unknown", "ContainerStatusUnknown"};
+
 // Containers that wait for these are about to start.
 constexpr absl::string_view kOnTheWay[] = {"ContainerCreating", "PodInitializing"};
 
-std::optional<ExitReason> DisruptionOf(const Pod& pod) {
+bool IsLost(const ContainerEnd& end) {
+  return std::count(std::begin(kLostContainers), std::end(kLostContainers), end.reason) > 0;
+}
+
+// `main`: the member's container; null: nothing is known of it.
+std::optional<ExitReason> DisruptionOf(const Pod& pod, const ContainerStatus* main) {
   for (const auto& [name, reason] : kDisruptions) {
     if (pod.disruption == name) return reason;
   }
@@ -49,6 +60,7 @@ std::optional<ExitReason> DisruptionOf(const Pod& pod) {
   }
   // A reason of a newer Kubernetes: taken away by somebody, whoever it is.
   if (!pod.disruption.empty()) return ExitReason::kEvicted;
+  if (main != nullptr && main->end && IsLost(*main->end)) return ExitReason::kNodeLost;
   return std::nullopt;
 }
 
@@ -128,7 +140,7 @@ std::optional<MemberEnd> EndOf(const ObservedPod& pod, const MemberId& member) {
   const bool has_ended = main != nullptr && main->end.has_value();
   const bool has_failed =
       pod.pod.phase == PodPhase::kFailed || (has_ended && main->end->exit_code != 0);
-  const std::optional<ExitReason> disruption = DisruptionOf(pod.pod);
+  const std::optional<ExitReason> disruption = DisruptionOf(pod.pod, main);
   if (disruption && (pod.meta.is_deleting || has_failed))
     return Disruption(*disruption, pod, member);
   if (pod.meta.is_deleting) return std::nullopt;

@@ -40,6 +40,13 @@ struct SyncWord {
   friend bool operator==(const SyncWord&, const SyncWord&) = default;
 };
 
+// A loss of shards with nobody left who held them (StateLoss of runtime/membership/job_status.h).
+struct LossWord {
+  bool is_over = false;    // every shard has a primary again
+  bool is_undone = false;  // their holder came back with everything
+  std::string text;        // what was lost and what took its place, one line
+};
+
 // What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
 // depends on it.
 struct CoordinatorWord {
@@ -47,6 +54,7 @@ struct CoordinatorWord {
   // unless there are none.
   enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
   std::string job;  // whose coordinator it is
+  int64_t term = 0;
   Phase phase = Phase::kStarting;
   std::string failure;     // of kFailed, one line
   int servers_wanted = 0;  // indices below it shall be there
@@ -67,6 +75,8 @@ struct CoordinatorWord {
   SyncWord sync;                          // in force
   bool is_sync_changing = false;          // another one has been asked for
   std::string sync_problem;  // why the last change was given up; empty where it was not
+  // Of this coordinator's term, in the order in which they happened; none goes from the list.
+  std::vector<LossWord> losses;
 };
 
 // Why an object of the job cannot be made for now, though nothing is wrong with its spec.

@@ -51,6 +51,10 @@ TrainingJobStatus FullStatus() {
                LastRestart{
                    .pod = "mnist-worker-0", .reason = "OOMKilled", .exit_code = 137, .time = At(4)},
            .members = {{.pod = "mnist-worker-0", .uid = "u-1", .in_a_row = 2, .next_at = At(5)}}},
+      .losses = LossesStatus{.counted = 2,
+                             .term = 4,
+                             .told = 3,
+                             .last = LastLoss{.message = "shard 4 lost", .time = At(10)}},
       .checkpoint = SavedCheckpoint{.step = 100, .time = At(6), .location = "/c"},
       .progress = ProgressStatus{.step = 120,
                                  .samples_per_second = "10.5",

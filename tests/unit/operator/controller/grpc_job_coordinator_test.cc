@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +104,16 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
   status.mutable_consistency()->set_mode(
       static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
   status.mutable_consistency()->set_staleness(4);
+  status.set_term(6);
+  pushpull::v1::JobStatus::StateLoss* loss = status.add_state_losses();
+  loss->add_shards(9);
+  loss->set_chunks(2);
+  loss->set_is_repaired(true);
+  loss->set_from_workers(2);
+  loss->set_lowest_version(40);
+  loss->set_highest_version(40);
+  loss->set_has_optimizer_state(true);
+  loss->set_state_step(30);
 
   {
     const pushpull::MutexLock lock(recorder_.mu);
@@ -118,6 +129,11 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
   EXPECT_EQ(word->workers_wanted, 2);
   EXPECT_EQ(word->shards_moving, 5);
   EXPECT_EQ(word->step, 40);
+  EXPECT_EQ(word->term, 6);
+  ASSERT_EQ(word->losses.size(), 1U);
+  EXPECT_TRUE(word->losses[0].is_over);
+  EXPECT_FALSE(word->losses[0].is_undone);
+  EXPECT_THAT(word->losses[0].text, testing::HasSubstr("step 30, 10 steps of it lost"));
   EXPECT_EQ(word->samples_per_second, 30);
   EXPECT_EQ(word->servers, std::set<int>{1});
   EXPECT_TRUE(word->workers.at(0).has_left);

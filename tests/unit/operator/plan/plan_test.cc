@@ -400,6 +400,69 @@ TEST(PlanTest, ProgressAtTheEndIsTheLast) {
   EXPECT_EQ(world.status().progress->step, 9);
 }
 
+TEST(PlanTest, ALossIsToldOnceWhenItIsOverWhoeverAsksThen) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  CoordinatorWord& word = *world.seen.coordinator;
+  word.term = 3;
+  word.losses = {{.is_over = false, .text = "shard 4 lost; being made anew"}};
+  world.events.clear();
+  world.Step();
+  EXPECT_FALSE(world.status().losses.has_value());
+  EXPECT_THAT(world.events, testing::IsEmpty());
+
+  // A second one that is over before the first waits for it.
+  word.losses.push_back({.is_over = true, .text = "shard 5 lost; optimizer state zero"});
+  world.Step();
+  EXPECT_THAT(world.events, testing::IsEmpty());
+  word.losses[0] = {.is_over = true, .text = "shard 4 lost; 2 values from workers"};
+  world.Step();
+  world.Step();
+
+  ASSERT_EQ(world.events.size(), 2U);
+  EXPECT_EQ(world.events[0].kind, Event::Kind::kWarning);
+  EXPECT_EQ(world.events[0].reason, "ShardsLost");
+  EXPECT_EQ(world.events[0].note, "shard 4 lost; 2 values from workers");
+  EXPECT_EQ(world.events[1].note, "shard 5 lost; optimizer state zero");
+  EXPECT_EQ(world.status().losses->counted, 2);
+  EXPECT_EQ(world.status().losses->last->message, "shard 5 lost; optimizer state zero");
+  EXPECT_EQ(world.status().losses->last->time, world.seen.now);
+
+  // Another coordinator's list begins anew.
+  word.term = 4;
+  word.losses = {{.is_over = true, .text = "shard 1 lost; 1 value from workers"}};
+  world.Step();
+  EXPECT_EQ(world.events.size(), 3U);
+  EXPECT_EQ(world.status().losses->counted, 3);
+}
+
+TEST(PlanTest, ALossThatCameBackWithEverythingIsNone) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.coordinator->losses = {
+      {.is_over = true, .is_undone = true, .text = "shard 4 lost; back with everything"}};
+  world.events.clear();
+
+  world.Step();
+
+  EXPECT_THAT(world.events, testing::IsEmpty());
+  EXPECT_EQ(world.status().losses->counted, 0);
+  EXPECT_FALSE(world.status().losses->last.has_value());
+}
+
+TEST(PlanTest, ALossRightBeforeTheEndIsToldAtTheEnd) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.coordinator->losses = {
+      {.is_over = true, .text = "shard 4 lost; optimizer state zero"}};
+  world.Exit("worker-0", 0);
+
+  world.Step();
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+  EXPECT_EQ(world.status().losses->counted, 1);
+}
+
 TEST(PlanTest, AJobThatDoesNotStepHasNoProgressToTell) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());

@@ -427,6 +427,22 @@ TEST(MemberEndTest, ThePlatformsReasonsBecomeThoseOfTheRules) {
   }
 }
 
+TEST(MemberEndTest, AContainerThatItsNodeLostIsNobodysFailure) {
+  for (const char* reason : {"Unknown", "ContainerStatusUnknown"}) {
+    const ObservedPod pod =
+        EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 255, .reason = reason});
+
+    const MemberEnd end = EndOf(pod, kWorker).value();
+
+    EXPECT_EQ(end.exit.reason, ExitReason::kNodeLost) << reason;
+    EXPECT_TRUE(end.is_disruption()) << reason;
+  }
+  // A program may end with the same code.
+  const ObservedPod own =
+      EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 255, .reason = "Error"});
+  EXPECT_FALSE(EndOf(own, kWorker).value().is_disruption());
+}
+
 TEST(MemberEndTest, AContainersEndIsTheMembersEnd) {
   const WallTime start{seconds(100)};
   const ObservedPod pod = EndedPod(PodPhase::kFailed,
