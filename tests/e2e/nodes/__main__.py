@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent / "api"))
 import nodes  # noqa: E402
 
 SMOKE = ("section_test", "install_test")
-MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "absence_test", "trust_test", "colocated_test")
+MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "loss_test", "absence_test", "trust_test", "colocated_test")
 IMAGES = ["slim", "operator", "runtime"]
 NODES = 3
 

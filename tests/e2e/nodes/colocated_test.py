@@ -25,7 +25,7 @@ class ColocatedTest(NodeCase):
 
     def test_pairs_share_memory_and_come_and_go_together(self) -> None:
         # Eight chunks, so that every server has some.
-        self.start_job("paired", samples=2_000_000, epochs=100, servers={"replicas": 2, "replication": 1}, workers={"replicas": 2, "colocatedServer": True})
+        self.start_job("paired", samples=2_000_000, epochs=50, step_milliseconds=100, servers={"replicas": 2, "replication": 1}, workers={"replicas": 2, "colocatedServer": True})
         for worker in ("paired-worker-0", "paired-worker-1"):
             wait_until(lambda: self.pushed(worker, "shm") > 0, START_SECONDS, f"{worker} shares memory with its server")
         first = self.uids("paired", "worker")

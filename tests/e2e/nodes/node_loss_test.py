@@ -32,10 +32,10 @@ class NodeLossTest(NodeCase):
     def await_nodes(self) -> None:
         wait_until(lambda: all(is_ready(f"node{i}") for i in (1, 2, 3)), 120, "all nodes are ready")
 
-    def start(self, name: str) -> dict[str, str]:
+    def start(self, name: str, lost_after: int = NODE_LOST_AFTER) -> dict[str, str]:
         """The members on the victim, with their pods' uids."""
         self.start_job(name, servers={"replicas": 2, "replication": 1, "template": SPREAD}, step_milliseconds=50, sync={"gated": True},
-                       restart={"nodeLostAfterSeconds": NODE_LOST_AFTER, "peerTimeoutSeconds": 5, "initialDelaySeconds": 0})
+                       restart={"nodeLostAfterSeconds": lost_after, "peerTimeoutSeconds": 5, "initialDelaySeconds": 0})
         members = {pod: what for pod, what in self.pods(name).items() if what["spec"]["nodeName"] == f"node{VICTIM}"}
         self.assertNotEqual(members, {})
         self.trains(name)
@@ -62,7 +62,7 @@ class NodeLossTest(NodeCase):
         self.assertEqual(self.uids(name), before)
         # A worker and a server that die in the same step are what a gated step does not cover.
         status = self.finish_job(name, repeated=self.samples // 20)
-        self.assertEqual(status["restarts"].get("counted", 0), 0, "a lost node is nobody's failure")
+        self.assertEqual(status["restarts"].get("counted", 0), 0, f"a lost node is nobody's failure: {status['restarts']}")
         self.assertGreaterEqual(status["restarts"]["disruptions"], 1)
 
     def test_members_of_a_crashed_node_are_replaced_and_not_doubled_when_it_returns(self) -> None:
@@ -78,6 +78,17 @@ class NodeLossTest(NodeCase):
     def bring_back(self) -> None:
         if not is_ready(f"node{VICTIM}"):
             cluster("start", VICTIM)
+
+    def test_node_that_starts_anew_costs_no_restart(self) -> None:
+        # In time: Kubernetes does not even take its pods away.
+        lost = self.start("rebooted", lost_after=300)
+        cluster("crash", VICTIM)
+        self.addCleanup(self.bring_back)
+        cluster("start", VICTIM)
+        wait_until(lambda: all(self.uids("rebooted").get(pod, uid) != uid for pod, uid in lost.items()), NOTICED_SECONDS,
+                   f"other pods than {lost}")
+        self.await_members("rebooted")
+        self.check_end("rebooted", self.uids("rebooted"))
 
     def test_zombies_of_a_node_that_was_cut_off_change_nothing(self) -> None:
         lost = self.start("cut")

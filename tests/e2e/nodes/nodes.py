@@ -8,18 +8,17 @@ import re
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
 from typing import Any, Callable, Iterator, Optional
 
 import api_server
 from api_server import CHART, CLUSTER, ROOT, Result, run, wait_until
+from operator_log import SYSTEM, OperatorLog
 
 IMAGES = ROOT / "build/images"
 # Of workers: the program that the tests of processes use, too.
 PROBE_IMAGE = "localhost/probe:1"
-SYSTEM = "pushpull-system"
 # Until a job of five pods runs, on a machine of two cores that does everything.
 START_SECONDS = 60
 # Of a job that is told to finish.
@@ -97,14 +96,13 @@ class NodeCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.folder.chmod(0o777)  # containers see it, and run as nobody in particular
         self.expected_trouble: list[str] = []
-        self.begin = datetime.datetime.now(datetime.timezone.utc)
+        self._operator_log = OperatorLog(self.folder)
+        self.addCleanup(self._operator_log.close)
         self.addCleanup(self._read_operator_log)
 
     def _read_operator_log(self) -> None:
-        since = self.begin.strftime("%Y-%m-%dT%H:%M:%SZ")
-        log = must(kubectl("logs", "-n", SYSTEM, "-l", "app.kubernetes.io/name=pushpull", "--tail=-1", f"--since-time={since}"))
-        trouble = [line for line in log.splitlines() if " warning " in line or " error " in line]
-        unexpected = [line for line in trouble if not any(re.search(word, line) for word in self.expected_trouble)]
+        unexpected = [line for line in self._operator_log.trouble()
+                      if not any(re.search(word, line) for word in self.expected_trouble)]
         self.assertEqual(unexpected, [], "the operator's log")
 
     def say(self, what: str) -> None:
