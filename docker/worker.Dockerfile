@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# An image of your own worker's program, with what it is linked with and nothing else. From the root of your CMake
+# project, which has this repository as the folder `pushpull` and a target that links pushpull::worker (README.md,
+# "Your own worker"):
+#
+#   docker build --file pushpull/docker/worker.Dockerfile --build-arg PROGRAM=my_worker --tag my-registry/my-worker:1 .
+#
+# and in the TrainingJob: `image: my-registry/my-worker:1`, `command: [my_worker]`. Servers and coordinator have images of
+# the project; all must be of one version. Data that the program reads: a folder more behind the program's name in the
+# call of rootfs.sh, or a volume in spec.workers.template. BASE: docker/Dockerfile.
+ARG BASE=debian:12-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY pushpull/docker/packages.txt pushpull/docker/
+RUN apt-get update \
+    && sed 's/#.*//' pushpull/docker/packages.txt | DEBIAN_FRONTEND=noninteractive xargs apt-get install -y --no-install-recommends \
+    && rm -rf /var/lib/apt/lists/*
+COPY . .
+ARG PROGRAM
+RUN cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DPUSHPULL_BUILD_TRAIN=OFF \
+    && cmake --build build --target "${PROGRAM}" \
+    && mkdir /image && pushpull/docker/rootfs.sh /image "$(find build -name "${PROGRAM}" -type f -perm -u+x | head -n 1)" \
+    && rm -rf build
+
+FROM scratch
+COPY --from=build /image /
+ENV PATH=/usr/local/bin
+USER 65532:65532
