@@ -102,7 +102,7 @@ void DescribeLosses(Draft& draft) {
     losses.term = word->term;
     losses.told = 0;
   }
-  for (size_t next = losses.told; next < word->losses.size(); ++next) {
+  for (auto next = static_cast<size_t>(losses.told); next < word->losses.size(); ++next) {
     const LossWord& loss = word->losses[next];
     if (!loss.is_over) break;
     ++losses.told;

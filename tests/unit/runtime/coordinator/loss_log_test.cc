@@ -49,7 +49,7 @@ TEST(LossLogTest, ALossIsOverWithItsLastShardAndSaysWhatBecameOfEach) {
       ToString(*over),
       "shards 1, 2 (3 chunks) lost with server-1; 1 shard back with everything; 2 values from "
       "workers; step 7 to 8; updates of 1 chunk are lost; optimizer state of the checkpoint "
-      "of step 5; 2 s without them");
+      "of step 5, 3 steps of it lost; 2 s without them");
 }
 
 TEST(LossLogTest, AShardWhoseStateIsZeroMakesTheWholeLossCountAsThat) {
