@@ -57,9 +57,9 @@ class RunningJob final : public Job {
                                                        .metrics_address = exposer_->address()},
                                      WorkerDependencies{loop_, *transport_, connector_, metrics_},
                                      Log(ToString(options_.worker), options_.log_level));
-    const std::shared_ptr<PendingOperation> joining = node_->Join();
+    // Before anybody can see that this worker is there, and tell it to end.
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
-    return joining->Wait(deadline);
+    return node_->Join()->Wait(deadline);
   }
 
   absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override {

@@ -78,6 +78,7 @@ std::shared_ptr<PendingOperation> WorkerNode::Join() {
                      registration,
                      log_);
     timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+    if (is_told_to_end_.load(std::memory_order_relaxed)) EndBeforeTheFirstStep();
   });
   return pending;
 }

@@ -180,6 +180,17 @@ TEST(SimJobTest, ABrokenConnectionCostsNoUpdate) {
   EXPECT_THAT(trainer.value(0), Each(-40));
 }
 
+TEST(SimJobTest, AWorkerThatIsToldToEndBeforeItJoinsDoesNotJoin) {
+  SimJob job({.settings = Settings(1, 1)});
+  WorkerNode& worker = job.StartWorker(0);
+
+  worker.TellToEnd();
+  const absl::Status joined = job.Wait(worker.Join());
+
+  EXPECT_EQ(joined.code(), absl::StatusCode::kCancelled) << joined;
+  EXPECT_EQ(worker.exit_code(), 143);
+}
+
 TEST(SimJobTest, WorkersThatHaveLeftAreNotWaitedFor) {
   SimJob job({.settings = Settings(1, 2)});
   SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum)});
