@@ -79,6 +79,7 @@ spec:
   command: ["%s", "bench", "sync-worker", "--control", "%s", "--bytes", "%d", "--tensors", "%s"]
   servers: {replicas: %d}
   workers: {replicas: %d}
+  sync: {deterministic: %s}
   restart: {backoffLimit: 0}
 )",
                          program,
@@ -86,7 +87,8 @@ spec:
                          options.bytes,
                          options.tensors,
                          options.servers,
-                         options.workers);
+                         options.workers,
+                         options.is_deterministic ? "true" : "false");
 }
 
 std::map<std::string, std::string> EnvironmentOf(const SyncOptions& options,

@@ -18,6 +18,7 @@ struct SyncOptions {
   uint32_t steps = 30;
   bool has_tls = false;
   bool has_payload_checksum = false;
+  bool is_deterministic = false;
 };
 
 // One burst over the raw link.

@@ -89,6 +89,9 @@ void AddSyncCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--payload-checksum", flags->payload_checksum, "Of payloads: on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  command->add_flag("--deterministic",
+                    flags->options.is_deterministic,
+                    "Contributions are added in the order of the workers");
   command->add_flag("--json", flags->is_json, "As JSON");
   command->callback([flags, &exit_code] { exit_code = RunSync(*flags); });
 }
