@@ -34,6 +34,8 @@ CASES: dict[str, list[str]] = {
                      "--tensors", "1Ki"],
 }
 
+COSTS = "costs"  # of a round, what step_costs prints
+
 Round = dict[str, dict[str, Any]]  # case -> result
 
 
@@ -46,6 +48,23 @@ class Ratio(NamedTuple):
 
 def p50(one: Round, case: str) -> float:
     return one[case]["step_seconds"]["p50"]
+
+
+def cpu_of_step(one: Round) -> float:
+    return one["tcp"]["cpu_seconds_per_gigabyte"] * one["tcp"]["wire_bytes_per_step"] / 1e9
+
+
+def check_of_step(one: Round) -> float:
+    received = one["tcp"]["wire_bytes_per_step"] / 2 / 1e9
+    return one[COSTS]["check_seconds_per_gigabyte"] * received / cpu_of_step(one)
+
+
+def metrics_of_step(one: Round) -> float:
+    """A chunk is two messages, there and back."""
+    tcp, costs = one["tcp"], one[COSTS]
+    chunks = tcp["messages_per_second"] * tcp["step_seconds"]["p50"] / 2
+    return ((costs["metrics_seconds_per_chunk"] * chunks + costs["metrics_seconds_per_step"] * tcp["workers"])
+            / cpu_of_step(one))
 
 
 RATIOS = [
@@ -64,6 +83,8 @@ RATIOS = [
     Ratio("deterministic: time over the same without",
           lambda r: p50(r, "3 workers, deterministic") / p50(r, "3 workers"), "<= 1.15",
           lambda x: x <= 1.15),
+    Ratio("check for NaN: CPU of a step", check_of_step, "<= 0.03", lambda x: x <= 0.03),
+    Ratio("metrics: CPU of a step", metrics_of_step, "<= 0.01", lambda x: x <= 0.01),
     Ratio("shm: time over tcp", lambda r: p50(r, "shm") / p50(r, "tcp"), "<= 0.65",
           lambda x: x <= 0.65),
 ]
@@ -93,8 +114,14 @@ def run_case(program: str, words: list[str], certificates: pathlib.Path) -> dict
     return json.loads(done.stdout)
 
 
+def run_costs(program: str) -> dict[str, Any]:
+    beside = pathlib.Path(program).parent / "tests/step_costs"
+    done = subprocess.run([beside], capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
+    return json.loads(done.stdout)
+
+
 def run_round(program: str, certificates: pathlib.Path) -> Round:
-    results = {}
+    results = {COSTS: run_costs(program)}
     for case, words in CASES.items():
         results[case] = run_case(program, words, certificates)
         print(f"  {case:24} step {1e3 * results[case]['step_seconds']['p50']:9.3f} ms, wire/link "
@@ -130,7 +157,7 @@ def summarize(rounds: list[Round]) -> list[dict[str, Any]]:
 def print_ratios(summary: list[dict[str, Any]]) -> None:
     print(f"\n{'ratio':40} {'median':>8} {'min':>8} {'max':>8}  bound")
     for line in summary:
-        print(f"{line['name']:40} {line['median']:8.3f} {line['min']:8.3f} {line['max']:8.3f}  "
+        print(f"{line['name']:40} {line['median']:8.4f} {line['min']:8.4f} {line['max']:8.4f}  "
               f"{line['bound']} {'' if line['is_kept'] else 'MISSED'}")
 
 

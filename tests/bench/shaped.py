@@ -3,7 +3,7 @@
 """Synchronisation over links of a known speed: each host is a network namespace with a link that token buckets (tbf)
 shape in both directions, to a bridge in a namespace of its own. Needs root, and a release build with its tests.
 
-    python3 tests/bench/shaped.py [scaling|gigabit|spread]... [--rounds 5] [--steps 3] [--results FILE]
+    python3 tests/bench/shaped.py [scaling|gigabit|spread|workers]... [--rounds 5] [--steps 3] [--results FILE]
 
     scaling   64 MB, one worker on an unshaped link, 1, 2, 4 and 8 servers behind 100 Mb/s: t(n) n / t(1)
     gigabit   1 GiB pushed and pulled between a worker and a server with 1 Gb/s each, against a raw pair of sockets
@@ -11,9 +11,12 @@ shape in both directions, to a bridge in a namespace of its own. Needs root, and
     spread    64 MB, four workers with 200 Mb/s each, against 2 n (n-1) M / ((n^2 + k n - 2 k) B), the least time that
               n workers and k more hosts of servers need (Jiang et al., OSDI 2020, section 4.1): a server on each
               worker's host; the same and two hosts more, by weight; four hosts more and none on the workers'
+    workers   8 MB and compute that sleeps five times as long as one worker's synchronisation would take on its link alone;
+              8 servers and 1, 2, 4 and 8 workers with 100 Mb/s each: a step with one worker over a step with n, which is
+              samples a second over what n times as many workers should give
 
 Rounds are interleaved; printed are medians, and the lowest and the highest. A step counts from a worker's first push to
-its last value, after one step that does not count. Exit codes: 0 measured, 1 a job failed, 130 stopped.
+its last value (of `workers`: to the last value of the next step), after one step that does not count. Exit codes: 0 measured, 1 a job failed, 130 stopped.
 """
 import argparse
 import contextlib
@@ -35,7 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PUSHPULL = ROOT / "build/release/pushpull"
 PROBE = ROOT / "build/release/tests/probe_worker"
 JOB = "shaped"
-TENSOR_VALUES = 1 << 18  # of float32: 1 MiB, so that every server gets its share
+TENSOR_BYTES = 1 << 20  # of float32, so that every server gets its share
 MEGABIT = 1_000_000 / 8  # bytes a second
 METRICS_PORT = 9464
 WAIT_SECONDS = 300.0
@@ -99,14 +102,22 @@ class Member:
     weight: float = 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Of a worker, each step."""
+    num_bytes: int
+    tensor_bytes: int = TENSOR_BYTES
+    compute_seconds: float = 0  # asleep
+
+
 class Job:
     """Members by hand, each on its host, as README.md describes it."""
 
-    def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], num_bytes: int) -> None:
+    def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], work: "Work") -> None:
         self._folder = folder
+        self._metric = "step" if work.compute_seconds > 0 else "sync"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._workers = workers
-        tensors = num_bytes // (4 * TENSOR_VALUES)
         manifest = folder / "job.yaml"
         manifest.write_text(json.dumps({
             "apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": JOB},
@@ -123,7 +134,8 @@ class Job:
                         "--weight", server.weight)
         for index, worker in enumerate(workers):
             self._start(f"worker-{index}", worker, {"PUSHPULL_INDEX": str(index)}, PROBE, "--optimizer", "sum", "--steps", 1_000_000,
-                        "--tensors", tensors, "--values", TENSOR_VALUES)
+                        "--tensors", work.num_bytes // work.tensor_bytes, "--values", work.tensor_bytes // 4,
+                        "--step-milliseconds", round(1e3 * work.compute_seconds))
 
     def _start(self, name: str, host: Host, more: dict[str, str], *words: object) -> None:
         with (self._folder / f"{name}.log").open("wb") as log:
@@ -133,7 +145,7 @@ class Job:
         """Seconds of all steps of a worker, and their number."""
         asked = subprocess.run(worker.command("curl", "-s", "-m", "5", f"http://127.0.0.1:{METRICS_PORT}/metrics"),
                                capture_output=True, text=True, check=False).stdout
-        found = [re.search(rf"^pushpull_sync_seconds_{what}(?:{{[^}}]*}})? (\S+)$", asked, re.MULTILINE) for what in ("sum", "count")]
+        found = [re.search(rf"^pushpull_{self._metric}_seconds_{what}(?:{{[^}}]*}})? (\S+)$", asked, re.MULTILINE) for what in ("sum", "count")]
         return (float(found[0][1]), int(float(found[1][1]))) if all(found) else (0.0, 0)
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
@@ -168,7 +180,7 @@ class Job:
 
 
 def measure(servers: list[tuple[Optional[int], float]], workers: Optional[int], count: int, with_server: Optional[float],
-            num_bytes: int, steps: int) -> float:
+            work: Work, steps: int) -> float:
     """Seconds of a step of `count` workers on links of `workers` Mb/s (none: unshaped) with one server for each of `servers`
     (Mb/s, weight), and one of weight `with_server` on each worker's host."""
     with contextlib.closing(Hosts("job")) as hosts, tempfile.TemporaryDirectory(prefix="pushpull-bench-") as folder:
@@ -177,7 +189,7 @@ def measure(servers: list[tuple[Optional[int], float]], workers: Optional[int], 
         members = [Member(hosts.add(megabits), weight) for megabits, weight in servers]
         if with_server is not None:
             members += [Member(host, with_server) for host in worker_hosts]
-        with contextlib.closing(Job(pathlib.Path(folder), boss, members, worker_hosts, num_bytes)) as job:
+        with contextlib.closing(Job(pathlib.Path(folder), boss, members, worker_hosts, work)) as job:
             return job.step_seconds(steps)
 
 
@@ -225,37 +237,48 @@ class Case:
     reference: str = ""              # the case of the same round that it is compared with
     factor: float = 1                # of the ratio
     bound: Optional[float] = None    # seconds to compare with instead
+    is_inverse: bool = False         # the reference's seconds over the case's
 
 
 MEGABYTES_64 = 64 * 1024 * 1024
+WORK_64 = Work(MEGABYTES_64)
 
 
 def scaling() -> Iterator[Case]:
     for count in (1, 2, 4, 8):
-        yield Case(f"{count} servers of 100 Mb/s", lambda steps, count=count: measure([(100, 1)] * count, None, 1, None, MEGABYTES_64, steps),
+        yield Case(f"{count} servers of 100 Mb/s", lambda steps, count=count: measure([(100, 1)] * count, None, 1, None, WORK_64, steps),
                    reference="1 servers of 100 Mb/s", factor=count)
 
 
 def gigabit() -> Iterator[Case]:
     yield Case("raw, 1 Gb/s", lambda steps: measure_raw(1000, 1 << 30))
-    yield Case("pushed and pulled, 1 Gb/s", lambda steps: measure([(1000, 1)], 1000, 1, None, 1 << 30, 1), reference="raw, 1 Gb/s")
+    yield Case("pushed and pulled, 1 Gb/s", lambda steps: measure([(1000, 1)], 1000, 1, None, Work(1 << 30), 1), reference="raw, 1 Gb/s")
 
 
 def spread() -> Iterator[Case]:
     def least(workers: int, more: int) -> float:
         return (2 * workers * (workers - 1) * MEGABYTES_64
                 / ((workers * workers + more * workers - 2 * more) * 200 * MEGABIT))
-    yield Case("(4,0)", lambda steps: measure([], 200, 4, 1, MEGABYTES_64, steps), bound=least(4, 0))
+    yield Case("(4,0)", lambda steps: measure([], 200, 4, 1, WORK_64, steps), bound=least(4, 0))
     # Shares 2 (n-1) and n-2 of the same whole.
-    yield Case("(4,2)", lambda steps: measure([(200, 3)] * 2, 200, 4, 1, MEGABYTES_64, steps), bound=least(4, 2))
-    yield Case("(4,4), none on the workers' hosts", lambda steps: measure([(200, 1)] * 4, 200, 4, None, MEGABYTES_64, steps), bound=least(4, 4))
+    yield Case("(4,2)", lambda steps: measure([(200, 3)] * 2, 200, 4, 1, WORK_64, steps), bound=least(4, 2))
+    yield Case("(4,4), none on the workers' hosts", lambda steps: measure([(200, 1)] * 4, 200, 4, None, WORK_64, steps), bound=least(4, 4))
 
 
-GROUPS = {"scaling": scaling, "gigabit": gigabit, "spread": spread}
+def workers() -> Iterator[Case]:
+    num_bytes = 8 << 20
+    work = Work(num_bytes, tensor_bytes=128 << 10, compute_seconds=5 * num_bytes / (100 * MEGABIT))
+    for count in (1, 2, 4, 8):
+        yield Case(f"{count} workers", lambda steps, count=count: measure([(100, 1)] * 8, 100, count, None, work, steps),
+                   reference="1 workers", is_inverse=True)
+
+
+GROUPS = {"scaling": scaling, "gigabit": gigabit, "spread": spread, "workers": workers}
 
 
 def ratio(case: Case, seconds: dict[str, float]) -> float:
-    return seconds[case.name] * case.factor / (case.bound or seconds[case.reference or case.name])
+    over = seconds[case.name] * case.factor / (case.bound or seconds[case.reference or case.name])
+    return 1 / over if case.is_inverse else over
 
 
 def describe(values: list[float]) -> str:

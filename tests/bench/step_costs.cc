@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is too small a part of a step to be seen in its time, counted instead: the check for NaN and
+// infinity a gigabyte, and what metrics cost a chunk and a step. As JSON, for tests/bench.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/metrics/registry.h"
+#include "runtime/server/server_metrics.h"
+#include "runtime/tensor/reduce.h"
+#include "runtime/worker/worker_metrics.h"
+
+namespace pushpull {
+namespace {
+
+constexpr int kRounds = 9;
+
+double MedianOf(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Of one call, the median of rounds of `calls`.
+double SecondsOf(int calls, const std::function<void()>& call) {
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    rounds.push_back(passed.count() / calls);
+  }
+  return MedianOf(rounds);
+}
+
+// Of chunks that have just been copied to where they are checked, as those that a server receives.
+double CheckSecondsPerGigabyte() {
+  constexpr size_t kChunkValues = 1 << 18;
+  constexpr int kChunks = 160;
+  const std::vector<float> gradient(kChunks * kChunkValues, 1.0F);
+  std::vector<float> chunk(kChunkValues);
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    std::chrono::duration<double> passed{};
+    for (int i = 0; i < kChunks; ++i) {
+      std::copy_n(
+          gradient.begin() + i * static_cast<int64_t>(kChunkValues), kChunkValues, chunk.begin());
+      const auto begin = std::chrono::steady_clock::now();
+      PUSHPULL_CHECK(AllFinite(chunk));
+      passed += std::chrono::steady_clock::now() - begin;
+    }
+    rounds.push_back(passed.count());
+  }
+  return MedianOf(rounds) / (static_cast<double>(gradient.size() * sizeof(float)) / 1e9);
+}
+
+void Print() {
+  MetricsRegistry registry;
+  ServerMetrics server(registry);
+  MetricsRegistry workers_registry;
+  WorkerMetrics worker(workers_registry);
+  constexpr uint64_t kBytes = 1 << 20;
+  const double chunk = SecondsOf(100'000, [&] {
+    worker.AddPushed("tcp", kBytes);
+    server.AddPushed("tcp", kBytes);
+    server.ObserveQueue(std::chrono::microseconds(40));
+    server.AddPulled("tcp", kBytes);
+    worker.AddPulled("tcp", kBytes);
+  });
+  const SyncObservation observation{
+      .sync = std::chrono::milliseconds(100), .phases = {}, .step = std::chrono::milliseconds(200)};
+  const double step = SecondsOf(100'000, [&] { worker.Observe(observation); });
+  std::printf(
+      "{\"check_seconds_per_gigabyte\": %.6g, \"metrics_seconds_per_chunk\": %.6g, "
+      "\"metrics_seconds_per_step\": %.6g}\n",
+      CheckSecondsPerGigabyte(),
+      chunk,
+      step);
+}
+
+}  // namespace
+}  // namespace pushpull
+
+int main() {
+  pushpull::Print();
+}
