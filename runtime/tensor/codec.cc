@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tensor/codec.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/check.h"
+#include "runtime/base/wire_bytes.h"
+
+// As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
+// branches, which the compiler turns into vectors; Highway's own conversions of float16 and
+// bfloat16 round in other ways on machines that lack the instructions.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/tensor/codec.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace pushpull {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr uint32_t kSignBit = 0x80000000U;
+constexpr uint32_t kInfinityBits = 0x7F800000U;
+
+HWY_INLINE uint32_t BitsOf(float x) {
+  return std::bit_cast<uint32_t>(x);
+}
+
+HWY_INLINE float FloatOf(uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+
+// Of a number without its sign, to nearest, ties to even. All three cases are computed, and one is
+// taken.
+HWY_INLINE uint32_t MagnitudeToFloat16(uint32_t magnitude) {
+  // 2^16 - 2^4 and above are nearer to 2^16, which float16 does not have, than to 65,504; a carry
+  // of the rounding below makes them infinite.
+  constexpr uint32_t kAboveAll = (127U + 16U) << 23;
+  constexpr uint32_t kLeastNormal = (127U - 14U) << 23;
+  // Added to a number below 2^-14 it leaves a multiple of 2^-24, the distance of denormal float16,
+  // in its lowest bits, rounded as every sum is.
+  constexpr uint32_t kOfDenormals = ((127U - 15U) + (23U - 10U) + 1U) << 23;
+  const uint32_t is_odd = (magnitude >> 13) & 1U;
+  const uint32_t normal = (magnitude - ((127U - 15U) << 23) + 0xFFFU + is_odd) >> 13;
+  const uint32_t denormal = BitsOf(FloatOf(magnitude) + FloatOf(kOfDenormals)) - kOfDenormals;
+  const uint32_t not_finite = magnitude > kInfinityBits ? 0x7E00U : 0x7C00U;
+  const uint32_t finite = magnitude < kLeastNormal ? denormal : normal;
+  return magnitude >= kAboveAll ? not_finite : finite;
+}
+
+HWY_INLINE uint32_t Float16ToFloat32(uint32_t half) {
+  constexpr uint32_t kExponent = 0x7C00U << 13;
+  constexpr uint32_t kLeastNormal = (127U - 14U) << 23;
+  const uint32_t shifted = (half & 0x7FFFU) << 13;
+  const uint32_t exponent = shifted & kExponent;
+  const uint32_t normal = shifted + ((127U - 15U) << 23);
+  const uint32_t not_finite = normal + ((128U - 16U) << 23);
+  const uint32_t denormal = BitsOf(FloatOf(normal + (1U << 23)) - FloatOf(kLeastNormal));
+  const uint32_t finite = exponent == 0 ? denormal : normal;
+  return ((half & 0x8000U) << 16) | (exponent == kExponent ? not_finite : finite);
+}
+
+HWY_INLINE uint32_t MagnitudeToBFloat16(uint32_t magnitude) {
+  const uint32_t rounded = (magnitude + 0x7FFFU + ((magnitude >> 16) & 1U)) >> 16;
+  return magnitude > kInfinityBits ? 0x7FC0U : rounded;
+}
+
+// Elements lie at any address.
+template <typename Number>
+HWY_INLINE Number LoadAt(const std::byte* bytes, size_t index) {
+  Number number;
+  std::memcpy(&number, bytes + index * sizeof(Number), sizeof(Number));
+  return number;
+}
+
+template <typename Number>
+HWY_INLINE void StoreAt(std::byte* bytes, size_t index, Number number) {
+  std::memcpy(bytes + index * sizeof(Number), &number, sizeof(Number));
+}
+
+// Each: how many finite values became infinite.
+uint64_t EncodeFloat16Kernel(const float* values, size_t num_values, std::byte* out) {
+  constexpr uint32_t kLeastTooLarge = 0x477FF000U;  // 65,520
+  uint32_t overflows = 0;
+  for (size_t i = 0; i < num_values; ++i) {
+    const uint32_t bits = BitsOf(values[i]);
+    const uint32_t magnitude = bits & ~kSignBit;
+    const uint32_t sign = (bits & kSignBit) >> 16;
+    StoreAt(out, i, static_cast<uint16_t>(sign | MagnitudeToFloat16(magnitude)));
+    const uint32_t is_above = magnitude >= kLeastTooLarge ? 1U : 0U;
+    const uint32_t is_finite = magnitude < kInfinityBits ? 1U : 0U;
+    overflows += is_above & is_finite;
+  }
+  return overflows;
+}
+
+uint64_t EncodeBFloat16Kernel(const float* values, size_t num_values, std::byte* out) {
+  constexpr uint32_t kLeastTooLarge = 0x7F7F8000U;
+  uint32_t overflows = 0;
+  for (size_t i = 0; i < num_values; ++i) {
+    const uint32_t bits = BitsOf(values[i]);
+    const uint32_t magnitude = bits & ~kSignBit;
+    const uint32_t sign = (bits & kSignBit) >> 16;
+    StoreAt(out, i, static_cast<uint16_t>(sign | MagnitudeToBFloat16(magnitude)));
+    const uint32_t is_above = magnitude >= kLeastTooLarge ? 1U : 0U;
+    const uint32_t is_finite = magnitude < kInfinityBits ? 1U : 0U;
+    overflows += is_above & is_finite;
+  }
+  return overflows;
+}
+
+void DecodeFloat16Kernel(const std::byte* encoded, float* values, size_t num_values) {
+  for (size_t i = 0; i < num_values; ++i)
+    values[i] = FloatOf(Float16ToFloat32(LoadAt<uint16_t>(encoded, i)));
+}
+
+void DecodeBFloat16Kernel(const std::byte* encoded, float* values, size_t num_values) {
+  for (size_t i = 0; i < num_values; ++i)
+    values[i] = FloatOf(static_cast<uint32_t>(LoadAt<uint16_t>(encoded, i)) << 16);
+}
+
+uint32_t LargestMagnitudeKernel(const float* values, size_t num_values) {
+  // As integers, the bits without the sign are in the order of the magnitudes; NaN is the largest.
+  uint32_t largest = 0;
+  for (size_t i = 0; i < num_values; ++i)
+    largest = std::max(largest, BitsOf(values[i]) & ~kSignBit);
+  return largest;
+}
+
+// In [0, 1), by the finalizer of MurmurHash3 (Appleby, public domain) of place and seed: each value
+// alone, so vectors of any length give the same.
+HWY_INLINE float Chance(uint32_t place, uint32_t seed_low, uint32_t seed_high) {
+  uint32_t hash = place ^ seed_low;
+  hash ^= hash >> 16;
+  hash *= 0x85EBCA6BU;
+  hash ^= hash >> 13;
+  hash += seed_high;
+  hash *= 0xC2B2AE35U;
+  hash ^= hash >> 16;
+  return static_cast<float>(static_cast<int32_t>(hash >> 8)) * 0x1p-24F;
+}
+
+// All values are finite, and times `factor` between -127 and 127, but for a rounding.
+void QuantizeKernel(const float* values,
+                    size_t num_values,
+                    float factor,
+                    uint64_t seed,
+                    size_t first_place,
+                    std::byte* out) {
+  const auto seed_low = static_cast<uint32_t>(seed);
+  const auto seed_high = static_cast<uint32_t>(seed >> 32);
+  const auto first = static_cast<uint32_t>(first_place);
+  for (size_t i = 0; i < num_values; ++i) {
+    const float chance = Chance(first + static_cast<uint32_t>(i), seed_low, seed_high);
+    // Above 0, where cutting off is rounding down.
+    const auto above = static_cast<int32_t>(values[i] * factor + (128.0F + chance));
+    const int32_t quantum = std::min(std::max(above - 128, -127), 127);
+    StoreAt(out, i, static_cast<int8_t>(quantum));
+  }
+}
+
+void DequantizeKernel(const std::byte* quanta, float* values, size_t num_values, float scale) {
+  for (size_t i = 0; i < num_values; ++i)
+    values[i] = static_cast<float>(static_cast<int32_t>(LoadAt<int8_t>(quanta, i))) * scale;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace pushpull
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pushpull {
+namespace {
+
+HWY_EXPORT(EncodeFloat16Kernel);
+HWY_EXPORT(EncodeBFloat16Kernel);
+HWY_EXPORT(DecodeFloat16Kernel);
+HWY_EXPORT(DecodeBFloat16Kernel);
+HWY_EXPORT(LargestMagnitudeKernel);
+HWY_EXPORT(QuantizeKernel);
+HWY_EXPORT(DequantizeKernel);
+
+constexpr uint8_t kEncodedVersion = 1;
+constexpr std::array<absl::string_view, 4> kNames = {"none", "fp16", "bf16", "int8"};
+
+size_t NumBlocks(size_t num_values) {
+  return (num_values + kInt8BlockValues - 1) / kInt8BlockValues;
+}
+
+struct BlockScale {
+  float scale = 0;   // times a quantum: the value
+  float factor = 0;  // times a value: the quantum; 0: all quanta are 0
+};
+
+BlockScale ScaleOf(float largest) {
+  // So small that the factor would overflow: nothing is left of such a gradient.
+  constexpr float kNegligible = 0x1p-100F;
+  if (!std::isfinite(largest)) return {.scale = std::numeric_limits<float>::quiet_NaN()};
+  if (largest < kNegligible) return {};
+  float scale = largest / 127.0F;
+  if (!std::isfinite(scale * 127.0F)) scale = std::nextafter(scale, 0.0F);
+  return {.scale = scale, .factor = 127.0F / largest};
+}
+
+void EncodeInt8(std::span<const float> values, uint64_t seed, std::span<std::byte> encoded) {
+  const size_t num_blocks = NumBlocks(values.size());
+  const std::span<std::byte> quanta = encoded.subspan(num_blocks * sizeof(float));
+  for (size_t block = 0; block < num_blocks; ++block) {
+    const size_t first = block * kInt8BlockValues;
+    const size_t count = std::min(kInt8BlockValues, values.size() - first);
+    const float largest = std::bit_cast<float>(
+        HWY_DYNAMIC_DISPATCH(LargestMagnitudeKernel)(values.data() + first, count));
+    const BlockScale scale = ScaleOf(largest);
+    StoreNumber(scale.scale, encoded.subspan(block * sizeof(float)));
+    if (scale.factor == 0) {
+      std::memset(quanta.data() + first, 0, count);
+    } else {
+      HWY_DYNAMIC_DISPATCH(QuantizeKernel)
+      (values.data() + first, count, scale.factor, seed, first, quanta.data() + first);
+    }
+  }
+}
+
+void DecodeInt8(std::span<const std::byte> encoded, std::span<float> values) {
+  const size_t num_blocks = NumBlocks(values.size());
+  const std::span<const std::byte> quanta = encoded.subspan(num_blocks * sizeof(float));
+  for (size_t block = 0; block < num_blocks; ++block) {
+    const size_t first = block * kInt8BlockValues;
+    const size_t count = std::min(kInt8BlockValues, values.size() - first);
+    const auto scale = LoadNumber<float>(encoded.subspan(block * sizeof(float)));
+    HWY_DYNAMIC_DISPATCH(DequantizeKernel)
+    (quanta.data() + first, values.data() + first, count, scale);
+  }
+}
+
+absl::Status CheckHeader(Codec codec, std::span<const std::byte> encoded, size_t num_values) {
+  const size_t expected = EncodedBytes(codec, num_values);
+  const auto wrong = [&](const auto&... text) {
+    return absl::DataLossError(
+        absl::StrCat(ToString(codec), " of ", num_values, " values: ", text...));
+  };
+  if (encoded.size() != expected)
+    return wrong("got ", encoded.size(), " bytes, expected ", expected);
+  const auto version = LoadNumber<uint8_t>(encoded);
+  if (version != kEncodedVersion)
+    return wrong("version ", version, ", this program knows ", kEncodedVersion);
+  const auto of = static_cast<Codec>(LoadNumber<uint8_t>(encoded.subspan(1)));
+  if (of != codec) return wrong("the bytes are of ", ToString(of));
+  if (LoadNumber<uint16_t>(encoded.subspan(2)) != 0) return wrong("bytes 2 and 3 are not zero");
+  const auto count = LoadNumber<uint32_t>(encoded.subspan(4));
+  if (count != num_values) return wrong("the bytes are of ", count, " values");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Codec> ParseCodec(absl::string_view text) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == text) return static_cast<Codec>(i);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("codec \"", text, "\" is none of none, fp16, bf16 and int8"));
+}
+
+std::string ToString(Codec codec) {
+  if (IsKnown(codec)) return std::string(kNames[static_cast<size_t>(codec)]);
+  return absl::StrCat("codec ", static_cast<unsigned>(codec));
+}
+
+size_t EncodedBytes(Codec codec, size_t num_values) {
+  switch (codec) {
+    case Codec::kNone:
+      break;
+    case Codec::kFloat16:
+    case Codec::kBFloat16:
+      return kEncodedHeaderBytes + num_values * sizeof(uint16_t);
+    case Codec::kInt8:
+      return kEncodedHeaderBytes + NumBlocks(num_values) * sizeof(float) + num_values;
+  }
+  return num_values * sizeof(float);
+}
+
+uint64_t RoundingSeed(uint32_t worker, uint64_t step, uint64_t chunk) {
+  // The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once for each number.
+  uint64_t seed = 0;
+  for (const uint64_t number : {uint64_t{worker}, step, chunk}) {
+    seed = (seed ^ number) + 0x9E3779B97F4A7C15U;
+    seed = (seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9U;
+    seed = (seed ^ (seed >> 27)) * 0x94D049BB133111EBU;
+    seed ^= seed >> 31;
+  }
+  return seed;
+}
+
+uint64_t Encode(Codec codec,
+                std::span<const float> values,
+                uint64_t seed,
+                std::span<std::byte> encoded) {
+  PUSHPULL_CHECK(codec != Codec::kNone && encoded.size() == EncodedBytes(codec, values.size()));
+  PUSHPULL_CHECK(values.size() <= std::numeric_limits<uint32_t>::max());
+  StoreNumber(kEncodedVersion, encoded);
+  StoreNumber(static_cast<uint8_t>(codec), encoded.subspan(1));
+  StoreNumber(uint16_t{0}, encoded.subspan(2));
+  StoreNumber(static_cast<uint32_t>(values.size()), encoded.subspan(4));
+  const std::span<std::byte> body = encoded.subspan(kEncodedHeaderBytes);
+  switch (codec) {
+    case Codec::kNone:
+      break;
+    case Codec::kFloat16:
+      return HWY_DYNAMIC_DISPATCH(EncodeFloat16Kernel)(values.data(), values.size(), body.data());
+    case Codec::kBFloat16:
+      return HWY_DYNAMIC_DISPATCH(EncodeBFloat16Kernel)(values.data(), values.size(), body.data());
+    case Codec::kInt8:
+      EncodeInt8(values, seed, body);
+      break;
+  }
+  return 0;
+}
+
+absl::Status Decode(Codec codec, std::span<const std::byte> encoded, std::span<float> values) {
+  PUSHPULL_CHECK(codec != Codec::kNone && IsKnown(codec));
+  const absl::Status header = CheckHeader(codec, encoded, values.size());
+  if (!header.ok()) return header;
+  const std::span<const std::byte> body = encoded.subspan(kEncodedHeaderBytes);
+  switch (codec) {
+    case Codec::kNone:
+      break;
+    case Codec::kFloat16:
+      HWY_DYNAMIC_DISPATCH(DecodeFloat16Kernel)(body.data(), values.data(), values.size());
+      break;
+    case Codec::kBFloat16:
+      HWY_DYNAMIC_DISPATCH(DecodeBFloat16Kernel)(body.data(), values.data(), values.size());
+      break;
+    case Codec::kInt8:
+      DecodeInt8(body, values);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull
+#endif  // HWY_ONCE
