@@ -34,6 +34,8 @@ std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
     return absl::StrCat(
         "optimizer ", ToString(theirs.optimizer), " and ", ToString(ours.optimizer));
   }
+  if (ours.codec != theirs.codec)
+    return absl::StrCat("codec ", ToString(theirs.codec), " and ", ToString(ours.codec));
   return "";
 }
 

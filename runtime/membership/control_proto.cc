@@ -30,6 +30,7 @@ void Write(const TensorSpec& spec, v1::TensorSpec& out) {
   for (const int64_t dim : spec.dims) out.add_dims(dim);
   out.set_dtype(static_cast<uint32_t>(spec.dtype));
   out.set_reduction(static_cast<uint32_t>(spec.reduction));
+  out.set_codec(static_cast<uint32_t>(spec.codec));
   v1::Optimizer& optimizer = *out.mutable_optimizer();
   optimizer.set_kind(static_cast<uint32_t>(spec.optimizer.kind));
   optimizer.set_learning_rate(spec.optimizer.learning_rate);
@@ -363,6 +364,9 @@ absl::StatusOr<TensorSpec> Read(const v1::TensorSpec& wire) {
       .name = wire.name(), .dims = {wire.dims().begin(), wire.dims().end()}, .optimizer = {}};
   PUSHPULL_ASSIGN_OR_RETURN(spec.dtype, ReadEnum<DType>("dtype", wire.dtype()));
   PUSHPULL_ASSIGN_OR_RETURN(spec.reduction, ReadEnum<Reduction>("reduction", wire.reduction()));
+  // A later version's, which this program could not add up.
+  PUSHPULL_ASSIGN_OR_RETURN(
+      spec.codec, ReadEnum<Codec>(absl::StrCat("tensor ", wire.name(), ": codec"), wire.codec()));
   const v1::Optimizer& optimizer = wire.optimizer();
   PUSHPULL_ASSIGN_OR_RETURN(spec.optimizer.kind,
                             ReadEnum<OptimizerKind>("optimizer", optimizer.kind()));

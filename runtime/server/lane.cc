@@ -246,8 +246,8 @@ std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeade
   reception = Reception{};
   if (header.type == FrameType::kReturnCopy) return PlaceCopy(connection, header);
   ChunkSlot* slot = Find(header.chunk);
-  if (slot == nullptr || !HasPayload(header.type) ||
-      header.payload_bytes != slot->state.num_bytes() || !slot->shard->member.is_open())
+  if (slot == nullptr || !HasPayload(header.type) || !CheckPayload(*slot, header).ok() ||
+      !slot->shard->member.is_open())
     return {};
   reception.slot = slot;
 
@@ -258,7 +258,7 @@ std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeade
     if (slot->Judge(membership_, header) != PushVerdict::kContribute) return {};
     const bool may_add =
         is_sync() && !is_gated() && !Leads(*slot) && MayAddNow(*slot, header.worker);
-    if (may_add && slot->accumulator.is_empty()) {
+    if (may_add && header.codec == Codec::kNone && slot->accumulator.is_empty()) {
       absl::StatusOr<std::span<std::byte>> place = slot->accumulator.BeginDirect(*pool_);
       if (place.ok()) {
         reception.place = Reception::Place::kAccumulator;
@@ -294,15 +294,9 @@ void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
     AbandonReception(connection);
     return Redirect(connection, header);
   }
-  if (HasPayload(header.type) && header.payload_bytes != slot->state.num_bytes()) {
-    return Refuse(connection,
-                  header,
-                  absl::InvalidArgumentError(absl::StrCat(slot->Name(),
-                                                          ": got ",
-                                                          header.payload_bytes,
-                                                          " bytes, expected ",
-                                                          slot->state.num_bytes())));
-  }
+  const absl::Status fits =
+      HasPayload(header.type) ? CheckPayload(*slot, header) : absl::OkStatus();
+  if (!fits.ok()) return Refuse(connection, header, fits);
   if (!LearnAdmission(*slot, frame)) return Violate(connection, "an admission that is none");
   if (header.type == FrameType::kDecided) return;  // it has said what it had to say
   if (header.type == FrameType::kInit) return OnInit(connection, *slot, frame);
@@ -396,6 +390,7 @@ void Lane::Contribute(Connection& connection, ChunkSlot& slot, HeldContribution 
     slot.step_began_at = contribution.waiter.looked_at;
   Reception reception = std::exchange(connection.reception(), Reception{});
   const bool is_direct = reception.place == Reception::Place::kAccumulator;
+  if (!DecodeReceived(connection, slot, reception, contribution.waiter)) return;
   if (!PassesChecks(slot, reception, contribution)) {
     if (is_direct) slot.accumulator.AbandonDirect();
     return;
@@ -433,7 +428,9 @@ bool Lane::PassesChecks(ChunkSlot& slot,
                                         ToString(push.worker),
                                         " in step ",
                                         push.step.value(),
-                                        " has a value that is not finite");
+                                        " has a value that is not finite",
+                                        push.codec == Codec::kNone ? "" : " as ",
+                                        push.codec == Codec::kNone ? "" : ToString(push.codec));
   switch (settings_.non_finite) {
     case NonFinitePolicy::kFail:
       slot.AddWaiter(contribution.waiter);
@@ -473,7 +470,7 @@ void Lane::AddHeld(ChunkSlot& slot) {
     slot.step.Count(next.contribution);
     slot.skips_step = slot.skips_step || next.skips_step;
     pool_->Return(std::move(next.values));
-    next.waiter.sum_time = executor_.Now() - begin;
+    next.waiter.sum_time += executor_.Now() - begin;
     if (next.waiter.connection != nullptr) slot.AddWaiter(next.waiter);
     if (!is_sync()) CompleteIfReady(slot);  // each push is a step of its own
   }
@@ -583,6 +580,7 @@ void Lane::Publish(ChunkSlot& slot) {
     OutgoingFrame answer{
         .header = waiter.request, .meta = EncodePublishedTiming(waiter.timing), .payload = {}};
     answer.header.flags = 0;
+    answer.header.codec = Codec::kNone;
     AddAdmission(slot, answer);
     // A worker takes nothing of an epoch whose entry it does not know.
     if (waiter.request.epoch < member.entry().epoch) {
@@ -663,6 +661,7 @@ void Lane::SendMoved(Connection& connection, const FrameHeader& request, ShardId
   OutgoingFrame answer{.header = request, .meta = EncodeShardEntry({shard, entry}), .payload = {}};
   answer.header.type = FrameType::kMoved;
   answer.header.flags = 0;
+  answer.header.codec = Codec::kNone;
   answer.header.epoch = entry.epoch;
   answer.header.priority = 0;
   connection.channel().Send(std::move(answer));
@@ -724,6 +723,7 @@ void Lane::Refuse(Connection& connection, const FrameHeader& request, const absl
   OutgoingFrame answer{.header = request, .meta = EncodeRefusal(why), .payload = {}};
   answer.header.type = FrameType::kRefused;
   answer.header.flags = 0;
+  answer.header.codec = Codec::kNone;
   connection.channel().Send(std::move(answer));
 }
 

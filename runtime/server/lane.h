@@ -121,6 +121,11 @@ class Lane final : public ShardReplicationHost {
   ShardRebuild* FindRebuild(ShardId shard, Epoch epoch);
   void FinishRebuildIfComplete(ShardId shard);
 
+  // lane_codec.cc: what has been received as a codec's bytes becomes values. False: it is refused.
+  bool DecodeReceived(Connection& connection,
+                      const ChunkSlot& slot,
+                      Reception& reception,
+                      Waiter& waiter);
   // Looks for a NaN or an infinity in what has been received and applies the policy. False: the
   // contribution is refused.
   bool PassesChecks(ChunkSlot& slot, const Reception& reception, HeldContribution& contribution);

@@ -25,6 +25,7 @@ void Lane::SayHeld(Connection& connection, const ChunkSlot& slot, const FrameHea
   OutgoingFrame answer{.header = push, .meta = {}, .payload = {}};
   answer.header.type = FrameType::kHeld;
   answer.header.flags = 0;
+  answer.header.codec = Codec::kNone;
   answer.header.epoch = slot.shard->member.entry().epoch;
   connection.channel().Send(std::move(answer));
 }

@@ -58,4 +58,19 @@ absl::Status WhyRefused(const ChunkSlot& slot,
              : absl::AbortedError(absl::StrCat(who, ": rejoin"));
 }
 
+absl::Status CheckPayload(const ChunkSlot& slot, const FrameHeader& frame) {
+  const Codec agreed = slot.tensor.spec.codec;
+  if (frame.codec != Codec::kNone && (frame.codec != agreed || !IsPush(frame.type))) {
+    return absl::InvalidArgumentError(absl::StrCat(slot.Name(),
+                                                   ": comes with codec ",
+                                                   ToString(frame.codec),
+                                                   ", registered with ",
+                                                   ToString(agreed)));
+  }
+  const size_t expected = EncodedBytes(frame.codec, slot.state.num_bytes() / sizeof(float));
+  if (frame.payload_bytes == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(slot.Name(), ": got ", frame.payload_bytes, " bytes, expected ", expected));
+}
+
 }  // namespace pushpull

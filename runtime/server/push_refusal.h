@@ -20,4 +20,8 @@ absl::Status WhyRefused(const ChunkSlot& slot,
                         const FrameHeader& push,
                         PushVerdict verdict);
 
+// Whether a payload of this length and codec can be of the chunk. kInvalidArgument: it cannot, the
+// text has both sides.
+absl::Status CheckPayload(const ChunkSlot& slot, const FrameHeader& frame);
+
 }  // namespace pushpull

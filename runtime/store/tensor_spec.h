@@ -10,6 +10,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/tensor/codec.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/reduction.h"
 
@@ -22,6 +23,8 @@ struct TensorSpec {
   DType dtype = DType::kFloat32;
   Reduction reduction = Reduction::kMean;
   OptimizerSpec optimizer;
+  // How gradients travel; values come back as they are. Sums are those of float32 whatever it is.
+  Codec codec = Codec::kNone;
 };
 
 // Where the coordinator has put it: its chunks have consecutive ids from first_chunk on, and

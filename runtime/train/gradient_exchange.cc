@@ -65,14 +65,17 @@ GradientExchange::~GradientExchange() {
   for (const auto& parameter : parameters_) parameter->accumulator->del_post_hook(parameter->hook);
 }
 
-absl::Status GradientExchange::Register(const OptimizerSpec& optimizer, Deadline deadline) {
+absl::Status GradientExchange::Register(const OptimizerSpec& optimizer,
+                                        Codec codec,
+                                        Deadline deadline) {
   std::vector<TensorRegistration> registrations;
   for (const auto& parameter : parameters_) {
     const size_t priority =
         std::min<size_t>(registrations.size(), std::numeric_limits<uint8_t>::max());
     registrations.push_back({.spec = {.name = parameter->name,
                                       .dims = parameter->value.sizes().vec(),
-                                      .optimizer = optimizer},
+                                      .optimizer = optimizer,
+                                      .codec = codec},
                              .value = Values(parameter->value),
                              .priority = static_cast<uint8_t>(priority)});
   }

@@ -40,9 +40,9 @@ class GradientExchange {
   // Removes the hooks.
   ~GradientExchange();
 
-  // Registers all parameters, reduced by their mean. Their values become those of the job. Blocks
-  // and fails as Job::Register does.
-  absl::Status Register(const OptimizerSpec& optimizer, Deadline deadline);
+  // Registers all parameters, reduced by their mean, their gradients sent with `codec`. Their
+  // values become those of the job. Blocks and fails as Job::Register does.
+  absl::Status Register(const OptimizerSpec& optimizer, Codec codec, Deadline deadline);
 
   // From here on, gradients are pushed with `options` as they come.
   void BeginStep(const PushOptions& options);

@@ -42,6 +42,7 @@ using Environment = std::map<std::string, std::string>;
 struct Flags {
   std::string model = "mlp";
   std::string optimizer = "sgd";
+  std::string codec = "none";
   std::optional<double> learning_rate;
   std::optional<double> momentum;
   std::optional<double> weight_decay;
@@ -97,6 +98,11 @@ void AddOptimizerFlags(CLI::App& app, Flags& flags) {
   app.add_option("--optimizer", flags.optimizer, "sgd, adagrad, adam or adamw, on the servers")
       ->check(CLI::IsMember({"sgd", "adagrad", "adam", "adamw"}))
       ->capture_default_str();
+  app.add_option("--codec",
+                 flags.codec,
+                 "How gradients travel: none (float32), fp16, bf16, or int8 with random rounding")
+      ->check(CLI::IsMember({"none", "fp16", "bf16", "int8"}))
+      ->capture_default_str();
   app.add_option("--learning-rate",
                  flags.learning_rate,
                  "For a step of --base-batch samples; scaled with the samples that all workers "
@@ -150,6 +156,7 @@ absl::StatusOr<TrainingSettings> SettingsFromFlags(const Flags& flags, WorkerId 
   TrainingSettings settings = flags.settings;
   PUSHPULL_ASSIGN_OR_RETURN(settings.model, ParseModelKind(flags.model));
   PUSHPULL_ASSIGN_OR_RETURN(settings.optimizer, OptimizerFromFlags(flags));
+  PUSHPULL_ASSIGN_OR_RETURN(settings.codec, ParseCodec(flags.codec));
   settings.start_timeout = FromSeconds(flags.start_timeout_seconds);
   settings.step_timeout = FromSeconds(flags.step_timeout_seconds);
   if (flags.poisoned_step.has_value() && worker == WorkerId{flags.poisoned_worker}) {

@@ -103,8 +103,8 @@ class Trainer {
     PUSHPULL_RETURN_IF_ERROR(job_->UseSamples({.num_samples = training_.num_images(),
                                                .epochs = settings_.epochs,
                                                .batch = settings_.batch}));
-    PUSHPULL_RETURN_IF_ERROR(
-        exchange_.Register(settings_.optimizer, Deadline::After(settings_.start_timeout)));
+    PUSHPULL_RETURN_IF_ERROR(exchange_.Register(
+        settings_.optimizer, settings_.codec, Deadline::After(settings_.start_timeout)));
     PUSHPULL_ASSIGN_OR_RETURN(StepSamples samples, job_->Samples());
     while (!samples.is_over && samples.step.value() < LastStep()) {
       PUSHPULL_RETURN_IF_ERROR(RunStep(samples));

@@ -29,6 +29,7 @@ struct TrainingSettings {
   uint64_t seed = 1;                  // of the initial values and of the samples' order
 
   OptimizerSpec optimizer;      // its learning rate is right for a step of base_batch samples
+  Codec codec = Codec::kNone;   // of the gradients on their way
   uint64_t base_batch = 64;     // samples of a step over all workers
   double warmup_epochs = 0;     // over which the learning rate rises to its scaled value
   bool anneals = true;          // the learning rate falls linearly to 0 at the last step

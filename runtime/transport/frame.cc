@@ -60,7 +60,9 @@ absl::Status CheckFields(const FrameHeader& header) {
   if (!IsKnown(header.type)) return Impossible("type", static_cast<uint64_t>(header.type));
   if ((header.flags & ~(kFlagPayloadChecksum | kFlagAdmission)) != 0)
     return Impossible("flags", header.flags);
-  if (header.codec != Codec::kNone) return Impossible("codec", static_cast<uint64_t>(header.codec));
+  const bool has_codec = header.codec != Codec::kNone;
+  if (!IsKnown(header.codec) || (has_codec && !IsPush(header.type)))
+    return Impossible("codec", static_cast<uint64_t>(header.codec));
   if (!IsKnown(header.dtype)) return Impossible("dtype", static_cast<uint64_t>(header.dtype));
   if (!IsKnown(header.reduction))
     return Impossible("reduction", static_cast<uint64_t>(header.reduction));

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/tensor/codec.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/reduction.h"
 
@@ -64,8 +65,6 @@ constexpr bool IsPush(FrameType type) {
   return type == FrameType::kPush || type == FrameType::kPushPull;
 }
 
-enum class Codec : uint8_t { kNone = 0 };
-
 // Whether the payload has a checksum is negotiated for each connection (architecture.md section 6).
 constexpr uint8_t kFlagPayloadChecksum = 1;
 // The meta has an admission (replication/admission_frame.h).
@@ -75,7 +74,7 @@ constexpr uint8_t kFlagAdmission = 2;
 struct FrameHeader {
   FrameType type = FrameType::kPing;
   uint8_t flags = 0;
-  Codec codec = Codec::kNone;
+  Codec codec = Codec::kNone;  // of the payload; of pushes only
   DType dtype = DType::kFloat32;
   Reduction reduction = Reduction::kMean;
   uint8_t priority = 0;     // smaller goes first; the order of first use in the forward pass

@@ -77,6 +77,7 @@ void ChunkClient::CatchUp(const std::vector<TensorRequest>& values) {
                            .learning_rate = 0,
                            .priority = value.priority,
                            .server = shards_.entry(chunk.shard).primary.value_or(ServerId{}),
+                           .encoded = {},
                            .times = {},
                            .sent = {},
                            .is_answered = true,
@@ -167,6 +168,7 @@ void ChunkClient::Fetch(const std::vector<Chunk*>& chunks, Step version) {
                            .learning_rate = 0,
                            .priority = push.priority,
                            .server = push.server,
+                           .encoded = {},
                            .times = {},
                            .sent = {},
                            .pending = push.pending};

@@ -28,6 +28,7 @@ ChunkClient::ChunkClient(ChunkClientOptions options,
       transport_(transport),
       executor_(executor),
       observer_(observer),
+      encoder_(options_.hello.worker),
       self_(std::make_shared<ChunkClient*>(this)) {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { CheckForLoss(); });
 }
@@ -87,7 +88,9 @@ void ChunkClient::SetServers(const std::vector<ServerEndpoint>& servers) {
 }
 
 void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
+  std::vector<Codec> codecs;
   for (const PlacedTensor& tensor : tensors) {
+    codecs.insert(codecs.end(), tensor.shards.size(), tensor.spec.codec);
     const uint64_t bytes = NumBytes(tensor.spec.dims, tensor.spec.dtype).value_or(0);
     tensor_chunks_.emplace_back(chunks_.size(), tensor.shards.size());
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
@@ -98,6 +101,7 @@ void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
     }
   }
   copies_.SetChunks(chunks_.size());
+  encoder_.SetCodecs(std::move(codecs));
   meter_.emplace(chunks_.size(), [this](const SyncObservation& o) { observer_.OnSynchronized(o); });
 }
 
@@ -117,6 +121,8 @@ void ChunkClient::Start(const TensorRequest& request) {
   const bool is_read = request.type == FrameType::kPull;
   const bool is_of_step = is_led_ && IsPush(request.type);
   if (is_read) ++reads_;
+  Codec codec = Codec::kNone;
+  uint64_t overflows = 0;
   for (size_t i = first; i < first + count; ++i) {
     Chunk& chunk = chunks_[i];
     const auto part = [&](auto bytes) {
@@ -126,6 +132,11 @@ void ChunkClient::Start(const TensorRequest& request) {
     At(SyncPhase::kReduce);
     const SteadyTime reduced = executor_.Now();
     times.reduce = reduced - times.taken_up;
+    EncodedGradient encoded;
+    if (IsPush(request.type))
+      encoded = encoder_.Encode(ChunkId{i}, request.step, part(request.source));
+    if (encoded.overflows > 0) codec = encoded.codec;
+    overflows += encoded.overflows;
     At(SyncPhase::kEncode);
     times.encode = executor_.Now() - reduced;
     chunk.*slot = Request{.type = request.type,
@@ -139,6 +150,7 @@ void ChunkClient::Start(const TensorRequest& request) {
                           .priority = request.priority,
                           .is_kept = request.is_kept,
                           .server = shards_.entry(chunk.shard).primary.value_or(ServerId{}),
+                          .encoded = std::move(encoded),
                           .times = times,
                           .sent = {},
                           .is_held = is_of_step && (!is_gated_ || IsLeading(chunk)),
@@ -148,6 +160,7 @@ void ChunkClient::Start(const TensorRequest& request) {
     if (IsPush(request.type)) copies_.Spoil(i, part(request.source));
     Send(chunk, *(chunk.*slot), false);
   }
+  if (overflows > 0) observer_.OnOverflow(request.pending->what(), codec, overflows);
   if (is_of_step) Collect(request);
 }
 
@@ -158,7 +171,12 @@ void ChunkClient::Send(Chunk& chunk, Request& request, bool is_again) {
   request.times.queued = request.sent;
   request.must_send = link == nullptr;                        // when the shard has a primary
   if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
+  const EncodedGradient& encoded = request.encoded;
+  Payload payload{request.source, nullptr};
+  if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
+  const uint64_t payload_bytes = payload.bytes.size();
   OutgoingFrame frame{.header = {.type = request.type,
+                                 .codec = encoded.codec,
                                  .priority = request.priority,
                                  .worker = options_.hello.worker,
                                  .incarnation = options_.hello.incarnation,
@@ -170,7 +188,7 @@ void ChunkClient::Send(Chunk& chunk, Request& request, bool is_again) {
                                  .clock = request.clock,
                                  .base_version = request.base_version},
                       .meta = {},
-                      .payload = {request.source, nullptr}};
+                      .payload = std::move(payload)};
   const bool needs_admission =
       (IsPush(request.type) && admission_ && admission_->step == request.step) ||
       request.type == FrameType::kFetch;
@@ -179,7 +197,7 @@ void ChunkClient::Send(Chunk& chunk, Request& request, bool is_again) {
     frame.header.flags = kFlagAdmission;
   }
   At(SyncPhase::kQueue);
-  observer_.OnPushed(link->channel()->kind(), request.source.size());
+  observer_.OnPushed(link->channel()->kind(), payload_bytes);
   if (is_again) observer_.OnResend();
   link->channel()->Send(std::move(frame));
 }

@@ -29,6 +29,7 @@
 #include "runtime/transport/channel.h"
 #include "runtime/transport/lane_link.h"
 #include "runtime/worker/chunk_copies.h"
+#include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/sync_meter.h"
 
@@ -48,6 +49,8 @@ class ChunkClientObserver {
   virtual void OnPushed(absl::string_view channel, uint64_t bytes) = 0;
   virtual void OnPulled(absl::string_view channel, uint64_t bytes) = 0;
   virtual void OnResend() = 0;
+  // So many finite values of the push, which its servers hold for not finite now.
+  virtual void OnOverflow(const std::string& push, Codec codec, uint64_t values) = 0;
   // Backup workers, gated steps: all chunks are here in this version, which is the number of the
   // next step. The program is told afterwards.
   virtual void OnStepSettled(Step version) = 0;
@@ -160,6 +163,7 @@ class ChunkClient final : public LaneLinkHandler {
     uint8_t priority;
     bool is_kept;
     ServerId server;
+    EncodedGradient encoded;  // sent in place of `source`
     PushTimes times;
     SteadyTime sent;
     bool must_send = false;    // it is not on its way to the shard's primary
@@ -251,6 +255,7 @@ class ChunkClient final : public LaneLinkHandler {
   std::optional<SyncMeter> meter_;
   UnevenSteps uneven_steps_;
   ChunkCopies copies_;
+  ChunkEncoder encoder_;
   std::map<ChunkId, CopyOffer> offers_;
   bool keeps_copies_ = false;
   // What is on its way over each link, by server and lane. Outlives the links.

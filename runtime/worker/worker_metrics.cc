@@ -53,6 +53,9 @@ struct WorkerMetrics::Families {
             registry, "pushpull_step", "Steps finished, those before this worker joined included")),
         loss(Gauge(registry, "pushpull_loss", "As reported by the worker's program")),
         resends(Counter(registry, "pushpull_resends_total", "Requests sent again")),
+        overflows(Counter(registry,
+                          "pushpull_codec_overflows_total",
+                          "Finite values of gradients that a codec has no finite number for")),
         pushed(registry, "pushpull_push_bytes_total", "Gradient bytes sent to servers"),
         pulled(registry, "pushpull_pull_bytes_total", "Parameter bytes received from servers") {
     for (size_t i = 0; i < kSyncPhaseCount; ++i) {
@@ -69,6 +72,7 @@ struct WorkerMetrics::Families {
   prometheus::Gauge& step;
   prometheus::Gauge& loss;
   prometheus::Counter& resends;
+  prometheus::Counter& overflows;
   BytesByChannel pushed;
   BytesByChannel pulled;
 };
@@ -93,6 +97,9 @@ void WorkerMetrics::AddPulled(absl::string_view channel, uint64_t bytes) {
 }
 void WorkerMetrics::AddResend() {
   families_->resends.Increment();
+}
+void WorkerMetrics::AddOverflows(uint64_t values) {
+  families_->overflows.Increment(static_cast<double>(values));
 }
 void WorkerMetrics::AddSamples(uint64_t samples) {
   families_->samples.Increment(static_cast<double>(samples));

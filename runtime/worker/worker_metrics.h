@@ -24,6 +24,7 @@ class WorkerMetrics {
   void AddPushed(absl::string_view channel, uint64_t bytes);
   void AddPulled(absl::string_view channel, uint64_t bytes);
   void AddResend();
+  void AddOverflows(uint64_t values);
   void AddSamples(uint64_t samples);
   void SetStep(uint64_t step);
   void SetLoss(double loss);

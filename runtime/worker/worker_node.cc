@@ -752,6 +752,12 @@ void WorkerNode::OnResend() {
   dependencies_.metrics.AddResend();
 }
 
+void WorkerNode::OnOverflow(const std::string& push, Codec codec, uint64_t values) {
+  dependencies_.metrics.AddOverflows(values);
+  log_.Warning("finite values are too large for the codec and become infinite",
+               {{"what", push}, {"codec", ToString(codec)}, {"values", values}});
+}
+
 void WorkerNode::OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) {
   log_.Warning("no connection, trying again",
                {{"peer", peer}, {"why", why.message()}, {"lost_seconds", ToSeconds(lasted)}});

@@ -94,6 +94,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void OnPushed(absl::string_view channel, uint64_t bytes) override;
   void OnPulled(absl::string_view channel, uint64_t bytes) override;
   void OnResend() override;
+  void OnOverflow(const std::string& push, Codec codec, uint64_t values) override;
   void OnUnevenStep(Step step) override;
   void OnAnswered() override;
   void OnStepSettled(Step version) override ABSL_LOCKS_EXCLUDED(mu_);

@@ -5,6 +5,7 @@
 // shortest complete program against the C++ API.
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
+//                [--codec none|fp16|bf16|int8] [--large-at-step S]
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
 //                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]
@@ -54,7 +55,9 @@ struct Flags {
   uint64_t values = 1000;
   uint64_t tensors = 3;
   std::string optimizer = "sum";
+  Codec codec = Codec::kNone;
   int64_t nan_at_step = -1;
+  int64_t large_at_step = -1;
   uint32_t nan_worker = 0;
   int64_t step_milliseconds = 0;
   std::string weights;
@@ -94,6 +97,8 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
       is_ok = absl::SimpleAtoi(value, number->second);
     } else if (name == "--nan-at-step") {
       is_ok = absl::SimpleAtoi(value, &flags.nan_at_step);
+    } else if (name == "--large-at-step") {
+      is_ok = absl::SimpleAtoi(value, &flags.large_at_step);
     } else if (name == "--nan-worker") {
       is_ok = absl::SimpleAtoi(value, &flags.nan_worker);
     } else if (name == "--step-milliseconds") {
@@ -104,6 +109,10 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
       is_ok = absl::SimpleAtoi(value, &flags.slow_factor);
     } else if (name == "--optimizer") {
       flags.optimizer = value;
+    } else if (name == "--codec") {
+      const absl::StatusOr<Codec> codec = ParseCodec(value);
+      is_ok = codec.ok();
+      flags.codec = codec.value_or(Codec::kNone);
     } else if (name == "--weights") {
       flags.weights = value;
     } else if (name == "--stall-until") {
@@ -121,6 +130,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
 
 TensorSpec SpecOf(const Flags& flags, uint64_t index) {
   TensorSpec spec{.name = absl::StrCat("t", index), .dims = {static_cast<int64_t>(flags.values)}};
+  spec.codec = flags.codec;
   if (flags.optimizer == "sum") {
     spec.reduction = Reduction::kSum;
     spec.optimizer.kind = OptimizerKind::kSum;
@@ -184,6 +194,8 @@ void FillGradient(const Flags& flags,
   }
   const bool is_bad = static_cast<int64_t>(step) == flags.nan_at_step && worker == flags.nan_worker;
   if (is_bad) gradient.back() = std::numeric_limits<float>::quiet_NaN();
+  // Finite, but not in float16.
+  if (static_cast<int64_t>(step) == flags.large_at_step) gradient.back() = 1e6F;
 }
 
 absl::Status WriteWeights(const std::string& path, const std::vector<std::vector<float>>& values) {

@@ -24,6 +24,13 @@ class Fault(enum.Enum):
     WRONG_CHECKSUM = "a payload that is not what its checksum says"
     OVERSIZED = "a payload that is longer than a frame may have"
     TRUNCATED = "half a payload, and then the end of the connection"
+    # After these the connection goes on: the server understands what it refuses.
+    OTHER_CODEC = "a codec that the tensor is not registered with"
+    LATER_CODEC_BYTES = "a codec's bytes of a later version"
+
+
+_REFUSED = (Fault.OTHER_CODEC, Fault.LATER_CODEC_BYTES)
+_BFLOAT16 = 2
 
 
 def read_exactly(connection: socket.socket, num_bytes: int) -> bytes:
@@ -51,7 +58,7 @@ class FaultyNetwork:
         self._start(self._accept)
 
     def inject(self, fault: Fault) -> None:
-        """Spoils the next push, and returns when its connection has ended."""
+        """Spoils the next push, and returns when its connection has ended, or when it is refused."""
         with self._changed:
             self._fault = fault
             self._is_over = False
@@ -136,7 +143,12 @@ class FaultyNetwork:
             self._spoil(fault, frame, server)
         except OSError:  # it need not read all of it
             pass
-        return True
+        if fault not in _REFUSED:
+            return True
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        return False
 
     def _spoil(self, fault: Fault, frame: frames.Frame, server: socket.socket) -> None:
         if fault is Fault.WRONG_CHECKSUM:
@@ -144,6 +156,10 @@ class FaultyNetwork:
             server.sendall(frame.with_byte(1, frame.body[-1] ^ 1))
         elif fault is Fault.OVERSIZED:
             server.sendall(frame.oversized())
+        elif fault is Fault.OTHER_CODEC:
+            server.sendall(frame.with_codec(_BFLOAT16))
+        elif fault is Fault.LATER_CODEC_BYTES:
+            server.sendall(frame.with_payload_byte(0, 9))
         else:
             server.sendall(frame.whole()[:-frame.payload_bytes // 2])
             server.shutdown(socket.SHUT_WR)

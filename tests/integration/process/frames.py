@@ -14,6 +14,8 @@ _TYPE_AT = 6
 _FLAGS_AT = 7
 _META_BYTES_AT = 12
 _PAYLOAD_BYTES_AT = 16
+_CODEC_AT = 8
+_PAYLOAD_CHECKSUM_AT = 96
 
 
 def checksum(data: bytes) -> int:
@@ -65,6 +67,25 @@ class Frame:
         changed = bytearray(self.header)
         struct.pack_into("<I", changed, _PAYLOAD_BYTES_AT, PAYLOAD_BYTES_MAX + 1)
         return signed(bytes(changed)) + self.body
+
+    @property
+    def codec(self) -> int:
+        return self.header[_CODEC_AT]
+
+    def with_codec(self, codec: int) -> bytes:
+        """Says another codec, in a header that is right otherwise."""
+        changed = bytearray(self.header)
+        changed[_CODEC_AT] = codec
+        return signed(bytes(changed)) + self.body
+
+    def with_payload_byte(self, at: int, value: int) -> bytes:
+        """One byte of the payload is another, and all checksums are right."""
+        body = bytearray(self.body)
+        body[self.meta_bytes + at] = value
+        changed = bytearray(self.header)
+        if self.has_checksum:
+            struct.pack_into("<Q", changed, _PAYLOAD_CHECKSUM_AT, checksum(bytes(body[self.meta_bytes:])))
+        return signed(bytes(changed)) + bytes(body)
 
     def with_byte(self, from_end: int, value: int) -> bytes:
         """One byte of the body is another, the last where `from_end` is 1; the header stays as it is:

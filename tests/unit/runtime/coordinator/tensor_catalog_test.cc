@@ -55,6 +55,9 @@ TEST_F(TensorCatalogTest, SaysInWhichTensorAndHowTwoWorkersDiffer) {
   TensorSpec other = Spec("w", {4, 3});
   other.optimizer.learning_rate = 0.2;
   const absl::Status optimizer = catalog_.Register(kBob, std::vector{other});
+  TensorSpec encoded = Spec("w", {4, 3});
+  encoded.codec = Codec::kFloat16;
+  const absl::Status codec = catalog_.Register(kBob, std::vector{encoded});
 
   EXPECT_EQ(shape.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
@@ -62,6 +65,7 @@ TEST_F(TensorCatalogTest, SaysInWhichTensorAndHowTwoWorkersDiffer) {
       HasSubstr("tensor \"w\": worker-1 and worker-0 differ in it: shape [3, 4] and [4, 3]"));
   EXPECT_THAT(name.message(), HasSubstr("\"v\": registered by worker-1 but not by worker-0"));
   EXPECT_THAT(optimizer.message(), HasSubstr("optimizer"));
+  EXPECT_THAT(codec.message(), HasSubstr("codec fp16 and none"));
 }
 
 TEST_F(TensorCatalogTest, RefusesListsThatCannotBePlaced) {

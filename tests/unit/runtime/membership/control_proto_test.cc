@@ -132,7 +132,7 @@ v1::TensorSpec GoodTensor() {
 }
 
 TEST(ControlProtoTest, WhatAMemberSendsWronglyIsNamed) {
-  std::vector<BadMessage> cases(6);
+  std::vector<BadMessage> cases(7);
   cases[0].word = "kind";
   cases[1].word = "dtype 77";
   *cases[1].message.mutable_register_tensors()->add_tensors() = GoodTensor();
@@ -149,6 +149,10 @@ TEST(ControlProtoTest, WhatAMemberSendsWronglyIsNamed) {
   cases[5].word = "bucket -1";
   v1::WorkerStats& stats = *cases[5].message.mutable_heartbeat()->mutable_worker();
   stats.mutable_sync_seconds()->add_buckets()->set_index(-1);
+
+  cases[6].word = "tensor layer.weight: codec 200";
+  *cases[6].message.mutable_register_tensors()->add_tensors() = GoodTensor();
+  cases[6].message.mutable_register_tensors()->mutable_tensors(0)->set_codec(200);
 
   for (const BadMessage& bad : cases) {
     const absl::Status status = FromProto(bad.message).status();

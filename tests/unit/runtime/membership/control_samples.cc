@@ -70,7 +70,8 @@ TensorSpec SampleTensorSpec() {
                         .weight_decay = 0.01,
                         .beta1 = 0.8,
                         .beta2 = 0.99,
-                        .epsilon = 1e-6}};
+                        .epsilon = 1e-6},
+          .codec = Codec::kInt8};
 }
 
 PlacedTensor SamplePlacedTensor() {

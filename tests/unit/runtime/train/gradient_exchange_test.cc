@@ -106,8 +106,8 @@ TEST_P(MlpExchangeTest, RegistersInTheOrderOfTheForwardPass) {
   torch::nn::Sequential model = MakeModel(GetParam(), kSeed);
   GradientExchange exchange(job_, *model);
 
-  const absl::Status registered =
-      exchange.Register({.kind = OptimizerKind::kSgd, .learning_rate = 0.1}, deadline_);
+  const absl::Status registered = exchange.Register(
+      {.kind = OptimizerKind::kSgd, .learning_rate = 0.1}, Codec::kNone, deadline_);
 
   ASSERT_TRUE(registered.ok()) << registered;
   ASSERT_EQ(record_.specs.size(), 4U);

@@ -153,7 +153,9 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"type", 6, 23},
                                            BadField{"type", 6, 255},
                                            BadField{"flags", 7, 4},
-                                           BadField{"codec", 8, 1},
+                                           BadField{"codec", 8, 4},
+                                           BadField{"codec", 8, 255},
+
                                            BadField{"dtype", 9, 0},
                                            BadField{"dtype", 9, 2},
                                            BadField{"reduction", 10, 0},
@@ -161,6 +163,19 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"meta", 13, 0x11},
                                            BadField{"payload", 18, 0x20},
                                            BadField{"payload", 19, 0xFF}));
+
+TEST(FrameHeaderTest, APushHasTheCodecOfItsPayload) {
+  FrameHeader header = SampleHeader();
+  for (const FrameType type : {FrameType::kPush, FrameType::kPushPull}) {
+    header.type = type;
+    header.codec = Codec::kInt8;
+    EXPECT_EQ(DecodeFrameHeader(Encode(header))->codec, Codec::kInt8);
+  }
+  header.type = FrameType::kInit;
+  const absl::Status status = DecodeFrameHeader(Encode(header)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("codec 3"));
+}
 
 TEST(FrameHeaderTest, TheLongestMetaAndPayloadPass) {
   FrameHeader header = SampleHeader();

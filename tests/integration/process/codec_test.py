@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs whose gradients travel as a codec's bytes: the bytes are fewer, sums and weights what they should be on
+every channel, and what a server cannot add is refused by name."""
+import signal
+import unittest
+from typing import Any
+
+import faulty_network
+import job
+
+VALUES = 300_000  # two chunks
+TENSORS = 3
+RAW_BYTES = 4 * VALUES * TENSORS
+NO_RESTARTS = {"backoffLimit": 0}
+
+
+class CodecTest(job.JobTestCase):
+
+    def run_with(self, spec: dict[str, Any], **variables: str) -> job.LocalJob:
+        inherited = job.Jobs.environment(self)
+        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
+        return self.run_job(spec)
+
+    def test_halves_are_half_the_bytes_and_the_sums_are_right(self) -> None:
+        for codec, share in (("none", 1.0), ("fp16", 0.5), ("bf16", 0.5)):
+            with self.subTest(codec=codec):
+                started = self.run_job(self.spec("--steps", 20, "--values", VALUES, "--codec", codec))
+
+                code = started.launcher.wait(60)
+
+                self.assertEqual(code, 0, started.launcher.output)
+                moved = started.report()["bytes"]
+                steps_and_first_values = 2 * RAW_BYTES * (20 * share + 1)
+                self.assertAlmostEqual(moved["pushed"] / steps_and_first_values, 1, delta=0.01)
+                self.assertGreaterEqual(moved["pulled"], 2 * 20 * RAW_BYTES)
+
+    def test_weights_are_bitwise_the_same_on_every_channel_and_when_a_server_dies(self) -> None:
+        weights = {}
+        for name, channel in (("tcp", "tcp"), ("shm", "auto"), ("grpc", "grpc"), ("killed", "tcp")):
+            file = self.folder / f"{name}.weights"
+            pause = ["--step-milliseconds", 10] if name == "killed" else []
+            spec = self.spec("--steps", 40, "--values", VALUES, "--optimizer", "adam", "--codec", "int8",
+                             "--weights", file, *pause, sync={"deterministic": True})
+            spec["servers"]["replication"] = 1 if name == "killed" else 0
+            started = self.run_with(spec, PUSHPULL_CHANNEL=channel)
+            if name == "killed":
+                started.wait_for_step(5)
+                started.signal_member("server", 0, signal.SIGKILL)
+            code = started.finish()
+
+            self.assertEqual(code, 0, started.launcher.output)
+            weights[name] = file.read_bytes()
+
+        self.assertEqual(len(weights["tcp"]), RAW_BYTES)
+        for name, bits in weights.items():
+            self.assertTrue(bits == weights["tcp"], name)
+
+    def test_a_value_that_float16_does_not_have_is_named_and_counted(self) -> None:
+        spec = self.spec("--steps", 100, "--codec", "fp16", "--large-at-step", 7, restart=NO_RESTARTS)
+        started = self.run_job(spec)
+
+        self.assertEqual(started.launcher.wait(60), 1, started.launcher.output)
+        self.assertRegex(started.launcher.output, r"in step 7 has a value that is not finite as fp16")
+        self.assertRegex(started.launcher.output, r"too large for the codec.*codec=fp16 values=1")
+
+    def test_what_was_not_agreed_on_is_refused_by_name(self) -> None:
+        expected = {
+            faulty_network.Fault.OTHER_CODEC: r"chunk 0: comes with codec bf16, registered with fp16",
+            faulty_network.Fault.LATER_CODEC_BYTES: r"fp16 of 1000 values: version 9, this program knows 1"}
+        for fault, text in expected.items():
+            with self.subTest(fault=fault):
+                started = faulty_network.FaultyJob(self, "--steps", job.LONG_JOB_STEPS, "--codec", "fp16",
+                                                   "--step-milliseconds", 5)
+                job.wait_until(lambda: "values in place" in started.output, job.START_SECONDS, "first values")
+
+                started.network.inject(fault)
+                ends = started.wait_for_workers(30)
+                # A coordinator without workers would wait for others.
+                for program in (started.coordinator, started.server):
+                    program.process.kill()
+
+                self.assertEqual(ends, [1, 1], started.output)
+                self.assertRegex(started.output, text)
+                self.wait_until_gone(5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients that travel as a codec's bytes, in whole simulated jobs: what is added is what the
+// codec has left of them, also where frames are lost and servers die, for what is sent again is the
+// same.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/tensor/codec.h"
+#include "tests/fakes/sim_job.h"
+#include "tests/fakes/sim_trainer.h"
+
+namespace pushpull {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kWorkers = 3;
+// Two chunks, less than one, and too few values for a codec to save anything.
+const std::vector<int64_t> kSizes = {300'000, 1000, 3};
+constexpr Codec kAll[] = {Codec::kFloat16, Codec::kBFloat16, Codec::kInt8};
+
+SimJobOptions Options(uint32_t servers, uint32_t replication, uint64_t seed) {
+  SimJobOptions options{.settings = {.job = "sim",
+                                     .workers = kWorkers,
+                                     .servers = servers,
+                                     .replication = replication,
+                                     .deterministic = true},
+                        .seed = seed};
+  options.network.faults.delay_max = std::chrono::milliseconds(2);
+  return options;
+}
+
+float GradientOf(uint64_t step, uint32_t worker, size_t i) {
+  return 0.01F * static_cast<float>((step * 31 + worker * 17 + i * 7) % 101) - 0.43F;
+}
+
+// Workers whose gradients have another value at each place.
+class Trainer {
+ public:
+  Trainer(SimJob& job, Codec codec, OptimizerKind kind, Reduction reduction) : job_(job) {
+    for (size_t t = 0; t < kSizes.size(); ++t) {
+      TensorSpec spec = SimTensor("t" + std::to_string(t), kSizes[t], kind, reduction);
+      spec.codec = codec;
+      specs_.push_back(spec);
+    }
+  }
+
+  absl::Status Start() {
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    for (uint32_t w = 0; w < kWorkers; ++w) {
+      job_.StartWorker(w).Join();
+      values_.emplace_back();
+      for (const int64_t size : kSizes) values_[w].emplace_back(static_cast<size_t>(size), 0.0F);
+      std::vector<TensorRegistration> registrations;
+      for (size_t t = 0; t < specs_.size(); ++t)
+        registrations.push_back({.spec = specs_[t], .value = values_[w][t]});
+      pending.push_back(job_.worker(w).Register(registrations));
+    }
+    gradients_ = values_;
+    return job_.WaitAll(pending);
+  }
+
+  std::vector<std::shared_ptr<PendingOperation>> Begin() {
+    std::vector<std::shared_ptr<PendingOperation>> pending;
+    for (uint32_t w = 0; w < kWorkers; ++w) {
+      for (size_t t = 0; t < specs_.size(); ++t) {
+        std::vector<float>& gradient = gradients_[w][t];
+        for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = GradientOf(step_, w, i);
+        auto handle = job_.worker(w).PushPull(specs_[t].name, gradient, values_[w][t], {});
+        EXPECT_TRUE(handle.ok()) << handle.status();
+        if (handle.ok()) pending.push_back(*handle);
+      }
+    }
+    ++step_;
+    return pending;
+  }
+
+  absl::Status Steps(uint64_t count) {
+    absl::Status done;
+    for (uint64_t i = 0; i < count && done.ok(); ++i) done = job_.WaitAll(Begin());
+    return done;
+  }
+
+  std::vector<std::vector<float>>& gradients(uint32_t worker) { return gradients_[worker]; }
+  const std::vector<std::vector<float>>& values(uint32_t worker) const { return values_[worker]; }
+
+ private:
+  SimJob& job_;
+  std::vector<TensorSpec> specs_;
+  uint64_t step_ = 0;
+  std::vector<std::vector<std::vector<float>>> values_;
+  std::vector<std::vector<std::vector<float>>> gradients_;
+};
+
+// What the codec leaves of a chunk of `first_chunk`'s tensor, as a server adds it.
+std::vector<float> Left(Codec codec, uint32_t worker, uint64_t step, size_t tensor) {
+  constexpr size_t kChunkValues = 262'144;
+  uint64_t chunk = 0;
+  for (size_t t = 0; t < tensor; ++t)
+    chunk += (static_cast<size_t>(kSizes[t]) + kChunkValues - 1) / kChunkValues;
+  std::vector<float> all(static_cast<size_t>(kSizes[tensor]));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = GradientOf(step, worker, i);
+  for (size_t first = 0; first < all.size(); first += kChunkValues, ++chunk) {
+    const std::span<float> part =
+        std::span(all).subspan(first, std::min(kChunkValues, all.size() - first));
+    if (EncodedBytes(codec, part.size()) >= part.size_bytes()) continue;
+    std::vector<std::byte> encoded(EncodedBytes(codec, part.size()));
+    Encode(codec, part, RoundingSeed(worker, step, chunk), encoded);
+    EXPECT_TRUE(Decode(codec, encoded, part).ok());
+  }
+  return all;
+}
+
+std::vector<std::vector<float>> Undisturbed(Codec codec, uint64_t steps) {
+  SimJob job(Options(2, 0, 1));
+  Trainer trainer(job, codec, OptimizerKind::kAdam, Reduction::kMean);
+  EXPECT_TRUE(trainer.Start().ok());
+  EXPECT_TRUE(trainer.Steps(steps).ok());
+  return trainer.values(0);
+}
+
+TEST(SimCodecTest, TheSumIsThatOfWhatTheCodecLeaves) {
+  for (const Codec codec : kAll) {
+    SCOPED_TRACE(ToString(codec));
+    SimJob job(Options(2, 0, 1));
+    Trainer trainer(job, codec, OptimizerKind::kSum, Reduction::kSum);
+    ASSERT_TRUE(trainer.Start().ok());
+    ASSERT_TRUE(trainer.Steps(3).ok());
+    for (size_t t = 0; t < kSizes.size(); ++t) {
+      std::vector<float> sum(static_cast<size_t>(kSizes[t]), 0.0F);
+      for (uint32_t w = 0; w < kWorkers; ++w) {
+        const std::vector<float> left = Left(codec, w, 2, t);
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] = w == 0 ? left[i] : sum[i] + left[i];
+      }
+      EXPECT_EQ(trainer.values(1)[t], sum) << "tensor " << t;
+    }
+  }
+}
+
+TEST(SimCodecTest, BytesAreCountedAsTheyTravel) {
+  const auto bytes_pushed = [](Codec codec) {
+    SimJob job(Options(1, 0, 1));
+    Trainer trainer(job, codec, OptimizerKind::kSgd, Reduction::kMean);
+    EXPECT_TRUE(trainer.Start().ok());
+    const std::string before = job.WorkerMetricsText(0);
+    EXPECT_TRUE(trainer.Steps(1).ok());
+    const auto read = [](const std::string& text) {
+      const std::string series = "pushpull_push_bytes_total{channel=\"inproc\"} ";
+      const size_t at = text.find(series);
+      return at == std::string::npos ? 0 : std::stod(text.substr(at + series.size()));
+    };
+    return read(job.WorkerMetricsText(0)) - read(before);
+  };
+  const double plain = bytes_pushed(Codec::kNone);
+  if (plain == 0) GTEST_SKIP() << "no series of this channel";
+  EXPECT_NEAR(bytes_pushed(Codec::kFloat16) / plain, 0.5, 0.001);
+  EXPECT_NEAR(bytes_pushed(Codec::kInt8) / plain, 0.254, 0.001);
+}
+
+TEST(SimCodecTest, FramesThatAreLostTwistedOrDoubledChangeNothing) {
+  for (const Codec codec : kAll) {
+    const auto expected = Undisturbed(codec, 8);
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(ToString(codec) + " seed " + std::to_string(seed));
+      SimJobOptions options = Options(3, 0, seed);
+      options.network.faults.loss = 0.1;
+      options.network.faults.duplication = 0.1;
+      SimJob job(options);
+      Trainer trainer(job, codec, OptimizerKind::kAdam, Reduction::kMean);
+      ASSERT_TRUE(trainer.Start().ok());
+      ASSERT_TRUE(trainer.Steps(8).ok());
+      EXPECT_EQ(trainer.values(2), expected);
+    }
+  }
+}
+
+TEST(SimCodecTest, AServerThatDiesInAStepChangesNothing) {
+  for (const Codec codec : {Codec::kFloat16, Codec::kInt8}) {
+    const auto expected = Undisturbed(codec, 6);
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(ToString(codec) + " seed " + std::to_string(seed));
+      SimJob job(Options(3, 1, seed));
+      Trainer trainer(job, codec, OptimizerKind::kAdam, Reduction::kMean);
+      ASSERT_TRUE(trainer.Start().ok());
+      ASSERT_TRUE(trainer.Steps(2).ok());
+      const auto pending = trainer.Begin();
+      job.scheduler().RunFor(std::chrono::microseconds(700 * seed));
+      job.KillServer(static_cast<uint32_t>(seed % 3));
+      ASSERT_TRUE(job.WaitAll(pending).ok());
+      ASSERT_TRUE(trainer.Steps(3).ok());
+      EXPECT_EQ(trainer.values(1), expected);
+    }
+  }
+}
+
+TEST(SimCodecTest, AValueThatIsTooLargeEndsTheJobAndIsCounted) {
+  SimJob job(Options(1, 0, 1));
+  TensorSpec spec = SimTensor("w", 100, OptimizerKind::kSgd, Reduction::kMean);
+  spec.codec = Codec::kFloat16;
+  SimTrainer trainer(job, {spec});
+  ASSERT_TRUE(trainer.Start(kWorkers).ok());
+  ASSERT_TRUE(trainer.StepAll(kWorkers, [](uint32_t) { return 60'000.0F; }).ok());
+
+  const absl::Status status =
+      trainer.StepAll(kWorkers, [](uint32_t worker) { return worker == 1 ? 70'000.0F : 1.0F; });
+
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"w\""));
+  EXPECT_THAT(job.Status().failure, HasSubstr("worker-1"));
+  EXPECT_THAT(job.Status().failure, HasSubstr("not finite as fp16"));
+  EXPECT_THAT(job.WorkerMetricsText(1), HasSubstr("pushpull_codec_overflows_total 100"));
+  EXPECT_THAT(job.WorkerMetricsText(0), HasSubstr("pushpull_codec_overflows_total 0"));
+}
+
+TEST(SimCodecTest, WorkersMustAgreeOnTheCodec) {
+  SimJob job(Options(1, 0, 1));
+  std::vector<float> value(100, 0.0F);
+  std::vector<std::shared_ptr<PendingOperation>> pending;
+  std::vector<TensorRegistration> registrations(kWorkers);
+  for (uint32_t w = 0; w < kWorkers; ++w) {
+    job.StartWorker(w).Join();
+    TensorSpec spec = SimTensor("w", 100, OptimizerKind::kSgd, Reduction::kMean);
+    spec.codec = w == 2 ? Codec::kBFloat16 : Codec::kFloat16;
+    registrations[w] = {.spec = spec, .value = value};
+    pending.push_back(job.worker(w).Register({&registrations[w], 1}));
+  }
+  const absl::Status status = job.Wait(pending[2]);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("codec bf16 and fp16"));
+}
+
+}  // namespace
+}  // namespace pushpull
