@@ -27,7 +27,6 @@ import nodes  # noqa: E402
 SMOKE = ("section_test", "install_test")
 MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "loss_test", "absence_test", "trust_test", "colocated_test")
 IMAGES = ["slim", "operator", "runtime"]
-NODES = 3
 
 
 class Timed(unittest.TextTestResult):
@@ -52,9 +51,9 @@ def run_tests(modules: tuple[str, ...], patterns: list[str]) -> bool:
 
 def prepare() -> bool:
     begin = time.monotonic()
-    if subprocess.run([nodes.CLUSTER, "up", str(NODES)], check=False, stdout=subprocess.DEVNULL).returncode != 0:
+    if subprocess.run([nodes.CLUSTER, "up", str(nodes.COUNT)], check=False, stdout=subprocess.DEVNULL).returncode != 0:
         return False
-    print(f"{NODES} nodes up after {time.monotonic() - begin:.1f} s", flush=True)
+    print(f"{nodes.COUNT} nodes up after {time.monotonic() - begin:.1f} s", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         nodes.load_images(pathlib.Path(folder), IMAGES)
     print(f"images loaded after {time.monotonic() - begin:.1f} s", flush=True)

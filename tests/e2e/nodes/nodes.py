@@ -16,6 +16,7 @@ import api_server
 from api_server import CHART, CLUSTER, ROOT, Result, run, wait_until
 from operator_log import SYSTEM, OperatorLog
 
+COUNT = 3
 IMAGES = ROOT / "build/images"
 # Of workers: the program that the tests of processes use, too.
 PROBE_IMAGE = "localhost/probe:1"

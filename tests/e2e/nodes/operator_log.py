@@ -8,7 +8,7 @@ import subprocess
 from api_server import CLUSTER, run
 
 SYSTEM = "pushpull-system"
-_OPERATORS = ["-n", SYSTEM, "-l", "app.kubernetes.io/name=pushpull"]
+_OPERATORS = ["-n", SYSTEM, "-l", "app.kubernetes.io/component=operator"]
 
 
 class OperatorLog:
@@ -19,7 +19,9 @@ class OperatorLog:
         self._since = "--since-time=" + datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._followers: list[subprocess.Popen[bytes]] = []
         self._files: list[pathlib.Path] = []
-        for pod in self._pods():
+        pods = self._pods()
+        assert pods, f"no operator in {SYSTEM} whose log could be read"
+        for pod in pods:
             self._files.append(folder / f"{pod}.log")
             with self._files[-1].open("wb") as file:
                 self._followers.append(subprocess.Popen(
