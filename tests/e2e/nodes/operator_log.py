@@ -16,7 +16,10 @@ class OperatorLog:
     later are read at the end, with those that ended before them in the same pod."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self._since = "--since-time=" + datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        self._begin = now[:now.index("+")]  # as lines begin
+        # Of whole seconds: the test before may have its last lines there.
+        self._since = f"--since-time={self._begin[:-4]}Z"
         self._followers: list[subprocess.Popen[bytes]] = []
         self._files: list[pathlib.Path] = []
         pods = self._pods()
@@ -46,4 +49,5 @@ class OperatorLog:
         self.close()
         texts += [file.read_text(encoding="utf-8", errors="replace") for file in self._files]
         lines = {line for text in texts for line in text.splitlines()}
-        return sorted(line for line in lines if " warning " in line or " error " in line)
+        return sorted(line for line in lines
+                      if line >= self._begin and (" warning " in line or " error " in line))

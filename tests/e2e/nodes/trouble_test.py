@@ -38,6 +38,7 @@ class TroubleTest(NodeCase):
         self.finish_job("claimless")
 
     def test_secret_that_is_missing(self) -> None:
+        self.expected_trouble = ["there is no Secret default/secretless"]
         self.apply_job("secretless", security={"secretName": "secretless"})
         self.await_told("secretless", "Reconciled", "SecretMissing", "secretless")
         self.assertEqual(self.pods("secretless"), {})
