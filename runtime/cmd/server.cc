@@ -94,6 +94,7 @@ absl::StatusOr<DataPath> OpenDataPath(const std::string& job,
   const std::map<std::string, std::string> environment = Environment();
   DataPath path{.shm = nullptr, .options = {.tls = tls}};
   PUSHPULL_ASSIGN_OR_RETURN(path.options.payload_checksums, PayloadChecksumsFrom(environment));
+  PUSHPULL_ASSIGN_OR_RETURN(path.options.buffers, SocketBuffersFrom(environment));
   PUSHPULL_ASSIGN_OR_RETURN(const ChannelChoice channel, ChooseChannel(environment));
   path.shm = OpenShmFolder(channel.shm_folder, job, log);
   path.options.shm = path.shm.get();

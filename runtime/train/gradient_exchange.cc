@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/gradient_exchange.h"
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <span>
@@ -70,14 +69,12 @@ absl::Status GradientExchange::Register(const OptimizerSpec& optimizer,
                                         Deadline deadline) {
   std::vector<TensorRegistration> registrations;
   for (const auto& parameter : parameters_) {
-    const size_t priority =
-        std::min<size_t>(registrations.size(), std::numeric_limits<uint8_t>::max());
+    // named_parameters() has them in the order of the forward pass, which is their priority then.
     registrations.push_back({.spec = {.name = parameter->name,
                                       .dims = parameter->value.sizes().vec(),
                                       .optimizer = optimizer,
                                       .codec = codec},
-                             .value = Values(parameter->value),
-                             .priority = static_cast<uint8_t>(priority)});
+                             .value = Values(parameter->value)});
   }
   return job_.Register(registrations, deadline);
 }

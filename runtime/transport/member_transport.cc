@@ -15,10 +15,11 @@ std::unique_ptr<Transport> MakeMemberTransport(std::vector<EventLoop*> loops,
         std::move(loops),
         GrpcOptions{.payload_checksums = options.payload_checksums, .tls = options.tls});
   }
-  return std::make_unique<TcpTransport>(
-      std::move(loops),
-      TcpOptions{
-          .payload_checksums = options.payload_checksums, .tls = options.tls, .shm = options.shm});
+  return std::make_unique<TcpTransport>(std::move(loops),
+                                        TcpOptions{.buffers = options.buffers,
+                                                   .payload_checksums = options.payload_checksums,
+                                                   .tls = options.tls,
+                                                   .shm = options.shm});
 }
 
 }  // namespace pushpull

@@ -11,6 +11,7 @@
 #include "runtime/transport/channel.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/shm/shm_folder.h"
+#include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {
 
@@ -19,6 +20,7 @@ struct MemberTransportOptions {
   const TlsFolder* tls = nullptr;  // null: no TLS
   const ShmFolder* shm = nullptr;  // of tcp only; null: through the socket
   PayloadChecksums payload_checksums = PayloadChecksums::kAuto;
+  SocketBuffers buffers;  // of tcp
 };
 
 // The loops and what the options name outlive it.

@@ -28,8 +28,12 @@ class RunningJob final : public Job {
         tls_(std::move(tls)),
         shm_(OpenShmFolder(options.has_grpc ? "" : options.shm_folder, options.job, log)),
         loop_("pp-worker"),
-        transport_(MakeMemberTransport(
-            {&loop_}, {.has_grpc = options.has_grpc, .tls = tls_->folder(), .shm = shm_.get()})),
+        transport_(MakeMemberTransport({&loop_},
+                                       {.has_grpc = options.has_grpc,
+                                        .tls = tls_->folder(),
+                                        .shm = shm_.get(),
+                                        .buffers = {.bytes = options.socket_buffer_bytes,
+                                                    .unsent_bytes_max = options.unsent_bytes}})),
         connector_(options.coordinator, tls_->folder()) {
     tls_->AddTo(registry_);
   }

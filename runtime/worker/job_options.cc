@@ -8,6 +8,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel_choice.h"
+#include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {
 namespace {
@@ -54,6 +55,9 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   PUSHPULL_ASSIGN_OR_RETURN(const ChannelChoice channel, ChooseChannel(environment));
   options.shm_folder = channel.shm_folder;
   options.has_grpc = channel.has_grpc;
+  PUSHPULL_ASSIGN_OR_RETURN(const SocketBuffers buffers, SocketBuffersFrom(environment));
+  options.socket_buffer_bytes = buffers.bytes;
+  options.unsent_bytes = buffers.unsent_bytes_max;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -13,13 +13,12 @@
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/shape.h"
+#include "runtime/worker/use_order.h"
 
 namespace pushpull {
 namespace {
 
 constexpr absl::string_view kReservedPrefix = "pushpull.";
-// Behind all gradients: whoever dies before they are sent has not done its samples.
-constexpr uint8_t kSamplesPriority = 255;
 // For a coordinator that has to be told again; it keeps no more either.
 constexpr ptrdiff_t kLossesKept = 4096;
 constexpr int kExitToldToEnd = ExitCodeOf(SIGTERM);
@@ -110,7 +109,9 @@ std::shared_ptr<PendingOperation> WorkerNode::Register(
     }
     registration.specs.push_back(tensor.spec);
     registration.values.push_back(tensor.value);
-    registration.priorities.push_back(tensor.priority);
+    const size_t place = registration.priorities.size();
+    registration.priorities.push_back(
+        tensor.priority.value_or(PriorityOfPlace(place, tensors.size())));
     registration.keep_values.push_back(tensor.keeps_value);
   }
   {

@@ -242,8 +242,7 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   std::vector<std::vector<float>> gradients = values;
   std::vector<TensorRegistration> registrations;
   for (uint64_t i = 0; i < flags.tensors; ++i) {
-    registrations.push_back(
-        {.spec = SpecOf(flags, i), .value = values[i], .priority = static_cast<uint8_t>(i)});
+    registrations.push_back({.spec = SpecOf(flags, i), .value = values[i]});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
   StepWatch watch;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,14 +49,19 @@ struct JobOptions {
   // Tensors travel in streams of gRPC, for networks that let only HTTP/2 through; the servers must
   // have it so, too. There is no shared memory then.
   bool has_grpc = false;
+  // What the kernel holds of a connection, in each direction, and how much of it may still wait for
+  // the link; 0: any of it. Links with more bandwidth times round trip need a larger buffer; an
+  // urgent tensor waits behind what lies in it.
+  int socket_buffer_bytes = 256 * 1024;
+  int unsent_bytes = 64 * 1024;
   // From Join on, as long as there is a Job, SIGTERM calls TellToEnd instead of ending the program;
   // a second one ends it at once, with 143. Where the program has a handler of its own, or ignores
   // or blocks the signal, nothing is changed.
   bool takes_sigterm = false;
 
-  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL and
-  // _SHM_DIR, and takes SIGTERM where PUSHPULL_ROLE is worker.
-  // kInvalidArgument names the variable that is missing or wrong.
+  // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES and _UNSENT_BYTES, and takes SIGTERM where PUSHPULL_ROLE is
+  // worker. kInvalidArgument names the variable that is missing or wrong.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };
@@ -67,9 +73,10 @@ struct TensorRegistration {
   // counts where this worker is the first to bring it. Out: the job's value, the same in every
   // worker.
   std::span<float> value;
-  // The tensor whose priority is smallest travels first; the order of first use in the forward
-  // pass.
-  uint8_t priority = 0;
+  // The tensor whose priority is smallest travels first, in both directions: the order of first use
+  // in the forward pass. Without one it is the place in the list that is registered, so a program
+  // that lists its tensors in the order of the forward pass need not say anything.
+  std::optional<uint8_t> priority;
   // Whether the program leaves the tensor's value where the library has put it: in `value`, and
   // from each PushPull on in its `out`. Such memory is this worker's copy of the value. Where a
   // server is lost and no other has what it held (always with spec.servers.replication: 0), the job

@@ -80,7 +80,8 @@ class GrpcListener::State final : public std::enable_shared_from_this<State> {
 
  private:
   void AcceptSockets() {
-    const TcpOptions socket_options{.user_timeout = reception_->options.silence_timeout};
+    const TcpOptions socket_options{.user_timeout = reception_->options.silence_timeout,
+                                    .buffers = {.unsent_bytes_max = 0}};  // gRPC has its windows
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
       absl::StatusOr<FileDescriptor> socket = AcceptFrom(socket_.get(), socket_options);
       if (absl::IsResourceExhausted(socket.status())) return PauseAfter(socket.status());

@@ -53,9 +53,10 @@ GrpcTransport::~GrpcTransport() {
 absl::StatusOr<std::unique_ptr<Listener>> GrpcTransport::Listen(const std::string& address,
                                                                 ChannelAcceptor& acceptor) {
   PUSHPULL_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-  PUSHPULL_ASSIGN_OR_RETURN(
-      FileDescriptor socket,
-      ListenOn(host_port, TcpOptions{.user_timeout = options_.silence_timeout}));
+  PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor socket,
+                            ListenOn(host_port,
+                                     TcpOptions{.user_timeout = options_.silence_timeout,
+                                                .buffers = {.unsent_bytes_max = 0}}));
   PUSHPULL_ASSIGN_OR_RETURN(
       std::unique_ptr<GrpcListener> listener,
       GrpcListener::Start(loops_, options_, std::move(socket), *in_flight_, acceptor));

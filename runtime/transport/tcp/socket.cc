@@ -38,8 +38,10 @@ void SetTimeouts(int socket, Duration user_timeout) {
 
 void Tune(int socket, const TcpOptions& options) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(socket, SOL_SOCKET, SO_SNDBUF, options.socket_buffer_bytes);
-  SetOption(socket, SOL_SOCKET, SO_RCVBUF, options.socket_buffer_bytes);
+  SetOption(socket, SOL_SOCKET, SO_SNDBUF, options.buffers.bytes);
+  SetOption(socket, SOL_SOCKET, SO_RCVBUF, options.buffers.bytes);
+  if (options.buffers.unsent_bytes_max > 0)
+    SetOption(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.buffers.unsent_bytes_max);
   SetTimeouts(socket, options.user_timeout);
 }
 

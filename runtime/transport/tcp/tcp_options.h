@@ -9,6 +9,7 @@
 #include "runtime/transport/hello.h"
 #include "runtime/transport/host_identity.h"
 #include "runtime/transport/shm/shm_folder.h"
+#include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {
 
@@ -18,9 +19,7 @@ struct TcpOptions {
   // Sent data that nobody has acknowledged for this long ends the connection (TCP_USER_TIMEOUT),
   // and so does a peer whose host has been silent for it.
   Duration user_timeout = std::chrono::seconds(20);
-  // Small on purpose: what lies in a socket's buffer has left the cache before it is copied again,
-  // and cannot be overtaken by a more urgent frame. The kernel doubles it.
-  int socket_buffer_bytes = 256 * 1024;
+  SocketBuffers buffers;
   // Frames that may wait on one channel before it closes; with whole chunks 64 GiB.
   size_t send_queue_frames_max = 65536;
   PayloadChecksums payload_checksums = PayloadChecksums::kAuto;

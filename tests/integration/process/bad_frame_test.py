@@ -5,6 +5,7 @@ again, and the sums are right (the probe worker compares every value of every st
 import unittest
 
 import faulty_network
+import frames
 import job
 
 ROUNDS = 3
@@ -31,6 +32,17 @@ class BadFrameTest(job.JobTestCase):
 
                 self.assertEqual(ends, [0, 0], started.output)
                 self.wait_until_gone(5)
+
+    def test_values_come_back_with_the_priorities_of_their_gradients(self) -> None:
+        started = faulty_network.FaultyJob(self, "--steps", 20, "--values", 1000)
+
+        ends = started.wait_for_workers(30)
+        started.stop()
+
+        self.assertEqual(ends, [0, 0], started.output)
+        asked = started.network.priorities(frames.PUSH_PULL)
+        self.assertEqual({priority for _, priority in asked}, {0, 1, 2})
+        self.assertEqual(started.network.priorities(frames.PUBLISHED), asked)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network between workers and a server that spoils a frame when it is told to.
 
-It stands on the address that the server advertises and passes on what comes, frame by frame towards
-the server. Workers and server are on one host, where they would agree on no payload checksums, so it
+It stands on the address that the server advertises and passes on what comes, frame by frame, and keeps
+what priorities it has seen. Workers and server are on one host, where they would agree on no payload checksums, so it
 has the workers' hello ask for them.
 """
 import enum
@@ -53,6 +53,7 @@ class FaultyNetwork:
         self._fault: Optional[Fault] = None  # for the next push
         self._is_over = True                 # the last fault has ended its connection
         self._open: set[socket.socket] = set()
+        self._priorities: set[tuple[int, int, int]] = set()
         self._listener = socket.create_server((host, port))
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -64,6 +65,11 @@ class FaultyNetwork:
             self._is_over = False
             if not self._changed.wait_for(lambda: self._is_over, FAULT_SECONDS):
                 raise AssertionError(f"the connection stays open after {fault.value}")
+
+    def priorities(self, kind: int) -> set[tuple[int, int]]:
+        """Chunk and priority of each frame of that type so far."""
+        with self._changed:
+            return {(chunk, priority) for of, chunk, priority in self._priorities if of == kind}
 
     def close(self) -> None:
         with self._changed:
@@ -123,15 +129,21 @@ class FaultyNetwork:
 
     def _pass_answers(self, server: socket.socket, worker: socket.socket) -> None:
         try:
-            while data := server.recv(_READ_BYTES):
-                worker.sendall(data)
-        except OSError:  # a reset is an end as well
+            while True:
+                worker.sendall(self._read_frame(server).whole())
+        except (EOFError, OSError):  # a reset is an end as well
             pass
+
+    def _read_frame(self, connection: socket.socket) -> frames.Frame:
+        frame = frames.Frame(read_exactly(connection, frames.HEADER_BYTES))
+        frame.body = read_exactly(connection, frame.meta_bytes + frame.payload_bytes)
+        with self._changed:
+            self._priorities.add((frame.type, frame.chunk, frame.priority))
+        return frame
 
     def _pass_frame(self, worker: socket.socket, server: socket.socket) -> bool:
         """Whether the frame was spoilt."""
-        frame = frames.Frame(read_exactly(worker, frames.HEADER_BYTES))
-        frame.body = read_exactly(worker, frame.meta_bytes + frame.payload_bytes)
+        frame = self._read_frame(worker)
         if frame.type == frames.HELLO:
             server.sendall(frame.with_byte(_CHECKSUMS_FROM_END, _CHECKSUMS_ON))
             return False

@@ -8,13 +8,16 @@ PAYLOAD_BYTES_MAX = 1 << 20
 HELLO = 1
 PUSH = 6
 PUSH_PULL = 8
+PUBLISHED = 9
 FLAG_PAYLOAD_CHECKSUM = 1
 _CHECKED_BYTES = HEADER_BYTES - 8
 _TYPE_AT = 6
 _FLAGS_AT = 7
+_CODEC_AT = 8
+_PRIORITY_AT = 11
 _META_BYTES_AT = 12
 _PAYLOAD_BYTES_AT = 16
-_CODEC_AT = 8
+_CHUNK_AT = 48
 _PAYLOAD_CHECKSUM_AT = 96
 
 
@@ -50,6 +53,14 @@ class Frame:
     @property
     def has_checksum(self) -> bool:
         return self.header[_FLAGS_AT] & FLAG_PAYLOAD_CHECKSUM != 0
+
+    @property
+    def priority(self) -> int:
+        return self.header[_PRIORITY_AT]
+
+    @property
+    def chunk(self) -> int:
+        return struct.unpack_from("<Q", self.header, _CHUNK_AT)[0]
 
     @property
     def meta_bytes(self) -> int:

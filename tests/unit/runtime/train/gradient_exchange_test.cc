@@ -114,7 +114,6 @@ TEST_P(MlpExchangeTest, RegistersInTheOrderOfTheForwardPass) {
   EXPECT_EQ(record_.specs[0].name, "hidden.weight");
   EXPECT_THAT(record_.specs[0].dims, ElementsAre(256, 784));
   EXPECT_EQ(record_.specs[3].name, "scores.bias");
-  EXPECT_THAT(record_.priorities, ElementsAre(0, 1, 2, 3));
 }
 
 TEST_P(MlpExchangeTest, PoisonsOneGradientOfOneStep) {

@@ -8,10 +8,7 @@
 namespace pushpull {
 
 absl::Status LocalJob::Register(std::span<const TensorRegistration> tensors, Deadline) {
-  for (const TensorRegistration& tensor : tensors) {
-    record_.specs.push_back(tensor.spec);
-    record_.priorities.push_back(tensor.priority);
-  }
+  for (const TensorRegistration& tensor : tensors) record_.specs.push_back(tensor.spec);
   return absl::OkStatus();
 }
 

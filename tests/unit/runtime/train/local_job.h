@@ -27,7 +27,6 @@ class LocalJob final : public Job {
   // Lives on when the trainer has ended the job.
   struct Record {
     std::vector<TensorSpec> specs;
-    std::vector<uint8_t> priorities;
     std::vector<Push> pushes;
     std::vector<double> losses;
     std::vector<Step> steps;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/transport/socket_buffers.h"
+
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+constexpr int kBytesMin = 4 * 1024;
+constexpr int kBytesMax = 64 * 1024 * 1024;
+
+enum class Zero { kMeansNoBound, kIsRefused };
+
+absl::StatusOr<int> BytesFrom(const std::map<std::string, std::string>& environment,
+                              const char* variable,
+                              Zero zero,
+                              int otherwise) {
+  const auto found = environment.find(variable);
+  if (found == environment.end() || found->second.empty()) return otherwise;
+  const std::string& text = found->second;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_off = value == 0 && zero == Zero::kMeansNoBound;
+  const bool is_in_range = is_off || (value >= kBytesMin && value <= kBytesMax);
+  if (error == std::errc() && end == text.data() + text.size() && is_in_range) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(variable,
+                   ": must be a number of bytes between ",
+                   kBytesMin,
+                   " and ",
+                   kBytesMax,
+                   zero == Zero::kMeansNoBound ? ", or 0 for no bound" : "",
+                   ", is \"",
+                   text,
+                   "\""));
+}
+
+}  // namespace
+
+absl::StatusOr<SocketBuffers> SocketBuffersFrom(
+    const std::map<std::string, std::string>& environment) {
+  SocketBuffers buffers;
+  PUSHPULL_ASSIGN_OR_RETURN(
+      buffers.bytes,
+      BytesFrom(environment, kSocketBufferVariable, Zero::kIsRefused, buffers.bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      buffers.unsent_bytes_max,
+      BytesFrom(environment, kUnsentVariable, Zero::kMeansNoBound, buffers.unsent_bytes_max));
+  return buffers;
+}
+
+}  // namespace pushpull
