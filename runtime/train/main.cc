@@ -43,6 +43,7 @@ struct Flags {
   std::string model = "mlp";
   std::string optimizer = "sgd";
   std::string codec = "none";
+  bool bypasses_codec = false;
   std::optional<double> learning_rate;
   std::optional<double> momentum;
   std::optional<double> weight_decay;
@@ -103,6 +104,9 @@ void AddOptimizerFlags(CLI::App& app, Flags& flags) {
                  "How gradients travel: none (float32), fp16, bf16, or int8 with random rounding")
       ->check(CLI::IsMember({"none", "fp16", "bf16", "int8"}))
       ->capture_default_str();
+  app.add_flag("--bypass-codec",
+               flags.bypasses_codec,
+               "Leave the codec out where steps are faster without; not in deterministic jobs");
   app.add_option("--learning-rate",
                  flags.learning_rate,
                  "For a step of --base-batch samples; scaled with the samples that all workers "
@@ -184,8 +188,9 @@ bool IsNotReachable(const absl::Status& status) {
 }
 
 int Run(const Flags& flags, const Environment& environment) {
-  const absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(environment);
+  absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(environment);
   if (!options.ok()) return Report(options.status(), kExitUsage);
+  options->bypasses_codecs = flags.bypasses_codec;
   const absl::StatusOr<TrainingSettings> settings = SettingsFromFlags(flags, options->worker);
   if (!settings.ok()) return Report(settings.status(), kExitUsage);
 

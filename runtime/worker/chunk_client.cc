@@ -102,7 +102,7 @@ void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
   }
   copies_.SetChunks(chunks_.size());
   encoder_.SetCodecs(std::move(codecs));
-  meter_.emplace(chunks_.size(), [this](const SyncObservation& o) { observer_.OnSynchronized(o); });
+  meter_.emplace(chunks_.size(), [this](const SyncObservation& o) { OnStepSynchronized(o); });
 }
 
 void ChunkClient::Start(const TensorRequest& request) {
@@ -132,9 +132,7 @@ void ChunkClient::Start(const TensorRequest& request) {
     At(SyncPhase::kReduce);
     const SteadyTime reduced = executor_.Now();
     times.reduce = reduced - times.taken_up;
-    EncodedGradient encoded;
-    if (IsPush(request.type))
-      encoded = encoder_.Encode(ChunkId{i}, request.step, part(request.source));
+    EncodedGradient encoded = EncodePush(request, i);
     if (encoded.overflows > 0) codec = encoded.codec;
     overflows += encoded.overflows;
     At(SyncPhase::kEncode);
@@ -162,6 +160,21 @@ void ChunkClient::Start(const TensorRequest& request) {
   }
   if (overflows > 0) observer_.OnOverflow(request.pending->what(), codec, overflows);
   if (is_of_step) Collect(request);
+}
+
+EncodedGradient ChunkClient::EncodePush(const TensorRequest& request, size_t chunk) {
+  const bool encodes = !codec_trial_ || codec_trial_->Encodes(request.step);
+  if (!IsPush(request.type) || !encodes) return {};
+  const std::span<const std::byte> gradient =
+      request.source.subspan(chunks_[chunk].offset, chunks_[chunk].bytes);
+  return encoder_.Encode(ChunkId{chunk}, request.step, gradient);
+}
+
+void ChunkClient::OnStepSynchronized(const SyncObservation& observation) {
+  std::optional<CodecVerdict> verdict;
+  if (codec_trial_) verdict = codec_trial_->Add(observation.number, observation.sync);
+  if (verdict) observer_.OnCodecsTried(*verdict);
+  observer_.OnSynchronized(observation);
 }
 
 void ChunkClient::Send(Chunk& chunk, Request& request, bool is_again) {

@@ -30,6 +30,7 @@
 #include "runtime/transport/lane_link.h"
 #include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
+#include "runtime/worker/codec_trial.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/sync_meter.h"
 
@@ -61,6 +62,7 @@ class ChunkClientObserver {
   virtual void OnAnswered() = 0;
   // A server's lane cannot be reached, or asks again and again for a request to be repeated.
   virtual void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) = 0;
+  virtual void OnCodecsTried(const CodecVerdict& verdict) = 0;
   virtual void OnSynchronized(const SyncObservation& observation) = 0;
   // A server will not have this worker, or refused a request in a way that ends it.
   virtual void OnBroken(const absl::Status& why) = 0;
@@ -118,6 +120,9 @@ class ChunkClient final : public LaneLinkHandler {
   // Pulls that wait for a version take what there is from now on.
   void LowerPulls();
 
+  // From now on codecs are left out where steps are faster without. What is added depends on time
+  // then: not for deterministic jobs.
+  void TryCodecs() { codec_trial_.emplace(); }
   // From now on a value is received elsewhere and put into its place when it is whole, so that the
   // one before is never half overwritten.
   void KeepCopies() { keeps_copies_ = true; }
@@ -214,6 +219,8 @@ class ChunkClient final : public LaneLinkHandler {
   void AskIfHeld();
   void SendDecision(const Chunk& chunk);
 
+  EncodedGradient EncodePush(const TensorRequest& request, size_t chunk);
+  void OnStepSynchronized(const SyncObservation& observation);
   void Send(Chunk& chunk, Request& request, bool is_again);
   void SendAgain(const std::function<bool(const Chunk&, const Request&)>& is_due);
   void ForEachRequest(const std::function<void(Chunk&, Slot)>& visit);
@@ -256,6 +263,7 @@ class ChunkClient final : public LaneLinkHandler {
   UnevenSteps uneven_steps_;
   ChunkCopies copies_;
   ChunkEncoder encoder_;
+  std::optional<CodecTrial> codec_trial_;
   std::map<ChunkId, CopyOffer> offers_;
   bool keeps_copies_ = false;
   // What is on its way over each link, by server and lane. Outlives the links.

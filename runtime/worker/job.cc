@@ -58,7 +58,8 @@ class RunningJob final : public Job {
         std::make_unique<WorkerNode>(WorkerNodeOptions{.job = options_.job,
                                                        .worker = options_.worker,
                                                        .incarnation = Incarnation{incarnation},
-                                                       .metrics_address = exposer_->address()},
+                                                       .metrics_address = exposer_->address(),
+                                                       .bypasses_codecs = options_.bypasses_codecs},
                                      WorkerDependencies{loop_, *transport_, connector_, metrics_},
                                      Log(ToString(options_.worker), options_.log_level));
     // Before anybody can see that this worker is there, and tell it to end.

@@ -42,7 +42,7 @@ void SyncMeter::OnPush(Step step, SteadyTime ready) {
 void SyncMeter::OnApplied(Step step, SteadyTime applied, const PhaseTimes& phases) {
   if (step_ != step || ++chunks_back_ < num_chunks_) return;
   SyncObservation observation{
-      .sync = applied - first_ready_, .phases = phases, .step = std::nullopt};
+      .number = step, .sync = applied - first_ready_, .phases = phases, .step = std::nullopt};
   if (last_end_) observation.step = applied - *last_end_;
   last_end_ = applied;
   observer_(observation);

@@ -34,6 +34,7 @@ struct PushTimes {
 PhaseTimes PhasesOf(const PushTimes& times, const PublishedTiming& server, Duration offset);
 
 struct SyncObservation {
+  Step number;  // of the step
   Duration sync;
   PhaseTimes phases;
   std::optional<Duration> step;  // since the last step ended; empty for the first

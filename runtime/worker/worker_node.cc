@@ -407,6 +407,7 @@ void WorkerNode::On(const Welcome& message) {
   client_->PromiseTerm(message.term);
   if (message.settings.keeps_copies) client_->KeepCopies();
   if (joining_->is_done()) return;
+  if (options_.bypasses_codecs && !message.settings.deterministic) client_->TryCodecs();
   log_.Info("joined", {{"job", message.settings.job}, {"term", message.term.value()}});
   joining_->Finish();
 }
@@ -762,6 +763,12 @@ void WorkerNode::OnOverflow(const std::string& push, Codec codec, uint64_t value
 void WorkerNode::OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) {
   log_.Warning("no connection, trying again",
                {{"peer", peer}, {"why", why.message()}, {"lost_seconds", ToSeconds(lasted)}});
+}
+
+void WorkerNode::OnCodecsTried(const CodecVerdict& verdict) {
+  log_.Info(verdict.uses_codecs ? "codecs pay on this link" : "codecs do not pay, left out",
+            {{"step_seconds_with", ToSeconds(verdict.with)},
+             {"step_seconds_without", ToSeconds(verdict.without)}});
 }
 
 void WorkerNode::OnSynchronized(const SyncObservation& observation) {

@@ -43,6 +43,8 @@ struct WorkerNodeOptions {
   Incarnation incarnation;
   std::string metrics_address;  // for the status; may be empty
   Duration resend_after = std::chrono::seconds(2);
+  // Codecs are left out where steps are faster without, unless the job is deterministic.
+  bool bypasses_codecs = false;
   FaultPoint fault_point;  // for tests
   LastingSessionOptions session;
 };
@@ -99,6 +101,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void OnAnswered() override;
   void OnStepSettled(Step version) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) override;
+  void OnCodecsTried(const CodecVerdict& verdict) override;
   void OnSynchronized(const SyncObservation& observation) override;
   void OnBroken(const absl::Status& why) override;
 

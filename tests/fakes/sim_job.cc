@@ -187,6 +187,7 @@ WorkerNode& SimJob::StartWorker(uint32_t index) {
                         .worker = WorkerId{index},
                         .incarnation = Incarnation{next_incarnation_++},
                         .resend_after = options_.resend_after,
+                        .bypasses_codecs = options_.bypasses_codecs,
                         .fault_point = options_.fault_point},
       WorkerDependencies{host->executor, host->transport, control_, host->metrics},
       log_);

@@ -31,7 +31,8 @@ struct SimJobOptions {
   InprocOptions network;
   size_t lanes = 2;  // of each server
   Duration resend_after = std::chrono::milliseconds(20);
-  FaultPoint fault_point;  // in every server and worker
+  bool bypasses_codecs = false;  // of every worker
+  FaultPoint fault_point;        // in every server and worker
   LogLevel log_level = LogLevel::kError;
   std::optional<CheckpointPolicy> checkpoint = {};
   // What the workers have takes the place of what a lost server had.

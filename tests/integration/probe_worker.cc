@@ -5,7 +5,7 @@
 // shortest complete program against the C++ API.
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
-//                [--codec none|fp16|bf16|int8] [--large-at-step S]
+//                [--codec none|fp16|bf16|int8] [--bypass-codec 1] [--large-at-step S]
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
 //                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]
@@ -56,6 +56,7 @@ struct Flags {
   uint64_t tensors = 3;
   std::string optimizer = "sum";
   Codec codec = Codec::kNone;
+  uint64_t bypasses_codec = 0;
   int64_t nan_at_step = -1;
   int64_t large_at_step = -1;
   uint32_t nan_worker = 0;
@@ -87,6 +88,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--stall-at-step", &flags.stall_at_step},
                                                     {"--stall-worker", &flags.stall_worker},
                                                     {"--deaf", &flags.is_deaf},
+                                                    {"--bypass-codec", &flags.bypasses_codec},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
@@ -319,7 +321,8 @@ absl::StatusOr<int> Main(const Flags& flags) {
     const std::string text = *entry;
     environment[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
   }
-  PUSHPULL_ASSIGN_OR_RETURN(const JobOptions options, JobOptions::FromEnvironment(environment));
+  PUSHPULL_ASSIGN_OR_RETURN(JobOptions options, JobOptions::FromEnvironment(environment));
+  options.bypasses_codecs = flags.bypasses_codec != 0;
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
                             Job::Join(options, Deadline::After(kStepTimeout)));
   const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");

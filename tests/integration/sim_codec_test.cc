@@ -217,6 +217,26 @@ TEST(SimCodecTest, AValueThatIsTooLargeEndsTheJobAndIsCounted) {
   EXPECT_THAT(job.WorkerMetricsText(0), HasSubstr("pushpull_codec_overflows_total 0"));
 }
 
+// Steps of a simulated job take no longer with a codec, and no shorter: it does not pay.
+TEST(SimCodecTest, ACodecThatDoesNotPayIsLeftOutUnlessTheJobIsDeterministic) {
+  for (const bool is_deterministic : {false, true}) {
+    SCOPED_TRACE(is_deterministic);
+    SimJobOptions options = Options(1, 0, 1);
+    options.network.faults.delay_max = {};
+    options.settings.deterministic = is_deterministic;
+    options.bypasses_codecs = true;
+    SimJob job(options);
+    TensorSpec spec = SimTensor("w", 1000, OptimizerKind::kSum, Reduction::kSum);
+    spec.codec = Codec::kBFloat16;
+    SimTrainer trainer(job, {spec});
+    ASSERT_TRUE(trainer.Start(kWorkers).ok());
+    for (int i = 0; i < 40; ++i)
+      ASSERT_TRUE(trainer.StepAll(kWorkers, [](uint32_t) { return 1.001F; }).ok());
+    // 1.001 in 8 bits is 1.
+    EXPECT_EQ(trainer.value(0)[0], is_deterministic ? 3.0F : 1.001F + 1.001F + 1.001F);
+  }
+}
+
 TEST(SimCodecTest, WorkersMustAgreeOnTheCodec) {
   SimJob job(Options(1, 0, 1));
   std::vector<float> value(100, 0.0F);

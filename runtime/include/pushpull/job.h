@@ -54,6 +54,10 @@ struct JobOptions {
   // urgent tensor waits behind what lies in it.
   int socket_buffer_bytes = 256 * 1024;
   int unsent_bytes = 64 * 1024;
+  // Where steps are faster without them, as on one host, the codecs of tensors (TensorSpec::codec)
+  // are left out: in every 4,096 steps 32 are for finding out. The gradients that count depend on
+  // the time then, so a deterministic job does not do it.
+  bool bypasses_codecs = false;
   // From Join on, as long as there is a Job, SIGTERM calls TellToEnd instead of ending the program;
   // a second one ends it at once, with 143. Where the program has a handler of its own, or ignores
   // or blocks the signal, nothing is changed.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose gradients travel as a codec's bytes: the bytes are fewer, sums and weights what they should be on
 every channel, and what a server cannot add is refused by name."""
+import re
 import signal
 import unittest
 from typing import Any
@@ -62,6 +63,14 @@ class CodecTest(job.JobTestCase):
         self.assertEqual(started.launcher.wait(60), 1, started.launcher.output)
         self.assertRegex(started.launcher.output, r"in step 7 has a value that is not finite as fp16")
         self.assertRegex(started.launcher.output, r"too large for the codec.*codec=fp16 values=1")
+
+    def test_a_codec_is_tried_and_used_or_left_out_and_sums_stay_right(self) -> None:
+        started = self.run_job(self.spec("--steps", 60, "--values", VALUES, "--codec", "fp16", "--bypass-codec", 1))
+
+        self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+        # Which of the two is the machine's business.
+        said = re.findall(r"codecs (?:pay on this link|do not pay, left out)", started.launcher.output)
+        self.assertEqual(len(said), 2, started.launcher.output)
 
     def test_what_was_not_agreed_on_is_refused_by_name(self) -> None:
         expected = {

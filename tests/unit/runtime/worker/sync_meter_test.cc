@@ -112,6 +112,7 @@ TEST_F(SyncMeterTest, AStepIsFromItsFirstGradientToItsLastParameter) {
 
   ASSERT_THAT(seen_, SizeIs(1));
   EXPECT_EQ(seen_[0].sync, Duration(40ms));
+  EXPECT_EQ(seen_[0].number, Step{4});
 }
 
 TEST_F(SyncMeterTest, ThePhasesAreThoseOfTheChunkThatCameLast) {
