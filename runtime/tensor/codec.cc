@@ -39,6 +39,12 @@ HWY_INLINE float FloatOf(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
 
+// By masks: of a choice between computed values the compiler may make branches, and no vectors.
+HWY_INLINE uint32_t Choose(bool condition, uint32_t one, uint32_t other) {
+  const uint32_t mask = 0U - static_cast<uint32_t>(condition);
+  return (one & mask) | (other & ~mask);
+}
+
 // Of a number without its sign, to nearest, ties to even. All three cases are computed, and one is
 // taken.
 HWY_INLINE uint32_t MagnitudeToFloat16(uint32_t magnitude) {
@@ -52,9 +58,9 @@ HWY_INLINE uint32_t MagnitudeToFloat16(uint32_t magnitude) {
   const uint32_t is_odd = (magnitude >> 13) & 1U;
   const uint32_t normal = (magnitude - ((127U - 15U) << 23) + 0xFFFU + is_odd) >> 13;
   const uint32_t denormal = BitsOf(FloatOf(magnitude) + FloatOf(kOfDenormals)) - kOfDenormals;
-  const uint32_t not_finite = magnitude > kInfinityBits ? 0x7E00U : 0x7C00U;
-  const uint32_t finite = magnitude < kLeastNormal ? denormal : normal;
-  return magnitude >= kAboveAll ? not_finite : finite;
+  const uint32_t not_finite = Choose(magnitude > kInfinityBits, 0x7E00U, 0x7C00U);
+  const uint32_t finite = Choose(magnitude < kLeastNormal, denormal, normal);
+  return Choose(magnitude >= kAboveAll, not_finite, finite);
 }
 
 HWY_INLINE uint32_t Float16ToFloat32(uint32_t half) {
