@@ -56,7 +56,7 @@ class TlsStream {
   // Fills `buffers` in order. Waits for kReadable where they could not all be filled.
   absl::StatusOr<Transfer> Receive(std::span<const iovec> buffers);
 
-  // Takes bytes of `buffers` in order, some 128 KiB a call at most. Waits for kReadable during the
+  // Takes bytes of `buffers` in order, some 48 KiB a call at most. Waits for kReadable during the
   // handshake, for kWritable where the socket takes no more.
   absl::StatusOr<Transfer> Send(std::span<const iovec> buffers);
 
