@@ -52,6 +52,13 @@ def run(*words: object) -> None:
     subprocess.run([str(word) for word in words], check=True)
 
 
+def congestion_control() -> str:
+    """One by losses, as Linux has it unless told otherwise. BBR takes a sender that waits for its peers, as a server does
+    for contributions, for a slow link, and sends at that pace."""
+    allowed = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text(encoding="utf-8").split()
+    return "cubic" if "cubic" in allowed else "reno"
+
+
 class Hosts:
     """Namespaces on one bridge; gone with the object, and all that runs in them before."""
 
@@ -75,6 +82,7 @@ class Hosts:
         host = Host(name, f"10.77.0.{index}")
         for words in (["link", "set", "lo", "up"], ["address", "add", f"{host.address}/24", "dev", inner], ["link", "set", inner, "up"]):
             run("ip", "-n", name, *words)
+        run(*host.command("sh", "-c", f"echo {congestion_control()} > /proc/sys/net/ipv4/tcp_congestion_control"))
         if megabits is not None:
             # The buckets' rate is that of frames on the wire, as a link's is.
             for words in ([name, inner], [self._names[0], outer]):
@@ -294,6 +302,7 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cases = [case for group in arguments.group or GROUPS for case in GROUPS[group]()]
+    print(f"congestion control: {congestion_control()}", flush=True)
     rounds: list[dict[str, float]] = []
     try:
         for number in range(arguments.rounds):
