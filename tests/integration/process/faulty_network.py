@@ -30,6 +30,8 @@ class Fault(enum.Enum):
 
 
 _REFUSED = (Fault.OTHER_CODEC, Fault.LATER_CODEC_BYTES)
+# These end the connection, and the worker comes back with the same push.
+ENDING = tuple(fault for fault in Fault if fault not in _REFUSED)
 _BFLOAT16 = 2
 
 
@@ -155,7 +157,7 @@ class FaultyNetwork:
             self._spoil(fault, frame, server)
         except OSError:  # it need not read all of it
             pass
-        if fault not in _REFUSED:
+        if fault in ENDING:
             return True
         with self._changed:
             self._is_over = True

@@ -66,7 +66,7 @@ class MemoryTest(job.JobTestCase):
 
         for rounds in (WARM_UP_ROUNDS, ROUNDS):
             for _ in range(rounds):
-                for fault in faulty_network.Fault:
+                for fault in faulty_network.ENDING:
                     started.network.inject(fault)
             memory.append(anonymous_memory(started.server.pid))
 
