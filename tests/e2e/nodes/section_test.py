@@ -24,7 +24,7 @@ class ReadmeTest(NodeCase):
             program = self.folder / name
             program.write_text(f'#!/bin/sh\nexec "{CLUSTER}" {name} "$@"\n', encoding="utf-8")
             program.chmod(0o755)
-        self.expected_trouble = ["the lease was not given back"]  # its rights go before it does
+        self.expected_trouble = ["the API server answers 403 Forbidden"]  # its rights go before it does
         must(helm("uninstall", "pushpull", "--namespace", SYSTEM, "--wait"))
         self.addCleanup(nodes.install_operator)
 
