@@ -17,23 +17,14 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/event_loop.h"
-#include "runtime/base/mutex.h"
 #include "runtime/server/checkpoint_writer.h"
 #include "runtime/store/chunk_state.h"
+#include "tests/bench/pause.h"
 
 namespace pushpull {
 namespace {
 
 constexpr int kSteps = 5;
-
-// Passes time without the processor.
-void Pause(Duration duration) {
-  Mutex mu;
-  CondVar never;
-  const Deadline end = Deadline::After(duration);
-  MutexLock lock(mu);
-  while (!end.has_passed()) never.WaitUntil(mu, end);
-}
 
 class Model {
  public:
@@ -91,6 +82,7 @@ class Model {
 void Measure(const std::string& folder, uint64_t mib, Duration pause, bool uses_spares) {
   Model model(mib / 3, uses_spares);  // value and two moments
   std::vector<double> before;
+  before.reserve(kSteps);
   for (int i = 0; i < kSteps; ++i) before.push_back(model.Step());
   std::sort(before.begin(), before.end());
   const double usual = before[before.size() / 2];

@@ -3,7 +3,7 @@
 """Synchronisation over links of a known speed: each host is a network namespace with a link that token buckets (tbf)
 shape in both directions, to a bridge in a namespace of its own. Needs root, and a release build with its tests.
 
-    python3 tests/bench/shaped.py [scaling|gigabit|spread|workers]... [--rounds 5] [--steps 3] [--results FILE]
+    python3 tests/bench/shaped.py [scaling|gigabit|spread|workers|traces]... [--rounds 5] [--steps 3] [--results FILE]
 
     scaling   64 MB, one worker on an unshaped link, 1, 2, 4 and 8 servers behind 100 Mb/s: t(n) n / t(1)
     gigabit   1 GiB pushed and pulled between a worker and a server with 1 Gb/s each, against a raw pair of sockets
@@ -15,9 +15,15 @@ shape in both directions, to a bridge in a namespace of its own. Needs root, and
               8 servers and 1, 2, 4 and 8 workers with 100 Mb/s each: a step with one worker over a step with n, which is
               samples a second over what n times as many workers should give
 
+    traces    ResNet-50 and VGG-19, two workers and two servers with 1 Gb/s each, compute that sleeps as long as a raw link
+              needs for the gradients: one priority for all chunks, and whole tensors one after the other, over the order
+              of first use (trace_worker.cc; a step is a backward pass and the forward pass that follows)
+
 Rounds are interleaved; printed are medians, and the lowest and the highest. A step counts from a worker's first push to
-its last value (of `workers`: to the last value of the next step), after one step that does not count. Exit codes: 0 measured, 1 a job failed, 130 stopped.
+its last value (of `workers` and `traces`: to the last value of the next step), after one step that does not count. Exit codes: 0 measured, 1 a job failed, 130 stopped.
 """
+from __future__ import annotations
+
 import argparse
 import contextlib
 import dataclasses
@@ -34,9 +40,12 @@ import threading
 import time
 from typing import Callable, Iterator, Optional
 
+import models
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PUSHPULL = ROOT / "build/release/pushpull"
 PROBE = ROOT / "build/release/tests/probe_worker"
+TRACE_WORKER = ROOT / "build/release/tests/trace_worker"
 JOB = "shaped"
 TENSOR_BYTES = 1 << 20  # of float32, so that every server gets its share
 MEGABIT = 1_000_000 / 8  # bytes a second
@@ -72,7 +81,7 @@ class Hosts:
     def _switch(self, *words: object) -> None:
         run("ip", "netns", "exec", self._names[0], *words)
 
-    def add(self, megabits: Optional[int]) -> "Host":
+    def add(self, megabits: Optional[int]) -> Host:
         index = len(self._names)
         name, inner, outer = f"{self._tag}-{index}", f"up{index}", f"down{index}"
         run("ip", "netns", "add", name)
@@ -110,20 +119,57 @@ class Member:
     weight: float = 1
 
 
-@dataclasses.dataclass(frozen=True)
 class Work:
     """Of a worker, each step."""
+
+    def has_compute(self) -> bool:
+        """Then a step is measured whole, without: its synchronisation."""
+        raise NotImplementedError
+
+    def program(self, folder: pathlib.Path) -> list[object]:
+        """The worker's command; files of it go to `folder`."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensors(Work):
     num_bytes: int
     tensor_bytes: int = TENSOR_BYTES
     compute_seconds: float = 0  # asleep
+
+    def has_compute(self) -> bool:
+        return self.compute_seconds > 0
+
+    def program(self, folder: pathlib.Path) -> list[object]:
+        return [PROBE, "--optimizer", "sum", "--steps", 1_000_000, "--tensors", self.num_bytes // self.tensor_bytes,
+                "--values", self.tensor_bytes // 4, "--step-milliseconds", round(1e3 * self.compute_seconds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace(Work):
+    model: list[models.Tensor]
+    order: str  # of trace_worker
+    compute_seconds: float
+
+    def has_compute(self) -> bool:
+        return True
+
+    def program(self, folder: pathlib.Path) -> list[object]:
+        """Compute by the multiplications of each layer, the backward pass twice the forward pass."""
+        trace = folder / "trace"
+        second = self.compute_seconds / 3 / sum(tensor.multiplications for tensor in self.model)
+        trace.write_text("".join(f"{tensor.name} {tensor.values} {second * tensor.multiplications} {2 * second * tensor.multiplications}\n"
+                                 for tensor in self.model), encoding="utf-8")
+        return [TRACE_WORKER, trace, self.order]
 
 
 class Job:
     """Members by hand, each on its host, as README.md describes it."""
 
-    def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], work: "Work") -> None:
+    def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], work: Work) -> None:
         self._folder = folder
-        self._metric = "step" if work.compute_seconds > 0 else "sync"
+        self._metric = "step" if work.has_compute() else "sync"
+        program = work.program(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._workers = workers
         manifest = folder / "job.yaml"
@@ -141,9 +187,7 @@ class Job:
                         f"{boss.address}:7170", "--listen", f"{server.host.address}:7171", "--metrics", f"{server.host.address}:9465",
                         "--weight", server.weight)
         for index, worker in enumerate(workers):
-            self._start(f"worker-{index}", worker, {"PUSHPULL_INDEX": str(index)}, PROBE, "--optimizer", "sum", "--steps", 1_000_000,
-                        "--tensors", work.num_bytes // work.tensor_bytes, "--values", work.tensor_bytes // 4,
-                        "--step-milliseconds", round(1e3 * work.compute_seconds))
+            self._start(f"worker-{index}", worker, {"PUSHPULL_INDEX": str(index)}, *program)
 
     def _start(self, name: str, host: Host, more: dict[str, str], *words: object) -> None:
         with (self._folder / f"{name}.log").open("wb") as log:
@@ -249,7 +293,7 @@ class Case:
 
 
 MEGABYTES_64 = 64 * 1024 * 1024
-WORK_64 = Work(MEGABYTES_64)
+WORK_64 = Tensors(MEGABYTES_64)
 
 
 def scaling() -> Iterator[Case]:
@@ -260,7 +304,7 @@ def scaling() -> Iterator[Case]:
 
 def gigabit() -> Iterator[Case]:
     yield Case("raw, 1 Gb/s", lambda steps: measure_raw(1000, 1 << 30))
-    yield Case("pushed and pulled, 1 Gb/s", lambda steps: measure([(1000, 1)], 1000, 1, None, Work(1 << 30), 1), reference="raw, 1 Gb/s")
+    yield Case("pushed and pulled, 1 Gb/s", lambda steps: measure([(1000, 1)], 1000, 1, None, Tensors(1 << 30), 1), reference="raw, 1 Gb/s")
 
 
 def spread() -> Iterator[Case]:
@@ -275,13 +319,22 @@ def spread() -> Iterator[Case]:
 
 def workers() -> Iterator[Case]:
     num_bytes = 8 << 20
-    work = Work(num_bytes, tensor_bytes=128 << 10, compute_seconds=5 * num_bytes / (100 * MEGABIT))
+    work = Tensors(num_bytes, tensor_bytes=128 << 10, compute_seconds=5 * num_bytes / (100 * MEGABIT))
     for count in (1, 2, 4, 8):
         yield Case(f"{count} workers", lambda steps, count=count: measure([(100, 1)] * 8, 100, count, None, work, steps),
                    reference="1 workers", is_inverse=True)
 
 
-GROUPS = {"scaling": scaling, "gigabit": gigabit, "spread": spread, "workers": workers}
+def traces() -> Iterator[Case]:
+    for name, model in (("ResNet-50", models.resnet50()), ("VGG-19", models.vgg19())):
+        seconds = 4 * sum(tensor.values for tensor in model) / (1000 * MEGABIT)
+        for order in ("priority", "fifo", "whole"):
+            work = Trace(model, order, seconds)
+            yield Case(f"{name}, {order}", lambda steps, work=work: measure([(1000, 1)] * 2, 1000, 2, None, work, steps),
+                       reference=f"{name}, priority")
+
+
+GROUPS = {"scaling": scaling, "gigabit": gigabit, "spread": spread, "workers": workers, "traces": traces}
 
 
 def ratio(case: Case, seconds: dict[str, float]) -> float:
