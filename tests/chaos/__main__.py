@@ -6,16 +6,36 @@ its seed; `--seed` replays the choices, not the timing of the machine. Exit code
 weights differ from those of the undisturbed one. Times are printed, never judged.
 """
 import argparse
+import contextlib
+import os
+import pathlib
 import random
 import sys
+import tempfile
+from typing import Iterator
 
 import coordinator
 import failover
 import resize
 import workers
+from training import job
+
+import tls_test  # beside job.py
 
 THEMES = {"coordinator": coordinator.run, "failover": failover.run, "resize": resize.run,
           "workers": workers.run}
+
+
+@contextlib.contextmanager
+def connections(channel: str, tls: bool) -> Iterator[None]:
+    """Members, and the commands beside them, connect so."""
+    with tempfile.TemporaryDirectory(prefix="pushpull-test-") as folder:
+        job.Jobs.variables = {"PUSHPULL_CHANNEL": channel}
+        if tls:
+            certificates = pathlib.Path(folder) / "member"
+            tls_test.Authority(pathlib.Path(folder) / "authority").issue(certificates, days=1)
+            job.Jobs.variables["PUSHPULL_TLS_DIR"] = os.environ["PUSHPULL_TLS_DIR"] = str(certificates)
+        yield
 
 
 def main() -> int:
@@ -24,13 +44,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="default 5")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     parser.add_argument("--gated", action="store_true", help="workers: with spec.sync.gated")
+    parser.add_argument("--channel", choices=("auto", "tcp", "grpc"), default="auto",
+                        help="default auto, which is shared memory here")
+    parser.add_argument("--tls", action="store_true", help="members know each other by certificates")
     arguments = parser.parse_args()
     if arguments.gated and arguments.theme != "workers":
         parser.error("--gated: only with workers")
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     try:
         more = {"gated": arguments.gated} if arguments.theme == "workers" else {}
-        THEMES[arguments.theme](arguments.runs, seed, **more)
+        with connections(arguments.channel, arguments.tls):
+            THEMES[arguments.theme](arguments.runs, seed, **more)
     except AssertionError as failed:
         print(f"\n{arguments.theme}, --seed {seed}: {failed}", file=sys.stderr)
         return 1

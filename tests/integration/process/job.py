@@ -233,6 +233,9 @@ class LocalJob:
 class Jobs:
     """A folder and a tag for the jobs that are started; `close` kills every process with the tag."""
 
+    # Of every program that is started, whatever this process's own environment says.
+    variables: dict[str, str] = {}
+
     def open(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pushpull-test-")
         self.folder = pathlib.Path(self._folder.name)
@@ -260,7 +263,7 @@ class Jobs:
 
     def environment(self, **more: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PUSHPULL_")}
-        return {**inherited, TAG: self.tag, **more}
+        return {**inherited, **self.variables, TAG: self.tag, **more}
 
     def start(self, *command: Any, environment: Optional[dict[str, str]] = None) -> Program:
         words = [str(word) for word in command]
