@@ -10,6 +10,10 @@ export API_STATE=${API_STATE:-$CACHE/api}  # everything of a running API server 
 IP=172.30.0.1                           # node1 and the control plane
 CGROUPS="cpu cpuacct cpuset memory devices freezer blkio pids systemd"
 
+# A command that ends a script and says nothing of itself is named, with its line.
+set -E
+trap 'printf "%s, line %s: failed: %s\n" "${BASH_SOURCE[0]##*/}" "$LINENO" "$BASH_COMMAND" >&2' ERR
+
 # fail CODE TEXT... : one line on standard error, with the script's name
 fail() { local code=$1; shift; printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit "$code"; }
 # usage FILE : the comment at the top of a script, below its licence, is its help
