@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How tensors are cut: every tensor into chunks of 1 MiB, the last one smaller. A chunk never spans
-// two tensors, and its id is its position in the job's chunk table, stable for ever: a later batch
-// of tensors is appended, nothing is renumbered. Where chunks live is decided in placement.h and
-// kept in shard_map.h. Pure: no I/O, no clock, no thread.
+// How tensors are cut: every tensor into chunks of 256 KiB, the last one smaller. A chunk never
+// spans two tensors, and its id is its position in the job's chunk table, stable for ever: a later
+// batch of tensors is appended, nothing is renumbered. Where chunks live is decided in placement.h
+// and kept in shard_map.h. Pure: no I/O, no clock, no thread.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,13 @@
 namespace pushpull {
 
 // Bytes of every chunk but a tensor's last. A multiple of every element size, so no element is cut.
-inline constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+// It fits into a core's nearest caches, so that a sum finds what was just received there, and
+// little of a step is spent on the way of its first and last chunk (decisions/0042-push-window.md).
+inline constexpr uint64_t kChunkBytes = uint64_t{1} << 18;
 
-// The most bytes a table can hold, 16 TiB (4 trillion float32 values, 16 Mi chunks): what is kept
+// The most bytes a table can hold, 4 TiB (a trillion float32 values, 16 Mi chunks): what is kept
 // per chunk stays below 1 GB whatever sizes a peer claims to have.
-inline constexpr uint64_t kTableBytesMax = uint64_t{1} << 44;
+inline constexpr uint64_t kTableBytesMax = uint64_t{1} << 42;
 
 // Consecutive chunks.
 struct ChunkRange {

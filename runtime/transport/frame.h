@@ -24,7 +24,7 @@ namespace pushpull {
 
 constexpr uint16_t kFrameVersion = 1;
 constexpr size_t kFrameHeaderBytes = 128;
-// A chunk is 1 MiB; a frame with more is refused before anything is allocated for it.
+// Several chunks; a frame with more is refused before anything is allocated for it.
 constexpr size_t kFramePayloadBytesMax = size_t{1} << 20;
 constexpr size_t kFrameMetaBytesMax = 4096;
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 import job  # noqa: E402
 
 WORKERS = 3
-# 12 chunks of 1 MiB, a number that 1, 2, 3 and 4 servers share evenly: then the least that a resize must
+# 48 chunks of 256 KiB, a number that 1, 2, 3 and 4 servers share evenly: then the least that a resize must
 # move is what the servers hold more of afterwards. With Adam's two moments three times as much.
 TENSORS, VALUES = 4, 786_432
 STATE_COPIES = 3  # value and both moments

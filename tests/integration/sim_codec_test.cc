@@ -100,7 +100,7 @@ class Trainer {
 
 // What the codec leaves of a chunk of `first_chunk`'s tensor, as a server adds it.
 std::vector<float> Left(Codec codec, uint32_t worker, uint64_t step, size_t tensor) {
-  constexpr size_t kChunkValues = 262'144;
+  constexpr size_t kChunkValues = 65'536;
   uint64_t chunk = 0;
   for (size_t t = 0; t < tensor; ++t)
     chunk += (static_cast<size_t>(kSizes[t]) + kChunkValues - 1) / kChunkValues;

@@ -93,7 +93,7 @@ TEST(MakeTensorsTest, WhatDoesNotFitIsRefused) {
 }
 
 TEST(CountChunksTest, EveryTensorHasItsOwn) {
-  const std::vector<uint64_t> tensors = {1, (1 << 20) / 4, (1 << 20) / 4 + 1};
+  const std::vector<uint64_t> tensors = {1, (1 << 18) / 4, (1 << 18) / 4 + 1};
 
   EXPECT_EQ(CountChunks(tensors), 4);
 }

@@ -33,8 +33,8 @@ ChunkRecord SampleRecord() {
 
 RecordParts SampleParts() {
   return {.section_bytes = 0x0001A2A3,
-          .value_bytes = 0x000BB2B3,
-          .state_bytes = 0x00C1C2C3,
+          .value_bytes = 0x0003B2B3,
+          .state_bytes = 0x0031C2C3,
           .section_checksum = 0x6162636465666768,
           .value_checksum = 0x7172737475767778,
           .state_checksum = 0x8182838485868788};

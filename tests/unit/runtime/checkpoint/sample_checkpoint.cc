@@ -52,7 +52,7 @@ std::vector<TensorSpec> SampleTensors(const SampleOptions& options) {
        .optimizer = {.kind = OptimizerKind::kAdamW, .learning_rate = 0.002, .weight_decay = 0.01}}};
   if (options.is_large) {
     tensors.push_back({.name = "large",
-                       .dims = {700, 1000},
+                       .dims = {175, 1000},
                        .optimizer = {.kind = OptimizerKind::kAdam, .learning_rate = 0.001}});
   }
   return tensors;

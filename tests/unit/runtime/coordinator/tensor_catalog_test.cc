@@ -31,7 +31,7 @@ class TensorCatalogTest : public testing::Test {
 };
 
 TEST_F(TensorCatalogTest, GivesEachTensorItsChunksAndEachChunkAShard) {
-  ASSERT_TRUE(catalog_.Register(kAnn, std::vector{Spec("a", {512, 1024}), Spec("b", {10})}).ok());
+  ASSERT_TRUE(catalog_.Register(kAnn, std::vector{Spec("a", {128, 1024}), Spec("b", {10})}).ok());
 
   const std::vector<PlacedTensor>& tensors = catalog_.tensors();
   ASSERT_EQ(tensors.size(), 2U);

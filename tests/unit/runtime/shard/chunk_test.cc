@@ -14,55 +14,55 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kWhole = 256 * 1024;
 
-TEST(ChunkTableTest, CutsATensorIntoMebibytesAndARest) {
+TEST(ChunkTableTest, CutsATensorIntoWholeChunksAndARest) {
   ChunkTable table;
 
-  const absl::StatusOr<ChunkRange> batch = table.Append(std::vector<uint64_t>{2 * kMiB + 12});
+  const absl::StatusOr<ChunkRange> batch = table.Append(std::vector<uint64_t>{2 * kWhole + 12});
 
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(*batch, (ChunkRange{.first = ChunkId(0), .num_chunks = 3}));
   EXPECT_EQ(table.FindChunk(ChunkId(1)),
-            (ChunkLayout{.tensor = TensorId(0), .index = 1, .offset = kMiB, .bytes = kMiB}));
+            (ChunkLayout{.tensor = TensorId(0), .index = 1, .offset = kWhole, .bytes = kWhole}));
   EXPECT_EQ(table.FindChunk(ChunkId(2)),
-            (ChunkLayout{.tensor = TensorId(0), .index = 2, .offset = 2 * kMiB, .bytes = 12}));
+            (ChunkLayout{.tensor = TensorId(0), .index = 2, .offset = 2 * kWhole, .bytes = 12}));
 }
 
-TEST(ChunkTableTest, ATensorOfWholeMebibytesHasNoEmptyLastChunk) {
+TEST(ChunkTableTest, ATensorOfWholeChunksHasNoEmptyLastOne) {
   ChunkTable table;
 
-  const absl::StatusOr<ChunkRange> batch = table.Append(std::vector<uint64_t>{kMiB, 2 * kMiB});
+  const absl::StatusOr<ChunkRange> batch = table.Append(std::vector<uint64_t>{kWhole, 2 * kWhole});
 
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_THAT(table.ChunkBytes(*batch), ElementsAre(kMiB, kMiB, kMiB));
+  EXPECT_THAT(table.ChunkBytes(*batch), ElementsAre(kWhole, kWhole, kWhole));
 }
 
 TEST(ChunkTableTest, ALaterBatchLeavesEarlierChunksWhereTheyWere) {
   ChunkTable table;
-  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kMiB + 4, 8}).ok());
+  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kWhole + 4, 8}).ok());
   const std::optional<ChunkLayout> before = table.FindChunk(ChunkId(2));
 
-  const absl::StatusOr<ChunkRange> second = table.Append(std::vector<uint64_t>{16, kMiB + 1});
+  const absl::StatusOr<ChunkRange> second = table.Append(std::vector<uint64_t>{16, kWhole + 1});
 
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(*second, (ChunkRange{.first = ChunkId(3), .num_chunks = 3}));
-  EXPECT_THAT(table.ChunkBytes(*second), ElementsAre(16, kMiB, 1));
+  EXPECT_THAT(table.ChunkBytes(*second), ElementsAre(16, kWhole, 1));
   EXPECT_EQ(table.FindChunk(ChunkId(2)), before);
   EXPECT_EQ(table.FindTensor(TensorId(3))->chunks.first, ChunkId(4));
-  EXPECT_EQ(table.total_bytes(), 2 * kMiB + 4 + 8 + 16 + 1);
+  EXPECT_EQ(table.total_bytes(), 2 * kWhole + 4 + 8 + 16 + 1);
 }
 
 TEST(ChunkTableTest, OffsetsPassFourGibibytes) {
   ChunkTable table;
-  const uint64_t bytes = 5 * 1024 * kMiB + 4;
+  const uint64_t bytes = 20 * 1024 * kWhole + 4;
 
   ASSERT_TRUE(table.Append(std::vector<uint64_t>{bytes}).ok());
 
-  EXPECT_EQ(table.num_chunks(), 5 * 1024 + 1);
+  EXPECT_EQ(table.num_chunks(), 20 * 1024 + 1);
   EXPECT_EQ(
-      table.FindChunk(ChunkId(5 * 1024)),
-      (ChunkLayout{.tensor = TensorId(0), .index = 5 * 1024, .offset = bytes - 4, .bytes = 4}));
+      table.FindChunk(ChunkId(20 * 1024)),
+      (ChunkLayout{.tensor = TensorId(0), .index = 20 * 1024, .offset = bytes - 4, .bytes = 4}));
 }
 
 TEST(ChunkTableTest, ATensorWithoutBytesHasNoChunk) {
@@ -80,7 +80,7 @@ TEST(ChunkTableTest, ATensorWithoutBytesHasNoChunk) {
 
 TEST(ChunkTableTest, WhatWasNeverRegisteredIsNotFound) {
   ChunkTable table;
-  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kMiB}).ok());
+  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kWhole}).ok());
 
   EXPECT_EQ(table.FindChunk(ChunkId(1)), std::nullopt);
   EXPECT_EQ(table.FindChunk(ChunkId(UINT64_MAX)), std::nullopt);
@@ -89,17 +89,17 @@ TEST(ChunkTableTest, WhatWasNeverRegisteredIsNotFound) {
 
 TEST(ChunkTableTest, ABatchAboveTheLimitChangesNothing) {
   ChunkTable table;
-  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kMiB}).ok());
+  ASSERT_TRUE(table.Append(std::vector<uint64_t>{kWhole}).ok());
 
   const absl::StatusOr<ChunkRange> too_large =
-      table.Append(std::vector<uint64_t>{4, kTableBytesMax - kMiB});
+      table.Append(std::vector<uint64_t>{4, kTableBytesMax - kWhole});
   const absl::StatusOr<ChunkRange> wraps_around =
       table.Append(std::vector<uint64_t>{UINT64_MAX, 2});
 
   EXPECT_EQ(too_large.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(wraps_around.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(table.num_tensors(), 1u);
-  EXPECT_EQ(table.total_bytes(), kMiB);
+  EXPECT_EQ(table.total_bytes(), kWhole);
 }
 
 }  // namespace
