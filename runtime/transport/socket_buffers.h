@@ -14,8 +14,9 @@ namespace pushpull {
 // copied again, and no more urgent frame overtakes it (decisions/0034-order-on-the-wire.md).
 struct SocketBuffers {
   // SO_SNDBUF and SO_RCVBUF; the kernel doubles it, for what it adds to each packet. No more than
-  // this is under way on the link: bandwidth times round trip of one connection.
-  int bytes = 256 * 1024;
+  // this is under way on the link: bandwidth times round trip of one connection. The workers of a
+  // step send at the same moment, and what a switch cannot hold of that is lost (decisions/0042).
+  int bytes = 64 * 1024;
   // Of what the kernel has been given, as much may wait for the link (TCP_NOTSENT_LOWAT), however
   // much is under way on it. 0: no bound but `bytes`.
   int unsent_bytes_max = 64 * 1024;

@@ -18,6 +18,11 @@ namespace {
 // it after this long.
 constexpr Duration kAskedAgainAfter = std::chrono::milliseconds(20);
 
+// What channels may hold for each connection, beside what the kernel has taken: one chunk that is
+// being sent. In all at least a few, so that a single connection finds the next one there.
+constexpr uint64_t kWindowBytesPerLink = kChunkBytes;
+constexpr uint64_t kWindowBytesMin = 4 * kChunkBytes;
+
 }  // namespace
 
 ChunkClient::ChunkClient(ChunkClientOptions options,
@@ -29,6 +34,7 @@ ChunkClient::ChunkClient(ChunkClientOptions options,
       executor_(executor),
       observer_(observer),
       encoder_(options_.hello.worker),
+      window_(executor, [this] { SendWaiting(); }),
       self_(std::make_shared<ChunkClient*>(this)) {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { CheckForLoss(); });
 }
@@ -74,6 +80,9 @@ void ChunkClient::SetServers(const std::vector<ServerEndpoint>& servers) {
       return server.server == known.first;
     });
   });
+  uint64_t num_links = 0;
+  for (const ServerEndpoint& server : servers) num_links += server.lanes;
+  window_.SetLimit(std::max(kWindowBytesMin, num_links * kWindowBytesPerLink));
   for (const ServerEndpoint& server : servers) {
     auto& links = links_[server.server];
     if (!links.empty() && links.front()->address() == server.data_address) continue;
@@ -178,16 +187,34 @@ void ChunkClient::OnStepSynchronized(const SyncObservation& observation) {
 }
 
 void ChunkClient::Send(Chunk& chunk, Request& request, bool is_again) {
-  if (request.is_held || request.is_answered) return;
+  if (request.is_held || request.is_answered || request.waits) return;
+  request.times.queued = executor_.Now();
+  if (request.source.empty()) return Transmit(chunk, request, is_again);
+  request.waits = true;
+  request.is_again = is_again;
+  window_.Add(request.priority, ChunkId{static_cast<uint64_t>(&chunk - chunks_.data())});
+  SendWaiting();
+}
+
+void ChunkClient::SendWaiting() {
+  while (const std::optional<ChunkId> next = window_.Next()) {
+    Chunk& chunk = chunks_[next->value()];
+    const bool waits = chunk.push && std::exchange(chunk.push->waits, false);
+    // What was sent before may have been answered in the meantime.
+    if (waits && !chunk.push->is_answered) Transmit(chunk, *chunk.push, chunk.push->is_again);
+  }
+}
+
+void ChunkClient::Transmit(Chunk& chunk, Request& request, bool is_again) {
   LaneLink* link = LinkFor(chunk.shard);
   request.sent = executor_.Now();
-  request.times.queued = request.sent;
   request.must_send = link == nullptr;                        // when the shard has a primary
   if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
   const EncodedGradient& encoded = request.encoded;
   Payload payload{request.source, nullptr};
   if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
   const uint64_t payload_bytes = payload.bytes.size();
+  if (payload_bytes > 0) payload.owner = window_.Lend(payload_bytes, std::move(payload.owner));
   OutgoingFrame frame{.header = {.type = request.type,
                                  .codec = encoded.codec,
                                  .priority = request.priority,

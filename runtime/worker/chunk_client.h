@@ -32,6 +32,7 @@
 #include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/codec_trial.h"
 #include "runtime/worker/pending_operation.h"
+#include "runtime/worker/push_window.h"
 #include "runtime/worker/sync_meter.h"
 
 namespace pushpull {
@@ -172,6 +173,8 @@ class ChunkClient final : public LaneLinkHandler {
     PushTimes times;
     SteadyTime sent;
     bool must_send = false;    // it is not on its way to the shard's primary
+    bool waits = false;        // in the window, for its turn
+    bool is_again = false;     // what waits has been sent before
     bool is_held = false;      // not sent before it is its turn (chunk_admission.cc)
     bool is_taken = false;     // gated: the shard's primary holds it until the step is decided
     bool is_answered = false;  // kept for its target and pending until the whole step is
@@ -221,7 +224,10 @@ class ChunkClient final : public LaneLinkHandler {
 
   EncodedGradient EncodePush(const TensorRequest& request, size_t chunk);
   void OnStepSynchronized(const SyncObservation& observation);
+  // Now, or with a payload when it is its turn.
   void Send(Chunk& chunk, Request& request, bool is_again);
+  void SendWaiting();
+  void Transmit(Chunk& chunk, Request& request, bool is_again);
   void SendAgain(const std::function<bool(const Chunk&, const Request&)>& is_due);
   void ForEachRequest(const std::function<void(Chunk&, Slot)>& visit);
   // The request that an answer is for; null when it is for none (a duplicate).
@@ -269,6 +275,7 @@ class ChunkClient final : public LaneLinkHandler {
   // What is on its way over each link, by server and lane. Outlives the links.
   std::map<std::pair<ServerId, uint32_t>, HostBuffer> arriving_;
   Executor::TimerId loss_timer_ = 0;
+  PushWindow window_;
   std::map<ServerId, std::vector<std::unique_ptr<LaneLink>>> links_;  // by lane
   std::shared_ptr<ChunkClient*> self_;  // what a timer looks at: gone when the client is
 };

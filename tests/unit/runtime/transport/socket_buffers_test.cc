@@ -9,10 +9,10 @@ namespace pushpull {
 namespace {
 
 TEST(SocketBuffersTest, WithoutAWordTheyAreBounded) {
-  for (const std::string unset : {"", "262144"}) {
+  for (const std::string unset : {"", "65536"}) {
     const SocketBuffers buffers = *SocketBuffersFrom({{"PUSHPULL_SOCKET_BUFFER_BYTES", unset}});
 
-    EXPECT_EQ(buffers.bytes, 256 * 1024);
+    EXPECT_EQ(buffers.bytes, 64 * 1024);
     EXPECT_EQ(buffers.unsent_bytes_max, SocketBuffers().unsent_bytes_max);
     EXPECT_GT(buffers.unsent_bytes_max, 0);
   }
