@@ -29,6 +29,7 @@ std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool 
       {"messages_per_second", summary.messages_per_second},
       {"payload_checksum", options.has_payload_checksum},
       {"deterministic", options.is_deterministic},
+      {"registered", options.is_registered},
       {"verified", is_verified}};
   if (summary.round_trip_seconds > 0) json["round_trip_seconds"] = summary.round_trip_seconds;
   return json.dump(2) + "\n";
@@ -36,10 +37,11 @@ std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool 
 
 std::string ToText(const SyncOptions& options, const SyncSummary& summary, bool is_verified) {
   std::string text = absl::StrFormat(
-      "%s%s%s, %d workers, %d servers, %d bytes (%s), %d steps, payload checksum %s: %s\n",
+      "%s%s%s%s, %d workers, %d servers, %d bytes (%s), %d steps, payload checksum %s: %s\n",
       options.channel,
       options.has_tls ? " with TLS" : "",
       options.is_deterministic ? ", deterministic" : "",
+      options.is_registered ? ", registered" : "",
       options.workers,
       options.servers,
       options.bytes,

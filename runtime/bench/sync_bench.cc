@@ -55,6 +55,12 @@ absl::Status CheckChannel(const SyncOptions& options) {
       absl::StrCat("--channel: must be tcp, shm or grpc, is \"", options.channel, "\""));
 }
 
+absl::Status CheckRegistered(const SyncOptions& options) {
+  if (!options.is_registered || options.channel == "shm") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--registered: needs --channel shm, is \"", options.channel, "\""));
+}
+
 absl::Status CheckTls(const SyncOptions& options,
                       const std::map<std::string, std::string>& environment) {
   if (!options.has_tls) return absl::OkStatus();
@@ -76,7 +82,7 @@ std::string ManifestOf(const SyncOptions& options,
 kind: TrainingJob
 metadata: {name: bench}
 spec:
-  command: ["%s", "bench", "sync-worker", "--control", "%s", "--bytes", "%d", "--tensors", "%s"]
+  command: ["%s", "bench", "sync-worker", "--control", "%s", "--bytes", "%d", "--tensors", "%s"%s]
   servers: {replicas: %d}
   workers: {replicas: %d}
   sync: {deterministic: %s}
@@ -86,6 +92,7 @@ spec:
                          control,
                          options.bytes,
                          options.tensors,
+                         options.is_registered ? ", \"--registered\"" : "",
                          options.servers,
                          options.workers,
                          options.is_deterministic ? "true" : "false");
@@ -276,6 +283,7 @@ absl::Status Validate(const SyncOptions& options,
   const absl::Status tensors = MakeTensors(options.tensors, options.bytes).status();
   if (!tensors.ok()) return absl::InvalidArgumentError(absl::StrCat("--", tensors.message()));
   PUSHPULL_RETURN_IF_ERROR(CheckChannel(options));
+  PUSHPULL_RETURN_IF_ERROR(CheckRegistered(options));
   return CheckTls(options, environment);
 }
 

@@ -39,20 +39,28 @@ struct Tensor {
 
 class SyncWorker {
  public:
-  SyncWorker(Job& job, const std::vector<uint64_t>& sizes)
-      : job_(job), values_(job.worker().value(), job.workers()) {
+  explicit SyncWorker(Job& job) : job_(job), values_(job.worker().value(), job.workers()) {}
+
+  absl::Status MakeTensors(const std::vector<uint64_t>& sizes, bool is_registered) {
     uint64_t place = 0;
     for (const uint64_t size : sizes) place += size;
-    gradients_.resize(place);
     sums_.resize(place);
+    std::span<float> gradients;
+    if (is_registered) {
+      PUSHPULL_ASSIGN_OR_RETURN(gradients, job_.AllocateBuffer(place));
+    } else {
+      gradients_.resize(place);
+      gradients = gradients_;
+    }
     place = 0;
     for (const uint64_t size : sizes) {
       tensors_.push_back({.name = absl::StrCat("t", tensors_.size()),
                           .place = place,
-                          .gradient = std::span(gradients_).subspan(place, size),
+                          .gradient = gradients.subspan(place, size),
                           .sum = std::span(sums_).subspan(place, size)});
       place += size;
     }
+    return absl::OkStatus();
   }
 
   absl::Status Register() {
@@ -105,7 +113,7 @@ class SyncWorker {
  private:
   Job& job_;
   const StepValues values_;
-  std::vector<float> gradients_;
+  std::vector<float> gradients_;  // where they are not registered
   std::vector<float> sums_;
   std::vector<Tensor> tensors_;
   std::vector<PushHandle> handles_;
@@ -148,7 +156,8 @@ absl::Status RunSyncWorker(const SyncWorkerOptions& options,
   PUSHPULL_ASSIGN_OR_RETURN(const JobOptions job_options, JobOptions::FromEnvironment(environment));
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
                             Job::Join(job_options, Deadline::After(kStartTimeout)));
-  SyncWorker worker(*job, sizes);
+  SyncWorker worker(*job);
+  PUSHPULL_RETURN_IF_ERROR(worker.MakeTensors(sizes, options.is_registered));
   PUSHPULL_RETURN_IF_ERROR(worker.Register());
   worker.Fill();
   PUSHPULL_RETURN_IF_ERROR(

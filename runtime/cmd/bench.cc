@@ -92,6 +92,9 @@ void AddSyncCommand(CLI::App& bench, int& exit_code) {
   command->add_flag("--deterministic",
                     flags->options.is_deterministic,
                     "Contributions are added in the order of the workers");
+  command->add_flag("--registered",
+                    flags->options.is_registered,
+                    "Gradients lie in memory that servers read where it is; with shm");
   command->add_flag("--json", flags->is_json, "As JSON");
   command->callback([flags, &exit_code] { exit_code = RunSync(*flags); });
 }
@@ -104,6 +107,7 @@ void AddSyncWorkerCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--control", options->control)->required();
   command->add_option("--bytes", options->bytes)->required();
   command->add_option("--tensors", options->tensors)->required();
+  command->add_flag("--registered", options->is_registered);
   command->callback([options, &exit_code] {
     const absl::Status done = RunSyncWorker(*options, Environment());
     exit_code = done.ok() ? kExitDone : ReportError(done);

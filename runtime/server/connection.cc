@@ -14,6 +14,10 @@ std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& head
   return lane_.PlacePayload(*this, header);
 }
 
+bool Connection::TakesInPlace(Channel&, const FrameHeader& header) {
+  return lane_.TakesInPlace(*this, header);
+}
+
 void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
   lane_.OnFrame(*this, frame);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/channel.h"
@@ -19,10 +20,12 @@ struct Reception {
     kNowhere,      // read and dropped
     kAccumulator,  // straight into the slot's accumulator
     kBuffer,       // into `buffer`: a later contribution, or an initial value
+    kInPlace,      // nowhere: it is added from where the worker has it
   };
   Place place = Place::kNowhere;
   ChunkSlot* slot = nullptr;
   HostBuffer buffer;
+  std::span<const float> in_place;
 };
 
 // Thread-confined to the lane, which owns it.
@@ -32,6 +35,7 @@ class Connection final : public FrameHandler {
   Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel);
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
+  bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
   void OnPayloadLost(Channel& channel, const FrameHeader& header) override;
   void OnClosed(Channel& channel, const absl::Status& why) override;

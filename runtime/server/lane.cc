@@ -256,9 +256,7 @@ std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeade
   } else {
     if (slot->has_failed || !slot->state.is_initialized()) return {};
     if (slot->Judge(membership_, header) != PushVerdict::kContribute) return {};
-    const bool may_add =
-        is_sync() && !is_gated() && !Leads(*slot) && MayAddNow(*slot, header.worker);
-    if (may_add && header.codec == Codec::kNone && slot->accumulator.is_empty()) {
+    if (slot->accumulator.is_empty() && MayAddDirectly(*slot, header)) {
       absl::StatusOr<std::span<std::byte>> place = slot->accumulator.BeginDirect(*pool_);
       if (place.ok()) {
         reception.place = Reception::Place::kAccumulator;
@@ -271,6 +269,11 @@ std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeade
   reception.place = Reception::Place::kBuffer;
   reception.buffer = *std::move(buffer);
   return reception.buffer.bytes();
+}
+
+bool Lane::MayAddDirectly(const ChunkSlot& slot, const FrameHeader& push) const {
+  return push.codec == Codec::kNone && is_sync() && !is_gated() && !Leads(slot) &&
+         MayAddNow(slot, push.worker);
 }
 
 void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
@@ -343,6 +346,7 @@ void Lane::OnPull(Connection& connection, ChunkSlot& slot, const ReceivedFrame& 
 void Lane::OnPush(Connection& connection, ChunkSlot& slot, const ReceivedFrame& frame) {
   At(SyncPhase::kServerQueue);
   const FrameHeader& push = frame.header;
+  connection.reception().in_place = ValuesInPlace(frame);
   const SteadyTime now = executor_.Now();
   metrics_.AddPushed(connection.channel().kind(), push.payload_bytes);
   metrics_.ObserveQueue(now - frame.received_at);
@@ -380,7 +384,9 @@ void Lane::OnPush(Connection& connection, ChunkSlot& slot, const ReceivedFrame& 
 }
 
 void Lane::Contribute(Connection& connection, ChunkSlot& slot, HeldContribution contribution) {
-  if (connection.reception().place == Reception::Place::kNowhere) {
+  const bool is_gone =
+      connection.reception().place == Reception::Place::kInPlace && !slot.accumulator.has_sum();
+  if (is_gone || connection.reception().place == Reception::Place::kNowhere) {
     // Judged differently when its header came, or no memory for it: the worker sends it again.
     return Refuse(connection,
                   contribution.waiter.request,
@@ -406,6 +412,8 @@ void Lane::Contribute(Connection& connection, ChunkSlot& slot, HeldContribution 
     slot.skips_step = slot.skips_step || contribution.skips_step;
     contribution.waiter.sum_time = executor_.Now() - contribution.waiter.looked_at;
     slot.AddWaiter(contribution.waiter);
+  } else if (reception.place == Reception::Place::kInPlace) {
+    AddInPlace(slot, reception, contribution);
   } else {
     contribution.values = std::move(reception.buffer);
     SayHeld(connection, slot, contribution.waiter.request);
@@ -418,8 +426,7 @@ void Lane::Contribute(Connection& connection, ChunkSlot& slot, HeldContribution 
 bool Lane::PassesChecks(ChunkSlot& slot,
                         const Reception& reception,
                         HeldContribution& contribution) {
-  const bool is_direct = reception.place == Reception::Place::kAccumulator;
-  if (AllFinite(is_direct ? slot.accumulator.received() : reception.buffer.floats())) return true;
+  if (AllFinite(ReceivedValues(slot, reception))) return true;
   metrics_.AddNonFinite();
   const FrameHeader& push = contribution.waiter.request;
   const std::string text = absl::StrCat("gradient of ",

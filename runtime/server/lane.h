@@ -96,6 +96,7 @@ class Lane final : public ShardReplicationHost {
 
   // The frames of a connection; called by Connection.
   std::span<std::byte> PlacePayload(Connection& connection, const FrameHeader& header);
+  bool TakesInPlace(Connection& connection, const FrameHeader& header);
   void OnFrame(Connection& connection, const ReceivedFrame& frame);
   void OnPayloadLost(Connection& connection);
   void OnClosed(Connection& connection, const absl::Status& why);
@@ -126,6 +127,14 @@ class Lane final : public ShardReplicationHost {
                       const ChunkSlot& slot,
                       Reception& reception,
                       Waiter& waiter);
+  // Whether a push of the worker may be added to the chunk's sum as soon as it is here, and needs
+  // no decoding.
+  bool MayAddDirectly(const ChunkSlot& slot, const FrameHeader& push) const;
+  // The values of a whole contribution, wherever they are.
+  static std::span<const float> ReceivedValues(const ChunkSlot& slot, const Reception& reception);
+  // lane_in_place.cc: contributions that are added from where the worker has them.
+  static std::span<const float> ValuesInPlace(const ReceivedFrame& frame);
+  void AddInPlace(ChunkSlot& slot, const Reception& reception, HeldContribution& contribution);
   // Looks for a NaN or an infinity in what has been received and applies the policy. False: the
   // contribution is refused.
   bool PassesChecks(ChunkSlot& slot, const Reception& reception, HeldContribution& contribution);

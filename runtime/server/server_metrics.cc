@@ -38,6 +38,9 @@ struct ServerMetrics::Families {
         pulled(registry, "pushpull_pull_bytes_total", "Parameter bytes sent to workers"),
         replicated(
             registry, "pushpull_replication_bytes_total", "Bytes sent to followers and learners"),
+        in_place(Counter(registry,
+                         "pushpull_push_in_place_bytes_total",
+                         "Gradient bytes added from where the workers have them")),
         duplicates(
             Counter(registry, "pushpull_duplicates_total", "Pushes that had been counted before")),
         nonfinite(Counter(registry,
@@ -69,6 +72,7 @@ struct ServerMetrics::Families {
   BytesByChannel pushed;
   BytesByChannel pulled;
   BytesByChannel replicated;
+  prometheus::Counter& in_place;
   prometheus::Counter& duplicates;
   prometheus::Counter& nonfinite;
   prometheus::Family<prometheus::Counter>& errors;
@@ -97,6 +101,10 @@ void ServerMetrics::AddPulled(absl::string_view channel, uint64_t bytes) {
 void ServerMetrics::AddDuplicate() {
   families_->duplicates.Increment();
 }
+void ServerMetrics::AddInPlace(uint64_t bytes) {
+  families_->in_place.Increment(static_cast<double>(bytes));
+}
+
 void ServerMetrics::AddNonFinite() {
   families_->nonfinite.Increment();
 }

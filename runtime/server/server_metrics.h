@@ -31,6 +31,8 @@ class ServerMetrics {
   void AddPushed(absl::string_view channel, uint64_t bytes);
   void AddPulled(absl::string_view channel, uint64_t bytes);
   void AddReplicated(absl::string_view channel, uint64_t bytes);
+  // Of those that were pushed, what was added from the workers' own memory.
+  void AddInPlace(uint64_t bytes);
   void AddDuplicate();
   void AddNonFinite();
   void AddError(ServerError reason);

@@ -37,19 +37,25 @@ void StepAccumulator::Add(HostBuffer& contribution, double weight) {
     FinishDirect(weight);
     return;
   }
+  AddTo(contribution.floats(), weight);
+}
+
+void StepAccumulator::AddTo(std::span<const float> contribution, double weight) {
+  PUSHPULL_CHECK(has_sum_ && contribution.size_bytes() == num_bytes_);
+  if (reduction_ == Reduction::kMean && weight == 0) return;
   switch (reduction_) {
     case Reduction::kMean:
-      AddScaled(sum_.floats(), contribution.floats(), static_cast<float>(weight / first_weight_));
+      AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
       total_weight_ += weight;
       break;
     case Reduction::kSum:
-      AddScaled(sum_.floats(), contribution.floats(), 1.0F);
+      AddScaled(sum_.floats(), contribution, 1.0F);
       break;
     case Reduction::kMin:
-      Minimum(sum_.floats(), contribution.floats());
+      Minimum(sum_.floats(), contribution);
       break;
     case Reduction::kMax:
-      Maximum(sum_.floats(), contribution.floats());
+      Maximum(sum_.floats(), contribution);
       break;
   }
 }

@@ -47,6 +47,9 @@ class StepAccumulator {
   // its own in exchange; the contents are then of no use.
   void Add(HostBuffer& contribution, double weight);
 
+  // Adds a whole contribution that lies elsewhere and is read during the call; has_sum() must hold.
+  void AddTo(std::span<const float> contribution, double weight);
+
   // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
   // optimizer, which walks over the values anyway. has_sum() must hold.
   std::span<const float> sum() const { return sum_.floats(); }

@@ -39,6 +39,9 @@ namespace pushpull {
 struct Payload {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
+  // They stay as they are until the peer has answered, or the job ends: where it shares this memory
+  // (Channel::Share) it may read them where they lie, after the channel is done with them.
+  bool is_settled = false;
 };
 
 struct OutgoingFrame {
@@ -54,16 +57,16 @@ struct ReceivedFrame {
   std::span<const std::byte> meta;  // valid during the call
   std::span<std::byte> payload;     // what PayloadBuffer returned; empty where it was discarded
   SteadyTime received_at;           // when the last byte was there
-};
-
-// A handle for memory that both ends can reach or a device has pinned. No channel has a
-// use for it yet: the rings of shared memory copy.
-struct MemoryRegion {
-  uint64_t key = 0;
-  std::span<std::byte> bytes;
+  // Where FrameHandler::TakesInPlace has said so, in place of `payload`: it lies in memory of the
+  // peer's, who may change it at any time, and is there while its owner is held.
+  Payload in_place = {};
 };
 
 class Channel;
+class SharedMemory;
+
+// Why a peer that shares other memory with this process does not have what it was offered.
+using ShareRefused = std::function<void(const absl::Status& why)>;
 
 // What arrives on a channel. All calls come on the channel's executor.
 class FrameHandler {
@@ -75,10 +78,15 @@ class FrameHandler {
   // then the payload is read and dropped. Not called for frames without payload.
   virtual std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) = 0;
 
+  // The payload of this frame lies in memory that the peer shares. True: it is to be left there,
+  // OnFrame follows at once. False: PayloadBuffer is called as for any other.
+  virtual bool TakesInPlace(Channel&, const FrameHeader&) { return false; }
+
   // The frame is here whole and its checksums are right.
   virtual void OnFrame(Channel& channel, const ReceivedFrame& frame) = 0;
 
-  // PayloadBuffer was called for this frame, but the rest will never come (followed by OnClosed).
+  // PayloadBuffer was called for this frame, or TakesInPlace, but the rest will never come
+  // (followed by OnClosed).
   virtual void OnPayloadLost(Channel& channel, const FrameHeader& header) = 0;
 
   // The channel is dead, `why` names the peer; called once, nothing follows. Not called after the
@@ -112,9 +120,11 @@ class Channel {
   // Offset of the peer's steady clock: peer time = own time + offset. Zero on the same host.
   virtual Duration clock_offset() const = 0;
 
-  // Makes `bytes` known to the channel, so that sending from or receiving into it needs no copy.
-  // kUnimplemented where the channel gains nothing by it; everything works without.
-  virtual absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) = 0;
+  // Makes memory known to the peer, where both ends can reach the same: when it has it, settled
+  // payloads that lie there are not copied. Nothing else changes; does nothing on other channels.
+  // The channel holds it until it ends. `on_refused` is called where the peer should have it and
+  // cannot; may be null.
+  virtual void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) = 0;
 
   // "tcp", "shm", "grpc" or "inproc": the `channel` label of the metrics.
   virtual absl::string_view kind() const = 0;

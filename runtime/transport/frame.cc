@@ -49,7 +49,7 @@ enum Offset : size_t {
 };
 
 bool IsKnown(FrameType type) {
-  return type >= FrameType::kHello && type <= FrameType::kCredit;
+  return type >= FrameType::kHello && type <= FrameType::kRegion;
 }
 
 absl::Status Impossible(absl::string_view field, uint64_t value) {
@@ -58,7 +58,7 @@ absl::Status Impossible(absl::string_view field, uint64_t value) {
 
 absl::Status CheckFields(const FrameHeader& header) {
   if (!IsKnown(header.type)) return Impossible("type", static_cast<uint64_t>(header.type));
-  if ((header.flags & ~(kFlagPayloadChecksum | kFlagAdmission)) != 0)
+  if ((header.flags & ~(kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion)) != 0)
     return Impossible("flags", header.flags);
   const bool has_codec = header.codec != Codec::kNone;
   if (!IsKnown(header.codec) || (has_codec && !IsPush(header.type)))

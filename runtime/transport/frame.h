@@ -59,6 +59,9 @@ enum class FrameType : uint8_t {
   // Between channels, where payloads travel through shared memory: meta is how much of the sender's
   // ring has been read (shm/payload_ring.h).
   kCredit = 22,
+  // Between channels that have such memory: how the ends come to share more of it
+  // (shm/shared_regions.h).
+  kRegion = 23,
 };
 
 constexpr bool IsPush(FrameType type) {
@@ -69,6 +72,9 @@ constexpr bool IsPush(FrameType type) {
 constexpr uint8_t kFlagPayloadChecksum = 1;
 // The meta has an admission (replication/admission_frame.h).
 constexpr uint8_t kFlagAdmission = 2;
+// Between channels: the payload lies in memory that both ends share, and the meta ends with where
+// (shm/shared_regions.h). Handlers see neither.
+constexpr uint8_t kFlagInRegion = 4;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
 struct FrameHeader {

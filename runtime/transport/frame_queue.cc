@@ -26,7 +26,8 @@ absl::Status FrameQueue::Push(OutgoingFrame frame) {
   frame.header.meta_bytes = static_cast<uint16_t>(frame.meta.size());
   frame.header.payload_bytes = static_cast<uint32_t>(frame.payload.bytes.size());
   // An answer often begins as a copy of its request's header, and that had a payload of its own.
-  frame.header.flags = static_cast<uint8_t>(frame.header.flags & ~kFlagPayloadChecksum);
+  constexpr uint8_t kOfPayload = kFlagPayloadChecksum | kFlagInRegion;
+  frame.header.flags = static_cast<uint8_t>(frame.header.flags & ~kOfPayload);
   frame.header.payload_checksum = 0;
   ++num_frames_;
   num_bytes_ += WireBytes(frame);

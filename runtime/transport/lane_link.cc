@@ -94,6 +94,10 @@ std::span<std::byte> LaneLink::PayloadBuffer(Channel&, const FrameHeader& header
   return handler_.PayloadBuffer(*this, header);
 }
 
+bool LaneLink::TakesInPlace(Channel&, const FrameHeader& header) {
+  return handler_.TakesInPlace(*this, header);
+}
+
 // A connection that ends before its first frame has come is no success: the pace goes on.
 void LaneLink::OnFrame(Channel&, const ReceivedFrame& frame) {
   pace_.Succeeded();

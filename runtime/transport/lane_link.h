@@ -26,6 +26,7 @@ class LaneLinkHandler {
   // No answer for `lasted`; it goes on trying. Told at once, and then at growing intervals.
   virtual void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) = 0;
   virtual std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) = 0;
+  virtual bool TakesInPlace(LaneLink&, const FrameHeader&) { return false; }
   virtual void OnFrame(LaneLink& link, const ReceivedFrame& frame) = 0;
 };
 
@@ -53,6 +54,7 @@ class LaneLink final : public FrameHandler {
   Channel* channel() { return channel_.get(); }
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
+  bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
   void OnPayloadLost(Channel&, const FrameHeader&) override {}
   void OnClosed(Channel& channel, const absl::Status& why) override;

@@ -211,7 +211,8 @@ void ChunkClient::Transmit(Chunk& chunk, Request& request, bool is_again) {
   request.must_send = link == nullptr;                        // when the shard has a primary
   if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
   const EncodedGradient& encoded = request.encoded;
-  Payload payload{request.source, nullptr};
+  // The program leaves a gradient as it is until its push is done.
+  Payload payload{request.source, nullptr, IsPush(request.type)};
   if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
   const uint64_t payload_bytes = payload.bytes.size();
   if (payload_bytes > 0) payload.owner = window_.Lend(payload_bytes, std::move(payload.owner));
@@ -306,7 +307,24 @@ void ChunkClient::RaiseVersions(Step version) {
 
 // ---- links ----
 
+void ChunkClient::Share(std::shared_ptr<const SharedMemory> memory) {
+  for (const auto& [server, links] : links_) {
+    for (const std::unique_ptr<LaneLink>& link : links) ShareOver(*link, memory);
+  }
+  shared_.push_back(std::move(memory));
+}
+
+void ChunkClient::ShareOver(LaneLink& link, const std::shared_ptr<const SharedMemory>& memory) {
+  if (link.channel() == nullptr) return;  // when it is up
+  const std::string peer = absl::StrCat(ToString(link.server()), " (", link.address(), ")");
+  link.channel()->Share(
+      memory, [this, peer, self = std::weak_ptr<ChunkClient*>(self_)](const absl::Status& why) {
+        if (!self.expired()) observer_.OnNotShared(peer, why);
+      });
+}
+
 void ChunkClient::OnLinkUp(LaneLink& link) {
+  for (const auto& memory : shared_) ShareOver(link, memory);
   SendAgain([&](const Chunk& chunk, const Request&) { return LinkFor(chunk.shard) == &link; });
   SendOffers([&](const LaneLink& to, const CopyOffer&) { return &to == &link; });
 }

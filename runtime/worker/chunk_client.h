@@ -63,6 +63,8 @@ class ChunkClientObserver {
   virtual void OnAnswered() = 0;
   // A server's lane cannot be reached, or asks again and again for a request to be repeated.
   virtual void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) = 0;
+  // A server on this host copies what it could have read where it lies.
+  virtual void OnNotShared(const std::string& peer, const absl::Status& why) = 0;
   virtual void OnCodecsTried(const CodecVerdict& verdict) = 0;
   virtual void OnSynchronized(const SyncObservation& observation) = 0;
   // A server will not have this worker, or refused a request in a way that ends it.
@@ -127,6 +129,8 @@ class ChunkClient final : public LaneLinkHandler {
   // From now on a value is received elsewhere and put into its place when it is whole, so that the
   // one before is never half overwritten.
   void KeepCopies() { keeps_copies_ = true; }
+  // Gradients in this memory are read from there by servers that can.
+  void Share(std::shared_ptr<const SharedMemory> memory);
   // What is here of the shard's chunks. Offers of them are void.
   std::vector<ChunkCopy> CopiesOf(ShardId shard);
   // Sends copies to the server that makes the shard anew, until it reigns.
@@ -250,6 +254,7 @@ class ChunkClient final : public LaneLinkHandler {
   Chunk* Find(ChunkId chunk);
   bool IsOutdated(const Chunk& chunk, const FrameHeader& header) const;
   void At(SyncPhase phase) const;
+  void ShareOver(LaneLink& link, const std::shared_ptr<const SharedMemory>& memory);
 
   const ChunkClientOptions options_;
   Transport& transport_;
@@ -272,6 +277,7 @@ class ChunkClient final : public LaneLinkHandler {
   std::optional<CodecTrial> codec_trial_;
   std::map<ChunkId, CopyOffer> offers_;
   bool keeps_copies_ = false;
+  std::vector<std::shared_ptr<const SharedMemory>> shared_;
   // What is on its way over each link, by server and lane. Outlives the links.
   std::map<std::pair<ServerId, uint32_t>, HostBuffer> arriving_;
   Executor::TimerId loss_timer_ = 0;

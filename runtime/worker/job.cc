@@ -7,13 +7,19 @@
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/tensor/host_buffer.h"
 #include "runtime/tls/member_tls.h"
 #include "runtime/transport/member_transport.h"
+#include "runtime/transport/shm/shared_memory.h"
 #include "runtime/worker/end_notice.h"
 #include "runtime/worker/worker_node.h"
 
@@ -24,6 +30,7 @@ class RunningJob final : public Job {
  public:
   RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls, const Log& log)
       : options_(options),
+        log_(log),
         metrics_(registry_),
         tls_(std::move(tls)),
         shm_(OpenShmFolder(options.has_grpc ? "" : options.shm_folder, options.job, log)),
@@ -73,6 +80,12 @@ class RunningJob final : public Job {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) override {
+    if (num_values == 0) return std::span<float>();
+    PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, Allocate(num_values));
+    return std::span(reinterpret_cast<float*>(bytes.data()), num_values);
+  }
+
   absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
                                       std::span<const float> gradient,
                                       std::span<float> out,
@@ -111,13 +124,44 @@ class RunningJob final : public Job {
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
 
  private:
+  absl::StatusOr<std::span<std::byte>> Allocate(size_t num_values) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (num_values > kBufferBytesMax / sizeof(float)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a buffer of ", num_values, " values: there is no such memory"));
+    }
+    const size_t num_bytes = num_values * sizeof(float);
+    if (shm_ != nullptr) {
+      const absl::StatusOr<std::shared_ptr<SharedMemory>> shared =
+          SharedMemory::Create(absl::StrCat("pushpull-", options_.job), num_bytes);
+      if (shared.ok()) {
+        node_->Share(*shared);
+        MutexLock lock(mu_);
+        shared_.push_back(*shared);
+        return shared_.back()->bytes();
+      }
+      log_.Warning("gradients are copied to servers on this host",
+                   {{"why", shared.status().message()}});
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer own, HostBuffer::Zeroed(num_bytes));
+    MutexLock lock(mu_);
+    buffers_.push_back(std::move(own));
+    return buffers_.back().bytes();
+  }
+
   absl::Status Ready() const {
     return is_ready_.load(std::memory_order_relaxed)
                ? absl::OkStatus()
                : absl::UnavailableError("tensors are not registered yet");
   }
 
+  static constexpr size_t kBufferBytesMax = size_t{1} << 44;
+
   const JobOptions options_;
+  const Log log_;
+  // What the program has been given; outlives everything that reads it.
+  Mutex mu_;
+  std::vector<std::shared_ptr<const SharedMemory>> shared_ ABSL_GUARDED_BY(mu_);
+  std::vector<HostBuffer> buffers_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> is_ready_ = false;
   MetricsRegistry registry_;
   WorkerMetrics metrics_;

@@ -338,6 +338,11 @@ void WorkerNode::BeginLeave() {
   });
 }
 
+void WorkerNode::Share(std::shared_ptr<const SharedMemory> memory) {
+  dependencies_.executor.Post(
+      [this, memory = std::move(memory)]() mutable { client_->Share(std::move(memory)); });
+}
+
 void WorkerNode::ReportLoss(Step step, double loss, uint64_t samples) {
   dependencies_.metrics.SetLoss(loss);
   dependencies_.executor.Post(
@@ -763,6 +768,12 @@ void WorkerNode::OnOverflow(const std::string& push, Codec codec, uint64_t value
 void WorkerNode::OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) {
   log_.Warning("no connection, trying again",
                {{"peer", peer}, {"why", why.message()}, {"lost_seconds", ToSeconds(lasted)}});
+}
+
+void WorkerNode::OnNotShared(const std::string& peer, const absl::Status& why) {
+  if (std::exchange(has_complained_of_copies_, true)) return;
+  log_.Warning("gradients are copied to a server on this host, not read where they lie",
+               {{"peer", peer}, {"why", why.message()}});
 }
 
 void WorkerNode::OnCodecsTried(const CodecVerdict& verdict) {

@@ -83,6 +83,9 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   int exit_code() const { return exit_code_.load(std::memory_order_relaxed); }
   std::shared_ptr<PendingOperation> Leave() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // After Join has been called.
+  void Share(std::shared_ptr<const SharedMemory> memory);
+
   void ReportLoss(Step step, double loss, uint64_t samples);
   void ReportResult(absl::string_view name, double value);
 
@@ -101,6 +104,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void OnAnswered() override;
   void OnStepSettled(Step version) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) override;
+  void OnNotShared(const std::string& peer, const absl::Status& why) override;
   void OnCodecsTried(const CodecVerdict& verdict) override;
   void OnSynchronized(const SyncObservation& observation) override;
   void OnBroken(const absl::Status& why) override;
@@ -196,6 +200,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   bool has_reported_hold_ = false;
   absl::Status broken_;  // why nothing works any more
   bool has_reported_failure_ = false;
+  bool has_complained_of_copies_ = false;
   WorkerStats stats_;
   std::vector<LossPoint> said_losses_;  // the newest of those in earlier messages
   Duration heartbeat_ = std::chrono::seconds(1);

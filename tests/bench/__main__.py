@@ -27,6 +27,7 @@ CASES: dict[str, list[str]] = {
     "tcp, TLS": ["--steps", "8", "--tls"],
     "grpc": ["--steps", "16", "--channel", "grpc"],
     "shm": ["--steps", "16", "--channel", "shm"],
+    "shm, registered": ["--steps", "16", "--channel", "shm", "--registered"],
     "3 workers": ["--steps", "12", "--workers", "3"],
     "3 workers, deterministic": ["--steps", "12", "--workers", "3", "--deterministic"],
     "4 KB tensors": ["--steps", "40", "--bytes", "20M", "--tensors", "4K"],
@@ -87,6 +88,8 @@ RATIOS = [
     Ratio("metrics: CPU of a step", metrics_of_step, "<= 0.01", lambda x: x <= 0.01),
     Ratio("shm: time over tcp", lambda r: p50(r, "shm") / p50(r, "tcp"), "<= 0.65",
           lambda x: x <= 0.65),
+    Ratio("shm, registered: time over tcp", lambda r: p50(r, "shm, registered") / p50(r, "tcp"),
+          "<= 0.25", lambda x: x <= 0.25),
 ]
 
 

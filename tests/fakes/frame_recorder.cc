@@ -21,7 +21,8 @@ void FrameRecorder::OnFrame(Channel& channel, const ReceivedFrame& frame) {
     RecordedFrame record{.header = frame.header,
                          .meta = {frame.meta.begin(), frame.meta.end()},
                          .payload = {},
-                         .received_into = frame.payload.data()};
+                         .received_into = frame.payload.data(),
+                         .in_place = frame.in_place};
     if (keeps_payloads) record.payload.assign(frame.payload.begin(), frame.payload.end());
     MutexLock lock(mu_);
     frames_.push_back(std::move(record));

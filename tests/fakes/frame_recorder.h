@@ -23,6 +23,7 @@ struct RecordedFrame {
   std::vector<std::byte> meta;
   std::vector<std::byte> payload;            // a copy, unless `keeps_payloads` is off
   const std::byte* received_into = nullptr;  // where the channel put it; null where discarded
+  Payload in_place;                          // where it was left with the peer
 };
 
 // Called on the channel's executor; looked at from any thread.
@@ -35,8 +36,10 @@ class FrameRecorder final : public FrameHandler {
   std::function<void(Channel&)> on_payload_lost;
   std::function<void(Channel&)> on_closed;
   bool keeps_payloads = true;
+  bool takes_in_place = false;  // payloads that can be left where the peer has them
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
+  bool TakesInPlace(Channel&, const FrameHeader&) override { return takes_in_place; }
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
   void OnPayloadLost(Channel& channel, const FrameHeader& header) override;
   void OnClosed(Channel& channel, const absl::Status& why) override;

@@ -25,6 +25,8 @@
 // With --until nobody computes any longer once FILE is there: a test that does something to a
 // running job has it paced, as long as it takes, and lets it go to its end then.
 //
+// With --registered 1 gradients lie in memory that servers on this host read where it is.
+//
 // With --deaf 1 a program of steps does not ask whether it is to end.
 #include <unistd.h>
 
@@ -35,6 +37,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +75,7 @@ struct Flags {
   std::string stall_until;
   std::string until;
   uint64_t is_deaf = 0;
+  uint64_t is_registered = 0;
 };
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
@@ -88,6 +92,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--stall-at-step", &flags.stall_at_step},
                                                     {"--stall-worker", &flags.stall_worker},
                                                     {"--deaf", &flags.is_deaf},
+                                                    {"--registered", &flags.is_registered},
                                                     {"--bypass-codec", &flags.bypasses_codec},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -176,7 +181,7 @@ absl::Status CheckSum(const Job& job, const std::vector<float>& value, uint64_t 
 }
 
 // Between -1 and 1, by a linear congruential generator.
-void FillMixed(uint32_t seed, std::vector<float>& gradient) {
+void FillMixed(uint32_t seed, std::span<float> gradient) {
   uint32_t state = seed;
   for (float& value : gradient) {
     state = state * 1664525U + 1013904223U;
@@ -188,9 +193,9 @@ void FillGradient(const Flags& flags,
                   uint32_t worker,
                   uint64_t step,
                   uint64_t tensor,
-                  std::vector<float>& gradient) {
+                  std::span<float> gradient) {
   if (flags.weights.empty()) {
-    gradient.assign(flags.values, static_cast<float>(worker + 1));
+    std::fill(gradient.begin(), gradient.end(), static_cast<float>(worker + 1));
   } else {
     FillMixed(static_cast<uint32_t>((step * flags.tensors + tensor) * 1000 + worker), gradient);
   }
@@ -241,7 +246,11 @@ bool MayGoOn(const Job& job, const Flags& flags) {
 
 absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   std::vector<std::vector<float>> values(flags.tensors, std::vector<float>(flags.values, 0));
-  std::vector<std::vector<float>> gradients = values;
+  std::vector<float> own(flags.is_registered != 0 ? 0 : flags.tensors * flags.values);
+  std::span<float> gradients(own);
+  if (flags.is_registered != 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(gradients, job.AllocateBuffer(flags.tensors * flags.values));
+  }
   std::vector<TensorRegistration> registrations;
   for (uint64_t i = 0; i < flags.tensors; ++i) {
     registrations.push_back({.spec = SpecOf(flags, i), .value = values[i]});
@@ -255,10 +264,11 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
       Compute(kLongestStall, flags.stall_until);
     std::vector<PushHandle> handles;
     for (uint64_t i = flags.tensors; i-- > 0;) {
-      FillGradient(flags, job.worker().value(), step, i, gradients[i]);
+      const std::span<float> gradient = gradients.subspan(i * flags.values, flags.values);
+      FillGradient(flags, job.worker().value(), step, i, gradient);
       PUSHPULL_ASSIGN_OR_RETURN(
           PushHandle handle,
-          job.PushPull(absl::StrCat("t", i), gradients[i], values[i], {.samples = 1}));
+          job.PushPull(absl::StrCat("t", i), gradient, values[i], {.samples = 1}));
       handles.push_back(std::move(handle));
     }
     for (PushHandle& handle : handles)

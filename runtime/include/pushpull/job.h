@@ -173,6 +173,17 @@ class Job {
   // kDeadlineExceeded   not all of the servers and workers are there yet.
   virtual absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) = 0;
 
+  // Memory for gradients that servers on this host, or in this pod, read where it lies: one copy
+  // less, and none for all but the first gradient of a step. Zeros, begins with a page, lives as
+  // long as the Job. Where it cannot be shared it is memory like any other, and the log says so
+  // once. For all gradients together, once: each takes a file descriptor, and until the servers
+  // have it, at the first steps, gradients in it are copied.
+  //
+  // A push of what lies there that fails is not the end of its being read: where Wait returns an
+  // error other than kDeadlineExceeded, the gradient stays as it is until the Job is gone.
+  // kResourceExhausted: there is no memory, of any kind.
+  virtual absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) = 0;
+
   // Adds `gradient` to the tensor's current step and brings the new value back into `out`.
   //
   // gradient: float32, as many as registered; read until the handle is done, unchanged meanwhile.

@@ -6,7 +6,7 @@ namespace {
 
 // The others are between the channels themselves.
 bool IsForHandler(FrameType type) {
-  return type >= FrameType::kInit && type != FrameType::kCredit;
+  return type >= FrameType::kInit && type < FrameType::kCredit;
 }
 
 }  // namespace
@@ -29,10 +29,6 @@ void GrpcChannel::Close() {
   stream_->Close();
 }
 
-absl::StatusOr<MemoryRegion> GrpcChannel::RegisterMemory(std::span<std::byte>) {
-  return absl::UnimplementedError("gRPC sends from any memory");
-}
-
 std::span<std::byte> GrpcChannel::PayloadBuffer(const FrameHeader& header) {
   if (!IsForHandler(header.type)) return {};
   return handler_->PayloadBuffer(*this, header);
@@ -45,7 +41,8 @@ void GrpcChannel::OnFrame(const ReceivedFrame& frame) {
     case FrameType::kPong:
       return clock_.TakeAnswer(frame);
     case FrameType::kCredit:
-      return stream_->Fail(absl::DataLossError("gives back shared memory that there is not"));
+    case FrameType::kRegion:
+      return stream_->Fail(absl::DataLossError("speaks of shared memory that there is not"));
     case FrameType::kHello:
     case FrameType::kHelloAck:
       return stream_->Fail(absl::DataLossError("sent a second hello"));

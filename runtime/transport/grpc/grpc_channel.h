@@ -28,7 +28,7 @@ class GrpcChannel final : public Channel, public GrpcStreamOwner {
   size_t queued_bytes() const override { return stream_->queued_bytes(); }
   bool is_reliable() const override { return true; }
   Duration clock_offset() const override { return clock_.offset(); }
-  absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) override;
+  void Share(std::shared_ptr<const SharedMemory>, ShareRefused) override {}
   absl::string_view kind() const override { return "grpc"; }
   const std::string& peer() const override { return stream_->peer(); }
 

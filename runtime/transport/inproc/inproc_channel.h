@@ -26,9 +26,7 @@ class InprocChannel final : public Channel {
   size_t queued_bytes() const override { return end_->queued_bytes(); }
   bool is_reliable() const override { return end_->is_reliable(); }
   Duration clock_offset() const override { return Duration::zero(); }
-  absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte>) override {
-    return absl::UnimplementedError("both ends reach all memory of the process");
-  }
+  void Share(std::shared_ptr<const SharedMemory>, ShareRefused) override {}
   absl::string_view kind() const override { return "inproc"; }
   const std::string& peer() const override { return end_->peer(); }
 

@@ -43,8 +43,14 @@ bool PayloadRingWriter::Fits(size_t num_bytes) const {
 void PayloadRingWriter::Write(std::span<const std::byte> payload) {
   if (payload.empty()) return;
   PUSHPULL_CHECK(Fits(payload.size()));
-  const PayloadPositions::Place place = positions_.Next(payload.size());
-  std::memcpy(memory_.data() + place.offset, payload.data(), payload.size());
+  std::memcpy(
+      memory_.data() + positions_.Next(payload.size()).offset, payload.data(), payload.size());
+  Skip(payload.size());
+}
+
+void PayloadRingWriter::Skip(size_t num_bytes) {
+  PUSHPULL_CHECK(num_bytes > 0 && Fits(num_bytes));
+  const PayloadPositions::Place place = positions_.Next(num_bytes);
   positions_.Take(place);
   num_used_ += place.num_taken;
 }
@@ -60,8 +66,14 @@ absl::Status PayloadRingWriter::AddCredit(uint64_t num_bytes) {
 
 void PayloadRingReader::Read(size_t num_bytes, std::span<std::byte> to) {
   PUSHPULL_CHECK(num_bytes <= kFramePayloadBytesMax && (to.empty() || to.size() == num_bytes));
+  if (!to.empty())
+    std::memcpy(to.data(), memory_.data() + positions_.Next(num_bytes).offset, num_bytes);
+  Skip(num_bytes);
+}
+
+void PayloadRingReader::Skip(size_t num_bytes) {
+  PUSHPULL_CHECK(num_bytes <= kFramePayloadBytesMax);
   const PayloadPositions::Place place = positions_.Next(num_bytes);
-  if (!to.empty()) std::memcpy(to.data(), memory_.data() + place.offset, num_bytes);
   positions_.Take(place);
   num_read_ += place.num_taken;
 }

@@ -45,6 +45,9 @@ class PayloadRingWriter {
   bool Fits(size_t num_bytes) const;
   // The payload of the next frame with one; it must fit.
   void Write(std::span<const std::byte> payload);
+  // The next frame's payload lies elsewhere in shared memory. It takes room as if it were here:
+  // what an urgent frame waits for is bounded by that.
+  void Skip(size_t num_bytes);
   // The receiver has read that much. kDataLoss: more than was written.
   absl::Status AddCredit(uint64_t num_bytes);
 
@@ -63,6 +66,8 @@ class PayloadRingReader {
   // Copies the next frame's payload to `to`, or drops it where that is empty. A peer that writes at
   // the same time spoils what it sends, and nothing else.
   void Read(size_t num_bytes, std::span<std::byte> to);
+  // The next frame's payload is not here, as for the writer.
+  void Skip(size_t num_bytes);
   // What to give back to the sender now; mostly 0, so that credit costs few frames.
   uint64_t TakeCredit();
 

@@ -33,13 +33,6 @@ constexpr size_t kNameBytesMax = 255;
 constexpr size_t kTokensBytes = 4096;
 constexpr size_t kSegmentBytes = kTokensBytes + 2 * kPayloadRingBytes;
 
-ShmToken RandomToken() {
-  std::random_device random;
-  ShmToken token;
-  for (uint64_t& half : token) half = (uint64_t{random()} << 32) | random();
-  return token;
-}
-
 std::string NewName(const std::string& job) {
   return absl::StrCat(kPrefix, job, "-", absl::Hex(RandomToken()[0], absl::kZeroPad16));
 }
@@ -88,6 +81,13 @@ absl::Status CheckWhole(int file, const std::string& path) {
 }
 
 }  // namespace
+
+ShmToken RandomToken() {
+  std::random_device random;
+  ShmToken token;
+  for (uint64_t& half : token) half = (uint64_t{random()} << 32) | random();
+  return token;
+}
 
 absl::StatusOr<ShmSegment> ShmSegment::Create(const std::string& folder, const std::string& job) {
   const std::string name = NewName(job);
@@ -139,6 +139,10 @@ ShmSegment::ShmSegment(ShmSegment&& other) noexcept
 ShmSegment::~ShmSegment() {
   Unlink();
   if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+}
+
+std::string ShmSegment::NamePrefix() const {
+  return offer_.name.substr(0, offer_.name.size() - kDigits);
 }
 
 void ShmSegment::Unlink() {

@@ -19,6 +19,8 @@
 
 namespace pushpull {
 
+ShmToken RandomToken();
+
 // Which of the two ends: the one that connects has made the segment.
 enum class ShmSide { kConnecting, kAccepting };
 
@@ -44,6 +46,9 @@ class ShmSegment {
   const ShmOffer& offer() const { return offer_; }
   // What only those know who have mapped it: the accepting side's answer.
   const ShmToken& proof() const { return proof_; }
+
+  // Of its name, without the random digits.
+  std::string NamePrefix() const;
 
   // The name goes, the memory stays.
   void Unlink();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -84,8 +85,10 @@ absl::StatusOr<bool> FrameReader::BeginFrame(SteadyTime now) {
     return true;
   }
   payload_left_ = header.payload_bytes;
+  PUSHPULL_RETURN_IF_ERROR(FindInRegion());
   in_payload_ = true;
-  payload_ = sink_.PayloadBuffer(header_);
+  stays_in_place_ = !in_region_.bytes.empty() && sink_.TakesInPlace(header_);
+  payload_ = stays_in_place_ ? std::span<std::byte>() : sink_.PayloadBuffer(header_);
   if (!payload_.empty() && payload_.size() != header.payload_bytes) {
     return absl::InternalError(absl::StrCat(
         "a buffer of ", payload_.size(), " bytes for a payload of ", header.payload_bytes));
@@ -93,9 +96,26 @@ absl::StatusOr<bool> FrameReader::BeginFrame(SteadyTime now) {
   return true;
 }
 
+absl::Status FrameReader::FindInRegion() {
+  in_region_ = {};
+  if ((header_.flags & kFlagInRegion) == 0) return absl::OkStatus();
+  if (regions_ == nullptr)
+    return absl::DataLossError("a frame refers to shared memory that there is not");
+  PUSHPULL_ASSIGN_OR_RETURN(const RegionPlace place, TakePlace(meta_));
+  PUSHPULL_ASSIGN_OR_RETURN(in_region_, regions_->Resolve(place, header_.payload_bytes));
+  header_.flags = static_cast<uint8_t>(header_.flags & ~kFlagInRegion);
+  header_.meta_bytes = static_cast<uint16_t>(meta_.size());
+  return absl::OkStatus();
+}
+
 void FrameReader::TakePayload() {
   if (ring_ != nullptr) {
-    ring_->Read(payload_left_, payload_);
+    if (in_region_.bytes.empty()) {
+      ring_->Read(payload_left_, payload_);
+    } else {
+      if (!payload_.empty()) std::memcpy(payload_.data(), in_region_.bytes.data(), payload_.size());
+      ring_->Skip(payload_left_);
+    }
     payload_left_ = 0;
     return;
   }
@@ -110,13 +130,19 @@ void FrameReader::TakePayload() {
 }
 
 absl::Status FrameReader::EndPayload(SteadyTime now) {
-  const bool is_checked = (header_.flags & kFlagPayloadChecksum) != 0 && !payload_.empty();
-  if (is_checked && ChecksumPayload(payload_) != header_.payload_checksum) {
+  const Payload in_place = stays_in_place_ ? std::exchange(in_region_, {}) : Payload{};
+  const std::span<const std::byte> read = stays_in_place_ ? in_place.bytes : payload_;
+  const bool is_checked = (header_.flags & kFlagPayloadChecksum) != 0 && !read.empty();
+  if (is_checked && ChecksumPayload(read) != header_.payload_checksum) {
     return absl::DataLossError(
         absl::StrCat("the payload of chunk ", header_.chunk.value(), " has a wrong checksum"));
   }
   in_payload_ = false;
-  sink_.OnFrame({.header = header_, .meta = meta_, .payload = payload_, .received_at = now});
+  sink_.OnFrame({.header = header_,
+                 .meta = meta_,
+                 .payload = payload_,
+                 .received_at = now,
+                 .in_place = in_place});
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/shm/payload_ring.h"
+#include "runtime/transport/shm/shared_regions.h"
 
 namespace pushpull {
 
@@ -27,6 +28,8 @@ class FrameSink {
   virtual ~FrameSink() = default;
   // As FrameHandler::PayloadBuffer.
   virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
+  // As FrameHandler::TakesInPlace.
+  virtual bool TakesInPlace(const FrameHeader&) { return false; }
   virtual void OnFrame(const ReceivedFrame& frame) = 0;
   virtual bool IsOpen() const = 0;
 };
@@ -40,8 +43,12 @@ class FrameReader {
   // `sink` outlives the reader.
   explicit FrameReader(FrameSink& sink);
 
-  // From the next frame on payloads are not in the stream but in `ring`, which outlives the reader.
-  void UseRing(PayloadRingReader& ring) { ring_ = &ring; }
+  // From the next frame on payloads are not in the stream but in `ring`, or in `regions` where
+  // their frames say so. Both outlive the reader.
+  void UseRing(PayloadRingReader& ring, const SharedRegions& regions) {
+    ring_ = &ring;
+    regions_ = &regions;
+  }
 
   // Where the next bytes go, in order: what is missing of a payload, then the staging buffer. Never
   // empty; valid until the next call of any method.
@@ -64,6 +71,8 @@ class FrameReader {
  private:
   // False: the frame's header and meta are not here yet.
   absl::StatusOr<bool> BeginFrame(SteadyTime now);
+  // Where the payload is that the frame's meta ends with; the rest of the frame is as any other's.
+  absl::Status FindInRegion();
   absl::Status EndPayload(SteadyTime now);
   absl::Status TakeStaged(SteadyTime now);
   void TakePayload();
@@ -74,6 +83,7 @@ class FrameReader {
 
   FrameSink& sink_;
   PayloadRingReader* ring_ = nullptr;
+  const SharedRegions* regions_ = nullptr;
   const std::unique_ptr<std::byte[]> staging_;
   size_t staged_begin_ = 0;
   size_t staged_end_ = 0;
@@ -82,6 +92,8 @@ class FrameReader {
   FrameHeader header_;  // of the frame under way, else of the one before
   std::vector<std::byte> meta_;
   std::span<std::byte> payload_;  // the sink's buffer; empty where it is discarded
+  Payload in_region_;             // of the peer's memory; empty where it is in ring or stream
+  bool stays_in_place_ = false;   // the sink wants it there
   size_t payload_left_ = 0;
   bool in_payload_ = false;
 };

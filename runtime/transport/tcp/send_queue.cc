@@ -38,9 +38,10 @@ void SendQueue::Append(const OutgoingFrame& frame, const HeaderBytes& header, si
   }
 }
 
-void SendQueue::UseRing(PayloadRingWriter& ring) {
+void SendQueue::UseRing(PayloadRingWriter& ring, const SharedRegions& regions) {
   PUSHPULL_CHECK(!begun_);
   ring_ = &ring;
+  regions_ = &regions;
 }
 
 void SendQueue::PushCredit(uint64_t num_bytes, SteadyTime now) {
@@ -51,10 +52,26 @@ void SendQueue::PushCredit(uint64_t num_bytes, SteadyTime now) {
   Stage(credit, now);
 }
 
+bool SendQueue::RefersToRegion(OutgoingFrame& frame) const {
+  if (!frame.payload.is_settled || frame.meta.size() + kRegionPlaceBytes > kFrameMetaBytesMax)
+    return false;
+  const std::optional<RegionPlace> place = regions_->Find(frame.payload.bytes);
+  if (!place) return false;
+  AppendPlace(*place, frame.meta);
+  frame.header.meta_bytes = static_cast<uint16_t>(frame.meta.size());
+  frame.header.flags |= kFlagInRegion;
+  return true;
+}
+
 void SendQueue::Stage(OutgoingFrame& frame, SteadyTime now) {
+  const bool refers = RefersToRegion(frame);
   HeaderBytes header;
   Prepare(frame, now, header);
-  ring_->Write(frame.payload.bytes);
+  if (refers) {
+    ring_->Skip(frame.payload.bytes.size());
+  } else {
+    ring_->Write(frame.payload.bytes);
+  }
   staged_.insert(staged_.end(), header.begin(), header.end());
   staged_.insert(staged_.end(), frame.meta.begin(), frame.meta.end());
 }

@@ -17,6 +17,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/transport/frame_queue.h"
 #include "runtime/transport/shm/payload_ring.h"
+#include "runtime/transport/shm/shared_regions.h"
 
 namespace pushpull {
 
@@ -28,9 +29,9 @@ class SendQueue {
   // For frames that begin from now on.
   void SetPayloadChecksums(bool has_checksums) { has_checksums_ = has_checksums; }
 
-  // From now on payloads go into `ring`, which outlives the queue, and only the rest into the
-  // stream. No frame may have begun.
-  void UseRing(PayloadRingWriter& ring);
+  // From now on payloads go into `ring`, unless they are settled and in `regions` already, and only
+  // the rest into the stream. Both outlive the queue. No frame may have begun.
+  void UseRing(PayloadRingWriter& ring, const SharedRegions& regions);
   // Tells the peer that this much of its ring has been read, before all that waits: it may be
   // waiting for that, and this side for it.
   void PushCredit(uint64_t num_bytes, SteadyTime now);
@@ -62,6 +63,8 @@ class SendQueue {
   void Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const;
   std::span<const iovec> NextOverRing(SteadyTime now);
   void Stage(OutgoingFrame& frame, SteadyTime now);
+  // The frame's payload need not be copied: its meta says where it is.
+  bool RefersToRegion(OutgoingFrame& frame) const;
   size_t num_staged() const { return staged_.size() - staged_written_; }
   void Append(const OutgoingFrame& frame, const HeaderBytes& header, size_t skip);
 
@@ -80,6 +83,7 @@ class SendQueue {
 
   // Frames whose payload is in the ring: what of them goes over the stream.
   PayloadRingWriter* ring_ = nullptr;
+  const SharedRegions* regions_ = nullptr;
   std::vector<std::byte> staged_;
   size_t staged_written_ = 0;
 };

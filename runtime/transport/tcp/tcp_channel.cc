@@ -20,7 +20,7 @@ SteadyTime AtNanoseconds(int64_t nanoseconds) {
 
 // The others are between the channels themselves.
 bool IsForHandler(FrameType type) {
-  return type >= FrameType::kInit && type != FrameType::kCredit;
+  return type >= FrameType::kInit && type < FrameType::kCredit;
 }
 
 }  // namespace
@@ -48,8 +48,11 @@ void TcpChannel::Close() {
   connection_->Close();
 }
 
-absl::StatusOr<MemoryRegion> TcpChannel::RegisterMemory(std::span<std::byte>) {
-  return absl::UnimplementedError("socket and rings copy from any memory");
+void TcpChannel::Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) {
+  if (!connection_->has_shared_memory()) return;
+  Send({.header = {.type = FrameType::kRegion},
+        .meta = connection_->regions().Offer(std::move(memory), std::move(on_refused)),
+        .payload = {}});
 }
 
 // ---- frames ----
@@ -57,6 +60,10 @@ absl::StatusOr<MemoryRegion> TcpChannel::RegisterMemory(std::span<std::byte>) {
 std::span<std::byte> TcpChannel::PayloadBuffer(const FrameHeader& header) {
   if (!IsForHandler(header.type)) return {};
   return handler_->PayloadBuffer(*this, header);
+}
+
+bool TcpChannel::TakesInPlace(const FrameHeader& header) {
+  return IsForHandler(header.type) && handler_->TakesInPlace(*this, header);
 }
 
 void TcpChannel::OnFrame(const ReceivedFrame& frame) {
@@ -67,6 +74,8 @@ void TcpChannel::OnFrame(const ReceivedFrame& frame) {
       return TakePong(frame);
     case FrameType::kCredit:
       return TakeCredit(frame);
+    case FrameType::kRegion:
+      return AnswerRegion(frame);
     case FrameType::kHello:
     case FrameType::kHelloAck:
       return connection_->Fail(absl::DataLossError("sent a second hello"));
@@ -90,6 +99,15 @@ void TcpChannel::TakeCredit(const ReceivedFrame& credit) {
   const absl::Status taken =
       reader.ok() ? connection_->TakeCredit(num_bytes) : absl::DataLossError("a credit of nothing");
   if (!taken.ok()) connection_->Fail(taken);
+}
+
+void TcpChannel::AnswerRegion(const ReceivedFrame& message) {
+  if (!connection_->has_shared_memory())
+    return connection_->Fail(absl::DataLossError("offers shared memory over a socket"));
+  absl::StatusOr<std::vector<std::byte>> answer = connection_->regions().Answer(message.meta);
+  if (!answer.ok()) return connection_->Fail(answer.status());
+  if (answer->empty()) return;
+  Send({.header = {.type = FrameType::kRegion}, .meta = *std::move(answer), .payload = {}});
 }
 
 // ---- clocks ----

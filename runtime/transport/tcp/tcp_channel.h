@@ -35,7 +35,7 @@ class TcpChannel final : public Channel, public TcpConnectionOwner {
   size_t queued_bytes() const override { return connection_->queue().num_bytes(); }
   bool is_reliable() const override { return true; }
   Duration clock_offset() const override { return clock_offset_; }
-  absl::StatusOr<MemoryRegion> RegisterMemory(std::span<std::byte> bytes) override;
+  void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) override;
   absl::string_view kind() const override {
     return connection_->has_shared_memory() ? "shm" : "tcp";
   }
@@ -43,6 +43,7 @@ class TcpChannel final : public Channel, public TcpConnectionOwner {
 
   // The connection's calls.
   std::span<std::byte> PayloadBuffer(const FrameHeader& header) override;
+  bool TakesInPlace(const FrameHeader& header) override;
   void OnFrame(const ReceivedFrame& frame) override;
   void OnPayloadLost(const FrameHeader& header) override;
   void OnClosed(const absl::Status& why) override;
@@ -52,6 +53,7 @@ class TcpChannel final : public Channel, public TcpConnectionOwner {
   void AnswerPing(const ReceivedFrame& ping);
   void TakePong(const ReceivedFrame& pong);
   void TakeCredit(const ReceivedFrame& credit);
+  void AnswerRegion(const ReceivedFrame& message);
   void StopPings();
 
   const std::shared_ptr<TcpConnection> connection_;

@@ -55,8 +55,8 @@ absl::StatusOr<TcpStream> TcpConnection::ReleaseStream() {
 
 void TcpConnection::UseSharedMemory(ShmSegment segment, ShmSide side) {
   rings_.emplace(std::move(segment), side);
-  reader_.UseRing(rings_->incoming);
-  queue_.UseRing(rings_->outgoing);
+  reader_.UseRing(rings_->incoming, rings_->regions);
+  queue_.UseRing(rings_->outgoing, rings_->regions);
 }
 
 // ---- sending ----

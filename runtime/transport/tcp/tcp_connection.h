@@ -25,6 +25,7 @@ class TcpConnectionOwner {
  public:
   virtual ~TcpConnectionOwner() = default;
   virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
+  virtual bool TakesInPlace(const FrameHeader&) { return false; }
   virtual void OnFrame(const ReceivedFrame& frame) = 0;
   // A payload for which PayloadBuffer was called will never be whole; OnClosed follows.
   virtual void OnPayloadLost(const FrameHeader& header) = 0;
@@ -52,6 +53,8 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   // and Start.
   void UseSharedMemory(ShmSegment segment, ShmSide side);
   bool has_shared_memory() const { return rings_.has_value(); }
+  // Beside the rings; where there is shared memory.
+  SharedRegions& regions() { return rings_->regions; }
   // The peer gives room in its ring back; frames may have waited for it.
   absl::Status TakeCredit(uint64_t num_bytes);
 
@@ -69,6 +72,7 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
   std::span<std::byte> PayloadBuffer(const FrameHeader& header) override {
     return owner_->PayloadBuffer(header);
   }
+  bool TakesInPlace(const FrameHeader& header) override { return owner_->TakesInPlace(header); }
   void OnFrame(const ReceivedFrame& frame) override;
   bool IsOpen() const override { return stream_.is_open() && owner_ != nullptr; }
 
@@ -77,10 +81,12 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
     Rings(ShmSegment mapped, ShmSide side)
         : segment(std::move(mapped)),
           outgoing(segment.Outgoing(side)),
-          incoming(segment.Incoming(side)) {}
+          incoming(segment.Incoming(side)),
+          regions(segment.NamePrefix()) {}
     const ShmSegment segment;
     PayloadRingWriter outgoing;
     PayloadRingReader incoming;
+    SharedRegions regions;
   };
 
   void OnReady(uint32_t events);

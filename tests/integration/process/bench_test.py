@@ -49,6 +49,12 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(result["wire_bytes_per_step"], 2 * 1024)
         self.assertGreater(result["round_trip_seconds"], 0)
 
+    def test_registered_gradients_give_right_sums(self) -> None:
+        result = self.bench("--bytes", "5M", "--steps", 20, "--channel", "shm", "--registered")
+
+        self.assertTrue(result["verified"])
+        self.assertTrue(result["registered"])
+
     def test_sums_are_right_in_the_order_of_the_workers(self) -> None:
         result = self.bench("--workers", 3, "--bytes", "1M", "--steps", 3, "--deterministic")
 
@@ -57,7 +63,7 @@ class BenchTest(unittest.TestCase):
 
     def test_a_wrong_value_is_one_line(self) -> None:
         for words in (("--bytes", "12X"), ("--channel", "rdma"), ("--tensors", "many"),
-                      ("--workers", 0), ("--steps", "few"), ("--payload-checksum", "maybe"),
+                      ("--workers", 0), ("--steps", "few"), ("--payload-checksum", "maybe"), ("--registered",),
                       ("--tls",)):
             with self.subTest(words=words):
                 done = job.run_command("bench", "sync", *words, environment=self.environment)

@@ -9,6 +9,8 @@ from typing import Any, Optional
 
 import job
 
+QUICK_RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
+
 
 def bytes_by_channel(metrics: dict[str, float], name: str) -> dict[str, float]:
     return {channel: metrics[f'{name}{{channel="{channel}"}}'] for channel in ("tcp", "shm")}
@@ -31,6 +33,14 @@ class ShmTest(job.JobTestCase):
 
     def left_there(self) -> list[str]:
         return [path.name for path in self.shared.iterdir()]
+
+    def kill_everything(self) -> None:
+        for pid in job.tagged_processes(self.tag):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.wait_until_gone(job.START_SECONDS)
 
     def test_neighbours_exchange_tensors_through_memory_and_leave_nothing(self) -> None:
         started = self.run_with("auto")
@@ -68,12 +78,7 @@ class ShmTest(job.JobTestCase):
         started = self.run_with("auto")
         started.wait_for_step(20)
 
-        for pid in job.tagged_processes(self.tag):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.wait_until_gone(job.START_SECONDS)
+        self.kill_everything()
 
         self.assertEqual(self.left_there(), [])
 
@@ -91,6 +96,63 @@ class ShmTest(job.JobTestCase):
 
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
+
+    def run_registered(self, channel: str, *flags: Any, **more: Any) -> job.LocalJob:
+        spec = self.spec("--registered", 1, "--values", 300_000, *flags, **more)
+        spec["servers"]["replication"] = 1
+        return self.run_with(channel, spec=spec)
+
+    def test_gradients_are_added_from_where_the_workers_have_them(self) -> None:
+        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
+        started.wait_for_step(50)
+
+        metrics = started.metrics("server")
+
+        self.assertGreater(metrics["pushpull_push_in_place_bytes_total"], 0)
+        # The first gradient of each step is copied, and those of the first steps.
+        self.assertLess(metrics["pushpull_push_in_place_bytes_total"],
+                        metrics['pushpull_push_bytes_total{channel="shm"}'])
+        self.assertEqual(self.left_there(), [])
+
+    def test_registered_gradients_are_copied_to_who_is_reached_over_a_socket(self) -> None:
+        started = self.run_registered("tcp", "--steps", 30)
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+
+    def test_registered_gradients_give_bitwise_the_weights_of_sockets(self) -> None:
+        weights = []
+        for channel in ("auto", "tcp"):
+            file = self.folder / f"{channel}.weights"
+            started = self.run_registered(channel, "--steps", 30, "--optimizer", "adam", "--weights",
+                                          file, workers=3, sync={"deterministic": True})
+
+            self.assertEqual(started.finish(), 0, started.launcher.output)
+            weights.append(file.read_bytes())
+
+        self.assertGreater(len(weights[0]), 1_000_000)
+        self.assertTrue(weights[0] == weights[1])
+
+    def test_members_with_registered_memory_that_are_killed_leave_a_job_that_goes_on(self) -> None:
+        started = self.run_registered("auto", "--steps", 400, "--step-milliseconds", 20,
+                                      "--optimizer", "sgd", restart=QUICK_RESTARTS)
+        started.wait_for_step(20)
+
+        started.kill_and_await_next("worker", 1)
+        started.wait_for_step(60)
+        started.kill_and_await_next("server", 1)
+        started.wait_for_step(100)
+        self.assertEqual(self.left_there(), [])
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        self.assertEqual(self.left_there(), [])
+
+    def test_a_job_with_registered_memory_that_is_killed_whole_leaves_nothing(self) -> None:
+        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
+        started.wait_for_step(20)
+
+        self.kill_everything()
+
+        self.assertEqual(self.left_there(), [])
 
     def test_an_unknown_channel_is_named(self) -> None:
         started = self.run_with("rdma")

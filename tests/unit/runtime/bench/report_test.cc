@@ -35,6 +35,7 @@ TEST(BenchReportTest, JsonHasTheKeysOfTheInterface) {
   EXPECT_TRUE(json["step_seconds"].contains("mad"));
   EXPECT_EQ(json["payload_checksum"], true);
   EXPECT_EQ(json["verified"], true);
+  EXPECT_EQ(json["registered"], false);
   EXPECT_FALSE(json.contains("round_trip_seconds"));
 }
 

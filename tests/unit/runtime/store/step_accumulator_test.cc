@@ -47,6 +47,18 @@ TEST(StepAccumulatorTest, TheMeanIsWeightedBySamples) {
   EXPECT_THAT(Result(accumulator), ElementsAre(2, 20));
 }
 
+TEST(StepAccumulatorTest, AContributionIsAddedFromWhereItLies) {
+  const std::vector<float> elsewhere = {5, 50};
+  StepAccumulator accumulator(Reduction::kMean, 8);
+  AddTo(accumulator, {1, 10}, 30);
+
+  accumulator.AddTo(elsewhere, 10);
+  accumulator.AddTo(elsewhere, 0);
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(2, 20));
+  EXPECT_THAT(elsewhere, ElementsAre(5, 50));
+}
+
 TEST(StepAccumulatorTest, AContributionOfNoSamplesHasNoPartInTheMean) {
   StepAccumulator accumulator(Reduction::kMean, 4);
   ReceiveInto(accumulator, {100});

@@ -12,6 +12,10 @@ absl::Status LocalJob::Register(std::span<const TensorRegistration> tensors, Dea
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::span<float>> LocalJob::AllocateBuffer(size_t num_values) {
+  return buffers_.emplace_back(num_values);
+}
+
 absl::StatusOr<PushHandle> LocalJob::PushPull(absl::string_view tensor,
                                               std::span<const float> gradient,
                                               std::span<float> out,

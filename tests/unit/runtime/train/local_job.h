@@ -4,6 +4,7 @@
 // finite, applied before PushPull returns, and a record of all that was asked of it.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,7 @@ class LocalJob final : public Job {
   LocalJob(const Options& options, Record& record) : options_(options), record_(record) {}
 
   absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override;
+  absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) override;
   absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
                                       std::span<const float> gradient,
                                       std::span<float> out,
@@ -73,6 +75,7 @@ class LocalJob final : public Job {
   const Options options_;
   Record& record_;
   std::optional<SampleQueue> queue_;
+  std::list<std::vector<float>> buffers_;
 };
 
 }  // namespace pushpull

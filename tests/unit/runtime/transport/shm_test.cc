@@ -21,6 +21,8 @@
 #include "runtime/base/wire_bytes.h"
 #include "runtime/transport/channel_choice.h"
 #include "runtime/transport/hello.h"
+#include "runtime/transport/shm/shared_memory.h"
+#include "runtime/transport/shm/shared_regions.h"
 #include "runtime/transport/shm/shm_folder.h"
 #include "runtime/transport/shm/shm_segment.h"
 #include "tests/unit/runtime/transport/channel_rig.h"
@@ -63,6 +65,19 @@ class ShmTest : public ::testing::Test {
     server_ = pair_->acceptor().WaitForChannel();
     EXPECT_NE(server_, nullptr);
     return DecodeHelloAck(ack->meta);
+  }
+  // Returns when the server has it: what is sent afterwards refers to it.
+  void ShareWithServer(const std::shared_ptr<SharedMemory>& memory) {
+    static const std::vector<std::byte> payload = Pattern(100);
+    RecordedChannel& from = pair_->client();
+    ASSERT_TRUE(RunOn(*from.executor, [&] { from.channel->Share(memory, nullptr); }));
+    // Offer, inbox, descriptor and answer: a frame there and back, twice.
+    for (size_t i = 1; i <= 3; ++i) {
+      SendOne(pair_->client(), PushFrame(100 + i, payload));
+      ASSERT_TRUE(pair_->server().recorder->WaitForFrames(i));
+      SendOne(pair_->server(), PushFrame(100 + i, payload));
+      ASSERT_TRUE(pair_->client().recorder->WaitForFrames(i));
+    }
   }
   ShmSegment MakeSegment() { return *ShmSegment::Create(folder_.path(), "job"); }
   std::string PathOf(const std::string& name) const { return folder_.path() + "/" + name; }
@@ -289,6 +304,90 @@ TEST_F(ShmTest, CreditWithoutSharedMemoryEndsTheChannel) {
 
   ASSERT_TRUE(pair_->server().recorder->WaitForClosed());
   EXPECT_EQ(pair_->server().recorder->closed()->code(), absl::StatusCode::kDataLoss);
+}
+
+// ---- registered memory ----
+
+TEST_F(ShmTest, APayloadInSharedMemoryIsLeftThereForWhoWantsIt) {
+  for (const PayloadChecksums checksums : {PayloadChecksums::kOff, PayloadChecksums::kOn}) {
+    pair_ = std::make_unique<ChannelPair>(
+        MakeTcpRig({.payload_checksums = checksums, .host = 1, .shm = &shm_},
+                   {.payload_checksums = checksums, .host = 1, .shm = &shm_}));
+    pair_->acceptor().prepare = [](FrameRecorder& recorder) { recorder.takes_in_place = true; };
+    pair_->Listen();
+    pair_->ConnectBoth();
+    const auto memory = *SharedMemory::Create("pushpull-test", 1 << 20);
+    std::ranges::copy(Pattern(memory->bytes().size()), memory->bytes().begin());
+    ShareWithServer(memory);
+
+    // What may change soon is copied, whatever it lies in.
+    OutgoingFrame copied = PushFrame(1, memory->bytes());
+    OutgoingFrame settled = PushFrame(2, memory->bytes());
+    settled.payload.is_settled = true;
+    SendOne(pair_->client(), std::move(copied));
+    SendOne(pair_->client(), std::move(settled));
+
+    ASSERT_TRUE(pair_->server().recorder->WaitForFrames(5));
+    std::vector<RecordedFrame> frames = pair_->server().recorder->frames();
+    frames.erase(frames.begin(), frames.begin() + 3);
+    EXPECT_TRUE(std::ranges::equal(frames[0].payload, memory->bytes()));
+    EXPECT_THAT(frames[0].in_place.bytes, IsEmpty());
+    EXPECT_THAT(frames[1].payload, IsEmpty());
+    EXPECT_TRUE(std::ranges::equal(frames[1].in_place.bytes, memory->bytes()));
+    // Where the peer has it: what is written there is seen.
+    memory->bytes()[5] ^= std::byte{1};
+    EXPECT_EQ(frames[1].in_place.bytes[5], memory->bytes()[5]);
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(ShmTest, AReferenceToMemoryThatIsNotThereEndsTheChannel) {
+  struct Wrong {
+    uint64_t region;
+    uint64_t offset;
+  };
+  for (const Wrong& wrong : {Wrong{0, 0}, Wrong{1, 0}, Wrong{uint64_t{1} << 63, 12}}) {
+    Listen(&shm_, &shm_);
+    const ShmSegment segment = MakeSegment();
+    RawPeer peer = RawPeer::Connect(pair_->address());
+    ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+    std::vector<std::byte> meta;
+    AppendPlace({wrong.region, wrong.offset}, meta);
+
+    peer.SendFrame(
+        {.type = FrameType::kPush, .flags = kFlagInRegion, .payload_bytes = 1000}, meta, {});
+
+    ASSERT_TRUE(server_->recorder->WaitForClosed());
+    EXPECT_EQ(server_->recorder->closed()->code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(server_->recorder->closed()->message(), HasSubstr("refers to"));
+    ChannelPair::Drop(*std::exchange(server_, nullptr));
+  }
+}
+
+TEST_F(ShmTest, AReferenceOverASocketEndsTheChannel) {
+  Listen(nullptr, nullptr);
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  ASSERT_TRUE(Offer(peer, {})->lane_count > 0);
+  std::vector<std::byte> meta;
+  AppendPlace({}, meta);
+
+  peer.SendFrame(
+      {.type = FrameType::kPush, .flags = kFlagInRegion, .payload_bytes = 1000}, meta, {});
+
+  ASSERT_TRUE(server_->recorder->WaitForClosed());
+  EXPECT_EQ(server_->recorder->closed()->code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShmTest, AMessageOfSharedMemoryThatIsNoneEndsTheChannel) {
+  for (const ShmFolder* folder : {&shm_, static_cast<const ShmFolder*>(nullptr)}) {
+    Listen(folder, folder);
+    pair_->ConnectBoth();
+
+    SendOne(pair_->client(), {.header = {.type = FrameType::kRegion}, .meta = {}, .payload = {}});
+
+    ASSERT_TRUE(pair_->server().recorder->WaitForClosed());
+    EXPECT_EQ(pair_->server().recorder->closed()->code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 TEST_F(ShmTest, AServerThatOnlySaysItHasTheMemoryIsLeft) {
