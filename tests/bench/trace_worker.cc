@@ -9,7 +9,8 @@
 // TRACE has a line for each tensor, in the order of the forward pass: name, number of values,
 // seconds of the forward and of the backward pass before it is needed and after which it is ready.
 //
-// - priority: tensors as registered, each chunk back as soon as it is summed: what this runtime does
+// - priority: tensors as registered, each chunk back as soon as it is summed: what this runtime
+// does
 // - fifo: the same, all with one priority: first ready, first sent
 // - whole: as fifo, and a tensor is asked for when all of it has been pushed, as frameworks do that
 //   know no chunks
