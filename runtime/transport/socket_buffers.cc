@@ -48,6 +48,9 @@ absl::StatusOr<SocketBuffers> SocketBuffersFrom(
       buffers.bytes,
       BytesFrom(environment, kSocketBufferVariable, Zero::kIsRefused, buffers.bytes));
   PUSHPULL_ASSIGN_OR_RETURN(
+      buffers.bytes_on_host,
+      BytesFrom(environment, kSocketBufferVariable, Zero::kIsRefused, buffers.bytes_on_host));
+  PUSHPULL_ASSIGN_OR_RETURN(
       buffers.unsent_bytes_max,
       BytesFrom(environment, kUnsentVariable, Zero::kMeansNoBound, buffers.unsent_bytes_max));
   return buffers;

@@ -36,10 +36,15 @@ void SetTimeouts(int socket, Duration user_timeout) {
   SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, seconds / 4));
 }
 
+void SetBuffers(int socket, int bytes) {
+  SetOption(socket, SOL_SOCKET, SO_SNDBUF, bytes);
+  SetOption(socket, SOL_SOCKET, SO_RCVBUF, bytes);
+}
+
+// Before it is connected, when the window's scale is fixed: as for a peer on this host.
 void Tune(int socket, const TcpOptions& options) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(socket, SOL_SOCKET, SO_SNDBUF, options.buffers.bytes);
-  SetOption(socket, SOL_SOCKET, SO_RCVBUF, options.buffers.bytes);
+  SetBuffers(socket, options.buffers.bytes_on_host);
   if (options.buffers.unsent_bytes_max > 0)
     SetOption(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.buffers.unsent_bytes_max);
   SetTimeouts(socket, options.user_timeout);
@@ -91,10 +96,15 @@ absl::Status ConnectResult(int socket) {
   return error == 0 ? absl::OkStatus() : StatusFromErrno(error, "connect");
 }
 
+void TuneToPeer(int socket, const SocketBuffers& buffers) {
+  if (!IsToOwnAddress(socket)) SetBuffers(socket, buffers.bytes);
+}
+
 absl::StatusOr<FileDescriptor> AcceptFrom(int listener, const TcpOptions& options) {
   FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket.is_open()) return StatusFromErrno(errno, "accept");
   Tune(socket.get(), options);
+  TuneToPeer(socket.get(), options.buffers);
   return socket;
 }
 

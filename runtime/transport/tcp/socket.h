@@ -24,6 +24,9 @@ absl::StatusOr<FileDescriptor> BeginConnect(const SocketAddress& address,
 // What a decided connect came to.
 absl::Status ConnectResult(int socket);
 
+// A connected socket's buffers become those for where its peer is; nothing has been sent yet.
+void TuneToPeer(int socket, const SocketBuffers& buffers);
+
 // An accepted connection with its options set. kUnavailable: there is none (any more);
 // kResourceExhausted: no descriptor or memory is left for it.
 absl::StatusOr<FileDescriptor> AcceptFrom(int listener, const TcpOptions& options);

@@ -72,6 +72,7 @@ void TcpConnector::OnConnected() {
     socket_.Reset();
     return TryNext(connected);
   }
+  TuneToPeer(socket_.get(), options_.buffers);
   MakeSharedMemory(socket_.get());
   connection_ = std::make_shared<TcpConnection>(
       loop_,

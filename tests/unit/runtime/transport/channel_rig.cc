@@ -137,7 +137,7 @@ class InprocRig final : public Rig {
 TcpOptions ToTcp(const RigOptions& options) {
   TcpOptions tcp;
   tcp.send_queue_frames_max = options.send_queue_frames_max;
-  if (options.has_small_buffers) tcp.buffers.bytes = 4096;
+  if (options.has_small_buffers) tcp.buffers = {.bytes = 4096, .bytes_on_host = 4096};
   return tcp;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/socket_buffers.h"
 
+#include <map>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -9,10 +10,12 @@ namespace pushpull {
 namespace {
 
 TEST(SocketBuffersTest, WithoutAWordTheyAreBounded) {
-  for (const std::string unset : {"", "65536"}) {
-    const SocketBuffers buffers = *SocketBuffersFrom({{"PUSHPULL_SOCKET_BUFFER_BYTES", unset}});
+  for (const auto& environment :
+       {std::map<std::string, std::string>{}, {{"PUSHPULL_SOCKET_BUFFER_BYTES", ""}}}) {
+    const SocketBuffers buffers = *SocketBuffersFrom(environment);
 
     EXPECT_EQ(buffers.bytes, 64 * 1024);
+    EXPECT_EQ(buffers.bytes_on_host, 256 * 1024);
     EXPECT_EQ(buffers.unsent_bytes_max, SocketBuffers().unsent_bytes_max);
     EXPECT_GT(buffers.unsent_bytes_max, 0);
   }
@@ -23,6 +26,7 @@ TEST(SocketBuffersTest, BothCanBeSaid) {
       {{"PUSHPULL_SOCKET_BUFFER_BYTES", "4194304"}, {"PUSHPULL_UNSENT_BYTES", "0"}});
 
   EXPECT_EQ(buffers.bytes, 4194304);
+  EXPECT_EQ(buffers.bytes_on_host, 4194304);
   EXPECT_EQ(buffers.unsent_bytes_max, 0);
 }
 
