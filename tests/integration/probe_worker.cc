@@ -244,10 +244,17 @@ bool MayGoOn(const Job& job, const Flags& flags) {
   return flags.is_deaf || !job.is_released();
 }
 
-absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
-  std::vector<std::vector<float>> values(flags.tensors, std::vector<float>(flags.values, 0));
-  std::vector<float> own(flags.is_registered != 0 ? 0 : flags.tensors * flags.values);
-  std::span<float> gradients(own);
+// Outlives the job: when one push fails, others are still under way.
+struct Memory {
+  std::vector<std::vector<float>> values;
+  std::vector<float> gradients;
+};
+
+absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sums) {
+  std::vector<std::vector<float>>& values = memory.values;
+  values.assign(flags.tensors, std::vector<float>(flags.values, 0));
+  memory.gradients.resize(flags.is_registered != 0 ? 0 : flags.tensors * flags.values);
+  std::span<float> gradients(memory.gradients);
   if (flags.is_registered != 0) {
     PUSHPULL_ASSIGN_OR_RETURN(gradients, job.AllocateBuffer(flags.tensors * flags.values));
   }
@@ -287,9 +294,10 @@ absl::Status Train(Job& job, const Flags& flags, bool checks_sums) {
   return job.Leave(Deadline::After(kStepTimeout));
 }
 
-absl::Status CountSamples(Job& job, const Flags& flags) {
-  std::vector<float> counts(flags.samples, 0);
-  std::vector<float> gradient(flags.samples, 0);
+absl::Status CountSamples(Job& job, Memory& memory, const Flags& flags) {
+  std::vector<float>& counts = memory.values.emplace_back(flags.samples, 0.0F);
+  std::vector<float>& gradient = memory.gradients;
+  gradient.assign(flags.samples, 0);
   TensorSpec spec{.name = "counts", .dims = {static_cast<int64_t>(flags.samples)}};
   spec.reduction = Reduction::kSum;
   spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
@@ -333,11 +341,12 @@ absl::StatusOr<int> Main(const Flags& flags) {
   }
   PUSHPULL_ASSIGN_OR_RETURN(JobOptions options, JobOptions::FromEnvironment(environment));
   options.bypasses_codecs = flags.bypasses_codec != 0;
+  Memory memory;
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
                             Job::Join(options, Deadline::After(kStepTimeout)));
   const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");
-  const absl::Status status =
-      flags.samples > 0 ? CountSamples(*job, flags) : Train(*job, flags, checks_sums);
+  const absl::Status status = flags.samples > 0 ? CountSamples(*job, memory, flags)
+                                                : Train(*job, memory, flags, checks_sums);
   if (!status.ok() && job->exit_code() == 0) return status;
   if (!status.ok())
     std::fprintf(stderr, "probe_worker: %s\n", std::string(status.message()).c_str());
