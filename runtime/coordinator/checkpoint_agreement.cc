@@ -86,6 +86,29 @@ CheckpointChange CheckpointAgreement::OnCaptured(SteadyTime /*now*/,
   return change;
 }
 
+CheckpointChange CheckpointAgreement::SetWorkers(const Job& job, std::set<WorkerId> workers) {
+  workers_ = std::move(workers);
+  CheckpointChange change;
+  if (state_ == State::kCapturing) ConcludeIfComplete(job, change);
+  return change;
+}
+
+CheckpointChange CheckpointAgreement::OnWhole(const Job& job,
+                                              WorkerId worker,
+                                              const Captured& word) {
+  CheckpointChange change;
+  if (state_ != State::kCapturing || word.attempt != order_.attempt || order_.is_last)
+    return change;
+  if (word.status.ok()) {
+    whole_.insert(worker);
+    ConcludeIfComplete(job, change);
+  } else {
+    reached_ = std::max(reached_, word.highest_version);
+    TryAgain(change);
+  }
+  return change;
+}
+
 CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
                                                  const Job& job,
                                                  uint64_t attempt,
@@ -168,6 +191,7 @@ void CheckpointAgreement::Try(SteadyTime now, const Job& job, CheckpointChange& 
             .is_last = job.is_over,
             .folder = policy_.folder};
   reported_.clear();
+  whole_.clear();
   covered_.clear();
   files_.clear();
   change.capture = order_;
@@ -186,6 +210,7 @@ void CheckpointAgreement::TryAgain(CheckpointChange& change) {
 
 void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& change) {
   if (covered_.size() >= job.num_chunks) {
+    if (!AreGradientsWhole()) return;
     state_ = State::kWriting;
     change.end = EndCapture{order_.attempt};
     change.manifest = {.attempt = order_.attempt,
@@ -200,6 +225,12 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& c
       std::includes(reported_.begin(), reported_.end(), servers_.begin(), servers_.end());
   // A chunk changed hands between one server's report and the other's.
   if (have_all_reported) TryAgain(change);
+}
+
+// Where no step will be done any more, nothing that was left out is ever sent.
+bool CheckpointAgreement::AreGradientsWhole() const {
+  return order_.is_last ||
+         std::includes(whole_.begin(), whole_.end(), workers_.begin(), workers_.end());
 }
 
 void CheckpointAgreement::Fail(const std::string& why, CheckpointChange& change) {
@@ -229,6 +260,10 @@ std::string CheckpointAgreement::DescribeMissing() const {
   for (const ServerId server : servers_) {
     if (reported_.contains(server)) continue;
     absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(server));
+  }
+  for (const WorkerId worker : workers_) {
+    if (AreGradientsWhole() || whole_.contains(worker)) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(worker));
   }
   return text.empty() ? "no server is there" : absl::StrCat("nothing from ", text);
 }

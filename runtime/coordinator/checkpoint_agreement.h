@@ -9,9 +9,11 @@
 //
 // 1 Every `every`, on request, at the end of the job. A request that comes while a save is under
 //   way gets one of its own after it.
-// 2 Every chunk is in a file of some server.
+// 2 Every chunk is in a file of some server, and what those hold is whole: no worker has left
+//   anything out of the gradients before (decisions/0038-error-feedback.md).
 // 3 The manifest is there: it is a checkpoint.
-// 4 A chunk was past the step, or moved to another server at the wrong moment: what there is of the
+// 4 A chunk or a worker was past the step, or a chunk moved to another server at the wrong moment:
+// what there is of the
 //   attempt is cleared away and a higher step is tried. Or a server cannot write: given up.
 // 5 The manifest cannot be written, or a deadline has passed: given up.
 //
@@ -56,8 +58,8 @@ struct CheckpointChange {
     uint64_t attempt = 0;
     Step step;
   };
-  std::optional<EndCapture> end;     // to every server
-  std::optional<Capture> capture;    // to every server
+  std::optional<EndCapture> end;     // to every server, and worker that has a part in it
+  std::optional<Capture> capture;    // likewise
   std::optional<Manifest> manifest;  // to be written; OnManifest has to follow
   std::optional<Clearing> clearing;  // folder of a failed attempt; OnCleared has to follow
   std::string said;                  // for the log
@@ -89,6 +91,9 @@ class CheckpointAgreement {
                               const Job& job,
                               ServerId server,
                               const Captured& captured);
+  // The workers that may have left something out, each of which has been sent what capture() says.
+  CheckpointChange SetWorkers(const Job& job, std::set<WorkerId> workers);
+  CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
   CheckpointChange OnManifest(SteadyTime now,
                               const Job& job,
                               uint64_t attempt,
@@ -99,7 +104,7 @@ class CheckpointAgreement {
   // The job has failed: nothing is saved any more.
   CheckpointChange GiveUp();
 
-  // The capture under way, which a server that has just come must be told as well.
+  // The capture under way, which a server or worker that has just come must be told as well.
   std::optional<Capture> capture() const {
     return state_ == State::kCapturing ? std::optional<Capture>(order_) : std::nullopt;
   }
@@ -115,6 +120,7 @@ class CheckpointAgreement {
   void Try(SteadyTime now, const Job& job, CheckpointChange& change);
   void TryAgain(CheckpointChange& change);
   void ConcludeIfComplete(const Job& job, CheckpointChange& change);
+  bool AreGradientsWhole() const;
   void Fail(const std::string& why, CheckpointChange& change);
   void Clear(CheckpointChange& change);
   void Finish(SteadyTime now, const Job& job, CheckpointChange& change);
@@ -123,6 +129,7 @@ class CheckpointAgreement {
   const CheckpointPolicy policy_;
   uint64_t next_attempt_;
   std::set<ServerId> servers_;
+  std::set<WorkerId> workers_;
   std::optional<SteadyTime> next_due_;
   CheckpointStatus status_;
 
@@ -135,6 +142,7 @@ class CheckpointAgreement {
   bool is_given_up_ = false;  // and what there is of it is being cleared away
   Capture order_;
   std::set<ServerId> reported_;
+  std::set<WorkerId> whole_;
   std::set<ChunkId> covered_;
   std::vector<ChunkFileSummary> files_;
 };

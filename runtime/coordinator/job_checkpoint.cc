@@ -72,9 +72,12 @@ std::vector<Command> JobCore::OnCleared(SteadyTime now, uint64_t attempt) {
 
 void JobCore::On(SessionId session, const Captured& message) {
   const Server* server = Find<Server>(session);
-  if (server == nullptr)
-    return Refuse(session, absl::FailedPreconditionError("only a server can capture"));
+  const Worker* worker = Find<Worker>(session);
+  if (server == nullptr && worker == nullptr)
+    return Refuse(session, absl::FailedPreconditionError("only a member can capture"));
   if (!checkpoints_) return;
+  if (worker != nullptr)
+    return Carry(checkpoints_->OnWhole(CheckpointView(), worker->info.worker, message));
   Carry(checkpoints_->OnCaptured(now_, CheckpointView(), server->info.server, message));
 }
 
@@ -94,14 +97,30 @@ void JobCore::UpdateCheckpointServers() {
   if (checkpoints_) Carry(checkpoints_->SetServers(now_, CheckpointView(), ServersThere()));
 }
 
+// Members of steps to come whose codecs keep something back; those that have left have lost it.
+void JobCore::UpdateCheckpointWorkers() {
+  if (!checkpoints_) return;
+  std::set<WorkerId> workers;
+  for (const ViewMember& member : agreement_.active().members) {
+    if (catalog_.has_codec_memory() && !member.end_step) workers.insert(member.worker);
+  }
+  Carry(checkpoints_->SetWorkers(CheckpointView(), std::move(workers)));
+}
+
+// Workers have no part in what is captured when all of them have left.
+void JobCore::SendToCapturing(const ToMember& message) {
+  SendToServers(message);
+  if (catalog_.has_codec_memory() && phase_ != JobPhase::kSucceeded) SendToWorkers(message);
+}
+
 void JobCore::SaveAtEnd() {
   if (checkpoints_ && started_at_) Carry(checkpoints_->EndJob(now_, CheckpointView()));
 }
 
 void JobCore::Carry(CheckpointChange change) {
   if (!change.said.empty()) Say(change.said, change.is_problem);
-  if (change.end) SendToServers(*change.end);
-  if (change.capture) SendToServers(*change.capture);
+  if (change.end) SendToCapturing(*change.end);
+  if (change.capture) SendToCapturing(*change.capture);
   if (change.manifest) {
     CheckpointManifest manifest{.job = options_.settings.job,
                                 .step = change.manifest->step,

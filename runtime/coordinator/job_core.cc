@@ -205,6 +205,8 @@ void JobCore::On(SessionId session, const RegisterWorker& message) {
     Send(session, MakeServerList());
     Send(session, MakeReplicas());
   }
+  if (checkpoints_ && checkpoints_->capture() && catalog_.has_codec_memory())
+    Send(session, *checkpoints_->capture());
 }
 
 void JobCore::On(SessionId session, const RegisterTensors& message) {
@@ -457,7 +459,9 @@ void JobCore::RegisterWaiting() {
     Worker* worker = Find<Worker>(session);
     if (worker == nullptr) continue;
     const bool is_first = catalog_.tensors().empty();
-    const absl::Status registered = catalog_.Register(worker->info.worker, request.tensors);
+    absl::Status registered =
+        CheckCodecs(request.tensors, CodecRulesIn(agreement_.active().consistency));
+    if (registered.ok()) registered = catalog_.Register(worker->info.worker, request.tensors);
     if (!registered.ok()) {
       Refuse(session, registered);
       continue;
@@ -494,6 +498,7 @@ void JobCore::Carry(ViewChange change) {
   if (change.activate) {
     SendToServers(ActivateView{*change.activate});
     SendToWorkers(ActivateView{*change.activate});
+    UpdateCheckpointWorkers();
   }
   for (const ViewMember& member : change.admitted) {
     // A restored job has values everywhere.

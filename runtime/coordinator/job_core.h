@@ -34,6 +34,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/coordinator/checkpoint_agreement.h"
+#include "runtime/coordinator/codec_rules.h"
 #include "runtime/coordinator/collection.h"
 #include "runtime/coordinator/job_statistics.h"
 #include "runtime/coordinator/loss_log.h"
@@ -241,6 +242,7 @@ class JobCore {
   void WelcomeLateServer(const RegisterServer& server, SessionId session);
   void UpdateServers();
   void RegisterWaiting();
+  CodecRules CodecRulesIn(const Consistency& consistency) const;
   void AdmitReady();
   void Carry(ViewChange change);
   void Carry(const ReplicaChange& change, bool are_first = false);
@@ -252,6 +254,8 @@ class JobCore {
   CheckpointAgreement::Job CheckpointView() const;
   void Carry(CheckpointChange change);
   void UpdateCheckpointServers();
+  void UpdateCheckpointWorkers();
+  void SendToCapturing(const ToMember& message);
   void SaveAtEnd();
   bool IsRestorable(const std::vector<TensorSpec>& tensors);
   void RestoreThen(ReplicaChange first);

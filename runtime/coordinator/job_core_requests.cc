@@ -125,6 +125,9 @@ absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const Mode
                                        {.is_deterministic = options_.settings.deterministic,
                                         .divides_samples = divides_samples,
                                         .workers = workers_.wanted()}));
+  std::vector<TensorSpec> specs;
+  for (const PlacedTensor& tensor : tensors) specs.push_back(tensor.spec);
+  PUSHPULL_RETURN_IF_ERROR(CheckCodecs(specs, CodecRulesIn(wanted)));
   const std::string job = absl::StrCat("job ", options_.settings.job);
   if (phase_ == JobPhase::kSucceeded || phase_ == JobPhase::kFailed || failed_at_)
     return absl::FailedPreconditionError(absl::StrCat(job, " is over"));
@@ -142,6 +145,12 @@ absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const Mode
   Say(absl::StrCat("mode: ", Describe(active), " -> ", Describe(wanted)));
   mode_switch_.Begin(now, wanted);
   return TakeCommands();
+}
+
+CodecRules JobCore::CodecRulesIn(const Consistency& consistency) const {
+  return {.consistency = consistency,
+          .is_deterministic = options_.settings.deterministic,
+          .has_checkpoints = options_.checkpoint.has_value()};
 }
 
 void JobCore::AdvanceModeSwitch() {

@@ -41,6 +41,8 @@ class TensorCatalog {
   // All tensors in the order of their ids; empty before the first registration.
   const std::vector<PlacedTensor>& tensors() const { return tensors_; }
   uint64_t version() const { return tensors_.size(); }
+  // Whether workers keep back a part of some tensor's gradients.
+  bool has_codec_memory() const { return has_codec_memory_; }
   // Bytes of the chunks of each shard. [kShardCount]
   const std::vector<uint64_t>& shard_bytes() const { return shard_bytes_; }
 
@@ -54,6 +56,7 @@ class TensorCatalog {
   std::vector<PlacedTensor> tensors_;
   absl::flat_hash_map<std::string, size_t> index_by_name_;
   WorkerId first_worker_;
+  bool has_codec_memory_ = false;
 };
 
 }  // namespace pushpull

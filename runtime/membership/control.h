@@ -235,7 +235,10 @@ struct Failure {
   absl::Status status;
 };
 
-// A server's part of a checkpoint: every chunk over which it reigns is captured and in these files.
+// A server's part of a checkpoint, or a worker's: its pushes of the step before went with all that
+// codecs had left out of earlier ones, or, kAborted, did not.
+//
+// Of a server: every chunk over which it reigns is captured and in these files.
 // Comes again, with the files that were added, when shards came to it while the capture was under
 // way. Its own mistakes apart, the server has nothing left of an attempt whose status is not OK:
 //
@@ -395,7 +398,8 @@ struct Release {
   bool is_released = true;
 };
 
-// To every server: write every chunk over which you reign to the folder of `step` in `folder`,
+// To every worker, where codecs leave something out: push the step before `step` whole. To every
+// server: write every chunk over which you reign to the folder of `step` in `folder`,
 // which all servers see under this path. Replaces an earlier attempt.
 struct Capture {
   uint64_t attempt = 0;  // another one at every try

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
 
 // As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
@@ -197,7 +198,8 @@ HWY_EXPORT(QuantizeKernel);
 HWY_EXPORT(DequantizeKernel);
 
 constexpr uint8_t kEncodedVersion = 1;
-constexpr std::array<absl::string_view, 4> kNames = {"none", "fp16", "bf16", "int8"};
+constexpr std::array<absl::string_view, 6> kNames = {
+    "none", "fp16", "bf16", "int8", "topk", "onebit"};
 
 size_t NumBlocks(size_t num_values) {
   return (num_values + kInt8BlockValues - 1) / kInt8BlockValues;
@@ -249,6 +251,159 @@ void DecodeInt8(std::span<const std::byte> encoded, std::span<float> values) {
   }
 }
 
+size_t NumSent(size_t num_values) {
+  return (num_values + kTopKOneIn - 1) / kTopKOneIn;
+}
+
+uint32_t MagnitudeOf(float x) {
+  return std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU;
+}
+
+// The magnitude, as bits, that `rank` values are above or at, the largest such; `above` of them are
+// above. By digits, from the highest.
+struct Threshold {
+  uint32_t magnitude = 0;
+  size_t above = 0;
+};
+Threshold FindThreshold(std::span<const float> values, size_t rank) {
+  constexpr uint32_t kDigits = 1U << 11;
+  Threshold found;
+  uint32_t known = 0;  // bits of the magnitude that are known
+  for (const uint32_t shift : {21U, 10U, 0U}) {
+    const uint32_t mask = (shift == 0 ? 1U << 10 : kDigits) - 1;
+    std::array<uint32_t, kDigits> counts{};
+    for (const float x : values) {
+      const uint32_t magnitude = MagnitudeOf(x);
+      if ((magnitude & known) == found.magnitude) ++counts[(magnitude >> shift) & mask];
+    }
+    uint32_t digit = mask;
+    while (digit > 0 && found.above + counts[digit] < rank) found.above += counts[digit--];
+    found.magnitude |= digit << shift;
+    known |= mask << shift;
+  }
+  return found;
+}
+
+size_t NumTopKBlocks(size_t num_values) {
+  return (num_values + kTopKBlockValues - 1) / kTopKBlockValues;
+}
+
+// Where the parts of topk's bytes begin.
+struct TopKLayout {
+  explicit TopKLayout(size_t num_values)
+      : num_blocks(NumTopKBlocks(num_values)),
+        num_sent(NumSent(num_values)),
+        places(num_blocks * sizeof(uint32_t)),
+        values(places + num_sent * sizeof(uint16_t)),
+        end(values + num_sent * sizeof(float)) {}
+
+  size_t num_blocks;
+  size_t num_sent;
+  size_t places;
+  size_t values;
+  size_t end;
+};
+
+void EncodeTopK(std::span<const float> values, std::span<std::byte> encoded) {
+  const TopKLayout layout(values.size());
+  const Threshold threshold = FindThreshold(values, layout.num_sent);
+  size_t equal_left = layout.num_sent - threshold.above;
+  size_t sent = 0;
+  for (size_t block = 0; block < layout.num_blocks; ++block) {
+    const size_t first = block * kTopKBlockValues;
+    const size_t end = std::min(first + kTopKBlockValues, values.size());
+    const size_t sent_before = sent;
+    for (size_t i = first; i < end && sent < layout.num_sent; ++i) {
+      const uint32_t magnitude = MagnitudeOf(values[i]);
+      if (magnitude < threshold.magnitude) continue;
+      if (magnitude == threshold.magnitude && equal_left == 0) continue;
+      if (magnitude == threshold.magnitude) --equal_left;
+      StoreNumber(static_cast<uint16_t>(i - first),
+                  encoded.subspan(layout.places + sent * sizeof(uint16_t)));
+      StoreNumber(values[i], encoded.subspan(layout.values + sent * sizeof(float)));
+      ++sent;
+    }
+    StoreNumber(static_cast<uint32_t>(sent - sent_before),
+                encoded.subspan(block * sizeof(uint32_t)));
+  }
+}
+
+// Calls visit(which of the sent values, its place) for all of them, in their order; what is wrong
+// ends it.
+template <typename Visit>
+absl::Status ForEachSent(std::span<const std::byte> encoded, size_t num_values, Visit visit) {
+  const TopKLayout layout(num_values);
+  const auto wrong = [&](const auto&... text) {
+    return absl::DataLossError(absl::StrCat("topk of ", num_values, " values: ", text...));
+  };
+  size_t sent = 0;
+  for (size_t block = 0; block < layout.num_blocks; ++block) {
+    const size_t first = block * kTopKBlockValues;
+    const size_t end = std::min(first + kTopKBlockValues, num_values);
+    const size_t count = LoadNumber<uint32_t>(encoded.subspan(block * sizeof(uint32_t)));
+    if (count > layout.num_sent - sent)
+      return wrong("block ", block, " has ", count, " of the ", layout.num_sent - sent, " left");
+    size_t least = first;
+    for (const size_t stop = sent + count; sent < stop; ++sent) {
+      const size_t place =
+          first + LoadNumber<uint16_t>(encoded.subspan(layout.places + sent * sizeof(uint16_t)));
+      if (place < least || place >= end)
+        return wrong("place ", place, " of value ", sent, " is not in ", least, " to ", end - 1);
+      visit(sent, place);
+      least = place + 1;
+    }
+  }
+  if (sent != layout.num_sent)
+    return wrong("its blocks have ", sent, " values, expected ", layout.num_sent);
+  return absl::OkStatus();
+}
+
+absl::Status DecodeTopK(std::span<const std::byte> encoded, std::span<float> values) {
+  // All of it is looked at before anything is written.
+  PUSHPULL_RETURN_IF_ERROR(ForEachSent(encoded, values.size(), [](size_t, size_t) {}));
+  std::fill(values.begin(), values.end(), 0.0F);
+  const size_t first_value = TopKLayout(values.size()).values;
+  return ForEachSent(encoded, values.size(), [&](size_t sent, size_t place) {
+    values[place] = LoadNumber<float>(encoded.subspan(first_value + sent * sizeof(float)));
+  });
+}
+
+size_t NumOneBitBlocks(size_t num_values) {
+  return (num_values + kOneBitBlockValues - 1) / kOneBitBlockValues;
+}
+
+void EncodeOneBit(std::span<const float> values, std::span<std::byte> encoded) {
+  const size_t num_blocks = NumOneBitBlocks(values.size());
+  const std::span<std::byte> bits = encoded.subspan(num_blocks * 2 * sizeof(float));
+  std::fill(bits.begin(), bits.end(), std::byte{0});
+  for (size_t block = 0; block < num_blocks; ++block) {
+    const size_t first = block * kOneBitBlockValues;
+    const size_t end = std::min(first + kOneBitBlockValues, values.size());
+    std::array<double, 2> sums{};
+    std::array<size_t, 2> counts{};
+    for (size_t i = first; i < end; ++i) {
+      const size_t bit = values[i] > 0 ? 1 : 0;
+      sums[bit] += values[i];
+      ++counts[bit];
+      bits[i / 8] |= static_cast<std::byte>(bit << (i % 8));
+    }
+    for (size_t bit = 0; bit < 2; ++bit) {
+      const double mean = counts[bit] == 0 ? 0 : sums[bit] / static_cast<double>(counts[bit]);
+      StoreNumber(static_cast<float>(mean), encoded.subspan((2 * block + bit) * sizeof(float)));
+    }
+  }
+}
+
+void DecodeOneBit(std::span<const std::byte> encoded, std::span<float> values) {
+  const size_t num_blocks = NumOneBitBlocks(values.size());
+  const std::span<const std::byte> bits = encoded.subspan(num_blocks * 2 * sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t bit = std::to_integer<size_t>(bits[i / 8] >> (i % 8)) & 1;
+    const size_t mean = 2 * (i / kOneBitBlockValues) + bit;
+    values[i] = LoadNumber<float>(encoded.subspan(mean * sizeof(float)));
+  }
+}
+
 absl::Status CheckHeader(Codec codec, std::span<const std::byte> encoded, size_t num_values) {
   const size_t expected = EncodedBytes(codec, num_values);
   const auto wrong = [&](const auto&... text) {
@@ -275,7 +430,7 @@ absl::StatusOr<Codec> ParseCodec(absl::string_view text) {
     if (kNames[i] == text) return static_cast<Codec>(i);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("codec \"", text, "\" is none of none, fp16, bf16 and int8"));
+      absl::StrCat("codec \"", text, "\" is none of none, fp16, bf16, int8, topk and onebit"));
 }
 
 std::string ToString(Codec codec) {
@@ -292,6 +447,11 @@ size_t EncodedBytes(Codec codec, size_t num_values) {
       return kEncodedHeaderBytes + num_values * sizeof(uint16_t);
     case Codec::kInt8:
       return kEncodedHeaderBytes + NumBlocks(num_values) * sizeof(float) + num_values;
+    case Codec::kTopK:
+      return kEncodedHeaderBytes + TopKLayout(num_values).end;
+    case Codec::kOneBit:
+      return kEncodedHeaderBytes + NumOneBitBlocks(num_values) * 2 * sizeof(float) +
+             (num_values + 7) / 8;
   }
   return num_values * sizeof(float);
 }
@@ -329,13 +489,19 @@ uint64_t Encode(Codec codec,
     case Codec::kInt8:
       EncodeInt8(values, seed, body);
       break;
+    case Codec::kTopK:
+      EncodeTopK(values, body);
+      break;
+    case Codec::kOneBit:
+      EncodeOneBit(values, body);
+      break;
   }
   return 0;
 }
 
 absl::Status Decode(Codec codec, std::span<const std::byte> encoded, std::span<float> values) {
   PUSHPULL_CHECK(codec != Codec::kNone && IsKnown(codec));
-  const absl::Status header = CheckHeader(codec, encoded, values.size());
+  absl::Status header = CheckHeader(codec, encoded, values.size());
   if (!header.ok()) return header;
   const std::span<const std::byte> body = encoded.subspan(kEncodedHeaderBytes);
   switch (codec) {
@@ -349,6 +515,11 @@ absl::Status Decode(Codec codec, std::span<const std::byte> encoded, std::span<f
       break;
     case Codec::kInt8:
       DecodeInt8(body, values);
+      break;
+    case Codec::kTopK:
+      return DecodeTopK(body, values);
+    case Codec::kOneBit:
+      DecodeOneBit(body, values);
       break;
   }
   return absl::OkStatus();

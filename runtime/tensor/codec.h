@@ -26,15 +26,25 @@ enum class Codec : uint8_t {
   kFloat16 = 1,   // IEEE 754 binary16: 11 bits, up to 65,504; to nearest, ties to even
   kBFloat16 = 2,  // the upper half of float32: 8 bits, its range; likewise
   kInt8 = 3,      // 8 bits and a scale for 256 values; rounded up or down by chance
+  // These leave so much out that whoever encodes has to keep it for the next time (HasMemory).
+  kTopK = 4,    // the one value in 100 that is largest, with its place
+  kOneBit = 5,  // the sign, and two means for 1,024 values: of those above 0 and of the others
 };
 
 // Whether the number, as it came from a peer, is one of the above. The other functions need it to
 // be.
 constexpr bool IsKnown(Codec codec) {
-  return codec <= Codec::kInt8;
+  return codec <= Codec::kOneBit;
 }
 
-// "none", "fp16", "bf16" or "int8"; anything else is kInvalidArgument and quoted in the text.
+// Whether what the codec leaves out is added to the next gradient (error feedback; Seide, Fu,
+// Droppo, Li, Yu, Interspeech 2014).
+constexpr bool HasMemory(Codec codec) {
+  return codec == Codec::kTopK || codec == Codec::kOneBit;
+}
+
+// "none", "fp16", "bf16", "int8", "topk" or "onebit"; anything else is kInvalidArgument and quoted
+// in the text.
 absl::StatusOr<Codec> ParseCodec(absl::string_view text);
 
 // What ParseCodec reads; "codec 7" for a number that is none.
@@ -46,8 +56,16 @@ std::string ToString(Codec codec);
 //   fp16, bf16   a uint16 for each value
 //   int8         a float32 for each 256 values or the rest of them: their scale; an int8 for each
 //                value, which times its scale is the value
+//   topk         a uint32 for each 65,536 values or the rest of them: how many are sent of these;
+//                then a uint16 for each value that is sent: its place among these, rising; then a
+//                float32 for each: the value
+//   onebit       two float32 for each 1,024 values or the rest of them: the mean of the values
+//                whose bit is 0 and that of those whose bit is 1; then the bits, lowest first
 constexpr size_t kEncodedHeaderBytes = 8;
 constexpr size_t kInt8BlockValues = 256;
+constexpr size_t kTopKOneIn = 100;
+constexpr size_t kTopKBlockValues = 65'536;
+constexpr size_t kOneBitBlockValues = 1024;
 
 // As many bytes as Encode writes for so many values, fewer than 2^32; of kNone, the values
 // themselves. More than those of kNone where there are few values.

@@ -110,7 +110,7 @@ void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
     }
   }
   copies_.SetChunks(chunks_.size());
-  encoder_.SetCodecs(std::move(codecs));
+  encoder_.SetCodecs(codecs);
   meter_.emplace(chunks_.size(), [this](const SyncObservation& o) { OnStepSynchronized(o); });
 }
 
@@ -169,14 +169,25 @@ void ChunkClient::Start(const TensorRequest& request) {
   }
   if (overflows > 0) observer_.OnOverflow(request.pending->what(), codec, overflows);
   if (is_of_step) Collect(request);
+  TellIfWhole();
+}
+
+void ChunkClient::SendWhole(Step step) {
+  encoder_.SendWhole(step);
+  TellIfWhole();
+}
+
+void ChunkClient::TellIfWhole() {
+  if (const std::optional<bool> is_whole = encoder_.TakeVerdict()) observer_.OnWhole(*is_whole);
 }
 
 EncodedGradient ChunkClient::EncodePush(const TensorRequest& request, size_t chunk) {
   const bool encodes = !codec_trial_ || codec_trial_->Encodes(request.step);
-  if (!IsPush(request.type) || !encodes) return {};
+  if (!IsPush(request.type)) return {};
   const std::span<const std::byte> gradient =
       request.source.subspan(chunks_[chunk].offset, chunks_[chunk].bytes);
-  return encoder_.Encode(ChunkId{chunk}, request.step, gradient);
+  return encoder_.Encode(
+      ChunkId{chunk}, request.step, gradient, {.weight = request.weight, .is_bypassed = !encodes});
 }
 
 void ChunkClient::OnStepSynchronized(const SyncObservation& observation) {

@@ -65,6 +65,8 @@ class ChunkClientObserver {
   virtual void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) = 0;
   // A server on this host copies what it could have read where it lies.
   virtual void OnNotShared(const std::string& peer, const absl::Status& why) = 0;
+  // What became of SendWhole (chunk_encoder.h).
+  virtual void OnWhole(bool is_whole) = 0;
   virtual void OnCodecsTried(const CodecVerdict& verdict) = 0;
   virtual void OnSynchronized(const SyncObservation& observation) = 0;
   // A server will not have this worker, or refused a request in a way that ends it.
@@ -126,6 +128,10 @@ class ChunkClient final : public LaneLinkHandler {
   // From now on codecs are left out where steps are faster without. What is added depends on time
   // then: not for deterministic jobs.
   void TryCodecs() { codec_trial_.emplace(); }
+  // In `step` gradients go with all that codecs have left out of earlier ones; OnWhole follows.
+  // Once the tensors are set.
+  void SendWhole(Step step);
+  void ForgetWhole() { encoder_.ForgetWhole(); }
   // From now on a value is received elsewhere and put into its place when it is whole, so that the
   // one before is never half overwritten.
   void KeepCopies() { keeps_copies_ = true; }
@@ -227,6 +233,7 @@ class ChunkClient final : public LaneLinkHandler {
   void SendDecision(const Chunk& chunk);
 
   EncodedGradient EncodePush(const TensorRequest& request, size_t chunk);
+  void TellIfWhole();
   void OnStepSynchronized(const SyncObservation& observation);
   // Now, or with a payload when it is its turn.
   void Send(Chunk& chunk, Request& request, bool is_again);

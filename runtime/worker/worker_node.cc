@@ -495,6 +495,7 @@ void WorkerNode::On(const TensorsRegistered& message) {
   from_step_ = message.start_step;
   client_->SetTensors(message.tensors);
   client_->UseMode(consistency_);
+  SendWholeIfAsked();
   BringValues(message);
 }
 

@@ -105,6 +105,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void OnStepSettled(Step version) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWaiting(const std::string& peer, const absl::Status& why, Duration lasted) override;
   void OnNotShared(const std::string& peer, const absl::Status& why) override;
+  void OnWhole(bool is_whole) override;
   void OnCodecsTried(const CodecVerdict& verdict) override;
   void OnSynchronized(const SyncObservation& observation) override;
   void OnBroken(const absl::Status& why) override;
@@ -134,8 +135,8 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   void On(const ResumeSteps& message) ABSL_LOCKS_EXCLUDED(mu_);
   void On(const TensorsRegistered& message);
   void On(const Release& message);
-  void On(const Capture&) {}
-  void On(const EndCapture&) {}
+  void On(const Capture& message);
+  void On(const EndCapture& message);
   void On(const Restore&) {}
   void On(const Stop& message);
   void On(const Collect& message);
@@ -164,6 +165,8 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   // Everything goes on in the mode of `view`, where that is another one.
   void TakeMode(const View& view) ABSL_LOCKS_EXCLUDED(mu_);
   void StartHeldPushes() ABSL_LOCKS_EXCLUDED(mu_);
+  // The last step before the checkpoint has what codecs have left out.
+  void SendWholeIfAsked();
   // As the program counts, without the numbers that changes of mode have skipped.
   Step ProgramStep(Step step) const;
   // Tells the coordinator, once, when all steps below the hold are done.
@@ -197,6 +200,7 @@ class WorkerNode final : public SessionHandler, public ChunkClientObserver {
   Step from_step_;
   Consistency consistency_;
   std::optional<HoldSteps> hold_;
+  std::optional<Capture> capture_;  // that this worker has a part in, until it has said how it went
   bool has_reported_hold_ = false;
   absl::Status broken_;  // why nothing works any more
   bool has_reported_failure_ = false;

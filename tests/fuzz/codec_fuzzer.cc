@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using pushpull::Codec;
   constexpr size_t kPrefix = 4;
   if (size < kPrefix) return 0;
-  const auto codec = static_cast<Codec>(1 + data[0] % 3);
+  const auto codec = static_cast<Codec>(1 + data[0] % 5);
   const size_t num_values = data[1] + 256U * data[2];
   std::vector<std::byte> encoded(size - kPrefix);
   std::transform(
@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const absl::Status decoded = pushpull::Decode(codec, encoded, values);
 
-  PUSHPULL_CHECK(decoded.ok() || !is_made_right);
+  // Of topk the numbers and places may still be wrong.
+  PUSHPULL_CHECK(decoded.ok() || !is_made_right || codec == Codec::kTopK);
   if (!decoded.ok()) {
     PUSHPULL_CHECK(!decoded.message().empty());
     PUSHPULL_CHECK(std::all_of(values.begin(), values.end(), [](float x) { return x == 7.0F; }));

@@ -5,7 +5,7 @@
 // shortest complete program against the C++ API.
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
-//                [--codec none|fp16|bf16|int8] [--bypass-codec 1] [--large-at-step S]
+//                [--codec none|fp16|bf16|int8|topk|onebit] [--bypass-codec 1] [--large-at-step S]
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
 //                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]

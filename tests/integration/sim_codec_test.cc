@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 constexpr uint32_t kWorkers = 3;
 // Two chunks, less than one, and too few values for a codec to save anything.
 const std::vector<int64_t> kSizes = {300'000, 1000, 3};
-constexpr Codec kAll[] = {Codec::kFloat16, Codec::kBFloat16, Codec::kInt8};
+constexpr Codec kAll[] = {
+    Codec::kFloat16, Codec::kBFloat16, Codec::kInt8, Codec::kTopK, Codec::kOneBit};
 
 SimJobOptions Options(uint32_t servers, uint32_t replication, uint64_t seed) {
   SimJobOptions options{.settings = {.job = "sim",
@@ -98,21 +99,39 @@ class Trainer {
   std::vector<std::vector<std::vector<float>>> gradients_;
 };
 
-// What the codec leaves of a chunk of `first_chunk`'s tensor, as a server adds it.
-std::vector<float> Left(Codec codec, uint32_t worker, uint64_t step, size_t tensor) {
+// Of what a worker has kept back until a step, and its gradient of the step, what the codec sends
+// of a chunk, as a server adds it; the rest goes to `kept`.
+void SendPart(
+    Codec codec, uint64_t seed, std::span<float> part, std::span<float> kept, bool is_encoded) {
+  if (!is_encoded) return;
+  std::vector<std::byte> encoded(EncodedBytes(codec, part.size()));
+  if (HasMemory(codec)) {
+    for (size_t i = 0; i < part.size(); ++i) kept[i] = part[i] += kept[i];
+  }
+  Encode(codec, part, seed, encoded);
+  EXPECT_TRUE(Decode(codec, encoded, part).ok());
+  for (size_t i = 0; i < part.size(); ++i) kept[i] -= part[i];
+}
+
+// What a server adds in a step of a worker's gradient.
+std::vector<float> Left(Codec codec, uint32_t worker, uint64_t last_step, size_t tensor) {
   constexpr size_t kChunkValues = 65'536;
-  uint64_t chunk = 0;
+  uint64_t first_chunk = 0;
   for (size_t t = 0; t < tensor; ++t)
-    chunk += (static_cast<size_t>(kSizes[t]) + kChunkValues - 1) / kChunkValues;
+    first_chunk += (static_cast<size_t>(kSizes[t]) + kChunkValues - 1) / kChunkValues;
   std::vector<float> all(static_cast<size_t>(kSizes[tensor]));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = GradientOf(step, worker, i);
-  for (size_t first = 0; first < all.size(); first += kChunkValues, ++chunk) {
-    const std::span<float> part =
-        std::span(all).subspan(first, std::min(kChunkValues, all.size() - first));
-    if (EncodedBytes(codec, part.size()) >= part.size_bytes()) continue;
-    std::vector<std::byte> encoded(EncodedBytes(codec, part.size()));
-    Encode(codec, part, RoundingSeed(worker, step, chunk), encoded);
-    EXPECT_TRUE(Decode(codec, encoded, part).ok());
+  std::vector<float> kept(all.size(), 0.0F);
+  for (uint64_t step = HasMemory(codec) ? 0 : last_step; step <= last_step; ++step) {
+    for (size_t i = 0; i < all.size(); ++i) all[i] = GradientOf(step, worker, i);
+    uint64_t chunk = first_chunk;
+    for (size_t first = 0; first < all.size(); first += kChunkValues, ++chunk) {
+      const size_t count = std::min(kChunkValues, all.size() - first);
+      SendPart(codec,
+               RoundingSeed(worker, step, chunk),
+               std::span(all).subspan(first, count),
+               std::span(kept).subspan(first, count),
+               EncodedBytes(codec, count) < count * sizeof(float));
+    }
   }
   return all;
 }
@@ -161,6 +180,8 @@ TEST(SimCodecTest, BytesAreCountedAsTheyTravel) {
   if (plain == 0) GTEST_SKIP() << "no series of this channel";
   EXPECT_NEAR(bytes_pushed(Codec::kFloat16) / plain, 0.5, 0.001);
   EXPECT_NEAR(bytes_pushed(Codec::kInt8) / plain, 0.254, 0.001);
+  EXPECT_NEAR(bytes_pushed(Codec::kTopK) / plain, 0.015, 0.001);
+  EXPECT_NEAR(bytes_pushed(Codec::kOneBit) / plain, 0.033, 0.001);
 }
 
 TEST(SimCodecTest, FramesThatAreLostTwistedOrDoubledChangeNothing) {
@@ -181,7 +202,7 @@ TEST(SimCodecTest, FramesThatAreLostTwistedOrDoubledChangeNothing) {
 }
 
 TEST(SimCodecTest, AServerThatDiesInAStepChangesNothing) {
-  for (const Codec codec : {Codec::kFloat16, Codec::kInt8}) {
+  for (const Codec codec : {Codec::kFloat16, Codec::kInt8, Codec::kTopK}) {
     const auto expected = Undisturbed(codec, 6);
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       SCOPED_TRACE(ToString(codec) + " seed " + std::to_string(seed));

@@ -35,13 +35,30 @@ class CodecTest(job.JobTestCase):
                 self.assertAlmostEqual(moved["pushed"] / steps_and_first_values, 1, delta=0.01)
                 self.assertGreaterEqual(moved["pulled"], 2 * 20 * RAW_BYTES)
 
+    def test_a_hundredth_or_a_bit_of_each_value_are_so_many_bytes(self) -> None:
+        for codec, bits in (("topk", 0.01 * 48), ("onebit", 1 + 1 / 16)):
+            with self.subTest(codec=codec):
+                spec = self.spec("--steps", 20, "--values", VALUES, "--optimizer", "sgd", "--codec", codec)
+                started = self.run_job(spec)
+
+                code = started.launcher.wait(60)
+
+                self.assertEqual(code, 0, started.launcher.output)
+                steps_and_first_values = 2 * RAW_BYTES * (20 * bits / 32 + 1)
+                self.assertAlmostEqual(started.report()["bytes"]["pushed"] / steps_and_first_values, 1, delta=0.01)
+
     def test_weights_are_bitwise_the_same_on_every_channel_and_when_a_server_dies(self) -> None:
+        for codec in ("int8", "topk"):
+            with self.subTest(codec=codec):
+                self.run_on_every_channel(codec)
+
+    def run_on_every_channel(self, codec: str) -> None:
         weights = {}
         # The first job alone is paced: finish lets go of all that follow, too.
         for name, channel in (("killed", "tcp"), ("tcp", "tcp"), ("shm", "auto"), ("grpc", "grpc")):
-            file = self.folder / f"{name}.weights"
+            file = self.folder / f"{codec}-{name}.weights"
             pause = ["--step-milliseconds", 200] if name == "killed" else []
-            spec = self.spec("--steps", 40, "--values", VALUES, "--optimizer", "adam", "--codec", "int8",
+            spec = self.spec("--steps", 40, "--values", VALUES, "--optimizer", "adam", "--codec", codec,
                              "--weights", file, *pause, sync={"deterministic": True})
             spec["servers"]["replication"] = 1 if name == "killed" else 0
             started = self.run_with(spec, PUSHPULL_CHANNEL=channel)
@@ -72,6 +89,35 @@ class CodecTest(job.JobTestCase):
         # Which of the two is the machine's business.
         said = re.findall(r"codecs (?:pay on this link|do not pay, left out)", started.launcher.output)
         self.assertEqual(len(said), 2, started.launcher.output)
+
+    def test_a_job_whose_workers_keep_something_back_is_saved_and_goes_on(self) -> None:
+        folder = self.folder / "checkpoints"
+
+        def spec(steps: int, pause: int) -> dict[str, Any]:
+            return {**self.spec("--steps", steps, "--values", VALUES, "--optimizer", "sgd", "--codec", "topk",
+                                "--step-milliseconds", pause), "checkpoint": {"uri": f"file://{folder}"}}
+
+        first = self.run_job(spec(job.LONG_JOB_STEPS, 5))
+        first.wait_for_step(10)
+        first.launcher.process.send_signal(signal.SIGINT)
+        self.assertEqual(first.launcher.wait(60), 130, first.launcher.output)
+        saved = max(int(path.name.split("-")[1]) for path in folder.glob("step-*"))
+        second = self.run_job(spec(saved + 20, 0))
+
+        self.assertEqual(second.launcher.wait(60), 0, second.launcher.output)
+        self.assertEqual(second.report()["checkpoint"]["restored_step"], saved)
+
+    def test_what_keeps_something_back_is_refused_where_it_would_be_lost(self) -> None:
+        for sync, text in (({"mode": "Async"}, "needs spec.sync.mode Sync, which is Async"),
+                           ({"backupWorkers": 1}, "needs spec.sync.backupWorkers 0, which is 1"),
+                           ({"gated": True}, "needs spec.sync.gated false")):
+            with self.subTest(sync=sync):
+                spec = self.spec("--steps", 5, "--optimizer", "sgd", "--codec", "topk", sync=sync,
+                                 restart=NO_RESTARTS)
+                started = self.run_job(spec)
+
+                self.assertNotEqual(started.launcher.wait(60), 0, started.launcher.output)
+                self.assertIn(f'tensor "t0": codec topk {text}', started.launcher.output)
 
     def test_what_was_not_agreed_on_is_refused_by_name(self) -> None:
         expected = {

@@ -257,5 +257,66 @@ TEST_F(CheckpointAgreementTest, AFailedJobEndsItsSave) {
   EXPECT_FALSE(later.capture.has_value());
 }
 
+// ---- workers that keep something back ----
+
+constexpr WorkerId kWilma{0};
+constexpr WorkerId kXaver{1};
+
+TEST_F(CheckpointAgreementTest, TheManifestWaitsForEveryWorkersWholePush) {
+  saves_.SetWorkers(job_, {kWilma, kXaver});
+  EXPECT_FALSE(CaptureAll().manifest.has_value());
+  const uint64_t attempt = saves_.capture()->attempt;
+
+  const auto first = saves_.OnWhole(job_, kWilma, {.attempt = attempt, .files = {}});
+  const auto stale = saves_.OnWhole(job_, kXaver, {.attempt = attempt - 1, .files = {}});
+  const auto second = saves_.OnWhole(job_, kXaver, {.attempt = attempt, .files = {}});
+
+  EXPECT_FALSE(first.manifest.has_value());
+  EXPECT_FALSE(stale.manifest.has_value());
+  EXPECT_TRUE(second.manifest.has_value());
+  EXPECT_TRUE(second.end.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, AWorkerThatHasPassedTheStepEndsTheAttempt) {
+  saves_.SetWorkers(job_, {kWilma, kXaver});
+  const Capture order = *saves_.Request(now_, job_).capture;
+
+  const auto refused = saves_.OnWhole(job_, kXaver, Past(order.attempt, Step{60}));
+  ASSERT_TRUE(refused.clearing.has_value());
+  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+
+  ASSERT_TRUE(next.capture.has_value());
+  EXPECT_GT(next.capture->step, Step{60});
+}
+
+TEST_F(CheckpointAgreementTest, WhoHasGoneIsNotWaitedFor) {
+  saves_.SetWorkers(job_, {kWilma, kXaver});
+  EXPECT_FALSE(CaptureAll().manifest.has_value());
+  saves_.OnWhole(job_, kWilma, {.attempt = saves_.capture()->attempt, .files = {}});
+
+  EXPECT_TRUE(saves_.SetWorkers(job_, {kWilma}).manifest.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, AttemptsThatWaitForAWorkerNameIt) {
+  saves_.SetWorkers(job_, {kWilma, kXaver});
+  CaptureAll();
+  saves_.OnWhole(job_, kWilma, {.attempt = saves_.capture()->attempt, .files = {}});
+
+  const auto change = saves_.OnTick(now_ + std::chrono::minutes(31), job_);
+
+  EXPECT_THAT(change.said, HasSubstr("nothing from worker-1"));
+}
+
+TEST_F(CheckpointAgreementTest, AtTheEndOfTheJobNobodyIsWaitedFor) {
+  saves_.SetWorkers(job_, {kWilma});
+  job_.is_over = true;
+  const Capture order = *saves_.EndJob(now_, job_).capture;
+  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+  EXPECT_FALSE(saves_.OnWhole(job_, kWilma, Past(order.attempt, Step{60})).clearing.has_value());
+  const auto last = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+
+  EXPECT_TRUE(last.manifest.has_value());
+}
+
 }  // namespace
 }  // namespace pushpull

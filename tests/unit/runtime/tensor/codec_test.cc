@@ -4,6 +4,7 @@
 // instruction set that this machine has; and bytes that no encoder has written.
 #include "runtime/tensor/codec.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr Codec kAll[] = {Codec::kFloat16, Codec::kBFloat16, Codec::kInt8};
+constexpr Codec kAll[] = {
+    Codec::kFloat16, Codec::kBFloat16, Codec::kInt8, Codec::kTopK, Codec::kOneBit};
 // Around lengths of vectors and of int8's blocks.
 constexpr size_t kLengths[] = {0, 1, 2, 7, 8, 9, 31, 33, 255, 256, 257, 512, 1027};
 
@@ -76,19 +78,27 @@ double NearestBFloat16(double x) {
   return std::abs(nearest) >= 0x1p128 ? std::copysign(kInfinity, x) : nearest;
 }
 
+// Bytes that something is wrong with, and what the refusal says.
+struct Damage {
+  std::string text;
+  std::function<void(std::vector<std::byte>&)> make;
+};
+
 TEST(CodecTest, NamesAreReadBack) {
-  for (const Codec codec : {Codec::kNone, Codec::kFloat16, Codec::kBFloat16, Codec::kInt8})
-    EXPECT_EQ(*ParseCodec(ToString(codec)), codec);
+  EXPECT_EQ(*ParseCodec(ToString(Codec::kNone)), Codec::kNone);
+  for (const Codec codec : kAll) EXPECT_EQ(*ParseCodec(ToString(codec)), codec);
   EXPECT_TRUE(absl::IsInvalidArgument(ParseCodec("FP16").status()));
   EXPECT_NE(ParseCodec("zip").status().message().find("\"zip\""), std::string::npos);
   EXPECT_EQ(ToString(static_cast<Codec>(99)), "codec 99");
-  EXPECT_FALSE(IsKnown(static_cast<Codec>(4)));
+  EXPECT_FALSE(IsKnown(static_cast<Codec>(6)));
 }
 
 TEST(CodecTest, ANumberOfACodecNeverChanges) {
   EXPECT_EQ(static_cast<int>(Codec::kFloat16), 1);
   EXPECT_EQ(static_cast<int>(Codec::kBFloat16), 2);
   EXPECT_EQ(static_cast<int>(Codec::kInt8), 3);
+  EXPECT_EQ(static_cast<int>(Codec::kTopK), 4);
+  EXPECT_EQ(static_cast<int>(Codec::kOneBit), 5);
 }
 
 TEST(CodecTest, TheLayoutOfVersionOne) {
@@ -104,6 +114,12 @@ TEST(CodecTest, TheLayoutOfVersionOne) {
   // A block's largest is 127 quanta, exactly; the scale is 2 / 127.
   const std::vector<std::byte> quantized = Encoded(Codec::kInt8, {-2.0F, 2.0F});
   EXPECT_EQ(quantized, bytes({1, 3, 0, 0, 2, 0, 0, 0, 0x04, 0x02, 0x81, 0x3C, 0x81, 0x7F}));
+  // One is sent: the second.
+  EXPECT_EQ(Encoded(Codec::kTopK, {1.0F, -2.0F, 0.5F}),
+            bytes({1, 4, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0xC0}));
+  // The mean of 0 and -2, that of 1 and 3, and the bits of the second and fourth.
+  EXPECT_EQ(Encoded(Codec::kOneBit, {0.0F, 1.0F, -2.0F, 3.0F}),
+            bytes({1, 5, 0, 0, 4, 0, 0, 0, 0, 0, 0x80, 0xBF, 0, 0, 0, 0x40, 0b1010}));
 }
 
 TEST(CodecTest, SizesInBytes) {
@@ -112,6 +128,10 @@ TEST(CodecTest, SizesInBytes) {
   EXPECT_EQ(EncodedBytes(Codec::kBFloat16, 3), 14U);
   EXPECT_EQ(EncodedBytes(Codec::kInt8, 262144), (1U << 18) + 4096 + 8);
   EXPECT_EQ(EncodedBytes(Codec::kInt8, 257), 8U + 8 + 257);
+  EXPECT_EQ(EncodedBytes(Codec::kTopK, 262144), 8U + 4 * 4 + 6 * 2622);
+  EXPECT_EQ(EncodedBytes(Codec::kTopK, 101), 8U + 4 + 6 * 2);
+  EXPECT_EQ(EncodedBytes(Codec::kOneBit, 262144), 8U + 256 * 8 + 32768);
+  EXPECT_EQ(EncodedBytes(Codec::kOneBit, 1025), 8U + 2 * 8 + 129);
 }
 
 TEST(CodecTest, EveryFloat16ComesBackAsItWas) {
@@ -197,6 +217,7 @@ TEST(CodecTest, ANaNStaysOneWhateverItsBits) {
                                      std::bit_cast<float>(0x7FFFFFFFU)};
   OnEveryTarget([&] {
     for (const Codec codec : kAll) {
+      if (codec == Codec::kTopK) continue;  // sends the first of them
       for (const float x : Through(codec, values)) EXPECT_TRUE(std::isnan(x)) << ToString(codec);
     }
   });
@@ -259,6 +280,98 @@ TEST(CodecTest, Int8OfTheSmallestAndTheLargest) {
   });
 }
 
+TEST(CodecTest, TopKSendsTheLargestOneInAHundredAsTheyAre) {
+  for (const size_t length : {size_t{1}, size_t{99}, size_t{101}, size_t{1027}, size_t{140'000}}) {
+    SCOPED_TRACE(length);
+    const std::vector<float> values = RandomFloats(length, static_cast<uint32_t>(length));
+    std::vector<float> magnitudes;
+    for (const float x : values) magnitudes.push_back(std::abs(x));
+    const size_t count = (length + 99) / 100;
+    std::nth_element(magnitudes.begin(),
+                     magnitudes.begin() + static_cast<ptrdiff_t>(count - 1),
+                     magnitudes.end(),
+                     std::greater<>());
+    const float least = magnitudes[count - 1];
+    const std::vector<float> back = Through(Codec::kTopK, values);
+    size_t sent = 0;
+    for (size_t i = 0; i < length; ++i) {
+      EXPECT_TRUE(std::abs(values[i]) <= least || back[i] == values[i]) << i;
+      if (back[i] == 0) continue;
+      EXPECT_EQ(back[i], values[i]) << i;
+      EXPECT_GE(std::abs(back[i]), least) << i;
+      ++sent;
+    }
+    EXPECT_EQ(sent, count);
+  }
+}
+
+TEST(CodecTest, OfEqualValuesTopKSendsTheFirst) {
+  const std::vector<float> back = Through(Codec::kTopK, std::vector<float>(250, -3.0F));
+  for (size_t i = 0; i < back.size(); ++i) EXPECT_EQ(back[i], i < 3 ? -3.0F : 0.0F) << i;
+}
+
+TEST(CodecTest, WhatIsNotFiniteIsLargestForTopK) {
+  std::vector<float> values(150, 1e30F);
+  values[70] = kNaN;
+  values[149] = -kInfinity;
+  const std::vector<float> back = Through(Codec::kTopK, values);
+  EXPECT_TRUE(std::isnan(back[70]));
+  EXPECT_EQ(back[149], -kInfinity);
+}
+
+TEST(CodecTest, OneBitKeepsSignsAndTheMeanOfEitherSign) {
+  const std::vector<float> values = RandomFloats(2500, 5);
+  const std::vector<float> back = Through(Codec::kOneBit, values);
+  for (size_t first = 0; first < values.size(); first += kOneBitBlockValues) {
+    const size_t end = std::min(first + kOneBitBlockValues, values.size());
+    double sums[2] = {};
+    double counts[2] = {};
+    for (size_t i = first; i < end; ++i) {
+      sums[values[i] > 0] += values[i];
+      counts[values[i] > 0] += 1;
+    }
+    for (size_t i = first; i < end; ++i) {
+      const size_t bit = values[i] > 0;
+      EXPECT_FLOAT_EQ(back[i], static_cast<float>(sums[bit] / counts[bit])) << i;
+    }
+  }
+}
+
+TEST(CodecTest, PlacesThatNoEncoderHasWrittenAreRefusedAndChangeNothing) {
+  constexpr size_t kCount = 70'000;  // 700 sent, in two blocks
+  const std::vector<std::byte> right = Encoded(Codec::kTopK, RandomFloats(kCount, 1));
+  constexpr size_t kCounts = kEncodedHeaderBytes;
+  constexpr size_t kPlaces = kCounts + 2 * sizeof(uint32_t);
+  const auto put = [](auto number, size_t at) {
+    return [=](std::vector<std::byte>& bytes) { std::memcpy(&bytes[at], &number, sizeof number); };
+  };
+  const auto first_count = [](const std::vector<std::byte>& bytes) {
+    uint32_t count = 0;
+    std::memcpy(&count, &bytes[kCounts], sizeof count);
+    return count;
+  };
+  const uint32_t in_first = first_count(right);
+  const Damage damages[] = {
+      {"block 0 has 701 of the 700 left", put(uint32_t{701}, kCounts)},
+      {"block 0 has 4294967295 of the 700 left", put(~uint32_t{0}, kCounts)},
+      {"values, expected 700", put(uint32_t{0}, kCounts + sizeof(uint32_t))},
+      {"is not in", put(in_first + 1, kCounts)},
+      {"of value 2 is not in 65536 to 65535", put(uint16_t{65535}, kPlaces + 2)},
+      {"is not in 65536 to 69999", put(uint16_t{65535}, kPlaces + 2 * size_t{in_first})},
+      {"is not in", put(uint16_t{0}, kPlaces + 2)},
+  };
+  for (const Damage& damage : damages) {
+    std::vector<std::byte> bytes = right;
+    damage.make(bytes);
+    std::vector<float> values(kCount, 7.0F);
+    const absl::Status status = Decode(Codec::kTopK, bytes, values);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_NE(status.message().find(damage.text), std::string::npos)
+        << status << " has not: " << damage.text;
+    EXPECT_EQ(values, std::vector<float>(kCount, 7.0F));
+  }
+}
+
 TEST(CodecTest, EveryInstructionSetGivesTheSameBytes) {
   for (const Codec codec : kAll) {
     for (const size_t length : kLengths) {
@@ -290,12 +403,6 @@ TEST(CodecTest, EncodesAndDecodesAtAnyAddress) {
     }
   }
 }
-
-// Bytes that something is wrong with, and what the refusal says.
-struct Damage {
-  std::string text;
-  std::function<void(std::vector<std::byte>&)> make;
-};
 
 TEST(CodecTest, BytesThatNoEncoderHasWrittenAreRefusedAndChangeNothing) {
   const Damage damages[] = {
@@ -331,6 +438,7 @@ TEST(CodecTest, RandomBytesWithARightHeaderAreValues) {
     for (const Codec codec : kAll) {
       const size_t length = random() % 600;
       std::vector<std::byte> bytes = Encoded(codec, std::vector<float>(length, 1.0F));
+      if (codec == Codec::kTopK) continue;  // not any places will do
       for (size_t i = kEncodedHeaderBytes; i < bytes.size(); ++i)
         bytes[i] = static_cast<std::byte>(random());
       std::vector<float> values(length);
