@@ -99,10 +99,12 @@ void AddOptimizerFlags(CLI::App& app, Flags& flags) {
   app.add_option("--optimizer", flags.optimizer, "sgd, adagrad, adam or adamw, on the servers")
       ->check(CLI::IsMember({"sgd", "adagrad", "adam", "adamw"}))
       ->capture_default_str();
-  app.add_option("--codec",
-                 flags.codec,
-                 "How gradients travel: none (float32), fp16, bf16, or int8 with random rounding")
-      ->check(CLI::IsMember({"none", "fp16", "bf16", "int8"}))
+  app.add_option(
+         "--codec",
+         flags.codec,
+         "How gradients travel: none (float32), fp16, bf16, int8 with random rounding, topk "
+         "(the largest 1 %) or onebit (signs); of the last two the rest is added to the next")
+      ->check(CLI::IsMember({"none", "fp16", "bf16", "int8", "topk", "onebit"}))
       ->capture_default_str();
   app.add_flag("--bypass-codec",
                flags.bypasses_codec,
@@ -110,10 +112,13 @@ void AddOptimizerFlags(CLI::App& app, Flags& flags) {
   app.add_option("--learning-rate",
                  flags.learning_rate,
                  "For a step of --base-batch samples; scaled with the samples that all workers "
-                 "take. Default: 0.02 for sgd, 0.01 for adagrad, 0.0005 for adam and adamw");
+                 "take. Default: 0.02 for sgd (0.14 where momentum is 0.3 by default), 0.01 for "
+                 "adagrad, 0.0005 for adam and adamw");
   app.add_option("--base-batch", settings.base_batch, "Samples of a step --learning-rate is for")
       ->capture_default_str();
-  app.add_option("--momentum", flags.momentum, "With sgd only; default 0.9");
+  app.add_option("--momentum",
+                 flags.momentum,
+                 "With sgd only; default 0.9, with the codecs topk and onebit 0.3");
   app.add_option("--weight-decay", flags.weight_decay, "Default: 0.01 with adamw, else 0");
   app.add_flag("--anneal,!--no-anneal",
                settings.anneals,
@@ -142,16 +147,28 @@ void AddJobFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
 }
 
-absl::StatusOr<OptimizerSpec> OptimizerFromFlags(const Flags& flags) {
+// What topk and onebit send late is the sum of many steps already, and momentum would carry it on
+// for as many again. With less of it and as much more learning rate a gradient moves the parameters
+// as far in the end (decisions/0039-momentum-with-error-feedback.md).
+constexpr double kMomentum = 0.9;
+constexpr double kMomentumWithMemory = 0.3;
+
+absl::StatusOr<OptimizerSpec> OptimizerFromFlags(const Flags& flags, Codec codec) {
   const OptimizerDefaults& defaults = Optimizers().at(flags.optimizer);
   const bool is_sgd = defaults.kind == OptimizerKind::kSgd;
   if (flags.momentum.has_value() && !is_sgd) {
     return absl::InvalidArgumentError(
         absl::StrCat("--momentum: works with sgd only, the optimizer is ", flags.optimizer));
   }
+  double learning_rate = defaults.learning_rate;
+  double momentum = kMomentum;
+  if (HasMemory(codec) && !flags.momentum.has_value()) {
+    momentum = kMomentumWithMemory;
+    if (is_sgd) learning_rate *= (1 - kMomentumWithMemory) / (1 - kMomentum);
+  }
   return OptimizerSpec{.kind = defaults.kind,
-                       .learning_rate = flags.learning_rate.value_or(defaults.learning_rate),
-                       .momentum = is_sgd ? flags.momentum.value_or(0.9) : 0,
+                       .learning_rate = flags.learning_rate.value_or(learning_rate),
+                       .momentum = is_sgd ? flags.momentum.value_or(momentum) : 0,
                        .weight_decay = flags.weight_decay.value_or(defaults.weight_decay),
                        .epsilon = defaults.epsilon};
 }
@@ -159,8 +176,8 @@ absl::StatusOr<OptimizerSpec> OptimizerFromFlags(const Flags& flags) {
 absl::StatusOr<TrainingSettings> SettingsFromFlags(const Flags& flags, WorkerId worker) {
   TrainingSettings settings = flags.settings;
   PUSHPULL_ASSIGN_OR_RETURN(settings.model, ParseModelKind(flags.model));
-  PUSHPULL_ASSIGN_OR_RETURN(settings.optimizer, OptimizerFromFlags(flags));
   PUSHPULL_ASSIGN_OR_RETURN(settings.codec, ParseCodec(flags.codec));
+  PUSHPULL_ASSIGN_OR_RETURN(settings.optimizer, OptimizerFromFlags(flags, settings.codec));
   settings.start_timeout = FromSeconds(flags.start_timeout_seconds);
   settings.step_timeout = FromSeconds(flags.step_timeout_seconds);
   if (flags.poisoned_step.has_value() && worker == WorkerId{flags.poisoned_worker}) {
