@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"type", 6, 24},
                                            BadField{"type", 6, 255},
                                            BadField{"flags", 7, 8},
-                                           BadField{"codec", 8, 4},
+                                           BadField{"codec", 8, 6},
                                            BadField{"codec", 8, 255},
 
                                            BadField{"dtype", 9, 0},
