@@ -6,12 +6,13 @@ import subprocess
 import unittest
 
 import nodes
-from api_server import CLUSTER, ROOT
-from nodes import SYSTEM, NodeCase, helm, must
+from api_server import CLUSTER, ROOT, wait_until
+from nodes import SYSTEM, NodeCase, helm, kubectl, must
 
 SECTION = re.compile(r"^## On Kubernetes$(.*?)^## ", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash$\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOTAL_SECONDS = 300
+GONE_SECONDS = 60
 
 
 class ReadmeTest(NodeCase):
@@ -35,6 +36,9 @@ class ReadmeTest(NodeCase):
         self.assertRegex(typed.stdout, r"test accuracy 0\.8[5-9]")
         for line in ("trainingjob.pushpull.dev/fashion-mnist condition met", "Succeeded"):
             self.assertIn(line, typed.stdout)
+        # What a job had goes some time after it, and the next test's job has the same name.
+        wait_until(lambda: must(kubectl("get", "secret,service,configmap,pod,pdb", "-l", "pushpull.dev/job=fashion-mnist",
+                                        "-o", "name")).strip() == "", GONE_SECONDS, "nothing is left of the job")
 
 
 if __name__ == "__main__":

@@ -285,6 +285,7 @@ TEST(CodecTest, TopKSendsTheLargestOneInAHundredAsTheyAre) {
     SCOPED_TRACE(length);
     const std::vector<float> values = RandomFloats(length, static_cast<uint32_t>(length));
     std::vector<float> magnitudes;
+    magnitudes.reserve(length);
     for (const float x : values) magnitudes.push_back(std::abs(x));
     const size_t count = (length + 99) / 100;
     std::nth_element(magnitudes.begin(),
