@@ -19,7 +19,7 @@ struct SyncOptions {
   bool has_tls = false;
   bool has_payload_checksum = false;
   bool is_deterministic = false;
-  bool is_registered = false;  // with shm: gradients lie where servers read them
+  bool is_registered = false;  // with shm: gradients and sums are read in place
 };
 
 // One burst over the raw link.

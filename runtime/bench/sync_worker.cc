@@ -45,6 +45,7 @@ class SyncWorker {
     uint64_t place = 0;
     for (const uint64_t size : sizes) place += size;
     sums_.resize(place);
+    is_in_place_ = is_registered;
     std::span<float> gradients;
     if (is_registered) {
       PUSHPULL_ASSIGN_OR_RETURN(gradients, job_.AllocateBuffer(place));
@@ -85,8 +86,9 @@ class SyncWorker {
     const int64_t cpu = Nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
     StepTimes times{.begin = Nanoseconds(CLOCK_MONOTONIC)};
     for (const Tensor& tensor : tensors_) {
-      PUSHPULL_ASSIGN_OR_RETURN(PushHandle handle,
-                                job_.PushPull(tensor.name, tensor.gradient, tensor.sum, {}));
+      PUSHPULL_ASSIGN_OR_RETURN(
+          PushHandle handle,
+          job_.PushPull(tensor.name, tensor.gradient, tensor.sum, {.in_place = is_in_place_}));
       handles_.push_back(std::move(handle));
     }
     const Deadline deadline = Deadline::After(kStepTimeout);
@@ -98,8 +100,9 @@ class SyncWorker {
 
   // Of the step that is done; then the next one's gradient.
   void CheckAndFill() {
-    for (const Tensor& tensor : tensors_) {
-      const absl::Status checked = values_.Check(step_, tensor.place, tensor.sum);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& tensor = tensors_[i];
+      const absl::Status checked = Check(tensor, handles_[i]);
       if (checked.ok() || !is_right_) continue;
       is_right_ = false;
       std::fprintf(stderr, "%s: %s\n", tensor.name.c_str(), std::string(checked.message()).c_str());
@@ -111,8 +114,20 @@ class SyncWorker {
   bool is_right() const { return is_right_; }
 
  private:
+  absl::Status Check(const Tensor& tensor, const PushHandle& handle) const {
+    if (!is_in_place_) return values_.Check(step_, tensor.place, tensor.sum);
+    uint64_t place = tensor.place;
+    for (const std::span<const float> piece : handle.Pieces()) {
+      PUSHPULL_RETURN_IF_ERROR(values_.Check(step_, place, piece));
+      place += piece.size();
+    }
+    if (place == tensor.place + tensor.sum.size()) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(place - tensor.place, " values have come back"));
+  }
+
   Job& job_;
   const StepValues values_;
+  bool is_in_place_ = false;
   std::vector<float> gradients_;  // where they are not registered
   std::vector<float> sums_;
   std::vector<Tensor> tensors_;

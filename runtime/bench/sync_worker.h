@@ -48,7 +48,7 @@ struct SyncWorkerOptions {
   std::string control;  // path of the benchmark's socket
   uint64_t bytes = 0;
   std::string tensors;
-  bool is_registered = false;  // gradients lie in memory that servers can read
+  bool is_registered = false;  // gradients and sums are read where the other side has them
 };
 
 // Blocks until the benchmark lets it go. `environment` is that of a worker's program.

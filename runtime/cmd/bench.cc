@@ -94,7 +94,7 @@ void AddSyncCommand(CLI::App& bench, int& exit_code) {
                     "Contributions are added in the order of the workers");
   command->add_flag("--registered",
                     flags->options.is_registered,
-                    "Gradients lie in memory that servers read where it is; with shm");
+                    "Gradients and sums are read where the other side has them; with shm");
   command->add_flag("--json", flags->is_json, "As JSON");
   command->callback([flags, &exit_code] { exit_code = RunSync(*flags); });
 }

@@ -25,6 +25,7 @@
 namespace pushpull {
 
 class Connection;
+class SharedPages;
 struct ShardSlot;
 
 // A request that is answered when the chunk has reached a version.
@@ -125,6 +126,9 @@ class ChunkSlot {
   CountedVersion counted;
   std::vector<HeldContribution> held;  // in worker order
   std::vector<Waiter> waiters;
+  // Where its value may lie for workers to read, and its position there; null: nobody has asked.
+  std::shared_ptr<SharedPages> pages;
+  size_t index_in_pages = 0;
   bool skips_step = false;   // nonFinite: Skip
   bool has_failed = false;   // nonFinite: Fail; nothing changes any more
   uint64_t captured_in = 0;  // the last attempt at a checkpoint that has it

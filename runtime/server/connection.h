@@ -43,11 +43,14 @@ class Connection final : public FrameHandler {
   const Hello& hello() const { return hello_; }
   Channel& channel() { return *channel_; }
   Reception& reception() { return reception_; }
+  // How many of the lane's shared pages the worker has been offered.
+  size_t& num_pages_shared() { return num_pages_shared_; }
 
  private:
   Lane& lane_;
   const Hello hello_;
   Reception reception_;
+  size_t num_pages_shared_ = 0;
   std::unique_ptr<Channel> channel_;  // last: it may still call while it goes
 };
 

@@ -257,6 +257,7 @@ std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeade
     if (slot->has_failed || !slot->state.is_initialized()) return {};
     if (slot->Judge(membership_, header) != PushVerdict::kContribute) return {};
     if (slot->accumulator.is_empty() && MayAddDirectly(*slot, header)) {
+      PreparePages(connection, *slot, header);
       absl::StatusOr<std::span<std::byte>> place = slot->accumulator.BeginDirect(*pool_);
       if (place.ok()) {
         reception.place = Reception::Place::kAccumulator;
@@ -347,6 +348,7 @@ void Lane::OnPush(Connection& connection, ChunkSlot& slot, const ReceivedFrame& 
   At(SyncPhase::kServerQueue);
   const FrameHeader& push = frame.header;
   connection.reception().in_place = ValuesInPlace(frame);
+  SharePages(connection, push);
   const SteadyTime now = executor_.Now();
   metrics_.AddPushed(connection.channel().kind(), push.payload_bytes);
   metrics_.ObserveQueue(now - frame.received_at);
@@ -599,7 +601,7 @@ void Lane::Publish(ChunkSlot& slot) {
     answer.header.step = slot.state.version();
     answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
     if (waiter.wants_value) {
-      answer.payload = {value->bytes(), value};
+      answer.payload = {value->bytes(), value, PublishInPlace(slot, waiter, *value)};
       metrics_.AddPulled(waiter.connection->channel().kind(), value->num_bytes());
     }
     waiter.connection->channel().Send(std::move(answer));

@@ -33,6 +33,7 @@
 #include "runtime/server/shard_rebuild.h"
 #include "runtime/server/shard_replication.h"
 #include "runtime/server/shard_slot.h"
+#include "runtime/server/shared_pages.h"
 #include "runtime/store/buffer_pool.h"
 
 namespace pushpull {
@@ -134,6 +135,13 @@ class Lane final : public ShardReplicationHost {
   static std::span<const float> ReceivedValues(const ChunkSlot& slot, const Reception& reception);
   // lane_in_place.cc: contributions that are added from where the worker has them.
   static std::span<const float> ValuesInPlace(const ReceivedFrame& frame);
+  // And values that workers read from where they are here.
+  bool MayLeaveInPlace(const FrameHeader& push) const;
+  static bool MayHavePages(const ChunkSlot& slot);
+  void SharePages(Connection& connection, const FrameHeader& push);
+  bool PublishInPlace(const ChunkSlot& slot, const Waiter& waiter, const HostBuffer& value);
+  void PreparePages(Connection& connection, ChunkSlot& slot, const FrameHeader& push);
+  void MakePages(ChunkSlot& slot);
   void AddInPlace(ChunkSlot& slot, const Reception& reception, HeldContribution& contribution);
   // Looks for a NaN or an infinity in what has been received and applies the policy. False: the
   // contribution is refused.
@@ -210,6 +218,8 @@ class Lane final : public ShardReplicationHost {
   absl::flat_hash_map<ShardId, std::unique_ptr<ShardSlot>> shards_;
   // Shared with payloads that are being sent and give their memory back.
   const std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
+  std::vector<std::shared_ptr<SharedPages>> pages_;
+  bool lacks_pages_ = false;  // there was no memory for them
   std::map<ShardId, ShardRebuild> rebuilds_;
   std::map<ShardId, Handover> handovers_;  // that wait for the end of a gated step
   MembershipView membership_;

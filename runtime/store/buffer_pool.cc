@@ -18,7 +18,7 @@ absl::StatusOr<HostBuffer> BufferPool::Take(uint64_t num_bytes) {
 }
 
 void BufferPool::Return(HostBuffer buffer) {
-  if (buffer.num_bytes() == 0) return;
+  if (buffer.num_bytes() == 0 || buffer.is_lent()) return;
   num_bytes_ += buffer.num_bytes();
   buffers_.push_back(std::move(buffer));
   while (num_bytes_ > kBytesMax || buffers_.size() > kBuffersMax) {

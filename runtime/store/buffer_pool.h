@@ -23,6 +23,7 @@ class BufferPool {
 
   // A buffer of exactly `num_bytes`, contents undefined. kResourceExhausted: no memory.
   absl::StatusOr<HostBuffer> Take(uint64_t num_bytes);
+  // Lent memory goes back to its lender.
   void Return(HostBuffer buffer);
   size_t num_bytes() const { return num_bytes_; }
 

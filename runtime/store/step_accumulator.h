@@ -60,6 +60,10 @@ class StepAccumulator {
   HostBuffer TakeSum();
   // Memory for the next step, in exchange for what TakeSum has taken; none is no memory.
   void TakeMemory(HostBuffer memory) { sum_ = std::move(memory); }
+  // Whether its memory is somebody's who lends it.
+  bool is_lent() const { return sum_.is_lent(); }
+  // Takes other memory in exchange for its own; is_empty() must hold.
+  HostBuffer ExchangeMemory(HostBuffer memory) { return std::exchange(sum_, std::move(memory)); }
   // Gives the memory back until the next use; not while receiving.
   void Release() { sum_ = HostBuffer(); }
 

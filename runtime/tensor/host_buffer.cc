@@ -62,17 +62,31 @@ absl::StatusOr<HostBuffer> HostBuffer::Zeroed(size_t num_bytes) {
 }
 
 HostBuffer::HostBuffer(HostBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), num_bytes_(std::exchange(other.num_bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      num_bytes_(std::exchange(other.num_bytes_, 0)),
+      lender_(std::move(other.lender_)) {}
+
+HostBuffer HostBuffer::Lent(std::span<std::byte> memory, std::shared_ptr<MemoryLender> lender) {
+  HostBuffer buffer(memory.data(), memory.size());
+  buffer.lender_ = std::move(lender);
+  return buffer;
+}
 
 HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   HostBuffer taken(std::move(other));  // leaves `other` empty, and frees what was here
   std::swap(data_, taken.data_);
   std::swap(num_bytes_, taken.num_bytes_);
+  std::swap(lender_, taken.lender_);
   return *this;
 }
 
 HostBuffer::~HostBuffer() {
-  if (data_ != nullptr) Free(data_, num_bytes_);
+  if (data_ == nullptr) return;
+  if (lender_ != nullptr) {
+    lender_->TakeBack(bytes());
+  } else {
+    Free(data_, num_bytes_);
+  }
 }
 
 std::span<float> HostBuffer::floats() {

@@ -6,11 +6,19 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "absl/status/statusor.h"
 
 namespace pushpull {
+
+// Has memory back that a buffer was made of, when that ends, on whatever thread.
+class MemoryLender {
+ public:
+  virtual ~MemoryLender() = default;
+  virtual void TakeBack(std::span<std::byte> memory) = 0;
+};
 
 // Owns bytes on the host whose number is fixed at creation. Starts at a multiple of 64 bytes (a
 // cache line, and the widest vector), of a page from kPageAlignedBytes on. Movable; what was moved
@@ -34,6 +42,9 @@ class HostBuffer {
   static absl::StatusOr<HostBuffer> Uninitialized(size_t num_bytes);
   static absl::StatusOr<HostBuffer> Zeroed(size_t num_bytes);
 
+  // Of memory that is the lender's, 1 byte or more, until the buffer ends. Aligned as others are.
+  static HostBuffer Lent(std::span<std::byte> memory, std::shared_ptr<MemoryLender> lender);
+
   HostBuffer() = default;
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
@@ -42,6 +53,7 @@ class HostBuffer {
   ~HostBuffer();
 
   size_t num_bytes() const { return num_bytes_; }
+  bool is_lent() const { return lender_ != nullptr; }
   std::span<std::byte> bytes() { return {data_, num_bytes_}; }
   std::span<const std::byte> bytes() const { return {data_, num_bytes_}; }
 
@@ -54,6 +66,7 @@ class HostBuffer {
 
   std::byte* data_ = nullptr;  // null exactly when num_bytes_ is 0
   size_t num_bytes_ = 0;
+  std::shared_ptr<MemoryLender> lender_;
 };
 
 }  // namespace pushpull

@@ -58,8 +58,9 @@ absl::Status Impossible(absl::string_view field, uint64_t value) {
 
 absl::Status CheckFields(const FrameHeader& header) {
   if (!IsKnown(header.type)) return Impossible("type", static_cast<uint64_t>(header.type));
-  if ((header.flags & ~(kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion)) != 0)
-    return Impossible("flags", header.flags);
+  constexpr int kKnownFlags =
+      kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion | kFlagTakesInPlace;
+  if ((header.flags & ~kKnownFlags) != 0) return Impossible("flags", header.flags);
   const bool has_codec = header.codec != Codec::kNone;
   if (!IsKnown(header.codec) || (has_codec && !IsPush(header.type)))
     return Impossible("codec", static_cast<uint64_t>(header.codec));

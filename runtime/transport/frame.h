@@ -75,6 +75,9 @@ constexpr uint8_t kFlagAdmission = 2;
 // Between channels: the payload lies in memory that both ends share, and the meta ends with where
 // (shm/shared_regions.h). Handlers see neither.
 constexpr uint8_t kFlagInRegion = 4;
+// kPushPull: the value that is the answer may be left where the server has it. Until its next push
+// of the chunk the worker may read it there.
+constexpr uint8_t kFlagTakesInPlace = 8;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
 struct FrameHeader {

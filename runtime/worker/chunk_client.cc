@@ -156,6 +156,7 @@ void ChunkClient::Start(const TensorRequest& request) {
                           .learning_rate = request.learning_rate,
                           .priority = request.priority,
                           .is_kept = request.is_kept,
+                          .takes_in_place = request.takes_in_place,
                           .server = shards_.entry(chunk.shard).primary.value_or(ServerId{}),
                           .encoded = std::move(encoded),
                           .times = times,
@@ -248,6 +249,7 @@ void ChunkClient::Transmit(Chunk& chunk, Request& request, bool is_again) {
     frame.meta = EncodeAdmission(*admission_);
     frame.header.flags = kFlagAdmission;
   }
+  if (request.takes_in_place) frame.header.flags |= kFlagTakesInPlace;
   At(SyncPhase::kQueue);
   observer_.OnPushed(link->channel()->kind(), payload_bytes);
   if (is_again) observer_.OnResend();
@@ -364,6 +366,15 @@ std::span<std::byte> ChunkClient::PayloadBuffer(LaneLink& link, const FrameHeade
   return target;
 }
 
+bool ChunkClient::TakesInPlace(LaneLink&, const FrameHeader& header) {
+  const Chunk* chunk = Find(header.chunk);
+  if (chunk == nullptr || header.type != FrameType::kPublished || IsOutdated(*chunk, header))
+    return false;
+  const Slot slot = AnsweredBy(*chunk, header);
+  return slot == &Chunk::push && chunk->push->takes_in_place &&
+         chunk->push->target.size() == header.payload_bytes;
+}
+
 // Empty: straight into the target.
 std::span<std::byte> ChunkClient::WholeBuffer(LaneLink& link, size_t bytes) {
   if (!keeps_copies_) return {};
@@ -432,20 +443,17 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
     if (!news) return;
   }
   // The answer's payload must be where the program expects it, not dropped on arrival.
-  if ((chunk.*slot)->target.size() != frame.payload.size()) return;
+  const size_t num_bytes = std::max(frame.payload.size(), frame.in_place.bytes.size());
+  if ((chunk.*slot)->target.size() != num_bytes) return;
   Request request = *std::move(chunk.*slot);
   (chunk.*slot).reset();
   if (news) Learn({{news->shard, std::move(news->entry)}});
   chunk.version = std::max(chunk.version, frame.header.step);
-  if (!frame.payload.empty()) {
-    if (frame.payload.data() != request.target.data())
-      std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());
-    copies_.Take(frame.header.chunk.value(), request.target, frame.header.step, request.is_kept);
-  }
+  TakeValue(chunk, request, frame);
   const absl::StatusOr<PublishedTiming> timing = DecodePublishedTiming(frame.meta);
   CompareContributors(frame.header.step, timing);
   if (IsPush(request.type)) chunk.clock = frame.header.clock;
-  observer_.OnPulled(link.channel()->kind(), frame.payload.size());
+  observer_.OnPulled(link.channel()->kind(), num_bytes);
   At(SyncPhase::kApply);
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
@@ -459,6 +467,20 @@ void ChunkClient::OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame&
     return OnStepAnswered(chunk, slot, std::move(request), frame.header.step);
   request.pending->PartDone(request.server);
   observer_.OnAnswered();
+}
+
+void ChunkClient::TakeValue(const Chunk& chunk,
+                            const Request& request,
+                            const ReceivedFrame& frame) {
+  if (!frame.payload.empty()) {
+    if (frame.payload.data() != request.target.data())
+      std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());
+    copies_.Take(frame.header.chunk.value(), request.target, frame.header.step, request.is_kept);
+  }
+  if (!request.takes_in_place) return;
+  const bool is_here = frame.in_place.bytes.empty();
+  request.pending->SetPiece(chunk.offset,
+                            is_here ? Payload{request.target, nullptr} : frame.in_place);
 }
 
 std::optional<ShardEntry> ChunkClient::ReadNews(const Chunk& chunk,

@@ -84,7 +84,8 @@ struct TensorRequest {
   double weight = 1;
   double learning_rate = 0;
   uint8_t priority = 0;
-  bool is_kept = false;  // the program leaves the answer in `target`: it counts as a copy
+  bool is_kept = false;         // the program leaves the answer in `target`: it counts as a copy
+  bool takes_in_place = false;  // the answer need not come to `target`: `pending` says where it is
   SteadyTime ready;
   std::shared_ptr<PendingOperation> pending;
 };
@@ -163,6 +164,7 @@ class ChunkClient final : public LaneLinkHandler {
   void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) override;
   void OnLinkRefused(LaneLink& link, const absl::Status& why) override;
   std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) override;
+  bool TakesInPlace(LaneLink& link, const FrameHeader& header) override;
   void OnFrame(LaneLink& link, const ReceivedFrame& frame) override;
 
  private:
@@ -178,6 +180,7 @@ class ChunkClient final : public LaneLinkHandler {
     double learning_rate;
     uint8_t priority;
     bool is_kept;
+    bool takes_in_place;
     ServerId server;
     EncodedGradient encoded;  // sent in place of `source`
     PushTimes times;
@@ -244,6 +247,8 @@ class ChunkClient final : public LaneLinkHandler {
   // The request that an answer is for; null when it is for none (a duplicate).
   static Slot AnsweredBy(const Chunk& chunk, const FrameHeader& answer);
   void OnPublished(LaneLink& link, Chunk& chunk, const ReceivedFrame& frame);
+  // Brings an answer's value to where the program looks for it.
+  void TakeValue(const Chunk& chunk, const Request& request, const ReceivedFrame& frame);
   // The entry that came with an answer; none where the answer is not to be believed.
   std::optional<ShardEntry> ReadNews(const Chunk& chunk, std::span<const std::byte> meta) const;
   void CompareContributors(Step version, const absl::StatusOr<PublishedTiming>& timing);

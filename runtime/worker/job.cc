@@ -189,4 +189,8 @@ absl::Status PushHandle::Wait(Deadline deadline) {
   return pending_->Wait(deadline);
 }
 
+std::vector<std::span<const float>> PushHandle::Pieces() const {
+  return pending_->Pieces();
+}
+
 }  // namespace pushpull

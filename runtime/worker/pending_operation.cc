@@ -27,6 +27,21 @@ void PendingOperation::Finish() {
   End(absl::OkStatus());
 }
 
+void PendingOperation::SetPiece(uint64_t offset, Payload piece) {
+  MutexLock lock(mu_);
+  pieces_.insert_or_assign(offset, std::move(piece));
+}
+
+std::vector<std::span<const float>> PendingOperation::Pieces() const {
+  MutexLock lock(mu_);
+  std::vector<std::span<const float>> pieces;
+  for (const auto& [offset, piece] : pieces_) {
+    pieces.emplace_back(reinterpret_cast<const float*>(piece.bytes.data()),
+                        piece.bytes.size() / sizeof(float));
+  }
+  return pieces;
+}
+
 void PendingOperation::Fail(const absl::Status& why) {
   End(absl::Status(why.code(), absl::StrCat(what_, ": ", why.message())));
 }

@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,6 +15,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
+#include "runtime/transport/channel.h"
 
 namespace pushpull {
 
@@ -31,6 +34,10 @@ class PendingOperation {
   void PartDone(ServerId server) ABSL_LOCKS_EXCLUDED(mu_);
   // For operations without parts.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  // Where a piece of the value is, by its offset in bytes; before the PartDone that it belongs to.
+  void SetPiece(uint64_t offset, Payload piece) ABSL_LOCKS_EXCLUDED(mu_);
+  // All of them, in order.
+  std::vector<std::span<const float>> Pieces() const ABSL_LOCKS_EXCLUDED(mu_);
   // The first failure counts; none after it is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -59,6 +66,7 @@ class PendingOperation {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);
   std::map<ServerId, size_t> missing_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace pushpull

@@ -152,6 +152,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(
                         .target = std::as_writable_bytes(out),
                         .weight = options.samples,
                         .learning_rate = options.learning_rate,
+                        .takes_in_place = options.in_place && !out.empty(),
                         .ready = dependencies_.executor.Now(),
                         .pending = nullptr};
   {

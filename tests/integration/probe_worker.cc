@@ -25,7 +25,8 @@
 // With --until nobody computes any longer once FILE is there: a test that does something to a
 // running job has it paced, as long as it takes, and lets it go to its end then.
 //
-// With --registered 1 gradients lie in memory that servers on this host read where it is.
+// With --registered 1 gradients lie in memory that servers on this host read where it is; with
+// --in-place 1 sums are taken where the servers have them, and checked there.
 //
 // With --deaf 1 a program of steps does not ask whether it is to end.
 #include <unistd.h>
@@ -76,6 +77,7 @@ struct Flags {
   std::string until;
   uint64_t is_deaf = 0;
   uint64_t is_registered = 0;
+  uint64_t is_in_place = 0;
 };
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
@@ -93,6 +95,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--stall-worker", &flags.stall_worker},
                                                     {"--deaf", &flags.is_deaf},
                                                     {"--registered", &flags.is_registered},
+                                                    {"--in-place", &flags.is_in_place},
                                                     {"--bypass-codec", &flags.bypasses_codec},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -169,7 +172,7 @@ void ComputeStep(const Flags& flags, const Job& job) {
   Compute(std::chrono::milliseconds(flags.step_milliseconds * factor), flags.until);
 }
 
-absl::Status CheckSum(const Job& job, const std::vector<float>& value, uint64_t step) {
+absl::Status CheckSum(const Job& job, std::span<const float> value, uint64_t step) {
   const double workers = job.workers();
   const double expected = workers * (workers + 1) / 2;
   for (const float number : value) {
@@ -217,6 +220,18 @@ absl::Status WriteWeights(const std::string& path, const std::vector<std::vector
   return absl::UnavailableError(absl::StrCat(path, ": the weights cannot be written"));
 }
 
+// The values as the program has them in one piece, wherever they have come to.
+absl::Status Gather(const PushHandle& handle, std::span<float> value) {
+  size_t at = 0;
+  for (const std::span<const float> piece : handle.Pieces()) {
+    if (piece.size() > value.size() - at) return absl::DataLossError("more values than expected");
+    if (piece.data() != &value[at]) std::copy(piece.begin(), piece.end(), &value[at]);
+    at += piece.size();
+  }
+  if (at == value.size()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(at, " values, expected ", value.size()));
+}
+
 // How long the longest step took, from the end of the one before on.
 class StepWatch {
  public:
@@ -260,7 +275,8 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
   }
   std::vector<TensorRegistration> registrations;
   for (uint64_t i = 0; i < flags.tensors; ++i) {
-    registrations.push_back({.spec = SpecOf(flags, i), .value = values[i]});
+    registrations.push_back(
+        {.spec = SpecOf(flags, i), .value = values[i], .keeps_value = flags.is_in_place == 0});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
   StepWatch watch;
@@ -273,13 +289,17 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
     for (uint64_t i = flags.tensors; i-- > 0;) {
       const std::span<float> gradient = gradients.subspan(i * flags.values, flags.values);
       FillGradient(flags, job.worker().value(), step, i, gradient);
-      PUSHPULL_ASSIGN_OR_RETURN(
-          PushHandle handle,
-          job.PushPull(absl::StrCat("t", i), gradient, values[i], {.samples = 1}));
+      PUSHPULL_ASSIGN_OR_RETURN(PushHandle handle,
+                                job.PushPull(absl::StrCat("t", i),
+                                             gradient,
+                                             values[i],
+                                             {.samples = 1, .in_place = flags.is_in_place != 0}));
       handles.push_back(std::move(handle));
     }
     for (PushHandle& handle : handles)
       PUSHPULL_RETURN_IF_ERROR(handle.Wait(Deadline::After(kStepTimeout)));
+    for (uint64_t i = 0; flags.is_in_place != 0 && i < flags.tensors; ++i)
+      PUSHPULL_RETURN_IF_ERROR(Gather(handles[flags.tensors - 1 - i], values[i]));
     if (checks_sums) {
       for (const std::vector<float>& value : values)
         PUSHPULL_RETURN_IF_ERROR(CheckSum(job, value, step));

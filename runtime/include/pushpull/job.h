@@ -102,6 +102,11 @@ struct TensorRegistration {
 struct PushOptions {
   double samples = 1;        // weight of this gradient in the mean
   double learning_rate = 0;  // 0: as registered. In force for this step; the lowest worker's counts
+  // What of the new value lies in memory that a server on this host shares is not copied to `out`:
+  // PushHandle::Pieces says where it is, and what is in `out`. For tensors with the optimizer Sum,
+  // in synchronous mode without backup workers; otherwise all of it is in `out`. What is not there
+  // is no copy of last resort (TensorRegistration::keeps_value).
+  bool in_place = false;
 };
 
 class PendingOperation;
@@ -120,6 +125,12 @@ class PushHandle {
   // this worker is no longer a member; end the process, it will be replaced. kCancelled the job has
   // ended, or this process was told to end before it had a part in the job.
   absl::Status Wait(Deadline deadline);
+
+  // Of a push with `in_place`, after Wait has returned OK: the new value, in the order of the
+  // tensor's values. To be read only, until the program begins its next push of the tensor, or
+  // leaves; not by a worker that has been given up, to which that push or Wait returns kAborted.
+  // The handle is kept meanwhile.
+  std::vector<std::span<const float>> Pieces() const;
 
  private:
   std::shared_ptr<PendingOperation> pending_;

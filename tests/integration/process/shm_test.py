@@ -25,10 +25,10 @@ class ShmTest(job.JobTestCase):
         self.shared = pathlib.Path(shared.name)
 
     def run_with(self, channel: str, shared: Optional[pathlib.Path] = None,
-                 spec: Optional[dict[str, Any]] = None) -> job.LocalJob:
-        variables = {"PUSHPULL_CHANNEL": channel, "PUSHPULL_SHM_DIR": str(shared or self.shared)}
+                 spec: Optional[dict[str, Any]] = None, **more: str) -> job.LocalJob:
+        variables = {**more, "PUSHPULL_CHANNEL": channel, "PUSHPULL_SHM_DIR": str(shared or self.shared)}
         inherited = job.Jobs.environment(self)
-        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
+        self.environment = lambda **other: {**inherited, **variables, **other}  # type: ignore
         return self.run_job(spec or self.long_spec())
 
     def left_there(self) -> list[str]:
@@ -145,6 +145,43 @@ class ShmTest(job.JobTestCase):
 
         self.assertEqual(started.finish(), 0, started.launcher.output)
         self.assertEqual(self.left_there(), [])
+
+    def test_sums_are_read_where_the_servers_have_them(self) -> None:
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 300, "--step-milliseconds", 5)
+        started.wait_for_step(50)
+        pid = started.endpoint("worker")["pid"]
+
+        mapped = pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+        # Its own gradients, and what servers have made; of those nothing can be written.
+        modes = {line.split()[1] for line in mapped.splitlines() if "/memfd:pushpull-" in line}
+        self.assertEqual(modes, {"rw-s", "r--s"})
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        self.assertEqual(self.left_there(), [])
+
+    def test_sums_in_place_are_right_while_servers_come_and_go(self) -> None:
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 1000, "--step-milliseconds", 5)
+        started.wait_for_step(20)
+
+        for servers in (3, 2, 4):
+            self.assertEqual(started.scale(servers, "--wait").returncode, 0)
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+
+    def test_sums_in_place_are_bitwise_those_of_sockets(self) -> None:
+        weights = []
+        for channel in ("auto", "tcp"):
+            file = self.folder / f"{channel}.weights"
+            spec = self.spec("--registered", 1, "--in-place", 1, "--steps", 30, "--values", 300_000,
+                             "--weights", file, workers=3, sync={"deterministic": True})
+            # Its values are mixed, not those whose sum the probe knows.
+            started = self.run_with(channel, spec=spec, PROBE_IGNORES_SUMS="1")
+
+            self.assertEqual(started.finish(), 0, started.launcher.output)
+            weights.append(file.read_bytes())
+
+        self.assertGreater(len(weights[0]), 1_000_000)
+        self.assertTrue(weights[0] == weights[1])
 
     def test_a_job_with_registered_memory_that_is_killed_whole_leaves_nothing(self) -> None:
         started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)

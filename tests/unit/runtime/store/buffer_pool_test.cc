@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store/buffer_pool.h"
 
+#include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,22 @@ TEST(BufferPoolTest, FreesWhatWasNotUsedForLongestWhereItHasTooMuch) {
 
   EXPECT_EQ(pool.num_bytes(), kLarge + 4096);
   EXPECT_EQ(pool.Take(kLarge + 4096)->bytes().data(), memory);
+  EXPECT_EQ(pool.num_bytes(), 0U);
+}
+
+TEST(BufferPoolTest, LentMemoryGoesBackToItsLender) {
+  class Lender final : public MemoryLender {
+   public:
+    void TakeBack(std::span<std::byte> memory) override { taken_back += memory.size(); }
+    size_t taken_back = 0;
+  };
+  const auto lender = std::make_shared<Lender>();
+  alignas(HostBuffer::kAlignment) std::array<std::byte, 64> memory{};
+  BufferPool pool;
+
+  pool.Return(HostBuffer::Lent(memory, lender));
+
+  EXPECT_EQ(lender->taken_back, 64U);
   EXPECT_EQ(pool.num_bytes(), 0U);
 }
 

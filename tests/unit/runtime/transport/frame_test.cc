@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"type", 6, 0},
                                            BadField{"type", 6, 24},
                                            BadField{"type", 6, 255},
-                                           BadField{"flags", 7, 8},
+                                           BadField{"flags", 7, 16},
                                            BadField{"codec", 8, 6},
                                            BadField{"codec", 8, 255},
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory for chunks' values that workers on this host read where it lies: two places a chunk, one
+// for the value and one for the sum that becomes the next. A place is of one chunk for good, and is
+// not lent while a worker may be reading it (decisions/0041-sums-in-place.md).
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/base/mutex.h"
+#include "runtime/tensor/host_buffer.h"
+#include "runtime/transport/shm/shared_memory.h"
+
+namespace pushpull {
+
+// Thread-safe.
+class SharedPages final : public MemoryLender, public std::enable_shared_from_this<SharedPages> {
+ public:
+  // For chunks of these sizes, in bytes. Blocks for the pages. kResourceExhausted: no memory.
+  static absl::StatusOr<std::shared_ptr<SharedPages>> Create(absl::string_view name,
+                                                             std::span<const uint64_t> sizes);
+
+  const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
+  // A place of the chunk, by its position among the sizes, for the sum that follows `version`: one
+  // that nobody has, and in which no worker may be reading that version or a later one.
+  std::optional<HostBuffer> Take(size_t chunk, Step version) ABSL_LOCKS_EXCLUDED(mu_);
+  // Workers read `version` in this place of the chunk from now on.
+  void Publish(size_t chunk, std::span<const std::byte> place, Step version)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void TakeBack(std::span<std::byte> place) override ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  explicit SharedPages(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
+
+  struct Place {
+    std::span<std::byte> bytes;
+    bool is_free = true;
+    std::optional<Step> published;  // the last version
+  };
+
+  const std::shared_ptr<SharedMemory> memory_;
+  Mutex mu_;
+  std::vector<std::array<Place, 2>> places_ ABSL_GUARDED_BY(mu_);  // by chunk
+  std::map<const std::byte*, Place*> by_begin_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace pushpull
