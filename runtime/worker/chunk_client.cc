@@ -127,50 +127,58 @@ void ChunkClient::Start(const TensorRequest& request) {
     request.pending->Expect(shards_.entry(chunks_[i].shard).primary.value_or(ServerId{}), 1);
   }
   if (IsPush(request.type)) meter_->OnPush(request.step, request.ready);
-  const bool is_read = request.type == FrameType::kPull;
-  const bool is_of_step = is_led_ && IsPush(request.type);
-  if (is_read) ++reads_;
+  if (request.type == FrameType::kPull) ++reads_;
   Codec codec = Codec::kNone;
   uint64_t overflows = 0;
   for (size_t i = first; i < first + count; ++i) {
-    Chunk& chunk = chunks_[i];
-    const auto part = [&](auto bytes) {
-      return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
-    };
-    PushTimes times{.ready = request.ready, .taken_up = executor_.Now()};
-    At(SyncPhase::kReduce);
-    const SteadyTime reduced = executor_.Now();
-    times.reduce = reduced - times.taken_up;
-    EncodedGradient encoded = EncodePush(request, i);
-    if (encoded.overflows > 0) codec = encoded.codec;
-    overflows += encoded.overflows;
-    At(SyncPhase::kEncode);
-    times.encode = executor_.Now() - reduced;
-    chunk.*slot = Request{.type = request.type,
-                          .step = request.step,
-                          .clock = request.clock,
-                          .base_version = is_read ? Step{reads_} : chunk.version,
-                          .source = part(request.source),
-                          .target = part(request.target),
-                          .weight = request.weight,
-                          .learning_rate = request.learning_rate,
-                          .priority = request.priority,
-                          .is_kept = request.is_kept,
-                          .takes_in_place = request.takes_in_place,
-                          .server = shards_.entry(chunk.shard).primary.value_or(ServerId{}),
-                          .encoded = std::move(encoded),
-                          .times = times,
-                          .sent = {},
-                          .is_held = is_of_step && (!is_gated_ || IsLeading(chunk)),
-                          .held_version = request.step,
-                          .pending = request.pending};
+    Request made = MakeRequest(request, i);
+    if (made.encoded.overflows > 0) codec = made.encoded.codec;
+    overflows += made.encoded.overflows;
     // A gradient in the memory of the value: that is no copy any more.
-    if (IsPush(request.type)) copies_.Spoil(i, part(request.source));
+    if (IsPush(request.type)) copies_.Spoil(i, made.source);
+    Chunk& chunk = chunks_[i];
+    chunk.*slot = std::move(made);
     Send(chunk, *(chunk.*slot), false);
   }
   if (overflows > 0) observer_.OnOverflow(request.pending->what(), codec, overflows);
-  if (is_of_step) Collect(request);
+  if (IsOfStep(request)) Collect(request);
   TellIfWhole();
+}
+
+ChunkClient::Request ChunkClient::MakeRequest(const TensorRequest& request, size_t index) {
+  const Chunk& chunk = chunks_[index];
+  const auto part = [&](auto bytes) {
+    return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
+  };
+  PushTimes times{.ready = request.ready, .taken_up = executor_.Now()};
+  At(SyncPhase::kReduce);
+  const SteadyTime reduced = executor_.Now();
+  times.reduce = reduced - times.taken_up;
+  EncodedGradient encoded = EncodePush(request, index);
+  At(SyncPhase::kEncode);
+  times.encode = executor_.Now() - reduced;
+  return {.type = request.type,
+          .step = request.step,
+          .clock = request.clock,
+          .base_version = request.type == FrameType::kPull ? Step{reads_} : chunk.version,
+          .source = part(request.source),
+          .target = part(request.target),
+          .weight = request.weight,
+          .learning_rate = request.learning_rate,
+          .priority = request.priority,
+          .is_kept = request.is_kept,
+          .takes_in_place = request.takes_in_place,
+          .server = shards_.entry(chunk.shard).primary.value_or(ServerId{}),
+          .encoded = std::move(encoded),
+          .times = times,
+          .sent = {},
+          .is_held = IsOfStep(request) && (!is_gated_ || IsLeading(chunk)),
+          .held_version = request.step,
+          .pending = request.pending};
+}
+
+bool ChunkClient::IsOfStep(const TensorRequest& request) const {
+  return is_led_ && IsPush(request.type);
 }
 
 void ChunkClient::SendWhole(Step step) {

@@ -235,6 +235,9 @@ class ChunkClient final : public LaneLinkHandler {
   void AskIfHeld();
   void SendDecision(const Chunk& chunk);
 
+  Request MakeRequest(const TensorRequest& request, size_t chunk);
+  // A contribution to a step on which the leading chunk decides.
+  bool IsOfStep(const TensorRequest& request) const;
   EncodedGradient EncodePush(const TensorRequest& request, size_t chunk);
   void TellIfWhole();
   void OnStepSynchronized(const SyncObservation& observation);
