@@ -66,7 +66,8 @@ TEST(MakeTensorsTest, TheMixIsTheOneThatFiguresAreComparedWith) {
 }
 
 TEST(MakeTensorsTest, AScaledMixHasAsManyTensorsAndExactlyTheBytes) {
-  for (const uint64_t bytes : {16'000, 16'004, 1'000'000, 20'480'000, 159'999'996, 640'000'000}) {
+  for (const uint64_t bytes :
+       {16'000U, 16'004U, 1'000'000U, 20'480'000U, 159'999'996U, 640'000'000U}) {
     const std::vector<uint64_t> tensors = *MakeTensors("mixed", bytes);
 
     EXPECT_EQ(tensors.size(), 160);

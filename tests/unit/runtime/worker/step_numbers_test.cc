@@ -71,7 +71,7 @@ TEST(StepNumbersTest, BetweenTwoStepsItHasComputedTheNextOne) {
 
   numbers.EndSoon();
 
-  for (const size_t tensor : {0, 1}) {
+  for (const size_t tensor : {0U, 1U}) {
     EXPECT_TRUE(numbers.MayPush(tensor));
     numbers.Take(tensor);
   }
