@@ -14,7 +14,11 @@ using pushpull::JobRole;
 
 absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
   return absl::AlreadyExistsError(absl::StrCat(
-      type.plural, " ", ToString(key), " belongs to another owner, delete it or rename the job"));
+      type.plural,
+      " ",
+      ToString(key),
+      " belongs to another owner: where a job of this name has just been deleted it goes by "
+      "itself, else delete it or rename the job"));
 }
 
 ObjectMaker::ObjectMaker(KubeClient& client,

@@ -173,11 +173,14 @@ void TellObstacles(Draft& draft) {
   if (names.empty() && obstacle)
     return draft.Set("Reconciled", false, obstacle->reason, obstacle->message);
   if (names.empty()) return draft.Set("Reconciled", true, "Reconciled", "");
-  draft.Set("Reconciled",
-            false,
-            "NameConflict",
-            absl::StrCat("these pods belong to another owner, delete them or rename the job: ",
-                         absl::StrJoin(names, ", ")));
+  draft.Set(
+      "Reconciled",
+      false,
+      "NameConflict",
+      absl::StrCat(
+          "these pods belong to another owner, delete them or rename the job, unless a job of "
+          "this name has just been deleted: then they go by themselves: ",
+          absl::StrJoin(names, ", ")));
 }
 
 }  // namespace
