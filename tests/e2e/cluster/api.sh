@@ -41,7 +41,7 @@ wait_ready() {
   local end=$((SECONDS + READY_WITHIN))
   until answers; do
     for n in etcd kube-apiserver; do
-      alive $n || { tail -20 "$API_STATE/$n.log" >&2; echo "api.sh: $n has ended, its last lines are above" >&2; return 1; }
+      ! ended "$API_STATE/$n.pid" || { tail -20 "$API_STATE/$n.log" >&2; echo "api.sh: $n has ended, its last lines are above" >&2; return 1; }
     done
     [ $SECONDS -lt $end ] || { tail -20 "$API_STATE/kube-apiserver.log" >&2; echo "api.sh: the API server is not ready after $READY_WITHIN s" >&2; return 1; }
     look_again 0.1

@@ -84,7 +84,7 @@ stop() { end_process "$L/$1.pid" "$BIN/$1"; }
 ready() {
   local end=$((SECONDS + 120))
   until in_ns kt1 curl -sf -m 1 --cacert "$P/ca.crt" --cert "$P/admin.crt" --key "$P/admin.key" https://$IP:6443/readyz > /dev/null; do
-    running "$L/kube-apiserver.pid" "$BIN/kube-apiserver" || { tail -20 "$L/kube-apiserver.log" >&2; exit 1; }
+    ! ended "$L/kube-apiserver.pid" || { tail -20 "$L/kube-apiserver.log" >&2; fail 1 "the API server has ended, its last lines are above"; }
     [ $SECONDS -lt $end ] || { echo "the API server is not ready" >&2; tail -20 "$L/kube-apiserver.log" >&2; exit 1; }
     look_again 0.2
   done

@@ -24,6 +24,8 @@ in_ns() { local n=$1; shift; nsenter --net=/run/netns/"$n" "$@"; }
 running() { local p; p=$(cat "$1" 2>/dev/null) && [ -n "$p" ] && { tr '\0' ' ' < /proc/"$p"/cmdline; } 2>/dev/null | grep -qF -- "$2"; }
 # gone PID : it has ended (as a zombie too: this machine's PID 1 may take seconds to reap)
 gone() { ! grep -q '^State:[^Z]*$' /proc/"$1"/status 2>/dev/null; }
+# ended PIDFILE : what was started has ended. It has not where it is still the script that starts it, as on a busy machine
+ended() { local p; p=$(cat "$1" 2>/dev/null) && [ -n "$p" ] || return 0; gone "$p"; }
 # look_again SECONDS : the pause between two looks of a wait, which has a deadline
 look_again() { sleep "$1"; }
 # end_process PIDFILE PATTERN : TERM, and KILL after 8 s; nothing where another process has the number by now
