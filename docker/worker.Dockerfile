@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # An image of your own worker's program, with what it is linked with and nothing else. From the root of your CMake
-# project, which has this repository as the folder `pushpull` and a target that links pushpull::worker (README.md,
-# "Your own worker"):
+# project, which has this repository as the folder `pushpull` and a target that links pushpull::worker
+# (docs/writing-a-worker.md):
 #
 #   docker build --file pushpull/docker/worker.Dockerfile --build-arg PROGRAM=my_worker --tag my-registry/my-worker:1 .
 #

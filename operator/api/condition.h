@@ -21,7 +21,7 @@ inline constexpr char kConditionUnknown[] = "Unknown";
 struct Condition {
   std::string type;
   std::string status;
-  int64_t observed_generation = 0;  // of the spec that it was judged by
+  int64_t observed_generation = 0;  // of the spec that it is about
   WallTime last_transition{};       // since when it has this status
   std::string reason;               // CamelCase
   std::string message;
@@ -33,8 +33,8 @@ const Condition* FindCondition(const std::vector<Condition>& conditions, absl::s
 
 bool IsTrue(const std::vector<Condition>& conditions, absl::string_view type);
 
-// Adds `condition` or takes it in place of the one of its type. Its last_transition counts only
-// where the status has changed; otherwise the old one stays.
+// Adds `condition`, or replaces the one of its type. Its last_transition is used only where the
+// status has changed; otherwise the old one stays.
 void SetCondition(std::vector<Condition>& conditions, Condition condition);
 
 }  // namespace pushpull_operator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordination.k8s.io/v1 Lease: who leads, and when it said so last. Pure.
+// A coordination.k8s.io/v1 Lease: the leader and its last renewal. Pure.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The members of a job, and what their pods are called: names and labels that users, selectors and
-// the operator itself rely on. Pure.
+// The members of a job, and the names and labels of their pods, which users, selectors and the
+// operator itself rely on. Pure.
 #pragma once
 
 #include <compare>
@@ -15,7 +15,7 @@
 
 namespace pushpull_operator {
 
-// On every object that the operator makes; its watches select by the first one.
+// On every object that the operator creates; its watches select by the first one.
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedBy[] = "pushpull-operator";
 inline constexpr char kComponentLabel[] = "app.kubernetes.io/component";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the operator reads of a Pod: how far it is, how it ended, and what keeps it from starting.
-// Pure.
+// The parts of a Pod that the operator reads: its progress, its end, and what keeps it from
+// starting. Pure.
 #pragma once
 
 #include <cstdint>
@@ -51,11 +51,11 @@ struct Pod {
   std::string ip;    // empty: none yet
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
-  std::string unschedulable;  // the scheduler's words; empty: it found a node, or has not looked
-  // Of the condition DisruptionTarget, where it is true: somebody else takes the pod away.
+  std::string unschedulable;  // the scheduler's message; empty: a node was found, or not tried yet
+  // Of the condition DisruptionTarget, where it is true: another component removes the pod.
   std::string disruption;
   std::optional<WallTime> creation_time = {};
-  // When it shall be gone at the latest; set when somebody deletes it.
+  // When its grace period ends; set once it is deleted.
   std::optional<WallTime> deletion_time = {};
   std::vector<ContainerStatus> containers = {};  // init containers first
   friend bool operator==(const Pod&, const Pod&) = default;

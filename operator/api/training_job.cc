@@ -33,6 +33,15 @@ Json Manifest(const Json& object) {
   return manifest;
 }
 
+// The counterpart of LocalProblems: a coordinator's pod mounts no volume but the claim's.
+void CheckForPods(const pushpull::TrainingJobSpec& spec, pushpull::Problems& problems) {
+  constexpr char kUri[] = "spec.checkpoint.uri";
+  const bool has_only_uri =
+      spec.checkpoint && spec.checkpoint->claim.empty() && !spec.checkpoint->uri.empty();
+  if (has_only_uri && !problems.Covers(kUri))
+    problems.Add(kUri, "is for `pushpull run`; use spec.checkpoint.claim on Kubernetes");
+}
+
 }  // namespace
 
 TrainingJobObject DecodeTrainingJobObject(const Object& object) {
@@ -42,6 +51,7 @@ TrainingJobObject DecodeTrainingJobObject(const Object& object) {
   decoded.job = pushpull::DecodeTrainingJob(ToTree(manifest), problems);
   decoded.manifest = ToText(manifest);
   pushpull::CheckRules(decoded.job, problems);
+  CheckForPods(decoded.job.spec, problems);
   decoded.problems = problems.Take();
   decoded.status = DecodeStatus(*object.json);
   return decoded;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A TrainingJob as the API server has it: the manifest of runtime/job, and the operator's status.
-// It is only ever read as a whole; what the operator writes is a patch of the status, so that no
+// It is only ever read; what the operator writes is a patch of the status, so that no
 // field of a newer version is lost. Pure.
 #pragma once
 
@@ -26,13 +26,13 @@ inline const ResourceType& TrainingJobType() {
 struct TrainingJobObject {
   pushpull::TrainingJob job;  // without annotations
   std::string manifest;       // the same as JSON, for the programs of the job
-  // Why the spec cannot be followed, as `pushpull validate` says it: fields that this version does
-  // not know, values of another kind, rules that are broken. Empty: it can.
+  // Why the spec is invalid, in the messages of `pushpull validate`: unknown fields, values of
+  // another kind, broken rules. Empty: it is valid.
   std::vector<pushpull::ManifestProblem> problems;
   TrainingJobStatus status;
 };
 
-// Takes any object; what is wrong with it is in `problems`.
+// Accepts any object; `problems` has its errors.
 TrainingJobObject DecodeTrainingJobObject(const Object& object);
 
 }  // namespace pushpull_operator

@@ -57,8 +57,6 @@ template <typename Visitor>
 void Visit(Visitor& visitor, RingStatus& ring) {
   visitor.Field("epoch", ring.epoch);
   visitor.Field("state", ring.state);
-  visitor.Field("movedKeys", ring.moved_keys);
-  visitor.Field("totalKeys", ring.total_keys);
 }
 
 template <typename Visitor>

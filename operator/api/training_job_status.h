@@ -25,7 +25,7 @@ enum class Phase { kPending, kStarting, kRunning, kScaling, kSuspended, kSucceed
 absl::string_view NameOf(Phase phase);
 
 struct ServersStatus {
-  int64_t replicas = 0;  // pods that there are
+  int64_t replicas = 0;  // existing pods
   int64_t ready = 0;
   int64_t draining = 0;
   std::string selector;
@@ -49,8 +49,6 @@ struct CoordinatorStatus {
 struct RingStatus {
   int64_t epoch = 0;
   std::string state;  // "Stable", "Resharding"
-  std::optional<int64_t> moved_keys = {};
-  std::optional<int64_t> total_keys = {};
   friend bool operator==(const RingStatus&, const RingStatus&) = default;
 };
 
@@ -92,7 +90,7 @@ struct ProgressStatus {
   std::string samples_per_second;  // of the schema: decimal numbers as text
   std::string sync_seconds_p50;
   std::string sync_seconds_p99;
-  std::map<std::string, std::string> results = {};  // "accuracy": what the workers' programs said
+  std::map<std::string, std::string> results = {};  // "accuracy": reported by the workers' programs
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
 };
 
@@ -102,10 +100,10 @@ struct LastLoss {
   friend bool operator==(const LastLoss&, const LastLoss&) = default;
 };
 
-// Shards that were lost with all who held them.
+// Shards that were lost with all servers that held them.
 struct LossesStatus {
-  int64_t counted = 0;  // what was made anew with something older
-  // How far the losses are told that a coordinator lists: so many of this term's.
+  int64_t counted = 0;  // rebuilt from older data
+  // How many losses of this term's list were reported.
   int64_t term = 0;
   int64_t told = 0;
   std::optional<LastLoss> last = {};
@@ -125,7 +123,7 @@ struct TrainingJobStatus {
   std::optional<LossesStatus> losses = {};
   std::optional<SavedCheckpoint> checkpoint = {};
   std::optional<ProgressStatus> progress = {};
-  std::optional<WallTime> start_time = {};    // when it left Pending first
+  std::optional<WallTime> start_time = {};    // when it first left Pending
   std::optional<WallTime> suspend_time = {};  // since when it is suspended, saving included
   int64_t suspended_seconds = 0;              // before that, in all
   std::optional<WallTime> completion_time = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a reflector writes into. The first listing is apart from changes, so that a store can put a
-// whole one in its place at once.
+// What a reflector writes into. A list is delivered apart from watch events, so that a store can
+// apply all of it at once.
 #pragma once
 
 #include "operator/kube/object.h"
@@ -12,14 +12,14 @@ namespace pushpull_operator {
 class ObjectSink {
  public:
   virtual ~ObjectSink() = default;
-  // A listing begins. One that has not ended is forgotten.
+  // A list begins; an unfinished one is discarded.
   virtual void BeginListing() = 0;
   virtual void AddListed(Object object) = 0;
-  // The listing is whole: there are these objects and no other.
+  // The list is complete: exactly these objects exist.
   virtual void EndListing() = 0;
-  // The object is there, new or changed.
+  // The object was created or changed.
   virtual void Apply(Object object) = 0;
-  // The object is gone; this is its last state.
+  // The object was deleted; this is its last state.
   virtual void Remove(Object object) = 0;
 };
 

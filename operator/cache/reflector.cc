@@ -10,8 +10,8 @@ namespace {
 using pushpull::Deadline;
 using pushpull::Duration;
 
-// A watch that held for this long was none of a server that only ends them.
-constexpr std::chrono::seconds kWatchThatHeld{30};
+// A watch that lasted this long counts as progress even without events.
+constexpr std::chrono::seconds kStableWatch{30};
 
 class ToSink final : public ListVisitor {
  public:
@@ -34,7 +34,7 @@ Reflector::Reflector(KubeClient& client,
 void Reflector::Run(const Cancellation& cancellation) {
   while (!cancellation.is_cancelled()) {
     const Duration pause =
-        reflection_.step() == Reflection::Step::kList ? List() : Watch(cancellation);
+        state_.step() == ReflectorState::Step::kList ? List() : Watch(cancellation);
     if (pause > Duration::zero() && !time_.PauseUntil(time_.Now() + pause, cancellation)) return;
   }
 }
@@ -45,10 +45,10 @@ Duration Reflector::List() {
       options_.type, options_.selection, visitor, Deadline(time_.Now() + options_.list_time));
   if (version.ok()) {
     sink_.EndListing();
-    return reflection_.Listed(*version);
+    return state_.OnListed(*version);
   }
-  const Duration pause = reflection_.ListFailed(version.status(), Jitter(), time_.Now());
-  Trouble(version.status());
+  const Duration pause = state_.OnListFailed(version.status(), Jitter(), time_.Now());
+  ReportError(version.status());
   return pause;
 }
 
@@ -59,18 +59,18 @@ Duration Reflector::Watch(const Cancellation& cancellation) {
   const absl::Status status = client_.Watch(
       options_.type,
       {.selection = options_.selection,
-       .resource_version = reflection_.version(),
+       .resource_version = state_.version(),
        .duration = options_.watch_time + extra},
       [this](WatchEvent event) { return Take(std::move(event)); },
       cancellation);
-  if (time_.Now() - begin >= kWatchThatHeld) reflection_.Progressed("");
-  const Duration pause = reflection_.WatchEnded(status, Jitter(), time_.Now());
-  if (!status.ok() && !absl::IsOutOfRange(status)) Trouble(status);
+  if (time_.Now() - begin >= kStableWatch) state_.OnProgress("");
+  const Duration pause = state_.OnWatchEnded(status, Jitter(), time_.Now());
+  if (!status.ok() && !absl::IsOutOfRange(status)) ReportError(status);
   return pause;
 }
 
 absl::Status Reflector::Take(WatchEvent event) {
-  reflection_.Progressed(event.object.meta.resource_version);
+  state_.OnProgress(event.object.meta.resource_version);
   switch (event.type) {
     case WatchEventType::kAdded:
     case WatchEventType::kModified:
@@ -87,9 +87,9 @@ absl::Status Reflector::Take(WatchEvent event) {
   return absl::OkStatus();
 }
 
-void Reflector::Trouble(const absl::Status& status) const {
-  if (absl::IsCancelled(status) || !reflection_.is_warning_due()) return;
-  if (options_.on_trouble) options_.on_trouble(status);
+void Reflector::ReportError(const absl::Status& status) const {
+  if (absl::IsCancelled(status) || !state_.is_warning_due()) return;
+  if (options_.on_error) options_.on_error(status);
 }
 
 }  // namespace pushpull_operator

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a sink like the API server: lists the objects of a kind, then watches them, for as long as
-// it runs.
+// Mirrors the objects of one kind into a sink: lists them, then watches them.
 #pragma once
 
 #include <chrono>
@@ -9,7 +8,7 @@
 #include <random>
 
 #include "operator/cache/object_sink.h"
-#include "operator/cache/reflection.h"
+#include "operator/cache/reflector_state.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"
@@ -19,12 +18,13 @@ namespace pushpull_operator {
 struct ReflectorOptions {
   ResourceType type;
   Selection selection;
-  // Of one listing, all its pages.
+  // Deadline of one list, all its pages.
   std::chrono::seconds list_time{60};
-  // A watch lasts between this and twice this, so that those of many operators do not end at once.
+  // A watch lasts between this and twice this, so that the watches of many operators do not end at
+  // the same time.
   std::chrono::seconds watch_time{300};
-  // For the log: something failed that is worth a line. May be empty.
-  std::function<void(const absl::Status&)> on_trouble;
+  // For the log; called for failures that are worth a line (retry_pace.h). May be empty.
+  std::function<void(const absl::Status&)> on_error;
 };
 
 // Thread-compatible.
@@ -33,22 +33,22 @@ class Reflector {
   // All must outlive the reflector.
   Reflector(KubeClient& client, PausingTime& time, ObjectSink& sink, ReflectorOptions options);
 
-  // Runs until it is cancelled; nothing else ends it. Holds one connection for the watch. A listing
-  // that is under way is ended by KubeClient::Stop only.
+  // Runs until it is cancelled; nothing else ends it. The watch holds one connection. A list in
+  // progress is ended by KubeClient::Stop only.
   void Run(const Cancellation& cancellation);
 
  private:
   pushpull::Duration List();
   pushpull::Duration Watch(const Cancellation& cancellation);
   absl::Status Take(WatchEvent event);
-  void Trouble(const absl::Status& status) const;
+  void ReportError(const absl::Status& status) const;
   double Jitter() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
   KubeClient& client_;
   PausingTime& time_;
   ObjectSink& sink_;
   const ReflectorOptions options_;
-  Reflection reflection_;
+  ReflectorState state_;
   std::minstd_rand random_{std::random_device()()};
 };
 

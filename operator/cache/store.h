@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The objects of one kind as the API server has them, as far as the operator has heard: one writer,
-// any number of readers. Each object is kept as metadata and as the `T` that a codec makes of it,
-// not as JSON, so that memory holds what the operator uses.
+// The cached objects of one kind: one writer, any number of readers. An object is stored as
+// metadata and as the `T` that a codec decodes from it, not as JSON, to save memory.
 #pragma once
 
 #include <functional>
@@ -27,20 +26,19 @@ namespace pushpull_operator {
 template <typename T>
 struct Stored {
   ObjectMeta meta;
-  // Why the codec could not read it, which a controller tells the user; OK: it could.
-  absl::Status decoded;
-  T value{};  // of a decoded object
+  absl::Status decoded;  // the codec's error, for the controller to report
+  T value{};             // valid if `decoded` is OK
 };
 
 template <typename T>
 struct StoreOptions {
   std::function<absl::StatusOr<T>(const Object&)> decode;
-  // What the object is found by besides its key, as "default/mnist" for the pods of a job; empty:
-  // by its key only. The function itself may be empty too.
+  // An index value besides the key, as "default/mnist" for the pods of a job; empty: not indexed.
+  // The function itself may be empty too.
   std::function<std::string(const ObjectMeta&)> index;
-  // Called on the writer's thread after each change, without a lock: null, now: it is new; old,
-  // null: it is gone; old, now: it has changed. An object that took the place of another one with
-  // its name is two calls. It only adds keys to queues.
+  // Called on the writer's thread after each change, without a lock: (null, now) created, (old,
+  // null) deleted, (old, now) changed. An object recreated under the same name is two calls. Must
+  // not block.
   std::function<void(const Stored<T>* old, const Stored<T>* now)> on_change;
 };
 
@@ -82,12 +80,12 @@ class Store final : public ObjectSink {
     return objects_.size();
   }
 
-  // Waits until the first listing is in. kDeadlineExceeded.
+  // Waits until the first list is complete. kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const ABSL_LOCKS_EXCLUDED(mu_) {
     pushpull::MutexLock lock(mu_);
     while (!has_synced_) {
       if (!synced_.WaitUntil(mu_, deadline) && !has_synced_) {
-        return absl::DeadlineExceededError("the first listing is not complete");
+        return absl::DeadlineExceededError("the first list is not complete");
       }
     }
     return absl::OkStatus();
@@ -118,7 +116,7 @@ class Store final : public ObjectSink {
       synced_.NotifyAll();
     }
     listed_.clear();
-    for (const auto& [old, now] : changes) Tell(old, now);
+    for (const auto& [old, now] : changes) Notify(old, now);
   }
 
   void Apply(Object object) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -130,7 +128,7 @@ class Store final : public ObjectSink {
   void Remove(Object object) override ABSL_LOCKS_EXCLUDED(mu_) { Change(object.meta.key, nullptr); }
 
  private:
-  // What is stored already is kept when it is the same: a listing mostly finds nothing new.
+  // Keeps the stored object if it is the same version: a relist mostly finds nothing new.
   Pointer Decode(Object object) ABSL_LOCKS_EXCLUDED(mu_) {
     Pointer old = Find(object.meta.key);
     if (old != nullptr && old->meta.uid == object.meta.uid &&
@@ -157,7 +155,7 @@ class Store final : public ObjectSink {
       if (old == now) return;
       Put(old, now);
     }
-    Tell(old, now);
+    Notify(old, now);
   }
 
   std::string IndexOf(const Stored<T>& stored) const {
@@ -179,7 +177,7 @@ class Store final : public ObjectSink {
     objects_[now->meta.key] = now;
   }
 
-  void Tell(const Pointer& old, const Pointer& now) const {
+  void Notify(const Pointer& old, const Pointer& now) const {
     if (!options_.on_change) return;
     if (old != nullptr && now != nullptr && old->meta.uid != now->meta.uid) {
       options_.on_change(old.get(), nullptr);

@@ -35,7 +35,7 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
-// What the library leaves on this thread's queue would be taken for a failure of the next call.
+// Errors left on this thread's queue would be taken for failures of the next OpenSSL call.
 class ErrorQueue {
  public:
   ErrorQueue() = default;
@@ -59,7 +59,7 @@ Owned<X509> ReadCertificate(const std::string& text) {
 }
 
 Owned<EVP_PKEY> ReadKey(const std::string& text) {
-  // No password is ever asked for.
+  // Never prompt for a password.
   const auto no_password = [](char*, int, int, void*) { return 0; };
   return Owned<EVP_PKEY>(
       PEM_read_bio_PrivateKey(Reader(text).get(), nullptr, no_password, nullptr));
@@ -125,8 +125,7 @@ bool SetName(const std::string& name, X509& certificate) {
 
 using Extensions = std::vector<std::pair<int, std::string>>;  // NID -> as in OpenSSL's own files
 
-// Whose key it is and who signed are told by the keys' hashes: two authorities of one job have the
-// same name.
+// Key identifiers tell authorities apart: two authorities of one job have the same name.
 Extensions OfAuthority() {
   return {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
           {NID_key_usage, "critical,keyCertSign,cRLSign"},
@@ -157,33 +156,33 @@ bool AddExtensions(const Extensions& extensions, X509& issuer, X509& certificate
 }
 
 struct Signer {
-  X509* certificate = nullptr;  // null: the new one itself
+  X509* certificate = nullptr;  // null: self-signed
   EVP_PKEY* key = nullptr;
 };
 
-absl::StatusOr<KeyPair> Make(const CertificateSubject& subject,
-                             const Validity& validity,
-                             const Extensions& extensions,
-                             Signer signer) {
+absl::StatusOr<KeyPair> Issue(const CertificateSubject& subject,
+                              const Validity& validity,
+                              const Extensions& extensions,
+                              Signer signer) {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   const Owned<X509> certificate(X509_new());
-  if (key == nullptr || certificate == nullptr) return LibraryError("a new key");
+  if (key == nullptr || certificate == nullptr) return LibraryError("creating a key");
   if (signer.certificate == nullptr) signer = {.certificate = certificate.get(), .key = key.get()};
   const bool is_filled =
       X509_set_version(certificate.get(), X509_VERSION_3) == 1 && SetSerial(*certificate) &&
       SetTimes(validity, *certificate) && X509_set_pubkey(certificate.get(), key.get()) == 1 &&
       SetName(subject.name, *certificate) &&
       X509_set_issuer_name(certificate.get(), X509_get_subject_name(signer.certificate)) == 1;
-  if (!is_filled) return LibraryError("filling");
+  if (!is_filled) return LibraryError("setting fields");
   if (!AddExtensions(extensions, *signer.certificate, *certificate))
-    return LibraryError("an extension");
+    return LibraryError("adding an extension");
   if (X509_sign(certificate.get(), signer.key, EVP_sha256()) <= 0) return LibraryError("signing");
   KeyPair pair{.certificate = ToPem(*certificate), .private_key = ToPem(*key)};
   if (pair.certificate.empty() || pair.private_key.empty()) return LibraryError("writing PEM");
   return pair;
 }
 
-// Null where the two do not belong together.
+// Null if certificate and key do not match.
 Owned<X509> ReadPair(const KeyPair& pair) {
   Owned<X509> certificate = ReadCertificate(pair.certificate);
   const Owned<EVP_PKEY> key = ReadKey(pair.private_key);
@@ -196,7 +195,7 @@ Owned<X509> ReadPair(const KeyPair& pair) {
 
 absl::StatusOr<KeyPair> MakeAuthority(const CertificateSubject& subject, const Validity& validity) {
   const ErrorQueue errors;
-  return Make(subject, validity, OfAuthority(), {});
+  return Issue(subject, validity, OfAuthority(), {});
 }
 
 absl::StatusOr<KeyPair> MakeMember(const CertificateSubject& subject,
@@ -206,7 +205,7 @@ absl::StatusOr<KeyPair> MakeMember(const CertificateSubject& subject,
   const Owned<X509> certificate = ReadCertificate(authority.certificate);
   const Owned<EVP_PKEY> key = ReadKey(authority.private_key);
   if (certificate == nullptr || key == nullptr) return LibraryError("reading the authority");
-  return Make(
+  return Issue(
       subject, validity, OfMember(subject), {.certificate = certificate.get(), .key = key.get()});
 }
 

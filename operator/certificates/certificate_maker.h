@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes certificates and says whether such ones are sound: X.509 in PEM, keys on the curve P-256.
-// Needs no clock: whoever calls says when a certificate begins and ends. Pure but for the random
-// numbers of keys.
+// Issues and checks certificates: X.509 in PEM, keys on the curve P-256. Uses no clock: the caller
+// passes the validity. Pure except for the random numbers of keys.
 #pragma once
 
 #include <optional>
@@ -21,7 +20,7 @@ struct Validity {
   friend bool operator==(const Validity&, const Validity&) = default;
 };
 
-// PEM. Never part of an error.
+// PEM. Never part of an error message.
 struct KeyPair {
   std::string certificate;
   std::string private_key;
@@ -29,28 +28,28 @@ struct KeyPair {
 };
 
 struct CertificateSubject {
-  std::string name;                         // for people; cut to the 64 bytes that X.509 allows
-  std::vector<std::string> dns_names = {};  // of a member
+  std::string name;                         // common name; truncated to the 64 bytes of X.509
+  std::vector<std::string> dns_names = {};  // subject alternative names of a member
 };
 
-// Errors of both are the library's own (kInternal): out of memory or of random numbers.
+// Both fail with kInternal only: out of memory or random numbers.
 
-// Signed by itself. May sign for members, not for other authorities.
+// Self-signed. May sign members, but no other authorities.
 absl::StatusOr<KeyPair> MakeAuthority(const CertificateSubject& subject, const Validity& validity);
 
-// For servers and clients of TLS, signed by the first certificate of `authority`.
+// A certificate for TLS servers and clients, signed by the first certificate of `authority`.
 absl::StatusOr<KeyPair> MakeMember(const CertificateSubject& subject,
                                    const Validity& validity,
                                    const KeyPair& authority);
 
-// How long the first certificate of `authority` is valid; nothing where it can sign for nobody: one
-// of the texts is damaged, or the two do not belong together.
+// The validity of the first certificate of `authority`; nothing if it cannot sign: one of the texts
+// is damaged, or the key does not match.
 std::optional<Validity> CheckAuthority(const KeyPair& authority);
 
-// The same for a member; nothing also where it is an authority, or `authority` did not sign it.
+// The same for a member; nothing also if it is an authority, or not signed by `authority`.
 std::optional<Validity> CheckMember(const KeyPair& member, const KeyPair& authority);
 
-// The first certificate of a text, in PEM; empty where there is none.
+// The first certificate of a text, in PEM; empty if there is none.
 std::string FirstCertificate(const std::string& text);
 
 }  // namespace pushpull_operator

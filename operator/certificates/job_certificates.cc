@@ -21,54 +21,55 @@ KeyPair PairOf(const JobCertificates& certificates) {
   return {.certificate = certificates.certificate, .private_key = certificates.private_key};
 }
 
-Validity From(WallTime now, seconds life) {
-  return {.begin = now - kClockDifference, .end = now + life};
+Validity From(WallTime now, seconds lifetime) {
+  return {.begin = now - kClockSkewMax, .end = now + lifetime};
 }
 
 }  // namespace
 
 WallTime RenewalTime(const Validity& validity) {
-  const WallTime issued = validity.begin + kClockDifference;
+  const WallTime issued = validity.begin + kClockSkewMax;
   return std::min(issued + (validity.end - issued) * 3 / 5, validity.end);
 }
 
 CertificateStep DecideStep(const std::optional<Validity>& authority,
                            const std::optional<Validity>& member,
                            WallTime now,
-                           seconds life) {
-  // One that ends before the pair that it is to sign is of no use; one that is yet to begin was
-  // made while the API server's clock was wrong.
-  if (!authority || now < authority->begin || authority->end < now + life)
+                           seconds lifetime) {
+  // An authority must outlive the pair it signs. One that is not valid yet was issued while the API
+  // server's clock was wrong.
+  if (!authority || now < authority->begin || authority->end < now + lifetime)
     return CertificateStep::kNewAuthority;
   if (!member || now < member->begin || now >= RenewalTime(*member))
     return CertificateStep::kNewMember;
   return CertificateStep::kKeep;
 }
 
-absl::StatusOr<KeptCertificates> BringUpToDate(JobCertificates present,
-                                               const CertificateSubject& members,
-                                               WallTime now,
-                                               seconds life) {
-  std::optional<Validity> member = CheckMember(PairOf(present), AuthorityOf(present));
-  const CertificateStep step = DecideStep(CheckAuthority(AuthorityOf(present)), member, now, life);
+absl::StatusOr<CertificateUpdate> UpdateCertificates(JobCertificates current,
+                                                     const CertificateSubject& members,
+                                                     WallTime now,
+                                                     seconds lifetime) {
+  std::optional<Validity> member = CheckMember(PairOf(current), AuthorityOf(current));
+  const CertificateStep step =
+      DecideStep(CheckAuthority(AuthorityOf(current)), member, now, lifetime);
   if (step == CertificateStep::kKeep)
-    return KeptCertificates{.certificates = std::move(present), .renew_at = RenewalTime(*member)};
-  const std::string own = FirstCertificate(present.authorities);
+    return CertificateUpdate{.certificates = std::move(current), .renew_at = RenewalTime(*member)};
+  const std::string own = FirstCertificate(current.authorities);
   if (step == CertificateStep::kNewAuthority) {
     PUSHPULL_ASSIGN_OR_RETURN(KeyPair authority,
                               MakeAuthority({.name = absl::StrCat("authority of ", members.name)},
-                                            From(now, kAuthorityLife)));
-    present.authorities = absl::StrCat(authority.certificate, own);
-    present.authority_key = std::move(authority.private_key);
+                                            From(now, kAuthorityLifetime)));
+    current.authorities = absl::StrCat(authority.certificate, own);
+    current.authority_key = std::move(authority.private_key);
   } else {
-    present.authorities = own;
+    current.authorities = own;
   }
-  const Validity validity = From(now, life);
-  PUSHPULL_ASSIGN_OR_RETURN(KeyPair pair, MakeMember(members, validity, AuthorityOf(present)));
-  present.certificate = std::move(pair.certificate);
-  present.private_key = std::move(pair.private_key);
-  return KeptCertificates{
-      .certificates = std::move(present), .has_changed = true, .renew_at = RenewalTime(validity)};
+  const Validity validity = From(now, lifetime);
+  PUSHPULL_ASSIGN_OR_RETURN(KeyPair pair, MakeMember(members, validity, AuthorityOf(current)));
+  current.certificate = std::move(pair.certificate);
+  current.private_key = std::move(pair.private_key);
+  return CertificateUpdate{
+      .certificates = std::move(current), .has_changed = true, .renew_at = RenewalTime(validity)};
 }
 
 }  // namespace pushpull_operator

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The certificates of one job: an authority of its own and the pair that all of its members show,
-// and when they are replaced (decisions/0028-certificates-of-a-job.md). Pure but for the random
-// numbers of keys.
+// The certificates of one job: its own authority, the pair that all members use, and when they are
+// renewed (docs/decisions/0028-certificates-of-a-job.md). Pure except for the random numbers of
+// keys.
 //
-//   issued ------------------ 3/5 of its life: renewed ------- 2/3 ------------------ end
+//   issued ---------------- 3/5 of the lifetime: renewed ----- 2/3 ------------------ expiry
 #pragma once
 
 #include <chrono>
@@ -19,44 +19,44 @@
 
 namespace pushpull_operator {
 
-// How far clocks may differ without a certificate that is refused because it has not begun: each
-// begins so long before it is issued.
-inline constexpr std::chrono::minutes kClockDifference{10};
-// One for the life of nearly every job.
-inline constexpr std::chrono::days kAuthorityLife{3650};
+// Tolerated clock skew: a certificate is valid from this long before it is issued.
+inline constexpr std::chrono::minutes kClockSkewMax{10};
+// Outlives nearly every job.
+inline constexpr std::chrono::days kAuthorityLifetime{3650};
 
-// PEM, empty where there is none. Never part of an error.
+// PEM, empty if missing. Never part of an error message.
 struct JobCertificates {
-  std::string authorities;    // that members trust; the job's own first
-  std::string authority_key;  // of the first one
-  std::string certificate;    // of every member
-  std::string private_key;    // likewise
+  std::string authorities;    // that members trust; the current one first
+  std::string authority_key;  // of the current one
+  std::string certificate;    // shared by all members
+  std::string private_key;    // shared by all members
   friend bool operator==(const JobCertificates&, const JobCertificates&) = default;
 };
 
 enum class CertificateStep { kKeep, kNewMember, kNewAuthority };
 
-// When a certificate that was issued here is to be replaced.
+// When a certificate issued here is renewed.
 WallTime RenewalTime(const Validity& validity);
 
-// What to do with certificates of which these are sound. `life` is that of a new member's.
+// What to do with certificates of these validities (nothing: invalid). `lifetime` is that of a new
+// member certificate.
 CertificateStep DecideStep(const std::optional<Validity>& authority,
                            const std::optional<Validity>& member,
                            WallTime now,
-                           std::chrono::seconds life);
+                           std::chrono::seconds lifetime);
 
-struct KeptCertificates {
+struct CertificateUpdate {
   JobCertificates certificates;
   bool has_changed = false;
   WallTime renew_at{};
 };
 
-// `present` as it shall be now. A new authority is trusted beside the one before it, as far as that
-// can be read, until the next renewal: files reach members at different times. Errors are those of
-// MakeAuthority.
-absl::StatusOr<KeptCertificates> BringUpToDate(JobCertificates present,
-                                               const CertificateSubject& members,
-                                               WallTime now,
-                                               std::chrono::seconds life);
+// Returns `current` with what is missing, invalid or due renewed. A new authority is trusted beside
+// the previous one until the next renewal, because files reach members at different times. Errors
+// are those of MakeAuthority.
+absl::StatusOr<CertificateUpdate> UpdateCertificates(JobCertificates current,
+                                                     const CertificateSubject& members,
+                                                     WallTime now,
+                                                     std::chrono::seconds lifetime);
 
 }  // namespace pushpull_operator

@@ -55,7 +55,7 @@ Json MembersOf(const ObjectMeta& owner, JobRole role) {
 JobObject CoordinatorService(const ObjectMeta& owner) {
   const ObjectKey key = NextTo(owner, PodName(owner.key.name, {}));
   const Json spec{{"clusterIP", "None"},
-                  // Members look for it while it is still hearing of them.
+                  // Members connect while it still collects their state, before it is ready.
                   {"publishNotReadyAddresses", true},
                   {"selector", MembersOf(owner, JobRole::kCoordinator)["matchLabels"]},
                   {"ports", Json::array({{{"name", "control"}, {"port", kControlPort}}})}};

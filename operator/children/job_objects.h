@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a job has once, whatever the number of its members, as JSON for a server-side apply: how its
-// coordinator is found, who may talk to its members, how many servers a drained node may take.
-// Pure.
+// The objects that a job has once, whatever the number of its members, as JSON for a server-side
+// apply: Service, NetworkPolicy, PodDisruptionBudget. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ inline const ResourceType& ServiceType() {
   return type;
 }
 
-// Of every member, wherever it runs; interfaces.md section 6.
+// Ports of every member, wherever it runs; docs/interfaces.md section 6.
 inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
 inline constexpr int kMetricsPort = 9464;
@@ -37,18 +36,18 @@ std::string CoordinatorAddressAt(const std::string& pod_ip);
 struct JobObject {
   ResourceType type;
   ObjectKey key;
-  std::string text;  // empty: the job shall have none
+  std::string text;  // empty: the job has none
 };
 
 // The coordinator's headless Service "<job>-coordinator". Unless the spec says otherwise also
 //
-// - the NetworkPolicy "<job>": members of the job reach each other, everybody their metrics, the
-//   operator their control. Where it runs outside of the cluster (`operator_namespace` is empty) no
-//   policy can name it, and control is open to everybody. What members reach is not limited: the
-//   user's program may want to load its data from anywhere.
+// - the NetworkPolicy "<job>": admits members of the job to all ports, everybody to metrics, the
+//   operator to control. An operator outside of the cluster (`operator_namespace` is empty) cannot
+//   be named by a policy, so control is open to everybody then. Egress is not limited: the user's
+//   program may load its data from anywhere.
 // - the PodDisruptionBudget "<job>-servers": a drain takes one server at a time.
 //
-// `spec` is sound.
+// `spec` is valid.
 std::vector<JobObject> JobObjects(const ObjectMeta& owner,
                                   const pushpull::TrainingJobSpec& spec,
                                   const std::string& operator_namespace);

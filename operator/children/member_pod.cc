@@ -23,20 +23,20 @@ using pushpull::TrainingJobSpec;
 
 namespace {
 
-// Nobody's in the images of the project; users' images may take it as well.
+// Unused in the project's images; users' images may use it as well.
 constexpr int kUser = 65532;
 // The manifest reaches the coordinator as an annotation of its own pod: no other object has to be
-// written and read, and nobody needs a right to ConfigMaps.
+// written and read, and no right to ConfigMaps is needed.
 constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
 constexpr char kManifestFolder[] = "/etc/pushpull";
 constexpr char kManifestFile[] = "job.json";
-// Where a worker and the server beside it meet in shared memory (PUSHPULL_SHM_DIR).
+// The shared memory of a worker and its colocated server (PUSHPULL_SHM_DIR).
 constexpr char kShmFolder[] = "/run/pushpull/shm";
 // Of the parameters, relative to a server that has a pod, and cores, of its own.
 constexpr char kColocatedWeight[] = "0.5";
 constexpr char kCheckpointFolder[] = "/var/lib/pushpull/checkpoints";
-// From the warning to the kill: for a step of a worker, and for a server to hand its shards over.
-// Kubernetes' own 30 s are little for some gigabytes.
+// Grace period: time for a worker's step, and for a server to hand its shards over. Kubernetes'
+// default of 30 s is too short for some gigabytes.
 constexpr int64_t kGraceSeconds = 60;
 // For a server to end after its last handover, and for the kubelet to see it.
 constexpr int64_t kGraceMargin = 10;
@@ -74,7 +74,7 @@ Json BaseContainer(JobRole role, int metrics_port) {
   return {{"name", std::string(ComponentOf(role))},
           {"ports", Json::array({Port("metrics", metrics_port)})},
           {"volumeMounts", Json::array({{{"name", "tmp"}, {"mountPath", "/tmp"}}})},
-          // What a failed program printed last is in the pod's status, and so in the job's events.
+          // The last output of a failed program is then in the pod's status and the job's events.
           {"terminationMessagePolicy", "FallbackToLogsOnError"},
           {"securityContext",
            {{"allowPrivilegeEscalation", false},
@@ -106,7 +106,7 @@ std::string MountedCheckpoints(const CheckpointSpec& checkpoint) {
 }
 
 void MountCheckpoints(const TrainingJobSpec& spec, Json& container, Json& pod) {
-  if (!spec.checkpoint || spec.checkpoint->claim.empty()) return;
+  if (!spec.checkpoint) return;
   pod["volumes"].push_back({{"name", "checkpoints"},
                             {"persistentVolumeClaim", {{"claimName", spec.checkpoint->claim}}}});
   container["volumeMounts"].push_back({{"name", "checkpoints"}, {"mountPath", kCheckpointFolder}});
@@ -125,7 +125,16 @@ void FillCoordinator(const TrainingJobSpec& spec,
           absl::StrCat(start.term),
           "--log-level",
           settings.log_level};
-  if (spec.checkpoint && !spec.checkpoint->claim.empty()) {
+  // The API server holds replicas to their limits. Those of the manifest may change while this
+  // coordinator runs, so it must not refuse a size by what they were when it started.
+  for (const char* limit : {"spec.servers.minReplicas=1",
+                            "spec.servers.maxReplicas=1024",
+                            "spec.workers.minReplicas=1",
+                            "spec.workers.maxReplicas=4096"}) {
+    args.push_back("--set");
+    args.push_back(limit);
+  }
+  if (spec.checkpoint) {
     args.push_back("--checkpoints");
     args.push_back(MountedCheckpoints(*spec.checkpoint));
   }
@@ -216,7 +225,7 @@ Json ColocatedServer(const ObjectKey& job,
   return container;
 }
 
-// The user's program, in the user's image; interfaces.md calls these variables all it needs.
+// The user's program, in the user's image; docs/interfaces.md lists the variables that it needs.
 void FillWorker(const ObjectKey& job,
                 const TrainingJobSpec& spec,
                 const MemberStart& start,
@@ -252,7 +261,7 @@ Json& ObjectAt(const char* key, Json& parent) {
   return field;
 }
 
-// What the operator itself goes by is not the template's to change.
+// Fields that the operator relies on are not the template's to change.
 void SetIdentity(const ObjectMeta& owner,
                  const TrainingJobObject& job,
                  const MemberStart& start,
@@ -271,7 +280,8 @@ void SetIdentity(const ObjectMeta& owner,
   ObjectAt("annotations", metadata)[kManifestAnnotation] = job.manifest;
 }
 
-// A server gives up before the kubelet does, whose patience the template may have changed.
+// A server stops waiting before the kubelet kills it; the template may have changed the grace
+// period.
 void SetLeaveSeconds(Json& pod) {
   Json& spec = ObjectAt("spec", pod);
   const Json& grace = spec[kGraceField];

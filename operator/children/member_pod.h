@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pod of a member as JSON: image, command, environment and ports that the programs of
-// runtime/cmd know. It passes the level `restricted` unless the user's template says otherwise.
+// runtime/cmd know. It passes the level `restricted` unless the user's template prevents it.
 // Pure.
 #pragma once
 
@@ -27,7 +27,7 @@ struct MemberStart {
       false;  // from the job's own last checkpoint, whatever spec.checkpoint.restoreFrom says
 };
 
-// A pod of the job, which owns it. `job` has a sound spec.
+// A pod of the job, which owns it. `job` has a valid spec.
 std::string MemberPodText(const ObjectMeta& owner,
                           const TrainingJobObject& job,
                           const MemberStart& start,

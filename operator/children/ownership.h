@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who owns what the operator makes: with the job, its children go. For .cc files of
-// operator/children. Pure.
+// Owner references: Kubernetes' garbage collector deletes the children with their job. For .cc
+// files of operator/children. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -21,7 +21,7 @@ constexpr char kAuthorityKey[] = "ca.key";
 constexpr char kCertificate[] = "tls.crt";
 constexpr char kPrivateKey[] = "tls.key";
 
-// Not "tls", which a user's template may well have.
+// Not "tls", a name that a user's template is likely to use.
 constexpr char kVolume[] = "pushpull-tls";
 constexpr char kFolder[] = "/etc/pushpull-tls";
 constexpr int kMode = 0440;

@@ -20,14 +20,14 @@ inline const ResourceType& SecretType() {
   return type;
 }
 
-// The Secret that members of the job show their certificates from: the job's own, "<job>-tls", or
-// the user's. Empty: they have no TLS.
+// The Secret with the certificates of the job's members: its own, "<job>-tls", or the user's.
+// Empty: no TLS.
 std::string TlsSecretName(const std::string& job, const pushpull::SecuritySpec& security);
 
-// The names that the members' certificate bears.
+// The subject names of the members' certificate.
 CertificateSubject MembersSubject(const ObjectKey& job);
 
-// What the Secret has; a key that is missing, or no base64, is empty.
+// The content of the Secret; a key that is missing, or not base64, is empty.
 JobCertificates DecodeTlsSecret(const Object& secret);
 
 // A new Secret of the job, which owns it.
@@ -37,8 +37,8 @@ std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& cer
 std::string TlsSecretPatchText(const JobCertificates& certificates,
                                const std::string& resource_version);
 
-// Mounts what members need of the Secret, which is not the authority's key, in each of the
-// containers, and tells them where.
+// Mounts the keys that members need, which the authority's key is not, in each container, and sets
+// PUSHPULL_TLS_DIR.
 void MountTlsSecret(const std::string& secret, nlohmann::json& containers, nlohmann::json& pod);
 
 }  // namespace pushpull_operator

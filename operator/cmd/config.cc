@@ -25,14 +25,14 @@ constexpr size_t kNamespacesMax = 1000;
 constexpr IntRange kWorkers{.min = 1, .max = 256};
 constexpr IntRange kRequests{.min = 1, .max = 100'000};
 constexpr IntRange kLeaseSeconds{.min = 1, .max = 3600};
-// The longest is a tenth of the authority's life.
+// At most a tenth of the authority's lifetime.
 constexpr IntRange kCertificateSeconds{.min = 30, .max = 365 * 24 * 3600};
 constexpr IntRange kPorts{.min = 0, .max = 65535};
 
 void ReadLogLevel(ObjectReader& reader, Problems& problems, OperatorConfig& config) {
   std::string name = "info";
   if (!reader.ReadString("logLevel", name)) return;
-  // As the charts of others call it; the programs of the members do not.
+  // "warn" is common in charts; the members' programs say "warning".
   config.member_log_level = name == "warn" ? "warning" : name;
   const absl::StatusOr<pushpull::LogLevel> level = pushpull::ParseLogLevel(config.member_log_level);
   if (level.ok()) {
@@ -53,9 +53,9 @@ void ReadElection(ObjectReader& reader, Problems& problems, OperatorConfig& conf
   reader.ReadBool("enabled", config.has_election);
   reader.ReadString("leaseName", config.lease.name);
   reader.ReadString("leaseNamespace", config.lease.object_namespace);
-  reader.ReadSeconds("leaseDurationSeconds", kLeaseSeconds, config.lease_times.lease);
-  reader.ReadSeconds("renewDeadlineSeconds", kLeaseSeconds, config.lease_times.renew);
-  reader.ReadSeconds("retryPeriodSeconds", kLeaseSeconds, config.lease_times.retry);
+  reader.ReadSeconds("leaseDurationSeconds", kLeaseSeconds, config.lease_times.lease_duration);
+  reader.ReadSeconds("renewDeadlineSeconds", kLeaseSeconds, config.lease_times.renew_deadline);
+  reader.ReadSeconds("retryPeriodSeconds", kLeaseSeconds, config.lease_times.retry_period);
   const absl::Status times = Validate(config.lease_times);
   if (!times.ok()) problems.Add("leaderElection", std::string(times.message()));
   if (config.lease.name.empty()) problems.Add("leaderElection.leaseName", "must not be empty");
@@ -69,7 +69,7 @@ OperatorConfig Read(const pushpull::Tree& root, Problems& problems) {
   reader.Require("runtimeImage");
   reader.ReadStrings("namespaces", kNamespacesMax, config.namespaces);
   reader.ReadInt("workers", kWorkers, config.workers);
-  reader.ReadSeconds("certificateLifeSeconds", kCertificateSeconds, config.certificate_life);
+  reader.ReadSeconds("certificateLifeSeconds", kCertificateSeconds, config.certificate_lifetime);
   reader.ReadObject("client", [&](ObjectReader& client) { ReadClient(client, config); });
   reader.ReadObject("leaderElection",
                     [&](ObjectReader& election) { ReadElection(election, problems, config); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the operator is told by its file, which the chart renders
-// (charts/pushpull/templates/operator/config.yaml) and which it reads once.
+// The operator's configuration file, rendered by the chart
+// (charts/pushpull/templates/operator/config.yaml) and read once.
 #pragma once
 
 #include <chrono>
@@ -21,19 +21,20 @@ namespace pushpull_operator {
 
 struct OperatorConfig {
   pushpull::LogLevel log_level = pushpull::LogLevel::kInfo;
-  std::string member_log_level = "info";  // the same, as the programs of members take it
-  std::string runtime_image;              // of servers and coordinators that name none
-  std::vector<std::string> namespaces;    // whose jobs it runs; empty: all
+  std::string member_log_level = "info";  // the same, in the words of the members' programs
+  std::string runtime_image;              // default image of servers and coordinators
+  std::vector<std::string> namespaces;    // watched namespaces; empty: all
   int workers = 8;
-  std::chrono::seconds certificate_life{std::chrono::days(90)};  // of the members of jobs
+  std::chrono::seconds certificate_lifetime{std::chrono::days(90)};  // of member certificates
   RateLimit rate_limit;
   bool has_election = true;
-  ObjectKey lease{.object_namespace = "", .name = "pushpull"};  // no namespace: the operator's own
+  ObjectKey lease{.object_namespace = "",
+                  .name = "pushpull"};  // empty namespace: the operator's own
   LeaseTimes lease_times;
-  uint16_t metrics_port = 9464;  // 0: a free one
+  uint16_t metrics_port = 9464;  // 0: any free port
 };
 
-// kInvalidArgument names the file, and every field that is unknown, missing or wrong.
+// kInvalidArgument names the file and every unknown, missing or invalid field.
 absl::StatusOr<OperatorConfig> ParseConfig(absl::string_view text, const std::string& file);
 
 }  // namespace pushpull_operator

@@ -36,11 +36,11 @@ struct Flags {
 
 // Before any thread exists.
 std::string Variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): there is one thread
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
   return value == nullptr ? "" : value;
 }
 
-// The pod's name for people, and a number so that no restart of it is taken for this process.
+// The pod's name, with a random number that tells restarts apart.
 std::string NewInstance() {
   std::string name = Variable("POD_NAME");
   if (name.empty()) {
@@ -57,9 +57,7 @@ absl::StatusOr<ClusterAccess> FindAccess(const Flags& flags) {
       InClusterAccess(Variable("KUBERNETES_SERVICE_HOST"), Variable("KUBERNETES_SERVICE_PORT"));
   if (absl::IsFailedPrecondition(access.status())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("this is no pod of a cluster: name the API server with --kubeconfig FILE (",
-                     access.status().message(),
-                     ")"));
+        absl::StrCat("no API server: pass --kubeconfig FILE (", access.status().message(), ")"));
   }
   return access;
 }
@@ -92,19 +90,20 @@ int PrintVersion(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "The operator of Pushpull: runs TrainingJobs of a Kubernetes cluster.\n"
-      "The Helm chart starts it; by hand: pushpull-operator --config FILE --kubeconfig FILE",
+      "The operator of Pushpull: runs TrainingJobs in a Kubernetes cluster.\n"
+      "Usually started by the Helm chart; by hand: pushpull-operator --config FILE --kubeconfig "
+      "FILE",
       "pushpull-operator");
   Flags flags;
   app.add_option(
-      "--config", flags.config, "Its settings, as the chart renders them (operator.yaml)");
+      "--config", flags.config, "Configuration file, as rendered by the chart (operator.yaml)");
   CLI::Option* kubeconfig =
       app.add_option("--kubeconfig",
                      flags.kubeconfig,
-                     "Where the API server is; default: that of the pod's cluster");
-  app.add_option("--context", flags.context, "Of the kubeconfig; default: the current one")
+                     "kubeconfig of the cluster; default: the pod's service account");
+  app.add_option("--context", flags.context, "Context of the kubeconfig; default: the current one")
       ->needs(kubeconfig);
-  CLI::App* version = app.add_subcommand("version", "Version and commit");
+  CLI::App* version = app.add_subcommand("version", "Print version and commit");
   version->add_flag("--json", flags.is_json, "As JSON");
   try {
     app.parse(argc, argv);
@@ -117,8 +116,8 @@ int Main(int argc, char** argv) {
   return version->parsed() ? PrintVersion(flags) : Run(flags);
 }
 
-// Each worker thread asks coordinators over TLS now and then. With heaps of their own, as the C
-// library gives them, each keeps what a handshake takes for a moment.
+// TLS handshakes of the worker threads allocate much for a moment. With glibc's one heap per
+// thread, each thread would keep that memory.
 constexpr int kHeapsMax = 2;
 
 }  // namespace

@@ -24,9 +24,10 @@ using pushpull::Deadline;
 
 namespace {
 
-// Together a standby leads within 2 s of SIGTERM: what is under way may end, then the lease goes.
-constexpr std::chrono::milliseconds kEndOfWork{800};
-constexpr std::chrono::milliseconds kRelease{1000};
+// After SIGTERM: for reconciles in progress, then for releasing the lease. A standby leads within 2
+// s.
+constexpr std::chrono::milliseconds kDrainTime{800};
+constexpr std::chrono::milliseconds kReleaseTime{1000};
 
 class OperatorProcess {
  public:
@@ -39,7 +40,7 @@ class OperatorProcess {
         client_(credentials, time_, ClientOptionsOf()),
         controller_(client_, time_, coordinators_, metrics_, ControllerOptionsOf(start), log_) {}
 
-  // OK: a signal has ended it.
+  // OK after a stop signal.
   absl::Status Run();
   int signal() const { return signal_; }
 
@@ -71,8 +72,7 @@ class OperatorProcess {
   JobController controller_;
 };
 
-// The election has a client of its own: the controller's cannot write before somebody leads, and
-// ends first.
+// Leader election has its own client: the controller's is guarded by the election and stops first.
 ClientOptions OperatorProcess::LeaseClientOptions() {
   return {
       .rate_limit = config_.rate_limit,
@@ -91,8 +91,8 @@ LeaderElectorOptions OperatorProcess::ElectorOptions(const OperatorStart& start)
       .lease = config_.lease,
       .identity = start.instance,
       .times = config_.lease_times,
-      .on_trouble = [this](const absl::Status& status) {
-        log_.Warning("the lease cannot be looked at",
+      .on_error = [this](const absl::Status& status) {
+        log_.Warning("cannot read or renew the lease",
                      {{"lease", ToString(config_.lease)}, {"why", status.message()}});
       }};
   if (options.lease.object_namespace.empty())
@@ -109,25 +109,25 @@ ControllerOptions OperatorProcess::ControllerOptionsOf(const OperatorStart& star
                        .operator_namespace = start.pod_namespace},
               .instance = start.instance,
               .now = [this] { return clock_.Now(); },
-              .certificate_life = config_.certificate_life,
+              .certificate_lifetime = config_.certificate_lifetime,
               .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
 }
 
 std::string OperatorProcess::MetricsText() {
   OperatorGauges gauges = controller_.gauges();
-  gauges.is_leader = has_begun_ && (!config_.has_election || elector_.leads());
+  gauges.is_leader = has_begun_ && (!config_.has_election || elector_.is_leader());
   metrics_.Update(gauges);
   return registry_.Text();
 }
 
-// A standby is ready when it could lead.
+// A standby is ready if it could lead.
 absl::Status OperatorProcess::Ready() const {
   if (has_begun_) return controller_.Ready();
   return config_.has_election ? elector_.last_error() : absl::OkStatus();
 }
 
 void OperatorProcess::Begin() {
-  log_.Info("leads", {{"lease", config_.has_election ? ToString(config_.lease) : "none"}});
+  log_.Info("became leader", {{"lease", config_.has_election ? ToString(config_.lease) : "none"}});
   controller_.Start();
   has_begun_ = true;
 }
@@ -140,18 +140,18 @@ absl::Status OperatorProcess::Lead() {
   return absl::CancelledError("stopped");
 }
 
-// Who has lost the lease has nothing to finish and nothing to give back.
+// Without the lease there is nothing to drain and nothing to release.
 void OperatorProcess::End(const absl::Status& led) {
   controller_.Stop();
-  const bool was_told = absl::IsCancelled(led);
-  if (was_told && !controller_.AwaitIdle(Deadline::After(kEndOfWork)).ok()) {
-    log_.Info("jobs in work are left as they are");
+  const bool was_stopped = absl::IsCancelled(led);
+  if (was_stopped && !controller_.AwaitIdle(Deadline::After(kDrainTime)).ok()) {
+    log_.Info("stopped with reconciles in progress");
   }
   client_.Stop();
-  if (!was_told || !config_.has_election) return;
-  const absl::Status released = elector_.Release(Deadline(time_.Now() + kRelease));
+  if (!was_stopped || !config_.has_election) return;
+  const absl::Status released = elector_.Release(Deadline(time_.Now() + kReleaseTime));
   if (!released.ok()) {
-    log_.Warning("the lease was not given back, a standby waits for its end",
+    log_.Warning("cannot release the lease, a standby waits until it expires",
                  {{"why", released.message()}});
   }
 }
@@ -170,7 +170,7 @@ absl::Status OperatorProcess::Run() {
   log_.Info("started", {{"metrics", (*exposer)->address()}});
   const absl::Status led = Lead();
   if (absl::IsFailedPrecondition(led)) {
-    log_.Warning("leads no more, begins anew as a standby", {{"why", led.message()}});
+    log_.Warning("lost the lease, continues as standby", {{"why", led.message()}});
   }
   End(led);
   return absl::IsCancelled(led) ? absl::OkStatus() : led;
@@ -181,8 +181,8 @@ absl::Status OperatorProcess::Run() {
 int RunOperator(const OperatorStart& start) {
   const auto credentials = Credentials::Create(start.access, SystemPausingTime());
   if (!credentials.ok()) return ReportError(credentials.status());
-  // Who has lost the lease forgets everything and stands by, as somebody else: an API server that
-  // is away for minutes costs no restart of the pod.
+  // After losing the lease the process starts over as a standby with a new identity, so that an
+  // outage of the API server does not restart the pod.
   for (int life = 1;; ++life) {
     OperatorStart own = start;
     absl::StrAppend(&own.instance, "-", life);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operator as one process: everything wired together, from the first connection to the lease
-// that is given back.
+// The operator process: wiring, leader election, startup and shutdown.
 #pragma once
 
 #include <string>
@@ -14,13 +13,13 @@ namespace pushpull_operator {
 struct OperatorStart {
   OperatorConfig config;
   ClusterAccess access;
-  std::string pod_namespace;  // of the operator's own pod; empty: it is none
-  // Who holds the lease and tells events: like no other process's, and like no earlier one's.
+  std::string pod_namespace;  // of the operator's own pod; empty: not running in a pod
+  // Holder of the lease and reporter of events; unique to this process.
   std::string instance;
 };
 
-// Runs until a stop signal, which BlockStopSignals has taken from the threads, or until the lease
-// is lost. Returns the exit code; errors are printed.
+// Runs until a stop signal (BlockStopSignals was called before). Returns the exit code; prints
+// errors.
 int RunOperator(const OperatorStart& start);
 
 }  // namespace pushpull_operator

@@ -16,17 +16,17 @@ namespace {
 
 // A Secret is not watched: one that was deleted, or that the user has changed, is found so late
 // where nothing else asks for it.
-constexpr std::chrono::hours kLookPeriod{1};
+constexpr std::chrono::hours kRecheckPeriod{1};
 
 MemberCertificates ForMembers(const ObjectKey& secret,
                               JobCertificates certificates,
-                              WallTime look_at) {
+                              WallTime recheck_at) {
   return {.secret = secret.name,
           .files = std::make_shared<const pushpull::TlsFiles>(
               pushpull::TlsFiles{.authorities = std::move(certificates.authorities),
                                  .certificate = std::move(certificates.certificate),
                                  .private_key = std::move(certificates.private_key)}),
-          .look_at = look_at};
+          .recheck_at = recheck_at};
 }
 
 }  // namespace
@@ -37,13 +37,13 @@ CertificateKeeper::CertificateKeeper(KubeClient& client,
                                      std::chrono::seconds call_time)
     : client_(client), time_(time), life_(life), call_time_(call_time) {}
 
-absl::StatusOr<MemberCertificates> CertificateKeeper::Keep(const ObjectMeta& job,
-                                                           const pushpull::SecuritySpec& security,
-                                                           WallTime now) {
+absl::StatusOr<MemberCertificates> CertificateKeeper::Ensure(const ObjectMeta& job,
+                                                             const pushpull::SecuritySpec& security,
+                                                             WallTime now) {
   const ObjectKey secret{.object_namespace = job.key.object_namespace,
                          .name = TlsSecretName(job.key.name, security)};
   if (secret.name.empty()) return MemberCertificates{};
-  return security.secret_name.empty() ? KeepOwn(job, secret, now) : Read(secret, now);
+  return security.secret_name.empty() ? EnsureOwn(job, secret, now) : Read(secret, now);
 }
 
 absl::StatusOr<MemberCertificates> CertificateKeeper::Read(const ObjectKey& secret, WallTime now) {
@@ -60,26 +60,26 @@ absl::StatusOr<MemberCertificates> CertificateKeeper::Read(const ObjectKey& secr
                                             ToString(secret),
                                             " must have ca.crt, tls.crt and tls.key"));
   }
-  return ForMembers(secret, std::move(certificates), now + kLookPeriod);
+  return ForMembers(secret, std::move(certificates), now + kRecheckPeriod);
 }
 
-absl::StatusOr<MemberCertificates> CertificateKeeper::KeepOwn(const ObjectMeta& job,
-                                                              const ObjectKey& secret,
-                                                              WallTime now) {
+absl::StatusOr<MemberCertificates> CertificateKeeper::EnsureOwn(const ObjectMeta& job,
+                                                                const ObjectKey& secret,
+                                                                WallTime now) {
   const absl::StatusOr<Object> found = client_.Get(SecretType(), secret, CallDeadline());
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   const Object* present = found.ok() ? &*found : nullptr;
   if (present != nullptr && present->meta.controller_uid != job.uid)
     return OwnedByAnother(SecretType(), secret);
   PUSHPULL_ASSIGN_OR_RETURN(
-      KeptCertificates kept,
-      BringUpToDate(present == nullptr ? JobCertificates{} : DecodeTlsSecret(*present),
-                    MembersSubject(job.key),
-                    now,
-                    life_));
+      CertificateUpdate kept,
+      UpdateCertificates(present == nullptr ? JobCertificates{} : DecodeTlsSecret(*present),
+                         MembersSubject(job.key),
+                         now,
+                         life_));
   if (kept.has_changed) PUSHPULL_RETURN_IF_ERROR(Write(job, secret, present, kept.certificates));
   return ForMembers(
-      secret, std::move(kept.certificates), std::min(kept.renew_at, now + kLookPeriod));
+      secret, std::move(kept.certificates), std::min(kept.renew_at, now + kRecheckPeriod));
 }
 
 // Of two operators that write at once one is refused: a Secret is made only where there is none,

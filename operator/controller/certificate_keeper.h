@@ -24,8 +24,8 @@ namespace pushpull_operator {
 struct MemberCertificates {
   std::string secret;                               // where they are from; empty: the job has none
   std::shared_ptr<const pushpull::TlsFiles> files;  // null: no TLS
-  // When to look at the Secret again: it is to be renewed then, or may be gone or another by then.
-  WallTime look_at{};
+  // When to read the Secret again: its renewal is due, or it may have been deleted or replaced.
+  WallTime recheck_at{};
 };
 
 // Thread-safe; remembers nothing.
@@ -40,18 +40,18 @@ class CertificateKeeper {
   // Blocks on the API server, one read and at most one write. `now` is that server's. Errors beside
   // those of KubeClient:
   //
-  // kAlreadyExists   the Secret is not this job's; it was not touched.
-  // kNotFound        the user's Secret is not there, or lacks a key.
-  // kAborted         somebody else wrote it at the same time. Try again.
-  absl::StatusOr<MemberCertificates> Keep(const ObjectMeta& job,
-                                          const pushpull::SecuritySpec& security,
-                                          WallTime now);
+  //   kAlreadyExists   the Secret is not this job's; it was not touched.
+  //   kNotFound        the user's Secret does not exist, or lacks a key.
+  //   kAborted         another writer was faster. Retry.
+  absl::StatusOr<MemberCertificates> Ensure(const ObjectMeta& job,
+                                            const pushpull::SecuritySpec& security,
+                                            WallTime now);
 
  private:
   absl::StatusOr<MemberCertificates> Read(const ObjectKey& secret, WallTime now);
-  absl::StatusOr<MemberCertificates> KeepOwn(const ObjectMeta& job,
-                                             const ObjectKey& secret,
-                                             WallTime now);
+  absl::StatusOr<MemberCertificates> EnsureOwn(const ObjectMeta& job,
+                                               const ObjectKey& secret,
+                                               WallTime now);
   // `present` is null where there is none yet.
   absl::Status Write(const ObjectMeta& job,
                      const ObjectKey& secret,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What has been told of one job lately, so that a job in trouble does not fill the API server: the
-// same event again counts up the one that is there, and there are so many writes a minute. Pure.
+// The recent events of one job, so that a failing job does not flood the API server: an equal event
+// increments the count of the first one, and writes a minute are limited. Pure.
 #pragma once
 
 #include <deque>
@@ -16,29 +16,29 @@ namespace pushpull_operator {
 // What to write of an event.
 struct EventWrite {
   std::string name;
-  int count = 1;  // above 1: of the event of this name that is there already
+  int count = 1;  // above 1: of the existing event of this name
   friend bool operator==(const EventWrite&, const EventWrite&) = default;
 };
 
 class EventHistory {
  public:
-  // Of operators.md, statement 47.
+  // Per job: one that flaps cannot flood the API server with events.
   static constexpr int kWritesAMinute = 10;
-  // As client-go's correlator: what is this far apart are two events.
+  // As in client-go's correlator: events this far apart are two.
   static constexpr std::chrono::minutes kSameFor{10};
 
-  // `name` is for a new one. Nothing: more has been told within the last minute than is allowed.
+  // `name` is that of a new event. Nothing: the limit of this minute is reached.
   std::optional<EventWrite> Record(const Event& event, const std::string& name, WallTime now);
 
  private:
-  struct Told {
+  struct Recorded {
     Event event;
     std::string name;
     int count = 0;
     WallTime last{};
   };
-  std::deque<Told> told_;       // of the last ten minutes
-  std::deque<WallTime> times_;  // of the writes of the last minute
+  std::deque<Recorded> recorded_;  // of the last ten minutes
+  std::deque<WallTime> times_;     // of the writes of the last minute
 };
 
 }  // namespace pushpull_operator

@@ -19,20 +19,20 @@ using pushpull::SyncMode;
 
 namespace {
 
-CoordinatorWord::Phase PhaseOf(JobPhase phase) {
+CoordinatorReport::Phase PhaseOf(JobPhase phase) {
   switch (phase) {
     case JobPhase::kStarting:
-      return CoordinatorWord::Phase::kStarting;
+      return CoordinatorReport::Phase::kStarting;
     case JobPhase::kRunning:
-      return CoordinatorWord::Phase::kRunning;
+      return CoordinatorReport::Phase::kRunning;
     case JobPhase::kSucceeded:
-      return CoordinatorWord::Phase::kSucceeded;
+      return CoordinatorReport::Phase::kSucceeded;
     case JobPhase::kFailed:
-      return CoordinatorWord::Phase::kFailed;
+      return CoordinatorReport::Phase::kFailed;
     case JobPhase::kRecovering:
-      return CoordinatorWord::Phase::kRecovering;
+      return CoordinatorReport::Phase::kRecovering;
   }
-  return CoordinatorWord::Phase::kRecovering;
+  return CoordinatorReport::Phase::kRecovering;
 }
 
 SyncMode ModeOf(ConsistencyMode mode) {
@@ -47,7 +47,6 @@ SyncMode ModeOf(ConsistencyMode mode) {
   return SyncMode::kSync;
 }
 
-// AllReduce is never asked for: no running job changes to it.
 ConsistencyMode ModeOf(SyncMode mode) {
   switch (mode) {
     case SyncMode::kAsync:
@@ -55,20 +54,19 @@ ConsistencyMode ModeOf(SyncMode mode) {
     case SyncMode::kBounded:
       return ConsistencyMode::kBounded;
     case SyncMode::kSync:
-    case SyncMode::kAllReduce:
       return ConsistencyMode::kSync;
   }
   return ConsistencyMode::kSync;
 }
 
-SyncWord SyncOf(const pushpull::Consistency& consistency) {
-  SyncWord word{.mode = ModeOf(consistency.mode)};
-  if (word.mode == SyncMode::kBounded) word.staleness = static_cast<int>(consistency.staleness);
-  if (word.mode == SyncMode::kSync) {
-    word.backup_workers = static_cast<int>(consistency.backup_workers);
-    word.is_gated = consistency.gated;
+SyncSettings SyncOf(const pushpull::Consistency& consistency) {
+  SyncSettings report{.mode = ModeOf(consistency.mode)};
+  if (report.mode == SyncMode::kBounded) report.staleness = static_cast<int>(consistency.staleness);
+  if (report.mode == SyncMode::kSync) {
+    report.backup_workers = static_cast<int>(consistency.backup_workers);
+    report.is_gated = consistency.gated;
   }
-  return word;
+  return report;
 }
 
 std::optional<uint32_t> CountOf(const std::optional<int>& count) {
@@ -77,13 +75,13 @@ std::optional<uint32_t> CountOf(const std::optional<int>& count) {
 
 // Made for each call, because what it takes is small beside a handshake, and a context of the
 // library is not.
-absl::StatusOr<ControlTarget> TargetOf(const CoordinatorPlace& place) {
-  ControlTarget target{.address = place.address};
-  if (place.tls == nullptr) return target;
-  auto identity = pushpull::TlsIdentity::Create(*place.tls);
+absl::StatusOr<ControlTarget> TargetOf(const CoordinatorEndpoint& endpoint) {
+  ControlTarget target{.address = endpoint.address};
+  if (endpoint.tls == nullptr) return target;
+  auto identity = pushpull::TlsIdentity::Create(*endpoint.tls);
   if (!identity.ok()) {
     return absl::UnavailableError(absl::StrCat("coordinator at ",
-                                               place.address,
+                                               endpoint.address,
                                                ": the job's certificates cannot be used: ",
                                                identity.status().message()));
   }
@@ -93,14 +91,14 @@ absl::StatusOr<ControlTarget> TargetOf(const CoordinatorPlace& place) {
 
 }  // namespace
 
-CoordinatorWord WordOf(const pushpull::JobStatus& status) {
-  CoordinatorWord word{
+CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
+  CoordinatorReport report{
       .job = status.job,
       .term = static_cast<int64_t>(status.term.value()),
       .phase = PhaseOf(status.phase),
       .failure = status.failure,
-      .servers_wanted = static_cast<int>(status.servers_wanted),
-      .workers_wanted = static_cast<int>(status.workers_wanted),
+      .desired_servers = static_cast<int>(status.desired_servers),
+      .desired_workers = static_cast<int>(status.desired_workers),
       .shards_moving = static_cast<int64_t>(status.shards_moving),
       .epoch = static_cast<int64_t>(status.epoch.counter),
       .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),
@@ -116,41 +114,41 @@ CoordinatorWord WordOf(const pushpull::JobStatus& status) {
       .is_sync_changing = status.is_mode_changing,
       .sync_problem = status.mode_problem};
   for (const pushpull::ServerStatus& server : status.servers) {
-    if (server.is_alive) word.servers.insert(static_cast<int>(server.server.value()));
+    if (server.is_alive) report.servers.insert(static_cast<int>(server.server.value()));
   }
   for (const pushpull::WorkerStatus& worker : status.workers) {
-    word.workers[static_cast<int>(worker.worker.value())] = {.is_alive = worker.is_alive,
-                                                             .has_left = worker.has_left,
-                                                             .was_released = worker.was_released};
+    report.workers[static_cast<int>(worker.worker.value())] = {.is_alive = worker.is_alive,
+                                                               .has_left = worker.has_left,
+                                                               .was_released = worker.was_released};
   }
   for (const pushpull::StateLoss& loss : status.state_losses) {
-    word.losses.push_back({.is_over = loss.is_repaired,
-                           .is_undone = loss.returned == loss.shards.size(),
-                           .text = pushpull::ToString(loss)});
+    report.losses.push_back({.is_repaired = loss.is_repaired,
+                             .is_undone = loss.returned == loss.shards.size(),
+                             .text = pushpull::ToString(loss)});
   }
-  return word;
+  return report;
 }
 
-absl::StatusOr<CoordinatorWord> GrpcJobCoordinator::Ask(const CoordinatorPlace& place,
-                                                        Deadline deadline) {
-  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+absl::StatusOr<CoordinatorReport> GrpcJobCoordinator::GetStatus(const CoordinatorEndpoint& endpoint,
+                                                                Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
   PUSHPULL_ASSIGN_OR_RETURN(const pushpull::JobStatus status,
                             pushpull::FetchStatus(target, deadline));
-  return WordOf(status);
+  return ReportOf(status);
 }
 
-absl::Status GrpcJobCoordinator::Resize(const CoordinatorPlace& place,
-                                        const AskSize& size,
+absl::Status GrpcJobCoordinator::Resize(const CoordinatorEndpoint& endpoint,
+                                        const RequestSize& size,
                                         Deadline deadline) {
-  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
   return pushpull::RequestResize(
       target, {.servers = CountOf(size.servers), .workers = CountOf(size.workers)}, deadline);
 }
 
-absl::Status GrpcJobCoordinator::SetSync(const CoordinatorPlace& place,
-                                         const AskSync& sync,
+absl::Status GrpcJobCoordinator::SetSync(const CoordinatorEndpoint& endpoint,
+                                         const RequestSync& sync,
                                          Deadline deadline) {
-  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
   return pushpull::RequestMode(target,
                                {.mode = ModeOf(sync.sync.mode),
                                 .staleness = static_cast<uint32_t>(sync.sync.staleness),
@@ -159,9 +157,9 @@ absl::Status GrpcJobCoordinator::SetSync(const CoordinatorPlace& place,
                                deadline);
 }
 
-absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const CoordinatorPlace& place,
+absl::StatusOr<uint64_t> GrpcJobCoordinator::Save(const CoordinatorEndpoint& endpoint,
                                                   Deadline deadline) {
-  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(place));
+  PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
   return pushpull::RequestCheckpoint(target, deadline);
 }
 

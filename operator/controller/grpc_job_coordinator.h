@@ -10,21 +10,21 @@
 namespace pushpull_operator {
 
 // As far as plans depend on it.
-CoordinatorWord WordOf(const pushpull::JobStatus& status);
+CoordinatorReport ReportOf(const pushpull::JobStatus& status);
 
 // A connection for each call, so that nothing is remembered of a coordinator that is gone.
 // Thread-safe.
 class GrpcJobCoordinator final : public JobCoordinator {
  public:
-  absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place,
-                                      pushpull::Deadline deadline) override;
-  absl::Status Resize(const CoordinatorPlace& place,
-                      const AskSize& size,
+  absl::StatusOr<CoordinatorReport> GetStatus(const CoordinatorEndpoint& endpoint,
+                                              pushpull::Deadline deadline) override;
+  absl::Status Resize(const CoordinatorEndpoint& endpoint,
+                      const RequestSize& size,
                       pushpull::Deadline deadline) override;
-  absl::Status SetSync(const CoordinatorPlace& place,
-                       const AskSync& sync,
+  absl::Status SetSync(const CoordinatorEndpoint& endpoint,
+                       const RequestSync& sync,
                        pushpull::Deadline deadline) override;
-  absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place,
+  absl::StatusOr<uint64_t> Save(const CoordinatorEndpoint& endpoint,
                                 pushpull::Deadline deadline) override;
 
  private:

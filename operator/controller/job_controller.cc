@@ -18,10 +18,10 @@ using pushpull::Deadline;
 
 namespace {
 
-// How often a waiting worker looks whether it shall end, which also wakes it.
-constexpr std::chrono::milliseconds kLook{100};
-constexpr std::chrono::seconds kQueueLook{60};
-// After an outage of the API server nobody tells that it is back: jobs are not to wait for longer.
+// How often a waiting worker checks whether to end.
+constexpr std::chrono::milliseconds kSyncPoll{100};
+constexpr std::chrono::seconds kQueuePoll{60};
+// Nothing reports the end of an outage of the API server: no job waits longer than this.
 constexpr BackoffTimes kBackoff{.longest = std::chrono::minutes(1)};
 
 ObjectKey KeyOf(const std::string& job) {
@@ -51,8 +51,8 @@ JobController::JobController(KubeClient& client,
       options_(std::move(options)),
       log_(std::move(log)),
       queue_(time, kBackoff) {
-  if (options_.namespaces.empty()) places_.emplace("", MakePlace(""));
-  for (const std::string& name : options_.namespaces) places_.emplace(name, MakePlace(name));
+  if (options_.namespaces.empty()) scopes_.emplace("", MakeScope(""));
+  for (const std::string& name : options_.namespaces) scopes_.emplace(name, MakeScope(name));
 }
 
 JobController::~JobController() {
@@ -60,21 +60,21 @@ JobController::~JobController() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-JobController::Place JobController::MakePlace(const std::string& object_namespace) {
-  Place place;
-  place.watch = std::make_unique<JobWatch>(
+JobController::Scope JobController::MakeScope(const std::string& object_namespace) {
+  Scope scope;
+  scope.watch = std::make_unique<JobWatch>(
       client_,
       time_,
       JobWatchOptions{.object_namespace = object_namespace,
                       .on_change = [this](const std::string& job) { queue_.Add(job); }},
       log_);
-  place.reconciler = std::make_unique<JobReconciler>(
-      client_, time_, place.watch->jobs(), place.watch->pods(), coordinators_, options_.reconciler);
-  return place;
+  scope.reconciler = std::make_unique<JobReconciler>(
+      client_, time_, scope.watch->jobs(), scope.watch->pods(), coordinators_, options_.reconciler);
+  return scope;
 }
 
 void JobController::Start() {
-  for (auto& [name, place] : places_) place.watch->Start();
+  for (auto& [name, scope] : scopes_) scope.watch->Start();
   for (int i = 0; i < options_.workers; ++i) {
     workers_.emplace_back([this, i] {
       pthread_setname_np(pthread_self(), absl::StrCat("op-worker-", i).c_str());
@@ -85,7 +85,7 @@ void JobController::Start() {
 
 void JobController::Stop() {
   stop_.Cancel();
-  for (auto& [name, place] : places_) place.watch->Stop();
+  for (auto& [name, scope] : scopes_) scope.watch->Stop();
   queue_.ShutDown();
 }
 
@@ -94,8 +94,8 @@ absl::Status JobController::AwaitIdle(Deadline deadline) {
 }
 
 absl::Status JobController::Ready() const {
-  for (const auto& [name, place] : places_) {
-    if (place.watch->AwaitSynced(Deadline::After(std::chrono::seconds(0))).ok()) continue;
+  for (const auto& [name, scope] : scopes_) {
+    if (scope.watch->AwaitSynced(Deadline::After(std::chrono::seconds(0))).ok()) continue;
     return absl::UnavailableError(
         absl::StrCat("the jobs and pods of ",
                      name.empty() ? "the cluster" : absl::StrCat("namespace ", name),
@@ -105,8 +105,8 @@ absl::Status JobController::Ready() const {
 }
 
 bool JobController::AwaitSynced() const {
-  for (const auto& [name, place] : places_) {
-    while (!place.watch->AwaitSynced(Deadline::After(kLook)).ok()) {
+  for (const auto& [name, scope] : scopes_) {
+    while (!scope.watch->AwaitSynced(Deadline::After(kSyncPoll)).ok()) {
       if (stop_.is_cancelled()) return false;
     }
   }
@@ -117,42 +117,42 @@ void JobController::Work() {
   // One that is stopped before that still empties the queue.
   const bool has_synced = AwaitSynced();
   for (;;) {
-    const absl::StatusOr<std::string> job = queue_.Take(Deadline::After(kQueueLook));
+    const absl::StatusOr<std::string> job = queue_.Take(Deadline::After(kQueuePoll));
     if (absl::IsCancelled(job.status())) return;
     if (!job.ok()) continue;
-    if (has_synced && !stop_.is_cancelled()) LookAt(*job);
+    if (has_synced && !stop_.is_cancelled()) ReconcileJob(*job);
     queue_.Done(*job);
   }
 }
 
-void JobController::LookAt(const std::string& job) {
+void JobController::ReconcileJob(const std::string& job) {
   const ObjectKey key = KeyOf(job);
-  const auto place = places_.find(options_.namespaces.empty() ? "" : key.object_namespace);
+  const auto scope = scopes_.find(options_.namespaces.empty() ? "" : key.object_namespace);
   const pushpull::SteadyTime begin = time_.Now();
   const pushpull::Duration computed_before = ThreadCpuTime();
-  const auto result = place->second.reconciler->Reconcile(key);
+  const auto result = scope->second.reconciler->Reconcile(key);
   metrics_.ObserveReconcile(time_.Now() - begin, ThreadCpuTime() - computed_before);
-  const NextLook next = DecideNextLook(result);
+  const Requeue next = DecideRequeue(result);
   int failures = 0;
-  if (next.when == NextLook::When::kAfterFailure) {
-    failures = queue_.AddAfterFailure(job);
+  if (next.when == Requeue::When::kAfterFailure) {
+    failures = queue_.AddRateLimited(job);
   } else {
     queue_.Forget(job);
-    if (next.when == NextLook::When::kAfterDelay) queue_.AddAfter(job, next.delay);
+    if (next.when == Requeue::When::kAfterDelay) queue_.AddAfter(job, next.delay);
   }
-  Tell(job, next, failures, result.status());
+  RecordResult(job, next, failures, result.status());
 }
 
-void JobController::Tell(const std::string& job,
-                         const NextLook& next,
-                         int failures,
-                         const absl::Status& status) {
+void JobController::RecordResult(const std::string& job,
+                                 const Requeue& next,
+                                 int failures,
+                                 const absl::Status& status) {
   switch (next.trouble) {
-    case NextLook::Trouble::kNone:
+    case Requeue::Trouble::kNone:
       return;
-    case NextLook::Trouble::kConflict:
+    case Requeue::Trouble::kConflict:
       return metrics_.CountConflict();
-    case NextLook::Trouble::kError:
+    case Requeue::Trouble::kError:
       break;
   }
   metrics_.CountReconcileError();
@@ -165,8 +165,8 @@ void JobController::Tell(const std::string& job,
 
 OperatorGauges JobController::gauges() const {
   OperatorGauges gauges{.queue_depth = queue_.depth()};
-  for (const auto& [name, place] : places_) {
-    for (const JobStore::Pointer& job : place.watch->jobs().All()) {
+  for (const auto& [name, scope] : scopes_) {
+    for (const JobStore::Pointer& job : scope.watch->jobs().All()) {
       const TrainingJobStatus& status = job->value.status;
       ++gauges.jobs[std::string(NameOf(status.phase.value_or(Phase::kPending)))];
       const Condition* blocked = FindCondition(status.conditions, "ScalingBlocked");

@@ -15,7 +15,7 @@
 #include "operator/controller/job_coordinator.h"
 #include "operator/controller/job_reconciler.h"
 #include "operator/controller/job_watch.h"
-#include "operator/controller/next_look.h"
+#include "operator/controller/requeue.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"
@@ -48,7 +48,7 @@ class JobController {
   JobController& operator=(const JobController&) = delete;
 
   // Starts the threads; does not block. No job is planned before all first listings are complete:
-  // pods that are not heard of yet would be made a second time.
+  // pods that are not in the cache yet would be created a second time.
   void Start();
 
   // OK: every first listing is in. Else kUnavailable.
@@ -63,17 +63,20 @@ class JobController {
   OperatorGauges gauges() const;
 
  private:
-  // A namespace, or all, with whoever looks at its jobs.
-  struct Place {
+  // A namespace, or all of them: its caches and their reconciler.
+  struct Scope {
     std::unique_ptr<JobWatch> watch;
     std::unique_ptr<JobReconciler> reconciler;
   };
 
-  Place MakePlace(const std::string& object_namespace);
+  Scope MakeScope(const std::string& object_namespace);
   void Work();
   bool AwaitSynced() const;
-  void LookAt(const std::string& job);
-  void Tell(const std::string& job, const NextLook& next, int failures, const absl::Status& status);
+  void ReconcileJob(const std::string& job);
+  void RecordResult(const std::string& job,
+                    const Requeue& next,
+                    int failures,
+                    const absl::Status& status);
 
   KubeClient& client_;
   PausingTime& time_;
@@ -83,7 +86,7 @@ class JobController {
   const pushpull::Log log_;
   Cancellation stop_;
   WorkQueue queue_;
-  std::map<std::string, Place> places_;  // by namespace; "" is every namespace
+  std::map<std::string, Scope> scopes_;  // by namespace; "" is every namespace
   std::vector<std::thread> workers_;     // last: they use all of the above
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the operator asks of the coordinators of jobs (proto/pushpull/v1/control.proto), whoever
-// carries it there.
+// The calls of the operator to the coordinators of jobs (proto/pushpull/v1/control.proto),
+// independent of the transport.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 #include "absl/status/statusor.h"
 
+#include "pushpull/deadline.h"
+
 #include "operator/plan/job_plan.h"
 #include "operator/plan/observation.h"
-#include "runtime/base/deadline.h"
 #include "runtime/tls/tls_identity.h"
 
 namespace pushpull_operator {
 
-struct CoordinatorPlace {
+struct CoordinatorEndpoint {
   std::string address;                                 // host:port
   std::shared_ptr<const pushpull::TlsFiles> tls = {};  // of a member of its job; null: no TLS
 };
 
 // Each call blocks until the answer or its deadline. Thread-safe.
 //
-// kUnavailable, kDeadlineExceeded   nobody answers there, or the certificates of the two ends do
-// not
-//                                   fit. Ask again later.
-// kFailedPrecondition               not now: the job is at another point than was thought.
+//   kUnavailable, kDeadlineExceeded   no answer, or the certificates of the two ends do not match.
+//                                     Retry later.
+//   kFailedPrecondition               the job is not in the state that the call needs.
 class JobCoordinator {
  public:
   virtual ~JobCoordinator() = default;
-  virtual absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place,
-                                              pushpull::Deadline deadline) = 0;
-  virtual absl::Status Resize(const CoordinatorPlace& place,
-                              const AskSize& size,
+  virtual absl::StatusOr<CoordinatorReport> GetStatus(const CoordinatorEndpoint& endpoint,
+                                                      pushpull::Deadline deadline) = 0;
+  virtual absl::Status Resize(const CoordinatorEndpoint& endpoint,
+                              const RequestSize& size,
                               pushpull::Deadline deadline) = 0;
-  virtual absl::Status SetSync(const CoordinatorPlace& place,
-                               const AskSync& sync,
+  virtual absl::Status SetSync(const CoordinatorEndpoint& endpoint,
+                               const RequestSync& sync,
                                pushpull::Deadline deadline) = 0;
   // The number of the save.
-  virtual absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place,
+  virtual absl::StatusOr<uint64_t> Save(const CoordinatorEndpoint& endpoint,
                                         pushpull::Deadline deadline) = 0;
 };
 

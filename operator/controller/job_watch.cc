@@ -63,9 +63,8 @@ ReflectorOptions JobWatch::OptionsFor(const ResourceType& type,
   return {.type = type,
           .selection = {.object_namespace = options_.object_namespace,
                         .label_selector = label_selector},
-          .on_trouble = [this, plural = type.plural](const absl::Status& status) {
-            log_.Warning("the API server's objects are not heard of",
-                         {{"kind", plural}, {"why", status.message()}});
+          .on_error = [this, plural = type.plural](const absl::Status& status) {
+            log_.Warning("watch failed", {{"kind", plural}, {"why", status.message()}});
           }};
 }
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 
 #include "operator/cache/reflector.h"
-#include "operator/controller/job_reconciler.h"
+#include "operator/controller/observed_job.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"

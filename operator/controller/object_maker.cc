@@ -17,8 +17,16 @@ absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
       type.plural,
       " ",
       ToString(key),
-      " belongs to another owner: where a job of this name has just been deleted it goes by "
-      "itself, else delete it or rename the job"));
+      " belongs to another owner; delete it or rename the job, unless a job of this name has just "
+      "been deleted: then it is being removed"));
+}
+
+std::optional<Obstacle> ObstacleOf(const absl::Status& created) {
+  const char* reason = absl::IsAlreadyExists(created)      ? "NameConflict"
+                       : absl::IsPermissionDenied(created) ? "Forbidden"
+                                                           : nullptr;
+  if (reason == nullptr) return std::nullopt;
+  return Obstacle{.reason = reason, .message = std::string(created.message())};
 }
 
 ObjectMaker::ObjectMaker(KubeClient& client,
@@ -27,16 +35,15 @@ ObjectMaker::ObjectMaker(KubeClient& client,
                          std::chrono::seconds call_time)
     : client_(client), time_(time), settings_(std::move(settings)), call_time_(call_time) {}
 
-absl::Status ObjectMaker::MakeJobObjects(const ObjectMeta& owner, const TrainingJobObject& job) {
+absl::Status ObjectMaker::EnsureJobObjects(const ObjectMeta& owner, const TrainingJobObject& job) {
   for (const JobObject& object : JobObjects(owner, job.job.spec, settings_.operator_namespace))
-    PUSHPULL_RETURN_IF_ERROR(MakeSo(owner, object));
+    PUSHPULL_RETURN_IF_ERROR(EnsureObject(owner, object));
   return absl::OkStatus();
 }
 
 // A pod of the name may be there already; then it was taken once.
-absl::Status ObjectMaker::TryPods(const ObjectMeta& owner, const TrainingJobObject& job) {
+absl::Status ObjectMaker::DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job) {
   for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}) {
-    if (role == JobRole::kServer && job.job.spec.servers.replicas == 0) continue;
     const std::string body = MemberPodText(owner, job, {.member = {.role = role}}, settings_);
     absl::Status tried =
         client_.Create(PodType(), owner.key.object_namespace, body, DryRun::kYes, CallDeadline())
@@ -46,9 +53,9 @@ absl::Status ObjectMaker::TryPods(const ObjectMeta& owner, const TrainingJobObje
   return absl::OkStatus();
 }
 
-absl::StatusOr<ObjectMeta> ObjectMaker::MakePod(const ObjectMeta& owner,
-                                                const TrainingJobObject& job,
-                                                const MemberStart& start) {
+absl::StatusOr<ObjectMeta> ObjectMaker::EnsurePod(const ObjectMeta& owner,
+                                                  const TrainingJobObject& job,
+                                                  const MemberStart& start) {
   const ObjectKey key{.object_namespace = owner.key.object_namespace,
                       .name = PodName(owner.key.name, start.member)};
   const std::string body = MemberPodText(owner, job, start, settings_);
@@ -70,7 +77,7 @@ absl::StatusOr<std::optional<ObjectMeta>> ObjectMaker::FindOwn(const ObjectMeta&
   return OwnedByAnother(type, key);
 }
 
-absl::Status ObjectMaker::MakeSo(const ObjectMeta& owner, const JobObject& object) {
+absl::Status ObjectMaker::EnsureObject(const ObjectMeta& owner, const JobObject& object) {
   const bool is_wanted = !object.text.empty();
   const auto own = FindOwn(owner, object.type, object.key);
   // What the job needs no more stands in nobody's way.

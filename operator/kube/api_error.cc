@@ -14,10 +14,10 @@ namespace pushpull_operator {
 namespace {
 
 constexpr absl::string_view kPayload = "pushpull.dev/kubernetes-status";
-// Of a page that some proxy sent in the server's stead.
+// Of a body that is not a Status, such as a proxy's page.
 constexpr size_t kForeignBodyMax = 200;
 constexpr size_t kCausesMax = 50;
-// Nobody means a pause of more than a day.
+// Longer pauses are not plausible.
 constexpr int64_t kRetryAfterMax = 86'400;
 
 std::string OneLine(absl::string_view text) {
@@ -111,7 +111,7 @@ absl::Status ToStatus(const ApiError& error, absl::string_view what) {
   if (!error.reason.empty()) absl::StrAppend(&text, " ", error.reason);
   if (!error.message.empty()) absl::StrAppend(&text, ": ", error.message);
   for (const ErrorCause& cause : error.causes) {
-    // The message mostly names them already.
+    // The message usually has them already.
     if (absl::string_view(text).find(cause.message) != absl::string_view::npos) continue;
     absl::StrAppend(&text, "; ", cause.field, ": ", cause.message);
   }

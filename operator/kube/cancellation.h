@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ends calls that wait for the API server from another thread: a watch that would last for minutes,
-// a pause before the next try.
+// Ends calls that wait for the API server from another thread: a watch that lasts minutes, a pause
+// before a retry.
 #pragma once
 
 #include "runtime/base/file_descriptor.h"
 
 namespace pushpull_operator {
 
-// Once cancelled, for good. Thread-safe; outlives every call that it was given to.
+// One-shot. Thread-safe; outlives every call that it is passed to.
 class Cancellation {
  public:
   Cancellation();
@@ -17,11 +17,11 @@ class Cancellation {
 
   void Cancel();
   bool is_cancelled() const;
-  // Readable from the moment of Cancel, for poll.
+  // Readable once cancelled, for poll.
   int fd() const { return event_.get(); }
 
  private:
-  pushpull::FileDescriptor event_;  // eventfd; nobody reads it, so it stays readable
+  pushpull::FileDescriptor event_;  // eventfd; never read, so it stays readable
 };
 
 }  // namespace pushpull_operator

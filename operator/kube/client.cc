@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/kube/json_fields.h"
-#include "runtime/base/host_port.h"
+#include "operator/kube/watch_frames.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull_operator {
@@ -17,12 +17,14 @@ using pushpull::Deadline;
 using pushpull::MutexLock;
 using pushpull::SteadyTime;
 
-// As many as there are threads with calls at a time; further connections are closed after use.
-constexpr size_t kIdleConnectionsMax = 8;
 // Lists that expire this often have objects that change faster than pages can be read.
 constexpr int kPagedListsMax = 2;
+// How long a watch may take to connect, and the server to end it after its duration.
+constexpr std::chrono::seconds kWatchSlack{30};
 
+// An error of the API server names the call already.
 absl::Status WithContext(const absl::Status& status, absl::string_view what) {
+  if (status.ok() || ApiErrorOf(status).has_value()) return status;
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
@@ -46,13 +48,12 @@ struct ListPage {
   std::string next;  // empty: the last page
 };
 
-// Hands the objects of one page on.
 absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor) {
   std::optional<Json> json = ParseApiJson(body);
   const auto items = json.has_value() && json->is_object() ? json->find("items") : Json::iterator();
   if (!json.has_value() || !json->is_object() || items == json->end() ||
       !(items->is_array() || items->is_null())) {
-    return absl::DataLossError("the API server sent no list");
+    return absl::DataLossError("the API server sent an object that is not a list");
   }
   if (items->is_array()) {
     for (Json& item : *items) {
@@ -61,14 +62,11 @@ absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor)
     }
   }
   const Json* metadata = Find(*json, "metadata");
-  if (metadata == nullptr)
+  if (metadata == nullptr) {
     return absl::DataLossError("the API server sent a list without metadata");
+  }
   return ListPage{.resource_version = StringField(*metadata, "resourceVersion"),
                   .next = StringField(*metadata, "continue")};
-}
-
-std::string HostHeader(const ServerAddress& server) {
-  return ToString(pushpull::HostPort{server.host, server.port});
 }
 
 }  // namespace
@@ -82,11 +80,9 @@ KubeClient::KubeClient(Credentials& credentials, PausingTime& time, ClientOption
     : credentials_(credentials),
       time_(time),
       options_(std::move(options)),
-      host_header_(HostHeader(credentials.access().server)),
+      http_(credentials.access().server),
       bucket_(options_.rate_limit, time.Now()),
       random_(std::random_device()()) {}
-
-KubeClient::~KubeClient() = default;
 
 void KubeClient::Stop() {
   stopped_.Cancel();
@@ -101,22 +97,20 @@ void KubeClient::Count(const Call& call, int code) const {
   if (options_.on_attempt) options_.on_attempt(call.verb, code);
 }
 
-Deadline KubeClient::SocketDeadline(SteadyTime when) const {
-  return Deadline::After(when - time_.Now());
-}
-
 KubeClient::Call KubeClient::MakeCall(absl::string_view verb,
                                       absl::string_view method,
                                       const ResourceType& type,
-                                      const ObjectKey& key) const {
+                                      const ObjectKey& key,
+                                      std::string target) const {
   return {.verb = std::string(verb),
           .what = absl::StrCat(verb, " ", type.plural, " ", ToString(key)),
-          .request = {.method = std::string(method)}};
+          .request = {.method = std::string(method),
+                      .target = credentials_.access().path_prefix + std::move(target)}};
 }
 
-absl::Status KubeClient::TakeTurn(const Call& call,
-                                  Deadline deadline,
-                                  const Cancellation& cancellation) {
+absl::Status KubeClient::AwaitRateLimit(const Call& call,
+                                        Deadline deadline,
+                                        const Cancellation& cancellation) {
   const SteadyTime now = time_.Now();
   if (now >= deadline.when()) {
     return absl::DeadlineExceededError(absl::StrCat(call.what, ": the deadline has passed"));
@@ -124,11 +118,11 @@ absl::Status KubeClient::TakeTurn(const Call& call,
   SteadyTime turn;
   {
     MutexLock lock(mu_);
-    turn = bucket_.TakeTurn(now);
+    turn = bucket_.Reserve(now);
   }
   if (turn > deadline.when()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(call.what, ": its turn in the client's rate limit is after its deadline"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        call.what, ": the client-side rate limit would delay the request beyond its deadline"));
   }
   if (cancellation.is_cancelled() || (turn > now && !time_.PauseUntil(turn, cancellation))) {
     return absl::CancelledError(absl::StrCat(call.what, ": cancelled"));
@@ -136,78 +130,57 @@ absl::Status KubeClient::TakeTurn(const Call& call,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> KubeClient::TakeConnection(const AccessNow& access,
-                                                                       Deadline deadline) {
-  for (;;) {
-    std::unique_ptr<Connection> kept;
-    {
-      MutexLock lock(mu_);
-      if (idle_.empty()) break;
-      kept = std::move(idle_.back());
-      idle_.pop_back();
-    }
-    if (kept->tls() == access.tls.get() && !kept->is_stale()) return kept;
-  }
-  return Connection::Open(
-      credentials_.access().server, access.tls, {SocketDeadline(deadline.when()), &stopped_});
-}
-
-void KubeClient::KeepConnection(std::unique_ptr<Connection> connection) {
-  MutexLock lock(mu_);
-  if (idle_.size() < kIdleConnectionsMax) idle_.push_back(std::move(connection));
-}
-
-absl::StatusOr<HttpResponse> KubeClient::ExchangeGuarded(Connection& connection,
-                                                         const Call& call,
-                                                         const std::string& token,
-                                                         Deadline deadline) {
-  SteadyTime end = deadline.when();
-  if (call.request.method != "GET" && options_.may_write) {
-    PUSHPULL_ASSIGN_OR_RETURN(const SteadyTime until, options_.may_write());
-    end = std::min(end, until);
-  }
-  return Exchange(
-      connection, call.request, host_header_, token, nullptr, {SocketDeadline(end), &stopped_});
+// OK for an answer 2xx.
+absl::Status KubeClient::StatusOf(const Call& call, const HttpResponse& response) {
+  if (!response.status.ok()) return WithContext(response.status, call.what);
+  if (response.code >= 200 && response.code < 300) return absl::OkStatus();
+  if (response.code == 401) credentials_.Invalidate();
+  ApiError error = DecodeApiError(response.code, response.body);
+  if (!error.retry_after.has_value()) error.retry_after = response.retry_after;
+  return ToStatus(error, call.what);
 }
 
 KubeClient::AttemptResult KubeClient::Try(const Call& call, Deadline deadline) {
-  const AccessNow access = credentials_.Current();
-  absl::StatusOr<std::unique_ptr<Connection>> connection = TakeConnection(access, deadline);
-  if (!connection.ok()) return {.body = WithContext(connection.status(), call.what)};
-  absl::StatusOr<HttpResponse> response =
-      ExchangeGuarded(**connection, call, access.token, deadline);
-  if (!response.ok()) {
-    return {.attempt = {.was_sent = true}, .body = WithContext(response.status(), call.what)};
+  SteadyTime end = deadline.when();
+  if (call.request.method != "GET" && options_.may_write) {
+    const absl::StatusOr<SteadyTime> until = options_.may_write();
+    if (!until.ok()) return {.body = WithContext(until.status(), call.what)};
+    end = std::min(end, *until);
   }
-  if (response->date.has_value() && options_.on_date) options_.on_date(*response->date);
-  if (response->can_reuse_connection) KeepConnection(*std::move(connection));
+  // `end` is of time_, which a test may have moved; sockets know the machine's clock only.
+  HttpResponse response = http_.Exchange(call.request,
+                                         credentials_.Current(),
+                                         /*sink=*/nullptr,
+                                         {Deadline::After(end - time_.Now()), stopped_});
+  if (!response.status.ok()) {
+    return {.attempt = {.was_sent = response.was_sent}, .body = StatusOf(call, response)};
+  }
+  if (response.date.has_value() && options_.on_date) options_.on_date(*response.date);
   AttemptResult result{
-      .attempt = {.was_sent = true, .code = response->code, .retry_after = response->retry_after}};
-  if (response->code >= 200 && response->code < 300) {
-    result.body = std::move(response->body);
-    return result;
+      .attempt = {.was_sent = true, .code = response.code, .retry_after = response.retry_after}};
+  const absl::Status status = StatusOf(call, response);
+  if (status.ok()) {
+    result.body = std::move(response.body);
+  } else {
+    result.body = status;
   }
-  if (response->code == 401) credentials_.Distrust();
-  ApiError error = DecodeApiError(response->code, response->body);
-  if (!error.retry_after.has_value()) error.retry_after = response->retry_after;
-  result.body = ToStatus(error, call.what);
   return result;
 }
 
 absl::StatusOr<std::string> KubeClient::Send(const Call& call, Deadline deadline) {
   for (int attempts = 1;; ++attempts) {
-    PUSHPULL_RETURN_IF_ERROR(TakeTurn(call, deadline, stopped_));
+    PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, deadline, stopped_));
     AttemptResult result = Try(call, deadline);
     Count(call, result.attempt.code);
     const absl::Status& status = result.body.status();
-    // A refusal of our own, or the caller's time is over: not the server's failure.
+    // Not the server's failure: refused by the write guard, or the client is stopping.
     if (status.ok() || absl::IsCancelled(status) || absl::IsFailedPrecondition(status)) {
       return std::move(result.body);
     }
     const std::optional<pushpull::Duration> delay =
         DelayBeforeRetry(result.attempt, call.repeat, attempts, Jitter());
     const SteadyTime now = time_.Now();
-    // A pause that leaves no time for another try only hides the reason.
+    // A pause that leaves no time for another attempt only hides the reason.
     if (!delay.has_value() || now + *delay >= deadline.when()) return std::move(result.body);
     if (!time_.PauseUntil(now + *delay, stopped_)) {
       return absl::CancelledError(absl::StrCat(call.what, ": cancelled"));
@@ -222,7 +195,7 @@ absl::StatusOr<Object> KubeClient::SendForObject(const Call& call, Deadline dead
   return object;
 }
 
-// Whoever makes or changes an object knows what else is in it.
+// The caller of a write knows the rest of the object.
 absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline) {
   call.request.accept =
       "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -233,9 +206,7 @@ absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline)
 absl::StatusOr<Object> KubeClient::Get(const ResourceType& type,
                                        const ObjectKey& key,
                                        Deadline deadline) {
-  Call call = MakeCall("get", "GET", type, key);
-  call.request.target = credentials_.access().path_prefix + ObjectTarget(type, key);
-  return SendForObject(call, deadline);
+  return SendForObject(MakeCall("get", "GET", type, key, ObjectTarget(type, key)), deadline);
 }
 
 absl::StatusOr<std::string> KubeClient::List(const ResourceType& type,
@@ -256,15 +227,18 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
                                                  int page_objects,
                                                  ListVisitor& visitor,
                                                  Deadline deadline) {
-  Call call = MakeCall("list", "GET", type, {.name = selection.object_namespace});
   ListPage page;
   do {
-    call.request.target = WithQuery(
-        credentials_.access().path_prefix + CollectionTarget(type, selection.object_namespace),
-        {{"labelSelector", selection.label_selector},
-         {"fieldSelector", selection.field_selector},
-         {"limit", page_objects == 0 ? "" : absl::StrCat(page_objects)},
-         {"continue", page.next}});
+    const Call call =
+        MakeCall("list",
+                 "GET",
+                 type,
+                 {.name = selection.object_namespace},
+                 WithQuery(CollectionTarget(type, selection.object_namespace),
+                           {{"labelSelector", selection.label_selector},
+                            {"fieldSelector", selection.field_selector},
+                            {"limit", page_objects == 0 ? "" : absl::StrCat(page_objects)},
+                            {"continue", page.next}}));
     PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
     absl::StatusOr<ListPage> read = ReadPage(body, visitor);
     if (!read.ok()) return WithContext(read.status(), call.what);
@@ -278,10 +252,13 @@ absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
                                               const std::string& body,
                                               DryRun dry_run,
                                               Deadline deadline) {
-  Call call = MakeCall("create", "POST", type, {.name = object_namespace});
-  call.request.target =
-      WithQuery(credentials_.access().path_prefix + CollectionTarget(type, object_namespace),
-                {{"fieldManager", options_.field_manager}, {"dryRun", DryRunValue(dry_run)}});
+  Call call = MakeCall(
+      "create",
+      "POST",
+      type,
+      {.name = object_namespace},
+      WithQuery(CollectionTarget(type, object_namespace),
+                {{"fieldManager", options_.field_manager}, {"dryRun", DryRunValue(dry_run)}}));
   call.request.content_type = "application/json";
   call.request.body = body;
   call.repeat = dry_run == DryRun::kYes ? Repeat::kSafe : Repeat::kUnsafe;
@@ -292,9 +269,12 @@ absl::StatusOr<Object> KubeClient::Replace(const ResourceType& type,
                                            const ObjectKey& key,
                                            const std::string& body,
                                            Deadline deadline) {
-  Call call = MakeCall("replace", "PUT", type, key);
-  call.request.target = WithQuery(credentials_.access().path_prefix + ObjectTarget(type, key),
-                                  {{"fieldManager", options_.field_manager}});
+  Call call =
+      MakeCall("replace",
+               "PUT",
+               type,
+               key,
+               WithQuery(ObjectTarget(type, key), {{"fieldManager", options_.field_manager}}));
   call.request.content_type = "application/json";
   call.request.body = body;
   return SendForObject(call, deadline);
@@ -304,8 +284,7 @@ absl::Status KubeClient::Delete(const ResourceType& type,
                                 const ObjectKey& key,
                                 const DeleteOptions& options,
                                 Deadline deadline) {
-  Call call = MakeCall("delete", "DELETE", type, key);
-  call.request.target = credentials_.access().path_prefix + ObjectTarget(type, key);
+  Call call = MakeCall("delete", "DELETE", type, key, ObjectTarget(type, key));
   call.request.content_type = "application/json";
   call.request.body = DeleteBody(options);
   call.repeat = options.uid.empty() ? Repeat::kUnsafe : Repeat::kSafe;
@@ -317,10 +296,13 @@ absl::StatusOr<ObjectMeta> KubeClient::MergePatch(const ResourceType& type,
                                                   const std::string& body,
                                                   const PatchOptions& options,
                                                   Deadline deadline) {
-  Call call = MakeCall("patch", "PATCH", type, key);
-  call.request.target = WithQuery(
-      credentials_.access().path_prefix + ObjectTarget(type, key, options.subresource),
-      {{"fieldManager", options_.field_manager}, {"dryRun", DryRunValue(options.dry_run)}});
+  Call call = MakeCall("patch",
+                       "PATCH",
+                       type,
+                       key,
+                       WithQuery(ObjectTarget(type, key, options.subresource),
+                                 {{"fieldManager", options_.field_manager},
+                                  {"dryRun", DryRunValue(options.dry_run)}}));
   call.request.content_type = "application/merge-patch+json";
   call.request.body = body;
   return SendForMeta(std::move(call), deadline);
@@ -331,14 +313,51 @@ absl::StatusOr<ObjectMeta> KubeClient::Apply(const ResourceType& type,
                                              const std::string& body,
                                              const ApplyOptions& options,
                                              Deadline deadline) {
-  Call call = MakeCall("apply", "PATCH", type, key);
-  call.request.target = WithQuery(credentials_.access().path_prefix + ObjectTarget(type, key),
-                                  {{"fieldManager", options_.field_manager},
-                                   {"force", options.force == Force::kYes ? "true" : ""},
-                                   {"dryRun", DryRunValue(options.dry_run)}});
+  Call call = MakeCall("apply",
+                       "PATCH",
+                       type,
+                       key,
+                       WithQuery(ObjectTarget(type, key),
+                                 {{"fieldManager", options_.field_manager},
+                                  {"force", options.force == Force::kYes ? "true" : ""},
+                                  {"dryRun", DryRunValue(options.dry_run)}}));
   call.request.content_type = "application/apply-patch+yaml";  // JSON is YAML
   call.request.body = body;
   return SendForMeta(std::move(call), deadline);
+}
+
+absl::Status KubeClient::Watch(const ResourceType& type,
+                               const WatchOptions& options,
+                               absl::FunctionRef<absl::Status(WatchEvent)> on_event,
+                               const Cancellation& cancellation) {
+  const std::string& object_namespace = options.selection.object_namespace;
+  const Call call =
+      MakeCall("watch",
+               "GET",
+               type,
+               {.name = object_namespace},
+               WithQuery(CollectionTarget(type, object_namespace),
+                         {{"watch", "true"},
+                          {"allowWatchBookmarks", "true"},
+                          {"labelSelector", options.selection.label_selector},
+                          {"fieldSelector", options.selection.field_selector},
+                          {"resourceVersion", options.resource_version},
+                          {"timeoutSeconds", absl::StrCat(options.duration.count())}}));
+  PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, Deadline(time_.Now() + kWatchSlack), cancellation));
+  WatchFrameSplitter splitter;
+  const auto on_frame = [&](absl::string_view frame) -> absl::Status {
+    PUSHPULL_ASSIGN_OR_RETURN(WatchEvent event, DecodeWatchEvent(frame));
+    if (event.type == WatchEventType::kUnknown) return absl::OkStatus();
+    if (event.type == WatchEventType::kError) return ToStatus(event.error, call.what);
+    return on_event(std::move(event));
+  };
+  const HttpResponse response =
+      http_.Exchange(call.request,
+                     credentials_.Current(),
+                     [&](absl::string_view piece) { return splitter.Feed(piece, on_frame); },
+                     {Deadline::After(options.duration + kWatchSlack), cancellation});
+  Count(call, response.status.ok() ? response.code : 0);
+  return StatusOf(call, response);
 }
 
 }  // namespace pushpull_operator

@@ -31,14 +31,14 @@ using pushpull::Quoted;
 using pushpull::ReadTextFile;
 using pushpull::Tree;
 
-// A file's path in a kubeconfig starts in the folder of the kubeconfig.
+// Relative paths in a kubeconfig start in its folder.
 std::string Resolved(const std::string& path, const std::string& kubeconfig) {
   if (path.empty() || path.front() == '/') return path;
   const size_t slash = kubeconfig.rfind('/');
   return slash == std::string::npos ? path : absl::StrCat(kubeconfig.substr(0, slash + 1), path);
 }
 
-// Reads the parts of one kubeconfig that one context names.
+// Reads the parts of a kubeconfig that one context names.
 class KubeconfigReader {
  public:
   KubeconfigReader(const Tree& root, const std::string& file, Problems& problems)
@@ -54,7 +54,7 @@ class KubeconfigReader {
     }
     if (!context.empty()) chosen = context;
     if (chosen.empty()) {
-      problems_.Add("current-context", "is not set, and no context was asked for");
+      problems_.Add("current-context", "is not set; set it or pass a context");
     } else {
       ReadContext(chosen);
     }
@@ -84,7 +84,7 @@ class KubeconfigReader {
   void ReadEntry(const char* list, const char* kind, const std::string& name, const Read& read) {
     const Tree* entries = FindField(root_, list);
     if (entries == nullptr) {
-      problems_.Add(list, absl::StrCat("is missing; needs one with name ", Quoted(name)));
+      problems_.Add(list, absl::StrCat("is missing; needs an entry with name ", Quoted(name)));
       return;
     }
     for (size_t i = 0; i < entries->items.size(); ++i) {
@@ -102,7 +102,7 @@ class KubeconfigReader {
       read(reader);
       return;
     }
-    problems_.Add(list, absl::StrCat("has none with name ", Quoted(name)));
+    problems_.Add(list, absl::StrCat("has no entry with name ", Quoted(name)));
   }
 
   void ReadCluster(ObjectReader& reader) {
@@ -116,10 +116,10 @@ class KubeconfigReader {
     if (skips_check) access_.check = ServerCheck::kSkip;
     if (skips_check && !access_.authorities.empty()) {
       problems_.Add(JoinPath(reader.path(), "insecure-skip-tls-verify"),
-                    "does not go together with a certificate authority; remove one of them");
+                    "cannot be combined with a certificate authority; remove one of them");
     }
     reader.Skip("extensions");
-    reader.Skip("disable-compression");  // answers are never asked for compressed
+    reader.Skip("disable-compression");  // compression is never requested
     Refuse(reader, "proxy-url", "a proxy is not supported");
     if (!server.empty()) ReadServer(server, JoinPath(reader.path(), "server"));
   }
@@ -156,7 +156,7 @@ class KubeconfigReader {
     access_.certificate = ReadSource(reader, "client-certificate", "client-certificate-data");
     access_.private_key = ReadSource(reader, "client-key", "client-key-data");
     if (access_.certificate.empty() != access_.private_key.empty()) {
-      problems_.Add(reader.path(), "client-certificate and client-key need each other");
+      problems_.Add(reader.path(), "client-certificate and client-key must be set together");
     }
     ReadSecret(reader, "token", access_.token.text);
     reader.ReadString("tokenFile", access_.token.file);
@@ -165,20 +165,18 @@ class KubeconfigReader {
     for (const char* key : {"exec", "auth-provider"}) {
       Refuse(reader,
              key,
-             "signing in by a program is not supported; use a token, a tokenFile or a client "
+             "credential plugins are not supported; use a token, a tokenFile or a client "
              "certificate");
     }
     for (const char* key : {"username", "password"}) {
-      Refuse(reader,
-             key,
-             "API servers take no passwords any more; use a token or a client certificate");
+      Refuse(reader, key, "passwords are not supported; use a token or a client certificate");
     }
     for (const char* key : {"as", "as-uid", "as-groups", "as-user-extra"}) {
-      Refuse(reader, key, "acting as somebody else is not supported");
+      Refuse(reader, key, "impersonation is not supported");
     }
   }
 
-  // Base64, or a file; data wins, as with kubectl. The keys are literals: the reader keeps them.
+  // Base64 or a file; data wins, as in kubectl. The keys are literals: the reader keeps pointers.
   Source ReadSource(ObjectReader& reader, const char* key, const char* data_key) {
     Source source;
     std::string data;
@@ -193,7 +191,7 @@ class KubeconfigReader {
     return source;
   }
 
-  // A secret's value is in no message.
+  // Errors never contain the value of a secret.
   void ReadSecret(ObjectReader& reader, const char* key, std::string& out) {
     const Tree* value = FindField(*body_, key);
     if (value == nullptr || value->kind == Tree::Kind::kString) {
@@ -214,7 +212,7 @@ class KubeconfigReader {
   const Tree& root_;
   const std::string& file_;
   Problems& problems_;
-  const Tree* body_ = nullptr;  // of the entry that is being read
+  const Tree* body_ = nullptr;  // of the current entry
   ClusterAccess access_;
 };
 
@@ -250,20 +248,21 @@ absl::StatusOr<ClusterAccess> InClusterAccess(const std::string& host,
                                               const std::string& folder) {
   if (host.empty() || port.empty()) {
     return absl::FailedPreconditionError(
-        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so this is no pod of a "
-        "cluster; give a kubeconfig");
+        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not running in a pod; "
+        "pass a "
+        "kubeconfig");
   }
   ClusterAccess access;
   uint32_t number = 0;
   if (!absl::SimpleAtoi(port, &number) || number == 0 || number > UINT16_MAX) {
     return absl::InvalidArgumentError(
-        absl::StrCat("KUBERNETES_SERVICE_PORT is no port: ", Quoted(port)));
+        absl::StrCat("KUBERNETES_SERVICE_PORT is not a port: ", Quoted(port)));
   }
   access.server = {.host = host, .port = static_cast<uint16_t>(number)};
   access.authorities.file = folder + "/ca.crt";
   access.token.file = folder + "/token";
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string own, ReadTextFile(folder + "/namespace"));
-  access.default_namespace = std::string(absl::StripAsciiWhitespace(own));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string own_namespace, ReadTextFile(folder + "/namespace"));
+  access.default_namespace = std::string(absl::StripAsciiWhitespace(own_namespace));
   return access;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the API server is and with what the operator shows who it is: from a kubeconfig, or from
-// what Kubernetes puts into a pod. Reading files for their contents is credentials.h.
+// Address of the API server and the operator's credentials, from a kubeconfig or from a pod's
+// service account. credentials.h reads the files named here.
 #pragma once
 
 #include <string>
@@ -9,12 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "operator/kube/connection.h"
-#include "operator/kube/tls_context.h"
+#include "operator/kube/http_exchange.h"
 
 namespace pushpull_operator {
 
-// Text, or a file that has it and may change. Both empty: none.
+// Text, or a file that may change. Both empty: none.
 struct Source {
   std::string text;
   std::string file;
@@ -34,24 +33,22 @@ struct ClusterAccess {
   friend bool operator==(const ClusterAccess&, const ClusterAccess&) = default;
 };
 
-// The context `context`, or the current one when it is empty, of a kubeconfig's text. `file` is
-// where the text is from: relative paths start in its folder, and errors name it.
+// Parses a kubeconfig and selects the context `context`, the current one if empty. `file` is where
+// the text is from: relative paths start in its folder, and errors name it.
 //
-// kInvalidArgument, one line a problem, each with its field: what is unknown or wrong in the chosen
-// context, its cluster and its user; ways to sign in that run programs or need a person (exec,
-// auth-provider, password), a proxy and impersonation, which are not supported.
+// kInvalidArgument, one line per problem with its field: what is unknown or invalid in the context,
+// its cluster and its user. Not supported: exec, auth-provider, passwords, proxies, impersonation.
 absl::StatusOr<ClusterAccess> ParseKubeconfig(absl::string_view text,
                                               const std::string& file,
                                               const std::string& context);
 
-// As ParseKubeconfig. kNotFound, kPermissionDenied, ...: the file cannot be read.
+// Like ParseKubeconfig. kNotFound, kPermissionDenied, ...: the file cannot be read.
 absl::StatusOr<ClusterAccess> LoadKubeconfig(const std::string& file, const std::string& context);
 
-// What a pod with a service account has. `host` and `port` are the values of
-// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which the caller reads; `folder` is where
-// Kubernetes mounts token, ca.crt and namespace.
+// The service account of a pod. `host` and `port` are the values of KUBERNETES_SERVICE_HOST and
+// KUBERNETES_SERVICE_PORT; `folder` is where Kubernetes mounts token, ca.crt and namespace.
 //
-// kFailedPrecondition  host or port is empty: this is no pod.
+// kFailedPrecondition  host or port is empty: not running in a pod.
 absl::StatusOr<ClusterAccess> InClusterAccess(
     const std::string& host,
     const std::string& port,

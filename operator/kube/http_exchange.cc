@@ -1,191 +1,352 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/kube/http_exchange.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <exception>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include <httplib.h>
+#include <curl/curl.h>
 
 #include "operator/kube/server_clock.h"
+#include "runtime/base/check.h"
+#include "runtime/base/host_port.h"
 
 namespace pushpull_operator {
 namespace {
 
-// Of status line and headers; the library alone would read a line without end.
-constexpr size_t kHeadBytesMax = size_t{256} << 10;
-// Nobody means a pause of more than a day.
+using pushpull::MutexLock;
+
+// As many as there are threads with calls at a time; further sessions are closed after use.
+constexpr size_t kIdleSessionsMax = 8;
+// Name, TCP and TLS; a watch has no other bound shorter than its duration.
+constexpr long kConnectSecondsMax = 30;
+// Longer pauses are not plausible.
 constexpr int64_t kRetryAfterMax = 86'400;
 
-// The connection as the library sees it. Keeps the first error, for which the library has no room.
-class LimitedStream final : public httplib::Stream {
- public:
-  LimitedStream(Connection& connection, const CallLimit& limit)
-      : connection_(connection), limit_(limit) {}
-
-  const absl::Status& status() const { return status_; }
-  // From now on a body is read, which has its own bound.
-  void EndHead() { is_in_head_ = false; }
-
-  // Read and write wait by themselves.
-  bool is_readable() const override { return status_.ok(); }
-  bool is_writable() const override { return status_.ok(); }
-  socket_t socket() const override { return connection_.fd(); }
-  void get_remote_ip_and_port(std::string& ip, int& port) const override { NoAddress(ip, port); }
-  void get_local_ip_and_port(std::string& ip, int& port) const override { NoAddress(ip, port); }
-
-  ssize_t read(char* out, size_t bytes_max) override {
-    if (position_ == filled_ && !Fill()) return status_.ok() ? 0 : -1;
-    const size_t count = std::min(bytes_max, filled_ - position_);
-    std::copy_n(buffer_.data() + position_, count, out);
-    position_ += count;
-    return static_cast<ssize_t>(count);
-  }
-
-  ssize_t write(const char* data, size_t bytes) override {
-    if (!status_.ok()) return -1;
-    const absl::StatusOr<size_t> count = connection_.Write({data, bytes}, limit_);
-    if (!count.ok()) {
-      status_ = count.status();
-      return -1;
-    }
-    return static_cast<ssize_t>(*count);
-  }
-
- private:
-  // Nothing of ours looks at who answers.
-  static void NoAddress(std::string& ip, int& port) {
-    ip.clear();
-    port = 0;
-  }
-
-  // False at the end of the stream and on an error.
-  bool Fill() {
-    if (!status_.ok()) return false;
-    const absl::StatusOr<size_t> count = connection_.Read(buffer_.data(), buffer_.size(), limit_);
-    if (!count.ok()) {
-      status_ = count.status();
-      return false;
-    }
-    position_ = 0;
-    filled_ = *count;
-    if (is_in_head_ && (head_bytes_ += filled_) > kHeadBytesMax) {
-      status_ = absl::ResourceExhaustedError("the headers of the answer do not end");
-      return false;
-    }
-    return filled_ > 0;
-  }
-
-  Connection& connection_;
-  const CallLimit limit_;
-  absl::Status status_;
-  std::array<char, 16 * 1024> buffer_;
-  size_t position_ = 0;
-  size_t filled_ = 0;
-  size_t head_bytes_ = 0;
-  bool is_in_head_ = true;
+struct Free {
+  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
-
-// The library's reading and writing of messages without its handling of sockets, which has no
-// deadline for a whole call and cannot be cancelled while it connects.
-class Framing final : public httplib::ClientImpl {
- public:
-  using httplib::ClientImpl::ClientImpl;
-  using httplib::ClientImpl::process_request;
+struct FreeMulti {
+  void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
 };
+using StringList = std::unique_ptr<curl_slist, Free>;
 
-std::optional<std::chrono::seconds> RetryAfter(const httplib::Response& response) {
-  int64_t seconds = 0;
-  // The other form, a date, is not used by Kubernetes.
-  if (!absl::SimpleAtoi(response.get_header_value("Retry-After"), &seconds) || seconds < 0) {
-    return std::nullopt;
+StringList MakeList(const std::vector<std::string>& lines) {
+  StringList list;
+  for (const std::string& line : lines) {
+    curl_slist* longer = curl_slist_append(list.get(), line.c_str());
+    PUSHPULL_CHECK(longer != nullptr);  // out of memory
+    static_cast<void>(list.release());
+    list.reset(longer);
   }
-  return std::chrono::seconds(std::min(seconds, kRetryAfterMax));
+  return list;
 }
 
-httplib::Request ToLibrary(const HttpRequest& request,
-                           const std::string& host,
-                           const std::string& token) {
-  httplib::Request made;
-  made.method = request.method;
-  made.path = request.target;
-  made.body = request.body;
-  made.headers = {{"Host", host},
-                  {"Accept", request.accept},
-                  {"Accept-Encoding", "identity"},
-                  {"User-Agent", "pushpull-operator"}};
-  if (!token.empty()) made.headers.emplace("Authorization", absl::StrCat("Bearer ", token));
-  if (!request.content_type.empty()) made.headers.emplace("Content-Type", request.content_type);
-  return made;
+// A server that vanishes without closing its connections (power loss) ends a watch after about 40
+// s.
+int DetectDeadPeer(void* /*data*/, curl_socket_t fd, curlsocktype /*purpose*/) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof(value));  // best effort
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
+  return CURL_SOCKOPT_OK;
 }
 
-// Where the body goes, and what it has said.
-struct BodyReader {
+// One request and its answer, as libcurl's callbacks see it.
+struct Transfer {
+  CURL* easy = nullptr;
   const BodySink& sink;
-  std::string text;
-  absl::Status status;
-  bool is_streamed = false;
+  HttpResponse response;
+  size_t head_bytes = 0;
+  bool has_head = false;  // complete: libcurl takes headers that break off for an answer
+  std::array<char, CURL_ERROR_SIZE> details{};
+
+  // Called right before the request goes out. libcurl sends a request again when a reused
+  // connection ends without an answer, a POST too, which may have been executed: retry.h decides
+  // about that.
+  static int OnRequest(void* self, char*, char*, int, int) {
+    HttpResponse& response = static_cast<Transfer*>(self)->response;
+    if (response.was_sent) {
+      response.status = absl::UnavailableError("the connection was closed without an answer");
+      return CURL_PREREQFUNC_ABORT;
+    }
+    response.was_sent = true;
+    return CURL_PREREQFUNC_OK;
+  }
+
+  static size_t OnHeader(char* line, size_t /*one*/, size_t bytes, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    transfer.head_bytes += bytes;
+    if (line[0] == '\r' || line[0] == '\n') transfer.has_head = transfer.Code() >= 200;
+    if (transfer.head_bytes <= kHeadBytesMax) return bytes;
+    transfer.response.status = absl::ResourceExhaustedError(
+        absl::StrCat("the headers of the answer have more than ", kHeadBytesMax, " bytes"));
+    return CURL_WRITEFUNC_ERROR;
+  }
+
+  static size_t OnBody(char* data, size_t /*one*/, size_t bytes, void* self) {
+    return static_cast<Transfer*>(self)->Take({data, bytes}) ? bytes : CURL_WRITEFUNC_ERROR;
+  }
 
   bool Take(absl::string_view piece) {
-    if (is_streamed) {
-      status = sink(piece);
-    } else if (text.size() + piece.size() > kResponseBytesMax) {
-      status = absl::ResourceExhaustedError(
+    if (sink != nullptr && Code() == 200) {
+      response.status = sink(piece);
+    } else if (response.body.size() + piece.size() > kResponseBytesMax) {
+      response.status = absl::ResourceExhaustedError(
           absl::StrCat("the answer has more than ", kResponseBytesMax, " bytes"));
     } else {
-      text.append(piece.data(), piece.size());
+      response.body.append(piece.data(), piece.size());
     }
-    return status.ok();
+    return response.status.ok();
+  }
+
+  int Code() const {
+    long code = 0;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
+    return static_cast<int>(code);
+  }
+
+  // Empty where the answer has no such header.
+  absl::string_view Header(const char* name) const {
+    curl_header* header = nullptr;
+    const CURLHcode found = curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header);
+    return found == CURLHE_OK ? header->value : "";
+  }
+
+  // The other form, a date, is not used by Kubernetes.
+  std::optional<std::chrono::seconds> RetryAfter() const {
+    int64_t seconds = 0;
+    if (!absl::SimpleAtoi(Header("Retry-After"), &seconds) || seconds < 0) return std::nullopt;
+    return std::chrono::seconds(std::min(seconds, kRetryAfterMax));
   }
 };
 
 }  // namespace
 
-absl::StatusOr<HttpResponse> Exchange(Connection& connection,
-                                      const HttpRequest& request,
-                                      const std::string& host,
-                                      const std::string& token,
-                                      const BodySink& sink,
-                                      const CallLimit& limit) try {
-  LimitedStream stream(connection, limit);
-  BodyReader body{.sink = sink};
-  httplib::Request library_request = ToLibrary(request, host, token);
-  library_request.response_handler = [&](const httplib::Response& response) {
-    stream.EndHead();
-    body.is_streamed = sink != nullptr && response.status == 200;
-    return true;
-  };
-  library_request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-    return body.Take({data, size});
-  };
-  httplib::Response response;
-  httplib::Error error = httplib::Error::Success;
-  Framing framing(host);
-  framing.set_url_encode(false);  // the target is encoded
-  const bool is_done =
-      framing.process_request(stream, library_request, response, /*close_connection=*/false, error);
-  if (!body.status.ok()) return body.status;
-  if (!stream.status().ok()) return stream.status();
-  if (!is_done) {
-    return absl::UnavailableError(
-        response.status > 0 ? "the answer of the API server breaks off"
-                            : "the API server has closed the connection without an answer");
+absl::Status StatusFromCurl(int code, absl::string_view details) {
+  absl::StatusCode status = absl::StatusCode::kUnavailable;
+  absl::string_view what;
+  switch (code) {
+    case CURLE_OK:
+      return absl::OkStatus();
+    case CURLE_OPERATION_TIMEDOUT:
+      status = absl::StatusCode::kDeadlineExceeded;
+      what = "no answer within the deadline";
+      break;
+    case CURLE_URL_MALFORMAT:
+      status = absl::StatusCode::kInvalidArgument;
+      what = "the address is malformed";
+      break;
+    case CURLE_SSL_CACERT_BADFILE:
+      status = absl::StatusCode::kInvalidArgument;
+      what = "the certificate authorities cannot be used";
+      break;
+    case CURLE_SSL_CERTPROBLEM:
+      status = absl::StatusCode::kInvalidArgument;
+      what = "the client certificate cannot be used";
+      break;
+    case CURLE_COULDNT_CONNECT:
+      what = "cannot connect";
+      break;
+    case CURLE_PEER_FAILED_VERIFICATION:
+      what = "the server's certificate is not trusted";
+      break;
+    case CURLE_GOT_NOTHING:
+      what = "the connection was closed without an answer";
+      break;
+    case CURLE_PARTIAL_FILE:
+      what = "the answer is incomplete";
+      break;
+    default:
+      what = curl_easy_strerror(static_cast<CURLcode>(code));
   }
-  return HttpResponse{
-      .code = response.status,
-      .body = std::move(body.text),
-      .retry_after = RetryAfter(response),
-      .date = ParseHttpDate(response.get_header_value("Date")),
-      .can_reuse_connection =
-          response.version == "HTTP/1.1" &&
-          !absl::EqualsIgnoreCase(response.get_header_value("Connection"), "close")};
-} catch (const std::exception& error) {  // the library's: out of memory, a broken length
-  return absl::UnavailableError(absl::StrCat("the answer of the API server: ", error.what()));
+  return absl::Status(status, details.empty() ? what : absl::StrCat(what, ": ", details));
+}
+
+// An easy handle for requests one after another, and the multi handle that drives it and keeps its
+// connection open in between.
+class HttpClient::Session {
+ public:
+  Session(const ServerAddress& server, std::shared_ptr<const TlsMaterial> tls)
+      : address_(ToString(pushpull::HostPort{server.host, server.port})), tls_(std::move(tls)) {
+    PUSHPULL_CHECK(easy_ != nullptr && multi_ != nullptr);
+    const std::string& name =
+        server.uses_tls && !server.tls_name.empty() ? server.tls_name : server.host;
+    const std::string authority = ToString(pushpull::HostPort{name, server.port});
+    Set(CURLOPT_URL, absl::StrCat(server.uses_tls ? "https://" : "http://", authority).c_str());
+    if (name != server.host) {
+      connect_to_ = MakeList({absl::StrCat(authority, ":", address_)});
+      Set(CURLOPT_CONNECT_TO, connect_to_.get());
+    }
+    Set(CURLOPT_PROTOCOLS_STR, "http,https");
+    Set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
+    Set(CURLOPT_PROXY, "");
+    Set(CURLOPT_NOSIGNAL, 1L);
+    Set(CURLOPT_CONNECTTIMEOUT, kConnectSecondsMax);
+    // A look-up of a name that outlasts the deadline is left behind, not waited for.
+    Set(CURLOPT_QUICK_EXIT, 1L);
+    Set(CURLOPT_SOCKOPTFUNCTION, &DetectDeadPeer);
+    Set(CURLOPT_PREREQFUNCTION, &Transfer::OnRequest);
+    Set(CURLOPT_HEADERFUNCTION, &Transfer::OnHeader);
+    Set(CURLOPT_WRITEFUNCTION, &Transfer::OnBody);
+    if (tls_ != nullptr) SetTls();
+  }
+
+  const TlsMaterial* tls() const { return tls_.get(); }
+
+  HttpResponse Exchange(const HttpRequest& request,
+                        const std::string& token,
+                        const BodySink& sink,
+                        const CallLimit& limit) {
+    Transfer transfer{.easy = easy_.get(), .sink = sink};
+    const StringList headers = SetRequest(request, token);
+    Set(CURLOPT_ERRORBUFFER, transfer.details.data());
+    Set(CURLOPT_PREREQDATA, &transfer);
+    Set(CURLOPT_HEADERDATA, &transfer);
+    Set(CURLOPT_WRITEDATA, &transfer);
+    const absl::Status ended = Perform(transfer, limit);
+    HttpResponse& response = transfer.response;
+    if (response.status.ok() && !ended.ok()) {
+      response.status =
+          absl::Status(ended.code(), absl::StrCat("API server ", address_, ": ", ended.message()));
+    }
+    response.code = transfer.Code();
+    response.retry_after = transfer.RetryAfter();
+    response.date = ParseHttpDate(transfer.Header("Date"));
+    return std::move(response);
+  }
+
+ private:
+  // The first error is that of the next exchange.
+  template <typename Value>
+  void Set(CURLoption option, Value value) {
+    const CURLcode code = curl_easy_setopt(easy_.get(), option, value);
+    if (setup_ == CURLE_OK) setup_ = code;
+  }
+
+  void SetBlob(CURLoption option, const std::string& pem) {
+    if (pem.empty()) return;
+    curl_blob blob{.data = const_cast<char*>(pem.data()),  // not written: tls_ outlives the handle
+                   .len = pem.size(),
+                   .flags = CURL_BLOB_NOCOPY};
+    Set(option, &blob);
+  }
+
+  void SetTls() {
+    Set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});  // or later
+    if (tls_->check == ServerCheck::kSkip) {
+      Set(CURLOPT_SSL_VERIFYPEER, 0L);
+      Set(CURLOPT_SSL_VERIFYHOST, 0L);
+    } else if (!tls_->authorities.empty()) {
+      SetBlob(CURLOPT_CAINFO_BLOB, tls_->authorities);
+      Set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // these authorities and no others
+    }
+    SetBlob(CURLOPT_SSLCERT_BLOB, tls_->certificate);
+    SetBlob(CURLOPT_SSLKEY_BLOB, tls_->private_key);
+  }
+
+  // The list must live until the exchange is over.
+  StringList SetRequest(const HttpRequest& request, const std::string& token) {
+    std::vector<std::string> lines = {absl::StrCat("Host: ", address_),
+                                      absl::StrCat("Accept: ", request.accept),
+                                      "User-Agent: pushpull-operator",
+                                      "Expect:"};  // no round trip before a large body
+    // An empty one removes libcurl's own.
+    lines.push_back(absl::StrCat(
+        "Content-Type:", request.content_type.empty() ? "" : " ", request.content_type));
+    if (!token.empty()) lines.push_back(absl::StrCat("Authorization: Bearer ", token));
+    StringList headers = MakeList(lines);
+    Set(CURLOPT_HTTPHEADER, headers.get());
+    Set(CURLOPT_REQUEST_TARGET, request.target.c_str());
+    if (request.method == "GET") {
+      Set(CURLOPT_HTTPGET, 1L);
+    } else {
+      Set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+      Set(CURLOPT_POSTFIELDS, request.body.data());
+    }
+    Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    return headers;
+  }
+
+  absl::Status Perform(Transfer& transfer, const CallLimit& limit) {
+    if (setup_ != CURLE_OK) return StatusFromCurl(setup_, "");
+    curl_multi_add_handle(multi_.get(), easy_.get());
+    absl::Status status = Drive(limit);
+    int num_left = 0;
+    const CURLMsg* message = curl_multi_info_read(multi_.get(), &num_left);
+    if (message != nullptr) {
+      const bool is_cut = message->data.result == CURLE_OK && !transfer.has_head;
+      status = StatusFromCurl(is_cut ? CURLE_PARTIAL_FILE : message->data.result,
+                              transfer.details.data());
+    }
+    curl_multi_remove_handle(multi_.get(),
+                             easy_.get());  // closes the connection of an open transfer
+    return status;
+  }
+
+  // Returns OK once libcurl has a result.
+  absl::Status Drive(const CallLimit& limit) {
+    curl_waitfd cancelled{.fd = limit.cancellation.fd(), .events = CURL_WAIT_POLLIN, .revents = 0};
+    for (;;) {
+      int num_running = 0;
+      CURLMcode code = curl_multi_perform(multi_.get(), &num_running);
+      if (code == CURLM_OK && num_running == 0) return absl::OkStatus();
+      if (limit.cancellation.is_cancelled()) return absl::CancelledError("cancelled");
+      if (limit.deadline.has_passed()) return StatusFromCurl(CURLE_OPERATION_TIMEDOUT, "");
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit.deadline.remaining());
+      const auto longest = std::chrono::milliseconds(std::chrono::hours(1));
+      const auto wait = static_cast<int>(std::min(left, longest).count());
+      if (code == CURLM_OK) code = curl_multi_poll(multi_.get(), &cancelled, 1, wait, nullptr);
+      if (code != CURLM_OK) return absl::InternalError(curl_multi_strerror(code));
+    }
+  }
+
+  const std::string address_;
+  const std::shared_ptr<const TlsMaterial> tls_;
+  StringList connect_to_;
+  const std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
+  const std::unique_ptr<CURL, Free> easy_{curl_easy_init()};
+  CURLcode setup_ = CURLE_OK;
+};
+
+HttpClient::HttpClient(const ServerAddress& server) : server_(server) {
+  static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);  // once a process
+  PUSHPULL_CHECK(initialized == CURLE_OK);
+}
+
+HttpClient::~HttpClient() = default;
+
+HttpResponse HttpClient::Exchange(const HttpRequest& request,
+                                  const RequestAuth& auth,
+                                  const BodySink& sink,
+                                  const CallLimit& limit) {
+  std::unique_ptr<Session> session;
+  {
+    MutexLock lock(mu_);
+    std::erase_if(idle_, [&](const auto& idle) { return idle->tls() != auth.tls.get(); });
+    if (!idle_.empty()) {
+      session = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (session == nullptr) session = std::make_unique<Session>(server_, auth.tls);
+  HttpResponse response = session->Exchange(request, auth.token, sink, limit);
+  MutexLock lock(mu_);
+  if (response.status.ok() && idle_.size() < kIdleSessionsMax) {
+    idle_.push_back(std::move(session));
+  }
+  return response;
 }
 
 }  // namespace pushpull_operator

@@ -1,51 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One HTTP/1.1 request and its answer over a connection. http_exchange.cc alone sees the library.
+// HTTP/1.1 requests to one API server, over libcurl: http_exchange.cc alone sees the library
+// (docs/decisions/0046-http-client-of-the-operator.md). Every exchange ends at its deadline or when
+// it is cancelled, whatever the peer does. No redirects, no proxies from the environment.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-#include "operator/kube/connection.h"
+#include "pushpull/deadline.h"
+
+#include "operator/kube/cancellation.h"
+#include "runtime/base/mutex.h"
 
 namespace pushpull_operator {
 
+struct ServerAddress {
+  std::string host;  // a name or an address
+  uint16_t port = 0;
+  bool uses_tls = true;
+  std::string tls_name;  // the name in the server's certificate; empty: the host
+  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
+};
+
+enum class ServerCheck { kVerify, kSkip };
+
+// PEM text, from files or from inside a kubeconfig.
+struct TlsMaterial {
+  std::string authorities;  // empty: those of the system
+  std::string certificate;  // with its chain; empty: none
+  std::string private_key;
+  ServerCheck check = ServerCheck::kVerify;
+  friend bool operator==(const TlsMaterial&, const TlsMaterial&) = default;
+};
+
+struct RequestAuth {
+  // Null without TLS. Compared by address: connections made with another object are not reused.
+  std::shared_ptr<const TlsMaterial> tls;
+  std::string token;  // bearer token; empty: none
+};
+
 struct HttpRequest {
   std::string method;
-  std::string target;  // with its query
+  std::string target;  // percent-encoded, with its query
   std::string accept = "application/json";
   std::string content_type;
   std::string body;
 };
 
 struct HttpResponse {
+  // Not OK: no answer, or an incomplete one; of the other fields only was_sent is valid then.
+  //
+  //   kUnavailable        no connection, untrusted server certificate, or the connection broke
+  //   kDeadlineExceeded   the deadline passed
+  //   kCancelled          the cancellation was triggered
+  //   kResourceExhausted  the answer is larger than kResponseBytesMax or kHeadBytesMax
+  //   kInvalidArgument    the address or the TLS material cannot be used
+  //   else                the error of the sink
+  absl::Status status;
+  bool was_sent = false;  // whether a byte of the request may have reached the server
   int code = 0;
   std::string body;
   std::optional<std::chrono::seconds> retry_after;
   std::optional<std::chrono::sys_seconds> date;  // of the server's clock
-  bool can_reuse_connection = false;
+};
+
+// Ends a call from outside.
+struct CallLimit {
+  pushpull::Deadline deadline;
+  const Cancellation& cancellation;
 };
 
 // A page of a list is a few megabytes.
 inline constexpr size_t kResponseBytesMax = size_t{64} << 20;
+// Of status line and headers.
+inline constexpr size_t kHeadBytesMax = size_t{256} << 10;
 
-// Gets the body of an answer 200 piece by piece instead of HttpResponse::body. An error ends the
-// exchange with it.
+// Receives the body of an answer 200 piece by piece instead of HttpResponse::body. An error ends
+// the exchange with that error.
 using BodySink = std::function<absl::Status(absl::string_view piece)>;
 
-// `host` is the Host header; `token` goes into the Authorization header unless it is empty; `sink`
-// may be null. An error means that there was no answer, or not all of it; the connection cannot be
-// used again then.
-absl::StatusOr<HttpResponse> Exchange(Connection& connection,
-                                      const HttpRequest& request,
-                                      const std::string& host,
-                                      const std::string& token,
-                                      const BodySink& sink,
-                                      const CallLimit& limit);
+// Thread-safe; exchanges of different threads run side by side, each on a connection of its own.
+class HttpClient {
+ public:
+  explicit HttpClient(const ServerAddress& server);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // Sends the request at most once, on an idle connection made with the same TLS material or on a
+  // new one. `sink` may be null. Blocks until the answer is complete.
+  HttpResponse Exchange(const HttpRequest& request,
+                        const RequestAuth& auth,
+                        const BodySink& sink,
+                        const CallLimit& limit) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class Session;
+
+  const ServerAddress server_;
+  pushpull::Mutex mu_;
+  std::vector<std::unique_ptr<Session>> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+// What a transfer that ended with this CURLcode means; `details` is libcurl's text, may be empty.
+absl::Status StatusFromCurl(int code, absl::string_view details);
 
 }  // namespace pushpull_operator

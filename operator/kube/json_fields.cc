@@ -7,16 +7,16 @@ namespace pushpull_operator {
 
 namespace {
 
-// What lies deeper than it may is dropped as it is read, and so are the values of `unwanted`.
-std::optional<Json> Parse(absl::string_view text, absl::string_view unwanted) {
+// Drops the values of the field `dropped`, and whatever is too deep, while parsing.
+std::optional<Json> Parse(absl::string_view text, absl::string_view dropped) {
   bool is_too_deep = false;
-  const auto is_wanted = [&](int depth, Json::parse_event_t event, const Json& parsed) {
+  const auto keep = [&](int depth, Json::parse_event_t event, const Json& parsed) {
     is_too_deep = is_too_deep || depth > kJsonDepthMax;
     if (is_too_deep) return false;
-    return unwanted.empty() || event != Json::parse_event_t::key ||
-           parsed.get_ref<const std::string&>() != unwanted;
+    return dropped.empty() || event != Json::parse_event_t::key ||
+           parsed.get_ref<const std::string&>() != dropped;
   };
-  Json json = Json::parse(text.begin(), text.end(), is_wanted, /*allow_exceptions=*/false);
+  Json json = Json::parse(text.begin(), text.end(), keep, /*allow_exceptions=*/false);
   if (is_too_deep || json.is_discarded()) return std::nullopt;
   return json;
 }

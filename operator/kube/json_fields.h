@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads fields of JSON that others wrote, where anything may be missing or of another kind. For .cc
-// files of operator/kube and operator/api.
+// Lenient access to JSON of the API server, where any field may be missing or of another type. For
+// .cc files of operator/kube and operator/api.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ using Json = nlohmann::json;
 // for the library's recursive functions.
 inline constexpr int kJsonDepthMax = 200;
 
-// Nothing where the text is no JSON, or nests deeper than kJsonDepthMax. Throws nothing.
+// Nothing if the text is not JSON or nests deeper than kJsonDepthMax. Does not throw.
 std::optional<Json> ParseJson(absl::string_view text);
 
-// The same of what an API server sent, without what it notes for each field of an object: who wrote
-// it (metadata.managedFields). That is a third of an object, and nobody here asks.
+// The same for an answer of the API server, without metadata.managedFields: a third of an object
+// that nothing here uses.
 std::optional<Json> ParseApiJson(absl::string_view text);
 
-// The field, null where `json` is no object or has no such field.
+// The field; null if `json` is not an object or has no such field.
 const Json* Find(const Json& json, absl::string_view key);
 
-// Nothing where the value is no integer of 64 bits.
+// Nothing if the value is not a 64-bit integer.
 std::optional<int64_t> ToInt(const Json& json);
 
-// Empty, or nothing, where the field is missing or of another kind.
+// Empty, or nothing, if the field is missing or of another type.
 std::string StringField(const Json& json, absl::string_view key);
 std::optional<int64_t> IntField(const Json& json, absl::string_view key);
 
-// The value on one line; bytes that are no UTF-8 are replaced.
+// The value on one line; invalid UTF-8 is replaced.
 std::string ToText(const Json& json);
 
 }  // namespace pushpull_operator

@@ -50,7 +50,8 @@ absl::StatusOr<Object> DecodeObject(Json json) {
 
 absl::StatusOr<Object> ParseObject(absl::string_view text) {
   std::optional<Json> json = ParseApiJson(text);
-  if (!json.has_value()) return absl::DataLossError("the API server sent what is no JSON");
+  if (!json.has_value())
+    return absl::DataLossError("the API server sent an answer that is not JSON");
   return DecodeObject(*std::move(json));
 }
 

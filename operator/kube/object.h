@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An object as the API server sent it: the metadata that every part of the operator needs as a
-// struct, the whole as JSON for the codecs of operator/api, but for metadata.managedFields.
+// An object of the API server: metadata as a struct, everything but metadata.managedFields as JSON
+// for the codecs of operator/api.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,7 @@ struct ObjectMeta {
   int64_t generation = 0;
   bool is_deleting = false;  // has a deletionTimestamp
   std::map<std::string, std::string> labels;
-  // Of the owner reference with controller: true; empty: none.
-  std::string controller_uid;
+  std::string controller_uid;  // of the owner reference with controller: true; empty: none
 };
 
 struct Object {
@@ -33,14 +32,13 @@ struct Object {
   std::shared_ptr<const nlohmann::json> json;  // never null in an object of the client
 };
 
-// The object in `json`. kDataLoss when it is no object with metadata; fields that are missing or of
-// another kind keep their defaults.
+// kDataLoss if `json` is not an object with metadata; fields that are missing or of another type
+// keep their defaults.
 absl::StatusOr<Object> DecodeObject(nlohmann::json json);
 
-// The same of text.
 absl::StatusOr<Object> ParseObject(absl::string_view text);
 
-// The object as JSON text.
+// As JSON.
 std::string ToText(const Object& object);
 
 }  // namespace pushpull_operator

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time that can be waited for: pauses between tries and turns in the rate limit. A test puts a fake
-// in its place, so that an hour of backing off takes no time.
+// A clock that can be waited for: pauses between retries, and for the rate limit. Tests use a fake,
+// so that an hour of backoff takes no time.
 #pragma once
 
 #include "operator/kube/cancellation.h"
@@ -12,7 +12,7 @@ namespace pushpull_operator {
 // Thread-safe.
 class PausingTime : public pushpull::TimeSource {
  public:
-  // False when cancelled before `when`.
+  // False if cancelled before `when`.
   virtual bool PauseUntil(pushpull::SteadyTime when, const Cancellation& cancellation) = 0;
 };
 

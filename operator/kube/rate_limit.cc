@@ -13,12 +13,12 @@ TokenBucket::TokenBucket(RateLimit limit, SteadyTime now)
       burst_span_(interval_ * (std::max(limit.burst, 1) - 1)),
       next_(now - burst_span_) {}
 
-SteadyTime TokenBucket::TakeTurn(SteadyTime now) {
-  // What was not used for longer than the burst lasts is lost.
+SteadyTime TokenBucket::Reserve(SteadyTime now) {
+  // Idle time refills the burst and no more.
   next_ = std::max(next_, now - burst_span_);
-  const SteadyTime turn = next_;
+  const SteadyTime slot = next_;
   next_ += interval_;
-  return std::max(turn, now);
+  return std::max(slot, now);
 }
 
 }  // namespace pushpull_operator

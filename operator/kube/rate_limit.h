@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many requests may go to the API server: `qps` a second in the long run, `burst` at once. Each
-// request takes its turn here, watches when they start. Pure.
+// Client-side rate limit: `qps` requests a second in the long run, `burst` at once. Pure.
 #pragma once
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull_operator {
 
@@ -16,17 +15,17 @@ struct RateLimit {
 // Thread-compatible.
 class TokenBucket {
  public:
-  // `limit` has at least 0.001 requests a second and a burst of 1.
+  // `limit` is at least 0.001 requests a second with a burst of 1.
   TokenBucket(RateLimit limit, pushpull::SteadyTime now);
 
-  // Takes the next turn and says when it is; never before `now`. Turns are given out in the order
-  // of the calls, so nobody starves.
-  pushpull::SteadyTime TakeTurn(pushpull::SteadyTime now);
+  // Reserves the next slot and returns its time, never before `now`. Slots are reserved in the
+  // order of the calls, so no caller starves.
+  pushpull::SteadyTime Reserve(pushpull::SteadyTime now);
 
  private:
   const pushpull::Duration interval_;
-  const pushpull::Duration burst_span_;  // how far ahead of a steady pace the burst may run
-  pushpull::SteadyTime next_;            // the turn after the last one, at a steady pace
+  const pushpull::Duration burst_span_;  // how far the burst may run ahead of the steady pace
+  pushpull::SteadyTime next_;            // the next slot at the steady pace
 };
 
 }  // namespace pushpull_operator

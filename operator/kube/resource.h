@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kind of object, which object, and the request target that stands for it. Pure.
+// Kinds and keys of objects, and their request targets. Pure.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace pushpull_operator {
 
 enum class Scope { kNamespaced, kCluster };
 
-// A kind as its URLs name it.
+// A kind, as in URLs.
 struct ResourceType {
   std::string group;    // empty: the core group
   std::string version;  // "v1"
@@ -22,7 +22,7 @@ struct ResourceType {
   friend bool operator==(const ResourceType&, const ResourceType&) = default;
 };
 
-// The key of an object among those of its kind. The namespace is empty for cluster-wide kinds.
+// Identifies an object of a kind. The namespace is empty for cluster-scoped kinds.
 struct ObjectKey {
   std::string object_namespace;
   std::string name;
@@ -34,13 +34,13 @@ struct ObjectKey {
   }
 };
 
-// "default/mnist", or the name alone.
+// "default/mnist"; the name alone without a namespace.
 std::string ToString(const ObjectKey& key);
 
 using Query = std::vector<std::pair<std::string, std::string>>;
 
-// "/api/v1/namespaces/default/pods", all namespaces when `object_namespace` is empty. Every part is
-// percent-encoded.
+// "/api/v1/namespaces/default/pods", percent-encoded; all namespaces if `object_namespace` is
+// empty.
 std::string CollectionTarget(const ResourceType& type, absl::string_view object_namespace);
 
 // "/apis/pushpull.dev/v1alpha1/namespaces/default/trainingjobs/mnist/status"; `subresource` may be
@@ -49,7 +49,7 @@ std::string ObjectTarget(const ResourceType& type,
                          const ObjectKey& key,
                          absl::string_view subresource = "");
 
-// The target with "?key=value&..."; parameters with empty values are left out.
+// Appends "?key=value&..."; parameters with empty values are omitted.
 std::string WithQuery(std::string target, const Query& query);
 
 }  // namespace pushpull_operator

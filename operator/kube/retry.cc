@@ -10,7 +10,7 @@ using pushpull::Duration;
 
 constexpr std::chrono::milliseconds kFirstDelay{50};
 constexpr std::chrono::seconds kLongestDelay{5};
-// What a server means that is too busy and does not say for how long.
+// For 429 without Retry-After.
 constexpr std::chrono::seconds kBusyDelay{1};
 
 Duration Spread(Duration delay, double jitter) {
@@ -32,7 +32,7 @@ std::optional<Duration> DelayBeforeRetry(const Attempt& attempt,
   if (attempt.code != 429 && (attempt.code < 500 || !attempt.retry_after.has_value())) {
     return std::nullopt;
   }
-  // Never earlier than asked for.
+  // Jitter never shortens Retry-After.
   return Spread(attempt.retry_after.value_or(kBusyDelay), jitter);
 }
 

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a request to the API server is sent once more, and when. Pure.
+// Whether a request to the API server is retried, and when. Pure.
 #pragma once
 
 #include <chrono>
 #include <optional>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull_operator {
 
-// Whether a request whose fate is unknown may be sent again.
+// Whether a request whose outcome is unknown may be sent again.
 enum class Repeat {
-  kSafe,    // reads, and writes that come to the same when they are done twice
-  kUnsafe,  // create: the second would find the first
+  kSafe,    // reads and idempotent writes
+  kUnsafe,  // create: the retry would find the first one's object
 };
 
-// How one try went.
+// The outcome of one attempt.
 struct Attempt {
   bool was_sent = false;  // whether a byte of the request may have reached the server
-  int code = 0;           // of HTTP; 0: no answer, or not all of it
+  int code = 0;           // of HTTP; 0: no answer, or an incomplete one
   std::optional<std::chrono::seconds> retry_after;
 };
 
-// As client-go: then the caller's own backing off takes over.
+// As in client-go; then the caller's own backoff takes over.
 inline constexpr int kAttemptsMax = 10;
 
-// How long to wait before the next try; nothing: this was the last. `attempts` counts those that
-// are over. `jitter` in [0, 1) spreads the tries of many clients after an outage.
+// The delay before the next attempt; nothing if there is none. `attempts` counts finished attempts.
+// `jitter` in [0, 1) spreads the retries of many clients after an outage.
 //
-// 429, and 5xx with Retry-After, say that nothing was done: any request is repeated, after the time
-// that the server asks for. Without an answer only what is safe, or was never sent.
+// 429, and 5xx with Retry-After, mean that the server did not execute the request: any request is
+// retried after that time. Without an answer, only safe or unsent requests are.
 std::optional<pushpull::Duration> DelayBeforeRetry(const Attempt& attempt,
                                                    Repeat repeat,
                                                    int attempts,

@@ -13,7 +13,7 @@ using std::chrono::sys_seconds;
 
 namespace {
 
-// An answer may be this old when it is here, beside the second that its date is cut to.
+// How old an answer may be on arrival, apart from the truncation of its date to seconds.
 constexpr std::chrono::seconds kSlack{3};
 
 }  // namespace
@@ -29,8 +29,8 @@ ServerClock::ServerClock(const pushpull::TimeSource& time,
                          std::chrono::system_clock::time_point first_guess)
     : time_(time), offset_(first_guess.time_since_epoch() - time.Now().time_since_epoch()) {}
 
-// The date was true, or had just been, when the answer left: the largest offset is the best one. It
-// is given up where the server's clock, or the server, is another one by now.
+// Delays only make a date look older, so the largest offset is the best estimate. A much smaller
+// one means that the server, or its clock, has changed.
 void ServerClock::Observe(sys_seconds date) {
   const nanoseconds offset = date.time_since_epoch() - time_.Now().time_since_epoch();
   MutexLock lock(mu_);

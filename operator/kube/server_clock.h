@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What time it is for the API server, from the Date of its answers. Deadlines of jobs compare times
-// that it has stamped, so this machine's own clock does not matter, however wrong it is.
+// The API server's clock, estimated from the Date headers of its answers. Job deadlines compare
+// timestamps that it wrote, so this machine's wall clock does not matter.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@
 
 namespace pushpull_operator {
 
-// "Sun, 06 Nov 1994 08:49:37 GMT". Nothing where the text is no such time.
+// "Sun, 06 Nov 1994 08:49:37 GMT"; nothing if the text is not such a time.
 std::optional<std::chrono::sys_seconds> ParseHttpDate(absl::string_view text);
 
 // Thread-safe.
 class ServerClock {
  public:
-  // `time` must outlive the clock. Before the first answer `first_guess` counts.
+  // `time` must outlive the clock. `first_guess` counts until the first answer.
   explicit ServerClock(
       const pushpull::TimeSource& time,
       std::chrono::system_clock::time_point first_guess = std::chrono::system_clock::now());
 
-  // An answer with this date has just come.
+  // An answer with this date has just arrived.
   void Observe(std::chrono::sys_seconds date) ABSL_LOCKS_EXCLUDED(mu_);
   std::chrono::sys_seconds Now() const ABSL_LOCKS_EXCLUDED(mu_);
 

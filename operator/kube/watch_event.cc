@@ -24,7 +24,7 @@ WatchEventType TypeOf(absl::string_view name) {
 absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame) {
   std::optional<Json> json = ParseApiJson(frame);
   if (!json.has_value() || !json->is_object()) {
-    return absl::DataLossError("a frame of the watch is no JSON object");
+    return absl::DataLossError("a frame of the watch is not a JSON object");
   }
   const std::string type = StringField(*json, "type");
   if (type.empty()) return absl::DataLossError("a frame of the watch has no type");

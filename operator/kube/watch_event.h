@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One frame of a watch as a struct. Pure.
+// Decodes one frame of a watch. Pure.
 #pragma once
 
 #include <optional>
@@ -17,18 +17,18 @@ enum class WatchEventType {
   kAdded,
   kModified,
   kDeleted,
-  kBookmark,  // nothing changed; the object has a resource version to go on from
-  kError,     // the watch is over
-  kUnknown,   // of a newer server; to be skipped
+  kBookmark,  // no change; the object has a resource version to resume from
+  kError,     // ends the watch
+  kUnknown,   // of a newer server; skip it
 };
 
 struct WatchEvent {
   WatchEventType type = WatchEventType::kUnknown;
-  Object object;   // not of kError and kUnknown
+  Object object;   // except for kError and kUnknown
   ApiError error;  // of kError
 };
 
-// kDataLoss when the frame is no event. Objects may have any fields and kinds besides.
+// kDataLoss if the frame is not an event. Unknown fields are ignored.
 absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame);
 
 }  // namespace pushpull_operator

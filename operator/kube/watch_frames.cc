@@ -25,16 +25,16 @@ absl::Status WatchFrameSplitter::Feed(
     if (pending_.size() + piece.size() > frame_bytes_max_) {
       return absl::ResourceExhaustedError(absl::StrCat("a frame of the watch has more than ",
                                                        frame_bytes_max_,
-                                                       " bytes; read the objects by a list"));
+                                                       " bytes; list the objects instead"));
     }
     if (end == absl::string_view::npos) {
       absl::StrAppend(&pending_, piece);
       return absl::OkStatus();
     }
     bytes.remove_prefix(end + 1);
-    // A frame in one piece is not copied.
+    // A frame that arrives in one piece is not copied.
     const std::string joined = pending_.empty() ? "" : absl::StrCat(pending_, piece);
-    std::string().swap(pending_);  // one long frame must not keep its memory for ever
+    std::string().swap(pending_);  // frees the memory of a long frame
     const absl::string_view line = WithoutCarriageReturn(joined.empty() ? piece : joined);
     if (!line.empty()) PUSHPULL_RETURN_IF_ERROR(on_frame(line));
   }

@@ -10,25 +10,25 @@ namespace pushpull_operator {
 using pushpull::SteadyTime;
 
 absl::Status Validate(const LeaseTimes& times) {
-  if (times.retry.count() < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lease: the retry time must be at least 1 s, is ", times.retry.count(), " s"));
+  if (times.retry_period.count() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lease: the retry period must be at least 1 s, is ", times.retry_period.count(), " s"));
   }
-  // A renewal that fails must have a second try.
-  if (times.renew < 2 * times.retry) {
+  // A failed renewal needs time for a second attempt.
+  if (times.renew_deadline < 2 * times.retry_period) {
     return absl::InvalidArgumentError(absl::StrCat("lease: the renew deadline of ",
-                                                   times.renew.count(),
-                                                   " s must be at least twice the retry time of ",
-                                                   times.retry.count(),
+                                                   times.renew_deadline.count(),
+                                                   " s must be at least twice the retry period of ",
+                                                   times.retry_period.count(),
                                                    " s"));
   }
-  // What is left is for writes under way and for clocks of different speed.
-  if (times.lease * 3 < times.renew * 4) {
+  // The rest is for writes in flight and for clocks of different rates.
+  if (times.lease_duration * 3 < times.renew_deadline * 4) {
     return absl::InvalidArgumentError(
         absl::StrCat("lease: the lease duration of ",
-                     times.lease.count(),
+                     times.lease_duration.count(),
                      " s must be at least a third longer than the renew deadline of ",
-                     times.renew.count(),
+                     times.renew_deadline.count(),
                      " s"));
   }
   return absl::OkStatus();
@@ -40,9 +40,9 @@ void Election::Observe(const std::optional<LeaseRecord>& record, SteadyTime now)
   changed_at_ = now;
 }
 
-SteadyTime Election::HolderEnds() const {
-  // The holder promised what it wrote; a record without a time gets ours.
-  const auto duration = record_->duration.count() > 0 ? record_->duration : times_.lease;
+SteadyTime Election::LeaseEnds() const {
+  // The holder's own duration counts; a record without one gets ours.
+  const auto duration = record_->duration.count() > 0 ? record_->duration : times_.lease_duration;
   return changed_at_ + duration;
 }
 
@@ -50,17 +50,17 @@ Election::Step Election::Next(SteadyTime now) const {
   if (is_over_) return Step::kLost;
   if (has_led_) {
     const bool is_ours = record_.has_value() && record_->holder == identity_;
-    return is_ours && Leads(now) ? Step::kRenew : Step::kLost;
+    return is_ours && IsLeader(now) ? Step::kRenew : Step::kLost;
   }
   if (!record_.has_value()) return Step::kCreate;
-  // Ours without having led: a write whose answer was lost.
-  if (record_->holder.empty() || record_->holder == identity_) return Step::kTake;
-  return now >= HolderEnds() ? Step::kTake : Step::kWait;
+  // Ours without having led: the answer to our write was lost.
+  if (record_->holder.empty() || record_->holder == identity_) return Step::kAcquire;
+  return now >= LeaseEnds() ? Step::kAcquire : Step::kWait;
 }
 
 LeaseRecord Election::RecordToWrite(const std::string& wall_time) const {
   LeaseRecord record{.holder = identity_,
-                     .duration = times_.lease,
+                     .duration = times_.lease_duration,
                      .acquire_time = wall_time,
                      .renew_time = wall_time};
   if (!record_.has_value()) return record;
@@ -78,24 +78,24 @@ LeaseRecord Election::RecordToRelease(const std::string& wall_time) const {
   return record;
 }
 
-void Election::Written(const LeaseRecord& record, SteadyTime sent_at, SteadyTime now) {
+void Election::OnWritten(const LeaseRecord& record, SteadyTime sent_at, SteadyTime now) {
   record_ = record;
   changed_at_ = now;
-  // A lease that was lost meanwhile does not come back.
+  // A lease that was lost meanwhile stays lost.
   if (is_over_ || (has_led_ && now >= leads_until_)) return;
   has_led_ = true;
-  leads_until_ = sent_at + times_.renew;
+  leads_until_ = sent_at + times_.renew_deadline;
 }
 
-bool Election::Leads(SteadyTime now) const {
+bool Election::IsLeader(SteadyTime now) const {
   return has_led_ && !is_over_ && now < leads_until_;
 }
 
-SteadyTime Election::NextLook(SteadyTime now) const {
-  const SteadyTime regular = now + times_.retry;
+SteadyTime Election::NextCheck(SteadyTime now) const {
+  const SteadyTime regular = now + times_.retry_period;
   if (has_led_ || !record_.has_value()) return regular;
-  // A take that failed is tried again in its own time.
-  const SteadyTime ends = HolderEnds();
+  // A failed acquire waits for the retry period.
+  const SteadyTime ends = LeaseEnds();
   return ends > now ? std::min(ends, regular) : regular;
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who leads, decided from what the Lease says and from this machine's steady clock. Pure.
+// Leader election, decided from the Lease object and this machine's steady clock. Pure.
 //
-// Clocks. The times in the Lease are other machines' wall clocks: they are compared for being
-// different and nothing else. A candidate counts the holder's time from the moment when it saw the
-// Lease change; a leader counts its own from before it sent the renewal that succeeded. So the
-// leader stops before any candidate begins, if their clocks run at the same speed to within a third
-// (15 s against 10 s), wherever their hands stand.
+// Clocks. The times in the Lease are other machines' wall clocks; they are only compared for
+// equality. A candidate counts the lease duration from when it observed the last renewal; a leader
+// counts its renew deadline from before it sent the renewal. So the leader stops before any
+// candidate starts, as long as their clocks run at the same rate within a third (15 s against 10
+// s), whatever they show.
 //
-// What this does not do: a write that left before the end may arrive after it. The five seconds
-// between are for that, and writes carry uids and resource versions. A machine that is suspended
-// stops its steady clock with it; a process that is stopped does not.
+// Limits. A write that left before the renew deadline may arrive after it: the 5 s in between are
+// for that, and writes carry uids and resource versions. The steady clock stops while the machine
+// is suspended, but not while the process is stopped.
 #pragma once
 
 #include <chrono>
@@ -20,65 +20,68 @@
 
 #include "absl/status/status.h"
 
+#include "pushpull/deadline.h"
+
 #include "operator/api/lease.h"
-#include "runtime/base/deadline.h"
 
 namespace pushpull_operator {
 
 struct LeaseTimes {
-  std::chrono::seconds lease{15};  // a candidate leads after it has heard nothing for this long
-  std::chrono::seconds renew{10};  // a leader that could not renew for this long is none any more
-  std::chrono::seconds retry{2};   // between looks, and between renewals
+  // As client-go's: a candidate acquires a lease that was not renewed for lease_duration; a leader
+  // that could not renew for renew_deadline steps down; retry_period is between attempts.
+  std::chrono::seconds lease_duration{15};
+  std::chrono::seconds renew_deadline{10};
+  std::chrono::seconds retry_period{2};
 };
 
-// kInvalidArgument names the two that do not go together.
+// kInvalidArgument names the two that are inconsistent.
 absl::Status Validate(const LeaseTimes& times);
 
 // Thread-compatible.
 class Election {
  public:
   enum class Step {
-    kCreate,  // there is no lease: make one
-    kTake,    // it is free, or its holder is gone
-    kRenew,   // it is ours
-    kWait,    // it is another's
-    kLost,    // it was ours; for good
+    kCreate,   // there is no Lease
+    kAcquire,  // it is free or has expired
+    kRenew,    // it is ours
+    kWait,     // another process holds it
+    kLost,     // it was ours; final
   };
 
-  // `identity` is this process's, like no other's and like no earlier one's.
+  // `identity` is unique to this process; a restart has another one.
   Election(std::string identity, LeaseTimes times)
       : identity_(std::move(identity)), times_(times) {}
 
-  // The Lease was read; no record: there is none.
+  // The Lease was read; no record: it does not exist.
   void Observe(const std::optional<LeaseRecord>& record, pushpull::SteadyTime now);
   Step Next(pushpull::SteadyTime now) const;
 
-  // What to write for kCreate, kTake and kRenew. `wall_time` is only shown to people.
+  // What to write for kCreate, kAcquire and kRenew. `wall_time` is for people only.
   LeaseRecord RecordToWrite(const std::string& wall_time) const;
-  // What to write when the leader goes: nobody has to wait.
+  // What to write on shutdown, so that a standby need not wait.
   LeaseRecord RecordToRelease(const std::string& wall_time) const;
 
   // `record` was written by a request that was sent at `sent_at` or later.
-  void Written(const LeaseRecord& record, pushpull::SteadyTime sent_at, pushpull::SteadyTime now);
-  // It was released, or is to be taken for lost.
-  void GiveUp() { is_over_ = true; }
+  void OnWritten(const LeaseRecord& record, pushpull::SteadyTime sent_at, pushpull::SteadyTime now);
+  // Gives up leadership; final.
+  void StepDown() { is_over_ = true; }
 
-  // Whether this process leads at `now`, and until when.
-  bool Leads(pushpull::SteadyTime now) const;
+  // Whether this process is the leader at `now`, and until when.
+  bool IsLeader(pushpull::SteadyTime now) const;
   pushpull::SteadyTime leads_until() const { return leads_until_; }
-  // When to look again: at the latest after `retry`, and as soon as the holder's time is over.
-  pushpull::SteadyTime NextLook(pushpull::SteadyTime now) const;
+  // When to read the Lease again: after retry_period, or earlier when it expires.
+  pushpull::SteadyTime NextCheck(pushpull::SteadyTime now) const;
 
   const std::string& identity() const { return identity_; }
   const LeaseTimes& times() const { return times_; }
 
  private:
-  pushpull::SteadyTime HolderEnds() const;
+  pushpull::SteadyTime LeaseEnds() const;
 
   const std::string identity_;
   const LeaseTimes times_;
-  std::optional<LeaseRecord> record_;  // as last seen or written
-  pushpull::SteadyTime changed_at_;    // when record_ was first seen so
+  std::optional<LeaseRecord> record_;  // as last read or written
+  pushpull::SteadyTime changed_at_;    // when record_ was first observed
   bool has_led_ = false;
   bool is_over_ = false;
   pushpull::SteadyTime leads_until_;  // of has_led_

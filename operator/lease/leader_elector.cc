@@ -18,23 +18,23 @@ LeaderElector::LeaderElector(KubeClient& client, PausingTime& time, LeaderElecto
     : client_(client),
       time_(time),
       options_(std::move(options)),
-      pace_(options_.times.retry, options_.times.retry),
+      pace_(options_.times.retry_period, options_.times.retry_period),
       election_(options_.identity, options_.times) {}
 
-Deadline LeaderElector::TryDeadline() const {
-  const SteadyTime soon = time_.Now() + options_.times.renew / 2;
+Deadline LeaderElector::AttemptDeadline() const {
+  const SteadyTime soon = time_.Now() + options_.times.renew_deadline / 2;
   MutexLock lock(mu_);
-  return Deadline(election_.Leads(time_.Now()) ? std::min(soon, election_.leads_until()) : soon);
+  return Deadline(election_.IsLeader(time_.Now()) ? std::min(soon, election_.leads_until()) : soon);
 }
 
 absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
                                 const Cancellation& cancellation) {
   PUSHPULL_RETURN_IF_ERROR(Validate(options_.times));
   if (options_.identity.empty()) return absl::InvalidArgumentError("lease: the identity is empty");
-  bool has_told = false;
+  bool has_notified = false;
   for (;;) {
-    const absl::Status status = Look();
-    Note(status);
+    const absl::Status status = TryAcquireOrRenew();
+    Record(status);
     SteadyTime next;
     {
       MutexLock lock(mu_);
@@ -43,12 +43,12 @@ absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
             absl::StrCat("the lease ",
                          ToString(options_.lease),
                          " is lost: ",
-                         status.ok() ? "another process has it" : status.ToString()));
+                         status.ok() ? "another process holds it" : status.ToString()));
       }
-      next = election_.NextLook(time_.Now());
+      next = election_.NextCheck(time_.Now());
     }
-    if (!has_told && leads()) {
-      has_told = true;
+    if (!has_notified && is_leader()) {
+      has_notified = true;
       on_leading();
     }
     if (!time_.PauseUntil(next, cancellation)) {
@@ -57,26 +57,27 @@ absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
   }
 }
 
-void LeaderElector::Note(const absl::Status& looked) {
+void LeaderElector::Record(const absl::Status& attempt) {
   {
     MutexLock lock(mu_);
-    last_error_ = looked;
+    last_error_ = attempt;
   }
-  // Another candidate was faster, which is no trouble.
-  if (looked.ok() || absl::IsAborted(looked)) return pace_.Succeeded();
+  // Losing a race to another candidate is not an error.
+  if (attempt.ok() || absl::IsAborted(attempt)) return pace_.Succeeded();
   pace_.Failed(time_.Now());
-  if (pace_.is_warning_due() && options_.on_trouble) options_.on_trouble(looked);
+  if (pace_.is_warning_due() && options_.on_error) options_.on_error(attempt);
 }
 
-absl::Status LeaderElector::Look() {
+absl::Status LeaderElector::TryAcquireOrRenew() {
   Election::Step step = Election::Step::kLost;
   {
     MutexLock lock(mu_);
     step = election_.Next(time_.Now());
   }
-  if (step == Election::Step::kLost) return absl::DeadlineExceededError("not renewed in time");
-  const Deadline deadline = TryDeadline();
-  // A leader writes over the version it wrote last; when somebody else wrote, it reads why.
+  if (step == Election::Step::kLost)
+    return absl::DeadlineExceededError("not renewed within the renew deadline");
+  const Deadline deadline = AttemptDeadline();
+  // A leader overwrites the version it wrote last, and reads the Lease only after a conflict.
   if (step == Election::Step::kRenew) {
     absl::Status status = Write(step, deadline);
     if (!absl::IsAborted(status) && !absl::IsNotFound(status)) return status;
@@ -106,11 +107,11 @@ absl::Status LeaderElector::Write(Election::Step step, Deadline deadline) {
   }
   const SteadyTime sent_at = time_.Now();
   PUSHPULL_ASSIGN_OR_RETURN(Object written, Send(step, record, deadline));
-  // What the server has is what is compared with from now on.
+  // Later reads are compared with what the server stored.
   PUSHPULL_ASSIGN_OR_RETURN(record, DecodeLease(written));
   object_ = std::move(written);
   MutexLock lock(mu_);
-  election_.Written(record, sent_at, time_.Now());
+  election_.OnWritten(record, sent_at, time_.Now());
   return absl::OkStatus();
 }
 
@@ -134,8 +135,8 @@ absl::Status LeaderElector::Release(Deadline deadline) {
   LeaseRecord record;
   {
     MutexLock lock(mu_);
-    const bool led = election_.Leads(time_.Now());
-    election_.GiveUp();
+    const bool led = election_.IsLeader(time_.Now());
+    election_.StepDown();
     if (!led) return absl::OkStatus();
     record = election_.RecordToRelease(WallTime());
   }
@@ -144,7 +145,7 @@ absl::Status LeaderElector::Release(Deadline deadline) {
 
 absl::StatusOr<SteadyTime> LeaderElector::MayWrite() const {
   MutexLock lock(mu_);
-  if (election_.Leads(time_.Now())) return election_.leads_until();
+  if (election_.IsLeader(time_.Now())) return election_.leads_until();
   return absl::FailedPreconditionError(
       absl::StrCat("this process does not hold the lease ", ToString(options_.lease)));
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes part in the election for one Lease, and answers before every write whether this process
-// may. One elector leads once: when the lease is lost all that was done under it has to end, so
-// that no half of the work goes on under another leader.
+// Takes part in the election for one Lease and guards writes. One elector leads at most once: when
+// the lease is lost, everything that ran under it must end before a new elector starts.
 #pragma once
 
 #include <chrono>
@@ -23,60 +22,60 @@ namespace pushpull_operator {
 
 struct LeaderElectorOptions {
   ObjectKey lease;       // of the Lease object
-  std::string identity;  // of this process, like no other's and like no earlier one's
+  std::string identity;  // unique to this process; a restart has another one
   LeaseTimes times;
-  // Shown in the Lease for people. A test puts clocks there that are wrong.
+  // For the times in the Lease, which are for people only.
   std::function<std::chrono::system_clock::time_point()> wall_clock =
       std::chrono::system_clock::now;
-  // For the log: a look at the Lease failed, and that is worth a line. May be empty.
-  std::function<void(const absl::Status&)> on_trouble;
+  // For the log; called for failures that are worth a line (retry_pace.h). May be empty.
+  std::function<void(const absl::Status&)> on_error;
 };
 
-// Run belongs to one thread; MayWrite and leads are thread-safe.
+// Run is for one thread; MayWrite and is_leader are thread-safe.
 class LeaderElector {
  public:
-  // `client` has no write guard of this elector, or it could never begin. Both must outlive it.
+  // `client` must not be guarded by this elector, or it could never acquire. Both must outlive it.
   LeaderElector(KubeClient& client, PausingTime& time, LeaderElectorOptions options);
   LeaderElector(const LeaderElector&) = delete;
   LeaderElector& operator=(const LeaderElector&) = delete;
 
   // Waits until this process leads, calls `on_leading` once on this thread, which must not block,
-  // and renews.
+  // and renews. Outages and refusals of the API server are retried.
   //
-  // kFailedPrecondition   the lease is lost: end everything, without another write.
-  // kCancelled            cancelled; Release is next.
-  // kInvalidArgument      the options, before anything was done.
-  // Everything else is waited out: an API server that is away, a refusal.
+  //   kFailedPrecondition  the lease is lost: stop everything without another write
+  //   kCancelled           cancelled: call Release next
+  //   kInvalidArgument     invalid options; nothing was done
   absl::Status Run(const std::function<void()>& on_leading, const Cancellation& cancellation);
 
-  // Gives the lease back so that a standby need not wait for its end. After everything that writes
-  // has stopped; writes are refused from the first moment on. OK where this process does not lead.
+  // Releases the lease so that a standby need not wait for it to expire. Call after everything that
+  // writes has stopped: writes are refused from now on. OK where this process does not lead.
   absl::Status Release(pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For ClientOptions::may_write. kFailedPrecondition when this process does not lead now.
+  // For ClientOptions::may_write. kFailedPrecondition if this process is not the leader.
   absl::StatusOr<pushpull::SteadyTime> MayWrite() const ABSL_LOCKS_EXCLUDED(mu_);
-  bool leads() const { return MayWrite().ok(); }
+  bool is_leader() const { return MayWrite().ok(); }
 
-  // Why the last look at the Lease, or the last write of it, failed; OK when it did not.
+  // The result of the last attempt to read and write the Lease.
   absl::Status last_error() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Reads the Lease, and writes it if that is what Election says.
-  absl::Status Look() ABSL_LOCKS_EXCLUDED(mu_);
+  // Reads the Lease and writes it as the election decides.
+  absl::Status TryAcquireOrRenew() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(Election::Step step, pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<Object> Send(Election::Step step,
                               const LeaseRecord& record,
                               pushpull::Deadline deadline);
-  void Note(const absl::Status& looked) ABSL_LOCKS_EXCLUDED(mu_);
-  // A try must leave time for another one.
-  pushpull::Deadline TryDeadline() const ABSL_LOCKS_EXCLUDED(mu_);
+  void Record(const absl::Status& attempt) ABSL_LOCKS_EXCLUDED(mu_);
+  // An attempt must leave time for another one.
+  pushpull::Deadline AttemptDeadline() const ABSL_LOCKS_EXCLUDED(mu_);
   std::string WallTime() const { return MicroTimeText(options_.wall_clock()); }
 
   KubeClient& client_;
   PausingTime& time_;
   const LeaderElectorOptions options_;
-  std::optional<Object> object_;  // the Lease as last read or written; of the thread of Run
-  pushpull::RetryPace pace_;      // of warnings; likewise
+  // Of the thread of Run:
+  std::optional<Object> object_;  // the Lease as last read or written
+  pushpull::RetryPace pace_;      // of warnings
 
   mutable pushpull::Mutex mu_;
   Election election_ ABSL_GUARDED_BY(mu_);

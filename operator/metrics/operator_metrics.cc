@@ -17,7 +17,7 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// From a look at a job at rest to one that waits for a silent coordinator and API server.
+// From an idle job to a reconcile that waits for a silent coordinator and API server.
 const std::vector<double> kReconcileSeconds = {
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
 const std::vector<double> kCpuSeconds = {
@@ -25,7 +25,7 @@ const std::vector<double> kCpuSeconds = {
 
 constexpr std::array<const char*, 7> kPhases = {
     "Pending", "Starting", "Running", "Scaling", "Suspended", "Succeeded", "Failed"};
-// Anything else is kOtherReason, so that nobody's words become series.
+// Other reasons become kOtherReason, which bounds the number of series.
 constexpr std::array<const char*, 5> kRestartReasons = {
     "Error", "OOMKilled", "Evicted", "Preempted", "NodeLost"};
 constexpr char kOtherReason[] = "Other";
@@ -44,45 +44,45 @@ struct OperatorMetrics::Families {
                  .Register(Of(registry))),
         restarts(prometheus::BuildCounter()
                      .Name("pushpull_operator_restarts_total")
-                     .Help("Restarts of members by reason")
+                     .Help("Member restarts by reason")
                      .Register(Of(registry))),
         requests(prometheus::BuildCounter()
                      .Name("pushpull_operator_api_requests_total")
-                     .Help("Requests to the API server by verb and answer; 0: none")
+                     .Help("Requests to the API server by verb and status code; 0: no answer")
                      .Register(Of(registry))),
         scaling_blocked(prometheus::BuildGauge()
                             .Name("pushpull_operator_scaling_blocked")
-                            .Help("TrainingJobs whose change of size does not end in time")
+                            .Help("TrainingJobs whose resize exceeds its timeout")
                             .Register(Of(registry))
                             .Add({})),
         queue_depth(prometheus::BuildGauge()
                         .Name("pushpull_operator_queue_depth")
-                        .Help("TrainingJobs that wait for a worker")
+                        .Help("TrainingJobs queued for a worker")
                         .Register(Of(registry))
                         .Add({})),
         leader(prometheus::BuildGauge()
                    .Name("pushpull_operator_leader")
-                   .Help("1 while this process leads")
+                   .Help("1 while this process is the leader")
                    .Register(Of(registry))
                    .Add({})),
         conflicts(prometheus::BuildCounter()
                       .Name("pushpull_operator_conflicts_total")
-                      .Help("Writes that came after somebody else's")
+                      .Help("Writes rejected because the object had changed")
                       .Register(Of(registry))
                       .Add({})),
         reconcile_errors(prometheus::BuildCounter()
                              .Name("pushpull_operator_reconcile_errors_total")
-                             .Help("Looks at a job that failed")
+                             .Help("Reconciles that failed")
                              .Register(Of(registry))
                              .Add({{"controller", "job"}})),
         reconcile_seconds(prometheus::BuildHistogram()
                               .Name("pushpull_operator_reconcile_seconds")
-                              .Help("One look at a job, with all calls")
+                              .Help("Duration of a reconcile, with all calls")
                               .Register(Of(registry))
                               .Add({{"controller", "job"}}, kReconcileSeconds)),
         reconcile_cpu_seconds(prometheus::BuildHistogram()
                                   .Name("pushpull_operator_reconcile_cpu_seconds")
-                                  .Help("CPU time of one look at a job")
+                                  .Help("CPU time of a reconcile")
                                   .Register(Of(registry))
                                   .Add({{"controller", "job"}}, kCpuSeconds)) {
     for (const char* phase : kPhases) jobs.Add({{"phase", phase}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operator's series (interfaces.md section 7).
+// The operator's series (docs/interfaces.md section 7).
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@
 
 #include "absl/strings/string_view.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/metrics/registry.h"
 
 namespace pushpull_operator {
 
-// What is looked at when somebody asks for the metrics.
+// Values read at each scrape.
 struct OperatorGauges {
   std::map<std::string, int> jobs;  // by phase
   int scaling_blocked = 0;          // jobs
@@ -34,14 +35,14 @@ class OperatorMetrics {
 
   void Update(const OperatorGauges& gauges);
 
-  // `took` of the clock, of it `computed` on a core; the rest is waiting for answers.
+  // `took` is wall time, `computed` the CPU time in it.
   void ObserveReconcile(pushpull::Duration took, pushpull::Duration computed);
   void CountReconcileError();
-  // A write came too late: somebody else had changed the object.
+  // A write failed because another writer had changed the object.
   void CountConflict();
-  // A member was restarted; `reason` is that of the event.
+  // A member was restarted, with the reason of its event.
   void CountRestart(absl::string_view reason);
-  // A request to the API server was answered with `code`; 0: not at all.
+  // A request to the API server; `code` is 0 without an answer.
   void CountRequest(absl::string_view verb, int code);
 
  private:

@@ -17,99 +17,99 @@ using pushpull::JobRole;
 
 namespace {
 
-// Between two writes of what changes all the time.
-constexpr std::chrono::seconds kNewsPeriod{60};
-// A failed coordinator, a new epoch: what no pod tells.
+// Between two writes of fields that change with every step.
+constexpr std::chrono::seconds kProgressPeriod{60};
+// A failed coordinator, a new epoch: nothing about a pod changes with them.
 constexpr std::chrono::seconds kAskPeriod{30};
 
 int64_t CountWorkersDone(const Draft& draft) {
-  return std::count_if(draft.over.begin(), draft.over.end(), [](const MemberId& member) {
-    return member.role == JobRole::kWorker;
-  });
+  return std::count_if(draft.finished_members().begin(),
+                       draft.finished_members().end(),
+                       [](const MemberId& member) { return member.role == JobRole::kWorker; });
 }
 
 void DescribeRing(Draft& draft) {
-  const CoordinatorWord* word = draft.word();
-  if (word == nullptr || word->epoch == 0) return;
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || report->epoch == 0) return;
   RingStatus ring = draft.status().ring.value_or(RingStatus{});
-  ring.epoch = word->epoch;
-  ring.state = word->shards_moving > 0 ? "Resharding" : "Stable";
+  ring.epoch = report->epoch;
+  ring.state = report->shards_moving > 0 ? "Resharding" : "Stable";
   draft.status().ring = ring;
 }
 
 bool HasSaved(Draft& draft) {
-  const CoordinatorWord* word = draft.word();
+  const CoordinatorReport* report = draft.report();
   const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
-  return word != nullptr && draft.spec().checkpoint &&
-         word->checkpoint_step > (saved ? saved->step : 0);
+  return report != nullptr && draft.spec().checkpoint &&
+         report->checkpoint_step > (saved ? saved->step : 0);
 }
 
-std::map<std::string, std::string> ResultsOf(const CoordinatorWord& word) {
+std::map<std::string, std::string> ResultsOf(const CoordinatorReport& report) {
   std::map<std::string, std::string> results;
-  for (const auto& [name, value] : word.results) results[name] = absl::StrFormat("%.6g", value);
+  for (const auto& [name, value] : report.results) results[name] = absl::StrFormat("%.6g", value);
   return results;
 }
 
 bool HasProgressed(Draft& draft) {
-  const CoordinatorWord* word = draft.word();
-  if (word == nullptr) return false;
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr) return false;
   const ProgressStatus told = draft.status().progress.value_or(ProgressStatus{});
-  return word->step != told.step || ResultsOf(*word) != told.results;
+  return report->step != told.step || ResultsOf(*report) != told.results;
 }
 
-WallTime NextNews(Draft& draft) {
-  // What is written before a suspension, and at the end, is the last that can be told.
+WallTime NextProgressWrite(Draft& draft) {
+  // Before a suspension and at the end this is the last chance to write it.
   if ((draft.spec().suspend && HasSaved(draft)) || draft.IsFinished()) return draft.now();
   const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
   WallTime last{};
   if (saved && saved->time) last = *saved->time;
-  if (draft.seen().news_time) last = std::max(last, *draft.seen().news_time);
-  return last + kNewsPeriod;
+  if (draft.seen().progress_time) last = std::max(last, *draft.seen().progress_time);
+  return last + kProgressPeriod;
 }
 
-// Checkpoint and progress, which change all the time, in one write.
-void DescribeNews(Draft& draft) {
+// Checkpoint and progress, which change with every step, in one write.
+void DescribeProgress(Draft& draft) {
   const bool has_saved = HasSaved(draft);
   const bool has_progressed = HasProgressed(draft);
   if (!has_saved && !has_progressed) return;
-  const WallTime next = NextNews(draft);
-  if (draft.now() < next) return draft.LookAgain(next);
-  const CoordinatorWord& word = *draft.word();
+  const WallTime next = NextProgressWrite(draft);
+  if (draft.now() < next) return draft.RequeueAt(next);
+  const CoordinatorReport& report = *draft.report();
   if (has_saved) {
     const pushpull::CheckpointSpec& spec = *draft.spec().checkpoint;
-    draft.status().checkpoint = SavedCheckpoint{
-        .step = word.checkpoint_step,
-        .time = draft.now(),
-        .location = spec.uri.empty() ? absl::StrCat(spec.claim, ":", spec.path) : spec.uri};
+    draft.status().checkpoint =
+        SavedCheckpoint{.step = report.checkpoint_step,
+                        .time = draft.now(),
+                        .location = absl::StrCat(spec.claim, ":", spec.path)};
   }
   if (has_progressed) {
     draft.status().progress =
-        ProgressStatus{.step = word.step,
-                       .samples_per_second = absl::StrFormat("%.1f", word.samples_per_second),
-                       .sync_seconds_p50 = absl::StrFormat("%.6f", word.sync_seconds_p50),
-                       .sync_seconds_p99 = absl::StrFormat("%.6f", word.sync_seconds_p99),
-                       .results = ResultsOf(word)};
+        ProgressStatus{.step = report.step,
+                       .samples_per_second = absl::StrFormat("%.1f", report.samples_per_second),
+                       .sync_seconds_p50 = absl::StrFormat("%.6f", report.sync_seconds_p50),
+                       .sync_seconds_p99 = absl::StrFormat("%.6f", report.sync_seconds_p99),
+                       .results = ResultsOf(report)};
   }
 }
 
-// Each loss once, when it is known what took its place. In the order of the coordinator's list, so
-// that a number is enough to remember which were told.
+// Each loss once, when its replacement is known, in the order of the coordinator's list: so a
+// number is enough to remember which were reported.
 void DescribeLosses(Draft& draft) {
-  const CoordinatorWord* word = draft.word();
-  if (word == nullptr || word->losses.empty()) return;
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || report->losses.empty()) return;
   LossesStatus losses = draft.status().losses.value_or(LossesStatus{});
-  if (losses.term != word->term) {
-    losses.term = word->term;
+  if (losses.term != report->term) {
+    losses.term = report->term;
     losses.told = 0;
   }
-  for (auto next = static_cast<size_t>(losses.told); next < word->losses.size(); ++next) {
-    const LossWord& loss = word->losses[next];
-    if (!loss.is_over) break;
+  for (auto next = static_cast<size_t>(losses.told); next < report->losses.size(); ++next) {
+    const LossReport& loss = report->losses[next];
+    if (!loss.is_repaired) break;
     ++losses.told;
     if (loss.is_undone) continue;
     ++losses.counted;
     losses.last = LastLoss{.message = loss.text, .time = draft.now()};
-    draft.Tell(Event::Kind::kWarning, "ShardsLost", "Rebuild", loss.text);
+    draft.AddEvent(Event::Kind::kWarning, "ShardsLost", "Rebuild", loss.text);
   }
   // A list in which nothing is over yet is nothing to remember.
   if (losses.told > 0) draft.status().losses = losses;
@@ -117,9 +117,9 @@ void DescribeLosses(Draft& draft) {
 
 bool IsReady(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
-  const CoordinatorWord* word = draft.word();
-  return status.coordinator.is_ready && word != nullptr &&
-         word->phase != CoordinatorWord::Phase::kStarting &&
+  const CoordinatorReport* report = draft.report();
+  return status.coordinator.is_ready && report != nullptr &&
+         report->phase != CoordinatorReport::Phase::kStarting &&
          status.servers.ready >= draft.spec().servers.replicas &&
          status.workers.ready + status.workers.succeeded >= draft.spec().workers.replicas;
 }
@@ -138,17 +138,17 @@ std::string ReadyMessage(Draft& draft) {
                       draft.spec().workers.replicas);
 }
 
-// Whether another size is wanted than there is; a change that has begun lasts until its shards are
-// in their places.
+// Whether the desired size differs from the present one; a resize lasts until its shards are
+// placed.
 bool IsScaling(Draft& draft) {
-  const CoordinatorWord& word = *draft.word();
-  const bool differs = word.servers_wanted != draft.spec().servers.replicas ||
-                       word.workers_wanted != draft.spec().workers.replicas;
-  if (differs && word.phase == CoordinatorWord::Phase::kRunning && !IsCoolingDown(draft))
+  const CoordinatorReport& report = *draft.report();
+  const bool differs = report.desired_servers != draft.spec().servers.replicas ||
+                       report.desired_workers != draft.spec().workers.replicas;
+  if (differs && report.phase == CoordinatorReport::Phase::kRunning && !IsCoolingDown(draft))
     return true;
   if (!Leaving(draft, JobRole::kServer).empty() || !Leaving(draft, JobRole::kWorker).empty())
     return true;
-  return draft.status().phase == Phase::kScaling && (word.shards_moving > 0 || !IsReady(draft));
+  return draft.status().phase == Phase::kScaling && (report.shards_moving > 0 || !IsReady(draft));
 }
 
 void DescribePhase(Draft& draft) {
@@ -156,7 +156,7 @@ void DescribePhase(Draft& draft) {
     if (IsReady(draft)) draft.SetPhase(Phase::kRunning);
     return;
   }
-  if (draft.word() == nullptr) return;
+  if (draft.report() == nullptr) return;
   draft.SetPhase(IsScaling(draft) ? Phase::kScaling : Phase::kRunning);
 }
 
@@ -169,10 +169,10 @@ void DescribeScaling(Draft& draft) {
       absl::StrCat(
           "servers ", draft.spec().servers.replicas, ", workers ", draft.spec().workers.replicas));
   if (!is_scaling) return draft.Set("ScalingBlocked", false, "SizeReached", "");
-  draft.LookAgainSoon();
+  draft.RequeueSoon();
   const WallTime late = *draft.status().phase_time + draft.spec().scaling.drain_timeout;
   if (draft.now() < late) {
-    draft.LookAgain(late);
+    draft.RequeueAt(late);
     return draft.Set("ScalingBlocked", false, "InTime", "");
   }
   std::vector<std::string> names;
@@ -199,17 +199,19 @@ void DescribeTrouble(Draft& draft) {
                      "WaitingForRestart",
                      absl::StrCat(record.pod, " starts again at ", ToText(*record.next_at)));
   }
-  const bool is_silent = draft.status().coordinator.is_ready && draft.word() == nullptr;
+  const bool is_silent = draft.status().coordinator.is_ready && draft.report() == nullptr;
   if (is_silent) {
-    return draft.Set(
-        "Degraded", true, "CoordinatorSilent", "the coordinator gives no complete answer");
+    return draft.Set("Degraded",
+                     true,
+                     "CoordinatorSilent",
+                     "the coordinator does not report the complete state of the job");
   }
-  if (draft.word() != nullptr && !draft.word()->sync_problem.empty() &&
-      draft.word()->sync != WantedSync(draft)) {
+  if (draft.report() != nullptr && !draft.report()->sync_problem.empty() &&
+      draft.report()->sync != DesiredSync(draft)) {
     return draft.Set("Degraded",
                      true,
                      "SyncNotChanged",
-                     absl::StrCat("spec.sync is not in force: ", draft.word()->sync_problem));
+                     absl::StrCat("spec.sync is not in force: ", draft.report()->sync_problem));
   }
   draft.Set("Degraded", false, "AllWell", "");
 }
@@ -221,7 +223,7 @@ void DescribePods(Draft& draft) {
   const std::string& job = draft.seen().meta.key.name;
   status.observed_generation = draft.seen().meta.generation;
   status.servers = {.selector = SelectorOf(job, JobRole::kServer)};
-  // Who was done is not judged again once the job has ended.
+  // After the end of the job, finished workers are not counted anew.
   const bool was_finished = draft.seen().object.status.completion_time.has_value();
   status.workers = {.succeeded = was_finished ? status.workers.succeeded : CountWorkersDone(draft),
                     .selector = SelectorOf(job, JobRole::kWorker)};
@@ -248,18 +250,18 @@ void DescribeRunning(Draft& draft) {
   DescribePhase(draft);
   DescribeRing(draft);
   DescribeLosses(draft);
-  DescribeNews(draft);
+  DescribeProgress(draft);
   const bool is_ready = IsReady(draft);
   draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
   DescribeScaling(draft);
   DescribeTrouble(draft);
-  if (draft.status().phase == Phase::kStarting) draft.LookAgainSoon();
-  draft.LookAgain(draft.now() + kAskPeriod);
+  if (draft.status().phase == Phase::kStarting) draft.RequeueSoon();
+  draft.RequeueAt(draft.now() + kAskPeriod);
 }
 
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
   DescribeLosses(draft);
-  DescribeNews(draft);
+  DescribeProgress(draft);
   draft.Set("Ready", false, reason, message);
   for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
     draft.Set(type, false, reason, "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plan says of the job to those who look at it: counts, phase, conditions. Pure.
+// The part of the status that a plan writes for users: counts, phase, conditions. Pure.
 #pragma once
 
 #include "operator/plan/draft.h"

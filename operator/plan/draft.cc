@@ -10,16 +10,16 @@ namespace pushpull_operator {
 namespace {
 
 constexpr std::chrono::seconds kSoon{2};
-// A pod that its node has not ended so long after its time: the node is gone, or hangs. Its member
-// has long been fenced, by term and epoch.
+// After its grace period, the time in which a node ends a pod. Later, the node is gone or hangs,
+// and the member is fenced by term and epoch.
 constexpr std::chrono::seconds kStuckAfter{10};
 
-// That a coordinator still sees as a part of the job.
-bool IsAlive(const CoordinatorWord& word, const MemberId& member) {
-  if (member.role == pushpull::JobRole::kServer) return word.servers.contains(member.index);
+// Whether the coordinator still counts it as a member.
+bool IsAlive(const CoordinatorReport& report, const MemberId& member) {
+  if (member.role == pushpull::JobRole::kServer) return report.servers.contains(member.index);
   if (member.role == pushpull::JobRole::kCoordinator) return true;
-  const auto worker = word.workers.find(member.index);
-  return worker != word.workers.end() && worker->second.is_alive;
+  const auto worker = report.workers.find(member.index);
+  return worker != report.workers.end() && worker->second.is_alive;
 }
 
 bool IsTrouble(absl::string_view type, bool is_true) {
@@ -38,7 +38,7 @@ Draft::Draft(const Observation& seen) : seen_(seen) {
       std::optional<MemberEnd> end = EndOf(pod, *member);
       const bool has_server_beside =
           member->role == pushpull::JobRole::kWorker && spec().workers.colocated_server;
-      if (!end && has_server_beside) end = EndByServerBeside(pod, *member);
+      if (!end && has_server_beside) end = EndOfColocatedServer(pod, *member);
       pods_[*member] = {.seen = &pod, .end = std::move(end)};
     } else {
       taken_.insert(*member);
@@ -46,18 +46,18 @@ Draft::Draft(const Observation& seen) : seen_(seen) {
   }
 }
 
-// Every coordinator but a job's first one wants to hear its members first. After a suspension, or
-// where no coordinator was made under an earlier term, there are none, and none would come.
-bool Draft::HasMembersToHear() const {
+// Every coordinator but a job's first one first collects the state of the running members. After a
+// suspension, or where no coordinator was created under an earlier term, there are none.
+bool Draft::HasRunningMembers() const {
   return std::any_of(pods_.begin(), pods_.end(), [](const auto& entry) {
     return entry.first.role != pushpull::JobRole::kCoordinator && !entry.second.end;
   });
 }
 
-const CoordinatorWord* Draft::word() const {
+const CoordinatorReport* Draft::report() const {
   if (!seen_.coordinator) return nullptr;
-  const bool is_recovering = seen_.coordinator->phase == CoordinatorWord::Phase::kRecovering;
-  return is_recovering && HasMembersToHear() ? nullptr : &*seen_.coordinator;
+  const bool is_recovering = seen_.coordinator->phase == CoordinatorReport::Phase::kRecovering;
+  return is_recovering && HasRunningMembers() ? nullptr : &*seen_.coordinator;
 }
 
 const MemberPod* Draft::Find(const MemberId& member) const {
@@ -69,11 +69,11 @@ std::string Draft::NameOf(const MemberId& member) const {
   return PodName(seen_.meta.key.name, member);
 }
 
-int Draft::WantedNow(pushpull::JobRole role) const {
+int Draft::DesiredNow(pushpull::JobRole role) const {
   if (role == pushpull::JobRole::kCoordinator) return 1;
-  const CoordinatorWord* said = word();
+  const CoordinatorReport* said = report();
   if (said == nullptr) return 0;
-  return role == pushpull::JobRole::kServer ? said->servers_wanted : said->workers_wanted;
+  return role == pushpull::JobRole::kServer ? said->desired_servers : said->desired_workers;
 }
 
 bool Draft::IsFinished() const {
@@ -94,15 +94,15 @@ void Draft::Set(absl::string_view type,
   const Condition* old = FindCondition(status.conditions, type);
   if (old == nullptr && !is_true && type != "Ready" && type != "Reconciled") return;
   const bool was_true = old != nullptr && old->status == kConditionTrue;
-  // What is so from the start is no news.
+  // An initial state is no event.
   const bool is_news = old == nullptr
                            ? IsTrouble(type, is_true) || (is_true && type != "Reconciled")
                            : was_true != is_true;
   if (is_news) {
-    Tell(IsTrouble(type, is_true) ? Event::Kind::kWarning : Event::Kind::kNormal,
-         reason,
-         std::string(type),
-         message);
+    AddEvent(IsTrouble(type, is_true) ? Event::Kind::kWarning : Event::Kind::kNormal,
+             reason,
+             std::string(type),
+             message);
   }
   SetCondition(status.conditions,
                {.type = std::string(type),
@@ -113,7 +113,7 @@ void Draft::Set(absl::string_view type,
                 .message = std::move(message)});
 }
 
-void Draft::Tell(Event::Kind kind, std::string reason, std::string action, std::string note) {
+void Draft::AddEvent(Event::Kind kind, std::string reason, std::string action, std::string note) {
   plan_.events.push_back({.kind = kind,
                           .reason = std::move(reason),
                           .action = std::move(action),
@@ -134,8 +134,8 @@ WallTime Draft::StuckSince(const MemberPod& pod) const {
   const bool is_lost = pod.end && pod.end->exit.reason == pushpull::ExitReason::kNodeLost;
   const std::optional<MemberId> member = MemberOf(pod.seen->meta.labels);
   const bool is_coordinator = member && member->role == pushpull::JobRole::kCoordinator;
-  const bool is_fenced = word() != nullptr ? member && !IsAlive(*word(), *member)
-                                           : is_coordinator && !seen_.coordinator;
+  const bool is_fenced = report() != nullptr ? member && !IsAlive(*report(), *member)
+                                             : is_coordinator && !seen_.coordinator;
   return is_lost && is_fenced ? now() : *pod.seen->pod.deletion_time + kStuckAfter;
 }
 
@@ -145,7 +145,7 @@ void Draft::Delete(const MemberPod& pod) {
   if (!meta.is_deleting) return Do(DeletePod{.name = meta.key.name, .uid = meta.uid});
   if (!pod.seen->pod.deletion_time) return;
   const WallTime stuck_at = StuckSince(pod);
-  if (now() < stuck_at) return LookAgain(stuck_at);
+  if (now() < stuck_at) return RequeueAt(stuck_at);
   Do(DeletePod{.name = meta.key.name, .uid = meta.uid, .grace = DeletePod::Grace::kNone});
 }
 
@@ -154,12 +154,12 @@ void Draft::DropActions() {
   deleted_.clear();
 }
 
-void Draft::LookAgain(WallTime when) {
-  plan_.look_again = plan_.look_again ? std::min(*plan_.look_again, when) : when;
+void Draft::RequeueAt(WallTime when) {
+  plan_.requeue_at = plan_.requeue_at ? std::min(*plan_.requeue_at, when) : when;
 }
 
-void Draft::LookAgainSoon() {
-  LookAgain(now() + kSoon);
+void Draft::RequeueSoon() {
+  RequeueAt(now() + kSoon);
 }
 
 }  // namespace pushpull_operator

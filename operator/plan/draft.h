@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan in the making: the job's own pods by member, the status as it will be, and the few ways to
-// add to them that every part of the plan uses.
+// A plan under construction: the job's own pods by member, the status to write, and the operations
+// that every part of the plan uses to add to them.
 #pragma once
 
 #include <map>
@@ -32,8 +32,8 @@ class Draft {
   const Observation& seen() const { return seen_; }
   const pushpull::TrainingJobSpec& spec() const { return seen_.object.job.spec; }
   WallTime now() const { return seen_.now; }
-  // Null while the coordinator gives no answer, or no complete one.
-  const CoordinatorWord* word() const;
+  // Null without a complete report of the coordinator.
+  const CoordinatorReport* report() const;
 
   // The pods of this job, and of no earlier one of its name.
   const std::map<MemberId, MemberPod>& pods() const { return pods_; }
@@ -41,44 +41,46 @@ class Draft {
   // Whether a pod of the member's name is another owner's.
   bool IsTaken(const MemberId& member) const { return taken_.contains(member); }
   std::string NameOf(const MemberId& member) const;
-  // So many servers, or workers, shall be there now: as the coordinator knows it, which is told of
-  // changes; before it has answered nobody is missed.
-  int WantedNow(pushpull::JobRole role) const;
+  // The number of servers, or workers, that the coordinator has agreed to; 0 before its first
+  // report, so that nobody is missing then.
+  int DesiredNow(pushpull::JobRole role) const;
 
   TrainingJobStatus& status() { return plan_.status; }
   bool IsFinished() const;
   void SetPhase(Phase phase);
 
-  // Sets a condition; one that was never there is not set to false. Where its status changes, an
-  // event tells so.
+  // Sets a condition; one that was never set is not set to false. A change of its status is an
+  // event.
   void Set(absl::string_view type, bool is_true, const std::string& reason, std::string message);
-  void Tell(Event::Kind kind, std::string reason, std::string action, std::string note);
+  void AddEvent(Event::Kind kind, std::string reason, std::string action, std::string note);
   // The job has failed, for this reason.
   void Fail(const std::string& reason, const std::string& message);
 
   void Do(Action action) { plan_.actions.push_back(std::move(action)); }
-  // Unless it is going already; one that should be gone by now is taken out of the API server.
-  // Once, however often it is asked for.
+  // Deletes a pod once, however often it is called. A pod that is still there after its grace
+  // period is deleted by force.
   void Delete(const MemberPod& pod);
   void DropActions();
-  void LookAgain(WallTime when);
-  // As soon as it makes sense to ask the coordinator again.
-  void LookAgainSoon();
+  void RequeueAt(WallTime when);
+  // As soon as another report of the coordinator can be news.
+  void RequeueSoon();
 
   JobPlan Take() { return std::move(plan_); }
 
-  // Members whose part is over: workers that are done, members that the rules say to ignore.
-  std::set<MemberId> over;
+  // Workers that are done, and members that the restart rules ignore.
+  const std::set<MemberId>& finished_members() const { return finished_members_; }
+  void AddFinishedMember(const MemberId& member) { finished_members_.insert(member); }
 
  private:
   WallTime StuckSince(const MemberPod& pod) const;
-  bool HasMembersToHear() const;
+  bool HasRunningMembers() const;
 
   const Observation& seen_;
   JobPlan plan_;
   std::map<MemberId, MemberPod> pods_;
   std::set<MemberId> taken_;
   std::set<std::string> deleted_;  // uids
+  std::set<MemberId> finished_members_;
 };
 
 }  // namespace pushpull_operator

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plan says: the status to write, then what to do. Plain data.
+// A plan: the status to write, then the actions to take. Plain data.
 //
-// Whoever carries it out writes the status first, for the resource version that was observed, and
-// does nothing when that is refused: what is counted, and a coordinator's term, are in the API
-// server before anything comes of them. Each action does no harm when it is done twice.
+// The reconciler writes the status first, for the resource version that was observed, and takes no
+// action when that is refused: counts and a coordinator's term are in the API server before they
+// have consequences. Every action is idempotent.
 #pragma once
 
 #include <cstdint>
@@ -35,22 +35,22 @@ struct DeletePod {
   friend bool operator==(const DeletePod&, const DeletePod&) = default;
 };
 
-// The coordinator shall make the job this large.
-struct AskSize {
+// Asks the coordinator for this size.
+struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
-  friend bool operator==(const AskSize&, const AskSize&) = default;
+  friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 
-// The coordinator shall have pushes count like this from the next step on that can.
-struct AskSync {
-  SyncWord sync;
-  friend bool operator==(const AskSync&, const AskSync&) = default;
+// Asks the coordinator to change how steps wait for each other, from the next possible step on.
+struct RequestSync {
+  SyncSettings sync;
+  friend bool operator==(const RequestSync&, const RequestSync&) = default;
 };
 
-// The coordinator shall save a checkpoint; the number it gives is Observation::save from then on.
-struct AskSave {
-  friend bool operator==(const AskSave&, const AskSave&) = default;
+// Asks the coordinator for a checkpoint; the number in its answer becomes Observation::save.
+struct RequestSave {
+  friend bool operator==(const RequestSave&, const RequestSave&) = default;
 };
 
 struct DeleteJob {
@@ -58,17 +58,17 @@ struct DeleteJob {
   friend bool operator==(const DeleteJob&, const DeleteJob&) = default;
 };
 
-using Action = std::variant<CreatePod, DeletePod, AskSize, AskSync, AskSave, DeleteJob>;
+using Action = std::variant<CreatePod, DeletePod, RequestSize, RequestSync, RequestSave, DeleteJob>;
 
-// The action of events that tell of a counted restart; their reason is that of the end.
+// The action of events about a counted restart; their reason is that of the end.
 inline constexpr char kRestartAction[] = "Restart";
 
 struct JobPlan {
   TrainingJobStatus status;
   std::vector<Event> events;  // of what has changed
   std::vector<Action> actions;
-  // When to plan again though nothing is heard; none: only a change matters.
-  std::optional<WallTime> look_again;
+  // When to reconcile again without a change; none: only a change matters.
+  std::optional<WallTime> requeue_at;
 };
 
 }  // namespace pushpull_operator

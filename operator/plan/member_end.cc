@@ -37,8 +37,8 @@ constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
                                          {"Preempting", ExitReason::kPreempted},
                                          {"NodeLost", ExitReason::kNodeLost}};
 
-// Of a container that was there no more when the container runtime, or the kubelet, looked for it:
-// the node has started anew meanwhile. The exit code is theirs then, 255 or 137.
+// Of a container that the container runtime, or the kubelet, no longer found: the node has
+// restarted meanwhile. The exit code, 255 or 137, is theirs.
 //
 // Source: containerd's unknownExitReason, the kubelet's ContainerReasonStatusUnknown.
 constexpr absl::string_view kLostContainers[] = {"Unknown", "ContainerStatusUnknown"};
@@ -50,7 +50,7 @@ bool IsLost(const ContainerEnd& end) {
   return std::count(std::begin(kLostContainers), std::end(kLostContainers), end.reason) > 0;
 }
 
-// `main`: the member's container; null: nothing is known of it.
+// `main`: the member's container; null: unknown.
 std::optional<ExitReason> DisruptionOf(const Pod& pod, const ContainerStatus* main) {
   for (const auto& [name, reason] : kDisruptions) {
     if (pod.disruption == name) return reason;
@@ -58,7 +58,7 @@ std::optional<ExitReason> DisruptionOf(const Pod& pod, const ContainerStatus* ma
   for (const auto& [name, reason] : kPodReasons) {
     if (pod.reason == name) return reason;
   }
-  // A reason of a newer Kubernetes: taken away by somebody, whoever it is.
+  // A reason of a newer Kubernetes: some other component removed it.
   if (!pod.disruption.empty()) return ExitReason::kEvicted;
   if (main != nullptr && main->end && IsLost(*main->end)) return ExitReason::kNodeLost;
   return std::nullopt;
@@ -80,7 +80,7 @@ std::chrono::seconds RanFor(const ContainerEnd& end) {
   return std::max(*end.finished - *end.started, std::chrono::seconds(0));
 }
 
-// Of what a container says at its end, or of its log: the last line, which mostly says why.
+// The last line of a container's termination message or log, which mostly says why it ended.
 std::string LastLine(absl::string_view text) {
   constexpr size_t kLineMax = 300;
   text = absl::StripTrailingAsciiWhitespace(text);
@@ -100,8 +100,8 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
   return ended;
 }
 
-// A pod that failed without a word of the member's own container: an init container, or a node that
-// could not take it.
+// A pod that failed without an end of the member's own container: an init container failed, or the
+// node rejected the pod.
 MemberEnd PodFailure(const Pod& pod, const MemberId& member) {
   for (const ContainerStatus& container : pod.containers) {
     if (!container.end || container.end->exit_code == 0) continue;
@@ -150,12 +150,12 @@ std::optional<MemberEnd> EndOf(const ObservedPod& pod, const MemberId& member) {
   return std::nullopt;
 }
 
-const ContainerStatus* ServerBeside(const ObservedPod& pod) {
+const ContainerStatus* ColocatedServerOf(const ObservedPod& pod) {
   return FindContainer(pod.pod, ComponentOf(pushpull::JobRole::kServer));
 }
 
-std::optional<MemberEnd> EndByServerBeside(const ObservedPod& pod, const MemberId& worker) {
-  const ContainerStatus* server = ServerBeside(pod);
+std::optional<MemberEnd> EndOfColocatedServer(const ObservedPod& pod, const MemberId& worker) {
+  const ContainerStatus* server = ColocatedServerOf(pod);
   const bool has_failed = server != nullptr && server->end && server->end->exit_code != 0;
   if (!has_failed || pod.meta.is_deleting) return std::nullopt;
   MemberEnd ended = ContainerEndOf(*server->end, worker);

@@ -20,14 +20,14 @@ bool IsDue(Draft& draft, const MemberId& member) {
   if (draft.Find(member) != nullptr || draft.IsTaken(member)) return false;
   const std::optional<WallTime> due = RestartDue(draft.status(), draft.NameOf(member));
   if (!due || draft.now() >= *due) return true;
-  draft.LookAgain(*due);
+  draft.RequeueAt(*due);
   return false;
 }
 
 void CreateMissing(Draft& draft, JobRole role) {
-  for (int i = 0; i < draft.WantedNow(role); ++i) {
+  for (int i = 0; i < draft.DesiredNow(role); ++i) {
     const MemberId member{.role = role, .index = i};
-    if (draft.over.contains(member) || !IsDue(draft, member)) continue;
+    if (draft.finished_members().contains(member) || !IsDue(draft, member)) continue;
     draft.Do(CreatePod{.member = member});
   }
 }
@@ -44,28 +44,27 @@ void PlanCoordinator(Draft& draft) {
   draft.Do(CreatePod{.member = coordinator, .term = draft.status().coordinator.term});
 }
 
-void AskForSize(Draft& draft) {
-  const CoordinatorWord& word = *draft.word();
-  if (word.phase != CoordinatorWord::Phase::kRunning) return;
-  AskSize ask;
-  if (draft.spec().servers.replicas != word.servers_wanted)
+void PlanSize(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  if (report.phase != CoordinatorReport::Phase::kRunning) return;
+  RequestSize ask;
+  if (draft.spec().servers.replicas != report.desired_servers)
     ask.servers = draft.spec().servers.replicas;
-  if (draft.spec().workers.replicas != word.workers_wanted)
+  if (draft.spec().workers.replicas != report.desired_workers)
     ask.workers = draft.spec().workers.replicas;
   if (!ask.servers && !ask.workers) return;
   if (IsCoolingDown(draft)) {
-    return draft.LookAgain(*draft.status().phase_time + draft.spec().scaling.cooldown);
+    return draft.RequeueAt(*draft.status().phase_time + draft.spec().scaling.cooldown);
   }
   draft.Do(ask);
-  draft.LookAgainSoon();
+  draft.RequeueSoon();
 }
 
-void AskForSync(Draft& draft) {
-  const CoordinatorWord& word = *draft.word();
-  if (word.phase != CoordinatorWord::Phase::kRunning || word.is_sync_changing) return;
-  const SyncWord wanted = WantedSync(draft);
-  if (wanted.mode != pushpull::SyncMode::kAllReduce && wanted != word.sync)
-    draft.Do(AskSync{.sync = wanted});
+void PlanSync(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  if (report.phase != CoordinatorReport::Phase::kRunning || report.is_sync_changing) return;
+  const SyncSettings wanted = DesiredSync(draft);
+  if (wanted != report.sync) draft.Do(RequestSync{.sync = wanted});
 }
 
 bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
@@ -74,12 +73,12 @@ bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
 }
 
 // Nothing of the parameters is on it alone. One that the coordinator does not see may yet come back
-// with what it holds, as long as shards are not where they shall be.
+// with what it holds, as long as shards are moving.
 bool IsDrained(const Draft& draft, const MemberId& server) {
-  const CoordinatorWord& word = *draft.word();
+  const CoordinatorReport& report = *draft.report();
   const std::optional<MemberEnd>& end = draft.Find(server)->end;
-  if (word.servers_wanted > server.index || word.servers.contains(server.index)) return false;
-  return (end && end->code == 0) || word.shards_moving == 0;
+  if (report.desired_servers > server.index || report.servers.contains(server.index)) return false;
+  return (end && end->code == 0) || report.shards_moving == 0;
 }
 
 // Deletes the pod of a server that holds shards if that is what onDrainTimeout says by now.
@@ -89,12 +88,12 @@ void ForceDrain(Draft& draft, const MemberId& member) {
       draft.spec().scaling.on_drain_timeout == pushpull::DrainTimeoutPolicy::kForce &&
       HasDrainTimedOut(draft, draft.status());
   if (!is_forced || pod.is_deleting()) return;
-  draft.Tell(Event::Kind::kWarning,
-             "DrainForced",
-             "Delete",
-             absl::StrCat(draft.NameOf(member),
-                          " still holds shards after spec.scaling.drainTimeoutSeconds and goes, "
-                          "as onDrainTimeout says"));
+  draft.AddEvent(Event::Kind::kWarning,
+                 "DrainForced",
+                 "Delete",
+                 absl::StrCat(draft.NameOf(member),
+                              " still holds shards after spec.scaling.drainTimeoutSeconds; "
+                              "deleted because onDrainTimeout is Force"));
   draft.Delete(pod);
 }
 
@@ -114,27 +113,27 @@ int IndexBeside(const MemberId& worker) {
 }
 
 // As IsDrained, of the server in the worker's pod.
-bool IsDrainedBeside(const Draft& draft, const MemberId& worker) {
+bool IsColocatedServerDrained(const Draft& draft, const MemberId& worker) {
   if (!draft.spec().workers.colocated_server) return true;
-  const CoordinatorWord& word = *draft.word();
-  if (word.servers.contains(IndexBeside(worker))) return false;
-  const ContainerStatus* server = ServerBeside(*draft.Find(worker)->seen);
+  const CoordinatorReport& report = *draft.report();
+  if (report.servers.contains(IndexBeside(worker))) return false;
+  const ContainerStatus* server = ColocatedServerOf(*draft.Find(worker)->seen);
   const bool was_let_go = server != nullptr && server->end && server->end->exit_code == 0;
-  return was_let_go || word.shards_moving == 0;
+  return was_let_go || report.shards_moving == 0;
 }
 
-// It leaves by itself at the end of a step; one that the coordinator does not know never will.
+// It leaves by itself at the end of a step, unless the coordinator does not know it.
 bool HasLeft(const Draft& draft, const MemberId& worker) {
-  const auto word = draft.word()->workers.find(worker.index);
-  return draft.Find(worker)->end.has_value() || word == draft.word()->workers.end() ||
-         !word->second.is_alive;
+  const auto report = draft.report()->workers.find(worker.index);
+  return draft.Find(worker)->end.has_value() || report == draft.report()->workers.end() ||
+         !report->second.is_alive;
 }
 
 void RemoveWorkers(Draft& draft) {
   const bool is_late = HasDrainTimedOut(draft, draft.status());
   for (const MemberId& worker : Leaving(draft, JobRole::kWorker)) {
     if (!is_late && !HasLeft(draft, worker)) continue;
-    if (IsDrainedBeside(draft, worker)) {
+    if (IsColocatedServerDrained(draft, worker)) {
       draft.Delete(*draft.Find(worker));
     } else {
       ForceDrain(draft, worker);
@@ -142,28 +141,28 @@ void RemoveWorkers(Draft& draft) {
   }
 }
 
-// Its server was let go when the worker was not wanted, and now it is again.
-void ReplaceServerless(Draft& draft) {
+// Its server was released together with the worker, which is desired again.
+void ReplacePodsWithoutServer(Draft& draft) {
   if (!draft.spec().workers.colocated_server) return;
   for (const auto& [member, pod] : draft.pods()) {
     const bool is_wanted = member.role == JobRole::kWorker && !pod.end &&
-                           member.index < draft.WantedNow(JobRole::kWorker) &&
+                           member.index < draft.DesiredNow(JobRole::kWorker) &&
                            member.index < draft.spec().workers.replicas;
-    const ContainerStatus* server = is_wanted ? ServerBeside(*pod.seen) : nullptr;
-    if (server != nullptr && server->end && !draft.word()->servers.contains(IndexBeside(member)))
+    const ContainerStatus* server = is_wanted ? ColocatedServerOf(*pod.seen) : nullptr;
+    if (server != nullptr && server->end && !draft.report()->servers.contains(IndexBeside(member)))
       draft.Delete(pod);
   }
 }
 
-// Workers find the parameters' places when they come; before the first servers there are none.
+// Workers look up the placement of the shards when they start; it needs the first servers.
 bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
-  const std::set<int>& servers = draft.word()->servers;
+  const std::set<int>& servers = draft.report()->servers;
   const auto there = static_cast<int>(
       std::distance(servers.begin(), servers.lower_bound(int{pushpull::kFirstColocatedServer})));
-  return status.phase != Phase::kStarting || there >= draft.word()->servers_wanted;
+  return status.phase != Phase::kStarting || there >= draft.report()->desired_servers;
 }
 
-void TellObstacles(Draft& draft) {
+void DescribeObstacles(Draft& draft) {
   std::vector<std::string> names;
   for (const ObservedPod& pod : draft.seen().pods) {
     const std::optional<MemberId> member = MemberOf(pod.meta.labels);
@@ -178,8 +177,8 @@ void TellObstacles(Draft& draft) {
       false,
       "NameConflict",
       absl::StrCat(
-          "these pods belong to another owner, delete them or rename the job, unless a job of "
-          "this name has just been deleted: then they go by themselves: ",
+          "these pods belong to another owner; delete them or rename the job, unless a job of "
+          "this name has just been deleted, whose pods are being removed: ",
           absl::StrJoin(names, ", ")));
 }
 
@@ -187,10 +186,10 @@ void TellObstacles(Draft& draft) {
 
 std::vector<MemberId> Leaving(const Draft& draft, JobRole role) {
   std::vector<MemberId> leaving;
-  if (draft.word() == nullptr) return leaving;
+  if (draft.report() == nullptr) return leaving;
   const int wanted =
       role == JobRole::kServer ? draft.spec().servers.replicas : draft.spec().workers.replicas;
-  const int limit = std::max(wanted, draft.WantedNow(role));
+  const int limit = std::max(wanted, draft.DesiredNow(role));
   for (const auto& [member, pod] : draft.pods()) {
     if (member.role == role && member.index >= limit) leaving.push_back(member);
   }
@@ -203,9 +202,9 @@ bool IsCoolingDown(const Draft& draft) {
          draft.now() < *before.phase_time + draft.spec().scaling.cooldown;
 }
 
-SyncWord WantedSync(const Draft& draft) {
+SyncSettings DesiredSync(const Draft& draft) {
   const pushpull::SyncSpec& spec = draft.spec().sync;
-  SyncWord wanted{.mode = spec.mode};
+  SyncSettings wanted{.mode = spec.mode};
   if (spec.mode == pushpull::SyncMode::kBounded) wanted.staleness = spec.staleness;
   if (spec.mode == pushpull::SyncMode::kSync) {
     wanted.backup_workers = spec.backup_workers;
@@ -218,23 +217,23 @@ void PlanMembers(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
     if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
   }
-  TellObstacles(draft);
+  DescribeObstacles(draft);
   PlanCoordinator(draft);
   const MemberPod* coordinator = draft.Find({.role = JobRole::kCoordinator});
   if (coordinator == nullptr || coordinator->end || coordinator->is_deleting()) return;
-  if (draft.word() == nullptr) return draft.LookAgainSoon();
-  if (draft.word()->phase == CoordinatorWord::Phase::kSucceeded) return draft.LookAgainSoon();
-  AskForSize(draft);
-  AskForSync(draft);
+  if (draft.report() == nullptr) return draft.RequeueSoon();
+  if (draft.report()->phase == CoordinatorReport::Phase::kSucceeded) return draft.RequeueSoon();
+  PlanSize(draft);
+  PlanSync(draft);
   CreateMissing(draft, JobRole::kServer);
   RemoveServers(draft);
   if (MayHaveWorkers(draft, draft.status())) {
     CreateMissing(draft, JobRole::kWorker);
   } else {
-    draft.LookAgainSoon();
+    draft.RequeueSoon();
   }
   RemoveWorkers(draft);
-  ReplaceServerless(draft);
+  ReplacePodsWithoutServer(draft);
 }
 
 }  // namespace pushpull_operator

@@ -24,59 +24,59 @@ struct ObservedPod {
 };
 
 // What a coordinator says of one worker.
-struct WorkerWord {
+struct WorkerReport {
   bool is_alive = false;
   bool has_left = false;      // in order, its part done
-  bool was_released = false;  // in order, because it was not wanted any more
+  bool was_released = false;  // in order, after a resize released it
 };
 
 // How pushes count: spec.sync, as far as a running job can change it. Values that the mode has no
 // use for are zero.
-struct SyncWord {
+struct SyncSettings {
   pushpull::SyncMode mode = pushpull::SyncMode::kSync;
   int staleness = 0;
   int backup_workers = 0;
   bool is_gated = false;
-  friend bool operator==(const SyncWord&, const SyncWord&) = default;
+  friend bool operator==(const SyncSettings&, const SyncSettings&) = default;
 };
 
 // A loss of shards with nobody left who held them (StateLoss of runtime/membership/job_status.h).
-struct LossWord {
-  bool is_over = false;    // every shard has a primary again
-  bool is_undone = false;  // their holder came back with everything
-  std::string text;        // what was lost and what took its place, one line
+struct LossReport {
+  bool is_repaired = false;  // every shard has a primary again
+  bool is_undone = false;    // their holder came back with everything
+  std::string text;          // what was lost and what took its place, one line
 };
 
 // What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
 // depends on it.
-struct CoordinatorWord {
-  // kRecovering: it was started anew and still hears its members; nothing else is complete then,
+struct CoordinatorReport {
+  // kRecovering: it has restarted and still collects its members' state; the rest is incomplete,
   // unless there are none.
   enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
   std::string job;  // whose coordinator it is
   int64_t term = 0;
   Phase phase = Phase::kStarting;
-  std::string failure;     // of kFailed, one line
-  int servers_wanted = 0;  // indices below it shall be there
-  int workers_wanted = 0;
-  std::set<int> servers;              // that are there
-  std::map<int, WorkerWord> workers;  // that it has heard of
-  int64_t shards_moving = 0;          // not yet where they shall be
+  std::string failure;      // of kFailed, one line
+  int desired_servers = 0;  // indices below it are desired
+  int desired_workers = 0;
+  std::set<int> servers;                // that are there
+  std::map<int, WorkerReport> workers;  // that have ever registered
+  int64_t shards_moving = 0;            // not placed yet
   int64_t epoch = 0;
   int64_t checkpoint_step = 0;  // of the last one; 0: none yet
   uint64_t saves_requested = 0;
   uint64_t saves_finished = 0;
   int64_t step = 0;  // that every member has finished
-  // Of the whole run so far.
+  // Over the whole run.
   double samples_per_second = 0;
   double sync_seconds_p50 = 0;
   double sync_seconds_p99 = 0;
   std::map<std::string, double> results;  // that the workers' programs have reported, their means
-  SyncWord sync;                          // in force
+  SyncSettings sync;                      // in force
   bool is_sync_changing = false;          // another one has been asked for
   std::string sync_problem;  // why the last change was given up; empty where it was not
   // Of this coordinator's term, in the order in which they happened; none goes from the list.
-  std::vector<LossWord> losses;
+  std::vector<LossReport> losses;
 };
 
 // Why an object of the job cannot be made for now, though nothing is wrong with its spec.
@@ -92,13 +92,13 @@ struct Observation {
   // Pods with the job's label in its namespace, whoever owns them.
   std::vector<ObservedPod> pods;
   // Of the coordinator whose pod is in `pods`; none: it gave no answer.
-  std::optional<CoordinatorWord> coordinator;
-  // The number that the coordinator gave to the save asked for by AskSave; none: nobody asked, or
-  // the operator has forgotten it in a restart. It then asks once more, which does no harm.
+  std::optional<CoordinatorReport> coordinator;
+  // The number that the coordinator gave to the save asked for by RequestSave; none: nobody asked,
+  // or the operator has forgotten it in a restart. It then asks once more, which does no harm.
   std::optional<uint64_t> save;
   // When the operator wrote status.progress last; none: it did not yet, or has forgotten it in a
   // restart.
-  std::optional<WallTime> news_time;
+  std::optional<WallTime> progress_time;
   // Why the API server refused to make a pod, in its words; empty: it did not.
   std::string refusal;
   std::optional<Obstacle> obstacle;  // that was met last

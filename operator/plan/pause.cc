@@ -16,27 +16,27 @@ void DeleteAll(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) draft.Delete(pod);
 }
 
-// Whether the checkpoint that comes before a suspension is still awaited.
+// Whether the checkpoint before a suspension is still being written.
 bool IsSaving(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const bool has_trained = status.phase == Phase::kRunning || status.phase == Phase::kScaling;
   if (!draft.spec().checkpoint || !has_trained || IsStopping(draft)) return false;
   const WallTime give_up = *status.suspend_time + draft.spec().scaling.drain_timeout;
   if (draft.now() >= give_up) return false;
-  draft.LookAgain(give_up);
-  const CoordinatorWord* word = draft.word();
-  if (word == nullptr) return true;  // it may come back
-  if (word->phase != CoordinatorWord::Phase::kRunning) return false;
+  draft.RequeueAt(give_up);
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr) return true;  // it may come back
+  if (report->phase != CoordinatorReport::Phase::kRunning) return false;
   if (!draft.seen().save) {
-    draft.Do(AskSave{});
+    draft.Do(RequestSave{});
     return true;
   }
-  return word->saves_finished < *draft.seen().save;
+  return report->saves_finished < *draft.seen().save;
 }
 
 void Suspend(Draft& draft) {
   if (!draft.pods().empty()) {
-    if (IsSaving(draft)) return draft.LookAgainSoon();
+    if (IsSaving(draft)) return draft.RequeueSoon();
     return DeleteAll(draft);
   }
   // Only now: the CRD's rules let the whole spec change in this phase.
@@ -54,12 +54,12 @@ void CountSuspension(Draft& draft) {
     return;
   }
   if (!status.suspend_time) return;
-  // Before it ever ran there is nothing to take it off from.
+  // Time before the first start does not count as suspended.
   if (status.start_time)
     status.suspended_seconds += std::max<int64_t>((draft.now() - *status.suspend_time).count(), 0);
   status.suspend_time.reset();
   draft.Set("Suspended", false, "Resumed", "spec.suspend is false");
-  // Resumed while it was being stopped: those that are left would wait for those that are gone.
+  // Resumed while it was being stopped: the remaining members would wait for the deleted ones.
   if (IsStopping(draft)) status.restarts.next_at = draft.now();
 }
 
@@ -75,7 +75,7 @@ bool PlanPause(Draft& draft) {
     return true;
   }
   if (draft.now() < *next_at) {
-    draft.LookAgain(*next_at);
+    draft.RequeueAt(*next_at);
     return true;
   }
   next_at.reset();

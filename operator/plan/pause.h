@@ -8,11 +8,10 @@
 
 namespace pushpull_operator {
 
-// Notes since when the job is suspended, and for how long it was. Goes first: deadlines depend on
-// it.
+// Accounts for the time that the job is suspended. Comes first: deadlines depend on it.
 void CountSuspension(Draft& draft);
 
-// Brings the job there and keeps it there. True: that is the whole plan for now.
+// Pauses the job and keeps it paused. True: nothing else is to be planned.
 bool PlanPause(Draft& draft);
 
 }  // namespace pushpull_operator

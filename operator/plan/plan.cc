@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_join.h"
 
+#include "operator/plan/completion.h"
 #include "operator/plan/conditions.h"
 #include "operator/plan/draft.h"
 #include "operator/plan/members.h"
 #include "operator/plan/pause.h"
 #include "operator/plan/restarts.h"
-#include "operator/plan/the_end.h"
 
 namespace pushpull_operator {
 namespace {
@@ -21,12 +21,12 @@ namespace {
 constexpr char kController[] = "pushpull.dev/operator";
 constexpr size_t kProblemsShown = 5;
 
-bool IsOurs(const Observation& seen) {
+bool IsManaged(const Observation& seen) {
   const std::string& managed_by = seen.object.job.spec.managed_by;
   return !seen.meta.is_deleting && (managed_by.empty() || managed_by == kController);
 }
 
-// What cannot be read is not acted upon: pods that there are stay, until somebody mends the spec.
+// An invalid spec is not acted upon: existing pods stay until it is corrected.
 void PlanInvalid(Draft& draft) {
   std::vector<std::string> lines;
   for (const pushpull::ManifestProblem& problem : draft.seen().object.problems) {
@@ -40,7 +40,7 @@ void PlanInvalid(Draft& draft) {
 void Begin(Draft& draft) {
   TrainingJobStatus& status = draft.status();
   const bool has_changed = status.observed_generation != draft.seen().meta.generation;
-  // Another size is wanted: a drain has its whole time again.
+  // The desired size has changed: a drain has its full timeout again.
   if (has_changed && status.phase == Phase::kScaling) status.phase_time = draft.now();
   CountSuspension(draft);
   if (draft.spec().suspend) return;
@@ -56,8 +56,8 @@ void PlanRun(Draft& draft) {
   if (!draft.spec().suspend) CheckDeadlines(draft);
   if (draft.IsFinished() || PlanPause(draft)) return;
   if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
-  if (draft.word() != nullptr && draft.word()->phase == CoordinatorWord::Phase::kFailed) {
-    return draft.Fail("TrainingFailed", draft.word()->failure);
+  if (draft.report() != nullptr && draft.report()->phase == CoordinatorReport::Phase::kFailed) {
+    return draft.Fail("TrainingFailed", draft.report()->failure);
   }
   PlanRestarts(draft);
   if (draft.IsFinished() || PlanPause(draft)) return;
@@ -71,13 +71,13 @@ bool IsPaused(Draft& draft) {
 
 }  // namespace
 
-bool IsInWork(const Observation& seen) {
-  return IsOurs(seen) && seen.object.problems.empty() && !Draft(seen).IsFinished();
+bool IsActive(const Observation& seen) {
+  return IsManaged(seen) && seen.object.problems.empty() && !Draft(seen).IsFinished();
 }
 
 JobPlan Plan(const Observation& seen) {
   Draft draft(seen);
-  if (!IsOurs(seen)) return draft.Take();
+  if (!IsManaged(seen)) return draft.Take();
   if (!draft.IsFinished()) {
     if (!seen.object.problems.empty()) {
       PlanInvalid(draft);

@@ -22,14 +22,14 @@ const MemberRestart* RecordOf(const TrainingJobStatus& status, absl::string_view
 }
 
 void Keep(MemberRestart record, std::vector<MemberRestart>& members) {
-  const auto place = std::lower_bound(
+  const auto position = std::lower_bound(
       members.begin(), members.end(), record.pod, [](const MemberRestart& m, const std::string& p) {
         return m.pod < p;
       });
-  if (place != members.end() && place->pod == record.pod) {
-    *place = std::move(record);
+  if (position != members.end() && position->pod == record.pod) {
+    *position = std::move(record);
   } else {
-    members.insert(place, std::move(record));
+    members.insert(position, std::move(record));
   }
 }
 
@@ -38,13 +38,13 @@ bool WasCounted(Draft& draft, const MemberPod& pod) {
   return record != nullptr && record->uid == pod.seen->meta.uid;
 }
 
-// That it ended in order because it was not wanted, and is again: it starts anew and nobody failed.
+// It ended in order because it was released, and is desired again: it restarts, uncounted.
 bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& end) {
-  const CoordinatorWord* word = draft.word();
-  if (word == nullptr || end.code != 0) return false;
-  if (member.role == JobRole::kServer) return !word->servers.contains(member.index);
-  const auto worker = word->workers.find(member.index);
-  return worker != word->workers.end() && worker->second.was_released && !worker->second.is_alive;
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || end.code != 0) return false;
+  if (member.role == JobRole::kServer) return !report->servers.contains(member.index);
+  const auto worker = report->workers.find(member.index);
+  return worker != report->workers.end() && worker->second.was_released && !worker->second.is_alive;
 }
 
 void Count(Draft& draft,
@@ -63,13 +63,13 @@ void Count(Draft& draft,
         .in_a_row = decision.history.in_a_row,
         .next_at = draft.now() + decision.delay},
        restarts.members);
-  draft.Tell(end.is_disruption() ? Event::Kind::kNormal : Event::Kind::kWarning,
-             end.reason,
-             kRestartAction,
-             text);
+  draft.AddEvent(end.is_disruption() ? Event::Kind::kNormal : Event::Kind::kWarning,
+                 end.reason,
+                 kRestartAction,
+                 text);
 }
 
-void Judge(Draft& draft, const MemberId& member, const MemberPod& pod) {
+void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const MemberEnd& end = *pod.end;
   const std::string& name = pod.seen->meta.key.name;
   const MemberRestart* record = RecordOf(draft.status(), name);
@@ -83,7 +83,7 @@ void Judge(Draft& draft, const MemberId& member, const MemberPod& pod) {
   switch (decision.action) {
     case ExitAction::kDone:
     case ExitAction::kIgnore:
-      draft.over.insert(member);
+      draft.AddFinishedMember(member);
       return;
     case ExitAction::kRestartPod:
       Count(draft, pod, decision, text);
@@ -100,54 +100,54 @@ void Judge(Draft& draft, const MemberId& member, const MemberPod& pod) {
 }
 
 bool HasTrained(const Draft& draft) {
-  return draft.word() != nullptr && draft.word()->phase == CoordinatorWord::Phase::kSucceeded;
+  return draft.report() != nullptr && draft.report()->phase == CoordinatorReport::Phase::kSucceeded;
 }
 
-void JudgeUnlessKnown(Draft& draft, const MemberId& member, const MemberPod& pod) {
+void HandleEnd(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const bool is_ours_alone = member.role == JobRole::kCoordinator || pod.end->is_disruption();
   if (WasCounted(draft, pod)) return draft.Delete(pod);
-  if (draft.word() == nullptr && !is_ours_alone) return draft.LookAgainSoon();
+  if (draft.report() == nullptr && !is_ours_alone) return draft.RequeueSoon();
   // The servers have nothing left to do, and end.
   if (HasTrained(draft) && member.role != JobRole::kWorker) return;
-  // What is not wanted any more goes without a judgement (members.h).
-  if (draft.word() != nullptr && member.index >= draft.WantedNow(member.role)) return;
+  // A member that is no longer desired is removed by members.h.
+  if (draft.report() != nullptr && member.index >= draft.DesiredNow(member.role)) return;
   if (WasReleased(draft, member, *pod.end)) return draft.Delete(pod);
-  Judge(draft, member, pod);
+  DecideAndApply(draft, member, pod);
 }
 
-// The coordinator remembers who was done, also when the pod is gone.
-void NoteWhoHasLeft(Draft& draft) {
-  if (draft.word() == nullptr) return;
-  for (const auto& [index, worker] : draft.word()->workers) {
+// The coordinator remembers workers that are done, also when their pods are gone.
+void AddDepartedWorkers(Draft& draft) {
+  if (draft.report() == nullptr) return;
+  for (const auto& [index, worker] : draft.report()->workers) {
     const MemberId member{.role = JobRole::kWorker, .index = index};
     if (worker.has_left && !worker.is_alive && draft.Find(member) == nullptr)
-      draft.over.insert(member);
+      draft.AddFinishedMember(member);
   }
 }
 
-// A member that has been well for long enough begins with short delays again.
+// A member that has been healthy for long enough starts with the initial delay again.
 bool IsForgotten(Draft& draft, const MemberRestart& record) {
   const std::optional<MemberId> member = MemberOfPod(draft.seen().meta.key.name, record.pod);
   if (!member) return true;
   const MemberPod* pod = draft.Find(*member);
   if (pod == nullptr) {
-    return draft.word() != nullptr && member->index >= draft.WantedNow(member->role);
+    return draft.report() != nullptr && member->index >= draft.DesiredNow(member->role);
   }
   const std::optional<WallTime> running = RunningSince(*pod->seen, *member);
   if (pod->end || !running || pod->seen->meta.uid == record.uid) return false;
   const WallTime healthy = *running + pushpull::kHealthyAfter;
   if (draft.now() >= healthy) return true;
-  draft.LookAgain(healthy);
+  draft.RequeueAt(healthy);
   return false;
 }
 
 }  // namespace
 
 void PlanRestarts(Draft& draft) {
-  NoteWhoHasLeft(draft);
+  AddDepartedWorkers(draft);
   for (const auto& [member, pod] : draft.pods()) {
     if (!pod.end) continue;
-    JudgeUnlessKnown(draft, member, pod);
+    HandleEnd(draft, member, pod);
     if (draft.IsFinished()) return;
   }
   std::erase_if(draft.status().restarts.members,

@@ -8,7 +8,7 @@ namespace pushpull_operator {
 pushpull::Duration KeyBackoff::Failed(const std::string& key) {
   int& failures = failures_[key];
   pushpull::Duration delay = times_.first;
-  // Stops doubling before it could overflow.
+  // Stops before it overflows.
   for (int i = 0; i < failures && delay < times_.longest; ++i) delay *= 2;
   ++failures;
   return std::min(delay, times_.longest);

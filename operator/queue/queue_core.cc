@@ -7,7 +7,7 @@ using pushpull::SteadyTime;
 
 void QueueCore::Add(const std::string& key) {
   if (is_shut_down_ || !dirty_.insert(key).second) return;
-  if (!in_work_.contains(key)) queue_.push_back(key);
+  if (!processing_.contains(key)) queue_.push_back(key);
 }
 
 void QueueCore::AddAt(const std::string& key, SteadyTime when) {
@@ -36,12 +36,12 @@ std::optional<std::string> QueueCore::Take(SteadyTime now) {
   std::string key = std::move(queue_.front());
   queue_.pop_front();
   dirty_.erase(key);
-  in_work_.insert(key);
+  processing_.insert(key);
   return key;
 }
 
 void QueueCore::Done(const std::string& key) {
-  if (in_work_.erase(key) > 0 && dirty_.contains(key)) queue_.push_back(key);
+  if (processing_.erase(key) > 0 && dirty_.contains(key)) queue_.push_back(key);
 }
 
 std::optional<SteadyTime> QueueCore::next_due() const {

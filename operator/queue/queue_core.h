@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of work: which key is next. Keeps client-go's four promises:
+// The order in which keys are processed. Guarantees of client-go's work queue:
 //
-//   1. fair: keys are handed out in the order they were added;
-//   2. a key in work is not handed out a second time;
-//   3. a key that is added while it is in work is handed out once more afterwards, and however
-//   often
-//      it is added before it is handed out, that is once;
-//   4. after ShutDown nothing is added any more, and what was added is still handed out.
+//   fair           keys are handed out in the order they were added
+//   exclusive      a key in processing is not handed out a second time
+//   deduplicated   a key added in processing, once or often, is handed out once more after Done
+//   draining       after ShutDown nothing is added, and what was added is still handed out
 //
-// Pure: the caller says what time it is. work_queue.h adds threads.
+// Pure: the caller passes the time. work_queue.h adds threads.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull_operator {
 
@@ -28,33 +26,32 @@ namespace pushpull_operator {
 class QueueCore {
  public:
   void Add(const std::string& key);
-  // Adds it at `when`; of several times for one key the earliest counts.
+  // Adds the key at `when`; the earliest of several times counts.
   void AddAt(const std::string& key, pushpull::SteadyTime when);
 
-  // The next key, which is in work from now on; nothing: none is ready.
+  // The next key, in processing from now on; nothing if none is ready.
   std::optional<std::string> Take(pushpull::SteadyTime now);
-  // The key is not in work any more.
+  // Ends the processing of the key.
   void Done(const std::string& key);
 
-  // When the next delayed key is to be added.
+  // When the next delayed key is due.
   std::optional<pushpull::SteadyTime> next_due() const;
 
-  // Keys that wait for their time are dropped: they come from the state of the cluster again.
+  // Drops delayed keys: the next leader derives them from the state of the cluster.
   void ShutDown();
   bool is_shut_down() const { return is_shut_down_; }
-  // Shut down, nothing queued and nothing in work.
-  bool is_drained() const { return is_shut_down_ && queue_.empty() && in_work_.empty(); }
+  // Shut down, nothing queued and nothing in processing.
+  bool is_drained() const { return is_shut_down_ && queue_.empty() && processing_.empty(); }
   bool has_ready() const { return !queue_.empty(); }
 
   size_t depth() const { return queue_.size(); }
-  size_t num_waiting() const { return due_.size(); }
 
  private:
   void AddDue(pushpull::SteadyTime now);
 
-  std::deque<std::string> queue_;  // ready; each is in dirty_ and not in in_work_
-  std::set<std::string> dirty_;    // to be handed out: queued, or added while in work
-  std::set<std::string> in_work_;  // handed out and not done
+  std::deque<std::string> queue_;     // ready; each is in dirty_ and not in processing_
+  std::set<std::string> dirty_;       // to be handed out: queued, or added in processing
+  std::set<std::string> processing_;  // handed out and not done
   std::map<std::string, pushpull::SteadyTime> due_;                 // delayed
   std::set<std::pair<pushpull::SteadyTime, std::string>> by_time_;  // the same, earliest first
   bool is_shut_down_ = false;

@@ -20,11 +20,11 @@ void WorkQueue::Add(const std::string& key) {
 void WorkQueue::AddAfter(const std::string& key, Duration delay) {
   MutexLock lock(mu_);
   core_.AddAt(key, time_.Now() + delay);
-  // Whoever waits may have to wake earlier.
+  // Waiters may have to wake up earlier.
   changed_.NotifyAll();
 }
 
-int WorkQueue::AddAfterFailure(const std::string& key) {
+int WorkQueue::AddRateLimited(const std::string& key) {
   MutexLock lock(mu_);
   core_.AddAt(key, time_.Now() + backoff_.Failed(key));
   changed_.NotifyAll();
@@ -36,7 +36,7 @@ void WorkQueue::Forget(const std::string& key) {
   backoff_.Forget(key);
 }
 
-Deadline WorkQueue::NextLook(Deadline deadline) const {
+Deadline WorkQueue::NextWakeUp(Deadline deadline) const {
   const std::optional<pushpull::SteadyTime> due = core_.next_due();
   if (!due.has_value()) return deadline;
   const Deadline at_due = Deadline::After(std::max(*due - time_.Now(), Duration::zero()));
@@ -51,17 +51,17 @@ absl::StatusOr<std::string> WorkQueue::Take(Deadline deadline) {
       if (core_.has_ready()) changed_.NotifyOne();
       return *std::move(key);
     }
-    // A key in work may be added again when it is done, so others still have to wait for it.
+    // A key in processing may have to be handed out again, so the queue is not drained yet.
     if (core_.is_drained()) return absl::CancelledError("the work queue is shut down");
-    if (deadline.has_passed()) return absl::DeadlineExceededError("no work within the deadline");
-    changed_.WaitUntil(mu_, NextLook(deadline));
+    if (deadline.has_passed()) return absl::DeadlineExceededError("no key within the deadline");
+    changed_.WaitUntil(mu_, NextWakeUp(deadline));
   }
 }
 
 void WorkQueue::Done(const std::string& key) {
   MutexLock lock(mu_);
   core_.Done(key);
-  // One for the key, if it is ready again; all when it was the last.
+  // The key may be ready again, or the queue drained.
   changed_.NotifyAll();
 }
 
@@ -75,7 +75,7 @@ absl::Status WorkQueue::AwaitDrained(Deadline deadline) {
   MutexLock lock(mu_);
   while (!core_.is_drained()) {
     if (!changed_.WaitUntil(mu_, deadline) && !core_.is_drained()) {
-      return absl::DeadlineExceededError("the work queue still has keys queued or in work");
+      return absl::DeadlineExceededError("the work queue still has keys queued or in processing");
     }
   }
   return absl::OkStatus();

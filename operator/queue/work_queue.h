@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue between those that see changes and the threads that act on them. Keys only: who takes
-// one looks at the state as it is then. The promises are those of queue_core.h.
+// The work queue between the watches and the worker threads. It carries keys only: a worker reads
+// the current state. The guarantees are those of queue_core.h.
 #pragma once
 
 #include <string>
@@ -26,30 +26,31 @@ class WorkQueue {
 
   void Add(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
   void AddAfter(const std::string& key, pushpull::Duration delay) ABSL_LOCKS_EXCLUDED(mu_);
-  // Work on the key has failed: adds it after a delay that grows with each failure until Forget.
-  // Returns how many there were in a row, this one included.
-  int AddAfterFailure(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
-  // Work on the key has succeeded.
+  // Requeues a failed key with a backoff that grows until Forget. Returns the number of failures in
+  // a row, this one included.
+  int AddRateLimited(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
+  // Resets the key's backoff, after a success.
   void Forget(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks for the next key. Every key that is taken is given back with Done, also after a failure.
+  // Blocks for the next key. Call Done for every key taken, also after a failure.
   //
-  // kCancelled          shut down, and nothing is left.
-  // kDeadlineExceeded   nothing was ready in time.
+  //   kCancelled         shut down and drained
+  //   kDeadlineExceeded  nothing was ready in time
   absl::StatusOr<std::string> Take(pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Done(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From now on nothing is added; delayed keys are dropped.
+  // Rejects further keys and drops delayed ones.
   void ShutDown() ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits after ShutDown until everything was handed out and done. kDeadlineExceeded.
+  // Waits after ShutDown until every key is done. kDeadlineExceeded.
   absl::Status AwaitDrained(pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Keys that are ready, for a metric.
+  // Number of ready keys, for a metric.
   size_t depth() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // When a waiting thread has to look again by itself.
-  pushpull::Deadline NextLook(pushpull::Deadline deadline) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // When a waiting thread wakes up by itself.
+  pushpull::Deadline NextWakeUp(pushpull::Deadline deadline) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const pushpull::TimeSource& time_;
   mutable pushpull::Mutex mu_;

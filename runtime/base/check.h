@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PUSHPULL_CHECK ends the process when an invariant of this process is broken. Never for a message,
-// a file, a flag, a peer or a resource: those return a status.
+// PUSHPULL_CHECK aborts the process when one of its own invariants is violated. Never for a
+// message, a file, a flag, a peer or a resource: those return a status.
 #pragma once
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Servers that stand beside workers, one in the pod of each (spec.workers.colocatedServer). Their
-// indices are above all that spec.servers can ask for, so that both may grow and shrink alone.
+// Servers beside workers, one in each worker's pod (spec.workers.colocatedServer). Their indices
+// are above all that spec.servers can have, so that both can be resized independently.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr ServerId ServerBeside(WorkerId worker) {
   return ServerId{kFirstColocatedServer + worker.value()};
 }
 
-// The worker that the server stands beside; none for one of spec.servers.
+// The worker in whose pod the server runs; none for a server of spec.servers.
 constexpr std::optional<WorkerId> WorkerBeside(ServerId server) {
   if (server.value() < kFirstColocatedServer) return std::nullopt;
   return WorkerId{server.value() - kFirstColocatedServer};

@@ -16,10 +16,10 @@
 namespace pushpull {
 namespace {
 
-// Enough for one wake-up to serve every connection of a busy server; more only costs stack.
+// Enough for every connection of a busy server in one wake-up; more only costs stack.
 constexpr int kEventsPerWait = 64;
 
-// The loop whose thread this is, if any: what it posts to itself needs no wake-up.
+// The loop that runs on this thread, if any: posting to itself needs no wake-up.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): each thread has its own
 thread_local const EventLoop* current_loop = nullptr;
 
@@ -141,7 +141,7 @@ void EventLoop::RunPosted() {
   }
   for (std::function<void()>& task : tasks) {
     task();
-    task = nullptr;  // what it holds goes before the next one runs
+    task = nullptr;  // destroys what it holds before the next one runs
   }
 }
 
@@ -162,7 +162,7 @@ int EventLoop::TimeoutMilliseconds() {
   if (timers_.empty()) return -1;
   const Duration left = timers_.begin()->first.first - Now();
   if (left <= Duration::zero()) return 0;
-  // Rounded up, so that the loop does not spin through the last millisecond.
+  // Rounded up: rounding down would spin through the last millisecond.
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   return static_cast<int>(std::min<int64_t>(ms, 60'000));
 }

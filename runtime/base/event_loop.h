@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread over epoll: closures posted from anywhere, timers, and readiness of descriptors. It
+// A thread over epoll that runs posted closures, timers and handlers of ready descriptors. It
 // sleeps in epoll_wait until something happens; it never polls.
 #pragma once
 
@@ -42,20 +42,19 @@ class EventLoop final : public Executor {
   void Cancel(TimerId timer) override;
   SteadyTime Now() const override;
 
-  // Calls `handler` when `fd` is ready for `events` (level-triggered). The descriptor stays the
-  // caller's and must be taken out with Unwatch before it is closed. The handler may Unwatch
-  // itself.
+  // Calls `handler` while `fd` is ready for `events` (level-triggered). The caller keeps the
+  // descriptor and must call Unwatch before closing it. The handler may Unwatch itself.
   absl::Status Watch(int fd, uint32_t events, FdHandler handler);
   absl::Status Rewatch(int fd, uint32_t events);
   void Unwatch(int fd);
 
-  // Ends the thread after the closures already posted have run, and joins it. Called from outside
-  // the loop; safe to call twice. Closures not run are destroyed.
+  // Runs the closures that are posted already, then ends and joins the thread. Must not be called
+  // on the loop; safe to call twice. Closures that did not run are destroyed.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   bool is_loop_thread() const;
 
-  // Time spent running handlers since the start; together with wall time it gives the busy ratio.
+  // Time spent in handlers since the start; divided by wall time it is the busy ratio.
   Duration busy() const { return Duration(busy_ticks_.load(std::memory_order_relaxed)); }
 
  private:

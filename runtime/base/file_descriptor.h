@@ -31,10 +31,12 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// The one mapping from errno to status codes: connection errors are kUnavailable, a port in use
-// kAlreadyExists, a missing file kNotFound, exhaustion kResourceExhausted, which a full disk, a
-// full quota and a file beyond its limit are too. `what` names the call and its object, e.g. "bind
-// 127.0.0.1:7171".
+// The project's mapping from errno to status codes. `what` names the call and its object, e.g.
+// "bind 127.0.0.1:7171". Among others:
+//   kUnavailable        connection errors
+//   kAlreadyExists      a port in use
+//   kNotFound           a missing file
+//   kResourceExhausted  descriptors, memory, a full disk or quota, a file beyond its size limit
 absl::Status StatusFromErrno(int error, absl::string_view what);
 
 }  // namespace pushpull

@@ -11,8 +11,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-#include "runtime/base/file_descriptor.h"
-
 namespace pushpull {
 namespace {
 
@@ -58,7 +56,7 @@ bool IsWildcard(const HostPort& address) {
   return found->ai_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&ipv6->sin6_addr);
 }
 
-absl::Status CheckCanListen(const HostPort& address) {
+absl::StatusOr<FileDescriptor> BindTo(const HostPort& address) {
   const std::string what = absl::StrCat("listen on ", ToString(address));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -69,13 +67,21 @@ absl::Status CheckCanListen(const HostPort& address) {
   if (failure != 0) return absl::UnavailableError(absl::StrCat(what, ": ", gai_strerror(failure)));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
 
-  const FileDescriptor probe(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!probe.is_open()) return StatusFromErrno(errno, what);
+  FileDescriptor bound(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!bound.is_open()) return StatusFromErrno(errno, what);
   const int on = 1;
-  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(probe.get(), found->ai_addr, found->ai_addrlen) != 0)
+  setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(bound.get(), found->ai_addr, found->ai_addrlen) != 0)
     return StatusFromErrno(errno, what);
-  return absl::OkStatus();
+  return bound;
+}
+
+absl::StatusOr<uint16_t> BoundPort(const FileDescriptor& socket) {
+  sockaddr_in6 address{};  // the port of an IPv4 address lies in the same place
+  socklen_t length = sizeof address;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return StatusFromErrno(errno, "getsockname");
+  return ntohs(address.sin6_port);
 }
 
 }  // namespace pushpull

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses as people write them, "host:port", and the question that every listener asks first:
-// whether it can listen there. Libraries that bind for us do not say why they could not.
+// Addresses as people write them, "host:port", and binding to them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+#include "runtime/base/file_descriptor.h"
 
 namespace pushpull {
 
@@ -26,16 +27,19 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 std::string ToString(const HostPort& address);
 
 // Whether the host stands for all addresses of a machine, 0.0.0.0 or ::, in any spelling: one can
-// listen there, and nobody can connect to it from another machine. No look-up of names.
+// listen there, but no other machine can connect to it. Looks up no names.
 bool IsWildcard(const HostPort& address);
 
-// Whether a TCP listener can be bound to `address` now; port 0 asks about the host only. Blocks for
-// a look-up of the name. The answer may be outdated at once, so it serves the text of an error and
-// the bind that follows is still checked.
+// A non-blocking TCP socket that is bound to `address` and does not listen yet; port 0 takes a free
+// one. Blocks for the look-up of a name. A library that binds by itself does not say why it cannot:
+// bind and close first, for the text of the error.
 //
-// kAlreadyExists      the port is in use.
-// kPermissionDenied   the port is reserved.
-// kUnavailable        the host is not an address of this machine, or is no known name.
-absl::Status CheckCanListen(const HostPort& address);
+//   kAlreadyExists     the port is in use
+//   kPermissionDenied  the port is reserved
+//   kUnavailable       the host is not an address of this machine, or an unknown name
+absl::StatusOr<FileDescriptor> BindTo(const HostPort& address);
+
+// The port that a bound socket has.
+absl::StatusOr<uint16_t> BoundPort(const FileDescriptor& socket);
 
 }  // namespace pushpull

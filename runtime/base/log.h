@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Structured log: a constant message and key/value fields, with role and index bound once. One line
-// a change of state; nothing per request above debug. The sink is standard error.
+// Structured log to standard error: a constant message and key/value fields. One line for each
+// change of state; per request only at debug level.
 #pragma once
 
 #include <initializer_list>
@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
-namespace pushpull {
+#include "pushpull/log_level.h"
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+namespace pushpull {
 
 // "debug", "info", "warning" or "error"; anything else is kInvalidArgument.
 absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view text);

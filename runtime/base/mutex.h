@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The project's only lock: std::mutex with the annotations that Clang's thread-safety analysis
-// needs. Not absl::Mutex: Debian's build of it is not instrumented and the thread sanitizer then
-// reports races that are none (architecture.md section 10).
+// The project's only lock: std::mutex with the annotations of Clang's thread-safety analysis. Not
+// absl::Mutex: Debian's build of it is not instrumented, so the thread sanitizer reports false
+// races (docs/architecture.md section 10).
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull {
 
@@ -49,7 +49,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 //   }
 class CondVar {
  public:
-  // False when the deadline has passed; the condition must be looked at once more either way.
+  // False when the deadline has passed; the condition must be checked once more either way.
   bool WaitUntil(Mutex& mutex, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const std::cv_status status = condition_.wait_until(lock, deadline.when());

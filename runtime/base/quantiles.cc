@@ -9,7 +9,7 @@ namespace pushpull {
 namespace {
 
 constexpr double kGrowth = 1.02;
-constexpr double kSmallest = 1e-9;  // below this everything is one bucket: no clock here is finer
+constexpr double kSmallest = 1e-9;  // smaller values share one bucket: no clock here is finer
 constexpr double kLargest = 1e6;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mergeable histogram with logarithmic buckets, for quantiles of durations in reports. Prometheus
-// histograms have a dozen buckets; a report's p99 wants 2 %.
+// A mergeable histogram with logarithmic buckets, for quantiles of durations in reports: within 2
+// %, which a Prometheus histogram with a dozen buckets cannot give.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ class Quantiles {
  public:
   void Add(double seconds) { ++counts_[BucketOf(seconds)]; }
   void Merge(const Quantiles& other);
-  // What was added since this was `earlier`.
+  // The values that were added since this histogram was `earlier`.
   Quantiles Since(const Quantiles& earlier) const;
 
-  // The value below which the share `q` (0 to 1) of what was added lies; 0 when nothing was.
+  // The quantile `q` (0 to 1) of the added values; 0 if there are none.
   double At(double q) const;
   uint64_t count() const;
 
-  // Bucket number to count: the form in which a worker sends it to the coordinator.
+  // Bucket number to count: the form that workers send to the coordinator.
   const std::map<int32_t, uint64_t>& buckets() const { return counts_; }
   static Quantiles FromBuckets(std::map<int32_t, uint64_t> buckets);
 

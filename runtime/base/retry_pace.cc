@@ -7,7 +7,7 @@
 namespace pushpull {
 namespace {
 
-// A moment that passes by itself is worth one line; a minute of trouble is worth six.
+// One line for a failure that passes at once, six for one of a minute.
 constexpr Duration kSecondWarningAfter = std::chrono::seconds(2);
 
 }  // namespace

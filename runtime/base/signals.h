@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGINT and SIGTERM as events on a loop instead of interruptions of whatever runs.
+// SIGINT and SIGTERM as events on a loop.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace pushpull {
 
-// Blocks SIGINT and SIGTERM in the calling thread and all it starts from now on, and ignores
-// SIGPIPE and SIGXFSZ: what they stand for comes back as an error of the call. Called first thing
-// in main, before any thread exists.
+// Blocks SIGINT and SIGTERM in the calling thread and all threads it starts from now on, and
+// ignores SIGPIPE and SIGXFSZ, whose causes are errors of the system call then. Called first in
+// main, before any thread exists.
 void BlockStopSignals();
 
-// What a launcher that takes its job down sends with SIGTERM (sigqueue): the process is not to put
-// anything in order first. A plain SIGTERM, by kill or Kubernetes, is a warning to those who use
-// it.
+// The value that a launcher sends with SIGTERM (sigqueue) when it tears its job down: the process
+// ends without cleaning up first. A plain SIGTERM, from kill or Kubernetes, lets it finish its
+// work.
 inline constexpr int kUrgent = 0x50505550;
 
 struct StopSignal {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only two macros with hidden control flow in the project. Abseil has its own since 2023; the
-// version in Debian 12 does not, so delete these when the pin moves.
+// The project's only macros with hidden control flow. Abseil has such macros since 2023; delete
+// these when the pinned version, Debian 12's, has them.
 #pragma once
 
 #include <utility>

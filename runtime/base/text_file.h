@@ -9,8 +9,8 @@
 
 namespace pushpull {
 
-// Blocks on the file system. kNotFound, kPermissionDenied, ... name the file; kInvalidArgument: it
-// has more than 1 MiB.
+// Blocks on the file system. Errors name the file: kNotFound, kPermissionDenied, ...;
+// kInvalidArgument: more than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& file);
 
 }  // namespace pushpull

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where "now" comes from. Code that measures takes a TimeSource, so that a test can hold the clock.
+// The clock. Code that measures time takes a TimeSource, so that a test can control it.
 #pragma once
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull {
 
@@ -14,7 +14,7 @@ class TimeSource {
   virtual SteadyTime Now() const = 0;
 };
 
-// The machine's steady clock. Stateless, so one object serves the whole process.
+// The machine's steady clock, one object for the process.
 const TimeSource& SystemTime();
 
 }  // namespace pushpull

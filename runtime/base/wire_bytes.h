@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers, texts and runs of bytes to bytes and back, little-endian: for frame headers, metas and
-// the headers of files. Not for tensors: their bytes travel as they lie in memory.
+// Encodes numbers, texts and bytes, little-endian, and decodes them: for frame headers, metas and
+// file headers. Not for tensors, whose bytes are sent as they lie in memory.
 #pragma once
 
 #include <bit>
@@ -20,8 +20,7 @@
 namespace pushpull {
 
 static_assert(std::endian::native == std::endian::little,
-              "tensors are sent and stored as they lie in memory, which wire and files have as "
-              "little-endian");
+              "tensors are sent and stored as they lie in memory; the formats are little-endian");
 
 // Writes `number` to the first bytes of `out`, which must be long enough.
 template <typename Number>
@@ -38,7 +37,7 @@ Number LoadNumber(std::span<const std::byte> bytes) {
   return number;
 }
 
-// Error texts and names; a meta with two of them stays far below kFrameMetaBytesMax.
+// For error texts and names; a meta with two of them stays far below kFrameMetaBytesMax.
 constexpr size_t kTextBytesMax = 1024;
 
 // Appends to a vector of its own. Thread-compatible.
@@ -54,7 +53,7 @@ class ByteWriter {
   void PutText(absl::string_view text);
   // The code as 32 bits, then the message as a text.
   void PutStatus(const absl::Status& status);
-  // The bytes alone; whoever reads them knows their number.
+  // The bytes without their length, which the reader must know.
   void PutBytes(std::span<const std::byte> bytes);
   size_t num_bytes() const { return bytes_.size(); }
   std::vector<std::byte> Take() { return std::move(bytes_); }
@@ -63,8 +62,8 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what a peer sent or a file has: after the first read beyond the end every read gives zero
-// and ok() is false. Bytes that are left over are a later version's and are ignored.
+// Decodes untrusted bytes of a peer or a file: after the first read beyond the end every read
+// returns zero and ok() is false. Callers ignore trailing bytes, which a later version may append.
 // Thread-compatible.
 class ByteReader {
  public:
@@ -78,9 +77,9 @@ class ByteReader {
     return number;
   }
   std::string GetText();
-  // A code that this version does not know becomes kUnknown.
+  // Unknown codes become kUnknown.
   absl::Status GetStatus();
-  // The next `num_bytes`, where they lie; empty beyond the end.
+  // A view of the next `num_bytes`; empty beyond the end.
   std::span<const std::byte> GetBytes(size_t num_bytes);
   size_t num_left() const { return bytes_.size(); }
   bool ok() const { return is_ok_; }

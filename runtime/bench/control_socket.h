@@ -12,7 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/file_descriptor.h"
 
 namespace pushpull {

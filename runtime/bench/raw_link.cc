@@ -14,7 +14,8 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/status_macros.h"
 

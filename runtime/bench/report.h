@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A benchmark's figures as text: JSON for programs (interfaces.md section 2), lines for people.
+// A benchmark's figures as text: JSON for programs (docs/interfaces.md section 2), lines for
+// people.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ namespace {
 // "PuPuCkpD"
 constexpr uint64_t kFileMagic = 0x44706B4375507550;
 
-// Offsets of decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
+// Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
 enum Offset : size_t {
   kMagicAt = 0,
   kVersionAt = 8,

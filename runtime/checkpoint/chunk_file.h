@@ -4,7 +4,7 @@
 // order. Values and states go between the caller's memory and the file without a copy and are
 // checksummed once. No thread of its own: every call here may wait for the disk, so servers write
 // on a thread that does nothing else. Which files belong to a checkpoint is said in its manifest
-// (manifest.h). Layout: decisions/0009-checkpoint-format.md.
+// (manifest.h). Layout: docs/decisions/0009-checkpoint-format.md.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace {
 // "PuCh"
 constexpr uint32_t kRecordMagic = 0x68437550;
 
-// Offsets of decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
+// Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
 enum Offset : size_t {
   kMagicAt = 0,
   kTensorAt = 4,

@@ -3,7 +3,7 @@
 // One chunk in a data file: a header of 128 bytes with its own checksum, sections, value, optimizer
 // state, zeros up to the next multiple of 64. The header describes all that follows it, so a record
 // can be understood without any other. Pure: from and to bytes; chunk_file.h does the reading and
-// writing. Layout: decisions/0009-checkpoint-format.md.
+// writing. Layout: docs/decisions/0009-checkpoint-format.md.
 #pragma once
 
 #include <cstddef>

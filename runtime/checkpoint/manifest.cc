@@ -15,6 +15,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/tensor/dtype.h"
+#include "runtime/tensor/reduction.h"
 #include "runtime/tensor/shape.h"
 
 namespace pushpull {

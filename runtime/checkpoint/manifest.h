@@ -3,7 +3,7 @@
 // The manifest of a checkpoint: what was saved, and where each chunk of it is. It is written last,
 // so a folder is a checkpoint exactly when it has a valid one. Pure: from and to bytes, and the
 // rules it must meet; checkpoint_folder.h does the reading and writing. Layout:
-// decisions/0009-checkpoint-format.md. Not the TrainingJob manifest, which is in runtime/job.
+// docs/decisions/0009-checkpoint-format.md. Not the TrainingJob manifest, which is in runtime/job.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "pushpull/tensor_spec.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/checkpoint/chunk_file.h"
 #include "runtime/shard/chunk.h"
-#include "runtime/store/tensor_spec.h"
 
 namespace pushpull {
 

@@ -12,6 +12,10 @@
 #include "runtime/checkpoint/damage.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/section.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/tensor/codec.h"
+#include "runtime/tensor/dtype.h"
+#include "runtime/tensor/reduction.h"
 
 namespace pushpull {
 namespace {
@@ -21,8 +25,8 @@ using Bytes = std::span<const std::byte>;
 // "PuPuCkpM"
 constexpr uint64_t kManifestMagic = 0x4D706B4375507550;
 
-// Offsets of decisions/0009-checkpoint-format.md, the same in every version. What is not named is
-// zero in version 1.
+// Offsets of docs/decisions/0009-checkpoint-format.md, the same in every version. What is not named
+// is zero in version 1.
 enum Offset : size_t {
   kMagicAt = 0,
   kVersionAt = 8,

@@ -2,7 +2,7 @@
 //
 // Named sections: how the format grows. A reader takes those it knows and passes over the others,
 // except where the writer marked one as required: what must not be ignored is refused instead.
-// Pure. Layout: decisions/0009-checkpoint-format.md.
+// Pure. Layout: docs/decisions/0009-checkpoint-format.md.
 #pragma once
 
 #include <cstddef>

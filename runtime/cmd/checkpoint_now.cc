@@ -31,7 +31,7 @@ absl::StatusOr<std::string> LookAtSave(const JobStatus& status,
                                        uint64_t number,
                                        CheckpointStatus& saved) {
   saved = status.checkpoint;
-  if (saved.finished_well >= number) return "";
+  if (saved.succeeded >= number) return "";
   if (saved.finished < number) return "not saved";
   return absl::AbortedError(
       absl::StrCat("job ",

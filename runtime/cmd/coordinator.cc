@@ -48,7 +48,6 @@ constexpr int kHeartbeatsPerTimeout = 4;
 // Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
-// AllReduce jobs have no coordinator's servers; LocalProblems refuses them.
 ConsistencyMode ModeOf(SyncMode mode) {
   switch (mode) {
     case SyncMode::kAsync:
@@ -56,24 +55,23 @@ ConsistencyMode ModeOf(SyncMode mode) {
     case SyncMode::kBounded:
       return ConsistencyMode::kBounded;
     case SyncMode::kSync:
-    case SyncMode::kAllReduce:
       return ConsistencyMode::kSync;
   }
   return ConsistencyMode::kSync;
 }
 
 // On a lost node, after failures that have made its next start come late, and with time to start.
-Duration CoordinatorPatience(const RestartSpec& restart) {
+Duration CoordinatorTimeout(const RestartSpec& restart) {
   constexpr std::chrono::seconds kNoticedAndStarted{120};
   return restart.node_lost_after + restart.max_delay + kNoticedAndStarted;
 }
 
 JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) {
-  using Recovery = JobCoreOptions::Recovery;
+  using Kind = JobCoreOptions::Recovery;
   // Also without being told: an earlier coordinator may have left members behind.
-  const Recovery recovery = flags.recovers   ? Recovery::kExpected
-                            : flags.term > 1 ? Recovery::kIfKnown
-                                             : Recovery::kNone;
+  const Kind recovery = flags.recovers   ? Kind::kExpected
+                        : flags.term > 1 ? Kind::kIfKnown
+                                         : Kind::kNone;
   // A lost server is worth a repair only where the job goes on with fewer or another is started.
   const bool repairs_losses = job.spec.restart.backoff_limit > 0;
   return {
@@ -88,7 +86,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .scale_by_staleness = job.spec.sync.scale_by_staleness,
                    .stall = job.spec.sync.stall,
                    .keeps_copies = repairs_losses && job.spec.servers.replication == 0,
-                   .coordinator_patience = CoordinatorPatience(job.spec.restart)},
+                   .coordinator_timeout = CoordinatorTimeout(job.spec.restart)},
       .consistency = {.mode = ModeOf(job.spec.sync.mode),
                       .staleness = static_cast<uint32_t>(job.spec.sync.staleness),
                       .backup_workers = static_cast<uint32_t>(job.spec.sync.backup_workers),

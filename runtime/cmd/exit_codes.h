@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exit codes that scripts rely on (interfaces.md section 2).
+// The exit codes that scripts rely on (docs/interfaces.md section 2).
 #pragma once
 
 #include "absl/status/status.h"

@@ -76,7 +76,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
 }
 
 ControlTarget FoundCoordinator::Target() const {
-  if (tls != nullptr) tls->Look();
+  if (tls != nullptr) tls->Reload();
   return {.address = address, .tls = CurrentIdentity(tls.get())};
 }
 
@@ -101,8 +101,9 @@ absl::Status CheckIsNotUnderKubernetes(
 }
 
 void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags) {
-  command.add_flag("--wait", flags.is_waiting, until);
+  CLI::Option* wait = command.add_flag("--wait", flags.is_waiting, until);
   command.add_option("--timeout", flags.timeout_seconds, "Seconds that --wait waits")
+      ->needs(wait)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }

@@ -12,7 +12,8 @@
 #include "absl/status/statusor.h"
 #include <CLI/App.hpp>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
 #include "runtime/tls/tls_folder.h"

@@ -53,7 +53,7 @@ size_t NumMembers(const JobStatus& status) {
 // Every worker that is wanted contributes, or has done its part, and no other is there.
 bool HasWorkers(const JobStatus& status) {
   const auto is_due = [&](const WorkerStatus& worker) {
-    return worker.worker.value() < status.workers_wanted;
+    return worker.worker.value() < status.desired_workers;
   };
   const bool has_surplus =
       std::any_of(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
@@ -63,7 +63,7 @@ bool HasWorkers(const JobStatus& status) {
       std::count_if(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
         return is_due(worker) && (worker.has_left || (worker.is_alive && worker.is_member));
       });
-  return !has_surplus && static_cast<uint32_t>(there) == status.workers_wanted;
+  return !has_surplus && static_cast<uint32_t>(there) == status.desired_workers;
 }
 
 // Servers 0 to wanted - 1 and no others, each shard where it should be, and all of it accounted
@@ -71,11 +71,11 @@ bool HasWorkers(const JobStatus& status) {
 bool HasServers(const JobStatus& status) {
   const bool has_surplus =
       std::any_of(status.servers.begin(), status.servers.end(), [&](const ServerStatus& server) {
-        return server.server.value() >= status.servers_wanted;
+        return server.server.value() >= status.desired_servers;
       });
   const bool is_accounted_for = status.resizes.empty() || status.resizes.back().is_final;
   return status.shards_moving == 0 && !has_surplus && is_accounted_for &&
-         status.servers.size() == status.servers_wanted;
+         status.servers.size() == status.desired_servers;
 }
 
 absl::Status CheckIsUnderWay(const JobStatus& status, const JobSize& size) {
@@ -83,14 +83,14 @@ absl::Status CheckIsUnderWay(const JobStatus& status, const JobSize& size) {
     return absl::AbortedError(absl::StrCat("job ", status.job, " failed: ", status.failure));
   if (status.phase == JobPhase::kSucceeded)
     return absl::AbortedError(absl::StrCat("job ", status.job, " ended before it was resized"));
-  if (status.servers_wanted != size.servers.value_or(status.servers_wanted) ||
-      status.workers_wanted != size.workers.value_or(status.workers_wanted)) {
+  if (status.desired_servers != size.servers.value_or(status.desired_servers) ||
+      status.desired_workers != size.workers.value_or(status.desired_workers)) {
     return absl::AbortedError(absl::StrCat("job ",
                                            status.job,
                                            " was resized to ",
-                                           status.servers_wanted,
+                                           status.desired_servers,
                                            " servers and ",
-                                           status.workers_wanted,
+                                           status.desired_workers,
                                            " workers meanwhile"));
   }
   return absl::OkStatus();

@@ -85,7 +85,7 @@ Duration TotalBusy(const Lanes& lanes) {
 
 struct DataPath {
   std::unique_ptr<ShmFolder> shm;  // who is met in shared memory; null: nobody
-  MemberTransportOptions options;
+  TransportOptions options;
 };
 
 absl::StatusOr<DataPath> OpenDataPath(const std::string& job,

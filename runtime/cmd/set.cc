@@ -38,10 +38,6 @@ absl::Status ParseSetting(absl::string_view key, absl::string_view value, ModeCh
   if (key == "mode") {
     change.mode = ConsistencyModeFrom(value);
     if (change.mode) return absl::OkStatus();
-    if (value == "AllReduce") {
-      return absl::InvalidArgumentError(
-          "mode: a running job cannot change to AllReduce, nor from it");
-    }
     return absl::InvalidArgumentError(
         absl::StrCat("mode: must be Sync, Async or Bounded, is \"", value, "\""));
   }

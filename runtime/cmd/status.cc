@@ -77,8 +77,8 @@ nlohmann::json ToJson(const JobStatus& status) {
           {"backup_workers", status.consistency.backup_workers},
           {"gated", status.consistency.gated},
           {"mode_changing", status.is_mode_changing},
-          {"servers_wanted", status.servers_wanted},
-          {"workers_wanted", status.workers_wanted},
+          {"servers_wanted", status.desired_servers},
+          {"workers_wanted", status.desired_workers},
           {"shards_moving", status.shards_moving},
           {"state_losses", state_losses},
           {"stalled", status.stall ? ToString(*status.stall) : ""},
@@ -117,10 +117,10 @@ void PrintTable(const JobStatus& status) {
   for (const StateLoss& loss : status.state_losses)
     std::printf("lost: %s\n", ToString(loss).c_str());
   if (status.uneven_steps > 0) std::printf("uneven steps: %lu\n", status.uneven_steps);
-  if (status.shards_moving > 0 || status.servers.size() != status.servers_wanted) {
+  if (status.shards_moving > 0 || status.servers.size() != status.desired_servers) {
     std::printf("servers: %zu, %u wanted; %lu shards to move\n",
                 status.servers.size(),
-                status.servers_wanted,
+                status.desired_servers,
                 status.shards_moving);
   }
   const CheckpointStatus& checkpoint = status.checkpoint;

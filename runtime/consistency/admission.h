@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backup workers: who counts in a step, where not everybody is waited for
-// (decisions/0018-the-first-chunk-admits.md). The job's first chunk leads: its step is complete
-// with the first workers that push to it, and every other chunk waits for these and nobody else.
-// Pure.
+// Backup workers: who counts in a step that does not wait for everybody
+// (docs/decisions/0018-the-first-chunk-admits.md). The job's first chunk leads: its step completes
+// with the first workers that push to it, and every other chunk waits for exactly these. Pure.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace pushpull {
 // The chunk whose contributors are those of the whole step.
 inline constexpr ChunkId kLeadingChunk{0};
 
-// What the leading chunk has decided of one step. It never changes once it was published.
+// What the leading chunk has decided of one step. It never changes once it is published.
 struct Admission {
   Step step;
   std::vector<WorkerId> workers;  // ascending

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gated steps: one decision for all chunks of a step, taken when every chunk has everything of
-// everybody who will count in it (decisions/0019-gated-step.md). The job's first chunk leads as
-// with backup workers (consistency/admission.h), but comes last. Pure.
+// Gated steps: one decision for all chunks of a step, taken when every chunk has the contributions
+// of everybody who will count in it (docs/decisions/0019-gated-step.md). The job's first chunk
+// leads as with backup workers (consistency/admission.h), but is pushed last. Pure.
 //
 //   worker            other chunk           leading chunk
 //     | push t ----------> | holds it apart       |
 //     | <---------- held t |                      |
-//     |   ... held by every other chunk: it asks  |
-//     | push t ---------------------------------> | everybody has asked: step t is done, and
-//     | <----------------- version t + 1, who counted in t: the decision
-//     | decided t -------> | sums up these, no other
+//     |   ... held by every other chunk: asks     |
+//     | push t ---------------------------------> | everybody has asked: step t completes
+//     | <----------------- version t + 1 and who counted in t: the decision
+//     | decided t -------> | sums up these alone
 //     | <---- version t + 1|
 #pragma once
 
@@ -21,9 +21,9 @@
 
 namespace pushpull {
 
-// Whether the leading chunk may complete `step` with those who have asked, ascending: everybody who
-// has to contribute is among them, and somebody has to. Whoever has asked and died since may be
-// left out or not: what it has is everywhere.
+// Whether the leading chunk may complete `step` with the workers in `asked`, ascending: every
+// required worker is among them, and there is one. A worker that has asked and died since may count
+// or not: every chunk holds its contribution.
 bool MayDecide(const MembershipView& membership, Step step, std::span<const WorkerId> asked);
 
 }  // namespace pushpull

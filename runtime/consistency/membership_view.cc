@@ -6,9 +6,9 @@
 namespace pushpull {
 namespace {
 
-bool HasMember(const View& view, const ViewMember& wanted) {
-  const ViewMember* found = view.Find(wanted.worker);
-  return found != nullptr && found->incarnation == wanted.incarnation;
+bool HasMember(const View& view, const ViewMember& member) {
+  const ViewMember* found = view.Find(member.worker);
+  return found != nullptr && found->incarnation == member.incarnation;
 }
 
 bool ShareAMember(const View& a, const View& b) {
@@ -47,13 +47,13 @@ void MembershipView::ForEachRequired(Step step, const std::function<void(WorkerI
   }
 }
 
-size_t MembershipView::Quorum(Step step, uint32_t wanted) const {
+size_t MembershipView::Quorum(Step step, uint32_t desired) const {
   const auto members = static_cast<size_t>(
       std::count_if(active_.members.begin(), active_.members.end(), [&](const ViewMember& member) {
         return member.ContributesTo(step);
       }));
   const uint32_t spare = active_.consistency.backup_workers;
-  const size_t needed = wanted > spare ? wanted - spare : 1;
+  const size_t needed = desired > spare ? desired - spare : 1;
   return std::max<size_t>(1, std::min(members, needed));
 }
 

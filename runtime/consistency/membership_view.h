@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server knows of the views: the one in force and, while the coordinator is agreeing on the
-// next one, the one proposed. A step completes only when both are satisfied, so that nothing passes
-// a joiner between its proposal and its activation (protocol.md section 4). Pure.
+// The views a server knows: the active one and, while the coordinator agrees on the next one, the
+// proposed one. A step completes only when both are satisfied, so that no chunk gets ahead of a
+// joiner between its proposal and its activation (docs/protocol.md section 4). Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,26 +23,26 @@ class MembershipView {
   // Whether this incarnation of the worker contributes, in either view, from a later step on.
   bool StartsAfter(WorkerId worker, Incarnation incarnation, Step step) const;
 
-  // Calls `visit` for every worker that `step` must wait for; a worker in both views comes twice.
+  // Calls `visit` for every worker that `step` must wait for; twice for a worker in both views.
   void ForEachRequired(Step step, const std::function<void(WorkerId)>& visit) const;
 
-  // With backup workers: how many contributions complete `step` on the leading chunk of a job that
-  // shall have `wanted` workers. Above 0. Servers may differ in it for a moment, which does no
-  // harm: only that chunk's primary asks.
-  size_t Quorum(Step step, uint32_t wanted) const;
+  // With backup workers: how many contributions complete `step` on the leading chunk of a job with
+  // `desired` workers. Above 0. Servers may differ in `desired` for a moment, which is harmless:
+  // only that chunk's primary asks.
+  size_t Quorum(Step step, uint32_t desired) const;
 
-  // A mode that begins with `step` or before is agreed on and not in force here yet.
+  // A proposed mode, not active here yet, begins with `step` or before.
   bool IsOfNextMode(Step step) const;
 
   // Takes `view` as proposed if every joiner in it, and a mode that changes with it, starts at
   // `lowest_free_step` or later. In synchronous mode joiners may start anywhere if no member of the
-  // active view is left (a full restart: nobody could be overtaken). A lower number than one
-  // already seen is refused.
+  // active view is left (a full restart: nobody can be overtaken). A number that is not higher than
+  // every one seen is rejected.
   bool Propose(const View& view, Step lowest_free_step);
 
-  // Puts `view` in force and drops the proposal if it is not newer. A lower number is ignored.
-  // Returns true when members were there before and none of them is left: contributions to
-  // incomplete steps are then void, because nobody will complete them.
+  // Makes `view` active and drops the proposal if it is not newer. A lower number is ignored.
+  // Returns true when the view before had members and none of them is left: contributions to
+  // incomplete steps are then stale, because nobody will complete them.
   bool Activate(const View& view);
 
   const View& active() const { return active_; }

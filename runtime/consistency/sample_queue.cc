@@ -22,7 +22,7 @@ uint64_t Count(const std::vector<SampleRange>& ranges) {
   });
 }
 
-// Adds a run behind the others, as part of the last one where it follows it.
+// Appends a run; extends the last one where it continues that.
 void Append(SampleRange range, std::vector<SampleRange>& ranges) {
   if (range.count == 0) return;
   const bool follows = !ranges.empty() && ranges.back().first + ranges.back().count == range.first;
@@ -59,9 +59,10 @@ absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes
   const auto magic = reader.Get<uint32_t>();
   const auto format = reader.Get<uint32_t>();
   if (bytes.size() != kBytes || magic != kMagic)
-    return absl::DataLossError("the job's place in its data set cannot be read: no such value");
+    return absl::DataLossError(
+        "the job's position in its data set cannot be read: the value is not a sample queue");
   if (format > kFormat) {
-    return absl::DataLossError(absl::StrCat("the job's place in its data set has format ",
+    return absl::DataLossError(absl::StrCat("the job's position in its data set has format ",
                                             format,
                                             ", this program reads up to ",
                                             kFormat,
@@ -91,7 +92,7 @@ absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes
     queue.returned_.push_back(range);
   }
   if (!is_sound)
-    return absl::DataLossError("the job's place in its data set is damaged: out of its bounds");
+    return absl::DataLossError("the job's position in its data set is damaged: out of bounds");
   return queue;
 }
 
@@ -144,7 +145,7 @@ std::vector<SampleRange> SampleQueue::RangesOf(size_t member,
                                                const std::vector<SampleRange>& step) const {
   const uint64_t size = Count(step);
   const uint64_t members = members_.size();
-  // As even as can be: base more for each, and one more for so many of them as are left over.
+  // Evenly: shares differ by one sample at most.
   const auto before = [&](uint64_t m) { return size / members * m + size % members * m / members; };
   return Slice(step, before(member), before(member + 1));
 }

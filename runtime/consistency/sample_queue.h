@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job's place in its data set: which samples the step under way takes, who has which of them,
-// and what came back because somebody did not finish. It is the value of a chunk of its own
-// (protocol.md section 4, "Data positions"): version t is the state in front of step t, and the
-// chunk's primary makes version t + 1 of it when step t is complete. So the position is committed
-// with the step, and replicated, moved and saved like any parameter. Pure.
+// The job's position in its data set: which samples the step under way takes, which worker has
+// which of them, and which came back because a worker did not finish. It is the value of a chunk of
+// its own (docs/protocol.md section 4, "Data positions"): version t is the state before step t, and
+// the chunk's primary makes version t + 1 of it when step t is complete. So the position is
+// committed with the step, and replicated, moved and saved like any parameter. Pure.
 //
 //   version t:  position, members --ShareOf--> each member's samples of step t
 //   complete:   who contributed, who comes next --Advance--> version t + 1
 //
-// A step takes what came back first, then samples that nobody has had. An epoch is over when all of
-// its samples have counted, so nothing of one is left when the next begins.
+// A step takes returned samples first, then fresh ones. An epoch is over when all of its samples
+// have counted, so no epoch overlaps the next.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "pushpull/samples.h"
+
 #include "runtime/base/ids.h"
-#include "runtime/consistency/samples.h"
 
 namespace pushpull {
 
@@ -33,15 +34,15 @@ inline constexpr absl::string_view kSampleQueueTensor = "pushpull.samples";
 // Thread-compatible value.
 class SampleQueue {
  public:
-  // What a version takes, whatever is in it.
+  // Size of the encoded queue, whatever it holds.
   static constexpr size_t kBytes = 4096;
   // Worker indices below this can be members.
   static constexpr uint32_t kWorkersMax = 4096;
-  // Runs of samples that came back and were not handed out again yet. More are dropped and counted:
-  // that takes the death of over a hundred workers in one step.
+  // Runs of returned samples that wait to be handed out again. More are dropped and counted; that
+  // takes the death of over a hundred workers in one step.
   static constexpr size_t kReturnedMax = 200;
 
-  // In front of step 0, with nobody in it.
+  // Before step 0, without members.
   explicit SampleQueue(const SampleSource& source) : source_(source) {}
 
   // kDataLoss: not a queue, or one of a newer version of the program.
@@ -52,20 +53,20 @@ class SampleQueue {
   // The workers among whom the step is divided.
   void SetMembers(std::vector<WorkerId> members);
 
-  // What `worker` takes at `step`; nothing where it is not a member or the step is another.
+  // The samples of `worker` in `step`; none where it is not a member or this is another step.
   StepSamples ShareOf(WorkerId worker, Step step) const;
 
-  // The step is complete: those in `counted` have done their samples, what the other members had
-  // comes back, and the next step is divided among `next`.
+  // The step is complete: workers in `counted` have done their samples, those of the other members
+  // come back, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
-  // Everybody has done the step and takes the next.
+  // All members have done the step and take the next.
   void AdvanceAll();
 
   Step step() const { return step_; }
   uint64_t epoch() const { return epoch_; }
   bool is_finished() const { return epoch_ >= source_.epochs; }
-  // Samples that no longer fitted into the runs that came back, since the start.
+  // Samples dropped because of kReturnedMax, since the start.
   uint64_t dropped() const { return dropped_; }
 
  private:
@@ -79,7 +80,7 @@ class SampleQueue {
   SampleSource source_;
   Step step_;
   uint64_t epoch_ = 0;
-  uint64_t position_ = 0;  // the first sample of the epoch that nobody has had before this step
+  uint64_t position_ = 0;  // the epoch's first sample that was not handed out before this step
   uint64_t dropped_ = 0;
   std::vector<SampleRange> returned_;  // of the epoch
   std::vector<WorkerId> members_;      // ascending

@@ -11,8 +11,8 @@ PushVerdict SyncStep::Judge(const MembershipView& membership,
                             WorkerId worker,
                             Incarnation incarnation) const {
   if (!membership.IsMember(worker, incarnation, pushed)) {
-    // A late copy from before a change of mode. Nobody else is answered: the step may have been
-    // completed without a worker that is not in the view any more.
+    // A late copy from before a change of mode. Any other worker must rejoin: the step may have
+    // completed without one that is not in the view any more.
     const bool was_counted =
         pushed < version && membership.StartsAfter(worker, incarnation, pushed);
     return was_counted ? PushVerdict::kAnswered : PushVerdict::kNotMember;
@@ -42,7 +42,7 @@ bool SyncStep::IsComplete(const MembershipView& membership,
     is_needed = true;
     is_complete = is_complete && HasCounted(worker);
   });
-  // With nobody left in the view the step waits for the next member instead of closing on the dead.
+  // An empty view completes no step: it waits for the next member.
   return is_complete && is_needed;
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One chunk's step in synchronous mode: who has contributed, what a push that arrives means, and
-// when the step is complete (protocol.md section 3). Pure: no buffers, no time, no peers.
+// when the step is complete (docs/protocol.md section 3). Pure: no buffers, no time, no peers.
 //
-//             push of step t == version        every required worker counted
-//   version t --------------------------> summing ------------------------> complete -> version t +
-//   1
+// clang-format off
+//             push of step t == version     every required worker counted
+//   version t ------------------------> summing ------------------------> complete -> version t + 1
+// clang-format on
 #pragma once
 
 #include <span>
@@ -19,12 +20,12 @@ namespace pushpull {
 
 enum class PushVerdict {
   kContribute,   // counts: add it
-  kDuplicate,    // this step has it already; answer when the step is done
-  kAnswered,     // the step is done: answer with the version there is
-  kTooEarly,     // for a step after the chunk's version: a client's mistake
+  kDuplicate,    // this step has it already: answer when the step is complete
+  kAnswered,     // the step is complete: answer with the current version
+  kTooEarly,     // for a step after the chunk's version: the worker's mistake
   kNotMember,    // not in the view of that step: rejoin
-  kNotYet,       // of a mode that is not in force here yet; ask again
-  kNotAdmitted,  // others are the step's contributors, or who they are is not known: its mistake
+  kNotYet,       // of a mode that is not active here yet: send again
+  kNotAdmitted,  // the worker does not count in the step, or that is not known: its mistake
 };
 
 struct Contribution {
@@ -48,14 +49,14 @@ class SyncStep {
   void Count(const Contribution& contribution);
 
   // True when every worker that `step` needs is counted, and at least one is. With `admitted`:
-  // when every one of these that is still a member is counted, even if that is nobody, because the
-  // step is decided and others may have gone on from it.
+  // when every one of these that is still a member is counted, even if none is left, because the
+  // step is decided and other chunks may be past it.
   bool IsComplete(const MembershipView& membership,
                   Step step,
                   const Admission* admitted = nullptr) const;
 
-  // Deterministic mode: true when nobody with a lower index is still to come, so that adding this
-  // worker now keeps the order of the sum the same in every run.
+  // Deterministic mode: true when no worker with a lower index is still to be added, so that the
+  // order of the sum is the same in every run.
   bool IsTurnOf(WorkerId worker,
                 const MembershipView& membership,
                 Step step,
@@ -65,7 +66,7 @@ class SyncStep {
   std::span<const Contribution> contributors() const { return contributors_; }
   bool HasCounted(WorkerId worker) const;
 
-  // That of the lowest worker index; 0 where it stated none.
+  // Of the contributor with the lowest index; 0 for the registered one.
   double learning_rate() const {
     return contributors_.empty() ? 0 : contributors_.front().learning_rate;
   }

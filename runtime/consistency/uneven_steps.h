@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds the steps that are uneven: not all of their chunks have the same contributors, because a
-// worker died inside the step (decisions/0022-uneven-steps.md). Pure.
+// Finds uneven steps: their chunks do not all have the same contributors, because a worker died
+// inside the step (docs/decisions/0022-uneven-steps.md). Pure.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace pushpull {
 
-// Who contributed to a version of a chunk, as a number: equal for the same processes, different for
-// others. 0: not known; never the digest of anybody, nor of nobody.
+// The contributors to a version of a chunk, as a number: equal for the same processes, different
+// for others. 0: not known; no set of processes has it, not even the empty one.
 using ContributorsDigest = uint64_t;
 
-// `contributors` in the order of their worker index. Weights are left out: a program may give each
+// `contributors` in the order of their worker index. Weights are ignored: a program may give each
 // tensor its own.
 ContributorsDigest DigestOf(std::span<const Contribution> contributors);
 
@@ -34,8 +34,8 @@ class UnevenSteps {
   // Steps are compared as long as they are less than this behind the newest.
   static constexpr size_t kStepsRemembered = 64;
 
-  // A chunk has this version. True, once for each step: with it the step that made the version is
-  // known to be uneven.
+  // A chunk has reached this version. True, once for each step: this shows that the step that made
+  // the version was uneven.
   bool Compare(const CountedVersion& chunk);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The view: who contributes to which step. A numbered set of members, each valid for an interval of
-// steps, so that one view describes joins, leaves and deaths at once: a joiner counts from its
-// from_step on, a leaver up to its end_step, a dead member is not in it. Pure.
+// The view: who contributes to which step. A numbered set of members, each for an interval of
+// steps, so that one view describes joins, leaves and deaths: a joiner counts from its from_step
+// on, a leaver up to its end_step, a dead worker is not a member. Pure.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,23 @@ absl::string_view NameOf(ConsistencyMode mode);
 std::optional<ConsistencyMode> ConsistencyModeFrom(absl::string_view name);
 
 // How pushes count. It changes between two views at a step boundary of every worker
-// (decisions/0012-modes-change-between-steps.md).
+// (docs/decisions/0012-modes-change-between-steps.md).
 struct Consistency {
   ConsistencyMode mode = ConsistencyMode::kSync;
   uint32_t staleness = 0;  // steps; kBounded only
-  // Of the workers wanted, as many need not be waited for; kSync only (consistency/admission.h).
+  // How many of the desired workers a step does not wait for; kSync only (consistency/admission.h).
   uint32_t backup_workers = 0;
-  // One decision for all chunks of a step, when all of them have all of it; kSync without backup
+  // One decision for all chunks of a step, when each holds all contributions; kSync without backup
   // workers only (consistency/gate.h).
   bool gated = false;
-  // The first step that is treated so. Every member begins the mode with this one.
+  // The first step of the mode. Every member begins the mode with this one.
   Step from_step;
-  // How far the numbers of steps have run ahead of the programs' own with earlier changes.
+  // By how many the numbers of steps are ahead of the programs' own, because of earlier changes.
   uint64_t steps_skipped = 0;
 
   bool is_sync() const { return mode == ConsistencyMode::kSync; }
   bool admits() const { return backup_workers > 0; }
-  // The leading chunk says who counts in a step, and every other chunk waits for that.
+  // The leading chunk decides who counts in a step, and every other chunk waits for that.
   bool is_led() const { return admits() || gated; }
   friend bool operator==(const Consistency&, const Consistency&) = default;
 };
@@ -60,7 +60,7 @@ struct ViewMember {
   Incarnation incarnation;
   Step from_step;                // contributes to steps >= from_step
   std::optional<Step> end_step;  // and < end_step, where it has announced its last step
-  bool is_released = false;      // and leaves early: its part is another process's to do
+  bool is_released = false;      // and leaves early: another process takes over its part
 
   bool ContributesTo(Step step) const {
     return step >= from_step && (!end_step || step < *end_step);

@@ -20,8 +20,8 @@ PushVerdict WorkerClocks::Judge(const MembershipView& membership,
                                 Incarnation incarnation) const {
   if (membership.IsMember(worker, incarnation, pushed))
     return pushed < At(worker) ? PushVerdict::kAnswered : PushVerdict::kContribute;
-  // Of the mode before, whose pushes have all been applied. Nobody else is answered: the clock may
-  // be that of a later process, whose numbers begin above those of this one.
+  // Of the previous mode, whose pushes have all been applied. Any other worker must rejoin: the
+  // clock may be that of a later process, whose numbers begin above those of this one.
   return membership.StartsAfter(worker, incarnation, pushed) ? PushVerdict::kAnswered
                                                              : PushVerdict::kNotMember;
 }
@@ -36,7 +36,7 @@ void WorkerClocks::Record(const WorkerClock& applied) {
   auto at = std::lower_bound(entries_.begin(), entries_.end(), worker, IsBefore);
   if (at == entries_.end() || at->worker != worker) {
     at = entries_.insert(at, {worker, Step{}});
-    lowest_of_view_ = 0;  // where its member stood is the view's business
+    lowest_of_view_ = 0;  // a new clock: its member counted with its from_step
   }
   if (clock <= at->clock) return;
   if (at->clock <= lowest_ && clock > lowest_) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One chunk in the modes Async and Bounded: how far each worker is with it, what a push that
-// arrives means, and which reads may be answered (protocol.md section 7). A worker numbers its
+// arrives means, and which reads may be answered (docs/protocol.md section 7). A worker numbers its
 // steps; its clock on a chunk is the number after the last one applied. Pure: no buffers, no time,
 // no peers.
 //
 //   push of step t, t >= clock of its worker  -> applied at once, clock = t + 1
-//   push of step t, t < clock                 -> applied before: answered
+//   push of step t, t < clock                 -> was applied: answered
 //   read at clock c, staleness s              -> answered when every member's clock is >= c - s
 #pragma once
 
@@ -39,9 +39,8 @@ class WorkerClocks {
   void Record(const WorkerClock& applied);
 
   // The lowest clock of the view's members; the highest possible where it has none. A member that
-  // has not pushed yet counts as far as the view lets it begin, one that leaves does not count.
-  // Looks at every member only when the last of those at the lowest has gone on, or the view is
-  // another one.
+  // has not pushed yet counts with its from_step, one that leaves does not count. Visits all
+  // members only when the last one at the lowest clock has advanced, or the view has changed.
   Step Lowest(const View& view);
   // The highest clock of all; 0 where nothing was pushed.
   Step Highest() const;

@@ -10,17 +10,16 @@
 namespace pushpull {
 namespace {
 
-// After so many refused steps in a row the servers must be at something else than training.
+// After so many rejected steps in a row something other than training must raise the versions.
 constexpr uint64_t kRefusalsMax = 32;
-// Steps left to the servers on their way while the order travels, doubled at each refusal up to
-// 2^10.
+// Steps that servers may complete while the order travels, doubled at each rejection up to 2^10.
 constexpr uint64_t kMarginBitsMax = 10;
 
 }  // namespace
 
 CheckpointChange CheckpointAgreement::Request(SteadyTime now, const Job& job) {
   CheckpointChange change;
-  // One that has not begun serves everybody who asks meanwhile.
+  // One save that has not begun serves all requests that come meanwhile.
   const bool has_waiting =
       status_.requested > (state_ == State::kIdle ? status_.finished : under_way_);
   if (!has_waiting) ++status_.requested;
@@ -44,7 +43,7 @@ CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
       Fail(absl::StrCat(policy_.folder, ": the manifest was not written ", limit), change);
       break;
     case State::kClearing:
-      // Whatever hangs there, it is no part of a checkpoint.
+      // What cannot be removed is no part of a checkpoint, and a later save removes it.
       Finish(now, job, change);
       break;
     case State::kIdle:
@@ -57,7 +56,7 @@ CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
                                                  const Job& job,
                                                  std::set<ServerId> servers) {
   servers_ = std::move(servers);
-  // Files that a server has reported are there without it.
+  // Files that a server has reported exist without it.
   std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
   CheckpointChange change;
   if (state_ == State::kCapturing) ConcludeIfComplete(job, change);
@@ -121,7 +120,7 @@ CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
   }
   status_.step = order_.step;
   ++status_.saved;
-  status_.finished_well = under_way_;
+  status_.succeeded = under_way_;
   status_.seconds = ToSeconds(now - began_at_);
   change.said = absl::StrFormat(
       "checkpoint of step %d saved in %.2f s", order_.step.value(), status_.seconds);
@@ -152,7 +151,7 @@ CheckpointChange CheckpointAgreement::EndJob(SteadyTime now, const Job& job) {
   const bool is_saved = (status_.saved > 0 && status_.step == job.highest_version) ||
                         (is_under_way && order_.step == job.highest_version) ||
                         status_.restored_step == job.highest_version;
-  // Where steps are nobody's measure, nothing says that the last save has everything.
+  // Without common steps nothing says that the last save contains every push.
   if (is_saved && job.versions == ChunkVersions::kOfOneStep) return change;
   return Request(now, job);
 }
@@ -227,7 +226,7 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& c
   if (have_all_reported) TryAgain(change);
 }
 
-// Where no step will be done any more, nothing that was left out is ever sent.
+// After the last step, what workers have kept back is never sent.
 bool CheckpointAgreement::AreGradientsWhole() const {
   return order_.is_last ||
          std::includes(whole_.begin(), whole_.end(), workers_.begin(), workers_.end());

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a running job is saved, at which step, and how that ends (protocol.md section 8).
+// When a running job is saved, at which step, and how that ends (docs/protocol.md section 8).
 //
 //   idle --1--> capturing --2--> writing the manifest --3--> idle
 //                 |   ^                 |
 //                 4   +--- next step ---+- 5 --> clearing --> idle
 //                 +--------------------------------^
 //
-// 1 Every `every`, on request, at the end of the job. A request that comes while a save is under
-//   way gets one of its own after it.
-// 2 Every chunk is in a file of some server, and what those hold is whole: no worker has left
-//   anything out of the gradients before (decisions/0038-error-feedback.md).
-// 3 The manifest is there: it is a checkpoint.
+// 1 Every `every`, on request, and at the end of the job. A request during a save gets a save of
+//   its own after it.
+// 2 Every chunk is in a file of some server, and the values are complete: no worker has kept back a
+//   part of the gradients before (docs/decisions/0038-error-feedback.md).
+// 3 The manifest is written: it is a checkpoint.
 // 4 A chunk or a worker was past the step, or a chunk moved to another server at the wrong moment:
-// what there is of the
-//   attempt is cleared away and a higher step is tried. Or a server cannot write: given up.
-// 5 The manifest cannot be written, or a deadline has passed: given up.
+//   the attempt's files are removed and a higher step is tried. Or a server cannot write: the save
+//   is abandoned.
+// 5 The manifest cannot be written, or a deadline has passed: the save is abandoned.
 //
-// The step must lie above every completed one, and nobody knows it exactly while training goes on:
-// the first guess is from heartbeats, a server that has passed it says how far it is, and the next
-// attempt leaves it twice the room of the one before. A save that fails is logged and counted, and
-// never harms the job. Pure.
+// The step must lie above every completed one, which nobody knows exactly while training continues:
+// the first guess is from heartbeats, a server that has passed it reports how far it is, and each
+// further attempt leaves twice the margin of the one before. A failed save is logged and counted,
+// and never fails the job. Pure.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
@@ -40,9 +41,9 @@ struct CheckpointPolicy {
   std::string folder;  // absolute; all servers and the coordinator see it under this path
   Duration every = std::chrono::minutes(10);
   uint32_t keep = 3;
-  // For one attempt: the step must be reached and all chunks be written.
+  // For one attempt: from the order until all chunks of the step are written.
   Duration attempt_timeout = std::chrono::minutes(30);
-  // Attempts count from here on; drawn at random, so that no earlier job has used the numbers.
+  // Number of the first attempt; drawn at random, so that no earlier job has used the numbers.
   uint64_t first_attempt = 1;
 };
 
@@ -58,10 +59,10 @@ struct CheckpointChange {
     uint64_t attempt = 0;
     Step step;
   };
-  std::optional<EndCapture> end;     // to every server, and worker that has a part in it
+  std::optional<EndCapture> end;     // to every server, and to the workers that have a part in it
   std::optional<Capture> capture;    // likewise
   std::optional<Manifest> manifest;  // to be written; OnManifest has to follow
-  std::optional<Clearing> clearing;  // folder of a failed attempt; OnCleared has to follow
+  std::optional<Clearing> clearing;  // of a failed attempt; OnCleared has to follow
   std::string said;                  // for the log
   bool is_problem = false;
 };
@@ -69,11 +70,11 @@ struct CheckpointChange {
 // Thread-compatible.
 class CheckpointAgreement {
  public:
-  // What the coordinator knows of the job at a moment.
+  // The caller's view of the job at the moment.
   struct Job {
     Step highest_version;     // of any chunk, as far as is known
     uint64_t num_chunks = 0;  // of all tensors
-    bool is_over = false;     // no step will be done any more
+    bool is_over = false;     // no step will be completed any more
     ChunkVersions versions = ChunkVersions::kOfOneStep;
   };
 
@@ -82,16 +83,16 @@ class CheckpointAgreement {
 
   // From now on saves are due every `every`.
   void Start(SteadyTime now) { next_due_ = now + policy_.every; }
-  // Saves as soon as can be; CheckpointStatus::requested is then the number of this save.
+  // Saves as soon as possible; CheckpointStatus::requested is then the number of this save.
   CheckpointChange Request(SteadyTime now, const Job& job);
   CheckpointChange OnTick(SteadyTime now, const Job& job);
-  // The servers that are there; each of them has been sent what capture() says.
+  // The registered servers; each of them has been sent capture().
   CheckpointChange SetServers(SteadyTime now, const Job& job, std::set<ServerId> servers);
   CheckpointChange OnCaptured(SteadyTime now,
                               const Job& job,
                               ServerId server,
                               const Captured& captured);
-  // The workers that may have left something out, each of which has been sent what capture() says.
+  // The workers that may keep back a part of gradients; each of them has been sent capture().
   CheckpointChange SetWorkers(const Job& job, std::set<WorkerId> workers);
   CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
   CheckpointChange OnManifest(SteadyTime now,
@@ -99,12 +100,12 @@ class CheckpointAgreement {
                               uint64_t attempt,
                               const absl::Status& written);
   CheckpointChange OnCleared(SteadyTime now, const Job& job, uint64_t attempt);
-  // No step will be done any more: saves the last one, unless that is saved.
+  // No step will be completed any more: saves the last one, unless it is saved.
   CheckpointChange EndJob(SteadyTime now, const Job& job);
   // The job has failed: nothing is saved any more.
   CheckpointChange GiveUp();
 
-  // The capture under way, which a server or worker that has just come must be told as well.
+  // The capture under way, which a member that has just registered must be sent, too.
   std::optional<Capture> capture() const {
     return state_ == State::kCapturing ? std::optional<Capture>(order_) : std::nullopt;
   }
@@ -138,7 +139,7 @@ class CheckpointAgreement {
   SteadyTime began_at_;     // the save
   SteadyTime deadline_;     // of the attempt
   uint64_t refusals_ = 0;
-  Step reached_;              // by some chunk, as a server said
+  Step reached_;              // by some chunk, as a server reported
   bool is_given_up_ = false;  // and what there is of it is being cleared away
   Capture order_;
   std::set<ServerId> reported_;

@@ -22,7 +22,7 @@ bool HasComplete(FileSystem& files, const ClearCheckpoint& command) {
   return !absl::IsNotFound(ReadManifest(files, StepFolder(command.folder, command.step)).status());
 }
 
-// A job whose checkpoints are all damaged must not begin anew without a word.
+// A job whose checkpoints are all damaged must not silently start from the beginning.
 absl::Status FirstDamage(FileSystem& files, const std::string& folder) {
   const absl::StatusOr<std::vector<ListedCheckpoint>> list = ListCheckpoints(files, folder);
   if (absl::IsNotFound(list.status())) return absl::OkStatus();

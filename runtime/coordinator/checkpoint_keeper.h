@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's hand in the folder of checkpoints, on a thread that may wait for the disk:
-// manifests, pruning, what failed attempts leave. Also what a job begins from.
+// The coordinator's access to the folder of checkpoints, on a thread that may wait for the disk:
+// writes manifests, prunes, clears up after failed attempts, and finds the checkpoint that a job
+// starts from.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@
 #include "runtime/base/executor.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/file_system.h"
-#include "runtime/coordinator/job_core.h"
+#include "runtime/coordinator/command.h"
 
 namespace pushpull {
 
@@ -29,7 +30,7 @@ class CheckpointKeeper {
   // says whether the checkpoint is there, the second only how pruning went.
   void Save(SaveManifest command,
             std::function<void(const absl::Status&, const absl::Status&)> done);
-  // Removes what is left of a failed attempt. Where that cannot be, a later save does.
+  // Removes the files of a failed attempt. Files that cannot be removed are left to a later save.
   void Clear(const ClearCheckpoint& command, std::function<void()> done);
 
  private:
@@ -37,12 +38,13 @@ class CheckpointKeeper {
   FileSystem& files_;
 };
 
-// Where a job begins: `restore_from` is "latest", the name of a checkpoint in `folder` or the path
-// of one anywhere. Nothing: "latest" and there is none, so it begins anew. Blocks on the disk.
+// The checkpoint that a job starts from: `restore_from` is "latest", the name of a checkpoint in
+// `folder` or the path of one anywhere. None: "latest" was asked for and the folder has none.
+// Blocks on the disk.
 //
-// kNotFound       the checkpoint that is named is not there.
+// kNotFound       the named checkpoint does not exist.
 // kDataLoss       it is damaged; the text has file and offset.
-// kUnimplemented  it, or the newest, is in a later format.
+// kUnimplemented  it, or the newest one, is in a later format.
 absl::StatusOr<std::optional<LoadedCheckpoint>> FindRestore(FileSystem& files,
                                                             const std::string& folder,
                                                             const std::string& restore_from);

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/tensor/codec.h"
+#include "runtime/tensor/reduction.h"
+
 namespace pushpull {
 namespace {
 

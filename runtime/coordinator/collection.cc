@@ -15,7 +15,7 @@ void TakeNewest(const std::vector<std::pair<ShardId, ReplicaSet>>& entries,
   }
 }
 
-void TakeNewest(const WantedSize& word, WantedSize& newest) {
+void TakeNewest(const DesiredSize& word, DesiredSize& newest) {
   if (word.revision > newest.revision) newest = word;
 }
 
@@ -46,7 +46,7 @@ bool Collection::IsComplete() const {
   }
   const View view = NewestView();
   return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
-    // One that has left need not be there any more.
+    // A worker that has left need not be present any more.
     return member.end_step.has_value() || workers_.contains(member.worker);
   });
 }
@@ -78,10 +78,10 @@ CollectedJob Collection::Decide() const {
     job.last_view_number = std::max(job.last_view_number, report.active.number);
     if (report.proposed)
       job.last_view_number = std::max(job.last_view_number, report.proposed->number);
-    TakeNewest(report.wanted, job.wanted);
+    TakeNewest(report.desired, job.desired);
   }
   for (const auto& [worker, word] : workers_) {
-    TakeNewest(word.report.wanted, job.wanted);
+    TakeNewest(word.report.desired, job.desired);
     const ViewMember* member = job.view.Find(worker);
     const bool is_there = member != nullptr && member->incarnation == word.incarnation;
     if (is_there && word.report.step >= member->from_step) job.established.insert(worker);
@@ -108,8 +108,9 @@ View Collection::NewestView() const {
   return newest;
 }
 
-// Every server that could have refused it has accepted it. One that holds no shard has no say: no
-// chunk of it can have passed the joiner.
+// Every server that could have rejected it has accepted it, so an earlier coordinator may have
+// activated it. A server that holds no shard does not count: none of its chunks can have passed the
+// joiner's first step.
 bool Collection::IsAcceptedByAll(const View& proposed) const {
   std::set<ServerId> members;
   for (const auto& [shard, entry] : NewestEntries()) {

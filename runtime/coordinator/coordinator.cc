@@ -12,7 +12,7 @@ Coordinator::Coordinator(JobCoreOptions options,
                          CoordinatorMetrics& metrics,
                          CheckpointKeeper& checkpoints,
                          Log log)
-    // Four looks per timeout find a silent peer at most a quarter late.
+    // With four checks per timeout a silent peer is found at most a quarter late.
     : tick_(std::min<Duration>(options.peer_timeout / 4, std::chrono::milliseconds(250))),
       executor_(executor),
       sink_(sink),

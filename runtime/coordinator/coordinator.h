@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's acting half: hands what arrives to JobCore, which decides, and carries out what
-// it returns.
+// The acting half of the coordinator: passes events to JobCore, which decides, and carries out the
+// commands that it returns.
 #pragma once
 
 #include <functional>
@@ -36,10 +36,10 @@ class Coordinator final : public SessionEvents {
   absl::StatusOr<uint64_t> SaveCheckpoint() override;
   absl::Status SetMode(const ModeChange& change) override;
 
-  // The process is to end: calls `done` once, as soon as nobody needs this coordinator any more. It
-  // goes on meanwhile.
+  // The process is to end: calls `done` once, as soon as no member needs this coordinator any more.
+  // Until then the coordinator keeps running.
   void Leave(std::function<void()> done);
-  // Before it is destroyed: tells members to end where no other coordinator is to follow.
+  // Before it is destroyed: tells members to end unless another coordinator will follow.
   void Stop();
 
  private:
@@ -59,7 +59,7 @@ class Coordinator final : public SessionEvents {
   JobCore core_;
   Executor::TimerId timer_ = 0;
   std::function<void()> left_;          // after Leave, until it was called
-  std::shared_ptr<Coordinator*> self_;  // what posted tasks look at: gone when the coordinator is
+  std::shared_ptr<Coordinator*> self_;  // expires with the coordinator, for posted tasks
 };
 
 }  // namespace pushpull

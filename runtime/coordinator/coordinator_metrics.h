@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's series (interfaces.md section 7).
+// The coordinator's metrics (docs/interfaces.md section 7).
 #pragma once
 
 #include <memory>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/membership/job_status.h"
 #include "runtime/metrics/registry.h"
 
@@ -19,7 +20,7 @@ class CoordinatorMetrics {
   ~CoordinatorMetrics();
 
   void Update(const JobStatus& status);
-  // A checkpoint is complete, `took` after it was asked for.
+  // A checkpoint is complete, `took` after its request.
   void ObserveCheckpoint(Duration took);
 
  private:

@@ -50,16 +50,11 @@ ServerStats JobStatistics::Server(ServerId server) const {
   return it == servers_.end() ? ServerStats{} : it->second;
 }
 
-Quantiles JobStatistics::SyncSeconds() const {
-  Quantiles all = retired_.sync_seconds;
-  for (const auto& [worker, stats] : workers_) all.Merge(stats.sync_seconds);
-  return all;
-}
-
-uint64_t JobStatistics::BytesCopied() const {
-  uint64_t bytes = retired_servers_.bytes_copied;
-  for (const auto& [server, stats] : servers_) bytes += stats.bytes_copied;
-  return bytes;
+ResizeLog::Totals JobStatistics::ResizeTotals() const {
+  ResizeLog::Totals totals{retired_.sync_seconds, retired_servers_.bytes_copied};
+  for (const auto& [worker, stats] : workers_) totals.sync_seconds.Merge(stats.sync_seconds);
+  for (const auto& [server, stats] : servers_) totals.bytes_copied += stats.bytes_copied;
+  return totals;
 }
 
 void JobStatistics::AddTo(JobStatus& status) const {
@@ -97,7 +92,7 @@ void JobStatistics::AddTo(JobStatus& status) const {
 }
 
 void JobStatistics::AddLoss(const LossPoint& point) {
-  // A loss that is no number would spoil the mean and the report's JSON.
+  // A NaN would corrupt the mean, and JSON has no notation for it.
   if (point.step.value() % loss_stride_ != 0 || point.samples == 0 || !std::isfinite(point.loss))
     return;
   Loss& loss = losses_[point.step];
@@ -109,10 +104,10 @@ void JobStatistics::AddLoss(const LossPoint& point) {
                 [&](const auto& entry) { return entry.first.value() % loss_stride_ != 0; });
 }
 
-// Each worker of the step says it, in every one of its messages.
+// Every worker of the step reports it, in each of its heartbeats.
 void JobStatistics::AddUneven(Step step) {
   const bool is_full = uneven_steps_.size() == JobStatus::kUnevenStepsMax;
-  if (is_full && step < *uneven_steps_.begin()) return;  // it was counted before the others
+  if (is_full && step < *uneven_steps_.begin()) return;  // it was counted before the others were
   if (!uneven_steps_.insert(step).second) return;
   ++uneven_count_;
   if (is_full) uneven_steps_.erase(uneven_steps_.begin());

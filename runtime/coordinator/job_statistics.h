@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums what the members report into what a person asks: step, samples, sync time, losses. Workers
-// report totals since their own start, so the totals of a worker that is gone are kept and those of
-// its replacement added. Pure.
+// Aggregates the members' statistics for the job's status: step, samples, sync time, losses.
+// Workers report totals since their own start, so the totals of a departed worker are kept and
+// those of its replacement are added. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/ids.h"
+#include "runtime/coordinator/resize_log.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
 
@@ -25,7 +26,7 @@ class JobStatistics {
 
   void OnWorker(WorkerId worker, const WorkerStats& stats);
   void OnServer(ServerId server, const ServerStats& stats);
-  // The process is gone; its totals stay.
+  // The process has ended; its totals are kept.
   void RetireWorker(WorkerId worker);
   void RetireServer(ServerId server);
 
@@ -33,10 +34,8 @@ class JobStatistics {
   // Versions some server has reached; a joiner's first step lies above.
   Step HighestVersion() const;
   ServerStats Server(ServerId server) const;
-  // Of all workers since the job's start.
-  Quantiles SyncSeconds() const;
-  // Of shards that came to other servers, since the job's start.
-  uint64_t BytesCopied() const;
+  // Since the job's start.
+  ResizeLog::Totals ResizeTotals() const;
 
   // Fills samples, bytes, resends, contributors, uneven steps, quantiles, losses and results of
   // `status`.

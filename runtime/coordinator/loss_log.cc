@@ -28,7 +28,7 @@ void LossLog::Begin(SteadyTime now,
     loss.shards.push_back(shard);
     loss.chunks += chunks;
   }
-  // The first ones say enough.
+  // The first losses are enough for a diagnosis.
   if (loss.shards.empty() || losses_.size() == JobStatus::kStateLossesMax) return;
   for (const ShardId shard : loss.shards) open_[shard] = losses_.size();
   losses_.push_back(std::move(loss));
@@ -53,7 +53,7 @@ std::optional<StateLoss> LossLog::OnRebuilt(SteadyTime now,
   if (loss == nullptr) return std::nullopt;
   for (const ChunkPlan& chunk : plan.chunks) {
     if (chunk.chunk.source == RebuiltChunk::Source::kNew) {
-      ++loss->begun_anew;
+      ++loss->reinitialized;
       continue;
     }
     const bool is_first = loss->from_workers + loss->from_checkpoint == 0;
@@ -84,7 +84,7 @@ StateLoss* LossLog::Find(ShardId shard) {
   return it == open_.end() ? nullptr : &losses_[it->second];
 }
 
-// The loss is over when no shard of it is open any more.
+// A loss is over when none of its shards is open any more.
 std::optional<StateLoss> LossLog::Close(SteadyTime now, ShardId shard) {
   const auto it = open_.find(shard);
   const size_t index = it->second;

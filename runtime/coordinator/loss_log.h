@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was lost when the last holder of shards was, and what took its place: for the log, the
+// Records each loss of shards without another holder, and what replaced them: for the log, the
 // status and the report. Pure.
 #pragma once
 
@@ -9,7 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/coordinator/loss_recovery.h"
 #include "runtime/membership/job_status.h"
@@ -19,8 +20,8 @@ namespace pushpull {
 // Thread-compatible.
 class LossLog {
  public:
-  // One loss of shards and the number of their chunks; `server` is none where it is not known which
-  // server it was. Shards of an earlier loss that are not back yet stay with that.
+  // One loss: its shards with the number of their chunks. `server` is the last holder, none where
+  // it is unknown. A shard that is part of an open loss stays with that.
   void Begin(SteadyTime now,
              std::optional<ServerId> server,
              const std::map<ShardId, uint64_t>& shards,

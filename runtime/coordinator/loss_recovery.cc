@@ -178,7 +178,7 @@ absl::StatusOr<ChunkPlan> LossRecovery::PlanChunk(ChunkId chunk,
     const ChunkCopy copy = word == copies.end() ? ChunkCopy{.chunk = chunk} : word->second;
     known = std::max(known, copy.known);
     all_bring_their_own = all_bring_their_own && copy.kind == ChunkCopy::Kind::kInitial;
-    if (copy.kind != ChunkCopy::Kind::kWhole) continue;
+    if (copy.kind != ChunkCopy::Kind::kComplete) continue;
     if (!newest.empty() && copy.version < newest.front().second.version) continue;
     if (!newest.empty() && copy.version > newest.front().second.version) newest.clear();
     newest.emplace_back(worker, copy);

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shards whose last holder is lost (protocol.md section 5, Loss): how long it is waited for, what
-// each worker has of them, and where each chunk's value comes from then. Who is primary is
-// replica_agreement.h's business, what is sent is job_core_losses.cc's.
+// Shards whose last holder is lost (docs/protocol.md section 5, Loss): how long to wait for it,
+// what each worker has of them, and where each chunk's value comes from then. Who is primary is
+// replica_agreement.h's business, what is sent is loss_handler.h's.
 //
 //   waiting --1--> due --2--> asking --3--> rebuilding --4--> over
 //                   ^            |              |
 //                   +------------+------5-------+
 //
-// 1 The grace is over, or a new process has the holder's place: it will not come back.
-// 2 A server is there that can take them. Every worker of the view is asked, at once: with its
-//   answer it promises to take nothing any more that the old primary publishes.
-// 3 All have answered. Who does not in time, or goes, is taken out of the view and not counted.
-// 4 The new primary has everything; or the old one is back after all: that counts at any time.
-// 5 A worker has gone whose copy is needed, or one has come to the view; the new primary has gone.
+// 1 The grace is over, or a new process has replaced the holder: its state will not return.
+// 2 A server is present that can take the shards. All workers of the view are asked at once: with
+//   its answer a worker promises to accept nothing more that the old primary publishes.
+// 3 All have answered. A worker that does not answer in time, or leaves, is removed from the view
+//   and does not count.
+// 4 The new primary has everything; or the old holder has returned after all, which is accepted at
+//   any time.
+// 5 A worker whose copy is needed has gone, or a worker has joined the view, or the new primary has
+//   gone.
 //
 // Pure.
 #pragma once
@@ -27,7 +30,8 @@
 
 #include "absl/status/statusor.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
 
@@ -55,39 +59,40 @@ class LossRecovery {
  public:
   explicit LossRecovery(LossOptions options) : options_(options) {}
 
-  // The shard, which has `chunks`, has nobody left. With `may_return` its holder is waited for.
+  // The shard, which has `chunks`, has no holder left. With `may_return` the last one is waited
+  // for.
   void Lose(SteadyTime now, ShardId shard, std::vector<ChunkId> chunks, bool may_return);
-  // It cannot come back any more.
+  // The holder cannot return any more.
   void StopWaiting(ShardId shard);
   // The shard has a primary.
   void OnRecovered(ShardId shard) { shards_.erase(shard); }
 
   void OnCopies(WorkerId worker, const ShardCopies& copies);
-  // What was planned of it is under way on this server.
+  // The server was ordered to carry out the plan.
   void OnRebuilding(ShardId shard, ServerId server);
-  // Nothing came of the plan.
+  // The plan could not be carried out.
   void AskAgain(ShardId shard);
   void LoseServer(ServerId server);
 
   bool is_under_way() const { return !shards_.empty(); }
   bool IsWaiting(ShardId shard) const;
-  // Those that wait for their holder, and all.
+  // Shards that wait for their holder, and all.
   std::vector<ShardId> Waiting() const;
   std::vector<ShardId> Lost() const;
 
-  // What is so at the moment.
+  // The caller's state at the moment.
   struct Job {
     std::set<WorkerId> workers;  // of the view, and reachable
-    bool has_server = false;     // somebody can take a shard
-    bool has_begun = false;      // a worker was let in: values may have been published
+    bool has_server = false;     // some server can take a shard
+    bool has_begun = false;      // a worker was admitted: values may have been published
     bool has_steps = false;      // a step was done
     bool has_checkpoint = false;
   };
   struct Orders {
-    // To be asked of all workers at once; 0: nothing.
+    // The question for all workers at once; 0: none.
     uint64_t round = 0;
     std::vector<ShardId> ask;
-    std::set<WorkerId> silent;     // to be taken out of the view
+    std::set<WorkerId> silent;     // to be removed from the view
     std::vector<ShardPlan> plans;  // OnRebuilding has to follow for each
     std::string failure;           // the job cannot go on
   };

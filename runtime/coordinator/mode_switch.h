@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a running job comes from one mode to another (protocol.md section 7,
-// decisions/0012-modes-change-between-steps.md). Every worker stops at a step of its own, so that
-// nothing is on its way; then all of them begin the new mode with one step, by a view.
+// How a running job changes its mode (docs/protocol.md section 7,
+// docs/decisions/0012-modes-change-between-steps.md). Every worker stops at a step of its own, so
+// that nothing is in flight; then a view makes all of them begin the new mode with the same step.
 //
-//   idle --1--> wanted --2--> asking --3--> draining --4--> agreeing --5--> idle
+//   idle --1--> requested --2--> asking --3--> draining --4--> agreeing --5--> idle
 //                                |             |
 //                                +------6------+--> idle
 //
-// 1 somebody asks for another mode.
-// 2 no other view is being agreed on: the members are told to begin no further step.
-// 3 all have said which step that is: each does what is below its target.
+// 1 another mode is requested.
+// 2 no other view is being agreed on: members are told to begin no further step.
+// 3 all have answered which step that is: each completes the steps below its target.
 // 4 all have done so: the view that changes the mode is proposed (view_agreement.h).
 // 5 it is in force.
-// 6 a member has not come to the end of its step in time: all go on as before.
+// 6 a member has not completed its step in time: all continue in the old mode.
 //
 // A member that leaves or dies meanwhile is not waited for. Pure.
 #pragma once
@@ -26,18 +26,19 @@
 
 #include "absl/status/statusor.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
 #include "runtime/membership/control.h"
 
 namespace pushpull {
 
-// What of a job forbids modes other than Sync.
+// The job's settings that restrict its modes.
 struct ModeRules {
   bool is_deterministic = false;
   bool divides_samples = false;  // its data set, step by step (consistency/sample_queue.h)
-  uint32_t workers = 0;          // wanted
+  uint32_t workers = 0;          // desired
 };
 
 // The mode, staleness, number of backup workers and gate that `change` asks for. kInvalidArgument:
@@ -61,11 +62,11 @@ class ModeSwitch {
   void Begin(SteadyTime now, const Consistency& wanted);
   void OnHeld(WorkerId worker, const StepsHeld& held);
 
-  // What is to be done now.
+  // What to do now.
   struct Orders {
     std::vector<std::pair<WorkerId, HoldSteps>> holds = {};
     std::vector<std::pair<WorkerId, ResumeSteps>> resumes = {};
-    // Nothing is on its way: propose the view. The mode begins with this step or a later one.
+    // Nothing is in flight: propose the view. The mode begins with this step or a later one.
     std::optional<Step> first_step = {};
   };
   // After every event. `active` is the view in force, `may_begin` says that no other is proposed.

@@ -4,8 +4,6 @@
 #include "runtime/coordinator/replica_agreement.h"
 
 #include <algorithm>
-#include <cmath>
-#include <tuple>
 
 namespace pushpull {
 namespace {
@@ -23,7 +21,7 @@ bool IsMember(const ReplicaSet& entry, ServerId server) {
 // ---- What happens ----
 
 ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight) {
-  weights_[server] = std::isfinite(weight) ? weight : 0;
+  targets_.Add(server, weight);
   is_plan_due_ = true;
   ReplicaChange change;
   Settle(change);
@@ -31,12 +29,12 @@ ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight) {
 }
 
 ReplicaChange ReplicaAgreement::LoseServer(ServerId server) {
-  weights_.erase(server);
+  targets_.Remove(server);
   for (auto& [id, shard] : shards_) {
     if (!IsMember(table_.at(id), server)) continue;
     shard.departed.insert(server);
     shard.confirmed.erase(server);
-    if (shard.failover) shard.failover->promises.erase(server);
+    if (shard.failover) shard.failover->Forget(server);
   }
   is_plan_due_ = true;
   ReplicaChange change;
@@ -51,7 +49,7 @@ ReplicaChange ReplicaAgreement::Place(const std::vector<FirstEntry>& entries) {
     holders.push_back({entry.bytes, entry.primary});
     primaries.push_back(entry.primary);
   }
-  const std::vector<TargetServer> targets = Targets();
+  const std::vector<TargetServer> targets = targets_.Servers();
   std::vector<std::vector<ServerId>> followers(entries.size());
   if (!targets.empty()) {
     followers = PlanFollowers(holders, primaries, targets, options_.replication);
@@ -74,7 +72,7 @@ ReplicaChange ReplicaAgreement::Restore(const std::vector<EarlierEntry>& entries
     Shard& shard = shards_[earlier.shard];
     shard.bytes = earlier.bytes;
     table_[earlier.shard] = earlier.entry;
-    CountCopies(earlier.entry, 1);
+    slots_.Take(earlier.entry);
     StartFailover(earlier.shard, shard, change);
   }
   is_plan_due_ = true;
@@ -83,7 +81,7 @@ ReplicaChange ReplicaAgreement::Restore(const std::vector<EarlierEntry>& entries
 }
 
 ReplicaChange ReplicaAgreement::SetTarget(const std::set<ServerId>& servers) {
-  target_ = servers;
+  targets_.Set(servers);
   is_plan_due_ = true;
   ReplicaChange change;
   Settle(change);
@@ -93,13 +91,13 @@ ReplicaChange ReplicaAgreement::SetTarget(const std::set<ServerId>& servers) {
 ReplicaChange ReplicaAgreement::OnPromise(ServerId server, const Promise& promise) {
   ReplicaChange change;
   const auto found = shards_.find(promise.shard);
-  if (found == shards_.end() || !IsThere(server)) return change;
+  if (found == shards_.end() || !targets_.IsPresent(server)) return change;
   Shard& shard = found->second;
   const ReplicaSet& entry = table_.at(promise.shard);
   if (promise.entry.epoch > entry.epoch) {
     TakeOver(promise.shard, promise.entry, change);
   } else if (promise.entry.epoch == entry.epoch) {
-    if (shard.failover) shard.failover->promises[server] = promise;
+    if (shard.failover) shard.failover->OnPromise(server, promise);
     if (entry.primary == server && !promise.is_full && !shard.handover) {
       shard.is_primary_empty = true;
     }
@@ -108,7 +106,7 @@ ReplicaChange ReplicaAgreement::OnPromise(ServerId server, const Promise& promis
   return change;
 }
 
-ReplicaChange ReplicaAgreement::OnCaughtUp(const MemberCaughtUp& message) {
+ReplicaChange ReplicaAgreement::OnCaughtUp(const CaughtUp& message) {
   ReplicaChange change;
   const auto found = shards_.find(message.shard);
   if (found == shards_.end()) return change;
@@ -132,20 +130,20 @@ ReplicaChange ReplicaAgreement::OnHandedOver(const HandedOver& message) {
 
 bool ReplicaAgreement::is_lost(ShardId shard) const {
   const auto found = shards_.find(shard);
-  return found != shards_.end() && found->second.failover && found->second.failover->is_lost;
+  return found != shards_.end() && found->second.failover && found->second.failover->is_lost();
 }
 
 bool ReplicaAgreement::HasPromised(ShardId shard, ServerId server) const {
-  return is_lost(shard) && shards_.at(shard).failover->promises.contains(server);
+  return is_lost(shard) && shards_.at(shard).failover->HasPromised(server);
 }
 
 std::optional<ReplicaSet> ReplicaAgreement::Rebuild(ShardId id) {
   if (!is_lost(id)) return std::nullopt;
   Shard& shard = shards_.at(id);
   const std::optional<ServerId> primary = shard.wanted.primary;
-  if (!primary || !IsThere(*primary)) return std::nullopt;
-  shard.failover->rebuilt = ReplicaSet{NextEpoch(), primary};
-  return shard.failover->rebuilt;
+  if (!primary || !targets_.IsPresent(*primary)) return std::nullopt;
+  shard.failover->SetRebuilt({NextEpoch(), primary});
+  return shard.failover->rebuilt();
 }
 
 ReplicaChange ReplicaAgreement::OnRebuilt(ShardId id, const ReplicaSet& entry) {
@@ -183,36 +181,16 @@ bool ReplicaAgreement::IsSettled(const ReplicaSet& entry, const Shard& shard) co
 }
 
 bool ReplicaAgreement::IsLive(const Shard& shard, ServerId member) const {
-  return IsThere(member) && !shard.departed.contains(member);
+  return targets_.IsPresent(member) && !shard.departed.contains(member);
 }
 
 Epoch ReplicaAgreement::NextEpoch() {
   return {options_.term, ++counter_};
 }
 
-// ---- Who is wanted where ----
+// ---- Who should hold what ----
 
-std::vector<TargetServer> ReplicaAgreement::Targets() const {
-  std::vector<TargetServer> targets;
-  for (const auto& [server, weight] : weights_) {
-    if (weight > 0 && (!target_ || target_->contains(server))) targets.push_back({server, weight});
-  }
-  return targets;
-}
-
-// Of each shard once the whole target is there. Until then surplus members are kept: they may be
-// the only ones beside the primary.
-size_t ReplicaAgreement::NumFollowersAsked() const {
-  if (!target_) return 0;
-  const auto num_servers = std::count_if(target_->begin(), target_->end(), [&](ServerId server) {
-    const auto found = weights_.find(server);
-    return found == weights_.end() || found->second > 0;
-  });
-  return std::min<size_t>(options_.replication,
-                          num_servers == 0 ? 0 : static_cast<size_t>(num_servers) - 1);
-}
-
-// As they will be when what is under way has ended.
+// As they will be when the handover under way has ended.
 ShardHolders ReplicaAgreement::Holders(ShardId id, const Shard& shard) const {
   const ReplicaSet& entry = shard.handover ? *shard.handover : table_.at(id);
   ShardHolders holders{shard.bytes, entry.primary};
@@ -220,7 +198,7 @@ ShardHolders ReplicaAgreement::Holders(ShardId id, const Shard& shard) const {
   for (const ServerId follower : entry.followers) {
     if (IsLive(shard, follower)) holders.members.push_back(follower);
   }
-  // A learner cannot become primary, and before there is one it is not sent anything.
+  // A learner cannot become primary, and without a primary it receives nothing.
   if (!holders.primary) return holders;
   for (const ServerId learner : entry.learners) {
     if (IsLive(shard, learner)) holders.members.push_back(learner);
@@ -229,12 +207,12 @@ ShardHolders ReplicaAgreement::Holders(ShardId id, const Shard& shard) const {
 }
 
 void ReplicaAgreement::Plan() {
-  const std::vector<TargetServer> targets = Targets();
+  const std::vector<TargetServer> targets = targets_.Servers();
   std::vector<Shard*> planned;
   std::vector<ShardHolders> holders;
   for (auto& [id, shard] : shards_) {
     ShardHolders now = Holders(id, shard);
-    const bool stays_lost = shard.failover && shard.failover->is_lost && !options_.rebuilds;
+    const bool stays_lost = shard.failover && shard.failover->is_lost() && !options_.rebuilds;
     if (targets.empty() || stays_lost) {
       std::sort(now.members.begin(), now.members.end());
       shard.wanted = {now.primary, now.members};
@@ -257,24 +235,24 @@ void ReplicaAgreement::Settle(ReplicaChange& change) {
   do {
     if (is_plan_due_) Plan();
     is_plan_due_ = false;
-    has_free_slot_ = false;
+    slots_.TakeFreed();
     for (const Urgency urgency : {Urgency::kRepair, Urgency::kMove}) {
       for (auto& [id, shard] : shards_) {
         while (Advance(id, shard, urgency, change)) {
         }
       }
     }
-  } while (is_plan_due_ || has_free_slot_);
+  } while (is_plan_due_ || slots_.TakeFreed());
 }
 
-// Others are visited only where they may have gained something.
+// Other shards are visited only where they may have gained something: a new plan, or a slot.
 void ReplicaAgreement::SettleOne(ShardId id, Shard& shard, ReplicaChange& change) {
   while (Advance(id, shard, Urgency::kMove, change)) {
   }
-  if (is_plan_due_ || has_free_slot_) Settle(change);
+  if (is_plan_due_ || slots_.TakeFreed()) Settle(change);
 }
 
-// One change of the shard; false when it has to wait or is where it should be.
+// Makes one change of the shard; false when it has to wait or is where it should be.
 bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency, ReplicaChange& change) {
   if (shard.failover) return FinishFailover(id, shard, change);
   const ReplicaSet& entry = table_.at(id);
@@ -299,58 +277,35 @@ bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency, Replic
   return true;
 }
 
-// The dead stay listed, as whoever returns with its state may be the last who has it.
+// Dead members stay listed: one that returns with its state may be the last that has it.
 void ReplicaAgreement::StartFailover(ShardId id, Shard& shard, ReplicaChange& change) {
   ReplicaSet next = table_.at(id);
   next.epoch = NextEpoch();
   if (next.primary) next.followers.push_back(*next.primary);
   next.primary.reset();
   Install(id, shard, std::move(next), change);
-  shard.failover = Failover{.promises = {}, .is_lost = false};
+  shard.failover.emplace();
 }
 
 bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard, ReplicaChange& change) {
-  const ReplicaSet& entry = table_.at(id);
-  const std::map<ServerId, Promise>& promises = shard.failover->promises;
-  ReplicaSet next;
-  // The longest log; of equal ones the one that the plan would hand the shard to anyway.
-  std::tuple<uint64_t, bool> best{};
-  const auto visit = [&](ServerId member, bool is_follower) {
-    const auto promise = promises.find(member);
-    if (promise == promises.end()) return !IsLive(shard, member);
-    if (!is_follower || !promise->second.is_full) {
-      next.learners.push_back(member);
-      return true;
-    }
-    next.followers.push_back(member);
-    const std::tuple rank{promise->second.seq, member == shard.wanted.primary};
-    if (!next.primary || rank > best) {
-      next.primary = member;
-      best = rank;
-    }
-    return true;
-  };
-  for (const ServerId follower : entry.followers) {
-    if (!visit(follower, true)) return false;
-  }
-  for (const ServerId learner : entry.learners) {
-    if (!visit(learner, false)) return false;
-  }
-  if (!next.primary && shard.failover->is_lost) return false;
-  if (next.primary) {
-    next.epoch = NextEpoch();
-    std::erase(next.followers, *next.primary);
-    Install(id, shard, next, change);
+  const auto is_live = [&](ServerId member) { return IsLive(shard, member); };
+  std::optional<ReplicaSet> next =
+      shard.failover->Elect(table_.at(id), is_live, shard.wanted.primary);
+  if (!next) return false;
+  const bool has_primary = next->primary.has_value();
+  if (has_primary) {
+    next->epoch = NextEpoch();
+    Install(id, shard, *std::move(next), change);
     shard.departed.clear();
   } else {
-    shard.failover->is_lost = true;
     change.lost.push_back(id);
   }
+  // Failovers only keep shards available; when the last one is over, shards are spread anew.
   is_plan_due_ =
       is_plan_due_ || std::none_of(shards_.begin(), shards_.end(), [](const auto& other) {
-        return other.second.failover && !other.second.failover->is_lost;
+        return other.second.failover && !other.second.failover->is_lost();
       });
-  return next.primary.has_value();
+  return has_primary;
 }
 
 // What the entry should be next, except for who is primary.
@@ -363,7 +318,8 @@ ReplicaSet ReplicaAgreement::NextMembers(const ReplicaSet& entry,
     if (IsLive(shard, follower)) next.followers.push_back(follower);
   }
   const bool has_all_wanted =
-      entry.primary == wanted.primary && wanted.followers.size() >= NumFollowersAsked() &&
+      entry.primary == wanted.primary &&
+      wanted.followers.size() >= targets_.NumFollowers(options_.replication) &&
       std::all_of(wanted.followers.begin(), wanted.followers.end(), [&](ServerId follower) {
         return Contains(next.followers, follower) && shard.confirmed.contains(follower);
       });
@@ -380,20 +336,17 @@ ReplicaSet ReplicaAgreement::NextMembers(const ReplicaSet& entry,
 }
 
 void ReplicaAgreement::AddLearners(const Shard& shard, Urgency urgency, ReplicaSet& next) const {
-  const auto has_slot = [&](ServerId server) {
-    const auto copies = copies_.find(server);
-    return copies == copies_.end() || copies->second < options_.moves_per_server;
-  };
   std::vector<ServerId> missing = shard.wanted.followers;
   if (shard.wanted.primary) missing.push_back(*shard.wanted.primary);
-  std::erase_if(missing,
-                [&](ServerId server) { return !IsThere(server) || IsMember(next, server); });
+  std::erase_if(missing, [&](ServerId server) {
+    return !targets_.IsPresent(server) || IsMember(next, server);
+  });
   for (const ServerId server : missing) {
     const size_t num_copies = next.followers.size() + next.learners.size();
     if (urgency == Urgency::kMove || num_copies < shard.wanted.followers.size()) {
       // A shard that is being copied already takes no second slot of its primary.
-      const bool may_send = !next.learners.empty() || has_slot(*next.primary);
-      if (may_send && has_slot(server)) next.learners.push_back(server);
+      const bool may_send = !next.learners.empty() || slots_.IsFree(*next.primary);
+      if (may_send && slots_.IsFree(server)) next.learners.push_back(server);
     }
   }
 }
@@ -416,13 +369,13 @@ void ReplicaAgreement::StartHandover(ShardId id, Shard& shard, ReplicaChange& ch
   shard.handover = std::move(next);
 }
 
-// Every entry starts anew: what was under way and confirmed belonged to the one before.
+// Confirmations, failover and handover belong to the entry before, and start anew with this one.
 void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry, ReplicaChange& change) {
   std::sort(entry.followers.begin(), entry.followers.end());
   std::sort(entry.learners.begin(), entry.learners.end());
   ReplicaSet& held = table_.at(id);
-  CountCopies(held, -1);
-  CountCopies(entry, 1);
+  slots_.Give(held);
+  slots_.Take(entry);
   held = std::move(entry);
   shard.confirmed.clear();
   shard.is_primary_empty = false;
@@ -431,32 +384,21 @@ void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry, Repli
   change.entries.emplace_back(id, held);
 }
 
-// A server knows a higher entry than the table: that of a handover, or of a rebuilt shard, whose
-// end was not heard of yet. Above what was ever given out is a successor's: this coordinator has no
-// say any more.
+// A server has a higher entry than the table: that of a handover or a rebuilt shard whose
+// completion was not received yet. An epoch above every one that this coordinator has issued comes
+// from a successor, and is not for this one to handle.
 void ReplicaAgreement::TakeOver(ShardId id, const ReplicaSet& entry, ReplicaChange& change) {
   if (entry.epoch <= table_.at(id).epoch || entry.epoch > epoch()) return;
   Shard& shard = shards_.at(id);
-  // Above an entry without primary there is only that of a shard that is being rebuilt; if somebody
-  // else was told to do so since, two would reign.
-  if (shard.failover && shard.failover->rebuilt != entry) return;
+  // Above an entry without primary there is only that of a shard that is being rebuilt. If another
+  // server has been ordered to rebuild it since, accepting this one would make two primaries.
+  if (shard.failover && shard.failover->rebuilt() != entry) return;
   if (shard.failover) {
     is_plan_due_ = true;
-    shard.departed.clear();  // whoever has been given the state is another process
+    shard.departed.clear();  // the server with the rebuilt state is another process
   }
   Install(id, shard, entry, change);
   std::erase_if(shard.departed, [&](ServerId member) { return !IsMember(entry, member); });
-}
-
-void ReplicaAgreement::CountCopies(const ReplicaSet& entry, int difference) {
-  if (!entry.primary || entry.learners.empty()) return;  // without primary nobody sends
-  const auto count = [&](ServerId server) {
-    size_t& copies = copies_[server];
-    copies = difference > 0 ? copies + 1 : copies - 1;
-  };
-  count(*entry.primary);
-  for (const ServerId learner : entry.learners) count(learner);
-  has_free_slot_ = has_free_slot_ || difference < 0;
 }
 
 }  // namespace pushpull

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What became of each change of the number of servers: how long it took, what it moved, how long
-// the workers waited. Pure.
+// Measures each change of the number of servers: how long it took, how many bytes it moved, how
+// long workers waited. Pure.
 #pragma once
 
 #include <vector>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/quantiles.h"
 #include "runtime/membership/job_status.h"
 
@@ -15,19 +16,19 @@ namespace pushpull {
 // Thread-compatible. Bounded: the newest JobStatus::kResizesMax changes.
 class ResizeLog {
  public:
-  // What the members have said so far, since the job's start.
+  // The members' statistics since the job's start.
   struct Totals {
     Quantiles sync_seconds;
     uint64_t bytes_copied = 0;
   };
 
-  // A member's word is at most `report_period` old, so that the last of a change comes that much
-  // later.
+  // A member's statistics are at most `report_period` old, so that those of a change are complete
+  // that much after it has settled.
   explicit ResizeLog(Duration report_period) : report_period_(report_period) {}
 
-  // Ends what is under way.
+  // Closes the resize under way.
   void Begin(SteadyTime now, ResizeStatus resize, Totals totals);
-  // To be called often while is_open(). `is_settled`: the servers are there and nothing moves.
+  // To be called often while is_open(). `is_settled`: the servers are present and nothing moves.
   void Update(SteadyTime now, bool is_settled, const Totals& totals);
 
   // The last one's numbers may still change.

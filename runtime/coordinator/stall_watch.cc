@@ -40,7 +40,7 @@ std::optional<StallWatch::News> StallWatch::Take() {
   if (is_same) return std::nullopt;
   const std::optional<Stall> before = std::exchange(said_, now);
   if (!now) return News{.text = absl::StrCat("step ", before->step.value(), " goes on")};
-  return News{.has_begun = true, .text = ToString(*now)};
+  return News{.has_begun = true, .text = ToString(*now), .missing = now->missing};
 }
 
 }  // namespace pushpull

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One line of what all servers say about a step that does not end: which workers are missing, in
-// which step, and a tensor that waits for them. Pure.
+// Combines the servers' reports on a step that does not complete into one line: the step, the
+// missing workers, and a tensor that waits for them. Pure.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
@@ -16,18 +17,20 @@ namespace pushpull {
 // Thread-compatible.
 class StallWatch {
  public:
-  // What a server said last, or that it said that nothing waits.
+  // A server's last report; none: nothing waits on it.
   void OnServer(ServerId server, const std::optional<Stall>& stall);
   void Remove(ServerId server) { stalls_.erase(server); }
 
-  // The lowest step that waits, and everybody who is missing in it; none while steps go on.
+  // The lowest step that waits, with all workers missing in it; none while steps proceed.
   std::optional<Stall> Current() const;
 
   struct News {
     bool has_begun = false;  // else it is over
     std::string text;
+    std::vector<WorkerId> missing = {};  // that the step waits for
   };
-  // What is to be said now: once for each step and set of missing workers, and once at the end.
+  // What to log now: once for each step and set of missing workers, and once when the stall is
+  // over.
   std::optional<News> Take();
 
  private:

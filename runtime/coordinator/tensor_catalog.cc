@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/shard/placement.h"
+#include "runtime/tensor/codec.h"
 #include "runtime/tensor/shape.h"
 
 namespace pushpull {
@@ -108,6 +110,12 @@ absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<TensorSpec> TensorCatalog::Specs() const {
+  std::vector<TensorSpec> specs;
+  for (const PlacedTensor& tensor : tensors_) specs.push_back(tensor.spec);
+  return specs;
 }
 
 absl::Status TensorCatalog::Place(std::span<const TensorSpec> tensors) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job's tensors and where their chunks are: the first worker's list is placed, every other must
-// agree with it. Pure.
+// The job's tensors and the shards of their chunks: the first worker's list is placed, and every
+// other list must agree with it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/shard/chunk.h"
 #include "runtime/shard/shard_map.h"
-#include "runtime/store/tensor_spec.h"
+#include "runtime/store/placed_tensor.h"
 
 namespace pushpull {
 
@@ -24,8 +24,8 @@ namespace pushpull {
 class TensorCatalog {
  public:
   TensorCatalog() = default;
-  // The tensors of a job whose coordinator was started anew, as its servers have them.
-  // kInvalidArgument: they do not fit together; the servers' word cannot be used.
+  // The tensors that the servers report to a new coordinator. kInvalidArgument: they contradict
+  // each other, so the reports cannot be used.
   static absl::StatusOr<TensorCatalog> FromPlaced(const std::vector<PlacedTensor>& tensors);
 
   // Fixes where chunks can go. `primaries[s]` is the server of shard s, `weights[i]` that of server
@@ -40,6 +40,7 @@ class TensorCatalog {
 
   // All tensors in the order of their ids; empty before the first registration.
   const std::vector<PlacedTensor>& tensors() const { return tensors_; }
+  std::vector<TensorSpec> Specs() const;
   uint64_t version() const { return tensors_.size(); }
   // Whether workers keep back a part of some tensor's gradients.
   bool has_codec_memory() const { return has_codec_memory_; }

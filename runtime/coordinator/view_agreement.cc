@@ -7,8 +7,8 @@
 namespace pushpull {
 namespace {
 
-// Steps put between the servers' furthest and a joiner's first after each refusal, doubled each
-// time: a proposal takes a round trip, during which fast steps go on.
+// Steps between the servers' furthest one and a joiner's first one, doubled after each rejection: a
+// proposal takes a round trip, during which fast steps proceed.
 constexpr uint64_t kMarginMax = 1024;
 
 void InsertInOrder(View& view, const ViewMember& member) {
@@ -82,7 +82,8 @@ ViewChange ViewAgreement::ChangeMode(const Consistency& wanted, Step first_step)
   return change;
 }
 
-// What servers have done already in the new mode's numbers is skipped.
+// Versions that servers have reached already cannot be used again as the new mode's steps, so their
+// numbers are skipped.
 void ViewAgreement::RaiseMode(Step lowest_free) {
   if (!next_mode_ || lowest_free <= next_mode_->from_step) return;
   next_mode_->steps_skipped += lowest_free.value() - next_mode_->from_step.value();
@@ -118,7 +119,7 @@ void ViewAgreement::ConcludeIfAnswered(ViewChange& change) {
   if (!all_accept) {
     const uint64_t doubled =
         std::min(kMarginMax, uint64_t{1} << std::min<uint64_t>(refusals_++, 10));
-    // Where nobody trains nothing goes on meanwhile.
+    // Without members no step proceeds meanwhile.
     const uint64_t margin = active_.members.empty() ? 0 : doubled;
     first_step_ = Step{highest.value() + margin};
     RaiseMode(highest);
@@ -157,8 +158,8 @@ View ViewAgreement::NextView() const {
       std::any_of(view.members.begin(), view.members.end(), [](const ViewMember& m) {
         return !m.end_step.has_value();
       });
-  // In the other modes numbers of steps that are done say which pushes have been applied, so
-  // nobody begins among them.
+  // In the other modes step numbers say which pushes have been applied, so a joiner must not reuse
+  // those of completed steps.
   const bool is_bound = somebody_stays || !view.consistency.is_sync();
   for (const auto& [worker, incarnation] : joiners_)
     InsertInOrder(view, {worker, incarnation, is_bound ? first_step_ : Step{0}, std::nullopt});
@@ -167,7 +168,7 @@ View ViewAgreement::NextView() const {
 
 void ViewAgreement::Propose(ViewChange& change) {
   View view = NextView();
-  // Members that have left cannot be overtaken; without them the servers see a full restart as one.
+  // Members that have left cannot be overtaken. Without them servers recognise a full restart.
   const bool is_restart =
       view.consistency.is_sync() &&
       std::none_of(view.members.begin(), view.members.end(), [&](const ViewMember& m) {
@@ -184,15 +185,17 @@ void ViewAgreement::Propose(ViewChange& change) {
 void ViewAgreement::Activate(ViewChange& change) {
   active_.number = ++last_number_;
   change.activate = active_;
-  // The proposal under way rests on the old view: servers drop it, its successor follows.
+  // The proposal under way was made from the old view. Servers drop it when they see the higher
+  // number, so it is made anew from this one.
   if (proposal_) {
     proposal_.reset();
     if (!joiners_.empty() || next_mode_) Propose(change);
   }
 }
 
-// A joiner waits for versions that only others can bring. If all of them have gone before, it would
-// wait for ever, so it takes what there is instead.
+// A joiner waits for its first step's version, which only established members can produce. If all
+// of them leave or die before, it would wait for ever, so it starts from the current version
+// instead.
 void ViewAgreement::RescueStranded() {
   if (!active_.consistency.is_sync()) return;
   const auto brings_to = [&](const ViewMember& other, Step step) {

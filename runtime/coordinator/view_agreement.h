@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the coordinator gets servers to agree on the next view (protocol.md section 4). Leaving and
-// dying take effect at once: a step merely waits for fewer. Joining needs every server's word that
-// no chunk has passed the joiner's first step, so it is proposed first:
+// How the coordinator gets servers to agree on the next view (docs/protocol.md section 4). Leaves
+// and deaths take effect at once: a step merely waits for fewer workers. A join needs every
+// server's confirmation that no chunk has passed the joiner's first step, so it is proposed first:
 //
-//   idle --1 somebody joins--> proposed --2 all accept--> active (joiners are told)
+//   idle --1 a worker joins--> proposed --2 all accept--> active (joiners are notified)
 //                                 ^ |
-//                                 | +--3 one refuses: a higher first step, a new number
-//                                 +----4 somebody left or died meanwhile: a new number
+//                                 | +--3 one rejects: a higher first step, a new number
+//                                 +----4 a worker left or died meanwhile: a new number
 //
-// When nobody is left whom the joiners would overtake, they start from step 0: they take what the
-// servers have (a full restart). Pure.
+// When no worker is left that the joiners would overtake, they start from step 0: they take the
+// values that the servers have (a full restart). Pure.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace pushpull {
 struct ViewChange {
   std::optional<View> propose;            // to every server
   std::optional<View> activate;           // to every server and worker
-  std::vector<ViewMember> admitted = {};  // workers that are members from now on and must be told
+  std::vector<ViewMember> admitted = {};  // new members, to be notified
 };
 
 class ViewAgreement {
@@ -40,8 +40,8 @@ class ViewAgreement {
     active_.consistency = consistency;
   }
 
-  // As an earlier coordinator left it: the view in force, the highest number that anybody has seen,
-  // and who has reached its first step.
+  // As an earlier coordinator left it: the view in force, the highest number that any member has
+  // seen, and the workers that have reached their first step.
   static ViewAgreement FromCollected(std::set<ServerId> servers,
                                      View active,
                                      uint64_t last_number,
@@ -50,25 +50,26 @@ class ViewAgreement {
   // `seen`.
   ViewChange Renew(uint64_t seen);
 
-  // The servers that are there: each of them must accept a proposal.
+  // The registered servers: each of them must accept a proposal.
   ViewChange SetServers(std::set<ServerId> servers);
-  // Workers that want in. Several at once, so that the first view has all of them.
+  // Workers to be admitted; several at once, so that the first view has all of them.
   ViewChange Join(const std::map<WorkerId, Incarnation>& joiners);
   // The worker contributes to no step from `end_step` on; `is_released`: its part is not done.
   ViewChange Leave(WorkerId worker, Step end_step, bool is_released = false);
-  // The worker is dead, or has gone after it left.
+  // The worker is dead, or has departed after it left.
   ViewChange Remove(WorkerId worker);
-  // Another mode for all members, from `first_step` or a later one on. Nothing of theirs may be on
-  // its way, and no other proposal.
+  // Another mode for all members, from `first_step` or a later one on. None of their pushes may be
+  // in flight, and no other proposal under way.
   ViewChange ChangeMode(const Consistency& wanted, Step first_step);
-  // A server's word on a proposal; words on older proposals are ignored.
+  // A server's answer to a proposal; answers to older proposals are ignored.
   ViewChange Answer(ServerId server, const ViewAnswer& answer);
-  // The worker has done steps up to `step`: it depends on nobody's help to get to its first one.
+  // The worker has completed the steps below `step`; from its first one on it needs no other worker
+  // to bring it there.
   void OnProgress(WorkerId worker, Step step);
 
   const View& active() const { return active_; }
   bool IsMember(WorkerId worker) const { return active_.Find(worker) != nullptr; }
-  // The view under way, which a server that has just come must be asked about as well.
+  // The view under way, which a server that has just registered must be asked about, too.
   std::optional<View> proposed() const {
     return proposal_ ? std::optional<View>(proposal_->view) : std::nullopt;
   }

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/worker_roster.h"
 
-#include <algorithm>
-
 namespace pushpull {
-
-void WorkerRoster::OnRegistered(const RegisterWorker& info) {
-  entries_[info.worker] = {.info = info, .is_alive = true};
-}
 
 void WorkerRoster::OnLeft(WorkerId worker, bool is_released) {
   Entry& entry = entries_[worker];
@@ -20,11 +14,12 @@ void WorkerRoster::OnGone(WorkerId worker) {
   if (it != entries_.end()) it->second.is_alive = false;
 }
 
-bool WorkerRoster::IsComplete() const {
-  const auto done = std::count_if(entries_.begin(), entries_.end(), [this](const auto& entry) {
-    return entry.second.has_left && IsWanted(entry.first);
-  });
-  return static_cast<uint32_t>(done) == wanted_;
+bool WorkerRoster::IsComplete(uint32_t desired) const {
+  for (uint32_t i = 0; i < desired; ++i) {
+    const auto entry = entries_.find(WorkerId{i});
+    if (entry == entries_.end() || !entry->second.has_left) return false;
+  }
+  return desired > 0;
 }
 
 }  // namespace pushpull

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which workers the job shall have, and what became of each index across its processes. A worker
-// that is not wanted any more is released: told to finish its step and leave; wanted again, its
-// index is started anew. Pure.
+// What became of each worker index across its processes: alive, done with its part of the job, or
+// released by a smaller desired size. A released index that is desired again is started anew. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,25 +22,19 @@ class WorkerRoster {
     bool was_released = false;  // it left because it was told to
   };
 
-  // Indices 0 to `wanted` - 1 are wanted.
-  explicit WorkerRoster(uint32_t wanted) : wanted_(wanted) {}
-
-  uint32_t wanted() const { return wanted_; }
-  bool IsWanted(WorkerId worker) const { return worker.value() < wanted_; }
-  void SetWanted(uint32_t wanted) { wanted_ = wanted; }
-
-  void OnRegistered(const RegisterWorker& info);
+  void OnRegistered(const RegisterWorker& info) {
+    entries_[info.worker] = {.info = info, .is_alive = true};
+  }
   // It leaves in order; `is_released`: because it was told to.
   void OnLeft(WorkerId worker, bool is_released);
   void OnGone(WorkerId worker);
 
-  // Every worker that is wanted has done its part.
-  bool IsComplete() const;
+  // The workers 0 to `desired` - 1 have done their part.
+  bool IsComplete(uint32_t desired) const;
 
   const std::map<WorkerId, Entry>& entries() const { return entries_; }
 
  private:
-  uint32_t wanted_;
   std::map<WorkerId, Entry> entries_;
 };
 

@@ -41,7 +41,7 @@ void ReadMetadata(ObjectReader& object, JobMetadata& metadata) {
   object.ReadString("namespace", metadata.namespace_name);
   object.ReadStringMap("labels", metadata.labels);
   object.ReadStringMap("annotations", metadata.annotations);
-  // What `kubectl get -o yaml` prints beside.
+  // Printed by `kubectl get -o yaml`.
   for (const absl::string_view key : {"creationTimestamp",
                                       "deletionGracePeriodSeconds",
                                       "deletionTimestamp",
@@ -65,7 +65,7 @@ void ReadEnvVar(ObjectReader& object, EnvVar& variable) {
 }
 
 void ReadServers(ObjectReader& object, ServersSpec& servers) {
-  object.ReadInt("replicas", {0, 1024}, servers.replicas);
+  object.ReadInt("replicas", {1, 1024}, servers.replicas);
   object.ReadInt("minReplicas", {1, 1024}, servers.min_replicas);
   object.ReadInt("maxReplicas", {1, 1024}, servers.max_replicas);
   object.ReadInt("replication", {0, 2}, servers.replication);
@@ -138,8 +138,13 @@ void ReadRestart(ObjectReader& object, RestartSpec& restart) {
 }
 
 void ReadScheduling(ObjectReader& object, SchedulingSpec& scheduling) {
-  object.ReadEnum("gang", scheduling.gang);
-  object.ReadString("queue", scheduling.queue);
+  // Fields of earlier releases that never had an effect.
+  object.Refuse("gang",
+                "is not supported: pods are scheduled one by one; remove it, and set "
+                "spec.startDeadlineSeconds to fail a job whose pods do not all fit");
+  object.Refuse("queue",
+                "is not supported; remove it, and let the queue admit the job by spec.suspend or "
+                "spec.managedBy");
   object.ReadString("priorityClass", scheduling.priority_class);
   object.ReadBool("spreadServers", scheduling.spread_servers);
   object.ReadBool("pdb", scheduling.pdb);
@@ -151,7 +156,7 @@ void ReadSecurity(ObjectReader& object, SecuritySpec& security) {
   object.ReadEnum("networkPolicy", security.network_policy);
 }
 
-// The objects of the spec that are always there, with their defaults.
+// The objects of the spec that always exist, with their defaults.
 void ReadParts(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadObjects("env", kEnvVarsMax, [&spec](ObjectReader& variable) {
     ReadEnvVar(variable, spec.env.emplace_back());

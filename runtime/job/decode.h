@@ -12,8 +12,8 @@
 namespace pushpull {
 
 // Adds a problem for each field that is unknown, missing though it must be set, or of the wrong
-// type or range; such a field keeps its default. What only the API server writes (status, most of
-// metadata) is allowed and left out.
+// type or range; such a field keeps its default. Fields that only the API server writes (status,
+// most of metadata) are allowed and ignored.
 TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems);
 
 }  // namespace pushpull

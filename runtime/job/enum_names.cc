@@ -15,10 +15,8 @@ std::span<const EnumName<JobRole>> EnumNames() {
 
 template <>
 std::span<const EnumName<SyncMode>> EnumNames() {
-  static constexpr EnumName<SyncMode> kNames[] = {{SyncMode::kSync, "Sync"},
-                                                  {SyncMode::kAsync, "Async"},
-                                                  {SyncMode::kBounded, "Bounded"},
-                                                  {SyncMode::kAllReduce, "AllReduce"}};
+  static constexpr EnumName<SyncMode> kNames[] = {
+      {SyncMode::kSync, "Sync"}, {SyncMode::kAsync, "Async"}, {SyncMode::kBounded, "Bounded"}};
   return kNames;
 }
 
@@ -69,16 +67,6 @@ std::span<const EnumName<CleanupPolicy>> EnumNames() {
   static constexpr EnumName<CleanupPolicy> kNames[] = {{CleanupPolicy::kRunning, "Running"},
                                                        {CleanupPolicy::kAll, "All"},
                                                        {CleanupPolicy::kNone, "None"}};
-  return kNames;
-}
-
-template <>
-std::span<const EnumName<GangScheduler>> EnumNames() {
-  static constexpr EnumName<GangScheduler> kNames[] = {
-      {GangScheduler::kNone, "None"},
-      {GangScheduler::kVolcano, "Volcano"},
-      {GangScheduler::kCoscheduling, "Coscheduling"},
-      {GangScheduler::kKueue, "Kueue"}};
   return kNames;
 }
 

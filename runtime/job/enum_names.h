@@ -39,8 +39,6 @@ std::span<const EnumName<ExitReason>> EnumNames();
 template <>
 std::span<const EnumName<CleanupPolicy>> EnumNames();
 template <>
-std::span<const EnumName<GangScheduler>> EnumNames();
-template <>
 std::span<const EnumName<TlsMode>> EnumNames();
 template <>
 std::span<const EnumName<NetworkPolicy>> EnumNames();

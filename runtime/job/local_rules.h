@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a manifest means to `pushpull run`, which has processes instead of pods: what it ignores,
-// what it needs beside the rules of validate.h, and defaults that only a cluster can leave open.
+// What a manifest means to `pushpull run`, which has processes instead of pods: fields that it
+// ignores, rules that it adds to validate.h, and defaults that only a cluster can leave open.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@ namespace pushpull {
 // watches a local job for hours.
 inline constexpr std::chrono::seconds kLocalStartDeadline{300};
 
-// A line for each field that is set and without meaning for local processes, in the manifest's
-// order: "spec.image: is ignored, processes run from this machine's programs".
+// One line for each field that is set but applies only on Kubernetes, in the manifest's order:
+// "spec.image: is ignored, processes run this machine's programs".
 std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job);
 
-// The folder of the job's checkpoints, absolute: that of a file:// URI, or a place in `workdir` for
-// a claim. kInvalidArgument, naming the field: another URI, or a claim and no `workdir`.
+// The folder of the job's checkpoints, absolute: that of the file:// URI, or one in `workdir` for a
+// claim. kInvalidArgument, naming the field: a claim and no `workdir`.
 absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
                                              const std::string& workdir);
 

@@ -28,8 +28,8 @@ ObjectReader::~ObjectReader() {
   for (const Tree::Field& field : tree_.fields) {
     if (std::find(known_.begin(), known_.end(), field.key) != known_.end()) continue;
     std::string text = "is not a known field";
-    // Looking for a name costs more than the rest: not for thousands of fields that nobody will
-    // see.
+    // Finding a close name costs more than the rest: not for thousands of fields that are only
+    // counted.
     const absl::string_view meant = problems_.is_full() ? "" : ClosestName(field.key, known_);
     if (!meant.empty()) absl::StrAppend(&text, "; did you mean ", meant, "?");
     problems_.Add(JoinPath(path_, field.key), std::move(text));
@@ -66,6 +66,11 @@ void ObjectReader::Require(absl::string_view key) {
   if (is_missing && tree_.kind == Tree::Kind::kObject) {
     problems_.Add(JoinPath(path_, key), "must be set");
   }
+}
+
+void ObjectReader::Refuse(absl::string_view key, absl::string_view text) {
+  known_.push_back(key);
+  if (FindField(tree_, key) != nullptr) problems_.Add(JoinPath(path_, key), std::string(text));
 }
 
 bool ObjectReader::ReadBool(absl::string_view key, bool& out) {

@@ -69,7 +69,9 @@ class ObjectReader {
 
   // Adds a problem when the field is missing or null, unless the object itself is none.
   void Require(absl::string_view key);
-  // The field is allowed and means nothing here.
+  // Adds `text` as a problem when the field is present, whatever its value.
+  void Refuse(absl::string_view key, absl::string_view text);
+  // The field is allowed and has no meaning here.
   void Skip(absl::string_view key) { Take(key); }
 
  private:

@@ -13,12 +13,11 @@ namespace pushpull {
 
 // Applies `assignment`, PATH=VALUE, to the manifest `root`.
 //
-// PATH:  keys separated by dots, list positions in brackets: spec.restart.rules[0].action. Objects
-// on
-//        the way are created; a position one past the end of a list appends.
-// VALUE: YAML, so 4 is an integer, '"4"' a string and ["a", "b"] a list; nothing unsets the field.
+//   PATH    keys separated by dots, list positions in brackets: spec.restart.rules[0].action.
+//           Missing objects are created; a position one past the end of a list appends.
+//   VALUE   YAML: 4 is an integer, '"4"' a string and ["a", "b"] a list; empty unsets the field.
 //
-// What cannot be applied becomes a problem at PATH.
+// An assignment that cannot be applied becomes a problem at PATH.
 void ApplyOverride(absl::string_view assignment, Tree& root, Problems& problems);
 
 }  // namespace pushpull

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The front door of the manifest: text and overrides in, a TrainingJob or everything that is wrong
-// with it out. Works without a cluster and says what the API server would say.
+// The entry point: text and overrides in, a TrainingJob or all problems of the manifest out. Works
+// without a cluster and reports what the API server would.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 namespace pushpull {
 
 struct ParsedJob {
-  TrainingJob job;  // of use only when there are no problems
+  TrainingJob job;  // valid only without problems
   std::vector<ManifestProblem> problems;
 };
 
@@ -25,7 +25,7 @@ struct ParsedJob {
 // text:      any bytes; at most kManifestBytesMax are read.
 // overrides: `PATH=VALUE` each, applied in order before anything is checked, see override.h.
 //
-// Finds all problems, not only the first. Throws nothing, blocks on nothing, keeps nothing.
+// Finds all problems, not only the first. Does not throw and does not block.
 ParsedJob ParseTrainingJob(absl::string_view text, std::span<const std::string> overrides);
 
 }  // namespace pushpull

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is wrong with a manifest, all of it at once, each with the path of its field; and how paths
-// and the user's own words are written in such a line. Every problem is one printable line.
+// The problems of a manifest, each with the path of its field, and how paths and user text are
+// quoted in them. Every problem is one printable line.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace pushpull {
 
 struct ManifestProblem {
   std::string field;  // "spec.servers.replicas"; "line 3, column 5"; empty: the whole manifest
-  std::string text;   // "must be between 0 and 1024, is -1"
+  std::string text;   // "must be between 1 and 1024, is -1"
   friend bool operator==(const ManifestProblem&, const ManifestProblem&) = default;
 };
 
-// "spec.servers.replicas: must be between 0 and 1024, is -1".
+// "spec.servers.replicas: must be between 1 and 1024, is -1".
 std::string ToString(const ManifestProblem& problem);
 
 // Collects the problems of one manifest, at most kMax of them; the rest is counted.
@@ -27,12 +27,12 @@ class Problems {
  public:
   static constexpr size_t kMax = 100;
 
-  // Control characters, which the words of a library may hold, are replaced by '?'.
+  // Control characters, which a library's message may contain, are replaced by '?'.
   void Add(std::string field, std::string text);
 
-  // Whether a problem is at `field` or at an object around it: its value cannot be judged again.
+  // Whether a problem is at `field` or at an object around it: its value is not checked again.
   bool Covers(absl::string_view field) const;
-  // As Covers, or inside it: the value is not the one that was written.
+  // As Covers, or inside it: the value is not as written in the manifest.
   bool Touches(absl::string_view field) const;
 
   // Whether further problems are only counted.
@@ -46,7 +46,7 @@ class Problems {
   size_t num_dropped_ = 0;
 };
 
-// "spec" and "servers" -> "spec.servers"; a key that is no plain word is put in brackets and
+// "spec" and "servers" -> "spec.servers"; a key with other characters is put in brackets and
 // quotes.
 std::string JoinPath(absl::string_view path, absl::string_view key);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What to do when a member of a job has ended: the rules of spec.restart, for `pushpull run` and
-// the operator alike. Decides only; who restarts, waits and counts is the caller. Pure.
+// What follows the end of a member: the rules of spec.restart, for `pushpull run` and the operator.
+// Decides only; the caller restarts, waits and counts. Pure.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace pushpull {
 
-// A member that ran for so long without an end is healthy: its delays start anew.
+// A member that has run for this long is healthy: its delays start anew.
 inline constexpr std::chrono::seconds kHealthyAfter{600};
 
 // How a member ended.
@@ -20,7 +20,7 @@ struct MemberExit {
   JobRole role = JobRole::kWorker;
   int exit_code = 0;                      // 0 to 255; of no meaning when a signal ended it
   int signal = 0;                         // that ended it; 0: it exited by itself
-  std::optional<ExitReason> reason = {};  // what the platform says beside, e.g. kOomKilled
+  std::optional<ExitReason> reason = {};  // reported by the platform, e.g. kOomKilled
   std::chrono::seconds ran_for{0};        // since its last start
 };
 
@@ -55,7 +55,7 @@ struct ExitDecision {
 //   reach; everything else is restarted, also a server that exits with 0 while the job runs.
 //
 // A restart counts towards backoffLimit, and beyond it the job fails; a disruption (evicted,
-// preempted, node lost) is nobody's failure and never counts. The delay of a member's k-th restart
+// preempted, node lost) is no failure and never counts. The delay of a member's k-th restart
 // in a row is min(initial_delay * 2^(k-1), max_delay).
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,

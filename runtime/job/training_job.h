@@ -18,14 +18,13 @@ inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
 inline constexpr char kTrainingJobKind[] = "TrainingJob";
 
 enum class JobRole { kServer, kWorker, kCoordinator };
-enum class SyncMode { kSync, kAsync, kBounded, kAllReduce };
+enum class SyncMode { kSync, kAsync, kBounded };
 enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };
 enum class RestartAction { kRestartPod, kRestartJob, kFailJob, kIgnore };
 enum class ExitReason { kOomKilled, kEvicted, kPreempted, kNodeLost, kError };
 enum class CleanupPolicy { kRunning, kAll, kNone };
-enum class GangScheduler { kNone, kVolcano, kCoscheduling, kKueue };
 enum class TlsMode { kAuto, kOff };
 enum class NetworkPolicy { kIsolated, kOff };
 
@@ -45,7 +44,7 @@ struct EnvVar {
 };
 
 struct ServersSpec {
-  int replicas = 1;  // 0 to 1,024; 0 only with SyncMode::kAllReduce; may change while the job runs
+  int replicas = 1;  // 1 to 1,024; may change while the job runs
   int min_replicas = 1;
   int max_replicas = 1024;
   int replication = 0;                  // 0 to 2 copies of each shard beside the primary
@@ -128,8 +127,6 @@ struct RestartSpec {
 };
 
 struct SchedulingSpec {
-  GangScheduler gang = GangScheduler::kNone;
-  std::string queue;
   std::string priority_class;
   bool spread_servers = true;
   bool pdb = true;  // a PodDisruptionBudget for the servers

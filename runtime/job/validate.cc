@@ -141,14 +141,12 @@ struct ReplicaCounts {
   int max;
 };
 
-// Without replicas, which only servers can have, their number is judged by the mode alone.
 void CheckReplicas(const std::string& path, const ReplicaCounts& counts, RuleChecker& rules) {
   if (counts.min > counts.max) {
     rules.Broken(path + ".minReplicas",
                  absl::StrCat("must be at most maxReplicas (", counts.max, "), is ", counts.min),
                  {path + ".maxReplicas"});
-  } else if (counts.replicas > 0 &&
-             (counts.replicas < counts.min || counts.replicas > counts.max)) {
+  } else if (counts.replicas < counts.min || counts.replicas > counts.max) {
     rules.Broken(path + ".replicas",
                  absl::StrCat("must be between minReplicas (",
                               counts.min,
@@ -164,12 +162,6 @@ void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
   const ServersSpec& servers = spec.servers;
   CheckReplicas(
       "spec.servers", {servers.replicas, servers.min_replicas, servers.max_replicas}, rules);
-  if (servers.replicas == 0 && spec.sync.mode != SyncMode::kAllReduce) {
-    rules.Broken("spec.servers.replicas",
-                 absl::StrCat("can be 0 only when spec.sync.mode is AllReduce, which is ",
-                              NameOf(spec.sync.mode)),
-                 {"spec.sync.mode"});
-  }
   if (servers.replication > 0 && servers.replication >= servers.replicas) {
     rules.Broken("spec.servers.replication",
                  absl::StrCat("must be less than spec.servers.replicas (",
@@ -195,9 +187,7 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
                  absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
                  {"spec.sync.backupWorkers"});
   }
-  if (sync.deterministic && (sync.mode == SyncMode::kAsync || sync.mode == SyncMode::kBounded)) {
-    needs("spec.sync.deterministic", "Sync or AllReduce");
-  }
+  if (sync.deterministic && sync.mode != SyncMode::kSync) needs("spec.sync.deterministic", "Sync");
   if (sync.backup_workers > 0 && sync.mode != SyncMode::kSync) {
     needs("spec.sync.backupWorkers", "Sync");
   } else if (sync.backup_workers > 0 && sync.backup_workers >= spec.workers.replicas) {
@@ -210,20 +200,9 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
   }
 }
 
-void CheckWorkers(const TrainingJobSpec& spec, RuleChecker& rules) {
-  if (!spec.workers.colocated_server || spec.sync.mode != SyncMode::kAllReduce) return;
-  rules.Broken("spec.workers.colocatedServer",
-               "needs servers, which spec.sync.mode AllReduce has no use for",
-               {"spec.sync.mode"});
-}
-
-bool IsUri(absl::string_view text) {
-  const size_t colon = text.find("://");
-  return colon != absl::string_view::npos && colon > 0 && colon + 3 < text.size() &&
-         absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
-         std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("+-.", c);
-         });
+bool IsFolderUri(absl::string_view text) {
+  constexpr absl::string_view kScheme = "file:///";
+  return absl::StartsWith(text, kScheme) && text.size() > kScheme.size();
 }
 
 void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
@@ -238,14 +217,19 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
         "spec.checkpoint.claim",
         absl::StrCat("must be the name of a PersistentVolumeClaim, is ", Quoted(checkpoint.claim)));
   }
-  if (!checkpoint.uri.empty() && !IsUri(checkpoint.uri)) {
-    rules.Broken(
-        "spec.checkpoint.uri",
-        absl::StrCat("must be a URI such as file:///var/checkpoints, is ", Quoted(checkpoint.uri)));
+  if (!checkpoint.uri.empty() && !IsFolderUri(checkpoint.uri)) {
+    rules.Broken("spec.checkpoint.uri",
+                 absl::StrCat("must be a folder such as file:///var/checkpoints, is ",
+                              Quoted(checkpoint.uri)));
   }
   if (!absl::StartsWith(checkpoint.path, "/")) {
     rules.Broken("spec.checkpoint.path",
                  absl::StrCat("must start with '/', is ", Quoted(checkpoint.path)));
+  } else if (checkpoint.path != "/" && checkpoint.claim.empty() && !checkpoint.uri.empty()) {
+    rules.Broken("spec.checkpoint.path",
+                 "is a folder inside spec.checkpoint.claim, which is not set; give the whole path "
+                 "in spec.checkpoint.uri",
+                 {"spec.checkpoint.claim"});
   }
   if (checkpoint.restore_from.empty()) {
     rules.Broken("spec.checkpoint.restoreFrom", "must name a checkpoint or be \"latest\", is \"\"");
@@ -300,7 +284,6 @@ void CheckRules(const TrainingJob& job, Problems& problems) {
   CheckMetadata(job.metadata, rules);
   CheckProgram(job.spec, rules);
   CheckServers(job.spec, rules);
-  CheckWorkers(job.spec, rules);
   const WorkersSpec& workers = job.spec.workers;
   CheckReplicas(
       "spec.workers", {workers.replicas, workers.min_replicas, workers.max_replicas}, rules);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules that a type and a range cannot say: how names must look and how fields go together. The
-// CEL rules of the CRD say the same. Pure.
+// The rules beyond types and ranges: formats of names, and rules between fields. The CEL rules of
+// the CRD are the same. Pure.
 #pragma once
 
 #include "runtime/job/problems.h"
@@ -10,7 +10,7 @@
 namespace pushpull {
 
 // Adds a problem for each rule that `job` breaks. A rule over a field that already has a problem in
-// `problems` is left out: the value it would judge is not the one that was written.
+// `problems` is left out: its value is not as written in the manifest.
 void CheckRules(const TrainingJob& job, Problems& problems);
 
 }  // namespace pushpull

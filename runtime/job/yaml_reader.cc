@@ -20,6 +20,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include "runtime/base/utf8.h"
 #include "runtime/job/plain_scalar.h"
 
 namespace pushpull {
@@ -33,45 +34,6 @@ std::string Place(size_t line, size_t column) {
 // A mark counts from 0, a reader from 1.
 std::string Place(const YAML::Mark& mark) {
   return Place(static_cast<size_t>(mark.line) + 1, static_cast<size_t>(mark.column) + 1);
-}
-
-// One line of the syntax of UTF-8: the ranges of the first and second byte; all others are 80-BF.
-struct Utf8Form {
-  size_t bytes;
-  unsigned char first_min, first_max;
-  unsigned char second_min, second_max;
-};
-
-// Source: RFC 3629, section 4 (no overlong forms, no surrogates, nothing above U+10FFFF).
-constexpr Utf8Form kUtf8Forms[] = {{1, 0x00, 0x7F, 0x00, 0x00},
-                                   {2, 0xC2, 0xDF, 0x80, 0xBF},
-                                   {3, 0xE0, 0xE0, 0xA0, 0xBF},
-                                   {3, 0xE1, 0xEC, 0x80, 0xBF},
-                                   {3, 0xED, 0xED, 0x80, 0x9F},
-                                   {3, 0xEE, 0xEF, 0x80, 0xBF},
-                                   {4, 0xF0, 0xF0, 0x90, 0xBF},
-                                   {4, 0xF1, 0xF3, 0x80, 0xBF},
-                                   {4, 0xF4, 0xF4, 0x80, 0x8F}};
-
-bool HasForm(absl::string_view text, const Utf8Form& form) {
-  const auto is_within = [text](size_t i, unsigned char min, unsigned char max) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    return byte >= min && byte <= max;
-  };
-  if (text.size() < form.bytes || !is_within(0, form.first_min, form.first_max)) return false;
-  if (form.bytes > 1 && !is_within(1, form.second_min, form.second_max)) return false;
-  for (size_t i = 2; i < form.bytes; ++i) {
-    if (!is_within(i, 0x80, 0xBF)) return false;
-  }
-  return true;
-}
-
-// Bytes of the UTF-8 character at the start of `text`, which is not empty; 0 where there is none.
-size_t Utf8CharacterBytes(absl::string_view text) {
-  for (const Utf8Form& form : kUtf8Forms) {
-    if (HasForm(text, form)) return form.bytes;
-  }
-  return 0;
 }
 
 // yaml-cpp takes some control characters for the end of the text, so they must not get that far.

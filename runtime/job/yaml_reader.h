@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// YAML text, and therefore JSON text, to a tree. Plain scalars mean what they mean to kubectl (YAML
-// 1.1 with octal numbers and yes/no), so that a manifest is the same here and on a cluster. Any
-// bytes may come in: size, depth and number of values are bounded before they cost anything.
+// YAML text, and therefore JSON text, to a tree. Plain scalars are resolved as by kubectl (YAML 1.1
+// with octal numbers and yes/no), so that a manifest is the same here and on a cluster. The input
+// is untrusted: size, depth and number of values are bounded before they cost anything.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ inline constexpr size_t kManifestDepthMax = 64;
 inline constexpr size_t kManifestValuesMax = 100'000;
 
 // The one document in `text`; a null tree where the text is empty. Adds a problem for everything
-// that is wrong with the text (syntax by line and column, a key given twice by its path). Nothing
-// is returned when there is no tree to go on with. Throws nothing.
+// that is wrong with the text (syntax by line and column, a key given twice by its path). Returns
+// nothing without a usable tree. Does not throw.
 std::optional<Tree> ReadYaml(absl::string_view text, Problems& problems);
 
 }  // namespace pushpull

@@ -94,7 +94,7 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   options.tls = tls->get();
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(shm_prefix);
   if (!guardian.ok()) return Complain(guardian.status(), kExitNotReachable);
-  if (*tls != nullptr) (*tls)->KeepLooking();
+  if (*tls != nullptr) (*tls)->KeepReloading();
 
   EventLoop loop("pp-launcher");
   ExitCode exit_code;

@@ -32,8 +32,8 @@ struct LaunchOptions {
   const TlsFolder* tls = nullptr;
 };
 
-// Blocks until the job has ended and everything is stopped. Returns the exit code of interfaces.md
-// section 2. Called before the process has threads.
+// Blocks until the job has ended and everything is stopped. Returns the exit code of
+// docs/interfaces.md section 2. Called before the process has threads.
 int LaunchJob(const LaunchOptions& options, const TrainingJob& job);
 
 }  // namespace pushpull

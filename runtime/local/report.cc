@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include <nlohmann/json.hpp>
+
+#include "runtime/local/workdir.h"
 
 namespace pushpull {
 namespace {
@@ -49,7 +52,7 @@ nlohmann::json ToJson(const StateLoss& loss) {
           {"highest_step", loss.highest_version.value()},
           {"chunks_from_workers", loss.from_workers},
           {"chunks_from_checkpoint", loss.from_checkpoint},
-          {"chunks_begun_anew", loss.begun_anew},
+          {"chunks_begun_anew", loss.reinitialized},
           {"chunks_outdated", loss.outdated},
           {"has_optimizer_state", loss.has_optimizer_state},
           {"optimizer_state_step", StepOrNull(loss.state_step)},
@@ -60,7 +63,7 @@ double SamplesPerSecond(const JobStatus& status) {
   return status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0;
 }
 
-// Those that were sent away are none of the job's at its end.
+// Without the workers released by a scale-down.
 size_t NumWorkers(const JobStatus& status) {
   return static_cast<size_t>(
       std::count_if(status.workers.begin(), status.workers.end(), [](const WorkerStatus& worker) {
@@ -91,7 +94,7 @@ std::string FormatReport(const RunOutcome& outcome) {
   for (size_t i = 0; i < kSyncPhaseCount; ++i) {
     phases[std::string(kSyncPhaseNames[i])] = status.phase_seconds[i].At(0.5);
   }
-  // What the program reported, by its names; these two are always there.
+  // Results of the program by name; these two are always present.
   nlohmann::json final;
   for (const auto& [name, value] : status.results) final[name] = NumberOrNull(value);
   final["loss"] = NumberOrNull(FinalLoss(status));
@@ -129,7 +132,7 @@ std::string FormatReport(const RunOutcome& outcome) {
       {"contributors", {{"min", status.contributors_min}, {"max", status.contributors_max}}},
       {"uneven_steps", status.uneven_steps},
   };
-  // Names and texts come from anywhere; a byte that is no UTF-8 must not cost the report.
+  // Texts may contain invalid UTF-8, for which dump throws by default.
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -154,6 +157,17 @@ std::string FormatSummary(const RunOutcome& outcome, const std::string& log_fold
     if (loss.returned < loss.shards.size()) absl::StrAppend(&text, "\nlost: ", ToString(loss));
   }
   return absl::StrCat(text, "\nlogs: ", log_folder, "\n");
+}
+
+absl::Status ReportOutcome(const RunOutcome& outcome,
+                           const std::string& log_folder,
+                           const std::string& report_path) {
+  std::fprintf(stderr, "%s", FormatSummary(outcome, log_folder).c_str());
+  if (report_path.empty()) return absl::OkStatus();
+  absl::Status written = WriteFileAtomically(report_path, FormatReport(outcome));
+  if (!written.ok())
+    std::fprintf(stderr, "pushpull: report: %s\n", std::string(written.message()).c_str());
+  return written;
 }
 
 }  // namespace pushpull

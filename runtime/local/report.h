@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `pushpull run --report` writes and what it prints at the end (interfaces.md section 2).
+// What `pushpull run --report` writes and what it prints at the end (docs/interfaces.md section 2).
 #pragma once
 
 #include <string>
+
+#include "absl/status/status.h"
 
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
 
 struct RunOutcome {
-  JobStatus status;  // the last that was heard
+  JobStatus status;  // the last one received
   bool has_succeeded = false;
   bool was_stopped = false;  // by a signal
   double seconds = 0;        // of the whole run, start of the processes included
@@ -18,13 +20,19 @@ struct RunOutcome {
   std::string failure;  // empty when it has succeeded
 };
 
-// JSON with every key of interfaces.md section 2. `pause_seconds` of a resize is the longest
+// JSON with every key of docs/interfaces.md section 2. `pause_seconds` of a resize is the longest
 // synchronisation of a step, from its first gradient to its last parameter, that any worker saw
-// from the request until all was in its place; `settled` and `seconds` say whether and when that
-// was.
+// from the request until every shard was in its place; `settled` and `seconds` say whether and when
+// that was.
 std::string FormatReport(const RunOutcome& outcome);
 
 // A few lines for a person.
 std::string FormatSummary(const RunOutcome& outcome, const std::string& log_folder);
+
+// Prints the summary to standard error and writes the report, unless `report_path` is empty. An
+// error has been printed too.
+absl::Status ReportOutcome(const RunOutcome& outcome,
+                           const std::string& log_folder,
+                           const std::string& report_path);
 
 }  // namespace pushpull

@@ -3,7 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "runtime/membership/stats_proto.h"
+#include "runtime/membership/control_proto.h"
 #include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
@@ -24,17 +24,16 @@ std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
                                                   std::optional<Duration> connect_timeout) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kWireMessageBytesMax);
-  // A connection of its own, and no memory of earlier failures to connect.
+  // Not shared, and without the backoff of earlier failures to connect.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Peers of a job are never behind an HTTP proxy that the environment names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Who is cut off, or crashes with its machine, closes no connection. A member tells a silent
-  // coordinator from a slow one by this alone.
+  // A coordinator whose machine crashes or is partitioned closes no connection: only keepalive
+  // tells a lost coordinator from a slow one.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Asked for by name, for gRPC's server complains about every connection whose name its
-  // certificate does not have.
+  // gRPC's server logs an error for every connection whose name its certificate does not have.
   if (target.tls != nullptr) arguments.SetSslTargetNameOverride(kCertificateName);
   if (connect_timeout) {
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(*connect_timeout);

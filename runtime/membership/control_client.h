@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How clients connect to a coordinator: members for their sessions, commands for one call. No gRPC
+// gRPC channels to a coordinator: of members for their sessions, of commands for one call. No gRPC
 // header is needed here.
 #pragma once
 
@@ -8,7 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/tls/tls_identity.h"
 
 namespace grpc {
@@ -22,8 +23,8 @@ struct ControlTarget {
   std::shared_ptr<const TlsIdentity> tls = {};  // null: no TLS
 };
 
-// Keeps gRPC ready between connections. Otherwise it ends its threads with the last one, and starts
-// them with the next, which costs more than a call.
+// Keeps gRPC initialized between connections. Otherwise it stops its threads with the last one and
+// restarts them with the next, which costs more than a call.
 class ControlLibrary {
  public:
   ControlLibrary();
@@ -32,8 +33,8 @@ class ControlLibrary {
   ControlLibrary& operator=(const ControlLibrary&) = delete;
 };
 
-// A connection of its own, that nobody else has. Connecting is given up after `connect_timeout`,
-// gRPC's own default without.
+// A channel that nobody else shares. Each attempt to connect takes `connect_timeout` at most,
+// gRPC's default without.
 std::shared_ptr<grpc::Channel> MakeControlChannel(
     const ControlTarget& target, std::optional<Duration> connect_timeout = std::nullopt);
 

@@ -51,7 +51,7 @@ std::string ToString(const StateLoss& loss) {
     absl::StrAppend(&text, "; ", Count(loss.returned, "shard"), " back with everything");
   AddPart(loss.from_workers, "from workers", text);
   AddPart(loss.from_checkpoint, "from a checkpoint", text);
-  AddPart(loss.begun_anew, "not there yet", text);
+  AddPart(loss.reinitialized, "not there yet", text);
   if (loss.from_workers + loss.from_checkpoint > 0) {
     absl::StrAppend(&text, "; step ", loss.lowest_version.value());
     if (loss.lowest_version != loss.highest_version)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator knows of the job, for `pushpull status`, the launcher's progress and its
-// report. Plain data; proto/pushpull/v1/control.proto has the wire form.
+// The coordinator's status of the job, for `pushpull status`, the operator, and the launcher's
+// progress and report. Plain data; proto/pushpull/v1/control.proto has the wire form.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace pushpull {
 
-// kRecovering: the coordinator was started anew and is still hearing what the members know; nothing
-// else in the status is complete then.
+// kRecovering: the coordinator has restarted and is collecting its members' reports; the rest of
+// the status is incomplete until then.
 enum class JobPhase : uint8_t { kStarting = 1, kRunning, kSucceeded, kFailed, kRecovering };
 
 struct ServerStatus {
@@ -34,8 +34,8 @@ struct WorkerStatus {
   WorkerId worker;
   bool is_alive = false;
   bool is_member = false;     // contributes to steps
-  bool has_left = false;      // ended in order, its part done
-  bool was_released = false;  // ended in order because it was not wanted any more
+  bool has_left = false;      // exited in order, its part done
+  bool was_released = false;  // exited in order because of a scale-down
   std::string metrics_address;
   uint64_t pid = 0;
   Step step;
@@ -43,59 +43,58 @@ struct WorkerStatus {
 
 // One change of the number of servers while the job runs.
 struct ResizeStatus {
-  Step step;  // when it was asked for
+  Step step;  // when it was requested
   uint32_t from = 0;
   uint32_t to = 0;
-  bool is_settled = false;   // the servers are there and every shard is in its place
-  bool is_final = false;     // settled, and every member has told what it saw of it
-  double seconds = 0;        // until then; so far where it is not
-  double pause_seconds = 0;  // the longest synchronisation of a step that a worker saw meanwhile
+  bool is_settled = false;   // the servers are present and every shard is in its place
+  bool is_final = false;     // settled, and the statistics of every member are in
+  double seconds = 0;        // until settled, or so far
+  double pause_seconds = 0;  // longest synchronization of a step on any worker meanwhile
   uint64_t moved_bytes = 0;  // values and optimizer state copied to other servers
 };
 
-// How many members a job shall have; what is not given stays.
+// A requested size; a field without a value keeps the current one.
 struct JobSize {
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
   friend bool operator==(const JobSize&, const JobSize&) = default;
 };
 
-// What a running job has saved. Saves are numbered by their requests, the coordinator's own ones
-// included: the save of number n is over when `finished` >= n.
+// The checkpoints of a running job. Saves are numbered by request, the coordinator's own ones
+// included: save n is over when `finished` >= n.
 struct CheckpointStatus {
-  Step step;                          // of the last complete one of this coordinator; 0: none yet
-  uint64_t saved = 0;                 // complete ones
-  uint64_t failures = 0;              // saves that were given up
-  std::string failure;                // why the last of them was
-  uint64_t requested = 0;             // number of the last request
-  uint64_t finished = 0;              // number of the last save that is over
-  uint64_t finished_well = 0;         // number of the last save with a complete checkpoint
-  double seconds = 0;                 // that this one took, from the request on
-  std::optional<Step> restored_step;  // the job began from a checkpoint of this step
+  Step step;                          // of this coordinator's last complete one; 0: none yet
+  uint64_t saved = 0;                 // number of complete checkpoints
+  uint64_t failures = 0;              // number of abandoned saves
+  std::string failure;                // why the last of them failed
+  uint64_t requested = 0;             // last request
+  uint64_t finished = 0;              // last save that is over
+  uint64_t succeeded = 0;             // last save with a complete checkpoint
+  double seconds = 0;                 // that save's time from its request
+  std::optional<Step> restored_step;  // of the checkpoint that the job started from
 };
 
-// Shards whose last holder was lost, and what took its place. One for each loss.
+// Shards that lost their last replica, and where their values were recovered from. One per loss.
 struct StateLoss {
-  std::vector<ServerId> servers;  // that held them last
+  std::vector<ServerId> servers;  // their last holders
   std::vector<ShardId> shards;
   uint64_t chunks = 0;
-  // The last holder is waited for; where it comes back in time, nothing is lost.
-  bool is_waiting = false;
+  bool is_waiting = false;   // for the last holder: nothing is lost if it returns in time
   bool is_repaired = false;  // every shard has a primary again
-  uint64_t returned = 0;     // shards whose holder came back with everything
-  Step lowest_version;       // of the chunks when they were back
+  uint64_t returned = 0;     // shards whose holder returned with everything
+  Step lowest_version;       // of the recovered chunks
   Step highest_version;
-  uint64_t from_workers = 0;     // chunks whose values are workers' copies
-  uint64_t from_checkpoint = 0;  // of a checkpoint
-  uint64_t begun_anew = 0;       // that had no value yet
-  uint64_t outdated = 0;  // chunks whose value is of an older version: updates of theirs are lost
-  bool has_optimizer_state = false;  // some of their optimizers keep any
-  std::optional<Step> state_step;    // the lowest checkpoint's that it is from; none: it is zero
+  uint64_t from_workers = 0;         // chunks recovered from workers' copies
+  uint64_t from_checkpoint = 0;      // from a checkpoint
+  uint64_t reinitialized = 0;        // that had no value yet
+  uint64_t outdated = 0;             // chunks recovered at an older version: their updates are lost
+  bool has_optimizer_state = false;  // any of their optimizers has
+  std::optional<Step> state_step;    // of the oldest checkpoint it was loaded from; none: zeros
   double seconds = 0;                // without a primary
   friend bool operator==(const StateLoss&, const StateLoss&) = default;
 };
 
-// One line for people: what was lost, and where it comes from.
+// One line for people: what was lost, and where it was recovered from.
 std::string ToString(const StateLoss& loss);
 
 struct JobStatus {
@@ -106,15 +105,15 @@ struct JobStatus {
   std::string job;
   JobPhase phase = JobPhase::kStarting;
   std::string failure;  // why the job failed, one line; empty otherwise
-  // What `pushpull run` ends with then, where it is not 1.
+  // Exit code of `pushpull run` for this failure; 0: the default, 1.
   uint32_t failure_exit_code = 0;
   Term term;
   Epoch epoch;  // highest in force
   uint64_t view = 0;
-  uint32_t servers_wanted = 0;  // indices 0 to servers_wanted - 1 shall be there
-  uint32_t workers_wanted = 0;  // likewise
-  uint64_t shards_moving = 0;   // not yet where that, and the replication, want them
-  Step step;                    // steps that every member has finished
+  uint32_t desired_servers = 0;  // indices 0 to desired_servers - 1
+  uint32_t desired_workers = 0;  // likewise
+  uint64_t shards_moving = 0;    // not yet placed as the desired size and the replication require
+  Step step;                     // steps that every member has finished
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
   uint64_t bytes_pushed = 0;
@@ -123,22 +122,22 @@ struct JobStatus {
   uint64_t resends = 0;
   uint32_t contributors_min = 0;
   uint32_t contributors_max = 0;
-  uint64_t uneven_steps = 0;              // their chunks had different contributors
+  uint64_t uneven_steps = 0;              // their chunks had different sets of contributors
   std::vector<Step> newest_uneven_steps;  // ascending
   Quantiles sync_seconds;
   std::array<Quantiles, kSyncPhaseCount> phase_seconds;
   std::vector<LossPoint>
       losses;  // mean over the workers, weighted by samples; thinned out when many
-  std::map<std::string, double> results;  // mean over the workers of what their programs reported
+  std::map<std::string, double> results;  // mean over the workers' programs
   std::vector<ServerStatus> servers;
   std::vector<WorkerStatus> workers;
   CheckpointStatus checkpoint;
-  Consistency consistency;              // the mode in force
-  bool is_mode_changing = false;        // another one has been asked for
-  std::string mode_problem;             // why the last change was given up; empty where it was not
-  std::optional<Stall> stall;           // while a step waits for workers for too long
-  std::vector<ResizeStatus> resizes;    // in the order in which they were asked for
-  std::vector<StateLoss> state_losses;  // in the order in which they happened
+  Consistency consistency;        // the mode in force
+  bool is_mode_changing = false;  // another one has been requested
+  std::string mode_problem;       // why the last change failed; empty: it did not
+  std::optional<Stall> stall;     // set while a step waits for workers longer than the stall time
+  std::vector<ResizeStatus> resizes;    // in order of request
+  std::vector<StateLoss> state_losses;  // in order of time
 };
 
 }  // namespace pushpull

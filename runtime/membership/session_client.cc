@@ -12,18 +12,16 @@
 #include "runtime/base/mutex.h"
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/control_proto.h"
-#include "runtime/membership/stats_proto.h"
 #include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
 namespace {
 
-// What a member may have queued: heartbeats of a quarter of an hour. A coordinator that is so far
-// behind is not coming back.
+// Heartbeats of a quarter of an hour: a coordinator that far behind will not recover.
 constexpr size_t kQueuedMax = 1024;
-constexpr std::chrono::seconds kFlushTime{1};
+constexpr std::chrono::seconds kFlushTimeout{1};
 
-// Told what happens on the stream, on gRPC's threads; nothing after OnStreamDone.
+// Callbacks of a stream, on gRPC's threads; OnStreamDone is the last.
 class StreamListener {
  public:
   virtual ~StreamListener() = default;
@@ -33,30 +31,36 @@ class StreamListener {
   virtual void OnStreamDone(const absl::Status& why) = 0;
 };
 
-// One call of Coordinator.Session. One read and one write are outstanding at most; the next read
-// waits until the last message was handled, so that a flood stays in the kernel. Thread-safe.
+// One call of Coordinator.Session. Thread-safe.
+//
+// Flow control: at most one read and one write are outstanding. The next read starts only after the
+// executor has handled the last message, so a flood stays in the kernel's buffers.
+//
+// Order at the end: gRPC calls OnDone only after all reads and writes have ended and the hold is
+// gone. The hold goes with the last read, which fails once the call is over. So whoever ends the
+// call (the destructor, Fail) must also keep a read outstanding, or OnDone would never come.
 class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
  public:
   Stream(const ControlTarget& target, Duration connect_timeout, StreamListener& listener)
       : listener_(listener),
         stub_(v1::Coordinator::NewStub(MakeControlChannel(target, connect_timeout))) {
     stub_->async()->Session(&context_, this);
-    // Reads and writes are started from outside of reactions; the hold keeps OnDone away until
-    // reading has ended.
+    // Reads and writes are started outside of reactions, which gRPC permits only under a hold.
     AddHold();
     StartRead(&incoming_);
     StartCall();
   }
 
-  // Sends what is queued, half-closes, and waits until the call is over.
+  // Sends what is queued, half-closes, and waits for the end of the call; cancels it where the
+  // coordinator takes longer than kFlushTimeout.
   ~Stream() override {
     {
       MutexLock lock(mu_);
       is_closing_ = true;
       if (outgoing_.empty() && !has_ended_) StartWritesDone();
-      StartReading();  // to the end: what still comes is dropped
+      StartReading();  // until the end of the call; what still arrives is dropped
     }
-    while (!AwaitDone(Deadline::After(kFlushTime))) context_.TryCancel();
+    while (!AwaitDone(Deadline::After(kFlushTimeout))) context_.TryCancel();
   }
 
   void Send(const FromMember& message) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -95,7 +99,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
       return;
     }
     absl::StatusOr<ToMember> message = FromProto(incoming_);
-    incoming_.Clear();  // a table may be large, and the next message may be long in coming
+    incoming_.Clear();  // frees a large table: the next message may take long to come
     {
       MutexLock lock(mu_);
       is_reading_ = false;
@@ -111,7 +115,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     if (!ok) {
-      outgoing_.clear();  // the call is over; OnDone will say why
+      outgoing_.clear();  // the call is over; OnDone has the reason
       return;
     }
     outgoing_.pop_front();
@@ -143,7 +147,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
     StartRead(&incoming_);
   }
 
-  // The first reason counts.
+  // The first reason wins.
   void Fail(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (failure_.ok()) failure_ = std::move(why);
     context_.TryCancel();
@@ -161,18 +165,18 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
   StreamListener& listener_;
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
   grpc::ClientContext context_;
-  v1::ToMember incoming_;  // the outstanding read's, or that of the reaction to it
+  v1::ToMember incoming_;  // of the outstanding read, then of the reaction to it
   CondVar changed_;
   Mutex mu_;
   std::deque<v1::FromMember> outgoing_ ABSL_GUARDED_BY(mu_);  // the first is being written
   bool is_reading_ ABSL_GUARDED_BY(mu_) = true;
-  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;   // nothing will be read any more
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;   // the last read has ended
   bool is_closing_ ABSL_GUARDED_BY(mu_) = false;  // by this side
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// Brings what the stream says to the executor.
+// Moves the stream's callbacks to the executor.
 class GrpcSession final : public Session, private StreamListener {
  public:
   GrpcSession(const ControlTarget& target,
@@ -193,8 +197,8 @@ class GrpcSession final : public Session, private StreamListener {
   void Send(FromMember message) override { stream_.Send(message); }
 
  private:
-  // Confined to the executor. What is posted may run after the session was destroyed, so it holds
-  // this and looks.
+  // Confined to the executor. Posted tasks hold it, because they may run after the session was
+  // destroyed.
   struct State {
     GrpcSession* session = nullptr;  // null: destroyed
     SessionHandler& handler;
@@ -219,14 +223,14 @@ class GrpcSession final : public Session, private StreamListener {
   }
 
   void OnStreamDone(const absl::Status& why) override {
-    // The end of a session in order is still its end: the member has no coordinator any more.
+    // A session that the coordinator closed with OK is lost to the member as well.
     const absl::Status end = why.ok() ? absl::UnavailableError("ended the session") : why;
     executor_.Post([state = state_, end, target = target_] {
       if (state->session == nullptr) return;
-      const absl::Status told =
+      const absl::Status reason =
           state->is_connected ? end : ExplainNoAnswer(end, target.tls != nullptr);
       state->handler.OnClosed(
-          {told.code(), absl::StrCat("coordinator at ", target.address, ": ", told.message())});
+          {reason.code(), absl::StrCat("coordinator at ", target.address, ": ", reason.message())});
     });
   }
 
@@ -234,7 +238,7 @@ class GrpcSession final : public Session, private StreamListener {
   Executor& executor_;
   const std::shared_ptr<State> state_;
   const Executor::TimerId timer_;
-  Stream stream_;  // last: destroyed first, which ends all calls to the above
+  Stream stream_;  // last: destroyed first, which ends all callbacks to the above
 };
 
 }  // namespace

@@ -15,41 +15,46 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/membership/control_proto.h"
-#include "runtime/membership/job_status_proto.h"
-#include "runtime/membership/stats_proto.h"
 #include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
 namespace {
 
 constexpr size_t kQueuedMax = 1024;  // messages to one member
-// Every member, and as many again that are being replaced.
+// All members, and as many that replace them.
 constexpr size_t kSessionsMax = 2 * (kWireServersMax + kWireWorkersMax);
 // A connection carries one session, or a few status calls.
 constexpr int kCallsOfConnectionMax = 64;
-constexpr std::chrono::seconds kCloseTime{2};
+constexpr std::chrono::seconds kCloseTimeout{2};
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
 }
 
-// Told by a call what happens on it, on gRPC's threads.
+// Callbacks of a call, on gRPC's threads.
 class CallListener {
  public:
   virtual ~CallListener() = default;
   // The next message is read after ReadNext.
   virtual void OnIncoming(SessionId id, FromMember message) = 0;
-  // The last one; the call deletes itself after it.
+  // The last callback; the call deletes itself after it.
   virtual void OnCallDone(SessionId id, const absl::Status& why) = 0;
 };
 
-// One call of Session, owned by itself until OnDone. One read and one write are outstanding at
-// most, and the next read waits until the last message was handled. Thread-safe.
+// One call of Session. Owns itself until OnDone, as gRPC's reactors do. Thread-safe.
+//
+// Flow control: at most one read and one write are outstanding. The next read starts only after the
+// executor has handled the last message, so a member that floods the coordinator is slowed down by
+// HTTP/2; messages to a member that does not read are queued up to kQueuedMax.
+//
+// Order at the end: gRPC allows Finish only when no write is outstanding, and calls OnDone after
+// the last reaction. So End drains the queue first, and FinishOnce runs where the queue becomes
+// empty.
 class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToMember> {
  public:
   SessionCall(SessionId id, grpc::CallbackServerContext& context, CallListener& listener)
       : id_(id), peer_(context.peer()), context_(context), listener_(listener) {
-    StartSendInitialMetadata();  // tells the member that it has reached a coordinator
+    StartSendInitialMetadata();  // the member's proof that a coordinator answers
   }
 
   void ReadNext() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -69,7 +74,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
 
-  // Sends what is queued, then ends the call with `why`, an OK where it ends in order.
+  // Sends what is queued, then ends the call with `why`, OK at the end of the job.
   void Close(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     End(std::move(why));
@@ -80,7 +85,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     if (!ok) return Close(absl::OkStatus());  // half-closed by the member, or the call is over
     absl::StatusOr<FromMember> message = FromProto(incoming_);
-    incoming_.Clear();  // a report may be large, and the next message may be long in coming
+    incoming_.Clear();  // frees a large report: the next message may take long to come
     if (!message.ok()) return Close(message.status());
     listener_.OnIncoming(id_, *std::move(message));
   }
@@ -115,14 +120,14 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   }
 
  private:
-  // The first reason counts.
+  // The first reason wins.
   void End(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!is_ending_) why_ = std::move(why);
     is_ending_ = true;
     if (outgoing_.empty()) FinishOnce();
   }
 
-  // Only when no write is outstanding.
+  // Call only while no write is outstanding.
   void FinishOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!is_finished_) Finish(ToGrpc(why_));
     is_finished_ = true;
@@ -132,7 +137,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   const std::string peer_;
   grpc::CallbackServerContext& context_;
   CallListener& listener_;
-  v1::FromMember incoming_;  // the outstanding read's, or that of the reaction to it
+  v1::FromMember incoming_;  // of the outstanding read, then of the reaction to it
   Mutex mu_;
   std::deque<v1::ToMember> outgoing_ ABSL_GUARDED_BY(mu_);  // the first is being written
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
@@ -140,8 +145,8 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   absl::Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-// A call on its way to the executor and back. Its answer is the last reference's end, so that a
-// task that an executor drops still ends the call.
+// A unary call on its way to the executor and back. It answers when the last reference goes, so a
+// task that a stopped executor drops still ends the call.
 template <typename Response>
 class UnaryCall {
  public:
@@ -163,43 +168,24 @@ class UnaryCall {
   grpc::Status result_{grpc::StatusCode::UNAVAILABLE, "the coordinator is starting or ending"};
 };
 
-// Flips once. Thread-safe.
-class Latch {
+class GrpcCoordinatorService final : public CoordinatorService,
+                                     public v1::Coordinator::CallbackService,
+                                     private CallListener {
  public:
-  void Open() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    is_open_ = true;
-    changed_.NotifyAll();
-  }
-  void Wait() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    while (!is_open_) changed_.WaitUntil(mu_, Deadline::After(kCloseTime));
-  }
-
- private:
-  CondVar changed_;
-  Mutex mu_;
-  bool is_open_ ABSL_GUARDED_BY(mu_) = false;
-};
-
-}  // namespace
-
-class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
-                                       private CallListener {
- public:
-  Impl(Executor& executor, const TlsFolder* tls)
+  GrpcCoordinatorService(Executor& executor, const TlsFolder* tls)
       : executor_(executor),
         target_(std::make_shared<Target>(Target{.service = this})),
         credentials_(MakeServerCredentials(tls)) {}
+  ~GrpcCoordinatorService() override { Shutdown(Deadline::After(kCloseTimeout)); }
 
-  absl::StatusOr<uint16_t> Listen(const HostPort& listen) {
-    PUSHPULL_RETURN_IF_ERROR(CheckCanListen(listen));
+  absl::Status Bind(HostPort listen) {
+    PUSHPULL_RETURN_IF_ERROR(BindTo(listen).status());
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kWireMessageBytesMax);
-    // Without this two coordinators would share a port and each get half of the members.
+    // Otherwise two coordinators could share a port, and each would get half of the members.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
-    // Members ask for a sign of life every few seconds (control_client.cc).
+    // Members send keepalive pings every few seconds (control_client.cc).
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     int port = 0;
     builder.AddListeningPort(ToString(listen), credentials_, &port);
@@ -207,17 +193,22 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0)
       return absl::UnavailableError(absl::StrCat("listen on ", ToString(listen), ": failed"));
-    return static_cast<uint16_t>(port);
+    listen.port = static_cast<uint16_t>(port);
+    address_ = ToString(listen);
+    return absl::OkStatus();
   }
 
-  void Serve(SessionEvents& events) ABSL_LOCKS_EXCLUDED(mu_) {
+  const std::string& address() const override { return address_; }
+
+  void Serve(SessionEvents& events) override ABSL_LOCKS_EXCLUDED(mu_) {
     executor_.Post([target = target_, &events] { target->events = &events; });
     MutexLock lock(mu_);
     is_serving_ = true;
     for (const auto& [id, call] : calls_) call->ReadNext();
   }
 
-  void Shutdown(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Shutdown(Deadline deadline) override ABSL_LOCKS_EXCLUDED(mu_) {
+    if (server_ == nullptr) return;  // never bound
     {
       MutexLock lock(mu_);
       if (std::exchange(is_stopping_, true)) return;
@@ -227,12 +218,11 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
       MutexLock lock(mu_);
       for (const auto& [id, call] : calls_) call->Close(absl::OkStatus());
     }
-    if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now() + deadline.remaining());
     AwaitNoCalls();
   }
 
-  void Send(SessionId session, const ToMember& message) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Send(SessionId session, ToMember message) override ABSL_LOCKS_EXCLUDED(mu_) {
     v1::ToMember wire;
     ToProto(message, wire);
     MutexLock lock(mu_);
@@ -240,7 +230,7 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
     if (it != calls_.end()) it->second->Send(std::move(wire));
   }
 
-  void Close(SessionId session) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Close(SessionId session) override ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(mu_);
       const auto it = calls_.find(session);
@@ -248,7 +238,7 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
       it->second->Close(absl::OkStatus());
     }
     executor_.Post([this_executor = &executor_, target = target_, session] {
-      this_executor->RunAfter(kCloseTime, [target, session] {
+      this_executor->RunAfter(kCloseTimeout, [target, session] {
         if (target->service != nullptr) target->service->Abort(session);
       });
     });
@@ -273,62 +263,53 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* /*request*/,
                                       v1::JobStatus* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    executor_.Post(
-        [call = std::make_shared<UnaryCall<v1::JobStatus>>(*reactor, *response), target = target_] {
-          if (target->events != nullptr) call->Finish(target->events->GetStatus());
-        });
-    return reactor;
+    return Answer(*context, *response, [](SessionEvents& events) { return events.GetStatus(); });
   }
 
   grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context,
                                    const v1::ResizeRequest* request,
                                    v1::Status* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    executor_.Post([call = std::make_shared<UnaryCall<v1::Status>>(*reactor, *response),
-                    size = FromProto(*request),
-                    target = target_] {
-      if (target->events != nullptr) call->Finish(target->events->Resize(size));
+    return Answer(*context, *response, [size = FromProto(*request)](SessionEvents& events) {
+      return size.ok() ? events.Resize(*size) : size.status();
     });
-    return reactor;
   }
 
   grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
                                            const v1::SaveCheckpointRequest* /*request*/,
                                            v1::SaveCheckpointResponse* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    executor_.Post(
-        [call = std::make_shared<UnaryCall<v1::SaveCheckpointResponse>>(*reactor, *response),
-         target = target_] {
-          if (target->events != nullptr) call->Finish(target->events->SaveCheckpoint());
-        });
-    return reactor;
+    return Answer(
+        *context, *response, [](SessionEvents& events) { return events.SaveCheckpoint(); });
   }
 
   grpc::ServerUnaryReactor* SetMode(grpc::CallbackServerContext* context,
                                     const v1::SetModeRequest* request,
                                     v1::Status* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    ModeChange change;
-    if (request->has_mode()) change.mode = static_cast<ConsistencyMode>(request->mode());
-    if (request->has_staleness()) change.staleness = request->staleness();
-    if (request->has_backup_workers()) change.backup_workers = request->backup_workers();
-    if (request->has_gated()) change.gated = request->gated();
-    executor_.Post([call = std::make_shared<UnaryCall<v1::Status>>(*reactor, *response),
-                    change,
-                    target = target_] {
-      if (target->events != nullptr) call->Finish(target->events->SetMode(change));
+    return Answer(*context, *response, [change = FromProto(*request)](SessionEvents& events) {
+      return change.ok() ? events.SetMode(*change) : change.status();
     });
-    return reactor;
   }
 
  private:
-  // Where posted tasks find the service and whom it tells. Confined to the executor; both are null
-  // once the service shuts down.
+  // How posted tasks find the service and its events. Confined to the executor; both are null after
+  // Detach, because tasks may run after the service was destroyed.
   struct Target {
-    Impl* service = nullptr;
+    GrpcCoordinatorService* service = nullptr;
     SessionEvents* events = nullptr;
   };
+
+  // Calls `ask` with the events on the executor, and answers with its result.
+  template <typename Response, typename Ask>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context,
+                                   Response& response,
+                                   Ask ask) {
+    grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+    executor_.Post([call = std::make_shared<UnaryCall<Response>>(*reactor, response),
+                    asking = std::move(ask),
+                    target = target_] {
+      if (target->events != nullptr) call->Finish(asking(*target->events));
+    });
+    return reactor;
+  }
 
   void OnIncoming(SessionId id, FromMember message) override {
     executor_.Post([target = target_, id, incoming = std::move(message)]() mutable {
@@ -361,20 +342,23 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
     if (it != calls_.end()) it->second->Abort();
   }
 
-  // The server has already seen every call to its end; this makes it known to this thread.
+  // server_->Shutdown has waited for every call; OnCallDone may still be on its way out.
   void AwaitNoCalls() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    while (!calls_.empty()) changed_.WaitUntil(mu_, Deadline::After(kCloseTime));
+    while (!calls_.empty()) changed_.WaitUntil(mu_, Deadline::After(kCloseTimeout));
   }
 
-  // After it no task touches the service or the events. An executor that has stopped drops the
-  // task, which opens the latch as well.
-  void Detach() {
-    auto latch = std::make_shared<Latch>();
-    // Opens where the task ends, run or not.
-    std::shared_ptr<void> opener(nullptr, [latch](void*) { latch->Open(); });
-    executor_.Post([target = target_, held = std::move(opener)] { *target = {}; });
-    latch->Wait();
+  // After it no task touches the service or the events. Waits for the task's end, whether it ran or
+  // a stopped executor dropped it.
+  void Detach() ABSL_LOCKS_EXCLUDED(mu_) {
+    std::shared_ptr<void> on_end(nullptr, [this](void*) {
+      MutexLock lock(mu_);
+      is_detached_ = true;
+      changed_.NotifyAll();
+    });
+    executor_.Post([target = target_, held = std::move(on_end)] { *target = {}; });
+    MutexLock lock(mu_);
+    while (!is_detached_) changed_.WaitUntil(mu_, Deadline::After(kCloseTimeout));
   }
 
   Executor& executor_;
@@ -382,43 +366,23 @@ class CoordinatorService::Impl final : public v1::Coordinator::CallbackService,
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   CondVar changed_;
   Mutex mu_;
-  std::map<SessionId, SessionCall*> calls_ ABSL_GUARDED_BY(mu_);  // each until its OnDone
+  std::map<SessionId, SessionCall*> calls_ ABSL_GUARDED_BY(mu_);  // until their OnDone
   uint64_t last_session_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_serving_ ABSL_GUARDED_BY(mu_) = false;
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<grpc::Server> server_;  // last: its end waits for all calls
+  bool is_detached_ ABSL_GUARDED_BY(mu_) = false;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;  // last: destroyed first, which waits for all calls
 };
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Listen(
     const std::string& listen, Executor& executor, const TlsFolder* tls) {
-  PUSHPULL_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(listen));
-  auto impl = std::make_unique<Impl>(executor, tls);
-  PUSHPULL_ASSIGN_OR_RETURN(address.port, impl->Listen(address));
-  return std::unique_ptr<CoordinatorService>(
-      new CoordinatorService(std::move(impl), ToString(address)));
-}
-
-CoordinatorService::CoordinatorService(std::unique_ptr<Impl> impl, std::string address)
-    : impl_(std::move(impl)), address_(std::move(address)) {}
-
-CoordinatorService::~CoordinatorService() {
-  impl_->Shutdown(Deadline::After(kCloseTime));
-}
-
-void CoordinatorService::Serve(SessionEvents& events) {
-  impl_->Serve(events);
-}
-
-void CoordinatorService::Shutdown(Deadline deadline) {
-  impl_->Shutdown(deadline);
-}
-
-void CoordinatorService::Send(SessionId session, ToMember message) {
-  impl_->Send(session, message);
-}
-
-void CoordinatorService::Close(SessionId session) {
-  impl_->Close(session);
+  PUSHPULL_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
+  auto service = std::make_unique<GrpcCoordinatorService>(executor, tls);
+  PUSHPULL_RETURN_IF_ERROR(service->Bind(address));
+  return service;
 }
 
 }  // namespace pushpull

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's end of all sessions, and the answer to GetStatus, over gRPC. No gRPC type is
-// seen here.
+// The coordinator's end of all sessions, and its answers to commands, over gRPC. No gRPC type is
+// visible here.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 #include "absl/status/statusor.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/executor.h"
 #include "runtime/membership/session.h"
 #include "runtime/tls/tls_folder.h"
@@ -18,45 +19,34 @@ namespace pushpull {
 
 // Thread-safe, except that Serve, Shutdown and the destructor are called by one thread outside of
 // the executor.
-class CoordinatorService final : public SessionSink {
+class CoordinatorService : public SessionSink {
  public:
-  // Takes the port, so that address() is known and the port cannot be lost; members that connect
-  // wait for Serve. `listen` is host:port, port 0 takes a free one. `executor` and `tls` outlive
-  // the service; null: no TLS.
+  // Binds the port; members that connect wait for Serve. `listen` is host:port, with port 0 for a
+  // free one. `executor` and `tls` outlive the service; `tls` null: no TLS. Destroying the service
+  // shuts it down within 2 s, where Shutdown was not called. Errors name the address:
   //
-  // kInvalidArgument: no host:port. kAlreadyExists: the port is in use. kUnavailable: the host is
-  // not an address of this machine. Each names the address.
+  //   kInvalidArgument  not host:port
+  //   kAlreadyExists    the port is in use
+  //   kUnavailable      the host is not an address of this machine
   static absl::StatusOr<std::unique_ptr<CoordinatorService>> Listen(const std::string& listen,
                                                                     Executor& executor,
                                                                     const TlsFolder* tls = nullptr);
-  // Shuts down within 2 s, where Shutdown was not called.
-  ~CoordinatorService() override;
-  CoordinatorService(const CoordinatorService&) = delete;
-  CoordinatorService& operator=(const CoordinatorService&) = delete;
 
-  // Starts to hand on what members say. Called once. `events` is used on the executor until
-  // Shutdown returns.
-  void Serve(SessionEvents& events);
+  // Starts to deliver events. Called once. `events` is used on the executor until Shutdown returns.
+  virtual void Serve(SessionEvents& events) = 0;
 
-  // Ends all sessions after what was sent on them, those that take longer than `deadline` without.
-  // Blocks until no call is left. No event is delivered after it; OnClosed is not called for the
-  // sessions it ends. Safe to call twice.
-  void Shutdown(Deadline deadline);
+  // Closes all sessions after sending what is queued, and cancels those that take longer than
+  // `deadline`. Blocks until no call is left. No event is delivered after it; OnClosed is not
+  // called for the sessions it closes. Safe to call twice.
+  virtual void Shutdown(Deadline deadline) = 0;
 
   // host:port with the real port.
-  const std::string& address() const { return address_; }
+  virtual const std::string& address() const = 0;
 
-  // A member that does not take its messages is closed with kResourceExhausted when 1,024 wait.
-  void Send(SessionId session, ToMember message) override;
-  // A member that does not take what was sent before within 2 s is cut off.
-  void Close(SessionId session) override;
-
- private:
-  class Impl;
-  CoordinatorService(std::unique_ptr<Impl> impl, std::string address);
-
-  const std::unique_ptr<Impl> impl_;
-  const std::string address_;
+  // A session with 1,024 messages queued is closed with kResourceExhausted.
+  void Send(SessionId session, ToMember message) override = 0;
+  // A member that does not read what is queued within 2 s is cancelled.
+  void Close(SessionId session) override = 0;
 };
 
 }  // namespace pushpull

@@ -7,8 +7,7 @@
 #include "pushpull/v1/control.grpc.pb.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/membership/job_status_proto.h"
-#include "runtime/membership/stats_proto.h"
+#include "runtime/membership/control_proto.h"
 #include "runtime/tls/grpc_credentials.h"
 
 namespace pushpull {
@@ -19,25 +18,40 @@ absl::Status AboutCoordinator(const ControlTarget& coordinator, const absl::Stat
           absl::StrCat("coordinator at ", coordinator.address, ": ", status.message())};
 }
 
-std::unique_ptr<v1::Coordinator::Stub> MakeStub(const ControlTarget& coordinator) {
-  return v1::Coordinator::NewStub(MakeControlChannel(coordinator));
-}
+template <typename Request, typename Response>
+using Method = grpc::Status (v1::Coordinator::Stub::*)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*);
 
-absl::Status CallStatus(const ControlTarget& coordinator, const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
+// One call over a connection of its own.
+template <typename Request, typename Response>
+absl::StatusOr<Response> Call(const ControlTarget& coordinator,
+                              Deadline deadline,
+                              Method<Request, Response> method,
+                              const Request& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
+  const auto stub = v1::Coordinator::NewStub(MakeControlChannel(coordinator));
+  Response response;
+  const grpc::Status status = ((*stub).*method)(&context, request, &response);
+  if (status.ok()) return response;
   const absl::Status why =
       StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message());
   return AboutCoordinator(coordinator, ExplainNoAnswer(why, coordinator.tls != nullptr));
 }
 
+// The coordinator's own answer.
+absl::Status Answer(const ControlTarget& coordinator, const v1::Status& response) {
+  const absl::Status status = FromProto(response);
+  return status.ok() ? status : AboutCoordinator(coordinator, status);
+}
+
 }  // namespace
 
 absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline deadline) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
-  v1::JobStatus response;
-  PUSHPULL_RETURN_IF_ERROR(CallStatus(
-      coordinator, MakeStub(coordinator)->GetStatus(&context, v1::GetStatusRequest(), &response)));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const v1::JobStatus response,
+      Call(coordinator, deadline, &v1::Coordinator::Stub::GetStatus, v1::GetStatusRequest()));
   absl::StatusOr<JobStatus> result = FromProto(response);
   if (!result.ok()) return AboutCoordinator(coordinator, result.status());
   return result;
@@ -46,44 +60,31 @@ absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline
 absl::Status RequestResize(const ControlTarget& coordinator,
                            const JobSize& size,
                            Deadline deadline) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
   v1::ResizeRequest request;
   ToProto(size, request);
-  v1::Status response;
-  PUSHPULL_RETURN_IF_ERROR(
-      CallStatus(coordinator, MakeStub(coordinator)->Resize(&context, request, &response)));
-  const absl::Status refused = FromProto(response);
-  return refused.ok() ? refused : AboutCoordinator(coordinator, refused);
+  PUSHPULL_ASSIGN_OR_RETURN(const v1::Status response,
+                            Call(coordinator, deadline, &v1::Coordinator::Stub::Resize, request));
+  return Answer(coordinator, response);
 }
 
 absl::StatusOr<uint64_t> RequestCheckpoint(const ControlTarget& coordinator, Deadline deadline) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
-  v1::SaveCheckpointResponse response;
-  PUSHPULL_RETURN_IF_ERROR(CallStatus(
-      coordinator,
-      MakeStub(coordinator)->SaveCheckpoint(&context, v1::SaveCheckpointRequest(), &response)));
-  const absl::Status refused = FromProto(response.status());
-  if (!refused.ok()) return AboutCoordinator(coordinator, refused);
+  PUSHPULL_ASSIGN_OR_RETURN(const v1::SaveCheckpointResponse response,
+                            Call(coordinator,
+                                 deadline,
+                                 &v1::Coordinator::Stub::SaveCheckpoint,
+                                 v1::SaveCheckpointRequest()));
+  PUSHPULL_RETURN_IF_ERROR(Answer(coordinator, response.status()));
   return response.number();
 }
 
 absl::Status RequestMode(const ControlTarget& coordinator,
                          const ModeChange& change,
                          Deadline deadline) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
   v1::SetModeRequest request;
-  if (change.mode) request.set_mode(static_cast<uint32_t>(*change.mode));
-  if (change.staleness) request.set_staleness(*change.staleness);
-  if (change.backup_workers) request.set_backup_workers(*change.backup_workers);
-  if (change.gated) request.set_gated(*change.gated);
-  v1::Status response;
-  PUSHPULL_RETURN_IF_ERROR(
-      CallStatus(coordinator, MakeStub(coordinator)->SetMode(&context, request, &response)));
-  const absl::Status refused = FromProto(response);
-  return refused.ok() ? refused : AboutCoordinator(coordinator, refused);
+  ToProto(change, request);
+  PUSHPULL_ASSIGN_OR_RETURN(const v1::Status response,
+                            Call(coordinator, deadline, &v1::Coordinator::Stub::SetMode, request));
+  return Answer(coordinator, response);
 }
 
 }  // namespace pushpull

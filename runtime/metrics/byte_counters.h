@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A counter of bytes for each kind of channel, as both ends of the data path have it.
+// A counter of bytes for each kind of channel, for both ends of the data path.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pushpull {
 
-// Label `channel` = tcp, shm, grpc, inproc; all there from the start at zero. Thread-safe.
+// Label `channel` = tcp, shm, grpc or inproc (tests); all exist from the start. Thread-safe.
 class BytesByChannel {
  public:
   BytesByChannel(MetricsRegistry& registry, const std::string& name, const std::string& help)

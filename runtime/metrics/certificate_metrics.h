@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the certificates of a process end: the one series that only a process with TLS has.
+// When the certificates of a process expire: the one series that only a process with TLS has.
 #pragma once
 
 #include <chrono>

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/metrics/http_exposer.h"
 
-#include <poll.h>
-#include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <deque>
+#include <map>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,232 +17,157 @@
 #include "absl/strings/str_split.h"
 #include <httplib.h>
 
-#include "runtime/base/deadline.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
-#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
 namespace {
 
-// A scraper and a probe at the same time.
-constexpr size_t kThreads = 2;
-// Connections accepted and not yet looked at; further ones wait in the kernel's backlog.
-constexpr size_t kWaitingMax = 16;
+// Scrapers and probes. Further connections wait in the kernel's backlog.
+constexpr size_t kConnectionsMax = 16;
 constexpr std::chrono::seconds kRequestTime{5};
-// A scraper's request has a few hundred bytes. The library alone would read a line without end.
+// A scraper's request has a few hundred bytes.
 constexpr size_t kRequestBytesMax = 16 * 1024;
+// Accepting fails for as long as the process has no free descriptor.
+constexpr Duration kPauseWhenExhausted = std::chrono::milliseconds(100);
 
-// One connection as the library sees it, with bounds on the time and the bytes it may take.
-class BoundedStream final : public httplib::Stream {
- public:
-  explicit BoundedStream(int fd) : fd_(fd), deadline_(Deadline::After(kRequestTime)) {}
+enum class WithBody { kYes, kNo };
 
-  bool is_readable() const override { return position_ < filled_ || IsReady(POLLIN); }
-  bool is_writable() const override { return IsReady(POLLOUT); }
-  socket_t socket() const override { return fd_; }
+std::string Response(absl::string_view status, absl::string_view text, WithBody body) {
+  return absl::StrCat(
+      "HTTP/1.1 ",
+      status,
+      "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: ",
+      text.size(),
+      "\r\nConnection: close\r\n\r\n",
+      body == WithBody::kYes ? text : "");
+}
 
-  ssize_t read(char* out, size_t bytes) override {
-    if (position_ == filled_ && !Fill()) return -1;
-    const size_t count = std::min(bytes, filled_ - position_);
-    std::copy_n(buffer_.data() + position_, count, out);
-    position_ += count;
-    return static_cast<ssize_t>(count);
-  }
-
-  ssize_t write(const char* data, size_t bytes) override {
-    if (!IsReady(POLLOUT)) return -1;
-    return send(fd_, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
-
-  void get_remote_ip_and_port(std::string& ip, int& port) const override { NoAddress(ip, port); }
-  void get_local_ip_and_port(std::string& ip, int& port) const override { NoAddress(ip, port); }
-
- private:
-  // Nothing of ours looks at who asks.
-  static void NoAddress(std::string& ip, int& port) {
-    ip.clear();
-    port = 0;
-  }
-
-  bool IsReady(short events) const {
-    pollfd waiting{.fd = fd_, .events = events, .revents = 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_.remaining());
-    return poll(&waiting, 1, static_cast<int>(left.count())) == 1;
-  }
-
-  bool Fill() {
-    if (total_ >= kRequestBytesMax || !IsReady(POLLIN)) return false;
-    const ssize_t count = recv(fd_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    if (count <= 0) return false;
-    position_ = 0;
-    filled_ = static_cast<size_t>(count);
-    total_ += filled_;
-    return true;
-  }
-
-  const int fd_;
-  const Deadline deadline_;
-  std::array<char, 2048> buffer_;
-  size_t position_ = 0;
-  size_t filled_ = 0;
-  size_t total_ = 0;
-};
-
-// The library's thread pool with a bound on what waits, and with named threads. Thread-safe.
-class BoundedPool final : public httplib::TaskQueue {
- public:
-  BoundedPool() {
-    for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
-  }
-
-  void enqueue(std::function<void()> job) override ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    // Ends: every job ends within kRequestTime.
-    while (jobs_.size() >= kWaitingMax) changed_.WaitUntil(mu_, Deadline::After(kRequestTime));
-    jobs_.push_back(std::move(job));
-    changed_.NotifyAll();
-  }
-
-  void shutdown() override ABSL_LOCKS_EXCLUDED(mu_) {
-    {
-      MutexLock lock(mu_);
-      is_stopping_ = true;
-    }
-    changed_.NotifyAll();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  void Run() {
-    pthread_setname_np(pthread_self(), "metrics-http");
-    while (std::function<void()> job = Take()) {
-      try {
-        job();
-      } catch (...) {  // out of memory for one request; the connection is closed already
-      }
-    }
-  }
-
-  // Empty when the pool stops.
-  std::function<void()> Take() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    while (jobs_.empty() && !is_stopping_)
-      changed_.WaitUntil(mu_, Deadline::After(std::chrono::minutes(1)));
-    if (jobs_.empty()) return nullptr;
-    std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    changed_.NotifyAll();
-    return job;
-  }
-
-  CondVar changed_;
-  Mutex mu_;
-  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
-  bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::thread> threads_;  // last: they use all of the above
-};
-
-void Answer(int code, const std::string& text, httplib::Response& response) {
-  response.status = code;
-  response.set_content(text, "text/plain; version=0.0.4; charset=utf-8");
+bool IsAgain(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
 }  // namespace
 
-class HttpExposer::Impl final : private httplib::Server {
+// Confined to its loop.
+class HttpExposer::Impl final {
  public:
-  explicit Impl(HttpExposerOptions options) : options_(std::move(options)) {
-    new_task_queue = [this] {
-      NoteAccepting();
-      // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the library deletes it
-      return new BoundedPool();
-    };
-    // Not the library's SO_REUSEPORT: two roles on one port must not share it silently.
-    set_socket_options([](socket_t sock) {
-      const int on = 1;
-      setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    });
-    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      Route(request, response);
-      return HandlerResponse::Handled;
-    });
+  // `listener` listens and does not block.
+  Impl(HttpExposerOptions options, FileDescriptor listener)
+      : options_(std::move(options)), listener_(std::move(listener)) {
+    loop_.Post([this] { WatchListener(); });
   }
-
-  ~Impl() override {
-    is_stopping_ = true;
-    if (!thread_.joinable()) return;
-    AwaitAccepting();  // stop() before that would be lost
-    stop();
-    thread_.join();
-  }
-
-  // Returns the port.
-  absl::StatusOr<uint16_t> Start(const HostPort& listen) {
-    PUSHPULL_RETURN_IF_ERROR(CheckCanListen(listen));
-    const int port = listen.port == 0                         ? bind_to_any_port(listen.host)
-                     : bind_to_port(listen.host, listen.port) ? listen.port
-                                                              : -1;
-    if (port < 0)
-      return absl::UnavailableError(absl::StrCat("listen on ", ToString(listen), ": bind failed"));
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "metrics-accept");
-      listen_after_bind();
-    });
-    return static_cast<uint16_t>(port);
-  }
+  ~Impl() { loop_.Stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
  private:
-  bool process_and_close_socket(socket_t sock) override {
-    const FileDescriptor owner(sock);
-    if (is_stopping_) return false;
-    BoundedStream stream(sock);
-    bool is_closed = false;
-    const bool is_done = process_request(stream, /*close_connection=*/true, is_closed, nullptr);
-    ::shutdown(sock, SHUT_RDWR);
-    return is_done;
+  struct Connection {
+    FileDescriptor socket;
+    Executor::TimerId timeout = 0;
+    std::string request;   // as far as it has arrived
+    std::string response;  // empty until the request is complete
+    size_t num_sent = 0;
+  };
+
+  void WatchListener() {
+    const absl::Status watched =
+        loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); });
+    if (!watched.ok()) loop_.RunAfter(kPauseWhenExhausted, [this] { WatchListener(); });
   }
 
-  void Route(const httplib::Request& request, httplib::Response& response) const {
-    if (request.method != "GET" && request.method != "HEAD") {
-      Answer(405, "only GET and HEAD\n", response);
-    } else if (request.path == "/metrics") {
-      Answer(200, options_.metrics(), response);
-    } else if (request.path == "/livez") {
-      Answer(200, "ok\n", response);
-    } else if (request.path == "/readyz") {
-      const absl::Status status = options_.ready();
-      Answer(status.ok() ? 200 : 503, status.ok() ? "ok\n" : status.ToString() + "\n", response);
-    } else {
-      Answer(404, "not found: there are /metrics, /livez and /readyz\n", response);
+  void Accept() {
+    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.is_open()) {
+      if (IsAgain(errno)) return;
+      loop_.Unwatch(listener_.get());
+      loop_.RunAfter(kPauseWhenExhausted, [this] { WatchListener(); });
+      return;
     }
+    const int fd = socket.get();
+    if (!loop_.Watch(fd, EPOLLIN, [this, fd](uint32_t) { OnReady(fd); }).ok()) return;
+    Connection& connection = connections_[fd];
+    connection.socket = std::move(socket);
+    connection.timeout = loop_.RunAfter(kRequestTime, [this, fd] { Close(fd); });
+    if (connections_.size() == kConnectionsMax) loop_.Unwatch(listener_.get());
   }
 
-  void NoteAccepting() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    is_accepting_ = true;
-    accepting_.NotifyAll();
+  void OnReady(int fd) {
+    Connection& connection = connections_.at(fd);
+    const bool goes_on = connection.response.empty() ? Read(connection) : Write(connection);
+    if (!goes_on) Close(fd);
   }
 
-  void AwaitAccepting() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    while (!is_accepting_) accepting_.WaitUntil(mu_, Deadline::After(kRequestTime));
+  void Close(int fd) {
+    const bool was_full = connections_.size() == kConnectionsMax;
+    loop_.Cancel(connections_.at(fd).timeout);
+    loop_.Unwatch(fd);
+    connections_.erase(fd);
+    if (was_full) WatchListener();
+  }
+
+  // False, here and below: the connection is to be closed.
+  bool Read(Connection& connection) {
+    std::array<char, 4096> buffer;
+    const ssize_t got = recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && IsAgain(errno)) return true;
+    if (got <= 0) return false;
+    connection.request.append(buffer.data(), static_cast<size_t>(got));
+    if (absl::StrContains(connection.request, "\r\n\r\n")) {
+      connection.response = Answer(connection.request);
+    } else if (connection.request.size() >= kRequestBytesMax) {
+      connection.response =
+          Response("431 Request Header Fields Too Large", "too large\n", WithBody::kYes);
+    }
+    return connection.response.empty() || Write(connection);
+  }
+
+  bool Write(Connection& connection) {
+    const absl::string_view rest =
+        absl::string_view(connection.response).substr(connection.num_sent);
+    const ssize_t sent = send(connection.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && !IsAgain(errno)) return false;
+    if (sent > 0) connection.num_sent += static_cast<size_t>(sent);
+    if (connection.num_sent == connection.response.size()) return false;
+    return loop_.Rewatch(connection.socket.get(), EPOLLOUT).ok();
+  }
+
+  // Of a complete request only the method and the path matter, both in its first line.
+  std::string Answer(absl::string_view request) const {
+    const std::vector<absl::string_view> line =
+        absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
+    if (line.size() != 3 || !absl::StartsWith(line[2], "HTTP/1."))
+      return Response("400 Bad Request", "this is no HTTP/1 request\n", WithBody::kYes);
+    if (line[0] != "GET" && line[0] != "HEAD")
+      return Response("405 Method Not Allowed", "only GET and HEAD\n", WithBody::kYes);
+    const WithBody body = line[0] == "GET" ? WithBody::kYes : WithBody::kNo;
+    const absl::string_view path = line[1].substr(0, line[1].find('?'));
+    if (path == "/metrics") return Response("200 OK", options_.metrics(), body);
+    if (path == "/livez") return Response("200 OK", "ok\n", body);
+    if (path == "/readyz") {
+      const absl::Status status = options_.ready();
+      if (status.ok()) return Response("200 OK", "ok\n", body);
+      return Response("503 Service Unavailable", status.ToString() + "\n", body);
+    }
+    return Response("404 Not Found", "not found: there are /metrics, /livez and /readyz\n", body);
   }
 
   const HttpExposerOptions options_;
-  std::atomic<bool> is_stopping_ = false;
-  CondVar accepting_;
-  Mutex mu_;
-  bool is_accepting_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
+  const FileDescriptor listener_;
+  std::map<int, Connection> connections_;  // by descriptor; at most kConnectionsMax
+  EventLoop loop_{"metrics-http"};         // last: its handlers use all of the above
 };
 
 absl::StatusOr<std::unique_ptr<HttpExposer>> HttpExposer::Start(HttpExposerOptions options) {
-  PUSHPULL_ASSIGN_OR_RETURN(HostPort listen, ParseHostPort(options.listen));
-  auto impl = std::make_unique<Impl>(std::move(options));
-  PUSHPULL_ASSIGN_OR_RETURN(listen.port, impl->Start(listen));
-  return std::unique_ptr<HttpExposer>(new HttpExposer(std::move(impl), ToString(listen)));
+  PUSHPULL_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options.listen));
+  PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor listener, BindTo(address));
+  if (listen(listener.get(), SOMAXCONN) != 0)
+    return StatusFromErrno(errno, absl::StrCat("listen on ", ToString(address)));
+  PUSHPULL_ASSIGN_OR_RETURN(address.port, BoundPort(listener));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(listener));
+  return std::unique_ptr<HttpExposer>(new HttpExposer(std::move(impl), ToString(address)));
 }
 
 HttpExposer::HttpExposer(std::unique_ptr<Impl> impl, std::string address)

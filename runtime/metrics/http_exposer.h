@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP side of a role: /metrics, /livez and /readyz (interfaces.md section 6). What the series
-// are is registry.h's part, what "ready" means is the role's.
+// Serves /metrics, /livez and /readyz of a role (docs/interfaces.md section 6). The series are
+// registry.h's part; what "ready" means is up to the role.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,16 @@ namespace pushpull {
 struct HttpExposerOptions {
   std::string listen;  // host:port; port 0 takes a free one
 
-  // The body of /metrics. Called on the exposer's threads, up to two at once.
+  // The body of /metrics. Called on the exposer's thread, which it must not block.
   std::function<std::string()> metrics;
 
   // OK: /readyz answers 200; otherwise 503 and the status as text. Called like `metrics`.
   std::function<absl::Status()> ready;
 };
 
-// Serves until it is destroyed, which waits for the requests under way (5 s at most). Two threads
-// answer, one accepts; a request has at most 16 KiB and 5 s, and every connection carries one.
-// Nothing a client sends ends the process or makes it grow. Thread-safe.
+// Serves on a thread of its own, "metrics-http", until it is destroyed, which drops the requests in
+// progress. A client that hangs holds up nobody else: at most 16 connections, each with one request
+// of at most 16 KiB and 5 s. Nothing a client sends ends the process or makes it grow. Thread-safe.
 class HttpExposer {
  public:
   // kInvalidArgument: `listen` is no host:port. kAlreadyExists: the port is in use.
@@ -48,11 +48,11 @@ class HttpExposer {
   const std::string address_;
 };
 
-// The body of /metrics at `address` (host:port). Blocks for 5 s at most. kUnavailable: nobody
-// answers there; the text names the address.
+// The body of /metrics at `address` (host:port). Blocks for 5 s at most. kUnavailable: no answer;
+// the text names the address.
 absl::StatusOr<std::string> FetchMetrics(const std::string& address);
 
-// The value of a series in such a body, its labels included as they are there; 0 where it is not.
+// The value of a series in such a body, named with its labels as written there; 0 if absent.
 double SeriesValue(absl::string_view body, absl::string_view series);
 
 }  // namespace pushpull

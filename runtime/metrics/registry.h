@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics of one node: an owner of a prometheus::Registry that can write itself as text. The
-// families live with the code that knows them, in the *_metrics.cc files of the roles; serving the
-// text over HTTP is http_exposer.h's part.
+// The metrics of one node: owns a prometheus::Registry and writes it as text. The families are
+// defined in the *_metrics.cc files of the roles; http_exposer.h serves the text.
 #pragma once
 
 #include <memory>
@@ -12,12 +11,12 @@
 
 namespace pushpull {
 
-// One object a node, so that ten nodes in a process do not share series. Thread-safe.
+// One object a node, so that several nodes in one process (tests) share no series. Thread-safe.
 class MetricsRegistry {
  public:
   MetricsRegistry() : registry_(std::make_shared<prometheus::Registry>()) {}
 
-  // To build families on. A family lives as long as this object.
+  // For building families. A family lives as long as this object.
   prometheus::Registry& registry() { return *registry_; }
 
   // All series in the Prometheus text format, version 0.0.4. Takes the locks of the families, one

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An admission in the meta of a frame that has the flag kFlagAdmission: of pushes and fetches at
-// its beginning, of publications behind the timing.
+// An admission in the meta of a frame with kFlagAdmission: at the beginning in pushes and fetches,
+// after the timing in publications.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace pushpull {
 
 std::vector<std::byte> EncodeAdmission(const Admission& admission);
 
-// Takes it off the front of `meta`. kDataLoss: too short, or more workers than there can be.
+// Removes it from the front of `meta`. kDataLoss: too short, or more than kWorkersMax workers.
 absl::StatusOr<Admission> TakeAdmission(std::span<const std::byte>& meta);
 
 }  // namespace pushpull

@@ -32,7 +32,7 @@ void Put(ByteWriter& writer, const std::vector<ServerId>& servers) {
   for (const ServerId server : servers) writer.Put(server.value());
 }
 
-// False: more than there can be.
+// False: more than kMembersMax.
 bool Get(ByteReader& reader, std::vector<ServerId>& servers) {
   const auto count = reader.Get<uint16_t>();
   if (count > kMembersMax) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metas of the frames that keep the members of a shard alike (protocol.md section 2). What the
-// frames mean is decided in shard_member.h. Layout: decisions/0008-replica-streams.md.
+// The metas of replication frames (docs/protocol.md section 2). What a frame means is decided in
+// shard_member.h. Layout: docs/decisions/0008-replica-streams.md.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,15 @@ struct ShardEntry {
 };
 
 std::vector<std::byte> EncodeShardEntry(const ShardEntry& entry);
-// kDataLoss: too short, or it names a shard or more members than there can be.
+// kDataLoss: too short, or the shard's number or the number of members is out of range.
 absl::StatusOr<ShardEntry> DecodeShardEntry(std::span<const std::byte> meta);
 
 // kJoinShard. The epoch of the joiner's entry is in the header.
 struct JoinShardMeta {
   ShardId shard;
   uint64_t stream = 0;
-  // The joiner reigned before, and `entry` makes the receiver primary: it has everything up to seq.
+  // The joiner was primary and has handed over: `entry` makes the receiver primary, and the
+  // receiver has everything up to seq.
   bool is_handover = false;
   ReplicaSet entry;
   uint64_t seq = 0;
@@ -62,8 +63,8 @@ enum class LogEntryKind : uint8_t {
 // kStreamStart, kReplicate, kCopyChunk, kCaughtUp. Chunk, step (of an entry) or version (of a
 // copy), learning rate and epoch are in the header.
 struct StreamMeta {
-  ShardId shard;
-  StreamPosition at;
+  ShardId shard = {};
+  StreamPosition at = {};
   uint64_t seq = 0;  // of the entry; of the primary's last one otherwise
   // kReplicate
   LogEntryKind kind = LogEntryKind::kApply;

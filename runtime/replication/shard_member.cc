@@ -2,10 +2,108 @@
 #include "runtime/replication/shard_member.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/check.h"
 
 namespace pushpull {
+
+// ---- OutgoingStreams ----
+
+std::vector<ServerId> OutgoingStreams::Members() const {
+  std::vector<ServerId> members;
+  members.reserve(streams_.size());
+  for (const auto& [member, stream] : streams_) members.push_back(member);
+  return members;
+}
+
+bool OutgoingStreams::Open(ServerId member, uint64_t stream, std::set<size_t> to_copy) {
+  const auto known = streams_.find(member);
+  if (known != streams_.end() && known->second.number >= stream) return false;
+  streams_[member] = Stream{.number = stream, .to_copy = std::move(to_copy)};
+  return true;
+}
+
+void OutgoingStreams::Keep(const ReplicaSet& entry) {
+  std::erase_if(streams_, [&](const auto& stream) {
+    const ReplicaRole role = entry.RoleOf(stream.first);
+    return role != ReplicaRole::kFollower && role != ReplicaRole::kLearner;
+  });
+  for (auto& [member, stream] : streams_) stream.has_caught_up_frame = false;
+}
+
+std::optional<StreamPosition> OutgoingStreams::PlaceEntry(ServerId member, size_t chunk) {
+  const auto it = streams_.find(member);
+  if (it == streams_.end()) return std::nullopt;
+  Stream& stream = it->second;
+  // Not before the start frame: what changes until then is copied.
+  if (stream.next_position == 0) stream.to_copy.insert(chunk);
+  if (stream.to_copy.contains(chunk)) return std::nullopt;
+  return StreamPosition{stream.number, stream.next_position++};
+}
+
+std::vector<OutgoingStreams::Frame> OutgoingStreams::NextFrames(ServerId member) {
+  std::vector<Frame> frames;
+  const auto it = streams_.find(member);
+  if (it == streams_.end()) return frames;
+  Stream& stream = it->second;
+  const auto add = [&](Frame::Kind kind, size_t chunk) {
+    frames.push_back({kind, {stream.number, stream.next_position++}, chunk});
+  };
+  if (stream.next_position == 0) add(Frame::Kind::kStart, 0);
+  while (!stream.to_copy.empty() && stream.copies_under_way.size() < kCopiesUnderWayMax) {
+    const size_t chunk = *stream.to_copy.begin();
+    stream.to_copy.erase(stream.to_copy.begin());
+    stream.copies_under_way.insert(stream.next_position);
+    add(Frame::Kind::kCopy, chunk);
+  }
+  if (stream.to_copy.empty() && !stream.has_caught_up_frame) {
+    stream.has_caught_up_frame = true;
+    add(Frame::Kind::kCaughtUp, 0);
+  }
+  return frames;
+}
+
+// An acknowledgement covers all earlier positions: a member takes frames in order.
+bool OutgoingStreams::OnAck(ServerId member, StreamPosition at) {
+  const auto it = streams_.find(member);
+  if (it == streams_.end()) return false;
+  Stream& stream = it->second;
+  if (stream.number != at.stream || at.position >= stream.next_position) return false;
+  stream.copies_under_way.erase(stream.copies_under_way.begin(),
+                                stream.copies_under_way.upper_bound(at.position));
+  return true;
+}
+
+// ---- IncomingStream ----
+
+uint64_t IncomingStream::Join() {
+  *this = IncomingStream(number_ + 1);
+  return number_;
+}
+
+IncomingStream::Verdict IncomingStream::Judge(StreamPosition at) const {
+  const bool is_ours = is_joined_ && at.stream == number_;
+  if (!is_ours || at.position < next_position_) return Verdict::kIgnore;
+  return at.position == next_position_ ? Verdict::kTake : Verdict::kJoinAgain;
+}
+
+void IncomingStream::Start(uint64_t seq) {
+  seq_ = seq;
+  is_catching_up_ = true;
+}
+
+void IncomingStream::ConfirmEarly(Epoch epoch) {
+  early_epoch_ = epoch;
+  early_at_ = Answer();
+}
+
+std::optional<StreamPosition> IncomingStream::ConfirmAnew(Epoch epoch) {
+  is_confirmed_ = early_epoch_ == epoch;
+  return is_confirmed_ ? std::optional<StreamPosition>(early_at_) : std::nullopt;
+}
+
+// ---- ShardMember ----
 
 ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   Change change;
@@ -16,10 +114,10 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   entry_ = entry;
   const ReplicaRole now = role();
 
-  if (now != ReplicaRole::kPrimary && reigns_) {
-    reigns_ = false;
+  if (now != ReplicaRole::kPrimary && is_primary_) {
+    is_primary_ = false;
     acked_.clear();
-    change.has_ended = true;
+    change.is_demoted = true;
   }
   handover_.reset();
 
@@ -35,21 +133,27 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   if (via == Via::kFirst && now >= ReplicaRole::kFollower) is_full_ = true;
 
   if (via == Via::kRebuilt && now == ReplicaRole::kPrimary) {
-    BeginRebuilt();
-    change.has_begun = true;
+    BecomeRebuiltPrimary();
+    change.is_promoted = true;
     return change;
   }
-  if (reigns_) {
-    KeepStreams();
+  if (is_primary_) {
+    // Still primary: so the streams to those who are still members go on.
+    std::erase_if(acked_, [&](const auto& acked) {
+      const ReplicaRole its_role = entry_.RoleOf(acked.first);
+      return its_role != ReplicaRole::kFollower && its_role != ReplicaRole::kLearner;
+    });
+    outgoing_.Keep(entry_);
     return change;
   }
-  outgoing_.clear();
+  outgoing_.Clear();
   if (now == ReplicaRole::kPrimary) {
-    incoming_.is_joined = false;
-    // A server named primary never starts without the state; the coordinator hears of it.
+    incoming_.Leave();
+    // A server named primary never starts without the state; the coordinator learns that from its
+    // promise.
     if (!is_full_ && via != Via::kHandedOver) return change;
-    Begin();
-    change.has_begun = true;
+    BecomePrimary();
+    change.is_promoted = true;
     return change;
   }
   FollowPrimary(is_same_primary, change);
@@ -60,57 +164,46 @@ void ShardMember::Promise(Term term) {
   promised_ = std::max(promised_, term);
 }
 
-// The reign goes on: so do the streams of those who are still members, each to be confirmed anew.
-void ShardMember::KeepStreams() {
-  const auto is_gone = [&](const auto& of_member) {
-    const ReplicaRole its_role = entry_.RoleOf(of_member.first);
-    return its_role != ReplicaRole::kFollower && its_role != ReplicaRole::kLearner;
-  };
-  std::erase_if(acked_, is_gone);
-  std::erase_if(outgoing_, is_gone);
-  for (auto& [member, out] : outgoing_) out.has_caught_up_frame = false;
-}
-
 void ShardMember::FollowPrimary(bool is_same_primary, Change& change) {
   const bool has_primary = role() != ReplicaRole::kNone && entry_.primary.has_value();
-  if (!has_primary || !is_same_primary || !incoming_.is_joined) {
-    incoming_.is_joined = false;
+  if (!has_primary || !is_same_primary || !incoming_.is_joined()) {
+    incoming_.Leave();
     change.must_join = has_primary;
     return;
   }
-  incoming_.is_confirmed = false;
-  if (incoming_.early_epoch != entry_.epoch) return;
-  incoming_.is_confirmed = true;
+  const std::optional<StreamPosition> early = incoming_.ConfirmAnew(entry_.epoch);
+  if (!early) return;
   if (role() == ReplicaRole::kFollower) is_full_ = true;
-  change.late_answer = StreamAck{incoming_.early_at, seq_, true};
+  change.late_answer = StreamAck{*early, seq_, true};
 }
 
-void ShardMember::Begin() {
-  reigns_ = true;
+void ShardMember::BecomePrimary() {
+  is_primary_ = true;
   is_full_ = true;
   acked_.clear();
-  // What the log holds may be more than the followers have: nothing is published, not even an old
+  // The log here may hold more than the followers have: nothing is published, not even an old
   // version, before they have all of it.
   for (LastEntry& last : last_entries_) last.seq = seq_;
 }
 
 // The same versions may have been other bits before: the optimizer's state is not what it was.
-void ShardMember::BeginRebuilt() {
-  outgoing_.clear();
-  incoming_.is_joined = false;
+void ShardMember::BecomeRebuiltPrimary() {
+  outgoing_.Clear();
+  incoming_.Leave();
   ++seq_;
-  Begin();
+  BecomePrimary();
   for (LastEntry& last : last_entries_) last.epoch = entry_.epoch;
 }
 
 // ---- the primary ----
 
 uint64_t ShardMember::Append(size_t chunk) {
-  PUSHPULL_CHECK(reigns_);
+  PUSHPULL_CHECK(is_primary_);
   last_entries_[chunk] = {++seq_, entry_.epoch};
   return seq_;
 }
 
+// Not all of the log, only the chunk's last entry: chunks do not wait for each other.
 bool ShardMember::MayPublish(size_t chunk) const {
   if (!is_open()) return false;
   return std::all_of(entry_.followers.begin(), entry_.followers.end(), [&](ServerId follower) {
@@ -126,63 +219,16 @@ bool ShardMember::Open(ServerId member,
                        std::span<const ChunkStamp> ours) {
   const ReplicaRole of_member = entry_.RoleOf(member);
   const bool may_join = of_member == ReplicaRole::kFollower || of_member == ReplicaRole::kLearner;
-  if (!reigns_ || epoch != entry_.epoch || !may_join || theirs.size() != ours.size()) return false;
-  const auto held = outgoing_.find(member);
-  if (held != outgoing_.end() && held->second.stream >= stream) return false;
-  Outgoing& out = outgoing_[member];
-  out = Outgoing{.stream = stream};
-  for (size_t chunk = 0; chunk < ours.size(); ++chunk) {
-    if (ours[chunk] != theirs[chunk]) out.to_copy.insert(chunk);
-  }
-  return true;
-}
-
-std::optional<StreamPosition> ShardMember::PlaceEntry(ServerId member, size_t chunk) {
-  const auto out = outgoing_.find(member);
-  if (out == outgoing_.end()) return std::nullopt;
-  // Not before the start frame: what changes until then is copied.
-  if (out->second.next_position == 0) out->second.to_copy.insert(chunk);
-  if (out->second.to_copy.contains(chunk)) return std::nullopt;
-  return StreamPosition{out->second.stream, out->second.next_position++};
-}
-
-std::vector<ServerId> ShardMember::Streams() const {
-  std::vector<ServerId> members;
-  members.reserve(outgoing_.size());
-  for (const auto& [member, out] : outgoing_) members.push_back(member);
-  return members;
-}
-
-std::vector<ShardMember::StreamFrame> ShardMember::NextFrames(ServerId member) {
-  std::vector<StreamFrame> frames;
-  const auto it = outgoing_.find(member);
-  if (it == outgoing_.end()) return frames;
-  Outgoing& out = it->second;
-  const auto add = [&](StreamFrame::Kind kind, size_t chunk) {
-    frames.push_back({kind, {out.stream, out.next_position++}, chunk});
-  };
-  if (out.next_position == 0) add(StreamFrame::Kind::kStart, 0);
-  while (!out.to_copy.empty() && out.copies_under_way.size() < kCopiesUnderWayMax) {
-    const size_t chunk = *out.to_copy.begin();
-    out.to_copy.erase(out.to_copy.begin());
-    out.copies_under_way.insert(out.next_position);
-    add(StreamFrame::Kind::kCopy, chunk);
-  }
-  if (out.to_copy.empty() && !out.has_caught_up_frame) {
-    out.has_caught_up_frame = true;
-    add(StreamFrame::Kind::kCaughtUp, 0);
-  }
-  return frames;
+  if (!is_primary_ || epoch != entry_.epoch || !may_join || theirs.size() != ours.size())
+    return false;
+  std::set<size_t> to_copy;
+  for (size_t chunk = 0; chunk < ours.size(); ++chunk)
+    if (ours[chunk] != theirs[chunk]) to_copy.insert(chunk);
+  return outgoing_.Open(member, stream, std::move(to_copy));
 }
 
 bool ShardMember::OnAck(ServerId member, const StreamAck& ack) {
-  const auto it = outgoing_.find(member);
-  const bool is_current = reigns_ && it != outgoing_.end() && it->second.stream == ack.at.stream &&
-                          ack.at.position < it->second.next_position;
-  if (!is_current) return false;
-  Outgoing& out = it->second;
-  out.copies_under_way.erase(out.copies_under_way.begin(),
-                             out.copies_under_way.upper_bound(ack.at.position));
+  if (!is_primary_ || !outgoing_.OnAck(member, ack.at)) return false;
   if (ack.seq && *ack.seq <= seq_) {
     uint64_t& acked = acked_[member];
     acked = std::max(acked, *ack.seq);
@@ -190,8 +236,11 @@ bool ShardMember::OnAck(ServerId member, const StreamAck& ack) {
   return true;
 }
 
+// The primary must have sent the next one everything before it stops being primary; so it stops
+// taking pushes first, and the log ends.
 bool ShardMember::BeginHandover(Epoch current, const ReplicaSet& next) {
-  if (!reigns_ || entry_.epoch != current || next.epoch <= current || !next.primary) return false;
+  if (!is_primary_ || entry_.epoch != current || next.epoch <= current || !next.primary)
+    return false;
   if (next.epoch.term < promised_) return false;
   handover_ = next;
   return true;
@@ -199,64 +248,59 @@ bool ShardMember::BeginHandover(Epoch current, const ReplicaSet& next) {
 
 std::optional<ReplicaSet> ShardMember::HandoverDue() const {
   // One of an earlier coordinator must not end any more; the next entry cancels it.
-  if (!handover_ || !reigns_ || handover_->epoch.term < promised_) return std::nullopt;
+  if (!handover_ || !is_primary_ || handover_->epoch.term < promised_) return std::nullopt;
   const auto acked = acked_.find(*handover_->primary);
   const bool has_everything =
-      acked != acked_.end() && acked->second >= seq_ && outgoing_.contains(*handover_->primary);
+      acked != acked_.end() && acked->second >= seq_ && outgoing_.Contains(*handover_->primary);
   return has_everything ? handover_ : std::nullopt;
 }
 
 // ---- the other members ----
 
-uint64_t ShardMember::Join() {
-  incoming_ = Incoming{.is_joined = true, .stream = incoming_.stream + 1};
-  return incoming_.stream;
-}
-
-ShardMember::Verdict ShardMember::Judge(ServerId from, StreamPosition at) const {
-  const bool is_ours =
-      !reigns_ && incoming_.is_joined && entry_.primary == from && at.stream == incoming_.stream;
-  if (!is_ours || at.position < incoming_.next_position) return Verdict::kIgnore;
-  return at.position == incoming_.next_position ? Verdict::kTake : Verdict::kJoinAgain;
+IncomingStream::Verdict ShardMember::Judge(ServerId from, StreamPosition at) const {
+  const bool is_from_primary = !is_primary_ && entry_.primary == from;
+  return is_from_primary ? incoming_.Judge(at) : IncomingStream::Verdict::kIgnore;
 }
 
 StreamAck ShardMember::TakeStart(uint64_t seq) {
-  incoming_.seq = seq;
-  incoming_.is_catching_up = true;
+  incoming_.Start(seq);
   return Answer(false);
 }
 
 StreamAck ShardMember::TakeCopy(size_t chunk, Epoch chunk_epoch) {
-  last_entries_[chunk] = {incoming_.seq, chunk_epoch};
+  last_entries_[chunk] = {incoming_.seq(), chunk_epoch};
   return Answer(false);
 }
 
+// While it is catching up the member has entries of some chunks and no copy of others yet: its log
+// is complete up to a number only from the caught-up frame on.
 StreamAck ShardMember::TakeEntry(size_t chunk, Epoch epoch, uint64_t seq) {
-  incoming_.seq = seq;
+  incoming_.set_seq(seq);
   last_entries_[chunk] = {seq, epoch};
-  if (!incoming_.is_catching_up) seq_ = seq;
+  if (!incoming_.is_catching_up()) seq_ = seq;
   return Answer(false);
 }
 
 std::optional<StreamAck> ShardMember::TakeCaughtUp(Epoch epoch, uint64_t seq) {
-  incoming_.is_catching_up = false;
-  incoming_.seq = seq;
+  incoming_.CatchUp();
+  incoming_.set_seq(seq);
   seq_ = seq;
+  // The primary has an entry that has not arrived here: it is not known yet whether this server is
+  // a follower under it, so the answer waits.
   if (epoch > entry_.epoch) {
-    incoming_.early_epoch = epoch;
-    incoming_.early_at = {incoming_.stream, incoming_.next_position++};
+    incoming_.ConfirmEarly(epoch);
     return std::nullopt;
   }
   if (epoch == entry_.epoch) {
-    incoming_.is_confirmed = true;
+    incoming_.Confirm();
     if (role() == ReplicaRole::kFollower) is_full_ = true;
   }
   return Answer(true);
 }
 
 StreamAck ShardMember::Answer(bool is_caught_up) {
-  return {.at = {incoming_.stream, incoming_.next_position++},
-          .seq = incoming_.is_catching_up ? std::nullopt : std::optional<uint64_t>(seq_),
+  return {.at = incoming_.Answer(),
+          .seq = incoming_.is_catching_up() ? std::nullopt : std::optional<uint64_t>(seq_),
           .is_caught_up = is_caught_up};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One virtual shard on one server: which role it has there, how far its log is, and on the primary
-// what every other member has of it (protocol.md sections 1, 3 and 5). Decides only; whose bytes
-// they are, and how they travel, is the lane's business (server/shard_replication.h). Pure.
+// One virtual shard on one server: its role, how far its log is, and on the primary what every
+// other member has of it (docs/protocol.md sections 1, 3 and 5). Decides only; the bytes and
+// connections are in server/shard_replication.h. Pure.
 //
 //   primary                                     follower, learner
 //   Append: one entry for each chunk's step
@@ -13,9 +13,9 @@
 //   OnAck   <--------------------- seq ------------------------
 //   MayPublish: every follower has the chunk's last entry
 //
-// A stream outlives a new entry as long as the primary goes on to reign and the member stays one:
-// it is the stream, and not the epoch of a frame, that says whose log it is. Under each entry the
-// primary confirms each member anew, with one more caught-up frame.
+// A stream outlives a new entry as long as the primary stays primary and the member stays a member:
+// the stream, not the epoch of a frame, identifies the log. Under each entry the primary confirms
+// each member anew, with one more caught-up frame.
 #pragma once
 
 #include <cstddef>
@@ -53,12 +53,104 @@ struct StreamAck {
   bool is_caught_up = false;    // the answer to the caught-up frame
 };
 
-// Thread-compatible. Chunks are named by their index among the shard's chunks.
-class ShardMember {
+// The primary's streams to the other members: what each has been sent and is still to be sent.
+// Thread-compatible.
+class OutgoingStreams {
  public:
   // Copies that may be under way to one member before it has acknowledged the first.
   static constexpr size_t kCopiesUnderWayMax = 4;
 
+  bool empty() const { return streams_.empty(); }
+  bool Contains(ServerId member) const { return streams_.contains(member); }
+  std::vector<ServerId> Members() const;
+
+  // Begins the stream with copies of these chunks. False: it is an older request of the member.
+  bool Open(ServerId member, uint64_t stream, std::set<size_t> to_copy);
+  // The connection is gone; the member will join again.
+  void Close(ServerId member) { streams_.erase(member); }
+  // Ends all streams but those to members of `entry`, which are confirmed anew under it.
+  void Keep(const ReplicaSet& entry);
+  void Clear() { streams_.clear(); }
+
+  // The position of the next frame to a member, for an entry of `chunk`. None: it must not be sent,
+  // because the member has no stream, or gets a copy of the chunk that includes the entry.
+  std::optional<StreamPosition> PlaceEntry(ServerId member, size_t chunk);
+
+  struct Frame {
+    enum class Kind { kStart, kCopy, kCaughtUp };
+    Kind kind = Kind::kStart;
+    StreamPosition at;
+    size_t chunk = 0;  // kCopy
+  };
+  // What is to be sent to the member now beside entries; empty while enough is under way.
+  std::vector<Frame> NextFrames(ServerId member);
+
+  // False: it is not of the member's stream.
+  bool OnAck(ServerId member, StreamPosition at);
+
+ private:
+  struct Stream {
+    uint64_t number = 0;
+    uint64_t next_position = 0;
+    std::set<size_t> to_copy;
+    std::set<uint64_t> copies_under_way;  // their positions
+    bool has_caught_up_frame = false;
+  };
+  std::map<ServerId, Stream> streams_;
+};
+
+// A member's stream from its primary. Thread-compatible.
+class IncomingStream {
+ public:
+  IncomingStream() = default;  // not joined
+  // Begins a new stream; returns its number. What comes on an earlier one is ignored.
+  uint64_t Join();
+  // Gives up the stream; nothing is taken before the next Join.
+  void Leave() { is_joined_ = false; }
+  bool is_joined() const { return is_joined_; }
+  // The primary has answered the last Join.
+  bool has_started() const { return next_position_ > 0; }
+
+  enum class Verdict { kTake, kIgnore, kJoinAgain };
+  // What a frame of the primary means; each frame that is taken must be answered.
+  Verdict Judge(StreamPosition at) const;
+  // Copies follow; the primary's log is at `seq`.
+  void Start(uint64_t seq);
+  // Until the caught-up frame a copy may be behind entries of other chunks, so none counts as
+  // applied.
+  bool is_catching_up() const { return is_catching_up_; }
+  void CatchUp() { is_catching_up_ = false; }
+  // The primary's log when it sent the last frame.
+  void set_seq(uint64_t seq) { seq_ = seq; }
+  uint64_t seq() const { return seq_; }
+  // The position of the frame that is answered now, or later.
+  StreamPosition Answer() { return {number_, next_position_++}; }
+
+  // The primary has confirmed this member under the entry in force.
+  bool is_confirmed() const { return is_joined_ && is_confirmed_; }
+  void Confirm() { is_confirmed_ = true; }
+  // A confirmation under an entry that has not arrived here yet. Takes the position of its answer.
+  void ConfirmEarly(Epoch epoch);
+  // The stream goes on under another entry. The position to answer now, where that one was
+  // confirmed early.
+  std::optional<StreamPosition> ConfirmAnew(Epoch epoch);
+
+ private:
+  explicit IncomingStream(uint64_t number) : is_joined_(true), number_(number) {}
+
+  bool is_joined_ = false;
+  uint64_t number_ = 0;
+  uint64_t next_position_ = 0;
+  uint64_t seq_ = 0;
+  bool is_catching_up_ = false;
+  bool is_confirmed_ = false;
+  Epoch early_epoch_;
+  StreamPosition early_at_;
+};
+
+// Thread-compatible. Chunks are named by their index among the shard's chunks.
+class ShardMember {
+ public:
   ShardMember(ServerId self, size_t num_chunks) : self_(self), last_entries_(num_chunks) {}
 
   const ReplicaSet& entry() const { return entry_; }
@@ -69,19 +161,19 @@ class ShardMember {
   // Epoch of the chunk's last log entry.
   Epoch chunk_epoch(size_t chunk) const { return last_entries_[chunk].epoch; }
 
-  // How an entry came.
+  // How an entry arrived.
   enum class Via {
     kCoordinator,
     kFirst,       // the shard's first entry: there is no state that a member could lack
-    kHandedOver,  // the primary before has given everything
-    kRebuilt,     // nobody was left; every chunk was set to what the workers have
+    kHandedOver,  // the previous primary has sent everything
+    kRebuilt,     // no member was left; every chunk was set to a worker's or checkpoint's copy
   };
   struct Change {
-    bool is_taken = false;   // its epoch was higher: it is in force
-    bool has_begun = false;  // this member reigns from now on
-    bool has_ended = false;  // it reigned and does not any more
-    bool must_join = false;  // Join the primary's stream
-    // The answer to a caught-up frame that had come before its entry.
+    bool is_taken = false;     // its epoch was higher: it is in force
+    bool is_promoted = false;  // this member is primary from now on
+    bool is_demoted = false;   // it was primary and is not any more
+    bool must_join = false;    // Join the primary's stream
+    // The answer to a caught-up frame that had arrived before its entry.
     std::optional<StreamAck> late_answer;
   };
   Change Install(const ReplicaSet& entry, Via via);
@@ -91,41 +183,25 @@ class ShardMember {
 
   // ---- the primary ----
 
-  bool reigns() const { return reigns_; }
+  bool is_primary() const { return is_primary_; }
   bool is_handing_over() const { return handover_.has_value(); }
   // Pushes are taken.
-  bool is_open() const { return reigns_ && !handover_; }
+  bool is_open() const { return is_primary_ && !handover_; }
 
-  // Enters the chunk's next entry into the log; returns its number. reigns() must hold.
+  // Enters the chunk's next entry into the log; returns its number. is_primary() must hold.
   uint64_t Append(size_t chunk);
   // The version that the last entry made may be published: every follower has it.
   bool MayPublish(size_t chunk) const;
 
-  // A member wants the log: from now on it gets entries. False: not under this entry, or an older
+  // A member joins: from now on it gets entries. False: not under this entry, or an older
   // request of it; it will ask again. `theirs` and `ours` are the stamps of all chunks.
   bool Open(ServerId member,
             Epoch epoch,
             uint64_t stream,
             std::span<const ChunkStamp> theirs,
             std::span<const ChunkStamp> ours);
-  // The place of the next frame to a member, for an entry of `chunk`. None: it is not to be sent,
-  // because the member has no stream, or gets a copy of the chunk that has the entry in it.
-  std::optional<StreamPosition> PlaceEntry(ServerId member, size_t chunk);
-  // Members with a stream.
-  std::vector<ServerId> Streams() const;
-  // The connection is gone; the member will join again.
-  void Close(ServerId member) { outgoing_.erase(member); }
-
-  struct StreamFrame {
-    enum class Kind { kStart, kCopy, kCaughtUp };
-    Kind kind = Kind::kStart;
-    StreamPosition at;
-    size_t chunk = 0;  // kCopy
-  };
-  // What is to be sent to the member now beside entries; empty while enough is under way.
-  std::vector<StreamFrame> NextFrames(ServerId member);
-
-  // False: it is not of the member's stream. True with is_caught_up: the coordinator must be told.
+  OutgoingStreams& outgoing() { return outgoing_; }
+  // False: it is not of the member's stream. True with is_caught_up: notify the coordinator.
   bool OnAck(ServerId member, const StreamAck& ack);
 
   // Stops pushes and publications until `next` is in force. False: `current` is not in force here.
@@ -135,24 +211,15 @@ class ShardMember {
 
   // ---- the other members ----
 
-  // Begins a new stream; returns its number. What comes on an earlier one is ignored.
-  uint64_t Join();
-  // The primary has answered the last Join.
-  bool has_started() const { return incoming_.next_position > 0; }
-  // The primary has confirmed this member under the entry in force.
-  bool is_confirmed() const { return incoming_.is_joined && incoming_.is_confirmed; }
-  // Gives up the stream; nothing is taken before the next Join.
-  void Refuse() { incoming_.is_joined = false; }
-  bool is_joined() const { return incoming_.is_joined; }
-
-  enum class Verdict { kTake, kIgnore, kJoinAgain };
-  // What a frame of the primary's stream means; kTake has to be followed by one of the three below.
-  Verdict Judge(ServerId from, StreamPosition at) const;
+  IncomingStream& incoming() { return incoming_; }
+  const IncomingStream& incoming() const { return incoming_; }
+  // What a frame of the stream from `from` means; kTake must be followed by one of the calls below.
+  IncomingStream::Verdict Judge(ServerId from, StreamPosition at) const;
   // `seq` is the primary's at that moment.
   StreamAck TakeStart(uint64_t seq);
   StreamAck TakeCopy(size_t chunk, Epoch chunk_epoch);
   StreamAck TakeEntry(size_t chunk, Epoch epoch, uint64_t seq);
-  // None: the frame is of an entry that has not come here yet; answered when it does.
+  // None: the frame is of an entry that has not arrived yet; answered when it does.
   std::optional<StreamAck> TakeCaughtUp(Epoch epoch, uint64_t seq);
 
  private:
@@ -160,29 +227,9 @@ class ShardMember {
     uint64_t seq = 0;
     Epoch epoch;
   };
-  // What the primary knows of a member.
-  struct Outgoing {
-    uint64_t stream = 0;
-    uint64_t next_position = 0;
-    std::set<size_t> to_copy;
-    std::set<uint64_t> copies_under_way;  // their positions
-    bool has_caught_up_frame = false;
-  };
-  struct Incoming {
-    bool is_joined = false;
-    uint64_t stream = 0;
-    uint64_t next_position = 0;
-    uint64_t seq = 0;  // of the last entry on this stream
-    bool is_catching_up = false;
-    bool is_confirmed = false;
-    // A caught-up frame of an entry that is still to come.
-    Epoch early_epoch;
-    StreamPosition early_at;
-  };
 
-  void Begin();
-  void BeginRebuilt();
-  void KeepStreams();
+  void BecomePrimary();
+  void BecomeRebuiltPrimary();
   void FollowPrimary(bool is_same_primary, Change& change);
   StreamAck Answer(bool is_caught_up);
 
@@ -193,12 +240,12 @@ class ShardMember {
   bool is_full_ = false;
   std::vector<LastEntry> last_entries_;  // by chunk
 
-  bool reigns_ = false;
-  std::map<ServerId, Outgoing> outgoing_;
-  std::map<ServerId, uint64_t> acked_;  // highest entry each member has; of this reign
+  bool is_primary_ = false;
+  OutgoingStreams outgoing_;
+  std::map<ServerId, uint64_t> acked_;  // highest entry each member has; since it became primary
   std::optional<ReplicaSet> handover_;
 
-  Incoming incoming_;
+  IncomingStream incoming_;
 };
 
 }  // namespace pushpull

@@ -17,7 +17,7 @@ constexpr uint32_t kWorkersMax = 16384;
 
 // `workers` are ascending.
 void PutWorkerBits(std::span<const WorkerId> workers, ByteWriter& writer);
-// Ascending. False: the bytes end early or name more workers than there can be.
+// Ascending. False: the bytes end early or name more than kWorkersMax workers.
 bool GetWorkerBits(ByteReader& reader, std::vector<WorkerId>& workers);
 
 }  // namespace pushpull

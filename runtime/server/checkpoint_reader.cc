@@ -12,6 +12,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
 #include "runtime/tensor/shape.h"
 
@@ -19,7 +20,7 @@ namespace pushpull {
 namespace {
 
 // A chunk of the job and where it lies.
-struct WantedChunk {
+struct ChunkToRead {
   ChunkId chunk;
   ShardId shard;
   const PlacedTensor* tensor = nullptr;
@@ -27,11 +28,11 @@ struct WantedChunk {
   const StoredChunk* stored = nullptr;
 };
 
-std::vector<WantedChunk> FindWanted(const CheckpointManifest& manifest,
+std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
                                     const std::vector<size_t>& positions,
                                     const std::vector<PlacedTensor>& tensors,
                                     const std::set<ShardId>& shards) {
-  std::vector<WantedChunk> wanted;
+  std::vector<ChunkToRead> wanted;
   for (const PlacedTensor& tensor : tensors) {
     const uint64_t tensor_bytes = NumBytes(tensor.spec.dims, tensor.spec.dtype).value_or(0);
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
@@ -44,14 +45,14 @@ std::vector<WantedChunk> FindWanted(const CheckpointManifest& manifest,
                         .stored = &manifest.chunks[positions[chunk.value()]]});
     }
   }
-  std::sort(wanted.begin(), wanted.end(), [](const WantedChunk& a, const WantedChunk& b) {
+  std::sort(wanted.begin(), wanted.end(), [](const ChunkToRead& a, const ChunkToRead& b) {
     return std::tuple(a.stored->file, a.stored->place.offset) <
            std::tuple(b.stored->file, b.stored->place.offset);
   });
   return wanted;
 }
 
-absl::StatusOr<RestoredChunk> ReadOne(const ChunkFileReader& file, const WantedChunk& wanted) {
+absl::StatusOr<RestoredChunk> ReadOne(const ChunkFileReader& file, const ChunkToRead& wanted) {
   RestoredChunk restored{.chunk = wanted.chunk, .shard = wanted.shard, .record = {}};
   const uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
   PUSHPULL_ASSIGN_OR_RETURN(restored.value, HostBuffer::Uninitialized(wanted.bytes));
@@ -85,11 +86,11 @@ absl::Status ReadChunks(FileSystem& files,
   const std::vector<size_t> positions = MatchChunks(manifest, specs);
 
   std::map<uint32_t, ChunkFileReader> open;
-  for (const WantedChunk& wanted :
+  for (const ChunkToRead& wanted :
        FindWanted(manifest, positions, tensors, {order.shards.begin(), order.shards.end()})) {
     const uint32_t number = wanted.stored->file;
     if (!open.contains(number)) {
-      open.clear();  // in the order of the files: the one before is done
+      open.clear();  // chunks come in the order of the files: the previous one is done
       PUSHPULL_ASSIGN_OR_RETURN(
           ChunkFileReader file,
           ChunkFileReader::Open(files, JoinPath(order.folder, manifest.files[number].name)));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads from a checkpoint what a server shall hold of it. Any number of servers may have written
-// it.
+// Reads a server's shards from a checkpoint, which any number of servers may have written.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@
 
 namespace pushpull {
 
-// One chunk of the job, with its id in the job, which in the checkpoint may be another.
+// One chunk of the job, with its id in the job; its id in the checkpoint may differ.
 struct RestoredChunk {
   ChunkId chunk;
   ShardId shard;
@@ -26,15 +25,15 @@ struct RestoredChunk {
   HostBuffer state;
 };
 
-// Calls `deliver` with every chunk of the shards that `order` names, in the order in which they lie
-// in the files; its first error ends it. `tensors` are all of the job's. Blocks for as long as
+// Calls `deliver` with every chunk of the shards that `order` names, in the order of the
+// files; stops at its first error. `tensors` are all of the job's. Blocks for as long as
 // reading takes.
 //
-// kDataLoss            damaged, with file and offset, or another checkpoint than `order` means.
-// kUnimplemented       a later format.
-// kInvalidArgument     its tensors are not the job's.
-// kResourceExhausted   no memory for a chunk.
-// kNotFound, others    it cannot be read from here: this server does not see the folder.
+//   kDataLoss            damaged, with file and offset, or another checkpoint than `order` means
+//   kUnimplemented       a later format
+//   kInvalidArgument     its tensors are not the job's
+//   kResourceExhausted   no memory for a chunk
+//   kNotFound, others    it cannot be read from here: this server does not see the folder
 absl::Status ReadChunks(FileSystem& files,
                         const Restore& order,
                         const std::vector<PlacedTensor>& tensors,

@@ -18,7 +18,7 @@ CheckpointWriter::CheckpointWriter(
 void CheckpointWriter::Begin(const Capture& order) {
   wanted_ = order.attempt;
   disk_.Post([self = shared_from_this(), order] {
-    // Where it is over already, its End follows.
+    // If it is over already, its End follows.
     self->attempt_.emplace();
     self->attempt_->order = order;
   });
@@ -29,7 +29,7 @@ void CheckpointWriter::End(uint64_t attempt) {
   wanted_.compare_exchange_strong(expected, 0);
   disk_.Post([self = shared_from_this(), attempt] {
     if (!self->attempt_ || self->attempt_->order.attempt != attempt) return;
-    // What was prepared for an attempt that came to nothing serves the next one.
+    // Memory that was prepared for a failed attempt serves the next one.
     const bool is_written = self->attempt_->finished_lanes.size() == self->lane_count_;
     if (is_written) self->spares_.Clear();
     self->attempt_.reset();
@@ -81,8 +81,8 @@ void CheckpointWriter::FinishLane(uint64_t attempt, size_t lane, std::function<v
 absl::Status CheckpointWriter::Append(Attempt& attempt, size_t lane, const ChunkCapture& capture) {
   std::unique_ptr<ChunkFileWriter>& file = attempt.open[lane];
   if (file == nullptr) {
-    // A lane that goes on after its file was finished begins another one, under the number of a
-    // lane that does not exist.
+    // A lane that captures more after it finished its file begins another one, under the number of
+    // a lane that does not exist.
     const size_t number = lane + lane_count_ * attempt.parts[lane]++;
     PUSHPULL_ASSIGN_OR_RETURN(file,
                               ChunkFileWriter::Create(files_,
@@ -104,7 +104,7 @@ absl::Status CheckpointWriter::Finish(Attempt& attempt, size_t lane) {
   return absl::OkStatus();
 }
 
-// What is written of the attempt goes with it; the finished files are the coordinator's to remove.
+// Unfinished files are removed with the attempt, finished ones by the coordinator.
 void CheckpointWriter::Fail(const absl::Status& why) {
   const uint64_t attempt = attempt_->order.attempt;
   uint64_t expected = attempt;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Writes what the lanes of a server capture for a checkpoint, on a thread that may wait for the
-// disk, and tells the coordinator when it is done. What is captured, and when, is lane_capture.h's
-// business; when a checkpoint is complete, the coordinator's.
+// disk, and reports to the coordinator. What is captured when is decided in lane_capture.h; when a
+// checkpoint is complete, by the coordinator.
 //
 // Between capture and disk a chunk is held by reference, and a step that comes meanwhile is applied
 // beside it, into memory that was made resident ahead. So what a checkpoint costs is memory: at
@@ -45,16 +45,16 @@ class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWri
   CheckpointWriter(
       ServerId server, size_t lane_count, Executor& disk, FileSystem& files, Reporter report);
 
-  // An attempt begins; an earlier one is dropped. Called before any lane hears of it.
+  // An attempt begins; an earlier one is dropped. Called before any lane begins to capture.
   void Begin(const Capture& order);
-  // Drops what is not written of this attempt.
+  // Drops what has not been written of this attempt.
   void End(uint64_t attempt);
 
   bool is_wanted(uint64_t attempt) const { return wanted_ == attempt; }
 
-  // Has memory ready beside which the chunks that will be captured can be changed, `sizes` in
-  // bytes, then calls `then` on the disk's executor. It is kept until everything is written, also
-  // over attempts that come to nothing. Where there is none to be had, applies take their own.
+  // Prepares memory for the steps that follow the capture, `sizes` in bytes, then calls `then` on
+  // the disk's executor. It is kept until everything is written, also over failed attempts. Where
+  // memory is short, applies allocate their own.
   void Prepare(uint64_t attempt, std::vector<uint64_t> sizes, std::function<void()> then);
   SpareBuffers& spares() { return spares_; }
 
@@ -63,8 +63,8 @@ class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWri
 
   // Queues one chunk. Ignored where the attempt is over.
   void Write(uint64_t attempt, size_t lane, ChunkCapture capture);
-  // The lane has captured everything it has to, for now. When all lanes have said so, their files
-  // are reported; those of a lane that says so again, at once. `then` is called on the disk's
+  // The lane has captured everything it has to, for now. When all lanes have finished, their files
+  // are reported; those of a lane that finishes again, at once. `then` is called on the disk's
   // executor when nothing that the lane wrote before is held any more; never where the attempt ends
   // first.
   void FinishLane(uint64_t attempt, size_t lane, std::function<void()> then);
@@ -88,7 +88,7 @@ class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWri
   Executor& disk_;
   FileSystem& files_;
   const Reporter report_;
-  // The attempt that is wanted; what is queued of another one is dropped when its turn comes.
+  // The current attempt; queued tasks of another one are dropped when their turn comes.
   std::atomic<uint64_t> wanted_ = 0;
   SpareBuffers spares_;
   std::optional<Attempt> attempt_;  // confined to the disk's executor

@@ -11,19 +11,19 @@
 
 namespace pushpull {
 
-class ChunkSlot;
+class Chunk;
 class Lane;
 
 // Where the payload of the frame under way is going.
 struct Reception {
   enum class Place {
     kNowhere,      // read and dropped
-    kAccumulator,  // straight into the slot's accumulator
+    kAccumulator,  // straight into the chunk's sum
     kBuffer,       // into `buffer`: a later contribution, or an initial value
     kInPlace,      // nowhere: it is added from where the worker has it
   };
   Place place = Place::kNowhere;
-  ChunkSlot* slot = nullptr;
+  Chunk* chunk = nullptr;
   HostBuffer buffer;
   std::span<const float> in_place;
 };
@@ -41,7 +41,7 @@ class Connection final : public FrameHandler {
   void OnClosed(Channel& channel, const absl::Status& why) override;
 
   const Hello& hello() const { return hello_; }
-  Channel& channel() { return *channel_; }
+  Channel& channel() const { return *channel_; }
   Reception& reception() { return reception_; }
   // How many of the lane's shared pages the worker has been offered.
   size_t& num_pages_shared() { return num_pages_shared_; }
@@ -51,7 +51,7 @@ class Connection final : public FrameHandler {
   const Hello hello_;
   Reception reception_;
   size_t num_pages_shared_ = 0;
-  std::unique_ptr<Channel> channel_;  // last: it may still call while it goes
+  std::unique_ptr<Channel> channel_;  // last: it may still call while it is destroyed
 };
 
 }  // namespace pushpull

@@ -14,16 +14,16 @@ void LaneCapture::End(uint64_t attempt) {
   missing_.clear();
 }
 
-void LaneCapture::Begin(const Capture& order, const std::vector<ShardSlot*>& shards) {
+void LaneCapture::Begin(const Capture& order) {
   order_ = order;
   missing_.clear();
   captured_.clear();
   has_finished_ = false;
   Step highest;
-  for (ShardSlot* shard : shards) {
-    if (!shard->member.reigns()) continue;
+  for (const auto& [id, shard] : shards_.all()) {
+    if (!shard->member().is_primary()) continue;
     Add(*shard);
-    for (const ChunkSlot* slot : shard->chunks) highest = std::max(highest, slot->state.version());
+    for (const auto& chunk : shard->chunks()) highest = std::max(highest, chunk->state().version());
   }
   const bool is_of_one_step = order.versions == ChunkVersions::kOfOneStep;
   if (is_of_one_step && highest > order.step) {
@@ -31,20 +31,20 @@ void LaneCapture::Begin(const Capture& order, const std::vector<ShardSlot*>& sha
                       "a chunk has version ", highest.value(), ", past ", order.step.value())),
                   highest);
   }
-  const auto late = std::find_if(missing_.begin(), missing_.end(), [&](const ChunkSlot* slot) {
-    return slot->state.version() < order.step;
+  const auto late = std::find_if(missing_.begin(), missing_.end(), [&](const Chunk* chunk) {
+    return chunk->state().version() < order.step;
   });
   if (is_of_one_step && order.is_last && late != missing_.end()) {
     return Refuse(
         absl::FailedPreconditionError(absl::StrCat((*late)->Name(),
                                                    " has version ",
-                                                   (*late)->state.version().value(),
+                                                   (*late)->state().version().value(),
                                                    " at the end of the job, others ",
                                                    order.step.value(),
                                                    ": every tensor must be pushed in every step")),
         highest);
   }
-  for (ShardSlot* shard : shards) Look(*shard);
+  for (const auto& [id, shard] : shards_.all()) CaptureDue(*shard);
   FinishIfComplete();
 }
 
@@ -55,96 +55,87 @@ void LaneCapture::Refuse(absl::Status why, Step highest) {
   refuse_({.attempt = attempt, .status = std::move(why), .highest_version = highest, .files = {}});
 }
 
-void LaneCapture::Add(ShardSlot& shard) {
-  if (!shard.member.reigns()) return;
-  for (ChunkSlot* slot : shard.chunks) {
-    if (slot->captured_in == order_->attempt) continue;
+void LaneCapture::Add(Shard& shard) {
+  if (!shard.member().is_primary()) return;
+  for (const auto& chunk : shard.chunks()) {
+    const auto last = attempts_.find(chunk.get());
+    if (last != attempts_.end() && last->second == order_->attempt) continue;
     // What has passed the step before it came here was captured by the primary of then, or the
-    // attempt fails for want of it.
-    if (order_->versions == ChunkVersions::kOfOneStep && slot->state.version() > order_->step)
+    // attempt fails because it is missing.
+    if (order_->versions == ChunkVersions::kOfOneStep && chunk->state().version() > order_->step)
       continue;
-    missing_.insert(slot);
+    missing_.insert(chunk.get());
     has_finished_ = false;
   }
 }
 
-void LaneCapture::OnPublishable(ShardSlot& shard) {
+void LaneCapture::OnPublishable(Shard& shard) {
   if (!order_) return;
   Add(shard);
-  Look(shard);
+  CaptureDue(shard);
   FinishIfComplete();
 }
 
-void LaneCapture::OnPublishable(ChunkSlot& slot) {
-  if (!order_ || !missing_.contains(&slot)) return;
-  CaptureIfDue(slot, slot.shard->member.MayPublish(slot.index_in_shard));
+void LaneCapture::OnPublishable(Chunk& chunk) {
+  if (!order_ || !missing_.contains(&chunk)) return;
+  CaptureIfDue(chunk, chunk.shard().member().MayPublish(chunk.index_in_shard()));
   FinishIfComplete();
 }
 
-void LaneCapture::BeforeApply(ChunkSlot& slot) {
-  if (!order_ || !missing_.contains(&slot)) return;
-  CaptureIfDue(slot, true);
+void LaneCapture::BeforeApply(Chunk& chunk) {
+  if (!order_ || !missing_.contains(&chunk)) return;
+  CaptureIfDue(chunk, true);
   FinishIfComplete();
 }
 
-void LaneCapture::OnReignEnded(ShardSlot& shard) {
+void LaneCapture::OnDemoted(Shard& shard) {
   if (!order_) return;
-  for (ChunkSlot* slot : shard.chunks) missing_.erase(slot);
+  for (const auto& chunk : shard.chunks()) missing_.erase(chunk.get());
   FinishIfComplete();
 }
 
-void LaneCapture::Look(ShardSlot& shard) {
-  for (ChunkSlot* slot : shard.chunks) {
+void LaneCapture::CaptureDue(Shard& shard) {
+  for (const auto& chunk : shard.chunks()) {
     if (!order_) return;
-    if (missing_.contains(slot)) CaptureIfDue(*slot, shard.member.MayPublish(slot->index_in_shard));
+    if (missing_.contains(chunk.get()))
+      CaptureIfDue(*chunk, shard.member().MayPublish(chunk->index_in_shard()));
   }
 }
 
-void LaneCapture::CaptureIfDue(ChunkSlot& slot, bool is_publishable) {
-  const Step version = slot.state.version();
-  if (!slot.state.is_initialized()) return;
+void LaneCapture::CaptureIfDue(Chunk& chunk, bool is_publishable) {
+  const Step version = chunk.state().version();
+  if (!chunk.state().is_initialized()) return;
   if (order_->versions == ChunkVersions::kOfOneStep) {
     if (version > order_->step) {
       // Versions jump where a mode ends.
       return Refuse(absl::AbortedError(absl::StrCat(
-                        slot.Name(), " went to version ", version.value(), " at once")),
+                        chunk.Name(), " went to version ", version.value(), " at once")),
                     version);
     }
     if (version < order_->step || !is_publishable) return;
   }
-  missing_.erase(&slot);
-  slot.captured_in = order_->attempt;
-  ChunkRecord record{.chunk = slot.id(),
-                     .tensor = slot.tensor.id,
-                     .index = slot.index,
-                     .version = version,
-                     .updates = slot.state.updates(),
-                     .epoch = slot.shard->member.chunk_epoch(slot.index_in_shard),
-                     .dtype = slot.tensor.spec.dtype};
-  for (const WorkerClock& clock : slot.clocks.entries())
-    record.worker_updates.push_back({clock.worker, clock.clock.value()});
-  writer_->Write(order_->attempt,
-                 lane_,
-                 {.record = std::move(record),
-                  .value = slot.state.value(),
-                  .state = slot.state.optimizer_state()});
-  slot.state.BeginCapture(writer_->spares());
-  captured_.push_back(&slot);
+  missing_.erase(&chunk);
+  attempts_[&chunk] = order_->attempt;
+  writer_->Write(order_->attempt, lane_, chunk.BeginCapture(writer_->spares()));
+  captured_.push_back(&chunk);
 }
 
 void LaneCapture::FinishIfComplete() {
+  // A shard that arrives later adds chunks; then the lane finishes once more.
   if (!order_ || !missing_.empty() || std::exchange(has_finished_, true)) return;
-  // When they are written, chunks that have not changed since may be changed in place again.
+  // When they are written, chunks that have not changed since may be changed in place again. One
+  // that a later attempt has captured meanwhile is read again.
   writer_->FinishLane(order_->attempt,
                       lane_,
-                      [slots = std::exchange(captured_, {}),
+                      [chunks = std::exchange(captured_, {}),
                        attempt = order_->attempt,
                        self = std::weak_ptr<LaneCapture*>(self_),
                        &executor = executor_] {
-                        executor.Post([slots, attempt, self] {
-                          if (!self.lock()) return;
-                          for (ChunkSlot* slot : slots)
-                            if (slot->captured_in == attempt) slot->state.EndCapture();
+                        executor.Post([chunks, attempt, self] {
+                          const auto capture = self.lock();
+                          if (!capture) return;
+                          for (Chunk* chunk : chunks)
+                            if ((*capture)->attempts_.at(chunk) == attempt) chunk->EndCapture();
                         });
                       });
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lane's part in a checkpoint (protocol.md section 8): which chunks are still to be captured, and
-// when. Capturing takes references to the chunk's value and optimizer state, so nothing waits for a
-// disk; the writer (checkpoint_writer.h) does.
+// A lane's part in a checkpoint (docs/protocol.md section 8): which chunks are still to be
+// captured, and when. Capturing takes references to the chunk's value and optimizer state, so
+// nothing waits for a disk; the writer (checkpoint_writer.h) does.
 //
-// A chunk is captured when it has reached the step's version and that version may be published.
-// What is never published may be made anew, differently, by the next primary. No worker pushes the
-// step before it has seen that version, so the capture always comes before the step is applied.
-// Where pushes are applied as they arrive (Async, Bounded), a chunk is captured as it is, at once.
+// A chunk is captured when it has reached the step's version and that version may be published: the
+// next primary may make an unpublished version again, with other bits. No worker pushes the step
+// before it has seen that version, so the capture always comes before the step is applied. Where
+// pushes are applied as they arrive (Async, Bounded), a chunk is captured as it is, at once.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,13 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 
 #include "runtime/membership/control.h"
 #include "runtime/server/checkpoint_writer.h"
-#include "runtime/server/chunk_slot.h"
-#include "runtime/server/shard_slot.h"
+#include "runtime/server/chunk.h"
+#include "runtime/server/lane_shards.h"
 
 namespace pushpull {
 
@@ -30,48 +31,53 @@ class LaneCapture {
   // Called on the lane's executor with why an order cannot be carried out.
   using Refuser = std::function<void(Captured)>;
 
-  // `executor` is the lane's.
+  // `executor` is the lane's; it and `shards` outlive this object.
   LaneCapture(size_t lane,
               Executor& executor,
+              const LaneShards& shards,
               std::shared_ptr<CheckpointWriter> writer,
               Refuser refuse)
       : lane_(lane),
         executor_(executor),
+        shards_(shards),
         writer_(std::move(writer)),
         refuse_(std::move(refuse)),
         self_(std::make_shared<LaneCapture*>(this)) {}
 
-  // Takes the order; an earlier one is forgotten. `shards` are all of the lane.
-  void Begin(const Capture& order, const std::vector<ShardSlot*>& shards);
+  // Takes the order in place of an earlier one.
+  void Begin(const Capture& order);
   void End(uint64_t attempt);
 
-  // Versions of the shard may have become publishable, or this server reigns over it now.
-  void OnPublishable(ShardSlot& shard);
+  // Versions of the shard may have become publishable, or this server has become its primary.
+  void OnPublishable(Shard& shard);
   // Likewise of one chunk.
-  void OnPublishable(ChunkSlot& slot);
-  // A step is complete and about to be applied. So somebody has seen the version that it goes on
-  // from, whatever the followers of this reign have said yet.
-  void BeforeApply(ChunkSlot& slot);
-  // Somebody else captures what is missing of it.
-  void OnReignEnded(ShardSlot& shard);
+  void OnPublishable(Chunk& chunk);
+  // A step is complete and about to be applied. So some worker has seen the version before it,
+  // which may be published therefore, whatever followers have acknowledged since this server became
+  // primary.
+  void BeforeApply(Chunk& chunk);
+  // The next primary captures what is missing of the shard.
+  void OnDemoted(Shard& shard);
 
  private:
-  void Add(ShardSlot& shard);
-  void Look(ShardSlot& shard);
-  void CaptureIfDue(ChunkSlot& slot, bool is_publishable);
+  void Add(Shard& shard);
+  void CaptureDue(Shard& shard);
+  void CaptureIfDue(Chunk& chunk, bool is_publishable);
   void FinishIfComplete();
-  // Tells the coordinator and forgets the order.
+  // Notifies the coordinator and forgets the order.
   void Refuse(absl::Status why, Step highest);
 
   const size_t lane_;
   Executor& executor_;
+  const LaneShards& shards_;
   const std::shared_ptr<CheckpointWriter> writer_;
   const Refuser refuse_;
   std::optional<Capture> order_;
-  absl::flat_hash_set<ChunkSlot*> missing_;
-  std::vector<ChunkSlot*> captured_;          // since the lane last finished
-  bool has_finished_ = false;                 // and nothing was added since
-  const std::shared_ptr<LaneCapture*> self_;  // what posted tasks look at: gone with the lane
+  absl::flat_hash_set<Chunk*> missing_;
+  absl::flat_hash_map<const Chunk*, uint64_t> attempts_;  // the last one that captured the chunk
+  std::vector<Chunk*> captured_;                          // since the lane last finished
+  bool has_finished_ = false;                             // and nothing was added since
+  const std::shared_ptr<LaneCapture*> self_;  // posted tasks hold it weakly: gone with the lane
 };
 
 }  // namespace pushpull

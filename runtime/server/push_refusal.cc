@@ -5,19 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/tensor/codec.h"
+
 namespace pushpull {
 
-absl::Status WhyRefused(const ChunkSlot& slot,
-                        const MembershipView& membership,
+absl::Status WhyRefused(const Chunk& chunk,
+                        const StepRules& rules,
                         const FrameHeader& push,
                         PushVerdict verdict) {
-  if (slot.has_failed || !slot.state.is_initialized()) {
+  if (chunk.step().has_failed() || !chunk.state().is_initialized()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        slot.Name(),
-        slot.has_failed ? " has had a value that is not finite" : " has no value yet"));
+        chunk.Name(),
+        chunk.step().has_failed() ? " has had a value that is not finite" : " has no value yet"));
   }
   if (!(push.weight >= 0) || !std::isfinite(push.weight) || !std::isfinite(push.learning_rate)) {
-    return absl::InvalidArgumentError(absl::StrCat(slot.Name(),
+    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
                                                    ": weight ",
                                                    push.weight,
                                                    " and learning rate ",
@@ -25,25 +27,26 @@ absl::Status WhyRefused(const ChunkSlot& slot,
                                                    " must be finite, 0 or more"));
   }
   if (verdict == PushVerdict::kNotYet) {
-    return absl::UnavailableError(absl::StrCat(slot.Name(),
+    return absl::UnavailableError(absl::StrCat(chunk.Name(),
                                                ": the mode that begins with step ",
                                                push.step.value(),
                                                " is not in force yet"));
   }
   if (verdict == PushVerdict::kTooEarly) {
-    return absl::InvalidArgumentError(absl::StrCat(slot.Name(),
+    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
                                                    ": push for step ",
                                                    push.step.value(),
                                                    ", its version is ",
-                                                   slot.state.version().value()));
+                                                   chunk.state().version().value()));
   }
-  if (verdict == PushVerdict::kNotAdmitted && membership.active().consistency.gated) {
-    // The leading chunk has closed the step without it: it is being given up, or hears of that.
+  if (verdict == PushVerdict::kNotAdmitted && rules.policy().HoldsApart(chunk)) {
+    // The leading chunk has completed the step without it: the worker is being given up, or learns
+    // of that with the next version.
     return absl::UnavailableError(absl::StrCat(
-        slot.Name(), ": step ", push.step.value(), " is decided without ", ToString(push.worker)));
+        chunk.Name(), ": step ", push.step.value(), " is decided without ", ToString(push.worker)));
   }
   if (verdict == PushVerdict::kNotAdmitted) {
-    return absl::InvalidArgumentError(absl::StrCat(slot.Name(),
+    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
                                                    ": ",
                                                    ToString(push.worker),
                                                    " has not been admitted to step ",
@@ -52,25 +55,25 @@ absl::Status WhyRefused(const ChunkSlot& slot,
   if (verdict != PushVerdict::kNotMember) return absl::OkStatus();
   const std::string who =
       absl::StrCat(ToString(push.worker), " is not a member in step ", push.step.value());
-  // It may have heard of a view that lets it begin earlier, and this server is about to.
-  return membership.StartsAfter(push.worker, push.incarnation, push.step)
+  // Its view may be newer than the one here, and let it begin earlier.
+  return rules.membership().StartsAfter(push.worker, push.incarnation, push.step)
              ? absl::UnavailableError(absl::StrCat(who, " yet"))
              : absl::AbortedError(absl::StrCat(who, ": rejoin"));
 }
 
-absl::Status CheckPayload(const ChunkSlot& slot, const FrameHeader& frame) {
-  const Codec agreed = slot.tensor.spec.codec;
+absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
+  const Codec agreed = chunk.tensor().spec.codec;
   if (frame.codec != Codec::kNone && (frame.codec != agreed || !IsPush(frame.type))) {
-    return absl::InvalidArgumentError(absl::StrCat(slot.Name(),
+    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
                                                    ": comes with codec ",
                                                    ToString(frame.codec),
                                                    ", registered with ",
                                                    ToString(agreed)));
   }
-  const size_t expected = EncodedBytes(frame.codec, slot.state.num_bytes() / sizeof(float));
+  const size_t expected = EncodedBytes(frame.codec, chunk.state().num_bytes() / sizeof(float));
   if (frame.payload_bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(slot.Name(), ": got ", frame.payload_bytes, " bytes, expected ", expected));
+      absl::StrCat(chunk.Name(), ": got ", frame.payload_bytes, " bytes, expected ", expected));
 }
 
 }  // namespace pushpull

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker is told of a push that cannot count: whether to send it again, to rejoin or to
-// report it, and why.
+// Why a push cannot count, and what the worker does about it.
 #pragma once
 
 #include "absl/status/status.h"
 
-#include "runtime/consistency/membership_view.h"
 #include "runtime/consistency/sync_step.h"
-#include "runtime/server/chunk_slot.h"
+#include "runtime/server/chunk.h"
+#include "runtime/server/step_policy.h"
 #include "runtime/transport/frame.h"
 
 namespace pushpull {
 
-// OK where it counts, or has counted before. kUnavailable: it may be sent again. kAborted: its
-// worker is no member. Anything else: report.
-absl::Status WhyRefused(const ChunkSlot& slot,
-                        const MembershipView& membership,
+// OK where it counts, or has counted before.
+//   kUnavailable   not now: send it again
+//   kAborted       the worker is not a member: rejoin
+//   others         a mistake of the worker or a failed chunk: report
+absl::Status WhyRefused(const Chunk& chunk,
+                        const StepRules& rules,
                         const FrameHeader& push,
                         PushVerdict verdict);
 
-// Whether a payload of this length and codec can be of the chunk. kInvalidArgument: it cannot, the
-// text has both sides.
-absl::Status CheckPayload(const ChunkSlot& slot, const FrameHeader& frame);
+// kInvalidArgument: a payload of this length and codec cannot be of the chunk; the text has both
+// sides.
+absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame);
 
 }  // namespace pushpull

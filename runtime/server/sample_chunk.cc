@@ -21,29 +21,29 @@ std::vector<WorkerId> MembersAt(const MembershipView& membership, Step step) {
 
 }  // namespace
 
-bool HoldsSamples(const ChunkSlot& slot) {
-  return slot.tensor.spec.name == kSampleQueueTensor;
+bool HoldsSamples(const Chunk& chunk) {
+  return chunk.tensor().spec.name == kSampleQueueTensor;
 }
 
-absl::Status DivideFirstStep(const ChunkSlot& slot,
+absl::Status DivideFirstStep(const Chunk& chunk,
                              const MembershipView& membership,
                              HostBuffer& value) {
   absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(value.bytes());
   if (!queue.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(slot.Name(), " of a worker: ", queue.status().message()));
+        absl::StrCat(chunk.Name(), " of a worker: ", queue.status().message()));
   }
-  queue->SetMembers(MembersAt(membership, slot.state.version()));
+  queue->SetMembers(MembersAt(membership, chunk.state().version()));
   const std::vector<std::byte> bytes = queue->Encode();
   std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
   return absl::OkStatus();
 }
 
-absl::StatusOr<HostBuffer> DivideNextStep(const ChunkSlot& slot, const MembershipView& membership) {
-  PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(slot.state.value()->bytes()));
+absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const MembershipView& membership) {
+  PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(chunk.state().value()->bytes()));
   std::vector<WorkerId> counted;
-  std::vector<WorkerId> next = MembersAt(membership, Step{slot.state.version().value() + 1});
-  for (const Contribution& contribution : slot.step.contributors()) {
+  std::vector<WorkerId> next = MembersAt(membership, Step{chunk.state().version().value() + 1});
+  for (const Contribution& contribution : chunk.step().counted().contributors()) {
     counted.push_back(contribution.worker);
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }

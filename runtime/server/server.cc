@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
                           .incarnation = who->options_.incarnation,
                           .data_address = who->data_address_,
                           .metrics_address = who->options_.metrics_address,
-                          .lanes = static_cast<uint32_t>(who->lanes_.size()),
+                          .lanes = static_cast<uint32_t>(who->lanes_->size()),
                           .weight = who->options_.weight,
                           .pid = static_cast<uint64_t>(getpid()),
                           .promised = promised};
@@ -89,28 +89,27 @@ Server::Server(ServerOptions options, ServerDependencies dependencies, Log log, 
   const size_t lane_count = dependencies_.transport.lane_count();
   const std::weak_ptr<Server*> self = self_;
   Executor& control = dependencies_.control;
-  const Lane::Teller tell_coordinator = [self, &control](FromMember message) {
+  const CoordinatorNotifier notify = [self, &control](FromMember message) {
     control.Post([self, message = std::move(message)]() mutable {
       if (const auto server = self.lock()) (*server)->session_->Send(std::move(message));
     });
   };
   writer_ = std::make_shared<CheckpointWriter>(
-      options_.server, lane_count, dependencies_.disk, dependencies_.files, tell_coordinator);
-  for (size_t i = 0; i < lane_count; ++i) {
-    lanes_.push_back(
-        std::make_shared<Lane>(LaneOptions{.job = options_.job,
-                                           .server = options_.server,
-                                           .incarnation = options_.incarnation,
-                                           .index = i,
-                                           .lane_count = lane_count,
-                                           .fault_point = options_.fault_point,
-                                           .ask_again_after = options_.ask_again_after},
-                               dependencies_.transport,
-                               dependencies_.metrics,
-                               writer_,
-                               log_,
-                               tell_coordinator));
-  }
+      options_.server, lane_count, dependencies_.disk, dependencies_.files, notify);
+  lanes_.emplace(dependencies_.transport, control, [&](size_t index) {
+    return std::make_shared<Lane>(LaneOptions{.job = options_.job,
+                                              .server = options_.server,
+                                              .incarnation = options_.incarnation,
+                                              .index = index,
+                                              .lane_count = lane_count,
+                                              .fault_point = options_.fault_point,
+                                              .retry_after = options_.ask_again_after},
+                                  dependencies_.transport,
+                                  dependencies_.metrics,
+                                  writer_,
+                                  log_,
+                                  notify);
+  });
   timer_ = control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
 }
 
@@ -120,17 +119,14 @@ Server::~Server() {
   dependencies_.control.Cancel(timer_);
   session_.reset();
   listener_.reset();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    // A lane ends on its own thread, after everything posted to it before.
-    dependencies_.transport.lane(i).Post([lane = std::move(lanes_[i])] {});
-  }
+  lanes_.reset();
 }
 
 void Server::Leave() {
   if (std::exchange(is_leaving_, true)) return;
   log_.Info("leaving: hands its shards to others");
-  if (session_->promised() == Term{}) return End(absl::OkStatus());  // it never had any
-  session_->Send(AskToLeave{});
+  if (session_->promised() == Term{}) return End(absl::OkStatus());  // it never had shards
+  session_->Send(DrainRequest{});
 }
 
 // ---- the coordinator ----
@@ -148,17 +144,17 @@ void Server::On(const Welcome& message) {
   dependencies_.control.Cancel(timer_);
   timer_ = dependencies_.control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
   const JobSettings settings = message.settings;
-  TellLanes([settings, term = message.term](Lane& lane) {
+  lanes_->PostToAll([settings, term = message.term](Lane& lane) {
     lane.PromiseTerm(term);
     lane.Configure(settings);
   });
-  if (is_leaving_) session_->Send(AskToLeave{});
+  if (is_leaving_) session_->Send(DrainRequest{});
   is_ready_ = true;
   log_.Info("registered", {{"job", settings.job}, {"term", message.term.value()}});
 }
 
 void Server::On(const SetReplicas& message) {
-  AskLanes<std::vector<Promise>>(
+  lanes_->Ask<std::vector<Promise>>(
       [message](Lane& lane) { return lane.SetReplicas(message); },
       [this, generation = session_->generation()](const std::vector<std::vector<Promise>>& lanes) {
         Promises all;
@@ -170,23 +166,22 @@ void Server::On(const SetReplicas& message) {
 }
 
 void Server::On(const Handover& message) {
-  const size_t lane = LaneOf(message.shard, lanes_.size());
-  dependencies_.transport.lane(lane).Post(
-      [message, lane = lanes_[lane]] { lane->BeginHandover(message); });
+  lanes_->Post(lanes_->IndexOf(message.shard),
+               [message](Lane& lane) { lane.BeginHandover(message); });
 }
 
 void Server::On(const SetServers& message) {
-  if (message.wanted.revision > wanted_.revision) wanted_ = message.wanted;
-  const uint32_t workers = wanted_.workers;
-  TellLanes([workers](Lane& lane) { lane.SetWantedWorkers(workers); });
+  if (message.desired.revision > desired_.revision) desired_ = message.desired;
+  const uint32_t workers = desired_.workers;
+  lanes_->PostToAll([workers](Lane& lane) { lane.SetDesiredWorkers(workers); });
   const std::vector<ServerEndpoint> servers = message.servers;
-  TellLanes([servers](Lane& lane) { lane.SetServers(servers); });
+  lanes_->PostToAll([servers](Lane& lane) { lane.SetServers(servers); });
 }
 
 void Server::On(const InstallTensors& message) {
   const auto tensors = std::make_shared<const std::vector<PlacedTensor>>(message.tensors);
   tensors_ = tensors;
-  AskLanes<bool>(
+  lanes_->Ask<bool>(
       [tensors](Lane& lane) {
         lane.Install(tensors);
         return true;
@@ -195,10 +190,10 @@ void Server::On(const InstallTensors& message) {
           const std::vector<bool>&) { Reply(generation, TensorsInstalled{version}); });
 }
 
-// Answered after the lanes have promised the term: what they say then is not overtaken by an
-// earlier coordinator's word.
+// Answered after the lanes have promised the term: no decision of an earlier coordinator can change
+// what they report then.
 void Server::On(const Collect& message) {
-  AskLanes<ServerReport>(
+  lanes_->Ask<ServerReport>(
       [](Lane& lane) { return lane.Report(); },
       [this, generation = session_->generation(), term = message.term](
           const std::vector<ServerReport>& lanes) {
@@ -211,7 +206,7 @@ void Server::On(const Collect& message) {
           if (lane.proposed != all.proposed) all.proposed.reset();
         }
         all.term = term;
-        all.wanted = wanted_;
+        all.desired = desired_;
         Reply(generation, std::move(all));
       });
   SendStats();
@@ -223,7 +218,7 @@ void Server::Reply(uint64_t generation, FromMember message) {
 
 void Server::On(const ProposeView& message) {
   const View view = message.view;
-  AskLanes<ViewAnswer>(
+  lanes_->Ask<ViewAnswer>(
       [view](Lane& lane) { return lane.Propose(view); },
       [this, generation = session_->generation()](const std::vector<ViewAnswer>& answers) {
         ViewAnswer all = answers.front();
@@ -238,8 +233,8 @@ void Server::On(const ProposeView& message) {
 void Server::On(const ActivateView& message) {
   const View view = message.view;
   log_.Info("view", {{"number", view.number}, {"members", view.members.size()}});
-  TellLanes([view](Lane& lane) { lane.Activate(view); });
-  // A short job is over before the next heartbeat; what its members did is known now.
+  lanes_->PostToAll([view](Lane& lane) { lane.Activate(view); });
+  // A short job is over before the next heartbeat.
   SendStats();
 }
 
@@ -247,11 +242,11 @@ void Server::On(const ActivateView& message) {
 
 void Server::On(const Capture& message) {
   writer_->Begin(message);
-  AskLanes<std::vector<uint64_t>>(
+  lanes_->Ask<std::vector<uint64_t>>(
       [](Lane& lane) { return lane.CaptureSizes(); },
       [this, message](const std::vector<std::vector<uint64_t>>& lanes) {
         std::vector<uint64_t> sizes;
-        // Where no step is done any more nothing will be changed.
+        // After the last step nothing changes any more.
         for (const std::vector<uint64_t>& lane : lanes)
           if (!message.is_last) sizes.insert(sizes.end(), lane.begin(), lane.end());
         const std::weak_ptr<Server*> self = self_;
@@ -266,33 +261,29 @@ void Server::On(const Capture& message) {
 
 void Server::BeginCapture(const Capture& message) {
   if (!writer_->is_wanted(message.attempt)) return;
-  TellLanes([message](Lane& lane) { lane.BeginCapture(message); });
+  lanes_->PostToAll([message](Lane& lane) { lane.BeginCapture(message); });
 }
 
 void Server::On(const EndCapture& message) {
   writer_->End(message.attempt);
-  TellLanes([attempt = message.attempt](Lane& lane) { lane.EndCapture(attempt); });
+  lanes_->PostToAll([attempt = message.attempt](Lane& lane) { lane.EndCapture(attempt); });
 }
 
-// The disk's thread hands each chunk to its lane; when every lane has taken what came before, the
-// coordinator hears of it.
+// The disk's thread posts each chunk to its lane; when every lane has taken what came before, the
+// coordinator is notified.
 void Server::On(const Restore& message) {
   if (tensors_ == nullptr) return;
   log_.Info("restoring", {{"folder", message.folder}, {"shards", message.shards.size()}});
-  // A lane ends on its own thread: elsewhere nobody may be the last to hold it.
-  const std::vector<std::weak_ptr<Lane>> lanes(lanes_.begin(), lanes_.end());
   dependencies_.disk.Post([message,
                            tensors = tensors_,
-                           lanes,
+                           lanes = LaneGroup::Remote(*lanes_),
                            self = std::weak_ptr<Server*>(self_),
                            dependencies = dependencies_] {
     const auto deliver = [&](RestoredChunk chunk) -> absl::Status {
       if (self.expired()) return absl::CancelledError("the server ends");
-      const size_t lane = LaneOf(chunk.shard, lanes.size());
+      const ShardId shard = chunk.shard;
       const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
-      dependencies.transport.lane(lane).Post([moved, held = lanes[lane]] {
-        if (const auto taker = held.lock()) taker->Restore(std::move(*moved));
-      });
+      lanes.Post(shard, [moved](Lane& lane) { lane.Restore(std::move(*moved)); });
       return absl::OkStatus();
     };
     const absl::Status read = ReadChunks(dependencies.files, message, *tensors, deliver);
@@ -303,12 +294,12 @@ void Server::On(const Restore& message) {
 }
 
 void Server::FinishRestore(const absl::Status& read) {
-  AskLanes<bool>([](Lane&) { return true; },
-                 [this, read](const std::vector<bool>&) { session_->Send(Restored{read}); });
+  lanes_->Ask<bool>([](Lane&) { return true; },
+                    [this, read](const std::vector<bool>&) { session_->Send(Restored{read}); });
 }
 
 void Server::On(const Stop& message) {
-  // To this process kUnavailable means that the coordinator is out of reach, and it is not.
+  // Here kUnavailable means that the coordinator cannot be reached, and it can.
   End(absl::IsUnavailable(message.status) ? absl::AbortedError(message.status.message())
                                           : message.status);
 }
@@ -335,20 +326,20 @@ void Server::EndIfAlone() {
 }
 
 void Server::SendStats() {
-  AskLanes<ServerStats>([](Lane& lane) { return lane.Stats(); },
-                        [this](const std::vector<ServerStats>& lanes) {
-                          const ServerStats stats = Sum(lanes);
-                          dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
-                          dependencies_.metrics.SetStep(stats.highest_version.value());
-                          session_->Send(Heartbeat{stats});
-                        });
+  lanes_->Ask<ServerStats>([](Lane& lane) { return lane.Stats(); },
+                           [this](const std::vector<ServerStats>& lanes) {
+                             const ServerStats stats = Sum(lanes);
+                             dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
+                             dependencies_.metrics.SetStep(stats.highest_version.value());
+                             session_->Send(Heartbeat{stats});
+                           });
 }
 
 void Server::UpdateBusyRatio() {
   if (!options_.busy_time) return;
   const SteadyTime now = dependencies_.control.Now();
   const Duration busy = options_.busy_time();
-  const double available = ToSeconds(now - busy_since_) * static_cast<double>(lanes_.size());
+  const double available = ToSeconds(now - busy_since_) * static_cast<double>(lanes_->size());
   if (available > 0)
     dependencies_.metrics.SetBusyRatio(std::min(1.0, ToSeconds(busy - busy_before_) / available));
   busy_since_ = now;
@@ -362,62 +353,32 @@ absl::Status Server::Admit(const Hello& hello) {
     return absl::PermissionDeniedError(absl::StrCat(
         ToString(options_.server), " serves job \"", options_.job, "\", not \"", hello.job, "\""));
   }
-  if (hello.lane >= lanes_.size()) {
+  if (hello.lane >= lanes_->size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        ToString(options_.server), " has ", lanes_.size(), " lanes, asked for ", hello.lane));
+        ToString(options_.server), " has ", lanes_->size(), " lanes, asked for ", hello.lane));
   }
   return absl::OkStatus();
 }
 
 void Server::OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) {
-  lanes_[hello.lane]->Adopt(hello, std::move(channel));
+  lanes_->lane(hello.lane).Adopt(hello, std::move(channel));
 }
 
 void Server::OnRejected(const absl::Status& why) {
   dependencies_.metrics.AddError(ServerError::kRejected);
-  if (absl::IsUnauthenticated(why) && MayTellOfStranger()) {
+  if (absl::IsUnauthenticated(why) && MayLogStranger()) {
     log_.Warning("peer without this job's certificates refused", {{"why", why.message()}});
   } else {
     log_.Debug("connection rejected", {{"why", why.message()}});
   }
 }
 
-// Somebody has to put a wrong certificate right, but strangers must not fill the log.
-bool Server::MayTellOfStranger() {
+// A wrong certificate must be visible, but strangers must not fill the log.
+bool Server::MayLogStranger() {
   const SteadyTime::rep now = dependencies_.control.Now().time_since_epoch().count();
-  SteadyTime::rep due = tells_of_strangers_at_.load(std::memory_order_relaxed);
+  SteadyTime::rep due = logs_strangers_at_.load(std::memory_order_relaxed);
   const SteadyTime::rep next = now + SteadyTime::duration(kStrangerPeriod).count();
-  return now >= due && tells_of_strangers_at_.compare_exchange_strong(due, next);
-}
-
-// ---- lanes ----
-
-template <typename Answer>
-void Server::AskLanes(std::function<Answer(Lane&)> ask,
-                      std::function<void(std::vector<Answer>)> done) {
-  struct Gathered {
-    std::vector<Answer> answers;
-    size_t missing;
-  };
-  const auto gathered =
-      std::make_shared<Gathered>(Gathered{std::vector<Answer>(lanes_.size()), lanes_.size()});
-  const std::weak_ptr<Server*> self = self_;
-  Executor& control = dependencies_.control;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    dependencies_.transport.lane(i).Post([=, &control, lane = lanes_[i]] {
-      // The answers come together on the control thread only.
-      control.Post([=, answer = ask(*lane)] {
-        gathered->answers[i] = answer;
-        if (--gathered->missing == 0 && self.lock()) done(gathered->answers);
-      });
-    });
-  }
-}
-
-void Server::TellLanes(const std::function<void(Lane&)>& tell) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    dependencies_.transport.lane(i).Post([tell, lane = lanes_[i]] { tell(*lane); });
-  }
+  return now >= due && logs_strangers_at_.compare_exchange_strong(due, next);
 }
 
 }  // namespace pushpull

@@ -18,9 +18,9 @@
 #include "runtime/base/executor.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
-#include "runtime/membership/lasting_session.h"
+#include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
-#include "runtime/server/lane.h"
+#include "runtime/server/lane_group.h"
 #include "runtime/server/server_metrics.h"
 #include "runtime/transport/channel.h"
 
@@ -36,12 +36,12 @@ struct ServerOptions {
   double weight = 1;                    // share of the parameters relative to other servers
   std::function<Duration()> busy_time;  // of all lanes since the start; may be empty
   FaultPoint fault_point;               // for tests
-  // After this long without an answer another server is asked again.
+  // After this long without an answer, another server is asked again.
   Duration ask_again_after = std::chrono::milliseconds(50);
-  // While it leaves: without a coordinator nobody takes its shards, and where the whole job is
-  // taken down none comes.
+  // How long it waits for a coordinator while it leaves: without one nobody takes its shards, and
+  // when the whole job is deleted none comes.
   Duration leaves_alone_after = std::chrono::seconds(20);
-  LastingSessionOptions session;
+  ReconnectingSessionOptions session;
 };
 
 // Everything a server uses and does not own; all of it outlives the server.
@@ -57,7 +57,7 @@ struct ServerDependencies {
 // Thread-confined to the control executor, Start and the destructor included.
 class Server final : public SessionHandler, public ChannelAcceptor {
  public:
-  // Called once on the control executor: OK when the job has ended in order, else why it ended.
+  // Called once on the control executor: OK when the job has ended normally, else why it ended.
   using EndHandler = std::function<void(const absl::Status&)>;
 
   // Listens and registers with the coordinator. kAlreadyExists: the port is in use.
@@ -67,9 +67,9 @@ class Server final : public SessionHandler, public ChannelAcceptor {
                                                        EndHandler on_end);
   ~Server() override;
 
-  // The process is to end: asks the coordinator to have others take what this server holds, again
-  // where it is another coordinator. It serves on meanwhile; the end handler is called with OK when
-  // it holds nothing, or has had no coordinator for options.leaves_alone_after.
+  // Drains: asks the coordinator, and each later one, to move this server's shards to others. It
+  // serves meanwhile; the end handler is called with OK when it holds nothing, or has had no
+  // coordinator for options.leaves_alone_after.
   void Leave();
 
   const std::string& data_address() const { return data_address_; }
@@ -106,21 +106,16 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const Stop& message);
   void On(const Collect& message);
 
-  // Sends what was asked for in a session, unless another has begun since.
+  // Answers a request of a session, unless another one has begun since.
   void Reply(uint64_t generation, FromMember message);
 
-  // Runs `ask` on every lane's thread and `done` with all answers, in the order of the lanes, on
-  // the control executor.
-  template <typename Answer>
-  void AskLanes(std::function<Answer(Lane&)> ask, std::function<void(std::vector<Answer>)> done);
-  void TellLanes(const std::function<void(Lane&)>& tell);
   void BeginCapture(const Capture& message);
   void FinishRestore(const absl::Status& read);
   void SendHeartbeat();
   void EndIfAlone();
   void SendStats();
   void UpdateBusyRatio();
-  bool MayTellOfStranger();
+  bool MayLogStranger();
   void End(const absl::Status& status);
 
   const ServerOptions options_;
@@ -129,7 +124,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   EndHandler on_end_;  // empty once called
   std::string data_address_;
   std::atomic<bool> is_ready_ = false;
-  std::atomic<SteadyTime::rep> tells_of_strangers_at_ = std::numeric_limits<SteadyTime::rep>::min();
+  std::atomic<SteadyTime::rep> logs_strangers_at_ = std::numeric_limits<SteadyTime::rep>::min();
 
   Duration heartbeat_ = std::chrono::seconds(1);
   Executor::TimerId timer_ = 0;
@@ -137,13 +132,13 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   Duration busy_before_{0};
   std::shared_ptr<CheckpointWriter> writer_;
   std::shared_ptr<const std::vector<PlacedTensor>> tensors_;
-  std::vector<std::shared_ptr<Lane>> lanes_;  // each used on its own thread only
+  std::optional<LaneGroup> lanes_;
   std::unique_ptr<Listener> listener_;
-  WantedSize wanted_;
+  DesiredSize desired_;
   bool is_leaving_ = false;
   std::optional<SteadyTime> alone_since_;  // while it leaves
-  std::optional<LastingSession> session_;
-  std::shared_ptr<Server*> self_;  // what posted tasks look at: gone when the server is
+  std::optional<ReconnectingSession> session_;
+  std::shared_ptr<Server*> self_;  // posted tasks hold it weakly: gone with the server
 };
 
 }  // namespace pushpull

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::array<const char*, 4> kErrorReasons = {
     "bad_frame", "rejected", "refused_push", "connection_lost"};
-// 1 us to 1 s: below is noise of the clock, above something is broken.
+// 1 us to 1 s: below is clock noise, above something is broken.
 const prometheus::Histogram::BucketBoundaries kQueueBuckets = {
     1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-// In the modes that bound it, bounds are small; without one, as many as there are workers is usual.
+// Bounded modes keep it small; without a bound it is usually the number of workers.
 const prometheus::Histogram::BucketBoundaries kStalenessBuckets = {
     0, 1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 1024};
 
@@ -52,7 +52,7 @@ struct ServerMetrics::Families {
                    .Register(registry.registry())),
         queue(prometheus::BuildHistogram()
                   .Name("pushpull_server_queue_seconds")
-                  .Help("From a push being there whole until it is looked at")
+                  .Help("From the last byte of a push until the lane processes it")
                   .Register(registry.registry())
                   .Add({}, kQueueBuckets)),
         staleness(prometheus::BuildHistogram()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server's series (interfaces.md section 7).
+// A server's metrics (docs/interfaces.md section 7).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 #include "absl/strings/string_view.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/metrics/registry.h"
 
 namespace pushpull {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Server that makes shards anew of which nobody is left: it finds what a checkpoint has
-// of them; the rest is the lane's.
+// The part of Server that rebuilds lost shards: it reads what the newest checkpoint has of them;
+// the rest is done by the lane (lane_rebuilds.h).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -9,8 +9,8 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/server/server.h"
-#include "runtime/transport/lane.h"
 
 namespace pushpull {
 namespace {
@@ -50,33 +50,29 @@ absl::StatusOr<Step> ReadStored(FileSystem& files,
 void Server::On(const RebuildShard& message) {
   if (tensors_ == nullptr) return;
   const bool reads_checkpoint = NeedsCheckpoint(message, *tensors_);
-  const size_t index = LaneOf(message.shard, lanes_.size());
-  dependencies_.transport.lane(index).Post([message, reads_checkpoint, lane = lanes_[index]] {
-    lane->BeginRebuild(message, reads_checkpoint);
+  lanes_->Post(lanes_->IndexOf(message.shard), [message, reads_checkpoint](Lane& lane) {
+    lane.rebuilds().Begin(message, reads_checkpoint);
   });
   if (!reads_checkpoint) return;
-  // A lane ends on its own thread: elsewhere nobody may be the last to hold it.
   dependencies_.disk.Post([message,
-                           index,
                            tensors = tensors_,
-                           lane = std::weak_ptr<Lane>(lanes_[index]),
+                           lanes = LaneGroup::Remote(*lanes_),
                            self = std::weak_ptr<Server*>(self_),
-                           dependencies = dependencies_] {
+                           &files = dependencies_.files] {
+    const ShardId shard = message.shard;
     const Epoch epoch = message.entry.epoch;
     const auto deliver = [&](RestoredChunk chunk) -> absl::Status {
       if (self.expired()) return absl::CancelledError("the server ends");
       const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
-      dependencies.transport.lane(index).Post([moved, epoch, lane] {
-        if (const auto taker = lane.lock()) taker->TakeStored(epoch, std::move(*moved));
+      lanes.Post(shard, [moved, epoch](Lane& lane) {
+        lane.rebuilds().TakeStored(epoch, std::move(*moved));
       });
       return absl::OkStatus();
     };
-    const absl::StatusOr<Step> read = ReadStored(dependencies.files, message, *tensors, deliver);
-    dependencies.transport.lane(index).Post([shard = message.shard, epoch, read, lane] {
-      if (const auto taker = lane.lock()) {
-        taker->EndReading(
-            shard, epoch, read.status(), read.ok() ? std::optional<Step>(*read) : std::nullopt);
-      }
+    const absl::StatusOr<Step> read = ReadStored(files, message, *tensors, deliver);
+    lanes.Post(shard, [shard, epoch, read](Lane& lane) {
+      lane.rebuilds().EndReading(
+          shard, epoch, read.status(), read.ok() ? std::optional<Step>(*read) : std::nullopt);
     });
   });
 }

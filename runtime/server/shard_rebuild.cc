@@ -20,7 +20,7 @@ ShardRebuild::ShardRebuild(RebuildShard order, bool reads_checkpoint)
   }
 }
 
-bool ShardRebuild::Wants(ChunkId chunk) const {
+bool ShardRebuild::Needs(ChunkId chunk) const {
   const auto part = parts_.find(chunk);
   return part != parts_.end() && part->second.order.source == Source::kWorker &&
          !part->second.value;
@@ -53,37 +53,37 @@ void ShardRebuild::EndReading(const absl::Status& status, std::optional<Step> st
   stored_step_ = step;
 }
 
-absl::Status ShardRebuild::Install(ChunkSlot& slot, Rebuilt& word) {
-  Part& part = parts_[slot.id()];
-  slot.ClearState();
+absl::Status ShardRebuild::Install(Chunk& chunk, Rebuilt& report) {
+  Part& part = parts_[chunk.id()];
+  chunk.Clear();
   if (part.order.source == Source::kNew) return absl::OkStatus();
   const bool is_stored = read_.ok() && part.stored.has_value();
   if (part.order.source == Source::kCheckpoint) {
     if (!is_stored) {
-      return read_.ok() ? absl::NotFoundError(absl::StrCat(slot.Name(), " is in no checkpoint"))
+      return read_.ok() ? absl::NotFoundError(absl::StrCat(chunk.Name(), " is in no checkpoint"))
                         : read_;
     }
     part.order.version = std::max(part.order.version, part.stored->record.version);
     part.value = std::move(part.stored->value);
   }
   if (!part.value) {
-    return absl::InternalError(absl::StrCat(slot.Name(), " is not in the order to make it anew"));
+    return absl::InternalError(absl::StrCat(chunk.Name(), " is not in the order to rebuild it"));
   }
-  if (slot.state.state_bytes() > 0) {
-    word.has_optimizer_state = true;
-    if (is_stored) word.state_step = stored_step_;
-    if (!read_.ok()) word.state_problem = std::string(read_.message());
+  if (chunk.state().state_bytes() > 0) {
+    report.has_optimizer_state = true;
+    if (is_stored) report.state_step = stored_step_;
+    if (!read_.ok()) report.state_problem = std::string(read_.message());
   }
   HostBuffer state;
   if (is_stored) {
     state = std::move(part.stored->state);
   } else {
-    PUSHPULL_ASSIGN_OR_RETURN(state, HostBuffer::Zeroed(slot.state.state_bytes()));
+    PUSHPULL_ASSIGN_OR_RETURN(state, HostBuffer::Zeroed(chunk.state().state_bytes()));
   }
-  slot.state.Restore(part.order.version,
-                     is_stored ? part.stored->record.updates : 0,
-                     *std::move(part.value),
-                     std::move(state));
+  chunk.Restore({.version = part.order.version,
+                 .updates = is_stored ? part.stored->record.updates : 0,
+                 .value = *std::move(part.value),
+                 .optimizer_state = std::move(state)});
   return absl::OkStatus();
 }
 

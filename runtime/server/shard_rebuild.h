@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A shard of which nobody is left, on the server that shall reign over it: what has come of it so
-// far, from the workers and from a checkpoint. Nothing of it is seen before all is here.
+// One shard whose members are all lost, on the server that becomes its primary: what has arrived of
+// it so far, from workers and from a checkpoint. Nothing of it is visible before all has arrived.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
 #include "runtime/server/checkpoint_reader.h"
-#include "runtime/server/chunk_slot.h"
+#include "runtime/server/chunk.h"
 #include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
@@ -28,18 +28,18 @@ class ShardRebuild {
   const ReplicaSet& entry() const { return order_.entry; }
 
   // The value of this chunk is still to come from a worker.
-  bool Wants(ChunkId chunk) const;
-  // kDataLoss: these are not the bytes that the worker has spoken of.
+  bool Needs(ChunkId chunk) const;
+  // kDataLoss: these are not the bytes that the worker reported.
   absl::Status TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value);
   void TakeStored(RestoredChunk stored);
-  // Everything of the checkpoint of this step is here, or why not.
+  // The checkpoint of `step` has been read, or why not.
   void EndReading(const absl::Status& status, std::optional<Step> step);
 
   bool is_complete() const { return missing_ == 0 && !is_reading_; }
 
-  // Sets the chunk to what has come for it; is_complete() must hold. After an error the shard
-  // cannot be had. `word` is told what the optimizer's state is.
-  absl::Status Install(ChunkSlot& slot, Rebuilt& word);
+  // Sets the chunk to what has arrived for it; is_complete() must hold. After an error the shard
+  // cannot be rebuilt. Adds to `report` where the optimizer's state is from.
+  absl::Status Install(Chunk& chunk, Rebuilt& report);
 
  private:
   struct Part {
@@ -48,7 +48,7 @@ class ShardRebuild {
     std::optional<RestoredChunk> stored;
   };
 
-  const RebuildShard order_;
+  RebuildShard order_;
   std::map<ChunkId, Part> parts_;
   size_t missing_ = 0;  // workers' copies
   bool is_reading_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for chunks' values that workers on this host read where it lies: two places a chunk, one
-// for the value and one for the sum that becomes the next. A place is of one chunk for good, and is
-// not lent while a worker may be reading it (decisions/0041-sums-in-place.md).
+// Shared memory for chunks' values, which workers on this host read in place: two places a chunk,
+// one for the value and one for the sum that becomes the next. A place never changes its chunk, and
+// is not lent while a worker may be reading it (docs/decisions/0041-sums-in-place.md).
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class SharedPages final : public MemoryLender, public std::enable_shared_from_th
                                                              std::span<const uint64_t> sizes);
 
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
-  // A place of the chunk, by its position among the sizes, for the sum that follows `version`: one
-  // that nobody has, and in which no worker may be reading that version or a later one.
+  // A place of the chunk, by its position among the sizes, for the sum that follows `version`: it
+  // is not lent, and no worker may be reading that version or a later one in it.
   std::optional<HostBuffer> Take(size_t chunk, Step version) ABSL_LOCKS_EXCLUDED(mu_);
   // Workers read `version` in this place of the chunk from now on.
   void Publish(size_t chunk, std::span<const std::byte> place, Step version)

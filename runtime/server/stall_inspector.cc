@@ -5,24 +5,25 @@
 
 namespace pushpull {
 
-std::optional<Stall> StallOf(const ChunkSlot& slot,
-                             const MembershipView& membership,
+std::optional<Stall> StallOf(const Chunk& chunk,
+                             const StepRules& rules,
                              SteadyTime now,
                              Duration limit) {
-  const bool has_begun = !slot.step.contributors().empty() || !slot.held.empty();
+  const OpenStep& step = chunk.step();
   const bool waits =
-      has_begun && membership.active().consistency.is_sync() && now - slot.step_began_at >= limit;
+      step.has_begun() && !rules.policy().AppliesEachPush() && now - step.began_at() >= limit;
   if (!waits) return std::nullopt;
-  Stall stall{.step = slot.state.version(),
-              .tensor = slot.tensor.spec.name,
+  Stall stall{.step = chunk.state().version(),
+              .tensor = chunk.tensor().spec.name,
               .missing = {},
-              .seconds = ToSeconds(now - slot.step_began_at)};
-  membership.ForEachRequired(slot.state.version(), [&](WorkerId worker) {
-    if (!slot.Awaits(membership, worker)) return;
-    const bool is_there = slot.step.HasCounted(worker) || slot.HasHeld(worker);
+              .seconds = ToSeconds(now - step.began_at())};
+  const Admission* admitted = rules.policy().Admitted(chunk);
+  rules.membership().ForEachRequired(chunk.state().version(), [&](WorkerId worker) {
+    if (admitted != nullptr && !admitted->Has(worker)) return;
+    const bool has_pushed = step.counted().HasCounted(worker) || step.HasHeld(worker);
     const bool is_named =
         std::find(stall.missing.begin(), stall.missing.end(), worker) != stall.missing.end();
-    if (!is_there && !is_named) stall.missing.push_back(worker);
+    if (!has_pushed && !is_named) stall.missing.push_back(worker);
   });
   return stall.missing.empty() ? std::nullopt : std::optional<Stall>(std::move(stall));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How tensors are cut: every tensor into chunks of 256 KiB, the last one smaller. A chunk never
-// spans two tensors, and its id is its position in the job's chunk table, stable for ever: a later
-// batch of tensors is appended, nothing is renumbered. Where chunks live is decided in placement.h
-// and kept in shard_map.h. Pure: no I/O, no clock, no thread.
+// spans two tensors, and its id is its position in the job's chunk table and never changes: a
+// later batch of tensors is appended, nothing is renumbered. Where chunks live is decided in
+// placement.h and kept in shard_map.h. Pure: no I/O, no clock, no thread.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,13 @@
 namespace pushpull {
 
 // Bytes of every chunk but a tensor's last. A multiple of every element size, so no element is cut.
-// It fits into a core's nearest caches, so that a sum finds what was just received there, and
-// little of a step is spent on the way of its first and last chunk (decisions/0042-push-window.md).
+// It fits into a core's caches, so that a sum finds the received values there, and little of a step
+// is spent on the transfer of its first and last chunk
+// (docs/decisions/0042-push-window.md).
 inline constexpr uint64_t kChunkBytes = uint64_t{1} << 18;
 
-// The most bytes a table can hold, 4 TiB (a trillion float32 values, 16 Mi chunks): what is kept
-// per chunk stays below 1 GB whatever sizes a peer claims to have.
+// The most bytes a table can hold, 4 TiB (a trillion float32 values, 16 Mi chunks): memory per
+// chunk stays below 1 GB in sum whatever sizes a peer claims.
 inline constexpr uint64_t kTableBytesMax = uint64_t{1} << 42;
 
 // Consecutive chunks.
@@ -61,7 +62,7 @@ class ChunkTable {
   uint64_t num_chunks() const { return num_chunks_; }
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // Nothing where no such tensor or chunk is registered. A chunk is found in O(log num_tensors).
+  // None where no such tensor or chunk is registered. A chunk is found in O(log num_tensors).
   std::optional<TensorLayout> FindTensor(TensorId tensor) const;
   std::optional<ChunkLayout> FindChunk(ChunkId chunk) const;
 

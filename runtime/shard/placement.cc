@@ -50,7 +50,7 @@ std::vector<double> Shares(std::span<const double> weights) {
   return shares;
 }
 
-// A server that chunks can go to.
+// A server that can take chunks.
 struct Candidate {
   using LoadedShard =
       std::pair<uint64_t, ShardId>;  // bytes first: the least loaded comes out first
@@ -142,7 +142,7 @@ absl::StatusOr<std::vector<ServerId>> AssignShards(std::span<const double> weigh
         earliest = deadline;
       }
     }
-    PUSHPULL_CHECK(chosen < shares.size());  // they lag by 1 in sum, so someone has its turn
+    PUSHPULL_CHECK(chosen < shares.size());  // they lag by 1 in sum, so one has its turn
     ++num_shards[chosen];
     primaries.emplace_back(static_cast<uint32_t>(chosen));
   }

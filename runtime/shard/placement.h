@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which server gets which shard, and which shard gets which chunk, so that every server holds bytes
-// in proportion to its weight. Decisions only: who carries them out, and how shards move later, is
-// not here. Pure and deterministic: the same arguments give the same answer on every machine.
+// in proportion to its weight. How shards move later is planned in rebalance.h. Pure and
+// deterministic: the same arguments give the same answer on every machine.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,10 @@ namespace pushpull {
 
 // The primary of each of the kShardCount shards.
 //
-// weights: [num_servers], of server i at position i; finite, at least 0. A server of weight 0 gets
-// no
-//          shard.
+// weights: [num_servers], of server i at position i; finite, at least 0. Weight 0 gets no shard.
 //
 // Of the first k shards, for every k, a server of share w = weight / sum of weights gets fewer than
-// k w + 1 and more than k w - 1: every prefix is balanced, not only the whole.
+// k w + 1 and more than k w - 1: every prefix is balanced, too.
 //
 // kInvalidArgument: a weight is negative or not finite, or none is above 0. Do not retry.
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Local search from the present placement; see rebalance.h. Both plans are one problem: replicas of
-// shards on servers, where a server that holds the shard already takes a replica for nothing.
+// shards on servers, where a replica on a server that holds the shard already costs nothing.
 #include "runtime/shard/rebalance.h"
 
 #include <algorithm>
@@ -20,16 +20,16 @@ namespace {
 constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 // A step must gain this part of what it starts from, so that rounding cannot keep the search going.
 constexpr double kGainMin = 1e-9;
-// A swap moves two shards: for less than this part of the mean it is not worth the bytes.
+// A swap moves two shards: a gain below this part of the mean is not worth the bytes.
 constexpr double kSwapGainMin = 0.01;
-// Swaps help where few, unequal shards leave no useful move; there, few are needed.
+// Swaps help where few, unequal shards leave no useful move; there few suffice.
 constexpr int kSwapsMax = 64;
 
 class Spread {
  public:
   Spread(std::span<const ShardHolders> shards, std::span<const TargetServer> targets);
 
-  // The shard may have no replica on the server beside those that are put there.
+  // Excludes the server for this shard.
   void Exclude(size_t shard, ServerId server);
   // Targets that hold the shard now and are not used for it yet.
   std::vector<size_t> FreeHolders(size_t shard) const;
@@ -195,8 +195,8 @@ void Spread::PlaceRest() {
 void Spread::Balance() {
   std::vector<bool> is_stuck(servers_.size(), false);
   int swaps = 0;
-  // Every step lowers the greater load of two servers, so the search ends; the bound only makes
-  // that plain.
+  // Every step lowers the greater load of two servers, so the search terminates; the bound is a
+  // safeguard.
   for (size_t step = 0; step < 4 * replicas_.size() + servers_.size(); ++step) {
     size_t giver = kNowhere;
     for (size_t i = 0; i < servers_.size(); ++i) {
@@ -217,8 +217,8 @@ void Spread::Balance() {
   }
 }
 
-// Of moves that make the receiver no heavier than the giver is: the less, the better. To a server
-// that then has not too much, for no bytes, of just the size that the giver must lose.
+// Among moves that make the receiver no heavier than the giver is now, preferred are: to a server
+// that is not overloaded then, without copying bytes, and of the size of the giver's excess.
 std::optional<Spread::Cost> Spread::CostOf(const Replica& replica, size_t to) const {
   const size_t giver = replica.server;
   const double load_after = LoadWith(to, replica.bytes);
@@ -305,7 +305,7 @@ std::vector<std::vector<ServerId>> PlanFollowers(std::span<const ShardHolders> s
   Spread spread(shards, targets);
   for (size_t shard = 0; shard < shards.size(); ++shard) spread.Exclude(shard, primaries[shard]);
 
-  // Shards with no more holders than they need have no choice; the others take the lightest.
+  // Shards with no more holders than they need keep them; the others take the lightest.
   std::vector<size_t> order(shards.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who serves which virtual shard. A job has 1,024 virtual shards for its whole life; a chunk
-// belongs to one of them for ever, and what moves between servers is a shard. Each shard has a
-// replica set under an epoch, and the higher epoch wins wherever two entries meet. How the first
-// entries are chosen is in placement.h. Pure: no I/O, no clock, no thread.
+// Which servers hold which virtual shard. A job has 1,024 virtual shards for its whole life; a
+// chunk never changes its shard, and shards move between servers. Each shard has a replica set
+// under an epoch, and the higher epoch wins. How the first entries are chosen is in placement.h.
+// Pure: no I/O, no clock, no thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace pushpull {
 
 inline constexpr uint32_t kShardCount = 1024;
 
-// Whether an id that came in a message names a shard at all.
+// Whether an id from a message names a shard.
 constexpr bool IsShard(ShardId shard) {
   return shard.value() < kShardCount;
 }
@@ -25,7 +25,7 @@ enum class ReplicaRole { kNone, kLearner, kFollower, kPrimary };
 
 struct ReplicaSet {
   Epoch epoch;                           // 0.0 until the coordinator has placed the shard
-  std::optional<ServerId> primary;       // nobody before that, and while a failover is under way
+  std::optional<ServerId> primary;       // none before that, and during a failover
   std::vector<ServerId> followers = {};  // acknowledge a version before it is published
   std::vector<ServerId> learners = {};   // being brought up to date, not waited for
 
@@ -33,7 +33,7 @@ struct ReplicaSet {
   friend bool operator==(const ReplicaSet&, const ReplicaSet&) = default;
 };
 
-// The replica set of every shard, as far as its holder knows. A value of about 72 KiB: readers
+// The replica set of every shard that its owner knows. A value of about 72 KiB: readers
 // share an immutable snapshot, std::shared_ptr<const ShardMap>, and the owner copies it only when
 // an entry changes. Thread-compatible.
 class ShardMap {
@@ -46,7 +46,7 @@ class ShardMap {
   // IsShard(shard) must hold.
   bool Update(ShardId shard, ReplicaSet entry);
 
-  // From now on entries of a lower term are refused, also where none is held. Never lowered.
+  // From now on entries of a lower term are rejected, also where none is held. Never lowered.
   void Promise(Term term);
   Term promised() const { return promised_; }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a member server keeps of one chunk: value, optimizer state, version (protocol.md section 1).
-// Who contributes and when a step is complete is not its business.
+// What every member of a replica set keeps of one chunk: value, optimizer state, version
+// (docs/protocol.md section 1). Who contributes, and when a step is complete, is decided in
+// server/.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +53,15 @@ class ChunkState {
   // Turns version t into t + 1 with another value, num_bytes() long.
   void Replace(HostBuffer value);
 
-  // Takes another member's state as its own. `value` has num_bytes(), `optimizer_state`
+  // Replaces the state by another member's. `value` has num_bytes(), `optimizer_state`
   // state_bytes().
   void Restore(Step version, uint64_t updates, HostBuffer value, HostBuffer optimizer_state);
-  // Back to what it was before Install; its memory goes with its last reader.
+  // Back to the state before Install; memory is freed with its last reader.
   void Clear();
 
-  // Another thread reads value and state from now on: the next Apply writes beside them whoever
-  // else holds them, into memory of `spares`, which outlives the chunk. Until then, or until
-  // EndCapture, which is called after that thread has let go of them.
+  // Another thread reads value and state from now on: the next Apply writes beside them, into
+  // memory of `spares`, which outlives the chunk. EndCapture, after that thread has released them,
+  // allows writing in place again.
   void BeginCapture(SpareBuffers& spares) { spares_ = &spares; }
   void EndCapture() { spares_ = nullptr; }
 

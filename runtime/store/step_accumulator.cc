@@ -21,7 +21,7 @@ absl::StatusOr<std::span<std::byte>> StepAccumulator::BeginDirect(BufferPool& po
 void StepAccumulator::FinishDirect(double weight) {
   PUSHPULL_CHECK(is_receiving_);
   is_receiving_ = false;
-  // A mean gives nothing to a contribution of no samples; the next one overwrites it.
+  // A contribution of no samples has no part in a mean; the next one overwrites it.
   if (reduction_ == Reduction::kMean && weight == 0) return;
   has_sum_ = true;
   first_weight_ = weight;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sum of one chunk's step. The first contribution is received straight into it; a later one is
-// added when it has arrived whole. Who may contribute, and in which order, is decided elsewhere
-// (consistency/sync_step.h).
+// added when it is complete. Who may contribute, and in which order, is decided in
+// server/step_policy.h.
 #pragma once
 
 #include <cstddef>
@@ -39,15 +39,15 @@ class StepAccumulator {
   absl::StatusOr<std::span<std::byte>> BeginDirect(BufferPool& pool);
   // What was received counts with `weight` (samples).
   void FinishDirect(double weight);
-  // It does not count: the connection broke, or the contribution was refused.
+  // The received values do not count: the connection broke, or the contribution was rejected.
   void AbandonDirect() { is_receiving_ = false; }
   std::span<const float> received() const { return sum_.floats(); }
 
-  // Adds a whole contribution; must not be receiving. May take `contribution`'s memory and leave
-  // its own in exchange; the contents are then of no use.
+  // Adds a complete contribution; must not be receiving. May exchange `contribution`'s memory for
+  // its own; the contents are then undefined.
   void Add(HostBuffer& contribution, double weight);
 
-  // Adds a whole contribution that lies elsewhere and is read during the call; has_sum() must hold.
+  // Adds a complete contribution that is read during the call; has_sum() must hold.
   void AddTo(std::span<const float> contribution, double weight);
 
   // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
@@ -56,11 +56,11 @@ class StepAccumulator {
   double scale() const;
 
   void Clear();
-  // The memory of the sum, which goes on without this accumulator; has_sum() must hold. Clears.
+  // The memory of the sum, which leaves this accumulator; has_sum() must hold. Clears.
   HostBuffer TakeSum();
   // Memory for the next step, in exchange for what TakeSum has taken; none is no memory.
   void TakeMemory(HostBuffer memory) { sum_ = std::move(memory); }
-  // Whether its memory is somebody's who lends it.
+  // Whether its memory is lent.
   bool is_lent() const { return sum_.is_lent(); }
   // Takes other memory in exchange for its own; is_empty() must hold.
   HostBuffer ExchangeMemory(HostBuffer memory) { return std::exchange(sum_, std::move(memory)); }

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The type of a tensor's elements. The numbers travel in frames and stay what they are; a further
-// type (float16, bfloat16, int8) is appended with the code that can sum it.
+// Properties of element types. A further DType is appended together with the code that sums it.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
+
+#include "pushpull/tensor_spec.h"
 
 namespace pushpull {
 
-enum class DType : uint8_t {
-  kFloat32 = 1,  // IEEE 754 binary32, host byte order in memory, little-endian on the wire
-};
-
-// Whether the number, as it came from a peer, is one of the above. The other functions need it to
-// be.
+// Whether a value that a peer sent is a DType. Precondition of the other functions.
 constexpr bool IsKnown(DType dtype) {
   return dtype == DType::kFloat32;
 }
@@ -23,7 +18,7 @@ constexpr bool IsKnown(DType dtype) {
 // Bytes of one element.
 size_t DTypeBytes(DType dtype);
 
-// "float32"; "dtype 7" for a number that is none.
+// "float32"; "dtype 7" for an unknown value.
 std::string ToString(DType dtype);
 
 }  // namespace pushpull

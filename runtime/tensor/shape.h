@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic on shapes. A shape is its dimensions, outermost first; no dimensions are a scalar. The
-// numbers come from users and peers, so what they multiply to is checked before anyone allocates.
+// Arithmetic on shapes. A shape is its dimensions, outermost first; without dimensions it is a
+// scalar. Dimensions come from users and peers, so products are checked for overflow.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace pushpull {
 // retry.
 absl::StatusOr<uint64_t> NumElements(std::span<const int64_t> dims);
 
-// The same in bytes of `dtype`.
+// NumElements times the size of `dtype`.
 //
-// kInvalidArgument: as above, and where the bytes do not fit into 63 bits.
+// kInvalidArgument: as above, or the number of bytes does not fit into 63 bits.
 absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype);
 
 // "[784, 10]"; "[]" for a scalar.

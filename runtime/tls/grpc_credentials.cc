@@ -18,39 +18,40 @@
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 
 namespace pushpull {
 namespace {
 
-// Between two lines about handshakes that failed.
-constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
+// Between two log lines about failed handshakes.
+constexpr Duration kErrorPeriod = std::chrono::seconds(10);
 
-// gRPC has a line on standard error for each handshake that fails, and nobody else hears of it.
-// Somebody has to put a wrong certificate right, but strangers must not fill the log.
-void LogSparingly(gpr_log_func_args* said) {
+// gRPC reports a failed handshake on standard error only. A wrong certificate must be seen, but
+// strangers that connect must not fill the log.
+void LogSparingly(gpr_log_func_args* message) {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): gRPC has one log a process
   static std::atomic<SteadyTime::rep> next_at = std::numeric_limits<SteadyTime::rep>::min();
   const SteadyTime now = std::chrono::steady_clock::now();
   SteadyTime::rep due = next_at.load(std::memory_order_relaxed);
-  const SteadyTime::rep next = (now + kStrangerPeriod).time_since_epoch().count();
-  const bool is_error = said->severity == GPR_LOG_SEVERITY_ERROR;
+  const SteadyTime::rep next = (now + kErrorPeriod).time_since_epoch().count();
+  const bool is_error = message->severity == GPR_LOG_SEVERITY_ERROR;
   if (is_error &&
       (now.time_since_epoch().count() < due || !next_at.compare_exchange_strong(due, next)))
     return;
   const Log log("grpc");
   if (is_error) {
-    log.Warning("a connection failed", {{"why", said->message}, {"at", said->file}});
+    log.Warning("a connection failed", {{"why", message->message}, {"at", message->file}});
   } else {
-    log.Info(said->message);
+    log.Info(message->message);
   }
 }
 
-// gRPC's own credentials that follow files watch them on a thread each and forget the last good
-// ones when a file is broken. Those of its core ask for each connection, which is all that is
-// needed, but have no face in C++: this is it. Thread-safe.
+// Server credentials that follow a TlsFolder. gRPC's own that follow files watch them on a thread
+// each and drop the last good ones when a file is broken. Its core can ask a callback for each
+// connection, which is enough, but has no C++ interface for that: this class is one. Thread-safe.
 class FollowingCredentials final : public grpc::ServerCredentials {
  public:
   explicit FollowingCredentials(const TlsFolder& tls)
@@ -95,8 +96,8 @@ class FollowingCredentials final : public grpc::ServerCredentials {
   std::shared_ptr<const TlsIdentity> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// gRPC would compare a name. A job's authority signs for nobody else, so the chain is all that is
-// checked, as on the tcp channel (decisions/0026-tls.md).
+// gRPC would compare a host name. A job's authority signs for its members only, so the chain is all
+// that is verified, as on the tcp channel (docs/decisions/0026-tls.md).
 std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TlsIdentity& identity) {
   const TlsFiles& files = identity.files();
   const std::vector<grpc::experimental::IdentityKeyCertPair> own = {

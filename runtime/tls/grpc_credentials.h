@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the two ends of a gRPC connection show and ask for. No gRPC header is needed here.
+// The credentials of the two ends of a gRPC connection. Includes no gRPC header.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ class ServerCredentials;
 
 namespace pushpull {
 
-// Each connection is accepted with the certificates of that moment, and only with a certificate of
-// the same authority. `tls` and the result outlive the server. What gRPC says of itself goes to the
-// log from then on, errors once in ten seconds. Null: no TLS.
+// Each connection uses the certificates that are current when it is accepted, and requires one of
+// the same authority from the peer. `tls` and the result outlive the server. Redirects gRPC's own
+// messages to the log, errors at most once in ten seconds. Null: no TLS.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* tls);
 
-// Of a connection that begins now. Null: no TLS.
+// For a connection that begins now. Null: no TLS.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdentity* identity);
 
-// What a call came to that had no answer, with what gRPC does not know: that the two ends may
-// differ in their certificates.
+// The status of a call without an answer, with a hint that gRPC cannot give: the two ends may
+// differ in their use of TLS or in their certificates.
 absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls);
 
 }  // namespace pushpull

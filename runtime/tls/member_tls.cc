@@ -10,7 +10,7 @@ namespace pushpull {
 absl::StatusOr<std::unique_ptr<MemberTls>> MemberTls::Open(const std::string& path,
                                                            const Log& log) {
   PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<TlsFolder> folder, OpenTlsFolder(path, log));
-  if (folder != nullptr) folder->KeepLooking();
+  if (folder != nullptr) folder->KeepReloading();
   return std::unique_ptr<MemberTls>(new MemberTls(std::move(folder)));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The certificates of a member's process, kept up to date and told in its metrics.
+// The certificates of a member's process, reloaded when they change, and their expiry as a metric.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,16 @@ namespace pushpull {
 // Thread-safe, except that AddTo is called once and first.
 class MemberTls {
  public:
-  // Reads the folder, the value of PUSHPULL_TLS_DIR, and goes on looking at it. Errors are those of
-  // TlsFolder::Open. An empty path means no TLS: there is nothing in the result, whose functions
-  // all work.
+  // Reads the folder, the value of PUSHPULL_TLS_DIR, and reloads it from then on. Errors are those
+  // of TlsFolder::Open. An empty path means no TLS: all functions work and do nothing about it.
   static absl::StatusOr<std::unique_ptr<MemberTls>> Open(const std::string& path, const Log& log);
 
   // Null: no TLS.
   const TlsFolder* folder() const { return folder_.get(); }
 
-  // Adds the family to `registry`, which outlives the last MetricsText.
+  // Adds the expiry metric to `registry`, which outlives the last MetricsText.
   void AddTo(MetricsRegistry& registry);
-  // The text of `registry`, with the end of the certificates that are in use now.
+  // The text of `registry`, with the expiry of the certificates that are in use now.
   std::string MetricsText(const MetricsRegistry& registry);
 
  private:

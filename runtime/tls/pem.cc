@@ -29,7 +29,7 @@ BioPtr Reader(const std::string& text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// All of the text, never none.
+// All certificates of the text, at least one.
 absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const Pem& pem) {
   const BioPtr reader = Reader(pem.text);
   std::vector<CertificatePtr> certificates;
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const Pem& pem) {
 
 absl::StatusOr<KeyPtr> ReadPrivateKey(const Pem& pem) {
   const BioPtr reader = Reader(pem.text);
-  // No password is ever asked for.
+  // Never prompts for a password.
   const auto no_password = [](char*, int, int, void*) { return 0; };
   KeyPtr key(PEM_read_bio_PrivateKey(reader.get(), nullptr, no_password, nullptr));
   if (key == nullptr)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PEM text into a TLS context, with the library's complaints as statuses. They never say what is in
-// the text.
+// Loads PEM text into a TLS context, with OpenSSL's errors as statuses. They never quote the text,
+// which may be a private key.
 #pragma once
 
 #include <memory>
@@ -19,22 +19,21 @@ struct FreeTlsContext {
 };
 using TlsContextPtr = std::unique_ptr<ssl_ctx_st, FreeTlsContext>;
 
-// Where the text is from, for errors, and the text.
+// The text, and where it is from, for errors.
 struct Pem {
   absl::string_view name;
   const std::string& text;
 };
 
-// kInvalidArgument with `what` and the oldest complaint of the library on this thread. The library
-// keeps them on a queue; what is left there would be taken for a failure of the next call, so none
-// is.
+// kInvalidArgument with `what` and OpenSSL's oldest error on this thread. Clears OpenSSL's queue of
+// errors: what is left there would be taken for a failure of the next call.
 absl::Status TlsError(absl::string_view what);
 
-// Trusts every certificate of the text. kInvalidArgument: it has none, or one that is damaged.
+// Trusts every certificate of the text. kInvalidArgument: it has none, or a damaged one.
 absl::Status TrustAuthorities(const Pem& authorities, ssl_ctx_st& context);
 
-// Shows `certificate`, the first one of the text, followed by its chain. kInvalidArgument: either
-// text is something else, the key has a password, or the two do not belong together.
+// Presents the first certificate of the text, followed by its chain. kInvalidArgument: no PEM, a
+// key with a password, or the two do not belong together.
 absl::Status UseCertificate(const Pem& certificate, const Pem& private_key, ssl_ctx_st& context);
 
 }  // namespace pushpull

@@ -12,7 +12,7 @@
 namespace pushpull {
 namespace {
 
-// A swap takes less than one reading, so that the next two agree.
+// Replacing the files takes less time than one reading, so that the next two readings agree.
 constexpr int kReadingsMax = 4;
 
 absl::StatusOr<TlsFiles> ReadOnce(const std::string& folder) {
@@ -23,7 +23,7 @@ absl::StatusOr<TlsFiles> ReadOnce(const std::string& folder) {
   return files;
 }
 
-// Never the old state of one file beside the new one of another, where all change at once.
+// Never mixes old and new files where all are replaced at once: reads until two readings agree.
 absl::StatusOr<TlsFiles> ReadAll(const std::string& folder) {
   PUSHPULL_ASSIGN_OR_RETURN(TlsFiles last, ReadOnce(folder));
   for (int i = 1; i < kReadingsMax; ++i) {
@@ -61,7 +61,7 @@ std::shared_ptr<const TlsIdentity> TlsFolder::identity() const {
   return identity_;
 }
 
-void TlsFolder::Look() {
+void TlsFolder::Reload() {
   absl::StatusOr<TlsFiles> files = ReadAll(path_);
   absl::StatusOr<std::shared_ptr<const TlsIdentity>> next = identity();
   if (!files.ok()) {
@@ -69,18 +69,18 @@ void TlsFolder::Look() {
   } else if (*files != (*next)->files()) {
     next = TlsIdentity::Create(*std::move(files));
   }
-  std::string complaint = next.ok() ? "" : std::string(next.status().message());
+  std::string error = next.ok() ? "" : std::string(next.status().message());
   bool has_changed = false;
   {
     MutexLock lock(mu_);
-    const bool is_new_complaint = std::exchange(complaint_, complaint) != complaint;
-    if (!is_new_complaint) complaint.clear();
+    const bool is_new_error = std::exchange(logged_error_, error) != error;
+    if (!is_new_error) error.clear();
     has_changed = next.ok() && *next != identity_;
     if (has_changed) identity_ = *next;
   }
-  if (!complaint.empty()) {
-    log_.Warning("new certificates cannot be used, the last good ones stay in use",
-                 {{"folder", path_}, {"why", complaint}});
+  if (!error.empty()) {
+    log_.Warning("new certificates are invalid, the last valid ones stay in use",
+                 {{"folder", path_}, {"why", error}});
   }
   if (has_changed) {
     log_.Info("new certificates in use",
@@ -88,14 +88,14 @@ void TlsFolder::Look() {
   }
 }
 
-void TlsFolder::KeepLooking(Duration period) {
+void TlsFolder::KeepReloading(Duration period) {
   loop_ = std::make_unique<EventLoop>("pp-tls");
-  loop_->Post([this, period] { LookAgain(period); });
+  loop_->Post([this, period] { ReloadEvery(period); });
 }
 
-void TlsFolder::LookAgain(Duration period) {
-  Look();
-  loop_->RunAfter(period, [this, period] { LookAgain(period); });
+void TlsFolder::ReloadEvery(Duration period) {
+  Reload();
+  loop_->RunAfter(period, [this, period] { ReloadEvery(period); });
 }
 
 absl::StatusOr<std::unique_ptr<TlsFolder>> OpenTlsFolder(const std::string& path, const Log& log) {

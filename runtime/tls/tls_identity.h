@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who this process is and whom it trusts, for both ends of TLS connections. The authority of a job
-// signs for its members only, so a certificate of that authority is all that a peer has to show; no
-// name in it is compared (decisions/0026-tls.md).
+// The certificate and the trusted authorities of this process, for both ends of TLS connections.
+// The authority of a job signs for its members only, so any certificate of that authority is
+// accepted; no name in it is compared (docs/decisions/0026-tls.md).
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@
 
 namespace pushpull {
 
-// A name (DNS) that every certificate of every job has beside its own. Nothing depends on it.
+// A DNS name that every certificate has beside its own, for libraries that insist on comparing one.
 inline constexpr char kCertificateName[] = "pushpull";
 
-// What is in ca.crt, tls.crt and tls.key.
+// The contents of ca.crt, tls.crt and tls.key.
 struct TlsFiles {
   std::string authorities;
-  std::string certificate;  // the own one first, then its chain
+  std::string certificate;  // this process's first, then its chain
   std::string private_key;
   friend bool operator==(const TlsFiles&, const TlsFiles&) = default;
 };
@@ -29,15 +29,15 @@ struct TlsFiles {
 // Immutable, so thread-safe. Connections keep the one they began with.
 class TlsIdentity {
  public:
-  // kInvalidArgument names the file that is no PEM, a pair that does not belong together, or a
-  // certificate that the own authorities would refuse, because it is another's or has expired: so
-  // would every peer. Never says what is in a file.
+  // kInvalidArgument names the file: not PEM, a key of another certificate, or a certificate that
+  // these authorities reject (of another authority, or expired), as every peer would. Never quotes
+  // a file.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> Create(TlsFiles files);
 
   const TlsFiles& files() const { return files_; }
-  // TLS 1.3, for both sides: shows the own certificate and insists on the peer's.
+  // TLS 1.3, for both sides: presents the certificate and requires the peer's.
   ssl_ctx_st* context() const { return context_.get(); }
-  // When the first of the own certificate and those that vouch for it ends.
+  // When the first certificate of the verified chain expires.
   std::chrono::system_clock::time_point expires_at() const { return expires_at_; }
 
  private:

@@ -21,21 +21,21 @@
 namespace pushpull {
 namespace {
 
-// Encrypted before the socket is asked: three records for one system call, which the kernel copies
-// while the nearest cache has them (decisions/0035-tls-goodput.md).
+// Encrypted before the socket is asked: three records a system call, which the kernel copies while
+// they are in the nearest cache (docs/decisions/0035-tls-goodput.md).
 constexpr size_t kUnsentAim = 48 * 1024;
-// Beyond it the peer does not read but makes this end answer, which only the protocol's own
-// messages can.
+// Encrypt stops at kUnsentAim, so only answers of TLS itself (to key updates) can exceed this: the
+// peer requests them and does not read.
 constexpr size_t kUnsentMax = 1024 * 1024;
 
-// Bytes of several buffers as records, in place where one buffer has a whole record.
+// Splits several buffers into records, without a copy where one buffer has a full record.
 class Records {
  public:
   explicit Records(std::span<const iovec> buffers) : rest_(buffers) { SkipEmpty(); }
 
   bool empty() const { return rest_.empty(); }
 
-  // The next record, of at most `room` bytes; in `room` where it has to be put together.
+  // The next record, of at most room.size() bytes; copied to `room` where it spans buffers.
   std::span<const std::byte> Next(std::span<std::byte> room) const {
     const std::span<const std::byte> first = Bytes(rest_.front()).subspan(offset_);
     if (first.size() >= room.size() || rest_.size() == 1)
@@ -72,10 +72,10 @@ class Records {
 };
 
 constexpr char kCompare[] =
-    "both sides' certificates must be of one job: compare ca.crt, tls.crt and their end in the "
+    "both sides' certificates must be of one job: compare ca.crt, tls.crt and their expiry in the "
     "folders of PUSHPULL_TLS_DIR";
 
-// Whether the peer has told that it does not like what this side has shown.
+// Whether the peer's alert says that it rejects this side's certificate.
 bool IsAboutCertificate(int alert) {
   switch (alert) {
     case SSL_AD_BAD_CERTIFICATE:
@@ -95,7 +95,7 @@ bool IsAboutCertificate(int alert) {
 
 }  // namespace
 
-// The library's view of the socket: reads from it, and writes to what is not sent yet.
+// OpenSSL's view of the socket: reads come from it, writes are appended to unsent_.
 struct TlsStream::SocketCalls {
   static TlsStream& Of(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
 
@@ -154,7 +154,7 @@ TlsStream::TlsStream(std::shared_ptr<const TlsIdentity> identity, TlsSide side, 
   PUSHPULL_CHECK(tls_ != nullptr && bio != nullptr);
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
-  SSL_set_bio(tls_.get(), bio, bio);  // takes it over
+  SSL_set_bio(tls_.get(), bio, bio);  // takes ownership
   if (side == TlsSide::kConnecting) {
     SSL_set_connect_state(tls_.get());
   } else {
@@ -191,10 +191,10 @@ absl::StatusOr<Transfer> TlsStream::Receive(std::span<const iovec> buffers) {
   return result;
 }
 
-// Zero: nothing is there.
+// Zero: nothing has arrived.
 absl::StatusOr<size_t> TlsStream::ReceiveInto(std::span<std::byte> buffer) {
   PUSHPULL_RETURN_IF_ERROR(failure_);
-  PUSHPULL_ASSIGN_OR_RETURN(const bool is_established, Shake());
+  PUSHPULL_ASSIGN_OR_RETURN(const bool is_established, Handshake());
   if (!is_established) return 0;
   ERR_clear_error();
   size_t num_bytes = 0;
@@ -212,7 +212,7 @@ absl::StatusOr<Transfer> TlsStream::Send(std::span<const iovec> buffers) {
   Transfer result;
   PUSHPULL_ASSIGN_OR_RETURN(bool is_drained, Flush());
   if (is_drained && !buffers.empty()) {
-    PUSHPULL_ASSIGN_OR_RETURN(const bool is_established, Shake());
+    PUSHPULL_ASSIGN_OR_RETURN(const bool is_established, Handshake());
     if (is_established) PUSHPULL_RETURN_IF_ERROR(Encrypt(buffers, result.num_bytes));
     if (!is_established) result.wait = Transfer::Wait::kReadable;
     PUSHPULL_ASSIGN_OR_RETURN(is_drained, Flush());
@@ -241,7 +241,7 @@ absl::StatusOr<bool> TlsStream::Flush() {
         send(socket_, unsent_.data() + num_sent_, unsent_.size() - num_sent_, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (sent < 0) return LastWords(StatusFromErrno(errno, "send"));
+    if (sent < 0) return FailureOfSend(StatusFromErrno(errno, "send"));
     num_sent_ += static_cast<size_t>(sent);
   }
   unsent_.clear();
@@ -251,23 +251,23 @@ absl::StatusOr<bool> TlsStream::Flush() {
 
 // ---- the handshake, and failures ----
 
-// True when it is done.
-absl::StatusOr<bool> TlsStream::Shake() {
+absl::StatusOr<bool> TlsStream::Handshake() {
   if (is_established_) return true;
   ERR_clear_error();
   const int result = SSL_do_handshake(tls_.get());
   is_established_ = result == 1;
-  is_drained_ = !is_established_;  // what follows the handshake may have come with it
+  is_drained_ = !is_established_;  // application data may have arrived with the handshake's end
   const absl::Status failure = result == 1 ? absl::OkStatus() : Failure(result);
-  // What it has to say goes out at once, its refusal too; where the socket is full, later calls
-  // see to the rest.
+  // Send the handshake's messages at once, an alert on failure too; if the socket is full, later
+  // calls send the rest.
   const absl::StatusOr<bool> flushed = Flush();
   PUSHPULL_RETURN_IF_ERROR(failure);
   PUSHPULL_RETURN_IF_ERROR(flushed.status());
   return is_established_;
 }
 
-// OK where the call only has to wait for the peer.
+// Why an OpenSSL call returned `result`; OK where it only waits for the peer. Must follow that call
+// directly: SSL_get_error reads the thread's queue of errors.
 absl::Status TlsStream::Failure(int result) {
   const int kind = SSL_get_error(tls_.get(), result);
   if (kind == SSL_ERROR_WANT_READ) return absl::OkStatus();
@@ -278,8 +278,8 @@ absl::Status TlsStream::Failure(int result) {
     failure_ = absl::UnavailableError(
         has_received_ ? "closed the connection"
         : is_established_
-            ? "closed the connection before it said a word over TLS; it may not accept this "
-              "side's certificate: look into its log"
+            ? "closed the connection before it sent anything over TLS; it may reject this "
+              "side's certificate: see its log"
             : "closed the connection in the TLS handshake; is PUSHPULL_TLS_DIR set there?");
   } else {
     failure_ = LibraryFailure();
@@ -296,17 +296,17 @@ absl::Status TlsStream::LibraryFailure() const {
   const long verdict = SSL_get_verify_result(tls_.get());
   if (verdict != X509_V_OK) {
     return absl::UnauthenticatedError(absl::StrCat(
-        "its certificate is refused (", X509_verify_cert_error_string(verdict), "): ", kCompare));
+        "its certificate is rejected (", X509_verify_cert_error_string(verdict), "): ", kCompare));
   }
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
     return absl::UnauthenticatedError(
-        "it shows no certificate: every member and every command needs one of the job, in the "
+        "it presented no certificate: every member and every command needs one of the job, in the "
         "folder of PUSHPULL_TLS_DIR");
   }
   // A reason beyond the offset is an alert of the peer.
   if (reason > SSL_AD_REASON_OFFSET && IsAboutCertificate(reason - SSL_AD_REASON_OFFSET)) {
     return absl::UnauthenticatedError(
-        absl::StrCat("it refuses this side's certificate (", said, "): ", kCompare));
+        absl::StrCat("it rejects this side's certificate (", said, "): ", kCompare));
   }
   if (!is_established_) {
     return absl::UnauthenticatedError(absl::StrCat(
@@ -315,9 +315,10 @@ absl::Status TlsStream::LibraryFailure() const {
   return absl::DataLossError(absl::StrCat("TLS: ", said));
 }
 
-// A peer that refuses says so and closes; where that is noticed by a send that fails, what it said
-// is still to be read.
-absl::Status TlsStream::LastWords(const absl::Status& why) {
+// A peer that rejects the certificate sends an alert and closes. In TLS 1.3 the connecting side has
+// finished its handshake by then, and notices by a send that fails: the alert explains it and is
+// still to be read.
+absl::Status TlsStream::FailureOfSend(const absl::Status& why) {
   unsent_.clear();
   num_sent_ = 0;
   if (has_received_ || !failure_.ok()) return why;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TLS over a socket that does not block. What is received goes from the library into the caller's
-// buffers; what is sent is encrypted in advance, some records at a time, so that the bytes of a
-// call that was begun never have to be offered a second time and one system call takes many
+// TLS over a non-blocking socket. Received bytes are decrypted into the caller's buffers. Sent
+// bytes are encrypted into a buffer of some records before the socket is asked: OpenSSL never has
+// to be offered the same bytes twice (SSL_write's retry rule), and one system call takes several
 // records.
 //
-//   Receive:  socket -> [the library's records] -> caller's buffers
-//   Send:     caller's buffers -> [records not sent yet] -> socket
+//   Receive:  socket -> [OpenSSL's records] -> caller's buffers
+//   Send:     caller's buffers -> [unsent_: encrypted records] -> socket
+//
+//   handshake (SSL_do_handshake in both calls) -> established -> failed (failure_, for good)
 #pragma once
 
 #include <sys/uio.h>
@@ -30,21 +32,21 @@ namespace pushpull {
 
 enum class TlsSide { kConnecting, kAccepting };
 
-// What a call on a stream has moved, and what it waits for.
+// How many bytes a call on a stream moved, and what the stream waits for.
 struct Transfer {
   enum class Wait { kNothing, kReadable, kWritable };
   size_t num_bytes = 0;
   Wait wait = Wait::kNothing;
 };
 
-// Both calls carry the handshake on. Errors, after which the stream is of no use:
-//   kUnauthenticated  one end does not accept the other's certificate, or the peer has no TLS; the
-//                     text says which and what to compare.
-//   kUnavailable      the peer has closed the connection, or the socket failed.
-//   kDataLoss         what came after the handshake is damaged.
-//   kResourceExhausted the peer makes this end answer and does not read.
+// Both calls advance the handshake. Errors, after which the stream cannot be used:
+//   kUnauthenticated    one end rejects the other's certificate, or the peer has no TLS; the text
+//                       says which, and what to compare
+//   kUnavailable        the peer has closed the connection, or the socket failed
+//   kDataLoss           bytes after the handshake are damaged
+//   kResourceExhausted  the peer causes answers of TLS itself and does not read them
 //
-// Thread-compatible; may go from thread to thread.
+// Thread-compatible; may move between threads.
 class TlsStream {
  public:
   // `socket` is connected and stays the caller's.
@@ -53,16 +55,17 @@ class TlsStream {
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Fills `buffers` in order. Waits for kReadable where they could not all be filled.
+  // Fills `buffers` in order. The wait is kReadable where they could not all be filled.
   absl::StatusOr<Transfer> Receive(std::span<const iovec> buffers);
 
-  // Takes bytes of `buffers` in order, some 48 KiB a call at most. Waits for kReadable during the
-  // handshake, for kWritable where the socket takes no more.
+  // Takes bytes of `buffers` in order, about 48 KiB a call at most. The wait is kReadable during
+  // the handshake, kWritable where the socket takes no more.
   absl::StatusOr<Transfer> Send(std::span<const iovec> buffers);
 
-  // Bytes were taken that the socket has not got yet: Send is to be called, also with nothing.
+  // Encrypted bytes wait for the socket: call Send, without buffers if there is nothing else to
+  // send.
   bool has_unsent() const { return unsent_.size() > num_sent_; }
-  // Bytes were received that the socket will not tell of any more: Receive is to be called.
+  // Received bytes, or an error, wait here, which epoll will not report again: call Receive.
   bool has_read_ahead() const;
 
  private:
@@ -71,14 +74,15 @@ class TlsStream {
   };
   struct SocketCalls;
 
-  absl::StatusOr<bool> Shake();
+  // True: the handshake is complete.
+  absl::StatusOr<bool> Handshake();
   absl::StatusOr<size_t> ReceiveInto(std::span<std::byte> buffer);
   absl::Status Encrypt(std::span<const iovec> buffers, size_t& num_taken);
   // False: the socket takes no more.
   absl::StatusOr<bool> Flush();
   absl::Status Failure(int result);
   absl::Status LibraryFailure() const;
-  absl::Status LastWords(const absl::Status& why);
+  absl::Status FailureOfSend(const absl::Status& why);
 
   static constexpr size_t kRecordBytes = 16 * 1024;
 
@@ -87,10 +91,10 @@ class TlsStream {
   const std::unique_ptr<ssl_st, Free> tls_;
   bool is_established_ = false;
   bool has_received_ = false;
-  bool is_drained_ = true;  // the library has no whole record any more
+  bool is_drained_ = true;  // OpenSSL has no complete record left
   bool has_ended_ = false;  // the peer sends no more
   int socket_error_ = 0;    // of the last call, an errno
-  absl::Status failure_;    // to be told with the next call
+  absl::Status failure_;    // returned by every call from now on
   std::vector<std::byte> unsent_;
   size_t num_sent_ = 0;  // of unsent_
   std::array<std::byte, kRecordBytes> record_;

@@ -5,8 +5,8 @@
 
 namespace pushpull {
 
-// Call before the first tensor operation. `threads` above 0. The number of threads decides in which
-// order sums are made, so it is part of what makes two runs equal bit by bit.
+// Call before the first tensor operation. `threads` above 0. The number of threads determines the
+// order of sums, so runs with different numbers differ in their bits.
 void SetComputeThreads(int threads);
 
 }  // namespace pushpull

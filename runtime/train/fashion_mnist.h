@@ -29,12 +29,15 @@ struct ImageSet {
   uint32_t num_images() const { return static_cast<uint32_t>(labels.size()); }
 };
 
-// Reads images and labels of a split from the IDX files in `directory`, each as it is or with .gz.
+// Reads images and labels of a split from the IDX files in `directory`, with or without .gz.
 // Blocks on the disk only; 47 MB of memory for the training split.
 //
-// kNotFound  a file is missing; the text has its path and what to install.
-// kDataLoss  a file is damaged, or images and labels do not belong together; the text has the path,
-//            what was expected and what was found. Errors of ReadIdxFile are handed on.
+// clang-format off
+//   kNotFound  a file is missing. Names its path and the package to install.
+//   kDataLoss  a file is damaged, or images and labels do not match. Names the path, what was
+//              expected and what was found.
+//   others     as ReadIdxFile.
+// clang-format on
 absl::StatusOr<ImageSet> ReadFashionMnist(const std::string& directory, ImageSplit split);
 
 }  // namespace pushpull

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Couples the parameters of a network to a job: each gradient is pushed the moment autograd has it,
-// from the last layer back, while the gradients of the layers before are still being computed; the
-// new values come back into the parameters' own memory.
+// Synchronizes the parameters of a network with a job: each gradient is pushed as soon as autograd
+// has it, from the last layer to the first, while those of earlier layers are still being computed.
+// The new values are received into the parameters' own memory.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,8 @@
 #include "absl/status/status.h"
 #include <torch/nn/module.h>
 
+#include "pushpull/deadline.h"
 #include "pushpull/job.h"
-
-#include "runtime/base/deadline.h"
 
 namespace pushpull {
 
@@ -30,33 +29,36 @@ namespace pushpull {
 // that autograd calls back on.
 class GradientExchange {
  public:
-  // Hooks into every parameter of `network` that has a gradient; in their order the first is taken
-  // to be used first in the forward pass. float32, contiguous, on the CPU. `job` is used until the
-  // last FinishStep; end it before this object and the network if a step has failed, for it may
-  // still read gradients and write parameters then.
+  // Hooks into every parameter of `network` that requires a gradient: float32, contiguous, on the
+  // CPU, in the order of first use in the forward pass. `job` is used until the last FinishStep. If
+  // a step has failed, destroy the job before this object and the network: it may still read
+  // gradients and write parameters.
   GradientExchange(Job& job, const torch::nn::Module& network);
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
   // Removes the hooks.
   ~GradientExchange();
 
-  // Registers all parameters, reduced by their mean, their gradients sent with `codec`. Their
-  // values become those of the job. Blocks and fails as Job::Register does.
+  // Registers all parameters, with the reduction mean; afterwards they have the job's values.
+  // Blocks and fails as Job::Register does.
   absl::Status Register(const OptimizerSpec& optimizer, Codec codec, Deadline deadline);
 
-  // From here on, gradients are pushed with `options` as they come.
+  // Gradients that become ready from now on are pushed with `options`.
   void BeginStep(const PushOptions& options);
 
-  // Test aid: one value of the first parameter's next gradient becomes not a number.
+  // For tests: the next gradient of the first parameter has a NaN.
   void PoisonNextGradient() { is_poisoned_ = true; }
 
-  // For a step in which this worker has no samples: pushes gradients of zero, without backward.
+  // Pushes zero gradients, for a step in which this worker has no samples.
   void PushZeros();
 
-  // Blocks until the job's new values are in all parameters or `deadline` passes, and drops the
-  // gradients. kFailedPrecondition: backward gave a parameter no gradient; the text names it. The
-  // errors of Job::PushPull and PushHandle::Wait are handed on. After any of them the values of
-  // the parameters are those of no step: stop.
+  // Blocks until all parameters have the job's new values or `deadline` passes, and drops the
+  // gradients. After an error the parameters may mix the values of two steps: stop.
+  //
+  // clang-format off
+  //   kFailedPrecondition  a parameter, which is named, got no gradient.
+  //   others               as Job::PushPull and PushHandle::Wait.
+  // clang-format on
   absl::Status FinishStep(Deadline deadline);
 
  private:

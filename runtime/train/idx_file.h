@@ -19,19 +19,20 @@ struct IdxArray {
   std::vector<uint8_t> values;  // row-major, as many as dims say
 };
 
-// The most values a file may claim to have: room for EMNIST, the largest set in this format (638
-// MB).
+// The maximum number of values; EMNIST, the largest set in this format, has 638 million.
 inline constexpr uint64_t kIdxValuesMax = uint64_t{1} << 30;
 
-// Reads the whole file at `path`, gzip-compressed or not (told by its contents, not its name),
-// which must hold exactly one array of `num_dims` dimensions (1 to 255). Blocks on the disk only.
-// Allocates in proportion to what it has read, never to what the header claims.
+// Reads the file at `path`, gzip-compressed or not (by its contents, not its name), which must
+// contain exactly one array of `num_dims` dimensions (1 to 255). Blocks on the disk only. Allocates
+// in proportion to what it has read, not to the size in the header.
 //
-// kNotFound         there is no such file.
-// kPermissionDenied and the like, as the system says: it cannot be read. kInvalidArgument it is no
-// regular file. kDataLoss wrong magic, too short, too long, too large or not to be unpacked; the
-// text says
-//                   what was expected and what was found. Get the file anew.
+// clang-format off
+//   kNotFound          there is no such file.
+//   kPermissionDenied  and other codes of the system: the file cannot be read.
+//   kInvalidArgument   it is not a regular file.
+//   kDataLoss          wrong magic, too short, too long, too large or not decompressible. Names what
+//                      was expected and found. Get the file again.
+// clang-format on
 absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, size_t num_dims);
 
 }  // namespace pushpull

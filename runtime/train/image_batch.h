@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Images of a data set as the tensors that a network takes.
+// Images of a data set as input tensors of a network.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ struct LearningRateSettings {
   uint64_t anneal_steps = 0;      // 0: none; else the step at which the rate would have fallen to 0
 };
 
-// kInvalidArgument names the field. LearningRateAt needs settings that passed.
+// kInvalidArgument names the field. Precondition of LearningRateAt.
 absl::Status Validate(const LearningRateSettings& settings);
 
 // The learning rate of `step` where all workers together take `global_batch` samples a step.
@@ -29,7 +29,7 @@ absl::Status Validate(const LearningRateSettings& settings);
 // result falls linearly from there to 0 at step anneal_steps, the last step of training excluded.
 //
 // The ratio of rate to batch, which sets the noise of the updates (Smith, Kindermans, Ying, Le,
-// ICLR 2018, arXiv:1711.00489, section 3), hangs on the base alone. So there are two equal ways to
+// ICLR 2018, arXiv:1711.00489, section 3), depends on the base only. So there are two equal ways to
 // anneal by a factor f: divide base_learning_rate by f, or multiply base_batch and global_batch by
 // f.
 //

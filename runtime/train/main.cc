@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // pushpull-train: a worker's program that trains an image classifier. `pushpull run` or the
-// operator starts one for each worker and sets its environment. Exit codes: 0 done, 143 told to end
-// (SIGTERM) and left in order, 1 the training failed, 2 wrong usage, 3 the data set or the
-// coordinator cannot be reached.
+// operator starts one for each worker and sets its environment. Exit codes: 0 done, 1 the training
+// failed, 2 invalid usage, 3 the data set or the coordinator is unreachable, 143 left the job after
+// SIGTERM.
 #include <unistd.h>
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "pushpull/job.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/tensor/codec.h"
 #include "runtime/train/compute_threads.h"
 #include "runtime/train/trainer.h"
 
@@ -38,7 +39,7 @@ constexpr int kExitNotReachable = 3;
 
 using Environment = std::map<std::string, std::string>;
 
-// As given, where it differs from what TrainingSettings wants.
+// Values as given, where TrainingSettings has them in another form.
 struct Flags {
   std::string model = "mlp";
   std::string optimizer = "sgd";
@@ -63,7 +64,7 @@ struct OptimizerDefaults {
   double epsilon;
 };
 
-// Learning rates found on Fashion-MNIST over 3 epochs, the rest PyTorch's defaults.
+// Learning rates are tuned on Fashion-MNIST over 3 epochs; the rest are PyTorch's defaults.
 const std::map<std::string, OptimizerDefaults>& Optimizers() {
   static const std::map<std::string, OptimizerDefaults> optimizers = {
       {"sgd", {OptimizerKind::kSgd, 0.02, 0, 1e-8}},
@@ -83,14 +84,14 @@ void AddModelFlags(CLI::App& app, Flags& flags) {
   app.add_option("--epochs", settings.epochs, "Passes over the training images")
       ->capture_default_str();
   app.add_option("--steps", settings.steps_max, "Stop after this many steps at the latest");
-  app.add_option("--batch", settings.batch, "Samples of a step for each worker")
-      ->capture_default_str();
-  app.add_option("--seed", settings.seed, "Of the initial values and of the samples' order")
-      ->capture_default_str();
-  app.add_option("--eval-every", settings.evaluate_every, "Epochs between tests; 0: at the end")
+  app.add_option("--batch", settings.batch, "Samples per step and worker")->capture_default_str();
+  app.add_option(
+         "--seed", settings.seed, "Seed of the initial values and of the order of the samples")
       ->capture_default_str();
   app.add_option(
-         "--threads", flags.threads, "Threads for computing; default: OMP_NUM_THREADS, else 1")
+         "--eval-every", settings.evaluate_every, "Epochs between evaluations; 0: only at the end")
+      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "Compute threads; default: OMP_NUM_THREADS, else 1")
       ->check(CLI::Range(1, 1024));
 }
 
@@ -102,54 +103,54 @@ void AddOptimizerFlags(CLI::App& app, Flags& flags) {
   app.add_option(
          "--codec",
          flags.codec,
-         "How gradients travel: none (float32), fp16, bf16, int8 with random rounding, topk "
-         "(the largest 1 %) or onebit (signs); of the last two the rest is added to the next")
+         "Encoding of gradients on the wire: none (float32), fp16, bf16, int8 (stochastic "
+         "rounding), topk (the largest 1 %) or onebit (signs); the last two with error feedback")
       ->check(CLI::IsMember({"none", "fp16", "bf16", "int8", "topk", "onebit"}))
       ->capture_default_str();
   app.add_flag("--bypass-codec",
                flags.bypasses_codec,
-               "Leave the codec out where steps are faster without; not in deterministic jobs");
+               "Bypass the codec where steps are faster without; ignored by deterministic jobs");
   app.add_option("--learning-rate",
                  flags.learning_rate,
-                 "For a step of --base-batch samples; scaled with the samples that all workers "
-                 "take. Default: 0.02 for sgd (0.14 where momentum is 0.3 by default), 0.01 for "
-                 "adagrad, 0.0005 for adam and adamw");
-  app.add_option("--base-batch", settings.base_batch, "Samples of a step --learning-rate is for")
+                 "For a step of --base-batch samples; scaled to the samples of all workers. "
+                 "Default: 0.02 for sgd (0.14 if the default momentum is 0.3), 0.01 for adagrad, "
+                 "0.0005 for adam and adamw");
+  app.add_option(
+         "--base-batch", settings.base_batch, "Samples per step that --learning-rate is for")
       ->capture_default_str();
-  app.add_option("--momentum",
-                 flags.momentum,
-                 "With sgd only; default 0.9, with the codecs topk and onebit 0.3");
+  app.add_option(
+      "--momentum", flags.momentum, "sgd only. Default: 0.9; with the codecs topk and onebit 0.3");
   app.add_option("--weight-decay", flags.weight_decay, "Default: 0.01 with adamw, else 0");
   app.add_flag("--anneal,!--no-anneal",
                settings.anneals,
-               "Let the learning rate fall linearly to 0 at the last step (default), or not");
+               "Decrease the learning rate linearly to 0 at the last step (default), or not");
   app.add_option("--warmup-epochs",
                  settings.warmup_epochs,
-                 "Over which the learning rate rises to its scaled value")
+                 "Epochs over which the learning rate rises to its scaled value")
       ->capture_default_str();
 }
 
 void AddJobFlags(CLI::App& app, Flags& flags) {
   app.add_option("--start-timeout-seconds",
                  flags.start_timeout_seconds,
-                 "Longest wait for the coordinator, then for all servers and workers")
+                 "Timeout for the coordinator, then for all servers and workers")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
   app.add_option("--step-timeout-seconds",
                  flags.step_timeout_seconds,
-                 "Longest wait for the servers' answer in a step")
+                 "Timeout for the servers' answer in a step")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
-  app.add_option("--inject-nan-at-step",
-                 flags.poisoned_step,
-                 "Test aid: a gradient of this step has a value that is not a number");
-  app.add_option("--inject-nan-worker", flags.poisoned_worker, "Index of the worker that does so")
+  CLI::Option* poisoned_step = app.add_option(
+      "--inject-nan-at-step", flags.poisoned_step, "For tests: a gradient of this step has a NaN");
+  app.add_option("--inject-nan-worker", flags.poisoned_worker, "Index of the worker with the NaN")
+      ->needs(poisoned_step)
       ->capture_default_str();
 }
 
-// What topk and onebit send late is the sum of many steps already, and momentum would carry it on
-// for as many again. With less of it and as much more learning rate a gradient moves the parameters
-// as far in the end (decisions/0039-momentum-with-error-feedback.md).
+// What topk and onebit send late is already a sum over many steps; momentum would spread it over as
+// many again. With less momentum and a correspondingly higher learning rate a gradient has the same
+// total effect on the parameters (docs/decisions/0039-momentum-with-error-feedback.md).
 constexpr double kMomentum = 0.9;
 constexpr double kMomentumWithMemory = 0.3;
 
@@ -178,6 +179,8 @@ absl::StatusOr<TrainingSettings> SettingsFromFlags(const Flags& flags, WorkerId 
   PUSHPULL_ASSIGN_OR_RETURN(settings.model, ParseModelKind(flags.model));
   PUSHPULL_ASSIGN_OR_RETURN(settings.codec, ParseCodec(flags.codec));
   PUSHPULL_ASSIGN_OR_RETURN(settings.optimizer, OptimizerFromFlags(flags, settings.codec));
+  if (flags.bypasses_codec && settings.codec == Codec::kNone)
+    return absl::InvalidArgumentError("--bypass-codec: needs a --codec other than none");
   settings.start_timeout = FromSeconds(flags.start_timeout_seconds);
   settings.step_timeout = FromSeconds(flags.step_timeout_seconds);
   if (flags.poisoned_step.has_value() && worker == WorkerId{flags.poisoned_worker}) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The networks that pushpull-train can train, and how a network is judged. How its gradients travel
-// is in gradient_exchange.h.
+// The networks that pushpull-train can train.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In which order an epoch goes through the data set. Who takes which part of it is the job's
-// business (Job::Samples). Pure.
+// The order of the samples in an epoch. Job::Samples assigns parts of it to workers. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,7 @@ struct OrderSpec {
 };
 
 // [num_samples] the numbers 0 to num_samples - 1 in the order of `epoch`: a permutation drawn from
-// seed and epoch, all equally likely. The same for ever, on every machine: a resumed job relies on
-// it.
+// seed and epoch, all equally likely. Never changes, on any machine: a resumed job relies on it.
 //
 // Source: Knuth, The Art of Computer Programming, volume 2, section 3.4.2, algorithm P, with the
 // generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and unbiased bounds (Lemire, 2019,

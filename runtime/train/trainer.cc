@@ -15,6 +15,7 @@
 #include <torch/utils.h>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/train/gradient_exchange.h"
 #include "runtime/train/image_batch.h"
 #include "runtime/train/learning_rate.h"

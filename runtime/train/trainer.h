@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The training loop of one worker: data-parallel, each step over the job's whole batch. What to
-// train with comes in; flags, environment and the data set's files are main.cc's.
+// The training loop of one worker: data-parallel, each step over the batch of all workers. Flags,
+// environment and files are main.cc's.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "pushpull/deadline.h"
 #include "pushpull/job.h"
 
-#include "runtime/base/deadline.h"
 #include "runtime/train/fashion_mnist.h"
 #include "runtime/train/model.h"
 
@@ -37,21 +37,21 @@ struct TrainingSettings {
   Duration start_timeout = std::chrono::seconds(60);  // for registering
   Duration step_timeout = std::chrono::seconds(60);   // for the job's part of a step
 
-  // Test aid: this worker's gradients of that step contain a value that is not a number.
+  // For tests: this worker's gradients of that step contain a NaN.
   std::optional<Step> poisoned_step;
 };
 
 // kInvalidArgument names the field.
 absl::Status Validate(const TrainingSettings& settings);
 
-// Trains from the job's start_step to the end, or until the job goes on without this worker,
-// reports losses and results to the job, and leaves it. Returns what the process ends with. Worker
-// 0 evaluates on `test` and writes a line per evaluation to `lines`, then the accuracy at the end.
-// Blocks for as long as the training takes, each wait bounded by the timeouts.
+// Trains from the job's start_step to the end, or until this worker is released, reports losses and
+// results to the job, and leaves it. Returns the process's exit code. Worker 0 evaluates on `test`
+// and writes a line for each evaluation to `lines`, then the final accuracy. Blocks for the whole
+// training; each wait is bounded by the timeouts.
 //
-// The same settings, workers and data give the same bits in every run where the job is
-// deterministic. Errors are those of the job, which has ended in any case. `settings` passed
-// Validate; neither set is empty.
+// In a deterministic job the same settings, workers and data give the same bits in every run.
+// Errors are those of the job, which has ended then. `settings` passed Validate; neither set is
+// empty.
 absl::StatusOr<int> Train(std::unique_ptr<Job> job,
                           const ImageSet& training,
                           const ImageSet& test,

@@ -6,9 +6,9 @@
 namespace pushpull {
 namespace {
 
-// An acceptor that stays inside for this many seconds never comes back. Counted one by one, so that
-// the time in which the process is stopped does not count.
-constexpr int kPatienceSeconds = 30;
+// An acceptor that stays inside for this many seconds never returns. Counted one by one, so that
+// time in which the process is stopped (SIGSTOP) does not count.
+constexpr int kTimeoutSeconds = 30;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void AcceptorGate::Close() {
   for (int waited = 0; num_inside_ > 0;) {
     const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
     if (!is_notified) ++waited;
-    PUSHPULL_CHECK(waited < kPatienceSeconds);
+    PUSHPULL_CHECK(waited < kTimeoutSeconds);
   }
 }
 

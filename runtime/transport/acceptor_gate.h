@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lets a listener on one thread end while lanes on other threads may be handing connections over:
+// Lets a listener end on one thread while lanes on other threads may be handing over connections:
 // once Close has returned, the acceptor is not called again.
 #pragma once
 
@@ -20,8 +20,8 @@ class AcceptorGate {
   // Calls `use` with the acceptor, unless the gate is closed; returns whether it did.
   bool Enter(const std::function<void(ChannelAcceptor&)>& use) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until nobody is inside; an acceptor takes over and returns, so that is at once. Not
-  // called from inside.
+  // Blocks until nobody is inside, which is short: an acceptor takes a channel over and returns.
+  // Must not be called from inside.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

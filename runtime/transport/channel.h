@@ -2,16 +2,16 @@
 //
 // The interfaces of the data path. A Transport connects and listens; a Channel carries frames in
 // both directions between one worker, or one lane of another server, and one lane of one server. A
-// lane is one thread of the server's data path: every chunk belongs to exactly one lane, each
-// worker has one channel to each lane, so nothing on the path of a tensor needs a lock.
+// lane is one thread of the server's data path. Every chunk belongs to exactly one lane and each
+// worker has one channel to each lane, so nothing on a tensor's path needs a lock.
 //
 //   worker  --Connect(address, lane)-->  Listener --> ChannelAcceptor::OnChannel on that lane
 //           <========== frames, each received straight into its final buffer ==========>
 //
 // Implementations: tcp/ (own frames over sockets, with payloads through shared memory, shm/, where
-// both ends reach the same), grpc/ (the same frames in a stream of gRPC) and inproc/ (same process,
-// with delay, loss, duplication and reordering from a seed).
-// tests/unit/runtime/transport/conformance_test.cc says what every implementation must do.
+// both ends reach the same), grpc/ (the same frames in a stream of gRPC), and for tests
+// tests/fakes/inproc (same process, with delay, loss, duplication and reordering from a seed).
+// tests/unit/runtime/transport/conformance_test.cc specifies what every implementation must do.
 #pragma once
 
 #include <cstddef>
@@ -26,27 +26,27 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/executor.h"
 #include "runtime/base/ids.h"
 #include "runtime/transport/frame.h"
 
 namespace pushpull {
 
-// Bytes to send and what keeps them alive and unchanged until the channel has read them for the
+// Bytes to send, and what keeps them alive and unchanged until the channel has read them for the
 // last time. `owner` may be null where the protocol itself keeps the bytes (a worker keeps a
-// gradient until its version has come back).
+// gradient until its version is back).
 struct Payload {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
-  // They stay as they are until the peer has answered, or the job ends: where it shares this memory
-  // (Channel::Share) it may read them where they lie, after the channel is done with them.
+  // The bytes do not change until the peer has answered or the job ends. A peer that shares this
+  // memory (Channel::Share) may then read them in place, even after the channel is done with them.
   bool is_settled = false;
 };
 
 struct OutgoingFrame {
-  // meta_bytes, payload_bytes, sent_at, payload_checksum and its flag are filled in, whatever is
-  // there.
+  // The channel overwrites meta_bytes, payload_bytes, sent_at, payload_checksum and its flag.
   FrameHeader header;
   std::vector<std::byte> meta;
   Payload payload;
@@ -56,40 +56,40 @@ struct ReceivedFrame {
   FrameHeader header;
   std::span<const std::byte> meta;  // valid during the call
   std::span<std::byte> payload;     // what PayloadBuffer returned; empty where it was discarded
-  SteadyTime received_at;           // when the last byte was there
-  // Where FrameHandler::TakesInPlace has said so, in place of `payload`: it lies in memory of the
-  // peer's, who may change it at any time, and is there while its owner is held.
+  SteadyTime received_at;           // when the last byte arrived
+  // Instead of `payload`, where FrameHandler::TakesInPlace returned true. It lies in the peer's
+  // memory: the peer may change it at any time, and it stays mapped while its owner is held.
   Payload in_place = {};
 };
 
 class Channel;
 class SharedMemory;
 
-// Why a peer that shares other memory with this process does not have what it was offered.
+// Called with the reason why a peer on this host could not map the memory that it was offered.
 using ShareRefused = std::function<void(const absl::Status& why)>;
 
-// What arrives on a channel. All calls come on the channel's executor.
+// Receives what arrives on a channel. All calls come on the channel's executor.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
 
-  // The header of a frame with payload is here. Returns where the payload goes: exactly
+  // The header of a frame with payload has arrived. Returns where the payload goes: exactly
   // header.payload_bytes long and valid until OnFrame, OnPayloadLost or OnClosed; or an empty span,
   // then the payload is read and dropped. Not called for frames without payload.
   virtual std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) = 0;
 
-  // The payload of this frame lies in memory that the peer shares. True: it is to be left there,
-  // OnFrame follows at once. False: PayloadBuffer is called as for any other.
+  // The payload of this frame lies in memory that the peer shares. True: it stays there, OnFrame
+  // follows at once. False: PayloadBuffer is called as for any other frame.
   virtual bool TakesInPlace(Channel&, const FrameHeader&) { return false; }
 
-  // The frame is here whole and its checksums are right.
+  // The frame is complete and its checksums are right.
   virtual void OnFrame(Channel& channel, const ReceivedFrame& frame) = 0;
 
-  // PayloadBuffer was called for this frame, or TakesInPlace, but the rest will never come
-  // (followed by OnClosed).
+  // PayloadBuffer or TakesInPlace was called for this frame, but its rest will never arrive.
+  // OnClosed follows.
   virtual void OnPayloadLost(Channel& channel, const FrameHeader& header) = 0;
 
-  // The channel is dead, `why` names the peer; called once, nothing follows. Not called after the
+  // The channel is closed, `why` names the peer; called once, nothing follows. Not called after the
   // owner's own Close.
   virtual void OnClosed(Channel& channel, const absl::Status& why) = 0;
 };
@@ -103,27 +103,26 @@ class Channel {
   // Frames start to arrive at `handler` (not owned, outlives the channel). Called once.
   virtual void Start(FrameHandler& handler) = 0;
 
-  // Queues a frame; never blocks. Smaller priority first, equal priority in order. A channel that
-  // was closed drops it. The queue is bounded: when it is full the channel closes with
-  // kResourceExhausted, because the peer has stopped reading.
+  // Queues a frame; never blocks. Smaller priorities are sent first, equal ones in order. A closed
+  // channel drops it. The queue is bounded: when it is full, because the peer has stopped reading,
+  // the channel closes with kResourceExhausted.
   virtual void Send(OutgoingFrame frame) = 0;
 
-  // No more frames in either direction; what was queued is dropped.
+  // No more frames in either direction; queued ones are dropped.
   virtual void Close() = 0;
 
   virtual size_t queued_bytes() const = 0;
 
-  // True when a frame that was sent arrives unless OnClosed is called. Where it is false, the
-  // sender must repeat what is not answered in time.
+  // True: every sent frame arrives, unless OnClosed is called. False: the sender must repeat what
+  // is not answered in time.
   virtual bool is_reliable() const = 0;
 
   // Offset of the peer's steady clock: peer time = own time + offset. Zero on the same host.
   virtual Duration clock_offset() const = 0;
 
-  // Makes memory known to the peer, where both ends can reach the same: when it has it, settled
-  // payloads that lie there are not copied. Nothing else changes; does nothing on other channels.
-  // The channel holds it until it ends. `on_refused` is called where the peer should have it and
-  // cannot; may be null.
+  // Offers memory to a peer that can map it: once it has, settled payloads in it are not copied.
+  // Nothing else changes; does nothing on other channels. The channel holds the memory until it
+  // ends. `on_refused` is called where the peer should be able to map it and is not; may be null.
   virtual void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) = 0;
 
   // "tcp", "shm", "grpc" or "inproc": the `channel` label of the metrics.
@@ -131,19 +130,19 @@ class Channel {
   virtual const std::string& peer() const = 0;  // e.g. "server-1 at 127.0.0.1:7171"
 };
 
-// What a connecting worker or server says of itself before any other frame.
+// How a connecting worker or server introduces itself before any other frame.
 struct Hello {
-  std::string job;  // a peer of another job is refused
+  std::string job;  // a peer of another job is rejected
   WorkerId worker;
   Incarnation incarnation;
-  uint32_t lane = 0;               // of the peer, that it wants to talk to
-  std::optional<ServerId> server;  // a server that joins shards; `worker` means nothing then
+  uint32_t lane = 0;               // the accepting server's lane to connect to
+  std::optional<ServerId> server;  // set by a server that joins shards; `worker` is unused then
 };
 
 // "worker-1" or "server-2": who sent the hello.
 std::string PeerName(const Hello& hello);
 
-// Decides on connections and takes them over.
+// Decides whether to accept connections and takes them over.
 class ChannelAcceptor {
  public:
   virtual ~ChannelAcceptor() = default;
@@ -154,12 +153,12 @@ class ChannelAcceptor {
   // A new connection; called on the executor of lane `hello.lane`. The acceptor calls Start.
   virtual void OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) = 0;
 
-  // A connection was closed before it became a channel: no valid hello came, in time or at all.
-  // Thread-safe; for counting.
+  // A connection was closed before it became a channel: no valid hello arrived in time. For
+  // counting. Thread-safe.
   virtual void OnRejected(const absl::Status& why) = 0;
 };
 
-// Stops listening when destroyed; channels that were accepted live on.
+// Stops listening when destroyed; accepted channels stay open.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -184,8 +183,8 @@ class Transport {
   virtual size_t lane_count() const = 0;
   virtual Executor& lane(size_t index) = 0;
 
-  // What a member puts before its address for others to see, so that nobody connects with another
-  // transport (lane_link.cc); nothing for tcp. Listen and Connect do not have it.
+  // The prefix of the address that a member advertises, so that nobody connects with another
+  // transport (lane_link.cc); empty for tcp. Addresses of Listen and Connect do not have it.
   virtual absl::string_view scheme() const { return ""; }
 
   // Starts to accept at host:port; port 0 takes a free one. kAlreadyExists when the port is in use.
@@ -194,8 +193,10 @@ class Transport {
                                                            ChannelAcceptor& acceptor) = 0;
 
   // Connects in the background and calls `done` once on the executor of request.local_lane.
-  // kUnavailable: nobody answers there (retry); kDeadlineExceeded; any other code: refused by the
-  // peer's Admit, do not retry. Thread-safe.
+  // Thread-safe. Errors:
+  //   kUnavailable       nobody answers there: retry
+  //   kDeadlineExceeded  request.deadline has passed: retry
+  //   any other          the peer's Admit rejected the hello: do not retry
   virtual void Connect(ConnectRequest request, ConnectDone done) = 0;
 };
 

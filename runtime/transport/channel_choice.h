@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which channel a process uses, as its environment says.
+// Which kind of channel a process uses, from its environment.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace pushpull {
 
-// auto: shared memory where both ends reach the same, else sockets; tcp: sockets only; grpc: gRPC
-// only. All members of a job have the same.
+// auto: shared memory where both ends can map it, else sockets; tcp: sockets only; grpc: gRPC only.
+// All members of a job must have the same value.
 inline constexpr char kChannelVariable[] = "PUSHPULL_CHANNEL";
 inline constexpr char kShmFolderVariable[] = "PUSHPULL_SHM_DIR";
 
@@ -20,7 +20,7 @@ struct ChannelChoice {
   std::string shm_folder;  // empty: no shared memory
 };
 
-// kInvalidArgument: names the variable and its value.
+// kInvalidArgument names the variable and its value.
 absl::StatusOr<ChannelChoice> ChooseChannel(const std::map<std::string, std::string>& environment);
 
 }  // namespace pushpull

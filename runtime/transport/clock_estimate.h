@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a peer's steady clock is from ours, from messages that went there and back.
+// The offset of a peer's steady clock, from messages that went there and back.
 #pragma once
 
 #include <cstddef>
 #include <deque>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
 
 namespace pushpull {
 
@@ -18,9 +18,9 @@ struct ClockSample {
   SteadyTime received;
 };
 
-// Keeps the last samples and believes the one with the shortest round trip: queues only ever add
-// to it. The error is at most half of that round trip; drift is bounded by how long a sample is
-// kept. Thread-compatible.
+// Keeps the last samples and uses the one with the shortest round trip, because queueing only ever
+// adds to it. The error is at most half of that round trip; drift is bounded by how long a sample
+// is kept. Thread-compatible.
 //
 // Source: the clock filter of NTP, RFC 5905 sections 8 and 10, with 16 samples in place of 8 and no
 // dispersion.

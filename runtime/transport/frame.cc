@@ -2,7 +2,7 @@
 #include "runtime/transport/frame.h"
 
 #if defined(__x86_64__)
-#define XXH_DISPATCH_DISABLE_REPLACE  // of functions that are not named so
+#define XXH_DISPATCH_DISABLE_REPLACE  // only functions with _dispatch in their name
 #include <xxh_x86dispatch.h>
 #endif
 #include <xxhash.h>
@@ -20,7 +20,7 @@ namespace {
 // "PuPu"; the first bytes of every frame of every version.
 constexpr uint32_t kMagic = 0x75507550;
 
-// Offsets of decisions/0002-frame-layout.md. Bytes 14-15 are zero in version 1.
+// Offsets of docs/decisions/0002-frame-layout.md. Bytes 14-15 are zero in version 1.
 enum Offset : size_t {
   kMagicAt = 0,
   kVersionAt = 4,
@@ -52,25 +52,25 @@ bool IsKnown(FrameType type) {
   return type >= FrameType::kHello && type <= FrameType::kRegion;
 }
 
-absl::Status Impossible(absl::string_view field, uint64_t value) {
-  return absl::DataLossError(absl::StrCat("frame header: ", field, " ", value, " cannot be"));
+absl::Status OutOfRange(absl::string_view field, uint64_t value) {
+  return absl::DataLossError(absl::StrCat("frame header: ", field, " ", value, " is out of range"));
 }
 
 absl::Status CheckFields(const FrameHeader& header) {
-  if (!IsKnown(header.type)) return Impossible("type", static_cast<uint64_t>(header.type));
+  if (!IsKnown(header.type)) return OutOfRange("type", static_cast<uint64_t>(header.type));
   constexpr int kKnownFlags =
       kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion | kFlagTakesInPlace;
-  if ((header.flags & ~kKnownFlags) != 0) return Impossible("flags", header.flags);
+  if ((header.flags & ~kKnownFlags) != 0) return OutOfRange("flags", header.flags);
   const bool has_codec = header.codec != Codec::kNone;
   if (!IsKnown(header.codec) || (has_codec && !IsPush(header.type)))
-    return Impossible("codec", static_cast<uint64_t>(header.codec));
-  if (!IsKnown(header.dtype)) return Impossible("dtype", static_cast<uint64_t>(header.dtype));
+    return OutOfRange("codec", static_cast<uint64_t>(header.codec));
+  if (!IsKnown(header.dtype)) return OutOfRange("dtype", static_cast<uint64_t>(header.dtype));
   if (!IsKnown(header.reduction))
-    return Impossible("reduction", static_cast<uint64_t>(header.reduction));
+    return OutOfRange("reduction", static_cast<uint64_t>(header.reduction));
   if (header.meta_bytes > kFrameMetaBytesMax)
-    return Impossible("length of the meta", header.meta_bytes);
+    return OutOfRange("length of the meta", header.meta_bytes);
   if (header.payload_bytes > kFramePayloadBytesMax)
-    return Impossible("length of the payload", header.payload_bytes);
+    return OutOfRange("length of the payload", header.payload_bytes);
   return absl::OkStatus();
 }
 
@@ -110,15 +110,15 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameH
     return LoadNumber<Number>(bytes.subspan(at));
   };
   if (get(kMagicAt, uint32_t{}) != kMagic)
-    return absl::DataLossError("frame header: these bytes are no frame of pushpull");
+    return absl::DataLossError("frame header: these bytes are not a Pushpull frame");
   if (get(kHeaderChecksumAt, uint64_t{}) != XXH3_64bits(bytes.data(), kHeaderChecksumAt))
     return absl::DataLossError("frame header: wrong checksum");
   const uint16_t version = get(kVersionAt, uint16_t{});
   if (version > kFrameVersion) {
     return absl::UnimplementedError(absl::StrCat(
-        "frame header: version ", version, ", this program knows ", kFrameVersion, " at most"));
+        "frame header: version ", version, ", this program knows versions up to ", kFrameVersion));
   }
-  if (version == 0) return Impossible("version", version);
+  if (version == 0) return OutOfRange("version", version);
 
   FrameHeader header;
   header.type = static_cast<FrameType>(get(kTypeAt, uint8_t{}));
@@ -148,8 +148,8 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameH
 
 uint64_t ChecksumPayload(std::span<const std::byte> payload) {
 #if defined(__x86_64__)
-  // With the widest vectors that the processor has: two to three times as fast as those that each
-  // has, for which the library's other functions are built.
+  // Uses the widest vectors of this processor: two to three times as fast as the baseline that the
+  // library's other functions are built for.
   return XXH3_64bits_dispatch(payload.data(), payload.size());
 #else
   return XXH3_64bits(payload.data(), payload.size());
@@ -203,10 +203,9 @@ absl::Status DecodeRefusal(std::span<const std::byte> meta) {
   ByteReader reader(meta);
   absl::Status status = reader.GetStatus();
   if (!reader.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        "refusal: its ", meta.size(), " bytes are shorter than what they should hold"));
+    return absl::DataLossError(absl::StrCat("refusal: its ", meta.size(), " bytes are too short"));
   }
-  if (status.ok()) return absl::DataLossError("refusal: it carries no reason");
+  if (status.ok()) return absl::DataLossError("refusal: its status is OK");
   return status;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The frame: what travels on every data channel. A fixed header of 128 bytes with its own checksum,
-// a short extension ("meta") and the payload, which is the bytes of at most one chunk. The header
-// has room for everything the protocol will need, so that a reader of a later version can always
-// tell what it does not understand. Layout and versioning: decisions/0002-frame-layout.md.
+// a short extension ("meta") and the payload, which is the bytes of at most one chunk. The header's
+// size never changes, so that a reader can always tell a version it does not know. Layout and
+// versioning: docs/decisions/0002-frame-layout.md.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace pushpull {
 
 constexpr uint16_t kFrameVersion = 1;
 constexpr size_t kFrameHeaderBytes = 128;
-// Several chunks; a frame with more is refused before anything is allocated for it.
+// Several chunks. A frame with more is rejected before anything is allocated for it.
 constexpr size_t kFramePayloadBytesMax = size_t{1} << 20;
 constexpr size_t kFrameMetaBytesMax = 4096;
 
@@ -33,33 +33,33 @@ enum class FrameType : uint8_t {
   kHelloAck = 2,  // its answer
   kPing = 3,      // worker -> server; echoed as kPong with the receiver's clock in meta
   kPong = 4,
-  kInit = 5,       // worker -> primary: value of version 0, installed where there is none
+  kInit = 5,       // worker -> primary: value of version 0, installed unless there is one
   kPush = 6,       // worker -> primary: one contribution; answered by kPublished without payload
-  kPull = 7,       // worker -> primary: wants version >= step; answered by kPublished
+  kPull = 7,       // worker -> primary: requests version >= step; answered by kPublished
   kPushPull = 8,   // worker -> primary: kPush answered by kPublished with payload
   kPublished = 9,  // primary -> worker: `step` is the version; meta is a PublishedTiming
   kRefused = 10,   // primary -> worker: meta is a Refusal; the request will never be answered
-  // Of replication and moves; metas are those of replication/replica_frame.h.
-  kMoved = 11,         // server -> worker: not the primary; the request has to be sent to that one
-  kJoinShard = 12,     // member -> primary: wants the log; payload is the stamps of all its chunks
+  // Replication and moves; metas are those of replication/replica_frame.h.
+  kMoved = 11,         // server -> worker: not the primary; send the request to that one
+  kJoinShard = 12,     // member -> primary: requests the log; payload: stamps of all its chunks
   kStreamStart = 13,   // primary -> member: the stream begins
   kReplicate = 14,     // primary -> member: one log entry, its gradient or value as payload
   kCopyChunk = 15,     // primary -> member: a part of a chunk's state
   kCaughtUp = 16,      // primary -> member: everything that differed has been copied
   kReplicateAck = 17,  // member -> primary
-  // worker -> primary: does not push the steps before `step` any more and wants that version or a
-  // later one; answered by kPublished. Of workers that are not waited for (backup workers).
+  // worker -> primary: pushes no step before `step` any more and requests that version or a later
+  // one; answered by kPublished. Sent where steps do not wait for all workers (backup workers).
   kFetch = 18,
-  // worker -> the server that makes the chunk's shard anew under `epoch`: the value of version
-  // `step`. Not answered; repeated until an entry of that epoch is in force.
+  // worker -> the server that rebuilds the chunk's shard under `epoch`: the value of version
+  // `step`. Not answered; repeated until an entry of that epoch is in effect.
   kReturnCopy = 19,
-  // Of gated steps (decisions/0019-gated-step.md).
-  kHeld = 20,     // primary -> worker: has its contribution to `step`, until that is decided
-  kDecided = 21,  // worker -> primary: the meta has who counts in `step`; not answered
-  // Between channels, where payloads travel through shared memory: meta is how much of the sender's
-  // ring has been read (shm/payload_ring.h).
+  // Gated steps (docs/decisions/0019-gated-step.md).
+  kHeld = 20,     // primary -> worker: holds its contribution to `step` until that is decided
+  kDecided = 21,  // worker -> primary: the meta names who counts in `step`; not answered
+  // Between channels with shared memory: meta is how many bytes of the sender's ring have been read
+  // (shm/payload_ring.h).
   kCredit = 22,
-  // Between channels that have such memory: how the ends come to share more of it
+  // Between channels with shared memory: messages by which the ends share more of it
   // (shm/shared_regions.h).
   kRegion = 23,
 };
@@ -68,15 +68,16 @@ constexpr bool IsPush(FrameType type) {
   return type == FrameType::kPush || type == FrameType::kPushPull;
 }
 
-// Whether the payload has a checksum is negotiated for each connection (architecture.md section 6).
+// Whether the payload has a checksum is negotiated for each connection (docs/architecture.md
+// section 6).
 constexpr uint8_t kFlagPayloadChecksum = 1;
 // The meta has an admission (replication/admission_frame.h).
 constexpr uint8_t kFlagAdmission = 2;
-// Between channels: the payload lies in memory that both ends share, and the meta ends with where
+// Between channels: the payload lies in shared memory, at the place that the meta ends with
 // (shm/shared_regions.h). Handlers see neither.
 constexpr uint8_t kFlagInRegion = 4;
-// kPushPull: the value that is the answer may be left where the server has it. Until its next push
-// of the chunk the worker may read it there.
+// kPushPull: the server may answer with a reference to its own memory, which the worker may read
+// until its next push of the chunk.
 constexpr uint8_t kFlagTakesInPlace = 8;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
@@ -86,14 +87,14 @@ struct FrameHeader {
   Codec codec = Codec::kNone;  // of the payload; of pushes only
   DType dtype = DType::kFloat32;
   Reduction reduction = Reduction::kMean;
-  uint8_t priority = 0;     // smaller goes first; the order of first use in the forward pass
+  uint8_t priority = 0;     // smaller is sent first; order of first use in the forward pass
   uint16_t meta_bytes = 0;  // filled in by the channel
   WorkerId worker;          // who contributes, or whom the answer is for
   Incarnation incarnation;
   Epoch epoch;  // of the shard's entry the sender knows
   ChunkId chunk;
-  Step step;  // kPush: the step; kPull: the lowest version wanted; kPublished: the version
-  double learning_rate = 0;  // kPush: in force for this step
+  Step step;  // kPush: the step; kPull: the lowest version to answer; kPublished: the version
+  double learning_rate = 0;  // kPush: for this step
   double weight = 1;         // kPush: samples behind this gradient
   uint64_t trace_id = 0;
   int64_t sent_at = 0;  // sender's steady clock, ns, when the first byte left; by the channel
@@ -110,20 +111,21 @@ struct FrameHeader {
 // Writes the header's 128 bytes, its own checksum included.
 void EncodeFrameHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out);
 
-// The header, or why these bytes are none: kDataLoss for a wrong magic, checksum or an impossible
-// field (the connection cannot be used any more), kUnimplemented for a newer version.
+// After an error the connection cannot be used any more.
+//   kDataLoss       wrong magic or checksum, or a field out of range
+//   kUnimplemented  a newer version of the frame
 absl::StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
 // XXH3-64, what header.payload_checksum holds.
 uint64_t ChecksumPayload(std::span<const std::byte> payload);
 
-// How long a contribution spent where on the server, sent with kPublished so that the worker can
-// account for every phase of a step; and a digest of who contributed. Clocks are nanoseconds of the
-// named side's steady clock.
+// How long a contribution spent in each phase on the server, and a digest of who contributed. Sent
+// with kPublished, so that the worker can account for every phase of a step. Clocks are nanoseconds
+// of the named side's steady clock.
 struct PublishedTiming {
   int64_t push_sent_at = 0;     // worker's clock, echoed from the push; 0 for an answer to a pull
-  int64_t received_at = 0;      // server's clock: the push had arrived whole
-  int64_t server_queue_ns = 0;  // from there until it was looked at
+  int64_t received_at = 0;      // server's clock: the push was complete
+  int64_t server_queue_ns = 0;  // from there until it was processed
   int64_t sum_ns = 0;           // adding this contribution, its checks included
   int64_t wait_ns = 0;          // for other contributors
   int64_t optimize_ns = 0;
@@ -137,8 +139,10 @@ constexpr size_t kPublishedTimingBytes = 9 * sizeof(int64_t);
 std::vector<std::byte> EncodePublishedTiming(const PublishedTiming& timing);
 absl::StatusOr<PublishedTiming> DecodePublishedTiming(std::span<const std::byte> meta);
 
-// Why a request is refused, as a status: the code says what the worker should do (kAborted: refresh
-// the table or rejoin; anything else: report), the text names chunk, step and worker.
+// Why a request is rejected, as a status. The text names chunk, step and worker; the worker's
+// action:
+//   kAborted  refresh the shard table or rejoin
+//   other     report it
 std::vector<std::byte> EncodeRefusal(const absl::Status& status);
 absl::Status DecodeRefusal(std::span<const std::byte> meta);
 

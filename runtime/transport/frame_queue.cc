@@ -21,11 +21,11 @@ absl::Status FrameQueue::Push(OutgoingFrame frame) {
   }
   if (num_frames_ >= frames_max_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("has stopped reading: ", num_frames_, " frames wait for it"));
+        absl::StrCat("has stopped reading: ", num_frames_, " frames are queued for it"));
   }
   frame.header.meta_bytes = static_cast<uint16_t>(frame.meta.size());
   frame.header.payload_bytes = static_cast<uint32_t>(frame.payload.bytes.size());
-  // An answer often begins as a copy of its request's header, and that had a payload of its own.
+  // An answer often starts as a copy of its request's header, whose flags describe another payload.
   constexpr uint8_t kOfPayload = kFlagPayloadChecksum | kFlagInRegion;
   frame.header.flags = static_cast<uint8_t>(frame.header.flags & ~kOfPayload);
   frame.header.payload_checksum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames that wait to be sent, the most urgent first, equal ones in the order they came.
+// Frames that wait to be sent: the most urgent first, those of equal priority in FIFO order.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace pushpull {
 
-// What a frame takes on the wire.
+// The bytes of a frame on the wire.
 inline size_t WireBytes(const OutgoingFrame& frame) {
   return kFrameHeaderBytes + frame.meta.size() + frame.payload.bytes.size();
 }
@@ -24,18 +24,17 @@ class FrameQueue {
  public:
   explicit FrameQueue(size_t frames_max) : frames_max_(frames_max) {}
 
-  // Fills in the lengths in the frame's header, and takes a payload checksum away that is there.
-  //
-  // kResourceExhausted  frames_max frames wait already.
-  // kInvalidArgument    meta or payload are longer than a frame may carry.
+  // Fills in the lengths in the frame's header and clears its payload checksum.
+  //   kResourceExhausted  frames_max frames wait already
+  //   kInvalidArgument    meta or payload are longer than a frame may carry
   absl::Status Push(OutgoingFrame frame);
 
   // The next frame; there must be one.
   const OutgoingFrame& front() const { return by_priority_.begin()->second.front(); }
   OutgoingFrame Pop();
 
-  // Calls `visit` with frames in the order of Pop until it returns false. It may change a frame but
-  // for its priority and lengths.
+  // Calls `visit` with frames in the order of Pop until it returns false. `visit` may change a
+  // frame, except its priority and lengths.
   template <typename Visit>
   void ForEach(Visit visit) {
     for (auto& [priority, frames] : by_priority_) {
@@ -45,6 +44,7 @@ class FrameQueue {
     }
   }
 
+  size_t frames_max() const { return frames_max_; }
   bool empty() const { return num_frames_ == 0; }
   size_t num_frames() const { return num_frames_; }
   size_t num_bytes() const { return num_bytes_; }

@@ -11,8 +11,7 @@ namespace pushpull {
 namespace {
 
 absl::Status TooShort(absl::string_view what, size_t num_bytes) {
-  return absl::DataLossError(
-      absl::StrCat(what, ": its ", num_bytes, " bytes are shorter than what they should hold"));
+  return absl::DataLossError(absl::StrCat(what, ": its ", num_bytes, " bytes are too short"));
 }
 
 void PutToken(const ShmToken& token, ByteWriter& writer) {
@@ -67,8 +66,9 @@ absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta) {
   decoded.payload_checksums = static_cast<PayloadChecksums>(reader.Get<uint8_t>());
   if (!reader.ok()) return TooShort("hello", meta.size());
   if (decoded.payload_checksums > PayloadChecksums::kOff) {
-    return absl::DataLossError(absl::StrCat(
-        "hello: payload checksum ", static_cast<int>(decoded.payload_checksums), " cannot be"));
+    return absl::DataLossError(absl::StrCat("hello: payload checksum ",
+                                            static_cast<int>(decoded.payload_checksums),
+                                            " is out of range"));
   }
   return decoded;
 }

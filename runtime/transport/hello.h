@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first two frames of a connection: who connects, and the answer. Their metas also settle what
-// the two ends must agree on: payload checksums, and how the clocks relate.
+// The first two frames of a connection: who connects, and the answer. Their metas also negotiate
+// payload checksums and shared memory, and carry the clocks of both ends.
 #pragma once
 
 #include <array>
@@ -18,27 +18,27 @@
 
 namespace pushpull {
 
-// What an end wants of payload checksums.
+// What an end requests for payload checksums.
 enum class PayloadChecksums : uint8_t {
   kAuto = 0,  // on between hosts, off on the same host
   kOn = 1,
-  kOff = 2,  // for links that check their bytes themselves, as TLS does
+  kOff = 2,  // for links that verify their bytes themselves, as TLS does
 };
 
-// auto, on or off; for both ends of a job's connections alike, where auto is the default.
+// auto (the default), on or off; the same for both ends of a job's connections.
 inline constexpr char kPayloadChecksumVariable[] = "PUSHPULL_PAYLOAD_CHECKSUM";
 
-// What the variable says. kInvalidArgument names it.
+// kInvalidArgument names the variable and its value.
 absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
     const std::map<std::string, std::string>& environment);
 
-// What only those know who have been told or can read it.
+// A random secret: only an end that was sent it, or can read the memory it lies in, knows it.
 using ShmToken = std::array<uint64_t, 2>;
 
-// Shared memory that the connecting side has made (shm/shm_segment.h).
+// Shared memory that the connecting side has created (shm/shm_segment.h).
 struct ShmOffer {
-  std::string name;  // of a file in a folder that both ends may have
-  ShmToken token{};  // lies in it, so that the accepting side knows that it is this one
+  std::string name;  // of a file in a folder that both ends may have mounted
+  ShmToken token{};  // lies in the memory, so that the accepting side can tell that it is this one
 };
 
 // The meta of kHello.
@@ -51,26 +51,26 @@ struct HelloMeta {
 
 // The meta of kHelloAck.
 struct HelloAckMeta {
-  absl::Status admitted;  // why the hello was refused, if it was; only then is the rest meaningless
+  absl::Status admitted;  // why the hello was rejected; the rest is unused then
   uint32_t lane_count = 0;
   uint64_t host = 0;
   bool has_payload_checksums = false;
   int64_t hello_sent_at = 0;      // the connecting side's clock, echoed, ns
   int64_t hello_received_at = 0;  // the accepting side's clock, ns
-  // Where memory was offered. OK: it is mapped, and shm_proof is what else lies in it.
+  // Where memory was offered. OK: it is mapped, and shm_proof is the second token that lies in it.
   absl::Status shm_attached;
   ShmToken shm_proof{};
 };
 
-// A job's name and a refusal's text are cut at kTextBytesMax.
+// The job's name and the text of a rejection are cut at kTextBytesMax.
 std::vector<std::byte> EncodeHello(const HelloMeta& meta);
-// kDataLoss: too short, or a field that cannot be.
+// kDataLoss: too short, or a field out of range.
 absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta);
 
 std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta);
 absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta);
 
-// What the accepting side decides: on where either end asks for it, else off where either end
+// What the accepting side decides: on where either end requests it, else off where either end
 // declines it, else on between hosts.
 bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, bool is_same_host);
 

@@ -18,7 +18,7 @@ uint64_t HostIdentity() {
     std::random_device random;
     return (uint64_t{random()} << 32) | random();
   }
-  // Processes in different time namespaces have clocks that differ (time_namespaces(7)).
+  // Clocks differ between time namespaces (time_namespaces(7)).
   std::array<char, 64> space{};
   if (readlink("/proc/self/ns/time", space.data(), space.size() - 1) > 0) identity += space.data();
   return XXH3_64bits(identity.data(), identity.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which lane of its server serves a shard: both ends compute it, so a worker sends every chunk over
-// the connection whose thread owns it (decisions/0003-lanes.md).
+// Which lane of its server serves a shard. Both ends compute it, so a worker sends every chunk over
+// the connection of the thread that owns it (docs/decisions/0003-lanes.md).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace pushpull {
 
-// A server's shards are every n-th one where n servers share them, so the plain remainder would
-// leave lanes empty; Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads any arithmetic sequence.
+// With n servers a server's shards are every n-th one, so the plain remainder would leave lanes
+// empty. Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads any arithmetic sequence.
 inline size_t LaneOf(ShardId shard, size_t num_lanes) {
   const uint32_t mixed = shard.value() * uint32_t{2654435769};
   return (mixed >> 16) % num_lanes;

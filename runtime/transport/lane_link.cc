@@ -14,8 +14,8 @@ constexpr Duration kBackoffMin = std::chrono::milliseconds(20);
 constexpr Duration kBackoffMax = std::chrono::seconds(1);
 constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 
-// host:port, where the server listens with the transport of this side. With another one the two
-// would wait for each other's first word.
+// host:port, where the server uses the same transport as this side. With different ones both would
+// wait for the other's first bytes.
 absl::StatusOr<std::string> AddressFor(const Transport& transport, const LaneLinkTarget& target) {
   constexpr absl::string_view kSchemeEnd = "://";
   const absl::string_view address = target.address;
@@ -79,13 +79,13 @@ void LaneLink::OnConnected(absl::StatusOr<std::unique_ptr<Channel>> channel) {
     handler_.OnLinkUp(*this);
     return;
   }
-  const bool may_come =
+  const bool is_transient =
       absl::IsUnavailable(channel.status()) || absl::IsDeadlineExceeded(channel.status());
-  if (!may_come) return handler_.OnLinkRefused(*this, channel.status());
-  TryAgain(channel.status());
+  if (!is_transient) return handler_.OnLinkRefused(*this, channel.status());
+  ReconnectAfter(channel.status());
 }
 
-void LaneLink::TryAgain(const absl::Status& why) {
+void LaneLink::ReconnectAfter(const absl::Status& why) {
   retry_ = executor_.RunAfter(pace_.Failed(executor_.Now()), [this] { Connect(); });
   if (pace_.is_warning_due()) handler_.OnLinkWaiting(*this, why, pace_.Lasted(executor_.Now()));
 }
@@ -98,16 +98,16 @@ bool LaneLink::TakesInPlace(Channel&, const FrameHeader& header) {
   return handler_.TakesInPlace(*this, header);
 }
 
-// A connection that ends before its first frame has come is no success: the pace goes on.
+// Only a received frame resets the backoff: a server that accepts and closes at once is no success.
 void LaneLink::OnFrame(Channel&, const ReceivedFrame& frame) {
   pace_.Succeeded();
   handler_.OnFrame(*this, frame);
 }
 
 void LaneLink::OnClosed(Channel&, const absl::Status& why) {
-  // This is the channel's own callback, so it goes only when that has returned.
+  // The channel is calling: destroy it once this callback has returned.
   executor_.Post([doomed = std::shared_ptr<Channel>(std::move(channel_))] {});
-  TryAgain(why);
+  ReconnectAfter(why);
 }
 
 }  // namespace pushpull

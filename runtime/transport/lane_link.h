@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connection to one lane of one server, made again whenever it breaks: a worker's, or that of
-// another server's lane. What travels over it is its handler's business.
+// A connection to one lane of one server, from a worker or from a lane of another server. It
+// reconnects whenever it breaks. What travels over it is up to its handler.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,16 @@ namespace pushpull {
 
 class LaneLink;
 
-// Told what happens on a link, on the link's executor.
+// Notified of what happens on a link, on the link's executor.
 class LaneLinkHandler {
  public:
   virtual ~LaneLinkHandler() = default;
   // Connected, for the first time or again: what was not answered must be sent again.
   virtual void OnLinkUp(LaneLink& link) = 0;
-  // The server will not have us; trying again is no use.
+  // The server rejects this member; the link does not retry.
   virtual void OnLinkRefused(LaneLink& link, const absl::Status& why) = 0;
-  // No answer for `lasted`; it goes on trying. Told at once, and then at growing intervals.
+  // No connection for `lasted`; the link goes on retrying. Called at once, then at growing
+  // intervals.
   virtual void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) = 0;
   virtual std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) = 0;
   virtual bool TakesInPlace(LaneLink&, const FrameHeader&) { return false; }
@@ -50,7 +51,7 @@ class LaneLink final : public FrameHandler {
   ServerId server() const { return target_.server; }
   const std::string& address() const { return target_.address; }
   uint32_t lane() const { return target_.hello.lane; }
-  // Null while there is no connection; what is to be sent then is sent at OnLinkUp.
+  // Null while there is no connection; what is to be sent waits for OnLinkUp then.
   Channel* channel() { return channel_.get(); }
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
@@ -61,7 +62,7 @@ class LaneLink final : public FrameHandler {
 
  private:
   void Connect();
-  void TryAgain(const absl::Status& why);
+  void ReconnectAfter(const absl::Status& why);
   void OnConnected(absl::StatusOr<std::unique_ptr<Channel>> channel);
 
   Transport& transport_;
@@ -71,7 +72,7 @@ class LaneLink final : public FrameHandler {
   RetryPace pace_;
   Executor::TimerId retry_ = 0;
   std::unique_ptr<Channel> channel_;
-  std::shared_ptr<LaneLink*> self_;  // what a Connect under way looks at: gone when the link is
+  std::shared_ptr<LaneLink*> self_;  // a Connect in progress holds it weakly: gone with the link
 };
 
 }  // namespace pushpull

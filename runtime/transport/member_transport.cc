@@ -9,17 +9,9 @@
 namespace pushpull {
 
 std::unique_ptr<Transport> MakeMemberTransport(std::vector<EventLoop*> loops,
-                                               const MemberTransportOptions& options) {
-  if (options.has_grpc) {
-    return std::make_unique<GrpcTransport>(
-        std::move(loops),
-        GrpcOptions{.payload_checksums = options.payload_checksums, .tls = options.tls});
-  }
-  return std::make_unique<TcpTransport>(std::move(loops),
-                                        TcpOptions{.buffers = options.buffers,
-                                                   .payload_checksums = options.payload_checksums,
-                                                   .tls = options.tls,
-                                                   .shm = options.shm});
+                                               const TransportOptions& options) {
+  if (options.has_grpc) return std::make_unique<GrpcTransport>(std::move(loops), options);
+  return std::make_unique<TcpTransport>(std::move(loops), options);
 }
 
 }  // namespace pushpull

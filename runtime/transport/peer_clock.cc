@@ -21,8 +21,8 @@ PeerClock::PeerClock(Role role, ClockEstimate estimate)
       estimate_(std::move(estimate)),
       offset_(role == Role::kMeasures ? estimate_.offset() : Duration::zero()) {}
 
-std::optional<OutgoingFrame> PeerClock::Ask() {
-  if (std::exchange(is_asking_, true)) return std::nullopt;
+std::optional<OutgoingFrame> PeerClock::Ping() {
+  if (std::exchange(is_ping_pending_, true)) return std::nullopt;
   ByteWriter meta;
   meta.Put(int64_t{std::chrono::nanoseconds(offset_).count()});
   return OutgoingFrame{.header = {.type = FrameType::kPing}, .meta = meta.Take(), .payload = {}};
@@ -31,15 +31,15 @@ std::optional<OutgoingFrame> PeerClock::Ask() {
 OutgoingFrame PeerClock::Answer(const ReceivedFrame& ping) {
   ByteReader reader(ping.meta);
   const std::chrono::nanoseconds our_offset(reader.Get<int64_t>());
-  if (reader.ok() && role_ == Role::kIsTold) offset_ = -our_offset;
+  if (reader.ok() && role_ == Role::kFollows) offset_ = -our_offset;
   ByteWriter meta;
   meta.Put(ping.header.sent_at);
   meta.Put(Nanoseconds(ping.received_at));
   return {.header = {.type = FrameType::kPong}, .meta = meta.Take(), .payload = {}};
 }
 
-void PeerClock::TakeAnswer(const ReceivedFrame& pong) {
-  is_asking_ = false;
+void PeerClock::TakePong(const ReceivedFrame& pong) {
+  is_ping_pending_ = false;
   ByteReader reader(pong.meta);
   const SteadyTime sent = AtNanoseconds(reader.Get<int64_t>());
   const SteadyTime peer_received = AtNanoseconds(reader.Get<int64_t>());

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a channel keeps to know its peer's clock: one end asks every second, and its questions tell
-// the other.
+// How the ends of a channel track each other's clock: the connecting one pings every second and
+// measures the offset; its pings carry the result to the other.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/transport/channel.h"
 #include "runtime/transport/clock_estimate.h"
 
@@ -20,28 +21,28 @@ class PeerClock {
 
   enum class Role {
     kShared,    // both ends read the same clock
-    kMeasures,  // asks: the connecting side
-    kIsTold,    // by the peer's questions: the accepting side
+    kMeasures,  // sends pings: the connecting side
+    kFollows,   // takes the offset from the peer's pings: the accepting side
   };
 
-  // `estimate`: what is known from the handshake.
+  // `estimate` has the handshake's sample.
   PeerClock(Role role, ClockEstimate estimate);
 
   Role role() const { return role_; }
   // Peer time = own time + offset.
   Duration offset() const { return offset_; }
 
-  // The next question; none while one is under way, for a peer that does not answer must not be
-  // sent ever more.
-  std::optional<OutgoingFrame> Ask();
+  // The next ping; none while one is unanswered, so that a peer that does not answer is not
+  // flooded.
+  std::optional<OutgoingFrame> Ping();
   OutgoingFrame Answer(const ReceivedFrame& ping);
-  void TakeAnswer(const ReceivedFrame& pong);
+  void TakePong(const ReceivedFrame& pong);
 
  private:
   const Role role_;
   ClockEstimate estimate_;
   Duration offset_;
-  bool is_asking_ = false;
+  bool is_ping_pending_ = false;
 };
 
 }  // namespace pushpull

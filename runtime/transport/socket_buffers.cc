@@ -13,7 +13,7 @@ namespace {
 constexpr int kBytesMin = 4 * 1024;
 constexpr int kBytesMax = 64 * 1024 * 1024;
 
-enum class Zero { kMeansNoBound, kIsRefused };
+enum class Zero { kMeansNoBound, kIsInvalid };
 
 absl::StatusOr<int> BytesFrom(const std::map<std::string, std::string>& environment,
                               const char* variable,
@@ -46,10 +46,10 @@ absl::StatusOr<SocketBuffers> SocketBuffersFrom(
   SocketBuffers buffers;
   PUSHPULL_ASSIGN_OR_RETURN(
       buffers.bytes,
-      BytesFrom(environment, kSocketBufferVariable, Zero::kIsRefused, buffers.bytes));
+      BytesFrom(environment, kSocketBufferVariable, Zero::kIsInvalid, buffers.bytes));
   PUSHPULL_ASSIGN_OR_RETURN(
       buffers.bytes_on_host,
-      BytesFrom(environment, kSocketBufferVariable, Zero::kIsRefused, buffers.bytes_on_host));
+      BytesFrom(environment, kSocketBufferVariable, Zero::kIsInvalid, buffers.bytes_on_host));
   PUSHPULL_ASSIGN_OR_RETURN(
       buffers.unsent_bytes_max,
       BytesFrom(environment, kUnsentVariable, Zero::kMeansNoBound, buffers.unsent_bytes_max));

@@ -24,11 +24,11 @@ void ChunkCopies::Take(size_t chunk,
   if (is_kept || is_in_place) {
     copy = Copy{memory, version};
   } else {
-    Spoil(chunk, memory);
+    Invalidate(chunk, memory);
   }
 }
 
-void ChunkCopies::Spoil(size_t chunk, std::span<const std::byte> memory) {
+void ChunkCopies::Invalidate(size_t chunk, std::span<const std::byte> memory) {
   std::optional<Copy>& copy = copies_[chunk];
   if (copy && Overlap(copy->value, memory)) copy.reset();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where in the program's memory a whole value of each chunk is, and of which version: the job's
-// copy of last resort (decisions/0020). include/pushpull/job.h says what the program promises.
+// Where in the program's memory a complete value of each chunk is, and its version: the copy from
+// which the job continues if the servers' ones are lost (docs/decisions/0020). What the program
+// promises is in pushpull/job.h, TensorRegistration::keeps_value.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace pushpull {
 
-// Thread-compatible. Chunks are named by their position.
+// Thread-compatible. Chunks are identified by their position.
 class ChunkCopies {
  public:
   struct Copy {
@@ -23,11 +24,11 @@ class ChunkCopies {
 
   void SetChunks(size_t count) { copies_.resize(count); }
 
-  // The value of `version` has come to `memory`. `is_kept`: the program leaves it there.
+  // The value of `version` is now in `memory`. `is_kept`: the program leaves it there.
   void Take(size_t chunk, std::span<const std::byte> memory, Step version, bool is_kept);
   // Something else is, or may be, written to this memory.
-  void Spoil(size_t chunk, std::span<const std::byte> memory);
-  // The program may do what it likes with its memory from now on.
+  void Invalidate(size_t chunk, std::span<const std::byte> memory);
+  // The program may change all of its memory from now on.
   void Clear();
 
   const std::optional<Copy>& Find(size_t chunk) const { return copies_[chunk]; }

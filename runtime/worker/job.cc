@@ -37,10 +37,10 @@ class RunningJob final : public Job {
         loop_("pp-worker"),
         transport_(MakeMemberTransport({&loop_},
                                        {.has_grpc = options.has_grpc,
-                                        .tls = tls_->folder(),
-                                        .shm = shm_.get(),
                                         .buffers = {.bytes = options.socket_buffer_bytes,
-                                                    .unsent_bytes_max = options.unsent_bytes}})),
+                                                    .unsent_bytes_max = options.unsent_bytes},
+                                        .tls = tls_->folder(),
+                                        .shm = shm_.get()})),
         connector_(options.coordinator, tls_->folder()) {
     tls_->AddTo(registry_);
   }

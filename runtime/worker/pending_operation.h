@@ -12,14 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/channel.h"
 
 namespace pushpull {
 
-// Done when as many parts as were expected have been, or when it fails. Thread-safe.
+// Done when all expected parts are, or when it fails. Thread-safe.
 class PendingOperation {
  public:
   using DoneHandler = std::function<void(const absl::Status&)>;
@@ -34,20 +35,20 @@ class PendingOperation {
   void PartDone(ServerId server) ABSL_LOCKS_EXCLUDED(mu_);
   // For operations without parts.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
-  // Where a piece of the value is, by its offset in bytes; before the PartDone that it belongs to.
+  // Sets where the piece of the value at `offset`, in bytes, is. Before the PartDone of that piece.
   void SetPiece(uint64_t offset, Payload piece) ABSL_LOCKS_EXCLUDED(mu_);
   // All of them, in order.
   std::vector<std::span<const float>> Pieces() const ABSL_LOCKS_EXCLUDED(mu_);
   // The first failure counts; none after it is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What it waits for before anybody is asked for an answer; empty: nothing.
+  // What it waits for before a request is sent, for Wait's error; empty: nothing.
   void SetNote(std::string note) ABSL_LOCKS_EXCLUDED(mu_);
 
   bool is_done() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // OK, or why not, with what() in front. kDeadlineExceeded: still under way; the text names the
-  // servers not heard of.
+  // Blocks until it is done or `deadline` passes. Errors begin with what(). kDeadlineExceeded:
+  // still under way; names the servers that have not answered.
   absl::Status Wait(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string& what() const { return what_; }

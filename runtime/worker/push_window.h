@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a worker's payloads is sent next, over all of its connections. Each connection has a
-// queue of its own, and TCP shares a link among connections, not among bytes: where servers hold
-// unequal parts, those with little would be served early and those with much late, and an urgent
-// chunk of one server would share the link with what can wait at another. So channels are given a
-// bounded number of bytes, and the rest waits here, the most urgent first: a connection that is
+// Decides which of a worker's payloads is sent next, over all of its connections. Each connection
+// has its own queue, and TCP shares a link equally among connections, whatever they have to send: a
+// server with few bytes would be served early and one with many late, and an urgent chunk for one
+// server would share the link with less urgent ones for others. Therefore channels are given a
+// bounded number of bytes, and the rest waits here in the order of priority: a connection that is
 // slow for what it has to carry fills the window, and gets the link
-// (decisions/0042-push-window.md).
+// (docs/decisions/0042-push-window.md).
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ namespace pushpull {
 // Thread-confined to its executor; what Lend returns may end on any thread, and later.
 class PushWindow {
  public:
-  // `on_room` is called on `executor`, which outlives the window, when there is room for the next
-  // after Next had none.
+  // `on_room` is called on `executor`, which outlives the window, when there is room again after
+  // Next has returned nothing for lack of it.
   PushWindow(Executor& executor, std::function<void()> on_room);
   ~PushWindow();
   PushWindow(const PushWindow&) = delete;
   PushWindow& operator=(const PushWindow&) = delete;
 
-  // As many bytes may be lent; one payload may be lent whatever its size.
+  // The number of bytes that may be lent; one payload may exceed it.
   void SetLimit(uint64_t bytes) { limit_ = bytes; }
 
-  // The chunk's payload waits. Equal priorities keep their order.
+  // Queues the chunk's payload. Equal priorities keep their order.
   void Add(uint8_t priority, ChunkId chunk) { waiting_[priority].push_back(chunk); }
 
-  // Takes out the next that may go; nothing while the window is full or none waits.
+  // Removes and returns the next chunk to send; empty: the window is full, or none waits.
   std::optional<ChunkId> Next();
 
-  // For as long as what is returned lives, `bytes` of the window are lent; it keeps `owner` alive.
+  // Lends `bytes` of the window until the result is destroyed, which also keeps `owner` alive.
   std::shared_ptr<const void> Lend(uint64_t bytes, std::shared_ptr<const void> owner);
 
  private:

@@ -14,9 +14,10 @@
 
 #include "absl/status/statusor.h"
 
+#include "pushpull/tensor_spec.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/consistency/sample_queue.h"
-#include "runtime/store/tensor_spec.h"
 
 namespace pushpull {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which number each push of a worker's program gets, and whether it may begin now: before the mode
-// of the job changes, a worker stops between two of its steps (membership/control.h, HoldSteps).
+// Assigns numbers to the pushes of a worker's program, and decides whether they may begin: before
+// the mode of the job changes, a worker stops between two steps (membership/control.h, HoldSteps).
 // Pure.
 #pragma once
 
@@ -19,7 +19,7 @@ class StepNumbers {
   // All `num_tensors` tensors begin with `first`. A hold stays.
   void Begin(size_t num_tensors, Step first);
 
-  // The number of the tensor's next push, which begins; none while that has to wait.
+  // Begins the tensor's next push and returns its number; empty: it has to wait.
   std::optional<Step> Take(size_t tensor);
   Step Next(size_t tensor) const { return next_[tensor]; }
   // Of all tensors; 0 where there are none.
@@ -29,8 +29,8 @@ class StepNumbers {
   void HoldFrom(Step until) { hold_ = until; }
   void Resume() { hold_.reset(); }
   bool is_held() const { return hold_.has_value(); }
-  // The worker is to go: from the first push on that is asked for now, no step but the one that is
-  // under way then, or that this push begins.
+  // The worker must leave: from the next MayPush on, only the step under way at that time may be
+  // pushed, or the one that begins with that push.
   void EndSoon() { is_ending_ = true; }
   bool MayPush(size_t tensor);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How long a step's synchronisation took, and where: from the first gradient ready to the last
-// parameter applied, and the phases of the chunk that came last (interfaces.md section 7).
+// parameter applied, and the phases of the chunk that came last (docs/interfaces.md section 7).
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@
 #include <functional>
 #include <optional>
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/metrics/sync_phase.h"
 #include "runtime/transport/frame.h"
@@ -25,12 +26,12 @@ struct PushTimes {
   Duration reduce{0};
   Duration encode{0};
   SteadyTime queued;    // handed to the channel's queue
-  SteadyTime received;  // the new version was here whole
+  SteadyTime received;  // the new version had arrived completely
   SteadyTime applied;   // the program can see it
 };
 
 // The phases of one push. `offset` is the server's clock minus the worker's. Each phase is the
-// difference of two readings of a clock; none is what the others leave.
+// difference of two clock readings; none is the remainder of the others.
 PhaseTimes PhasesOf(const PushTimes& times, const PublishedTiming& server, Duration offset);
 
 struct SyncObservation {

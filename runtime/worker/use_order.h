@@ -8,7 +8,7 @@
 
 namespace pushpull {
 
-// Behind all gradients: whoever dies before they are sent has not done its samples.
+// After all gradients: a worker that dies before these are sent has not done its samples.
 inline constexpr uint8_t kSamplesPriority = 255;
 
 // Of the tensor at `place` of a list of `count`; smaller goes first. More than 255 tensors share

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's series (interfaces.md section 7).
+// A worker's series (docs/interfaces.md section 7).
 #pragma once
 
 #include <cstdint>

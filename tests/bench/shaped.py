@@ -164,7 +164,7 @@ class Trace(Work):
 
 
 class Job:
-    """Members by hand, each on its host, as README.md describes it."""
+    """Members by hand, each on its host, as docs/by-hand.md describes it."""
 
     def __init__(self, folder: pathlib.Path, boss: Host, servers: list[Member], workers: list[Host], work: Work) -> None:
         self._folder = folder

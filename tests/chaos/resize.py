@@ -98,5 +98,6 @@ def run_stormy(chance: random.Random) -> training.Outcome:
 
 def scale(started: training.Training, servers: int, *flags: str) -> None:
     """AssertionError with what went wrong."""
-    done = started.job.scale(servers, *flags, "--timeout", MOVE_SECONDS, seconds=2 * MOVE_SECONDS)
+    timeout = ("--timeout", MOVE_SECONDS) if "--wait" in flags else ()
+    done = started.job.scale(servers, *flags, *timeout, seconds=2 * MOVE_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr + started.job.launcher.output

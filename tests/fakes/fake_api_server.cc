@@ -64,7 +64,7 @@ ContextPtr MakeContext(const FakeServerTls& tls) {
   return context;
 }
 
-// One connection, blocking; the server's end shuts the socket down.
+// One blocking connection; stopping the server shuts the socket down.
 class ServerStream final : public httplib::Stream {
  public:
   ServerStream(int fd, SSL_CTX* context) : fd_(fd) {
@@ -74,7 +74,7 @@ class ServerStream final : public httplib::Stream {
     is_broken_ = SSL_accept(session_.get()) != 1;
   }
 
-  // Nothing more is sent: the client sees the connection end.
+  // Sends nothing more: the client sees the connection close.
   void Drop() { is_broken_ = true; }
   bool is_broken() const { return is_broken_; }
 
@@ -108,14 +108,14 @@ class ServerStream final : public httplib::Stream {
 
 constexpr char kConnectionHeader[] = "X-Fake-Connection";
 
-// What who asks for metadata alone gets of an object; a Status comes whole.
+// The answer to a request for metadata only; a Status is sent complete.
 nlohmann::json PartOf(const nlohmann::json& object) {
   if (object.value("kind", "") == "Status") return object;
   return {{"kind", "PartialObjectMetadata"},
           {"metadata", object.value("metadata", nlohmann::json::object())}};
 }
 
-// As a watch with this selector tells it; empty: it does not.
+// The event of a watch with this selector; empty: none.
 std::string EventText(const FakeObjectStore::Change& change, const std::string& selector) {
   const bool is_in = MatchesLabels(change.object, selector);
   const bool was_in = !change.before.is_null() && MatchesLabels(change.before, selector);
@@ -127,7 +127,7 @@ std::string EventText(const FakeObjectStore::Change& change, const std::string& 
 
 }  // namespace
 
-// Accepts on a thread of its own and serves each connection on another.
+// Accepts on one thread and serves each connection on its own thread.
 class FakeApiServer::HttpServer final : private httplib::Server {
  public:
   HttpServer(FakeApiServer& owner, const FakeServerTls& tls)
@@ -139,7 +139,7 @@ class FakeApiServer::HttpServer final : private httplib::Server {
     };
     Get(".*", handler).Post(".*", handler).Put(".*", handler);
     Patch(".*", handler).Delete(".*", handler);
-    // The library writes with SSL_write, which raises it when the client is gone.
+    // SSL_write raises it when the client has closed the connection.
     if (context_ != nullptr) std::signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { Accept(); });
   }
@@ -171,11 +171,11 @@ class FakeApiServer::HttpServer final : private httplib::Server {
     PUSHPULL_CHECK(::listen(listener_.get(), 128) == 0);
     PUSHPULL_CHECK(getsockname(listener_.get(), generic, &size) == 0);
     port_ = ntohs(address.sin_port);
-    svr_sock_ = listener_.get();  // the library takes a server without one for stopped
+    svr_sock_ = listener_.get();  // without one the library takes the server for stopped
   }
 
-  // The library makes tables of its own with its first request, and is not instrumented: the thread
-  // sanitizer does not see how that is guarded. Before there are threads there is nothing to guard.
+  // The library fills static tables at its first request and is not instrumented, so the thread
+  // sanitizer reports a race. Do it before there are threads.
   void ServeOneFirst() {
     constexpr absl::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
     httplib::detail::BufferStream stream;
@@ -276,11 +276,11 @@ class FakeApiServer::HttpServer final : private httplib::Server {
   uint16_t port_ = 0;
 
   mutable pushpull::Mutex mu_;
-  std::map<int, ServerStream*> streams_ ABSL_GUARDED_BY(mu_);  // null while TLS begins
+  std::map<int, ServerStream*> streams_ ABSL_GUARDED_BY(mu_);  // null during the TLS handshake
   int num_connections_ ABSL_GUARDED_BY(mu_) = 0;
 
-  // The mark at a stream's end is a static of the library, which is not instrumented: the thread
-  // sanitizer does not see how its first use is guarded.
+  // done() uses a static of the library, which is not instrumented: without this lock the thread
+  // sanitizer reports a race.
   pushpull::Mutex end_mu_;
 
   std::vector<std::thread> connections_;  // of thread_, until it has been joined
@@ -368,7 +368,7 @@ void FakeApiServer::StartWatch(const FakeRequest& request, Outcome& outcome) {
     watcher->version = store_.version();
   }
   if (!store_.Remembers(watcher->version)) {
-    // As the real one: 200, then an event.
+    // Like the real one: 200, then an ERROR event.
     const Json error = Refusal(410, "Expired", "too old resource version").body;
     watcher->extra.push_back(Json{{"type", "ERROR"}, {"object", error}}.dump() + "\n");
     watcher->version = INT64_MAX;

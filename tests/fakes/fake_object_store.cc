@@ -17,9 +17,9 @@ using Json = nlohmann::json;
 // The plural names of collections end these paths: /api/v1/pods, /api/v1/namespaces/x/pods,
 // /apis/group/version/namespaces/x/things.
 struct Place {
-  std::string collection;   // with the namespace in it where the path has one
+  std::string collection;   // with the namespace if the path has one
   std::string name;         // empty: the collection itself
-  std::string subresource;  // mostly empty
+  std::string subresource;  // usually empty
 };
 
 Place PlaceOf(const std::string& path) {
@@ -39,7 +39,7 @@ std::string PathOf(const Place& place) {
   return absl::StrCat(place.collection, "/", place.name);
 }
 
-// "/api/v1/pods" has the objects of all namespaces.
+// "/api/v1/pods" contains the objects of all namespaces.
 bool IsInside(const std::string& collection, const std::string& path) {
   const size_t slash = collection.rfind('/');
   if (absl::StartsWith(path, collection + "/")) return true;
@@ -198,7 +198,7 @@ FakeAnswer FakeObjectStore::Update(const std::string& path,
   if (subresource.empty() && now.contains("status")) next["status"] = now["status"];
   next["metadata"]["uid"] = UidOf(now);
   next["metadata"]["resourceVersion"] = VersionOf(now);
-  if (next == now) return {.body = now};  // nothing changes, nobody is told
+  if (next == now) return {.body = now};  // no change, no event
   return {.body = Store(path, std::move(next))};
 }
 

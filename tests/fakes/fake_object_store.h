@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an API server does with objects, without HTTP: resource versions and conflicts, names taken,
-// uid preconditions, lists in pages, a window of history, the status subresource, merge patch,
-// server-side apply (without ownership of fields). What it does not have: schemas, defaults,
-// admission, garbage collection.
+// The objects of a fake API server, without HTTP: resource versions and conflicts, taken names, uid
+// preconditions, paged lists, a window of history, the status subresource, merge patch, server-side
+// apply (without field ownership). Not implemented: schemas, defaults, admission, garbage
+// collection.
 #pragma once
 
 #include <cstdint>
@@ -41,20 +41,20 @@ class FakeObjectStore {
     int64_t version = 0;
     std::string path;
     std::string event;  // "ADDED", ...
-    Json object;        // as it is now, or was last
-    Json before;        // null when it was not there
+    Json object;        // current or last state
+    Json before;        // null if it was created
   };
 
   FakeAnswer Handle(const FakeRequest& request);
 
   int64_t version() const { return version_; }
-  // Whether all that happened after `version` is still known.
+  // Whether the history after `version` is complete.
   bool Remembers(int64_t version) const { return version >= compacted_; }
-  // The first change after `version` inside the collection, null when there is none yet.
+  // The first change of the collection after `version`; null if there is none yet.
   const Change* Next(const std::string& collection, int64_t version) const;
   void Compact();
 
-  // Creates or replaces; sets what the server sets.
+  // Creates or replaces; sets the fields that the server owns.
   void Put(const ResourceType& type, const ObjectKey& key, Json object);
   void Remove(const std::string& path);
   Json Find(const std::string& path) const;
@@ -68,7 +68,7 @@ class FakeObjectStore {
   FakeAnswer Replace(const FakeRequest& request);
   FakeAnswer Patch(const FakeRequest& request);
   FakeAnswer Delete(const FakeRequest& request);
-  // `wanted` in the object's place; keeps what only the server sets.
+  // Replaces the object by `wanted`; keeps the fields that the server owns.
   FakeAnswer Update(const std::string& path, const std::string& subresource, Json wanted);
   Json Store(const std::string& path, Json object);
 
@@ -79,10 +79,10 @@ class FakeObjectStore {
   int64_t num_uids_ = 0;
 };
 
-// The Status object of a refusal.
+// A Status object.
 FakeAnswer Refusal(int code, const std::string& reason, const std::string& message);
 
-// "a=b,c" of labels: equal to b, there at all.
+// Selectors like "a=b,c": label a equals b, label c exists.
 bool MatchesLabels(const nlohmann::json& object, const std::string& selector);
 
 }  // namespace pushpull_operator

@@ -19,9 +19,12 @@ TlsFiles MakeTlsFiles(const FakeCertificate& authority, const FakeCertificate& o
           .private_key = own.private_key};
 }
 
-TlsFiles MakeTlsFiles() {
-  const FakeCertificate authority = MakeAuthority("authority of a job");
+TlsFiles MakeTlsFiles(const FakeCertificate& authority) {
   return MakeTlsFiles(authority, MakeCertificate("member", authority));
+}
+
+TlsFiles MakeTlsFiles() {
+  return MakeTlsFiles(MakeAuthority("authority of a job"));
 }
 
 FakeTlsFolder::FakeTlsFolder(const TlsFiles& files)

@@ -6,19 +6,22 @@
 //   ca.crt -> ..data/ca.crt    ..data -> ..1    ..1/ca.crt
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "runtime/tls/tls_folder.h"
 #include "runtime/tls/tls_identity.h"
 #include "tests/fakes/fake_certificates.h"
 
 namespace pushpull {
 
-// A member's files: `own` and who signed it.
+// A member's files: `own`, and the authority that signed it.
 TlsFiles MakeTlsFiles(const FakeCertificate& authority, const FakeCertificate& own);
-// Those of a member of a new job.
+// The files of a new member of that authority's job, and of a new job.
+TlsFiles MakeTlsFiles(const FakeCertificate& authority);
 TlsFiles MakeTlsFiles();
 
-// Removed at its end. Thread-compatible.
+// Removed when destroyed. Thread-compatible.
 class FakeTlsFolder {
  public:
   explicit FakeTlsFolder(const TlsFiles& files);
@@ -33,6 +36,15 @@ class FakeTlsFolder {
  private:
   std::string path_;
   int num_swaps_ = 0;
+};
+
+// A member: its folder and what it has loaded from there.
+struct FakeTlsMember {
+  explicit FakeTlsMember(const TlsFiles& files)
+      : folder(files), tls(*TlsFolder::Open(folder.path(), Log("test"))) {}
+
+  FakeTlsFolder folder;
+  const std::unique_ptr<TlsFolder> tls;
 };
 
 }  // namespace pushpull

@@ -6,7 +6,7 @@
 namespace pushpull {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kTimeout = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -53,7 +53,7 @@ void FrameRecorder::OnClosed(Channel& channel, const absl::Status& why) {
 }
 
 bool FrameRecorder::WaitForFrames(size_t count) const {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(kTimeout);
   MutexLock lock(mu_);
   while (frames_.size() < count) {
     if (!changed_.WaitUntil(mu_, deadline)) return frames_.size() >= count;
@@ -62,7 +62,7 @@ bool FrameRecorder::WaitForFrames(size_t count) const {
 }
 
 bool FrameRecorder::WaitForClosed() const {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(kTimeout);
   MutexLock lock(mu_);
   while (!closed_) {
     if (!changed_.WaitUntil(mu_, deadline)) return closed_.has_value();
@@ -119,7 +119,7 @@ void RecordingAcceptor::OnRejected(const absl::Status& why) {
 }
 
 std::shared_ptr<RecordedChannel> RecordingAcceptor::WaitForChannel() {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(kTimeout);
   MutexLock lock(mu_);
   while (channels_.empty()) {
     if (!changed_.WaitUntil(mu_, deadline) && channels_.empty()) return nullptr;
@@ -138,7 +138,7 @@ std::shared_ptr<RecordedChannel> RecordingAcceptor::TakeChannel() {
 }
 
 bool RecordingAcceptor::WaitForRejections(size_t count) const {
-  const Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(kTimeout);
   MutexLock lock(mu_);
   while (rejections_.size() < count) {
     if (!changed_.WaitUntil(mu_, deadline)) return rejections_.size() >= count;

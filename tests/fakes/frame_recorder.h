@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two ends of a channel as tests see them: a handler that keeps what arrives, and an acceptor
-// that keeps whom it accepted. Both can be waited for from the test's thread.
+// A handler that records what arrives on a channel, and an acceptor that keeps accepted channels.
+// The test's thread can wait for both.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ struct RecordedFrame {
   std::vector<std::byte> meta;
   std::vector<std::byte> payload;            // a copy, unless `keeps_payloads` is off
   const std::byte* received_into = nullptr;  // where the channel put it; null where discarded
-  Payload in_place;                          // where it was left with the peer
+  Payload in_place;                          // set where it stays in the peer's memory
 };
 
-// Called on the channel's executor; looked at from any thread.
+// Called on the channel's executor; read from any thread.
 class FrameRecorder final : public FrameHandler {
  public:
   // Set before Start. Each is called after the event has been recorded, in the channel's own
@@ -36,7 +36,7 @@ class FrameRecorder final : public FrameHandler {
   std::function<void(Channel&)> on_payload_lost;
   std::function<void(Channel&)> on_closed;
   bool keeps_payloads = true;
-  bool takes_in_place = false;  // payloads that can be left where the peer has them
+  bool takes_in_place = false;  // leave payloads in the peer's memory where possible
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
   bool TakesInPlace(Channel&, const FrameHeader&) override { return takes_in_place; }
@@ -44,7 +44,7 @@ class FrameRecorder final : public FrameHandler {
   void OnPayloadLost(Channel& channel, const FrameHeader& header) override;
   void OnClosed(Channel& channel, const absl::Status& why) override;
 
-  // False: not within ten seconds, far beyond what any test needs.
+  // False: not within a minute, far beyond what any test needs, also under sanitizers.
   bool WaitForFrames(size_t count) const ABSL_LOCKS_EXCLUDED(mu_);
   bool WaitForClosed() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -74,7 +74,8 @@ struct RecordedChannel {
   std::unique_ptr<Channel> channel;  // used and destroyed on the executor only
 };
 
-// Accepts whom `admit` lets in. Its channels must be taken or dropped before their executors end.
+// Accepts hellos that pass `admit`. Its channels must be taken or dropped before their executors
+// end.
 class RecordingAcceptor final : public ChannelAcceptor {
  public:
   // `transport` outlives the acceptor.
@@ -89,7 +90,7 @@ class RecordingAcceptor final : public ChannelAcceptor {
   void OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) override;
   void OnRejected(const absl::Status& why) override;
 
-  // The next accepted channel, null after ten seconds.
+  // The next accepted channel, null after a minute.
   std::shared_ptr<RecordedChannel> WaitForChannel() ABSL_LOCKS_EXCLUDED(mu_);
   // Null when none is there now; for executors that the test steps.
   std::shared_ptr<RecordedChannel> TakeChannel() ABSL_LOCKS_EXCLUDED(mu_);

@@ -43,7 +43,7 @@ class MemoryFileSystem final : public FileSystem {
 
   // What the next process finds when this one was killed.
   MemoryFileSystem AfterKill() const;
-  // What it finds after a loss of power: of what was not synced some is there, by chance, and what
+  // What it finds after a loss of power: of what was not synced some survives at random, and what
   // is there of a file may be zeros.
   MemoryFileSystem AfterPowerLoss(std::mt19937& chance) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Executors whose clock stands still until a test moves it. All executors of one SimScheduler share
-// its time and its queue of events, so a run of many nodes is the same every time.
+// Executors with a fake clock that only the test moves. All executors of one SimScheduler share its
+// time and its queue of events, so a run of many nodes is reproducible.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class SimScheduler {
   std::map<uint64_t, SteadyTime> times_;  // of events_, by sequence
 };
 
-// What is still posted when it is destroyed never runs.
+// Tasks that are still posted when it is destroyed never run.
 class SimExecutor final : public Executor {
  public:
   explicit SimExecutor(SimScheduler& scheduler) : scheduler_(scheduler) {}

@@ -101,8 +101,8 @@ void SimJob::CoordinatorHost::OnClosed(SessionId session, const absl::Status& wh
 
 void SimJob::StartCoordinator() {
   auto host = std::make_unique<CoordinatorHost>();
-  using Recovery = JobCoreOptions::Recovery;
-  const Recovery recovery = coordinators_.empty() ? Recovery::kNone : Recovery::kExpected;
+  using Kind = JobCoreOptions::Recovery;
+  const Kind recovery = coordinators_.empty() ? Kind::kNone : Kind::kExpected;
   JobCoreOptions core = CoreOptions();
   core.term = Term{coordinators_.size() + 1};
   core.recovery = recovery;

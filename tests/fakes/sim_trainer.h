@@ -27,7 +27,7 @@ TensorSpec SimTensor(const std::string& name,
 void KeepServers(SimJob& job, uint32_t wanted);
 
 // The coordinator knows the servers 0 to wanted - 1 by their present processes, and every shard is
-// where it shall be.
+// in its place.
 bool IsWhole(SimJob& job, uint32_t wanted);
 
 // Thread-confined to the test.

@@ -15,7 +15,7 @@
 #include "runtime/base/check.h"
 #include "runtime/transport/frame.h"
 #include "runtime/transport/hello.h"
-#include "runtime/transport/tcp/frame_reader.h"
+#include "runtime/transport/stream/frame_reader.h"
 
 namespace pushpull {
 namespace {

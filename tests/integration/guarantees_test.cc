@@ -36,7 +36,7 @@ InprocOptions BadNetwork() {
 }
 
 // Runs the job, with `servers` of them there, until the operations are done and every shard is
-// where it shall be.
+// in its place.
 absl::Status Finish(SimJob& job, uint32_t servers, const SimTrainer::Operations& pending) {
   const auto is_done = [&] {
     KeepServers(job, servers);
@@ -53,7 +53,7 @@ void RunAWhile(SimJob& job, std::mt19937_64& random) {
   job.scheduler().RunFor(std::chrono::microseconds(random() % 8000));
 }
 
-TEST(GuaranteesTest, ExactlyOnceUnderRetriesReconnectsFailoverAndResizing) {
+TEST(GuaranteesTest, UpdatesCountOnceUnderRetriesFailoverAndResizing) {
   SimJob job({.settings = {.job = "sim", .workers = kWorkers, .servers = 3, .replication = 1},
               .seed = 1,
               .network = BadNetwork()});
@@ -89,7 +89,7 @@ TEST(GuaranteesTest, ExactlyOnceUnderRetriesReconnectsFailoverAndResizing) {
   }
 }
 
-TEST(GuaranteesTest, NothingPublishedIsLostWhenAsManyServersAsReplicationDieAtOnce) {
+TEST(GuaranteesTest, PublishedValuesSurviveReplicationManyDeaths) {
   for (const uint32_t replication : {1U, 2U}) {
     SCOPED_TRACE("replication " + std::to_string(replication));
     const uint32_t servers = replication + 2;
@@ -111,7 +111,7 @@ TEST(GuaranteesTest, NothingPublishedIsLostWhenAsManyServersAsReplicationDieAtOn
   }
 }
 
-TEST(GuaranteesTest, AMeanCountsItsTrueContributorsEachWeightedByItsSamples) {
+TEST(GuaranteesTest, AMeanWeightsItsTrueContributorsBySamples) {
   SimJob job({.settings = {.job = "sim", .workers = kWorkers, .servers = 2}});
   SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
   ASSERT_TRUE(trainer.Start(kWorkers).ok());
@@ -202,7 +202,7 @@ std::vector<float> TrainDeterministically(uint64_t seed, bool is_disturbed) {
   return trainer.value(1);
 }
 
-TEST(GuaranteesTest, DeterministicModeGivesTheSameBitsWhateverArrivesDiesOrMoves) {
+TEST(GuaranteesTest, DeterministicBitsDoNotDependOnArrivalOrDeaths) {
   const std::vector<float> undisturbed = TrainDeterministically(1, false);
 
   EXPECT_EQ(TrainDeterministically(2, false), undisturbed);
@@ -242,7 +242,7 @@ TEST(GuaranteesTest, LiveResizingRestartsNoProcessAndLosesNoStep) {
   for (const WorkerStatus& worker : job.Status().workers) EXPECT_TRUE(worker.is_member);
 }
 
-TEST(GuaranteesTest, EveryWaitHasADeadlineAndItsErrorNamesPeerTensorAndStep) {
+TEST(GuaranteesTest, TimeoutsNamePeerTensorAndStep) {
   SimJob job({.settings = {.job = "sim", .workers = 1, .servers = 2}});
   SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
   ASSERT_TRUE(trainer.Start(1).ok());

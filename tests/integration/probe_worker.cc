@@ -50,6 +50,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/tensor/codec.h"
 
 namespace pushpull {
 namespace {

@@ -248,7 +248,7 @@ TEST(SimBackupTest, AProgramThatLeavesATensorOutIsToldWhatItWaitsFor) {
               testing::HasSubstr("a step goes out when all of its 2 tensors are pushed"));
 }
 
-TEST(SimBackupTest, WhoIsNotAdmittedGetsAllOfTheNewestStepWhateverItHasPulledBefore) {
+TEST(SimBackupTest, ARejectedWorkerGetsAllOfTheNewestStep) {
   TwoWorkers both;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(both.TakeStep(0).ok());
   std::vector<float> elsewhere(1);

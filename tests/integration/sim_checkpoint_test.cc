@@ -374,7 +374,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(ConsistencyMode::kSync, ConsistencyMode::kAsync),
                     std::pair(ConsistencyMode::kAsync, ConsistencyMode::kSync)));
 
-TEST(SimCheckpointTest, AfterARestoreEachUpdateOfTheAsyncModeStillCountsOnce) {
+TEST(SimCheckpointTest, AsyncUpdatesCountOnceAfterARestore) {
   MemoryFileSystem files;
   SimJobOptions options = Options(2, 0, files);
   options.consistency.mode = ConsistencyMode::kAsync;
@@ -396,7 +396,7 @@ TEST(SimCheckpointTest, AfterARestoreEachUpdateOfTheAsyncModeStillCountsOnce) {
   EXPECT_EQ(job.Status().servers.front().stats.lowest_version, Step{20});
 }
 
-TEST(SimCheckpointTest, AProgramCountsItsStepsOnWhereTheJobBeforeHadChangedItsMode) {
+TEST(SimCheckpointTest, StepsContinueAfterAChangeOfModeBeforeTheRestore) {
   MemoryFileSystem files;
   SimJobOptions options = Options(2, 0, files);
   options.settings.deterministic = false;
@@ -435,7 +435,7 @@ TEST_P(DisturbedSaveTest, AServerThatDiesInTheMiddleCostsNoMoreThanATry) {
     job.KillServer(1);
     ASSERT_TRUE(job.WaitAll(pending).ok());
     TrainUntilSaved(job, training, save);
-    ASSERT_EQ(job.Status().checkpoint.finished_well, save) << job.Status().checkpoint.failure;
+    ASSERT_EQ(job.Status().checkpoint.succeeded, save) << job.Status().checkpoint.failure;
     ExpectWhole(files, job.Status().checkpoint.step);
   }
 

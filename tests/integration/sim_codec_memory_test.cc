@@ -168,7 +168,7 @@ bool AreDone(const SimTrainer::Operations& operations) {
   });
 }
 
-TEST(SimCodecMemoryTest, AWorkerThatDiesTakesWhatItHadKeptBackAndNothingElse) {
+TEST(SimCodecMemoryTest, ADeadWorkerLosesItsResidualAndNothingElse) {
   SimJob job(Options(1));
   TensorSpec spec = SimTensor("w", 200, OptimizerKind::kSgd, Reduction::kSum);
   spec.codec = Codec::kTopK;

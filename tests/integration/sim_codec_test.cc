@@ -239,7 +239,7 @@ TEST(SimCodecTest, AValueThatIsTooLargeEndsTheJobAndIsCounted) {
 }
 
 // Steps of a simulated job take no longer with a codec, and no shorter: it does not pay.
-TEST(SimCodecTest, ACodecThatDoesNotPayIsLeftOutUnlessTheJobIsDeterministic) {
+TEST(SimCodecTest, ASlowCodecIsBypassedUnlessDeterministic) {
   for (const bool is_deterministic : {false, true}) {
     SCOPED_TRACE(is_deterministic);
     SimJobOptions options = Options(1, 0, 1);

@@ -195,7 +195,7 @@ class ElasticJob {
 
   void StartMissing() {
     const JobStatus status = job_.Status();
-    for (uint32_t i = 0; i < status.workers_wanted; ++i) {
+    for (uint32_t i = 0; i < status.desired_workers; ++i) {
       const auto known = std::find_if(
           status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
             return worker.worker == WorkerId{i};

@@ -109,7 +109,7 @@ class GatedJob {
     for (int i = 0; i < count; ++i) job_.scheduler().RunOne();
   }
 
-  // The server that reigns over the leading chunk's shard, and over no other; none where one has
+  // The server that is primary of the leading chunk's shard alone; none where one has
   // both.
   std::optional<uint32_t> LeadingServer() {
     for (uint32_t i = 0; i < options_.servers; ++i) {
@@ -170,7 +170,7 @@ std::pair<float, float> DieAfter(int events, bool is_leading_last) {
   return values;
 }
 
-TEST(SimGateTest, ADeathAfterAnyEventOfAStepLeavesAllChunksWithTheSameContributors) {
+TEST(SimGateTest, ADeathAtAnyEventLeavesStepsEven) {
   for (const bool is_leading_last : {false, true}) {
     std::set<float> seen;
     for (int events = 0; events < kEvents; ++events) {
@@ -186,7 +186,7 @@ TEST(SimGateTest, ADeathAfterAnyEventOfAStepLeavesAllChunksWithTheSameContributo
 }
 
 // Who comes then has their indices, and finds what they had brought.
-TEST(SimGateTest, ADeathOfAllAfterAnyEventOfAStepLeavesAllChunksWithTheSameContributors) {
+TEST(SimGateTest, ADeathOfAllAtAnyEventLeavesStepsEven) {
   std::set<float> seen;
   for (int events = 0; events < kEvents; ++events) {
     SCOPED_TRACE(events);
@@ -219,7 +219,7 @@ TEST(SimGateTest, ADeathOfAllAfterAnyEventOfAStepLeavesAllChunksWithTheSameContr
 // The primary of the leading chunk dies, and with it what it has said of a step; the next one has
 // not heard of a worker's death yet and has asks of before it. Whatever it decides, the other
 // chunks still have what belongs to it.
-TEST(SimGateTest, ALeadingPrimaryThatHasNotHeardOfADeathDecidesNothingThatOthersHaveDropped) {
+TEST(SimGateTest, AnUninformedLeadingPrimaryDecidesNothingDropped) {
   std::set<float> seen;
   for (int death = 0; death < kEvents; death += 3) {
     for (int later = 0; later < 40; later += 4) {
@@ -264,7 +264,7 @@ void DieInAStep(GatedJob& both, int death_ms, std::set<float>& seen) {
 }
 
 // What a server holds does not travel: the shard waits for the end of the step.
-TEST(SimGateTest, AShardThatMovesInAStepTakesNothingFromThoseWhoDieInIt) {
+TEST(SimGateTest, AMovedShardDropsTheContributionsOfTheDead) {
   std::set<float> seen;
   for (int ahead = 0; ahead < 60; ahead += 2) {
     for (int death = 0; death < 60; death += 4) {
@@ -285,7 +285,7 @@ TEST(SimGateTest, AShardThatMovesInAStepTakesNothingFromThoseWhoDieInIt) {
 }
 
 // It makes every server primary anew. They still have what they held.
-TEST(SimGateTest, ANewCoordinatorTakesNothingFromThoseWhoDieMeanwhile) {
+TEST(SimGateTest, ANewCoordinatorDropsTheContributionsOfTheDead) {
   std::set<float> seen;
   for (int ahead = 0; ahead < 110; ahead += 3) {
     for (int death = 0; death < 60; death += 5) {

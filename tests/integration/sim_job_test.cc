@@ -101,14 +101,14 @@ std::vector<float> TrainDeterministically(uint64_t seed) {
   return bits;
 }
 
-TEST(SimJobTest, DeterministicModeGivesTheSameBitsInAnyOrderOfArrival) {
+TEST(SimJobTest, DeterministicBitsDoNotDependOnArrivalOrder) {
   const std::vector<float> first = TrainDeterministically(1);
 
   for (const uint64_t seed : {2U, 3U, 4U, 5U})
     EXPECT_EQ(TrainDeterministically(seed), first) << "seed " << seed;
 }
 
-TEST(SimJobTest, ADeadWorkerIsDroppedAndTheMeanCountsItsTrueContributors) {
+TEST(SimJobTest, TheMeanExcludesADeadWorker) {
   SimJob job({.settings = Settings(2, 3)});
   SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
   ASSERT_TRUE(trainer.Start(3).ok());

@@ -236,7 +236,7 @@ void KillSome(Training& training, const Shape& shape, Draws& draw) {
   }
 }
 
-TEST(SimLossTest, AKilledServerIsMadeAnewFromWorkersAndTheResultIsTheSame) {
+TEST(SimLossTest, AKilledServerIsRebuiltFromWorkersWithEqualResult) {
   const Seeds seeds = SeedsToRun(150);
   uint64_t repaired = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
@@ -313,7 +313,7 @@ TEST(SimLossTest, AServerWhoseSessionBreaksComesBackWithEverything) {
   }
 }
 
-TEST(SimLossTest, ACoordinatorThatIsStartedAnewGoesOnWithWhatWasMadeAnew) {
+TEST(SimLossTest, ANewCoordinatorContinuesWithRebuiltShards) {
   const Seeds seeds = SeedsToRun(80);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Draws draw(seed);
@@ -375,7 +375,7 @@ TEST(SimLossTest, TheOptimizersStateComesFromTheLastCheckpoint) {
   EXPECT_THAT(ToString(losses[0]), HasSubstr("with server-0"));
 }
 
-TEST(SimLossTest, WithoutACheckpointTheOptimizersStateIsZeroAndThatIsSaid) {
+TEST(SimLossTest, WithoutACheckpointZeroOptimizerStateIsReported) {
   const Shape shape{.momentum = 0.9};
   Training training(shape);
   ASSERT_TRUE(training.RunTo(8));

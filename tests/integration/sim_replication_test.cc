@@ -125,8 +125,8 @@ std::vector<std::vector<float>> Undisturbed(OptimizerKind kind, uint64_t steps) 
   return trainer.values(0);
 }
 
-// Runs the job until all operations are done and, where `must_settle`, every shard has the members
-// it shall have.
+// Runs the job until all operations are done and, where `must_settle`, every shard has its desired
+// members.
 ::testing::AssertionResult RunToEnd(SimJob& job,
                                     uint32_t wanted,
                                     const std::vector<std::shared_ptr<PendingOperation>>& pending,
@@ -265,7 +265,7 @@ void ExpectThatLeavingChangesNothing(const Leavers& leavers) {
           return HaveAllGone(job, leavers.servers, leaving);
         },
         std::chrono::minutes(2)));
-    EXPECT_EQ(job.Status().servers_wanted, leavers.servers);
+    EXPECT_EQ(job.Status().desired_servers, leavers.servers);
     EXPECT_TRUE(job.Status().state_losses.empty());
   }
 }
@@ -294,7 +294,7 @@ TEST(SimReplicationTest, AnotherCoordinatorLetsThemGo) {
   ExpectThatLeavingChangesNothing({.replication = 1, .servers = 3, .loses_coordinator = true});
 }
 
-TEST(SimReplicationTest, AServerThatDiesWhileItLeavesIsReplacedByItsFollowers) {
+TEST(SimReplicationTest, AServerThatDiesDrainingIsReplacedByFollowers) {
   constexpr uint64_t kSteps = 12;
   const auto expected = Undisturbed(OptimizerKind::kAdam, kSteps);
   for (uint64_t seed = 1; seed <= 8; ++seed) {

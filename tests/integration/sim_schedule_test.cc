@@ -465,7 +465,7 @@ class Schedule {
     job_.CutOffWorker(index);
   }
 
-  // As many as may die between two moments at which everything is where it shall be; also while
+  // As many as may die between two moments at which everything is in its place; also while
   // shards are moving.
   void LoseServers(const JobStatus& status) {
     const bool is_settled = status.phase == JobPhase::kRunning && status.shards_moving == 0;
@@ -506,14 +506,14 @@ class Schedule {
     return false;
   }
 
-  // The coordinator knows every server that shall be there by its present process.
+  // The coordinator knows every desired server by its present process.
   bool AreAllServersKnown(const JobStatus& status) const {
     std::set<std::string> known;
     for (const ServerStatus& server : status.servers) known.insert(server.data_address);
     for (uint32_t i = 0; i < wanted_; ++i) {
       if (!job_.has_server(i) || !known.contains(job_.server_address(i))) return false;
     }
-    return status.servers_wanted == wanted_;
+    return status.desired_servers == wanted_;
   }
 
   void Resize(uint32_t servers) {

@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import Callable, NamedTuple, Optional
 
+import classes
 import tree as lint
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
@@ -113,8 +114,23 @@ def check_rules(name: str, rules: list[Rule], text_of: Callable[[Rule], str]) ->
     return findings
 
 
-def check(tree: lint.Tree) -> list[str]:
+def check_one_definition(tree: lint.Tree) -> list[str]:
+    """Classes of headers share one namespace: two of one name in one program are undefined behaviour."""
+    found = classes.Classes()
+    for name in tree.cpp("runtime/", "operator/"):
+        if name.endswith(".h"):
+            found.add_file(name, tree.code(name))
+    first: dict[tuple[str, str], classes.Class] = {}
     findings = []
+    for (folder, name), it in found.finish().items():
+        other = first.setdefault((folder.split("/")[0], name), it)
+        if other is not it and "::" not in name:
+            findings.append(f"{it.file}:{it.line}: {name} is also in {other.file}: give one another name")
+    return findings
+
+
+def check(tree: lint.Tree) -> list[str]:
+    findings = check_one_definition(tree)
     for name in tree.files:
         findings += check_name(name) + check_licence(tree, name) + check_header(tree, name)
         findings += check_shell(tree, name)

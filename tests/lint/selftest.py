@@ -10,9 +10,12 @@ import tempfile
 import unittest
 
 import conventions
+import crd
+import effects
 import format as formatting
 import layers
 import paths
+import prose
 import sizes
 import sleeps
 import tidy
@@ -85,14 +88,16 @@ class LayersTest(LintTest):
         self.check_include("runtime/server/lane.cc", "<nlohmann/json.hpp>", True)
         self.check_include("operator/cache/a.h", "<nlohmann/json.hpp>", True)
         self.check_include("operator/api/a.cc", "<httplib.h>", True)
-        self.check_include("operator/kube/a.cc", "<httplib.h>", False)
+        self.check_include("operator/kube/a.cc", "<httplib.h>", True)
+        self.check_include("runtime/metrics/a.cc", "<httplib.h>", False)
+        self.check_include("operator/kube/a.cc", "<curl/curl.h>", True)
+        self.check_include("operator/kube/http_exchange.cc", "<curl/curl.h>", False)
         self.check_include("runtime/server/lane.cc", "<prometheus/counter.h>", True)
         self.check_include("runtime/server/server_metrics.h", "<prometheus/counter.h>", False)
         self.check_include("runtime/worker/a.cc", "<torch/torch.h>", True)
         self.check_include("runtime/local/a.cc", "<CLI/CLI.hpp>", True)
         self.check_include("runtime/base/a.h", "<gtest/gtest.h>", True)
         self.check_include("runtime/base/a.cc", "<spdlog/spdlog.h>", True)
-        self.check_include("runtime/tensor/a.cc", "<cuda_runtime.h>", True)
 
     def test_one_file_of_a_folder_takes_the_heavy_header(self):
         files = {f"runtime/metrics/{n}.cc": "#include <httplib.h>\n" for n in ("a", "b")}
@@ -140,6 +145,7 @@ class PathsTest(LintTest):
         self.check_markdown("see `runtime/base/ids.{h,cc}`", True)
         self.check_markdown("see `runtime/base/*.py`", True)
         self.check_markdown("see `base/gone.h`", True, "runtime/README.md")
+        self.check_markdown("see [this](../gone.md)", True, "runtime/README.md")
 
     def test_a_code_block_is_looked_at(self):
         files = {**self.FILES, "README.md": "```\n./dev run runtime/examples/gone.yaml\n```\n"}
@@ -147,7 +153,7 @@ class PathsTest(LintTest):
 
     def test_paths_that_are_there_are_fine(self):
         self.check_markdown("`./dev run`, `runtime/base/`, `runtime/base/ids.h`.", False)
-        self.check_markdown("`base/ids.h` [log](base/log.cc)", False, "runtime/README.md")
+        self.check_markdown("`base/ids.h` [log](base/log.cc) [up](../dev)", False, "runtime/README.md")
         self.check_markdown("`runtime/base/*.h` [web](https://example.org/x)", False)
 
     def test_a_named_test_must_be_there(self):
@@ -155,8 +161,39 @@ class PathsTest(LintTest):
                  "README.md": "`PullTest.Waits`\n`PullTest.IsGone`\n`PushTest.Waits`\n"}
         self.assert_reports(paths.check, files, "README.md:2", "README.md:3")
 
+    def test_paths_in_comments_are_looked_at(self):
+        files = {**self.FILES, "docs/protocol.md": "# A\n",
+                 "runtime/base/a.cc": SPDX + "int a;  // base/ids.h, log.cc, docs/protocol.md, *_test.cc\n"
+                                             "#include <map>\n"
+                                             "int b;  // (gone.h)\n",
+                 "tests/a.py": '"""As in protocol.md,\nand gone.md.\n"""\na = "gone.py"\n',
+                 "tests/a.sh": "a=1  # gone.sh\n"}
+        self.assert_reports(paths.check, files, "runtime/base/a.cc:4", "tests/a.py:2", "tests/a.sh:1")
+
+    def test_functions_of_a_walk_must_be_there(self):
+        files = {"runtime/base/a.cc": "void A::Push() { Pull(); }  // Gone\n",
+                 "docs/walks.md": "1. `runtime/base/a.cc` `A::Push`, then `Pull`\n2. `runtime/base/a.cc` `Gone`\n"}
+        self.assert_reports(paths.check, files, "docs/walks.md:2")
+
     def test_other_tokens_are_not_paths(self):
         self.check_markdown("`build/release/pushpull`, `/metrics`, `samples/s`, `a::b`, `tcp`", False)
+
+
+class ProseTest(LintTest):
+    GLOSSARY = ("# Glossary\n\n## Words that are not used\n\n| not used | write instead |\n| --- | --- |\n"
+                "| reign, reigns | is primary |\n")
+
+    def test_unused_words_are_found(self):
+        files = {"docs/glossary.md": self.GLOSSARY, "README.md": "It reigns.\n\n`reign`\n```\nreigns\n```\n",
+                 "runtime/base/a.cc": SPDX + "int reign;  // Reigns here\n"}
+        self.assert_reports(prose.check, files, "README.md:1", "runtime/base/a.cc:2")
+
+    def test_misspelled_words_are_found(self):
+        files = {"README.md": "To recieve `teh`.\n", "a.py": "# SPDX\na = 'teh'\n# teh end\n"}
+        self.assert_reports(prose.check, files, "README.md:1", "a.py:3")
+
+    def test_clumsy_style_is_found(self):
+        self.assert_reports(prose.check, {"README.md": "Good.\n\nIt takes over the ATM machine.\n"}, "README.md:3")
 
 
 class SizesTest(LintTest):
@@ -166,9 +203,25 @@ class SizesTest(LintTest):
         self.assertIn(what, "".join(findings))
 
     def test_long_files_are_found(self):
-        files = {"runtime/base/a.cc": "\n" * 801, "runtime/base/b.cc": "\n" * 800,
+        files = {"runtime/base/a.py": "\n" * 801, "runtime/base/b.py": "\n" * 800,
                  "tests/a_test.cc": "\n" * 1001, "tests/b_test.cc": "\n" * 1000}
-        self.assert_reports(sizes.check, files, "runtime/base/a.cc:1", "tests/a_test.cc:1")
+        self.assert_reports(sizes.check, files, "runtime/base/a.py:1", "tests/a_test.cc:1")
+
+    def test_classes_with_many_methods_are_found(self):
+        methods = "".join(f"  int F{i}(std::function<void(int)> f = {{}}) const {{ return {i}; }}\n" for i in range(26))
+        fields = "  std::function<void(int)> f_;\n  int a_{0};\n  int b_ = G(1);\n"
+        files = {"runtime/base/a.h": f"namespace p {{\nclass A {{\n public:\n{methods}{fields}}};\n}}\n",
+                 "runtime/base/b.h": f"namespace p {{\nclass B {{\n{methods}{fields}}};\n}}\n"}
+        self.assert_reports(sizes.check, files, "runtime/base/a.h:2")
+
+    def test_lines_of_a_class_count_wherever_they_are(self):
+        part = "void A::F{}() {{" + "\n  G();" * 67 + "\n}}\n"
+        sources = [SPDX + "".join(part.format(i) for i in range(3)) for _ in range(2)]
+        header = HEADER + "class A {\n  // Why.\n\n  void F0();\n};\n"
+        files = {"runtime/base/a.h": header, "runtime/base/a.cc": sources[0]}
+        self.assert_reports(sizes.check, files)
+        self.assert_reports(sizes.check, {**files, "runtime/base/a_more.cc": sources[1]}, "runtime/base/a.h:3")
+        self.assert_reports(sizes.check, {**files, "runtime/job/a_more.cc": sources[1]})
 
     def test_long_functions_are_found(self):
         self.check_function("void A::F() {" + "\n" * 70 + "}", "71 lines")
@@ -198,6 +251,12 @@ class SizesTest(LintTest):
 class ConventionsTest(LintTest):
     def check_code(self, code: str, is_bad: bool, name: str = "runtime/base/a.cc") -> None:
         self.assert_reports(conventions.check, {name: SPDX + code}, *([f"{name}:2"] if is_bad else []))
+
+    def test_two_classes_of_one_name_are_found(self):
+        one, other = HEADER + "namespace p {\nstruct A {\n};\n}\n", HEADER + "struct B {\n  struct A {};\n};\n"
+        files = {"runtime/base/a.h": one, "runtime/job/b.h": other, "operator/api/a.h": one}
+        self.assert_reports(conventions.check, files)
+        self.assert_reports(conventions.check, {**files, "runtime/job/c.h": one}, "runtime/job/c.h:4")
 
     def test_source_files_start_with_the_licence(self):
         files = {"a.cc": "int a;\n", "b.py": "#!/usr/bin/env python3\nimport os\n",
@@ -252,6 +311,20 @@ class FormatTest(LintTest):
         style = {".clang-format": "BasedOnStyle: Google\n"}
         self.assert_reports(formatting.check, {**style, "a.cc": "int  a;\n", "b.cc": "int b;\n"},
                             "--- a/a.cc\n+++ b/a.cc")
+
+
+class EffectsTest(LintTest):
+    GOOD = {crd.PATH: "openAPIV3Schema:\n  properties:\n    spec:\n      properties:\n        image: {type: string}\n",
+            "runtime/cmd/run.cc": 'add_option("--report", x); Get("PUSHPULL_JOB");',
+            effects.VALUES: '{"properties": {"workers": {"type": "integer"}}}',
+            "tests/a_test.cc": "TEST(ATest, B) {}\n",
+            effects.TABLE: "| `spec.image`, `run --report`, `PUSHPULL_JOB`, `workers` | `ATest.B` |\n"}
+
+    def test_a_setting_needs_a_row_and_a_row_a_setting_and_a_test(self):
+        self.assert_reports(effects.check, self.GOOD)
+        self.assert_reports(effects.check, {**self.GOOD, effects.TABLE: ""}, effects.TABLE + ": ")
+        for row in ("| `spec.gone` | `ATest.B` |\n", "| `workers` | `ATest.C` |\n", "| `workers` | |\n"):
+            self.assert_reports(effects.check, {**self.GOOD, effects.TABLE: self.GOOD[effects.TABLE] + row}, effects.TABLE + ":2: ")
 
 
 class TidyTest(LintTest):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stops for the size of files and functions: 800 lines a file (1,000 a test), 70 lines, six
-parameters and four levels of nesting a function.
+"""Limits on the size of classes, functions and scripts: 25 public methods and 400 lines of code a
+class of runtime/ and operator/, wherever its members are defined; 70 lines, six parameters and four
+levels of nesting a function; 1,000 lines a test, 800 a script.
 
 C++ is scanned by its braces, not parsed: a body is what follows a parameter list, a level is a block
 of if, else, for, while, do, switch or try; a lambda is a function of its own. Python is parsed.
@@ -10,8 +11,10 @@ import ast
 import re
 from typing import Iterator, NamedTuple, Optional
 
+import classes
 import tree as lint
 
+PUBLIC_METHODS, CLASS_LINES = 25, 400
 FILE_LINES, TEST_LINES = 800, 1000
 FUNCTION_LINES, PARAMETERS, NESTING = 70, 6, 4
 
@@ -156,15 +159,28 @@ def python_functions_of(text: str) -> Iterator[Function]:
             yield Function(node.name, node.lineno, lines, parameters, nesting)
 
 
-def check(tree: lint.Tree) -> list[str]:
+def check_classes(tree: lint.Tree) -> list[str]:
+    found = classes.Classes()
+    for name in tree.cpp("runtime/", "operator/"):
+        found.add_file(name, tree.code(name))
     findings = []
+    for (_, name), size in found.finish().items():
+        limits = [(size.public_methods, PUBLIC_METHODS, "public methods"), (size.lines, CLASS_LINES, "lines of code")]
+        findings += [f"{size.file}:{size.line}: {name} has {value} {what}, more than {limit}: split it by what it owns"
+                     for value, limit, what in limits if value > limit]
+    return findings
+
+
+def check(tree: lint.Tree) -> list[str]:
+    findings = check_classes(tree)
     for name in tree.files:
         if not name.endswith((*lint.CPP, ".py", ".proto", ".sh")):
             continue
         lines = tree.text(name).count("\n")
-        stop = TEST_LINES if name.startswith("tests/") else FILE_LINES
-        if lines > stop:
-            findings.append(f"{name}:1: {lines} lines, more than {stop}: split it")
+        limit = TEST_LINES if name.startswith("tests/") else FILE_LINES
+        is_class_file = name.endswith(lint.CPP) and not name.startswith("tests/")
+        if lines > limit and not is_class_file:
+            findings.append(f"{name}:1: {lines} lines, more than {limit}: split it")
         functions = (functions_of(tree.code(name)) if name.endswith(lint.CPP)
                      else python_functions_of(tree.text(name)) if name.endswith(".py") else [])
         for f in functions:

@@ -2,7 +2,7 @@
 """What every lint here needs: the files of a working tree, C++ text without comments, and a main().
 
 A lint is a function check(tree) that returns findings, each one line `path:line: what, and what to
-do`. Standard library only.
+do`.
 """
 import argparse
 import pathlib
@@ -22,6 +22,9 @@ _CPP_TOKEN = re.compile(
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
     re.DOTALL,
 )
+
+# How a comment begins, by the endings of files.
+_MARKS = {"//": CPP + (".proto",), "#": (".py", ".sh", ".yaml", ".yml", ".txt", ".cmake")}
 
 
 def blank(text: str) -> str:
@@ -60,6 +63,23 @@ class Tree:
             return '"' + blank(token[1:-1]) + '"'
 
         return _CPP_TOKEN.sub(replace, self.text(name))
+
+
+def comments(tree: Tree, name: str) -> list[tuple[int, str]]:
+    """(line number, text) of each comment line, and of each line of a Python docstring."""
+    lines = tree.text(name).splitlines()
+    mark = next((mark for mark, endings in _MARKS.items() if name.endswith(endings)), None)
+    if mark is None:
+        mark = "#" if lines and lines[0].startswith("#!") else None
+    if mark is None:
+        return []
+    found = [(number, line.partition(mark)[2]) for number, line in enumerate(lines, 1)
+             if re.search(rf"(?:^|\s){mark}", line)]
+    if name.endswith(".py"):
+        for match in re.finditer(r'"""(.*?)"""', tree.text(name), re.DOTALL):
+            first = tree.text(name).count("\n", 0, match.start()) + 1
+            found += list(enumerate(match[1].splitlines(), first))
+    return found
 
 
 def matches(pattern: re.Pattern, text: str):

@@ -3,8 +3,7 @@
 // The C++ API of a worker's program. One Job is one worker's membership in a training job:
 //
 //   absl::StatusOr<std::unique_ptr<pushpull::Job>> job = pushpull::Job::Join(options, deadline);
-//   (*job)->Register({{.spec = {.name = "w", .dims = {784, 10}, .optimizer = {...}}, .value = w}},
-//   deadline);
+//   (*job)->Register(tensors, deadline);  // their initial values in, the job's values out
 //   for (Step step = (*job)->start_step(); step < last; step = (*job)->next_step()) {
 //     ... compute the gradient ...
 //     auto pending = (*job)->PushPull("w", gradient, w, {.samples = 64});
@@ -26,46 +25,46 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "runtime/base/deadline.h"
-#include "runtime/base/ids.h"
-#include "runtime/base/log.h"
-#include "runtime/consistency/samples.h"
-#include "runtime/store/tensor_spec.h"
+#include "pushpull/deadline.h"
+#include "pushpull/ids.h"
+#include "pushpull/log_level.h"
+#include "pushpull/samples.h"
+#include "pushpull/tensor_spec.h"
 
 namespace pushpull {
 
-// What a worker must know before it can join; all of it comes from the environment that
-// `pushpull run` and the operator set (interfaces.md section 4).
+// What a worker needs to join. `pushpull run` and the operator set all of it in the environment
+// (docs/interfaces.md section 4).
 struct JobOptions {
   std::string job;
   WorkerId worker;
   std::string coordinator;  // host:port
-  std::string metrics_listen =
-      "127.0.0.1:0";  // host:port of /metrics, /livez and /readyz; port 0: a free one
+  // host:port of /metrics, /livez and /readyz; port 0: a free one.
+  std::string metrics_listen = "127.0.0.1:0";
   LogLevel log_level = LogLevel::kInfo;
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
-  // Where servers on this host, or in this pod, are met in shared memory; empty: sockets only.
+  // The folder for shared memory with servers on this host or in this pod; empty: sockets only.
   std::string shm_folder = "/dev/shm";
-  // Tensors travel in streams of gRPC, for networks that let only HTTP/2 through; the servers must
-  // have it so, too. There is no shared memory then.
+  // Tensors travel in gRPC streams, for networks that admit only HTTP/2. Servers must be configured
+  // alike. Disables shared memory.
   bool has_grpc = false;
-  // What the kernel holds of a connection, in each direction, and how much of it may still wait for
-  // the link; 0: any of it. Links with more bandwidth times round trip need a larger buffer; an
-  // urgent tensor waits behind what lies in it.
+  // Bytes that the kernel buffers for each connection and direction, and how many of them may be
+  // unsent (0: all). Links with a higher bandwidth-delay product need a larger buffer; an urgent
+  // tensor waits for what is already in it.
   int socket_buffer_bytes = 256 * 1024;
   int unsent_bytes = 64 * 1024;
-  // Where steps are faster without them, as on one host, the codecs of tensors (TensorSpec::codec)
-  // are left out: in every 4,096 steps 32 are for finding out. The gradients that count depend on
-  // the time then, so a deterministic job does not do it.
+  // Bypass the codecs of tensors (TensorSpec::codec) where steps are faster without, as on one
+  // host: 32 of every 4,096 steps measure it. Sums then depend on timing, so deterministic jobs
+  // ignore it.
   bool bypasses_codecs = false;
-  // From Join on, as long as there is a Job, SIGTERM calls TellToEnd instead of ending the program;
-  // a second one ends it at once, with 143. Where the program has a handler of its own, or ignores
-  // or blocks the signal, nothing is changed.
+  // While a Job exists, SIGTERM calls TellToEnd instead of terminating the program; a second
+  // SIGTERM terminates it at once, with exit code 143. No effect if the program handles, ignores or
+  // blocks the signal.
   bool takes_sigterm = false;
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
-  // _SHM_DIR, _SOCKET_BUFFER_BYTES and _UNSENT_BYTES, and takes SIGTERM where PUSHPULL_ROLE is
-  // worker. kInvalidArgument names the variable that is missing or wrong.
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES and _UNSENT_BYTES; takes_sigterm is set if PUSHPULL_ROLE is
+  // "worker". kInvalidArgument names the variable that is missing or invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };
@@ -73,39 +72,38 @@ struct JobOptions {
 // A tensor to register and the memory that holds its value.
 struct TensorRegistration {
   TensorSpec spec;
-  // float32, row-major, host byte order, as many as spec.dims say. In: the initial value, which
-  // counts where this worker is the first to bring it. Out: the job's value, the same in every
-  // worker.
+  // float32, row-major, host byte order, as many elements as spec.dims says. The caller owns it.
+  // In: the initial value; that of the first worker to register counts. Out: the job's value, the
+  // same in every worker.
   std::span<float> value;
-  // The tensor whose priority is smallest travels first, in both directions: the order of first use
-  // in the forward pass. Without one it is the place in the list that is registered, so a program
-  // that lists its tensors in the order of the forward pass need not say anything.
+  // Tensors with a smaller priority travel first, in both directions; they should be numbered in
+  // the order of first use in the forward pass. Default: the position in the registered list.
   std::optional<uint8_t> priority;
   // Whether the program leaves the tensor's value where the library has put it: in `value`, and
-  // from each PushPull on in its `out`. Such memory is this worker's copy of the value. Where a
-  // server is lost and no other has what it held (always with spec.servers.replication: 0), the job
-  // goes on from the workers' copies.
+  // after each PushPull in its `out`. Such memory is this worker's copy of the value. If a server
+  // is lost and no other has its parameters (always with spec.servers.replication: 0), the job
+  // continues from the workers' copies.
   //
   // true   The memory stays allocated, and nobody but the library writes to it, until a PushPull
-  //        with another `out` is done, or Leave, or the job has ended. Parameters in data-parallel
-  //        training are like that by themselves. A Pull elsewhere changes nothing; one into the
-  //        same memory brings the copy up to date. `out` never counts while a gradient is in it.
-  // false  The memory is the program's own whenever no operation is under way. This worker has no
-  //        copy of the tensor; if no other has one either, and no checkpoint, a lost server ends
+  //        with another `out` is done, or Leave, or the job's end. Parameters in data-parallel
+  //        training meet this. A Pull into other memory changes nothing; one into the same memory
+  //        updates the copy. `out` is no copy while it contains a gradient.
+  // false  The program may change the memory whenever no operation is under way. This worker has
+  //        no copy of the tensor; if no other worker and no checkpoint has one, a lost server ends
   //        the job.
   //
-  // A program that breaks its promise is found out where two workers' copies of a version differ,
-  // or where a copy changes while it is taken: the job fails and says so.
+  // A violation is detected when two workers' copies of a version differ, or when a copy changes
+  // while it is sent: the job fails and names it.
   bool keeps_value = true;
 };
 
 struct PushOptions {
   double samples = 1;        // weight of this gradient in the mean
-  double learning_rate = 0;  // 0: as registered. In force for this step; the lowest worker's counts
-  // What of the new value lies in memory that a server on this host shares is not copied to `out`:
-  // PushHandle::Pieces says where it is, and what is in `out`. For tensors with the optimizer Sum,
-  // in synchronous mode without backup workers; otherwise all of it is in `out`. What is not there
-  // is no copy of last resort (TensorRegistration::keeps_value).
+  double learning_rate = 0;  // of this step; 0: as registered. The lowest worker's counts
+  // Parts of the new value that are in memory shared with a server on this host are not copied to
+  // `out`: PushHandle::Pieces returns where each part is. For tensors with the optimizer Sum, in
+  // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` are no
+  // copy for lost servers (TensorRegistration::keeps_value).
   bool in_place = false;
 };
 
@@ -116,146 +114,176 @@ class PushHandle {
  public:
   explicit PushHandle(std::shared_ptr<PendingOperation> pending) : pending_(std::move(pending)) {}
 
-  // Blocks until the new version is in `out` (or, without `out`, until the push counts) or
-  // `deadline` passes. Waiting again is allowed.
+  // Blocks until the new version is in `out` (without `out`: until the push counts), or `deadline`
+  // passes. May be called again.
   //
-  // kDeadlineExceeded   still under way; the text names tensor, step and the servers not heard of.
-  // kUnavailable        the job has failed, e.g. a server died; the text names peer, tensor and
-  // step. kInvalidArgument    a server refused the gradient (a NaN under the policy Fail). kAborted
-  // this worker is no longer a member; end the process, it will be replaced. kCancelled the job has
-  // ended, or this process was told to end before it had a part in the job.
+  // clang-format off
+  //   kDeadlineExceeded  still under way. Names tensor, step and the servers without an answer.
+  //                      Wait again.
+  //   kUnavailable       the job has failed, e.g. because a server was lost. Names peer, tensor and
+  //                      step. End the process with an exit code other than 0.
+  //   kInvalidArgument   a server rejected the gradient (a NaN with spec.sync.nonFinite: Fail); the
+  //                      job fails. Correct the program.
+  //   kAborted           this worker is no longer a member. End the process; it is replaced.
+  //   kCancelled         the job has ended, or this process was told to end before its first step.
+  //                      End the process with exit_code().
+  // clang-format on
   absl::Status Wait(Deadline deadline);
 
-  // Of a push with `in_place`, after Wait has returned OK: the new value, in the order of the
-  // tensor's values. To be read only, until the program begins its next push of the tensor, or
-  // leaves; not by a worker that has been given up, to which that push or Wait returns kAborted.
-  // The handle is kept meanwhile.
+  // For a push with `in_place`, after Wait has returned OK: the new value, in the tensor's order.
+  // Read-only. Valid while the handle exists, until the program's next push of the tensor or Leave;
+  // invalid if that push or Wait returns kAborted.
   std::vector<std::span<const float>> Pieces() const;
 
  private:
   std::shared_ptr<PendingOperation> pending_;
 };
 
-// What a step is depends on the job's mode; the program is the same in all, also while the mode
-// changes, which may make a push wait for a moment before it begins:
+// The meaning of a step depends on the job's mode. The program is the same in all modes, also when
+// the mode changes at run time, which may delay a push.
 //
 //   Sync     Adds up the gradients of all workers. Wait returns when all have pushed the step; the
-//            value that comes back has exactly the steps up to it. With backup workers
-//            (spec.sync.backupWorkers) the step has the gradients of the first who have pushed
-//            every tensor of it; what another pushes is dropped, and what it gets back is the
-//            newest step there is, which next_step() says. Push all tensors before you wait. Gated
-//            steps (spec.sync.gated) have the same gradients in every tensor, also where a worker
-//            dies in one; push all tensors before you wait there, too.
-//   Async    Each worker's steps are its own. Wait returns when this worker's gradient is in the
-//            value; what comes back has all own steps and what others have pushed by then. The
-//            learning rate of each push is its own.
-//   Bounded  As Async, and what a pull or the pull half of a push brings back has every worker's
-//            steps but the last `staleness` before this worker's: it waits for them. A push without
-//            `out` does not wait.
+//            new value includes exactly the steps up to it. With backup workers
+//            (spec.sync.backupWorkers) a step has the gradients of the first workers that have
+//            pushed all tensors; those of the others are dropped, and they receive the newest step,
+//            which next_step() tells. Gated steps (spec.sync.gated) have the same contributors in
+//            every tensor, even if a worker dies. In both, push all tensors before you wait.
+//   Async    Each worker counts its own steps. Wait returns when this worker's gradient is applied;
+//            the new value has all own steps and what others have pushed by then. Each push has its
+//            own learning rate.
+//   Bounded  As Async, and the value of a pull or push_pull has all steps of every worker except
+//            the last `staleness` before this worker's: it waits for them. A push without `out`
+//            does not wait.
 //
-// Thread-safe, except that the pushes of one tensor are made in the order of its steps by one
-// thread.
+// Thread-safe, except that the pushes of one tensor must come from one thread, in the order of
+// their steps.
 class Job {
  public:
   virtual ~Job() = default;
 
-  // Connects to the coordinator and becomes known to it. Blocks until `deadline`.
+  // Connects to the coordinator and registers this worker. Blocks until `deadline`.
   //
-  // kUnavailable        the coordinator cannot be reached; the text names its address.
-  // kFailedPrecondition it refuses this worker (another job, an index out of range).
-  // kNotFound, kPermissionDenied, kInvalidArgument  a file of options.tls_folder, which is named.
+  // clang-format off
+  //   kUnavailable         the coordinator is unreachable. Names its address. May be retried.
+  //   kDeadlineExceeded    no answer by `deadline`. May be retried.
+  //   kFailedPrecondition  the coordinator rejects this worker (another job, an index out of range).
+  //                        Correct `options`.
+  //   kNotFound, kPermissionDenied, kInvalidArgument
+  //                        a file in options.tls_folder, which is named, is missing or invalid.
+  // clang-format on
   static absl::StatusOr<std::unique_ptr<Job>> Join(const JobOptions& options, Deadline deadline);
 
-  // The workers go through `source` together: from Register on, Samples() says which of it are this
-  // worker's in its next step. Every worker does this, with the same numbers, before Register.
-  // spec.workers.globalBatch, where the job has one, takes the place of `source.batch`. In a job
-  // that began in the mode Async or Bounded each worker has a part of its own, one of
-  // spec.workers.replicas.
+  // The workers divide `source` among themselves: after Register, Samples() returns this worker's
+  // part of its next step. Every worker calls this with the same arguments, before Register.
+  // spec.workers.globalBatch, if set, replaces `source.batch`. In a job that started in mode Async
+  // or Bounded each worker has a fixed part, one of spec.workers.replicas. Never blocks.
   //
-  // kInvalidArgument: a number is 0. kFailedPrecondition: the tensors are registered already.
+  // clang-format off
+  //   kInvalidArgument     a number is 0.
+  //   kFailedPrecondition  the tensors are registered already.
+  // clang-format on
   virtual absl::Status UseSamples(const SampleSource& source) = 0;
 
   // Registers the worker's tensors, all at once and before the first push. Blocks until every
-  // worker that the job starts with has done the same and the job's values are in `value`.
+  // worker that the job starts with has done so and the job's values are in `value`, or `deadline`
+  // passes.
   //
-  // kInvalidArgument    a shape is wrong, a name is used twice or begins with "pushpull.", or
-  // another
-  //                     worker registered the tensor differently; the text says how.
-  // kDeadlineExceeded   not all of the servers and workers are there yet.
+  // clang-format off
+  //   kInvalidArgument   a shape is invalid, a name occurs twice or begins with "pushpull.", or
+  //                      another worker registered the tensor differently; the text says how.
+  //   kDeadlineExceeded  not all servers and workers have joined yet.
+  // clang-format on
   virtual absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) = 0;
 
-  // Memory for gradients that servers on this host, or in this pod, read where it lies: one copy
-  // less, and none for all but the first gradient of a step. Zeros, begins with a page, lives as
-  // long as the Job. Where it cannot be shared it is memory like any other, and the log says so
-  // once. For all gradients together, once: each takes a file descriptor, and until the servers
-  // have it, at the first steps, gradients in it are copied.
+  // Memory for gradients that servers on this host or in this pod read in place, without a copy.
+  // Zero-initialized, page-aligned, owned by the Job. If it cannot be shared it is ordinary memory,
+  // which is logged once. Allocate one buffer for all gradients: each takes a file descriptor, and
+  // gradients in it are copied until the servers have it, in the first steps.
   //
-  // A push of what lies there that fails is not the end of its being read: where Wait returns an
-  // error other than kDeadlineExceeded, the gradient stays as it is until the Job is gone.
-  // kResourceExhausted: there is no memory, of any kind.
+  // Servers may still read a gradient whose push has failed: if Wait returns an error other than
+  // kDeadlineExceeded, leave the gradient unchanged until the Job is destroyed.
+  //
+  //   kResourceExhausted  out of memory.
   virtual absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) = 0;
 
-  // Adds `gradient` to the tensor's current step and brings the new value back into `out`.
+  // Adds `gradient` to the tensor's current step and receives the new value into `out`. Does not
+  // block on the network.
   //
-  // gradient: float32, as many as registered; read until the handle is done, unchanged meanwhile.
-  // out:      the same size, written until then; or empty, then nothing is brought back. Must not
-  //           overlap `gradient`.
-  // Never blocks on the network. kNotFound: no such tensor. kInvalidArgument: sizes differ.
-  // kCancelled: this process was told to end, its last step is done, and it leaves by itself: end
-  // it, with exit_code().
+  // clang-format off
+  //   gradient  float32, as many as registered. The caller's; unchanged until the handle is done.
+  //   out       the same size, written until the handle is done; or empty: no value is received.
+  //             Must not overlap `gradient`.
+  //
+  //   kNotFound         no such tensor.
+  //   kInvalidArgument  sizes differ.
+  //   kCancelled        this process was told to end and its last step is done; the library leaves
+  //                     the job. End the process with exit_code().
+  // clang-format on
   virtual absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
                                               std::span<const float> gradient,
                                               std::span<float> out,
                                               const PushOptions& options) = 0;
 
-  // Brings the tensor's value of version `min_version` or later into `out`.
+  // Receives the tensor's value of version `min_version` or later into `out`, which is the caller's
+  // and written until the handle is done. Does not block. Errors as PushPull.
   virtual absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                           std::span<float> out,
                                           Step min_version) = 0;
 
-  // This worker's samples of its next step. They change when CommitSamples is done, and must not be
-  // asked for while one is under way. Never blocks.
-  // kFailedPrecondition: without UseSamples and Register. kDataLoss: the job's place in its data
-  // set is damaged.
+  // This worker's samples of its next step. They change when CommitSamples is done; not to be
+  // called while one is under way. Never blocks.
+  //
+  // clang-format off
+  //   kFailedPrecondition  UseSamples and Register were not called.
+  //   kDataLoss            the job's position in its data set is damaged. End the process.
+  // clang-format on
   virtual absl::StatusOr<StepSamples> Samples() const = 0;
 
-  // Says that this worker has done its samples of the step, together with the step's pushes and as
-  // the last of them; when the handle is done, Samples() are those of the step after. A worker that
-  // dies before has its samples handed out again.
-  // kFailedPrecondition: without UseSamples.
+  // Reports that this worker has done its samples of the step: the last push of the step. When the
+  // handle is done, Samples() returns those of the next step. The samples of a worker that dies
+  // before are assigned again.
+  //
+  // clang-format off
+  //   kFailedPrecondition  UseSamples was not called.
+  //   kCancelled           as PushPull.
+  // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
 
-  // The job goes on without this worker, because it is smaller now (`pushpull scale`) or because
-  // the process was told to end (SIGTERM): finish the step under way, Leave, and end with
-  // exit_code(). Samples() says so by itself. Never blocks.
+  // Whether the worker must leave, because the job is smaller now (`pushpull scale`) or the process
+  // was told to end (SIGTERM): finish the step under way, Leave, and end with exit_code().
+  // Samples() include this. Never blocks.
   virtual bool is_released() const = 0;
 
-  // The process is to end: the job goes on without it at the end of the step under way, and another
-  // process takes its place. For programs that handle SIGTERM themselves. From any thread, but not
-  // from a signal handler; never blocks.
+  // The process must end: it leaves the job after the step under way, and another process replaces
+  // it. For programs that handle SIGTERM themselves. From any thread, but not from a signal
+  // handler. Never blocks.
   virtual void TellToEnd() = 0;
 
-  // What the program ends with when it has left, or is out of the job by an error: 0, or 143 where
-  // it was told to end before its part was done, so that whoever started it starts another.
+  // The program's exit code after it has left, or after an error that removed it from the job: 0,
+  // or 143 if it was told to end before its part was done, so that it is restarted.
   virtual int exit_code() const = 0;
 
-  // The first step this worker takes part in: 0, or later where it joined or replaced another.
+  // The first step of this worker: 0, or later if it joined or replaced another.
   // Valid after Register.
   virtual Step start_step() const = 0;
-  // The step of the next push, valid while none is under way: one more than the last, or later
-  // where the job has gone on without this worker (backup workers).
+  // The step of the next push, valid while none is under way: one more than the last, or later if
+  // the job has continued without this worker (backup workers).
   virtual Step next_step() const = 0;
   virtual WorkerId worker() const = 0;
-  virtual uint32_t workers()
-      const = 0;  // as many as the job is meant to have (spec.workers.replicas)
+  virtual uint32_t workers() const = 0;  // spec.workers.replicas
 
   // For progress, report and metrics. Never block.
   virtual void ReportLoss(Step step, double loss, uint64_t samples) = 0;
   virtual void ReportResult(absl::string_view name, double value) = 0;
 
-  // Leaves the job in order: from the next step on nobody waits for this worker. Blocks until the
-  // coordinator knows it or `deadline` passes. Nothing can be pushed afterwards. Again, or where
-  // the worker leaves by itself already: waits for that.
+  // Leaves the job: from the next step on nobody waits for this worker, and nothing can be pushed.
+  // Blocks until the coordinator has confirmed it or `deadline` passes. A further call waits for
+  // the same.
+  //
+  // clang-format off
+  //   kDeadlineExceeded  not confirmed yet. End the process anyway, or call again.
+  //   others             as PushHandle::Wait.
+  // clang-format on
   virtual absl::Status Leave(Deadline deadline) = 0;
 };
 

@@ -9,10 +9,10 @@
 namespace pushpull {
 namespace {
 
-// `owner` goes when gRPC has read the bytes for the last time.
+// gRPC destroys `owner` when it has read the bytes for the last time.
 template <typename Owner>
 grpc::Slice Refer(std::span<const std::byte> bytes, std::unique_ptr<Owner> owner) {
-  // A slice is not const because some are written to; those of a message are not.
+  // A slice is not const because some are written to; a message's are not.
   return {const_cast<std::byte*>(bytes.data()),
           bytes.size(),
           [](void* held) { delete static_cast<Owner*>(held); },
@@ -39,7 +39,7 @@ IncomingMessage FromByteBuffer(const grpc::ByteBuffer& buffer) {
   const auto slices = std::make_shared<std::vector<grpc::Slice>>();
   IncomingMessage message{
       .slices = {}, .owner = slices, .received_at = std::chrono::steady_clock::now()};
-  // Of memory, which is not compressed: that cannot fail.
+  // Only fails for compressed messages, which are disabled.
   if (!buffer.Dump(slices.get()).ok()) return message;
   message.slices.reserve(slices->size());
   for (const grpc::Slice& slice : *slices)

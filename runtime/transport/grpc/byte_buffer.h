@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages as gRPC has them. Nothing is copied.
+// Converts messages to and from gRPC's type without copying.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>

@@ -9,22 +9,21 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "runtime/base/check.h"
-#include "runtime/base/mutex.h"
 #include "runtime/tls/grpc_credentials.h"
-#include "runtime/transport/grpc/byte_buffer.h"
+#include "runtime/transport/grpc/reactor_wire.h"
 #include "runtime/transport/grpc/stream_arguments.h"
 
 namespace pushpull {
 namespace {
 
 // As in payload_loans.cc.
-constexpr int kPatienceSeconds = 30;
+constexpr int kTimeoutSeconds = 30;
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  // Its own end has none of these reasons.
+  // Only a server without our method answers so.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return absl::UnimplementedError(
-        absl::StrCat("is a gRPC server, but none of pushpull: ", status.error_message()));
+        absl::StrCat("is a gRPC server, but not one of Pushpull: ", status.error_message()));
   }
   const bool is_end = status.ok() || status.error_code() == grpc::StatusCode::CANCELLED;
   return absl::UnavailableError(
@@ -34,14 +33,14 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address,
                                        Duration timeout,
-                                       const GrpcOptions& options) {
+                                       const TransportOptions& options) {
   grpc::ChannelArguments arguments;
   SetStreamArguments(options, [&](const char* name, int value) { arguments.SetInt(name, value); });
-  // A connection of its own, and no memory of earlier failures to connect.
+  // Its own connection, without backoff from earlier failures.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Peers of a job are never behind an HTTP proxy that the environment names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A stream is not made again, and nothing of it kept for that.
+  // A stream is never retried, so gRPC keeps nothing for that.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(milliseconds));
@@ -51,13 +50,14 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address,
   return grpc::CreateCustomChannel(address, MakeChannelCredentials(identity.get()), arguments);
 }
 
-class ClientWire final : public Wire,
-                         public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+using ClientReactor = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+class ClientWire final : public ReactorWire<ClientReactor>,
                          public std::enable_shared_from_this<ClientWire> {
  public:
   ClientWire(const std::string& address,
              Duration timeout,
-             const GrpcOptions& options,
+             const TransportOptions& options,
              InFlight& in_flight)
       : in_flight_(in_flight), connection_(std::make_unique<Connection>()) {
     connection_->stub = std::make_unique<grpc::GenericStub>(Connect(address, timeout, options));
@@ -69,27 +69,15 @@ class ClientWire final : public Wire,
       events_ = std::move(events);
       self_ = shared_from_this();
       connection_->stub->PrepareBidiStreamingCall(&connection_->context, kStreamMethod, {}, this);
-      // Reads and writes are started from outside of reactions; the hold keeps OnDone away.
+      // Reads and writes start outside of reactions; the hold delays OnDone until End.
       AddHold();
       StartCall();
     }
     in_flight_.AddWire(shared_from_this());
   }
 
-  void Read() override ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    if (!is_ending_) StartRead(&incoming_);
-  }
-
-  void Write(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    if (is_ending_) return;
-    outgoing_ = ToByteBuffer(std::move(message));
-    StartWrite(&outgoing_);
-  }
-
-  // The connection ends here and not in OnDone: with the last one gRPC joins the threads that run
-  // OnDone. With its connection gRPC lets go of what it had to send.
+  // The connection ends here and not in OnDone: with the last connection gRPC joins the threads
+  // that run OnDone. When it ends, gRPC releases the payloads it still had to send.
   void End() override ABSL_LOCKS_EXCLUDED(mu_) {
     std::unique_ptr<Connection> connection;
     MutexLock lock(mu_);
@@ -102,12 +90,12 @@ class ClientWire final : public Wire,
     for (int waited = 0; !is_done_;) {
       const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
       if (!is_notified) ++waited;
-      PUSHPULL_CHECK(waited < kPatienceSeconds);
+      PUSHPULL_CHECK(waited < kTimeoutSeconds);
     }
     connection = std::move(connection_);  // ends after the lock
   }
 
-  // Only who accepts has a last word.
+  // Only the accepting side sends a last message.
   void EndWith(OutgoingMessage /*message*/) override { End(); }
 
   std::string peer() const override { return ""; }
@@ -118,19 +106,7 @@ class ClientWire final : public Wire,
       if (!std::exchange(is_ending_, true)) RemoveHold();
       return;
     }
-    IncomingMessage message;
-    {
-      MutexLock lock(mu_);
-      message = FromByteBuffer(incoming_);
-      incoming_.Clear();
-    }
-    if (const auto events = Events()) events->OnRead(std::move(message));
-  }
-
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
-    ForgetOutgoing();
-    if (!ok) return;  // the end follows
-    if (const auto events = Events()) events->OnWritten();
+    TakeRead();
   }
 
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -151,25 +127,10 @@ class ClientWire final : public Wire,
     grpc::ClientContext context;
   };
 
-  void ForgetOutgoing() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    outgoing_.Clear();
-  }
-
-  std::shared_ptr<WireEvents> Events() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    return events_;
-  }
-
   InFlight& in_flight_;
-  Mutex mu_;
-  grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
-  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
   CondVar changed_;
   std::unique_ptr<Connection> connection_ ABSL_GUARDED_BY(mu_);  // until End
-  std::shared_ptr<WireEvents> events_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<ClientWire> self_ ABSL_GUARDED_BY(mu_);  // from Start to OnDone
-  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;            // the hold is gone
+  std::shared_ptr<ClientWire> self_ ABSL_GUARDED_BY(mu_);        // from Start to OnDone
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -177,7 +138,7 @@ class ClientWire final : public Wire,
 
 std::shared_ptr<Wire> MakeClientWire(const std::string& address,
                                      Duration timeout,
-                                     const GrpcOptions& options,
+                                     const TransportOptions& options,
                                      InFlight& in_flight) {
   return std::make_shared<ClientWire>(address, timeout, options, in_flight);
 }

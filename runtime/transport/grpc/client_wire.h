@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connecting side's stream, with a connection of its own. No gRPC header is needed here.
+// The connecting side's stream, with its own connection. Includes no gRPC header.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "runtime/base/deadline.h"
-#include "runtime/transport/grpc/grpc_options.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/transport/grpc/in_flight.h"
 #include "runtime/transport/grpc/wire.h"
+#include "runtime/transport/stream/transport_options.h"
 
 namespace pushpull {
 
@@ -17,7 +18,7 @@ namespace pushpull {
 // outlives what it counts.
 std::shared_ptr<Wire> MakeClientWire(const std::string& address,
                                      Duration timeout,
-                                     const GrpcOptions& options,
+                                     const TransportOptions& options,
                                      InFlight& in_flight);
 
 }  // namespace pushpull

@@ -5,84 +5,76 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
 
 namespace pushpull {
+
+std::shared_ptr<GrpcStream> GrpcStream::Open(EventLoop& loop,
+                                             std::shared_ptr<Wire> wire,
+                                             StreamSettings settings,
+                                             InFlight& in_flight) {
+  auto stream = std::make_shared<GrpcStream>(loop, wire, std::move(settings), in_flight);
+  wire->Start(stream);
+  return stream;
+}
 
 GrpcStream::GrpcStream(EventLoop& loop,
                        std::shared_ptr<Wire> wire,
                        StreamSettings settings,
                        InFlight& in_flight)
-    : loop_(loop),
+    : FrameStream(loop, std::move(settings.peer)),
       wire_(std::move(wire)),
-      settings_(std::move(settings)),
-      reader_(*this),
-      waiting_(settings_.frames_max),
+      side_(settings.side),
+      in_flight_(in_flight),
+      waiting_(settings.frames_max),
       loans_(loop, in_flight) {}
 
-void GrpcStream::Start(GrpcStreamOwner& owner) {
-  owner_ = &owner;
-  if (wire_ == nullptr) {
-    loop_.Post([self = shared_from_this()] { self->Report(); });
-    return;
-  }
+void GrpcStream::Resume() {
   MutexLock lock(mu_);
   ScheduleTurn();
-}
-
-void GrpcStream::Pause() {
-  owner_ = nullptr;
-}
-
-void GrpcStream::Close() {
-  owner_ = nullptr;
-  CloseWire();
-}
-
-void GrpcStream::CloseWith(OutgoingFrame frame) {
-  owner_ = nullptr;
-  const std::shared_ptr<Wire> wire = ReleaseWire();
-  waiting_.Clear();
-  if (wire == nullptr || !waiting_.Push(std::move(frame)).ok()) return;
-  wire->EndWith(NextMessage(waiting_, loop_.Now(), false, OwnerlessPayloads::kCopy, loans_));
 }
 
 bool GrpcStream::has_unread() const {
   MutexLock lock(mu_);
   const bool is_in_message = current_ && next_slice_ < current_->slices.size();
-  return reader_.num_staged() > 0 || is_in_message || inbox_;
+  return reader().num_staged() > 0 || is_in_message || inbox_;
 }
 
-std::shared_ptr<Wire> GrpcStream::ReleaseWire() {
+std::shared_ptr<FrameStream> GrpcStream::Rehome(EventLoop& loop, std::string peer) {
+  return Open(loop,
+              std::exchange(wire_, nullptr),
+              {.side = side_, .peer = std::move(peer), .frames_max = waiting_.frames_max()},
+              in_flight_);
+}
+
+void GrpcStream::CloseAfter(OutgoingFrame frame) {
   Pause();
-  return std::exchange(wire_, nullptr);
+  const std::shared_ptr<Wire> wire = std::exchange(wire_, nullptr);
+  waiting_.Clear();
+  if (wire == nullptr || !waiting_.Push(std::move(frame)).ok()) return;
+  wire->EndWith(NextMessage(waiting_, loop().Now(), false, OwnerlessPayloads::kCopy, loans_));
+}
+
+void GrpcStream::Disconnect() {
+  std::exchange(wire_, nullptr)->End();
+  waiting_.Clear();
+  num_writing_bytes_ = 0;
+  if (side_ == StreamSide::kConnecting) loans_.AwaitAll();
 }
 
 // ---- sending ----
 
-void GrpcStream::Send(OutgoingFrame frame) {
-  if (wire_ == nullptr || is_overflown_) return;
-  const absl::Status pushed = waiting_.Push(std::move(frame));
-  if (!pushed.ok()) {
-    is_overflown_ = true;
-    return FailLater(pushed);
-  }
+absl::Status GrpcStream::Enqueue(OutgoingFrame frame) {
+  PUSHPULL_RETURN_IF_ERROR(waiting_.Push(std::move(frame)));
   if (!is_writing_) ScheduleFlush();
-}
-
-// Sent when what runs now has run, so that many small frames become one message.
-void GrpcStream::ScheduleFlush() {
-  if (std::exchange(is_flush_scheduled_, true)) return;
-  loop_.Post([self = shared_from_this()] {
-    self->is_flush_scheduled_ = false;
-    self->Flush();
-  });
+  return absl::OkStatus();
 }
 
 void GrpcStream::Flush() {
   if (wire_ == nullptr || is_writing_ || waiting_.empty()) return;
   const size_t before = waiting_.num_bytes();
-  OutgoingMessage message = NextMessage(waiting_, loop_.Now(), has_checksums_, ownerless(), loans_);
+  OutgoingMessage message =
+      NextMessage(waiting_, loop().Now(), has_checksums_, ownerless(), loans_);
   num_writing_bytes_ = before - waiting_.num_bytes();
   is_writing_ = true;
   wire_->Write(std::move(message));
@@ -111,7 +103,8 @@ void GrpcStream::OnEnded(const absl::Status& why) {
 
 void GrpcStream::ScheduleTurn() {
   if (std::exchange(is_turn_posted_, true)) return;
-  loop_.Post([self = shared_from_this()] { self->TakeTurn(); });
+  loop().Post(
+      [self = std::static_pointer_cast<GrpcStream>(shared_from_this())] { self->TakeTurn(); });
 }
 
 void GrpcStream::TakeTurn() {
@@ -139,7 +132,8 @@ void GrpcStream::TakeInbox() {
   next_slice_ = 0;
 }
 
-// The next message is asked for when this one is read; gRPC receives it meanwhile.
+// Read is called when a message was processed completely, so at most one waits here; gRPC receives
+// the next one meanwhile. An end is reported only after all messages before it.
 void GrpcStream::ReadOnOrEnd() {
   std::optional<absl::Status> end;
   {
@@ -153,48 +147,19 @@ void GrpcStream::ReadOnOrEnd() {
 }
 
 absl::Status GrpcStream::ReadCurrent() {
-  const SteadyTime now = current_ ? current_->received_at : loop_.Now();
-  absl::Status read = reader_.Consume(0, now);  // what it had before it was paused
+  const SteadyTime now = current_ ? current_->received_at : loop().Now();
+  absl::Status read = reader().Consume(0, now);  // frames that were staged before a Pause
   while (read.ok() && IsOpen() && current_ && next_slice_ < current_->slices.size()) {
     std::span<const std::byte>& slice = current_->slices[next_slice_];
-    const iovec into = reader_.NextBuffers().front();
+    const iovec into = reader().NextBuffers().front();
     const size_t part = std::min(into.iov_len, slice.size());
     std::memcpy(into.iov_base, slice.data(), part);
     slice = slice.subspan(part);
     if (slice.empty()) ++next_slice_;
-    read = reader_.Consume(part, now);
+    read = reader().Consume(part, now);
   }
   if (current_ && next_slice_ == current_->slices.size()) current_.reset();
   return read;
-}
-
-// ---- the end ----
-
-void GrpcStream::Fail(const absl::Status& why) {
-  if (wire_ == nullptr) return;
-  const std::shared_ptr<GrpcStream> self = shared_from_this();
-  failure_ = absl::Status(why.code(), absl::StrCat(settings_.peer, ": ", why.message()));
-  CloseWire();
-  const FrameHeader* const lost = reader_.UnfinishedPayload();
-  // The owner may end itself, which takes it from here.
-  if (lost != nullptr && owner_ != nullptr) owner_->OnPayloadLost(*lost);
-  Report();
-}
-
-void GrpcStream::FailLater(const absl::Status& why) {
-  loop_.Post([self = shared_from_this(), why] { self->Fail(why); });
-}
-
-void GrpcStream::Report() {
-  if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnClosed(failure_);
-}
-
-void GrpcStream::CloseWire() {
-  if (wire_ == nullptr) return;
-  std::exchange(wire_, nullptr)->End();
-  waiting_.Clear();
-  num_writing_bytes_ = 0;
-  if (settings_.side == StreamSide::kConnecting) loans_.AwaitAll();
 }
 
 }  // namespace pushpull

@@ -5,37 +5,72 @@
 
 #include <utility>
 
-#include "runtime/base/check.h"
-#include "runtime/base/host_port.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/transport/grpc/grpc_connector.h"
-#include "runtime/transport/grpc/grpc_listener.h"
+#include "runtime/transport/grpc/grpc_stream.h"
 #include "runtime/transport/grpc/server_wire.h"
-#include "runtime/transport/tcp/socket.h"
 
 namespace pushpull {
-
 namespace {
 
-GrpcOptions WithTlsApplied(GrpcOptions options) {
-  if (options.tls != nullptr) options.payload_checksums = PayloadChecksums::kOff;
-  return options;
-}
-
-// gRPC allocates and frees what it receives, on different threads. glibc would give such memory
-// back to the kernel at once and have it cleared again, which is a third of the CPU time of a step.
+// gRPC allocates and frees what it receives on different threads. glibc would return such memory to
+// the kernel at once and have it cleared again, which is a third of the CPU time of a step.
 void KeepFreedMemory() {
   constexpr int kMebibyte = 1 << 20;
-  mallopt(M_MMAP_THRESHOLD, 32 * kMebibyte);  // as far as glibc goes by itself, over time
+  mallopt(M_MMAP_THRESHOLD, 32 * kMebibyte);  // the most that glibc reaches by itself, over time
   mallopt(M_TRIM_THRESHOLD, 64 * kMebibyte);
   mallopt(M_TOP_PAD, 4 * kMebibyte);
 }
 
+// gRPC has its own windows: the kernel's bound on unsent bytes would only slow it down.
+TransportOptions WithoutUnsentBound(TransportOptions options) {
+  options.buffers = {.unsent_bytes_max = 0};
+  return options;
+}
+
+// Hands sockets to gRPC, whose streams come back on one of its threads.
+class GrpcAcceptor final : public StreamAcceptor {
+ public:
+  GrpcAcceptor(std::shared_ptr<AcceptContext> context, FileDescriptor socket, InFlight& in_flight)
+      : StreamAcceptor(std::move(context), std::move(socket)), in_flight_(in_flight) {}
+
+  absl::StatusOr<std::shared_ptr<GrpcServer>> StartServer() {
+    PUSHPULL_ASSIGN_OR_RETURN(
+        server_,
+        GrpcServer::Start(
+            context().options,
+            in_flight_,
+            // Not by shared_ptr: this object holds the server, which holds the closure.
+            [weak = weak_from_this(), &loop = loop()](const std::shared_ptr<Wire>& wire) {
+              loop.Post([weak, wire] {
+                const auto self = std::static_pointer_cast<GrpcAcceptor>(weak.lock());
+                if (self == nullptr || self->is_ended()) return wire->End();
+                self->TakeWire(wire);
+              });
+            }));
+    return server_;
+  }
+
+ private:
+  void TakeSocket(FileDescriptor socket) override { server_->Serve(std::move(socket)); }
+
+  void TakeWire(const std::shared_ptr<Wire>& wire) {
+    Receive(GrpcStream::Open(loop(),
+                             wire,
+                             {.side = StreamSide::kAccepting,
+                              .peer = wire->peer(),
+                              .frames_max = context().options.send_queue_frames_max},
+                             in_flight_));
+  }
+
+  InFlight& in_flight_;
+  std::shared_ptr<GrpcServer> server_;
+};
+
 }  // namespace
 
-GrpcTransport::GrpcTransport(std::vector<EventLoop*> loops, GrpcOptions options)
-    : loops_(std::move(loops)), options_(WithTlsApplied(options)) {
-  PUSHPULL_CHECK(!loops_.empty());
+GrpcTransport::GrpcTransport(std::vector<EventLoop*> loops, const TransportOptions& options)
+    : StreamTransport(std::move(loops), WithoutUnsentBound(options)) {
   KeepFreedMemory();
 }
 
@@ -50,31 +85,27 @@ GrpcTransport::~GrpcTransport() {
   in_flight_->AwaitNone();
 }
 
-absl::StatusOr<std::unique_ptr<Listener>> GrpcTransport::Listen(const std::string& address,
-                                                                ChannelAcceptor& acceptor) {
-  PUSHPULL_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-  PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor socket,
-                            ListenOn(host_port,
-                                     TcpOptions{.user_timeout = options_.silence_timeout,
-                                                .buffers = {.unsent_bytes_max = 0}}));
-  PUSHPULL_ASSIGN_OR_RETURN(
-      std::unique_ptr<GrpcListener> listener,
-      GrpcListener::Start(loops_, options_, std::move(socket), *in_flight_, acceptor));
+absl::StatusOr<std::shared_ptr<StreamAcceptor>> GrpcTransport::MakeAcceptor(
+    std::shared_ptr<AcceptContext> context, FileDescriptor socket) {
+  const auto acceptor =
+      std::make_shared<GrpcAcceptor>(std::move(context), std::move(socket), *in_flight_);
+  PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<GrpcServer> server, acceptor->StartServer());
   MutexLock lock(mu_);
-  servers_.push_back(listener->serving());
-  return listener;
+  servers_.push_back(std::move(server));
+  return acceptor;
 }
 
-void GrpcTransport::Connect(ConnectRequest request, ConnectDone done) {
-  EventLoop& loop = *loops_[request.local_lane];
-  const absl::StatusOr<HostPort> address = ParseHostPort(request.address);
-  if (!address.ok()) {
-    loop.Post([done = std::move(done), status = address.status()] { done(status); });
-    return;
-  }
+void GrpcTransport::Dial(const HostPort&,
+                         EventLoop& loop,
+                         const TransportOptions& options,
+                         ConnectRequest request,
+                         ConnectDone done) {
   const auto connector =
-      std::make_shared<GrpcConnector>(loop, options_, std::move(request), std::move(done));
-  loop.Post([connector, in_flight = in_flight_] { connector->Begin(*in_flight); });
+      std::make_shared<GrpcConnector>(loop, options, std::move(request), std::move(done));
+  loop.Post([connector, in_flight = in_flight_] {
+    connector->Begin();
+    connector->Dial(*in_flight);
+  });
 }
 
 }  // namespace pushpull

@@ -8,7 +8,7 @@ namespace pushpull {
 namespace {
 
 // As in payload_loans.cc.
-constexpr int kPatienceSeconds = 30;
+constexpr int kTimeoutSeconds = 30;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void InFlight::AwaitNone() {
   for (int waited = 0; count_ > 0;) {
     const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
     if (!is_notified) ++waited;
-    PUSHPULL_CHECK(waited < kPatienceSeconds);
+    PUSHPULL_CHECK(waited < kTimeoutSeconds);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gRPC's threads still have of a transport: its end waits for them.
+// Counts what gRPC's threads still hold of a transport, whose destructor waits for them.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ class Wire;
 // Thread-safe.
 class InFlight {
  public:
-  // One thing more that gRPC has, and one less.
+  // gRPC holds one more object, or one less.
   void Add() ABSL_LOCKS_EXCLUDED(mu_);
   void Remove() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A stream, which counts until Remove. When the transport is ending it is ended.
+  // Counts a stream until Remove. Once EndWires was called, ends it at once.
   void AddWire(const std::shared_ptr<Wire>& wire) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all streams, and those that are still added.
+  // Ends all streams, also those that are added later.
   void EndWires() ABSL_LOCKS_EXCLUDED(mu_);
-  // Blocks until gRPC has nothing.
+  // Blocks until gRPC holds nothing.
   void AwaitNone() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -33,7 +33,7 @@ class InFlight {
   CondVar changed_;
   size_t count_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::weak_ptr<Wire>> wires_ ABSL_GUARDED_BY(mu_);  // some have ended
+  std::vector<std::weak_ptr<Wire>> wires_ ABSL_GUARDED_BY(mu_);  // some have expired
 };
 
 }  // namespace pushpull

@@ -8,10 +8,10 @@
 namespace pushpull {
 namespace {
 
-// A connection that is closed for this many seconds and still reads has gone wrong in gRPC; going
-// on would let it read memory that is not there any more. Counted one by one, so that the time in
-// which the process is stopped does not count.
-constexpr int kPatienceSeconds = 30;
+// gRPC releases payloads at once when a connection closes. If it has not after this many seconds it
+// is broken, and going on would let it read freed memory. Counted one by one, so that time in which
+// the process is stopped (SIGSTOP) does not count.
+constexpr int kTimeoutSeconds = 30;
 
 }  // namespace
 
@@ -26,15 +26,15 @@ class PayloadLoans::State final : public std::enable_shared_from_this<State> {
     in_flight_.Add();
   }
 
-  void GiveBack(std::shared_ptr<const void> owner) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Return(std::shared_ptr<const void> owner) ABSL_LOCKS_EXCLUDED(mu_) {
     bool is_first = false;
     {
       MutexLock lock(mu_);
-      is_first = owner != nullptr && given_back_.empty();
-      if (owner != nullptr) given_back_.push_back(std::move(owner));
+      is_first = owner != nullptr && returned_.empty();
+      if (owner != nullptr) returned_.push_back(std::move(owner));
     }
-    // Before the last one is counted: the executor may end after that.
-    if (is_first) executor_.Post([self = shared_from_this()] { self->GiveUpOwners(); });
+    // Posted before the count drops: when it reaches zero the executor may end.
+    if (is_first) executor_.Post([self = shared_from_this()] { self->ReleaseOwners(); });
     {
       MutexLock lock(mu_);
       --num_lent_;
@@ -49,17 +49,17 @@ class PayloadLoans::State final : public std::enable_shared_from_this<State> {
       for (int waited = 0; num_lent_ > 0;) {
         const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
         if (!is_notified) ++waited;
-        PUSHPULL_CHECK(waited < kPatienceSeconds);
+        PUSHPULL_CHECK(waited < kTimeoutSeconds);
       }
     }
-    GiveUpOwners();
+    ReleaseOwners();
   }
 
  private:
-  void GiveUpOwners() ABSL_LOCKS_EXCLUDED(mu_) {
+  void ReleaseOwners() ABSL_LOCKS_EXCLUDED(mu_) {
     std::vector<std::shared_ptr<const void>> owners;
     MutexLock lock(mu_);
-    owners.swap(given_back_);  // they end after the lock: their ends are anybody's code
+    owners.swap(returned_);  // destroyed after the lock is released: destructors are arbitrary code
   }
 
   Executor& executor_;
@@ -67,7 +67,7 @@ class PayloadLoans::State final : public std::enable_shared_from_this<State> {
   Mutex mu_;
   CondVar changed_;
   size_t num_lent_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::shared_ptr<const void>> given_back_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<const void>> returned_ ABSL_GUARDED_BY(mu_);
 };
 
 class PayloadLoans::Loan final : public PayloadLoan {
@@ -76,7 +76,7 @@ class PayloadLoans::Loan final : public PayloadLoan {
       : state_(std::move(state)), payload_(std::move(payload)) {
     state_->Lent();
   }
-  ~Loan() override { state_->GiveBack(std::move(payload_.owner)); }
+  ~Loan() override { state_->Return(std::move(payload_.owner)); }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
 

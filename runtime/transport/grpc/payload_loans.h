@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Payloads that gRPC reads where they lie. It says on a thread of its own when it does so no more,
-// while owners are given up on the channel's executor, and a payload without one must not be read
-// any more once its channel has ended.
+// Payloads that gRPC reads in place. It releases them on its own threads, while owners must be
+// released on the channel's executor, and a payload without owner must not be read after its
+// channel has closed.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@ class PayloadLoan {
 // Confined to one executor.
 class PayloadLoans {
  public:
-  // What is not given back yet is counted in `in_flight`; both outlive the last loan.
+  // Outstanding loans are counted in `in_flight`; both outlive the last loan.
   PayloadLoans(Executor& executor, InFlight& in_flight);
 
   std::unique_ptr<PayloadLoan> Lend(Payload payload);
 
-  // Waits until everything is given back, and gives its owners up. For an end whose connection has
-  // ended or is about to: then gRPC lets go at once.
+  // Blocks until every payload is returned, then releases their owners. Called when the connection
+  // has ended or is about to: gRPC then returns them at once.
   void AwaitAll();
 
  private:

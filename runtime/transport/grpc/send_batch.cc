@@ -7,11 +7,11 @@
 namespace pushpull {
 namespace {
 
-// As the tcp channel's batches.
+// Like the tcp channel's batches (tcp/send_queue.h).
 constexpr size_t kBatchBytes = 256 * 1024;
 constexpr size_t kBatchFrames = 32;
 
-// To copy so few bytes costs less than to lend them.
+// Copying so few bytes is cheaper than lending them.
 constexpr size_t kCopiedBytesMax = 4096;
 
 void EncodeHead(OutgoingFrame& frame,

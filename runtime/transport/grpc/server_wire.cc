@@ -12,9 +12,8 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include "runtime/base/mutex.h"
 #include "runtime/tls/grpc_credentials.h"
-#include "runtime/transport/grpc/byte_buffer.h"
+#include "runtime/transport/grpc/reactor_wire.h"
 #include "runtime/transport/grpc/stream_arguments.h"
 
 namespace pushpull {
@@ -28,14 +27,13 @@ std::string PeerOf(const grpc::CallbackServerContext& context) {
   return absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}});
 }
 
-class ServerWire final : public Wire,
-                         public grpc::ServerGenericBidiReactor,
+class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
                          public std::enable_shared_from_this<ServerWire> {
  public:
   ServerWire(grpc::GenericCallbackServerContext& context, InFlight& in_flight)
       : in_flight_(in_flight), context_(context), peer_(PeerOf(context)) {}
 
-  // Keeps it until OnDone.
+  // Keeps it alive until OnDone.
   void Hold() ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(mu_);
@@ -46,25 +44,13 @@ class ServerWire final : public Wire,
 
   void Start(std::shared_ptr<WireEvents> events) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    if (!is_finished_) events_ = std::move(events);
-  }
-
-  void Read() override ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    if (!is_finished_) StartRead(&incoming_);
-  }
-
-  void Write(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    if (is_finished_) return;
-    outgoing_ = ToByteBuffer(std::move(message));
-    StartWrite(&outgoing_);
+    if (!is_ending_) events_ = std::move(events);
   }
 
   void End() override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     events_.reset();
-    if (std::exchange(is_finished_, true)) return;
+    if (std::exchange(is_ending_, true)) return;
     context_.TryCancel();
     Finish(grpc::Status::CANCELLED);
   }
@@ -72,7 +58,7 @@ class ServerWire final : public Wire,
   void EndWith(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     events_.reset();
-    if (std::exchange(is_finished_, true)) return;
+    if (std::exchange(is_ending_, true)) return;
     outgoing_ = ToByteBuffer(std::move(message));
     StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
   }
@@ -81,22 +67,10 @@ class ServerWire final : public Wire,
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     if (!ok) return ReportEnd();
-    IncomingMessage message;
-    {
-      MutexLock lock(mu_);
-      message = FromByteBuffer(incoming_);
-      incoming_.Clear();
-    }
-    if (const auto events = Events()) events->OnRead(std::move(message));
+    TakeRead();
   }
 
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
-    ForgetOutgoing();
-    if (!ok) return;  // the end follows
-    if (const auto events = Events()) events->OnWritten();
-  }
-
-  // A stream that nobody has started yet hears of it with its first read.
+  // A stream that is not started yet learns of it from its first read.
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_) { ReportEnd(); }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -109,16 +83,6 @@ class ServerWire final : public Wire,
   }
 
  private:
-  void ForgetOutgoing() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    outgoing_.Clear();
-  }
-
-  std::shared_ptr<WireEvents> Events() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    return events_;
-  }
-
   void ReportEnd() ABSL_LOCKS_EXCLUDED(mu_) {
     if (const auto events = Events())
       events->OnEnded(absl::UnavailableError("closed the connection"));
@@ -127,12 +91,7 @@ class ServerWire final : public Wire,
   InFlight& in_flight_;
   grpc::GenericCallbackServerContext& context_;  // until OnDone
   const std::string peer_;
-  Mutex mu_;
-  grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
-  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
-  std::shared_ptr<WireEvents> events_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<ServerWire> self_ ABSL_GUARDED_BY(mu_);  // from Hold to OnDone
-  bool is_finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 // Deletes itself.
@@ -165,7 +124,7 @@ class Service final : public grpc::CallbackGenericService {
 
 class RunningServer final : public GrpcServer {
  public:
-  RunningServer(const GrpcOptions& options, InFlight& in_flight, StreamTaker take)
+  RunningServer(const TransportOptions& options, InFlight& in_flight, StreamTaker take)
       : service_(in_flight, std::move(take)), credentials_(MakeServerCredentials(options.tls)) {
     grpc::ServerBuilder builder;
     SetStreamArguments(
@@ -174,7 +133,7 @@ class RunningServer final : public GrpcServer {
         std::chrono::duration_cast<std::chrono::milliseconds>(options.handshake_timeout).count();
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(timeout));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(timeout));
-    // Each channel has a connection of its own.
+    // Each channel has its own connection.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.RegisterCallbackGenericService(&service_);
@@ -207,12 +166,12 @@ class RunningServer final : public GrpcServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcOptions& options,
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const TransportOptions& options,
                                                               InFlight& in_flight,
                                                               StreamTaker take) {
   auto server = std::make_unique<RunningServer>(options, in_flight, std::move(take));
   if (!server->is_running())
-    return absl::InternalError("gRPC's server does not start; its log says why");
+    return absl::InternalError("gRPC's server did not start; its log says why");
   return server;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One bidirectional stream of gRPC, without its headers: messages of bytes in both directions, the
-// frames of the tcp channel one after the other, whole ones in each message.
+// One bidirectional stream of gRPC, without gRPC's headers: messages of bytes in both directions,
+// each with complete frames of the tcp channel, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,19 @@
 
 #include "absl/status/status.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/transport/grpc/payload_loans.h"
 
 namespace pushpull {
 
-// The method of every stream; there is no message of protobuf in it.
+// The method of every stream; its messages are not protobuf.
 inline constexpr char kStreamMethod[] = "/pushpull.v1.DataPlane/Frames";
 
 // A batch of 256 KiB may end with a frame of the largest size.
 inline constexpr int kMessageBytesMax = 2 << 20;
 
-// Bytes that are its own, then bytes that are lent.
+// Owned bytes, then lent ones.
 struct MessagePart {
   std::vector<std::byte> own;
   std::unique_ptr<PayloadLoan> payload;  // may be null
@@ -35,36 +36,36 @@ struct IncomingMessage {
   SteadyTime received_at;
 };
 
-// Told what happens, on gRPC's threads.
+// Notified of what happens, on gRPC's threads.
 class WireEvents {
  public:
   virtual ~WireEvents() = default;
-  // The answer to a Read.
+  // Follows a Read.
   virtual void OnRead(IncomingMessage message) = 0;
-  // The message of the last Write has left for the peer as far as its window allows; the next one
-  // may follow.
+  // gRPC has taken the message of the last Write, as far as the peer's window allows; the next
+  // Write may follow.
   virtual void OnWritten() = 0;
-  // kUnavailable: the connection or the peer's end is gone. Other codes: this peer cannot be talked
-  // to. May be told more than once, and after it OnRead, of what was there before.
+  // kUnavailable: the connection or the peer's end is closed. Other codes: this peer does not speak
+  // the protocol. May be called more than once; an OnRead of earlier bytes may follow.
   virtual void OnEnded(const absl::Status& why) = 0;
 };
 
-// Lives until gRPC is through with it, whoever still refers to it. Thread-safe.
+// Stays alive until gRPC is done with it. Thread-safe.
 class Wire {
  public:
   virtual ~Wire() = default;
-  // Begins; called once and first.
+  // Called first; on the accepting side again when the stream moves to another owner.
   virtual void Start(std::shared_ptr<WireEvents> events) = 0;
-  // One read and one write at a time.
+  // At most one read and one write are outstanding.
   virtual void Read() = 0;
   virtual void Write(OutgoingMessage message) = 0;
-  // Ends the stream, at once and without what was not sent. No events after it, but for one that is
-  // being told. Where it has a connection of its own, it waits for gRPC to end that, and is not
-  // called by gRPC's threads. Each wire that was started is ended.
+  // Ends the stream at once; unsent messages are dropped. No events follow, except one in progress.
+  // On the connecting side it waits until gRPC has closed the connection, so it must not be called
+  // on gRPC's threads. Each started wire must be ended.
   virtual void End() = 0;
-  // Writes this, then ends. Not while a Write is under way.
+  // Writes this, then ends. No Write may be outstanding.
   virtual void EndWith(OutgoingMessage message) = 0;
-  // host:port of the peer, as far as it is known.
+  // host:port of the peer; empty where it is unknown.
   virtual std::string peer() const = 0;
 };
 

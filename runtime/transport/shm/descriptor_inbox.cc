@@ -19,7 +19,7 @@
 namespace pushpull {
 namespace {
 
-// More than this a stranger has sent; the kernel keeps fewer.
+// The kernel queues fewer; an inbox with more is under attack.
 constexpr int kMessagesMax = 64;
 
 struct Address {
@@ -28,7 +28,7 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// A name that is in no folder begins with a zero.
+// An abstract name, which is in no folder, begins with a zero byte.
 absl::StatusOr<Address> AddressOf(const std::string& name) {
   Address address;
   address.name.sun_family = AF_UNIX;
@@ -64,7 +64,7 @@ struct Message {
   Message& operator=(const Message&) = delete;
 };
 
-// All of them, also those that nobody wants: they are this process's now.
+// All of them, even unexpected ones: this process owns them now and must close them.
 std::vector<FileDescriptor> DescriptorsOf(msghdr& header) {
   std::vector<FileDescriptor> descriptors;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {

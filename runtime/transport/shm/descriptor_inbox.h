@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a descriptor gets from one process of a host, or container of a pod, to another: as a message
-// to a socket whose name and token the other end of a connection has been told. The name is in the
-// network namespace that both are in, not in a folder, so nothing is left of it.
+// Passes a descriptor from one process of a host, or container of a pod, to another: as a message
+// to an abstract Unix socket whose name and token the sender got over their connection. The name
+// lives in the network namespace that both share, not in a folder, so nothing is left behind.
 #pragma once
 
 #include <string>
@@ -16,16 +16,15 @@
 
 namespace pushpull {
 
-// Where one descriptor is awaited. Never blocks. Movable. Thread-compatible.
+// Waits for one descriptor. Never blocks. Movable. Thread-compatible.
 class DescriptorInbox {
  public:
-  // Its name begins with `prefix`, and goes on with random digits.
+  // The name is `prefix` and random digits.
   static absl::StatusOr<DescriptorInbox> Open(absl::string_view prefix);
 
   const ShmOffer& address() const { return address_; }
 
-  // What has been sent here with the token; messages of others are thrown away.
-  // kNotFound: nothing.
+  // The descriptor that was sent here with the token; other messages are dropped. kNotFound: none.
   absl::StatusOr<FileDescriptor> Take() const;
 
  private:
@@ -36,8 +35,8 @@ class DescriptorInbox {
   ShmOffer address_;
 };
 
-// Sends a copy of `descriptor` to the inbox, which has it when this returns. Never blocks.
-// kUnavailable: there is no such inbox here.
+// Sends a copy of `descriptor`, which is in the inbox when this returns. Never blocks.
+// kUnavailable: there is no such inbox in this network namespace.
 absl::Status SendDescriptor(const ShmOffer& inbox, int descriptor);
 
 }  // namespace pushpull

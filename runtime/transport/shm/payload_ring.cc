@@ -12,14 +12,14 @@
 namespace pushpull {
 namespace {
 
-// Payloads begin on cache lines of their own.
+// Each payload begins on its own cache line.
 constexpr size_t kAlignment = 64;
 
 constexpr uint64_t kCreditMin = size_t{1} << 20;
 
-// A sender that waits has less room than a payload takes, which with what is left unused at the end
-// is below two of the largest; all that it has sent will be read, and of that less than kCreditMin
-// is kept back. So it always gets the room in the end.
+// A sender cannot wait forever. It waits only while less is free than a payload takes, which with
+// the unused end is below two of the largest. All it has sent will be read, and the receiver holds
+// back less than kCreditMin of it, so enough becomes free.
 static_assert(kPayloadRingBytes >= 2 * kFramePayloadBytesMax + kCreditMin);
 static_assert(kPayloadRingBytes % kAlignment == 0);
 
@@ -58,7 +58,7 @@ void PayloadRingWriter::Skip(size_t num_bytes) {
 absl::Status PayloadRingWriter::AddCredit(uint64_t num_bytes) {
   if (num_bytes > num_used_) {
     return absl::DataLossError(absl::StrCat(
-        "gives back ", num_bytes, " bytes of shared memory, of ", num_used_, " that it was sent"));
+        "returned ", num_bytes, " bytes of credit, of ", num_used_, " that it was sent"));
   }
   num_used_ -= num_bytes;
   return absl::OkStatus();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way of payloads through memory that two processes share. Headers and metas go over a socket,
-// in the order of the frames, so both ends compute where each payload lies, and nothing that
-// decides is ever read from the shared memory. Does no I/O.
+// A ring of payloads in memory that two processes share. Headers and metas go over a socket in the
+// order of the frames, so both ends compute where each payload lies: no position, length or flag is
+// ever read from the shared memory, which the peer could change. Does no I/O.
 //
 //   sender:    Fits -> Write -> header over the socket
 //   receiver:  header from the socket -> Read -> TakeCredit over the socket -> sender: AddCredit
@@ -16,19 +16,18 @@
 
 namespace pushpull {
 
-// Room for four of the largest payloads: two on their way hide the copies of each end behind those
-// of the other.
+// Room for four of the largest payloads: with two in flight each end copies while the other does.
 constexpr size_t kPayloadRingBytes = size_t{4} << 20;
 
-// Where the payloads of a ring lie, one after the other, each in one piece. A payload that does not
-// fit before the end begins at the front. Thread-compatible.
+// Where the payloads of a ring lie: one after the other, each in one piece. A payload that does not
+// fit before the end starts at the front. Thread-compatible.
 class PayloadPositions {
  public:
   struct Place {
     size_t offset = 0;
-    size_t num_taken = 0;  // of the ring: the payload, and what is left unused
+    size_t num_taken = 0;  // bytes of the ring: the payload, padding and an unused end
   };
-  // Of a payload of `num_bytes`, at most kFramePayloadBytesMax.
+  // For a payload of `num_bytes`, at most kFramePayloadBytesMax.
   Place Next(size_t num_bytes) const;
   void Take(const Place& place);
 
@@ -43,12 +42,12 @@ class PayloadRingWriter {
   explicit PayloadRingWriter(std::span<std::byte> memory) : memory_(memory) {}
 
   bool Fits(size_t num_bytes) const;
-  // The payload of the next frame with one; it must fit.
+  // Writes the payload of the next frame; it must fit.
   void Write(std::span<const std::byte> payload);
-  // The next frame's payload lies elsewhere in shared memory. It takes room as if it were here:
-  // what an urgent frame waits for is bounded by that.
+  // The next frame's payload lies elsewhere in shared memory. It takes room as if it were here, so
+  // that the ring still bounds how many bytes an urgent frame waits for.
   void Skip(size_t num_bytes);
-  // The receiver has read that much. kDataLoss: more than was written.
+  // The receiver has read `num_bytes`. kDataLoss: more than was written.
   absl::Status AddCredit(uint64_t num_bytes);
 
  private:
@@ -64,17 +63,17 @@ class PayloadRingReader {
   explicit PayloadRingReader(std::span<const std::byte> memory) : memory_(memory) {}
 
   // Copies the next frame's payload to `to`, or drops it where that is empty. A peer that writes at
-  // the same time spoils what it sends, and nothing else.
+  // the same time corrupts its own payload and nothing else.
   void Read(size_t num_bytes, std::span<std::byte> to);
   // The next frame's payload is not here, as for the writer.
   void Skip(size_t num_bytes);
-  // What to give back to the sender now; mostly 0, so that credit costs few frames.
+  // The credit to return to the sender now; mostly 0, so that credit costs few frames.
   uint64_t TakeCredit();
 
  private:
   const std::span<const std::byte> memory_;
   PayloadPositions positions_;
-  uint64_t num_read_ = 0;  // not given back yet
+  uint64_t num_read_ = 0;  // credit not returned yet
 };
 
 }  // namespace pushpull

@@ -15,7 +15,7 @@
 namespace pushpull {
 namespace {
 
-// Nobody takes pages away, by shortening it or by holes, and only mappings that exist write.
+// No pages can be removed, neither by truncation nor by holes, and no new writable mapping is made.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
 absl::Status Failed(absl::string_view what) {
@@ -26,15 +26,18 @@ absl::Status Failed(absl::string_view what) {
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(absl::string_view name,
                                                                    size_t num_bytes) {
-  // The kernel would look for all of it, and end processes on its way.
+  // Otherwise the kernel would try, and its OOM killer would end processes.
   const auto machine =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (num_bytes == 0 || num_bytes > machine) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "take ", num_bytes, " bytes of shared memory: this host has ", machine, " of memory"));
+    return absl::ResourceExhaustedError(absl::StrCat("take ",
+                                                     num_bytes,
+                                                     " bytes of shared memory: this host has ",
+                                                     machine,
+                                                     " bytes of memory"));
   }
   FileDescriptor file(memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.is_open()) return Failed("make");
+  if (!file.is_open()) return Failed("create");
   const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(num_bytes));
   if (error != 0)
     return StatusFromErrno(error, absl::StrCat("take ", num_bytes, " bytes of shared memory"));
@@ -53,7 +56,7 @@ SharedMemory::~SharedMemory() {
 absl::StatusOr<std::shared_ptr<const AttachedMemory>> AttachedMemory::Attach(
     const FileDescriptor& file, size_t num_bytes) {
   struct stat found {};
-  if (fstat(file.get(), &found) != 0) return Failed("look at");
+  if (fstat(file.get(), &found) != 0) return Failed("stat");
   const auto size = static_cast<uint64_t>(found.st_size);
   const uint64_t allocated = static_cast<uint64_t>(found.st_blocks) * 512;
   const int seals = S_ISREG(found.st_mode) ? fcntl(file.get(), F_GET_SEALS) : -1;
@@ -63,7 +66,7 @@ absl::StatusOr<std::shared_ptr<const AttachedMemory>> AttachedMemory::Attach(
                                                    size,
                                                    " bytes, ",
                                                    allocated,
-                                                   " of them there, ",
+                                                   " of them allocated, ",
                                                    is_sealed ? "sealed" : "not sealed",
                                                    "; expected ",
                                                    num_bytes,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that one process writes and its neighbours read where it lies. It has no name anywhere:
-// neighbours get its descriptor (shm/descriptor_inbox.h), and can neither write to it nor make it
-// shorter, nor can its owner, under whom a reader would die.
+// Memory that one process writes and its neighbours read in place. It has no name anywhere:
+// neighbours get its descriptor (shm/descriptor_inbox.h) and cannot write to it. Nobody can shrink
+// it, not even its owner: a reader would die of SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,18 @@
 
 namespace pushpull {
 
-// The owner's side. Lives as long as somebody holds it; what others have mapped stays there for
-// them. Thread-compatible.
+// The owner's side. Neighbours' mappings survive its destruction. Thread-compatible.
 class SharedMemory {
  public:
-  // `name` shows in lists of mappings. All of the memory is there from now on, zeros; blocks for
-  // the pages. kResourceExhausted: there is not as much.
+  // `name` shows in /proc/PID/maps. All pages are allocated, zeroed, before this returns.
+  // kResourceExhausted: not enough memory.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(absl::string_view name,
                                                               size_t num_bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // Begins with a page.
+  // Page-aligned.
   std::span<std::byte> bytes() const { return bytes_; }
   int descriptor() const { return file_.get(); }
 
@@ -40,10 +39,10 @@ class SharedMemory {
   const std::span<std::byte> bytes_;
 };
 
-// A neighbour's side. What is read there may change at any time: it decides nothing.
+// A neighbour's side. The bytes may change at any time, so no decision may depend on them.
 class AttachedMemory {
  public:
-  // kInvalidArgument: it is not memory of that size which stays as it is.
+  // kInvalidArgument: not memory of that size, or not sealed against shrinking.
   static absl::StatusOr<std::shared_ptr<const AttachedMemory>> Attach(const FileDescriptor& file,
                                                                       size_t num_bytes);
   ~AttachedMemory();

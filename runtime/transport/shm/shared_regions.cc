@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// Payloads are numbers, which are read where they lie.
+// Payloads are arrays of numbers that are read in place.
 constexpr uint64_t kAlignment = sizeof(float);
 
 absl::Status Unexpected(absl::string_view what, uint64_t region) {
@@ -30,7 +30,7 @@ void AppendPlace(const RegionPlace& place, std::vector<std::byte>& meta) {
 
 absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta) {
   if (meta.size() < kRegionPlaceBytes)
-    return absl::DataLossError("a frame refers to shared memory, but not to where");
+    return absl::DataLossError("a frame refers to shared memory without a place");
   ByteReader reader(std::span<const std::byte>(meta).last(kRegionPlaceBytes));
   RegionPlace place;
   place.region = reader.Get<uint64_t>();
@@ -85,7 +85,7 @@ std::optional<RegionPlace> SharedRegions::Find(std::span<const std::byte> payloa
   return RegionPlace{.region = found->second, .offset = offset};
 }
 
-// ---- memory of the peer's ----
+// ---- memory of the peer ----
 
 absl::StatusOr<Payload> SharedRegions::Resolve(const RegionPlace& place, size_t num_bytes) const {
   const auto found = theirs_.find(place.region);
@@ -168,9 +168,8 @@ absl::StatusOr<std::vector<std::byte>> SharedRegions::Answer(std::span<const std
       PUSHPULL_RETURN_IF_ERROR(OnTaken(region, taken));
       return std::vector<std::byte>();
   }
-  return absl::DataLossError(absl::StrCat("a message about shared memory of the kind ",
-                                          static_cast<int>(kind),
-                                          ", which there is not"));
+  return absl::DataLossError(absl::StrCat(
+      "a message about shared memory of kind ", static_cast<int>(kind), ", which is unknown"));
 }
 
 }  // namespace pushpull

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory that the two ends of one connection share beside its rings, and the messages by which
-// they come to share it. Frames refer to payloads that lie there; who receives one looks at nothing
-// but the reference, which comes over the connection, and at where its own mapping ends.
+// they come to share it. Frames refer to payloads in it. A receiver trusts nothing but the
+// reference, which comes over the connection and is checked against the receiver's own mapping.
 //
 //   owner                                    reader
 //   Offer --- kOffered, size --------------> opens an inbox
 //         <-- kInbox, name and token ------
 //   sends the descriptor there
-//         --- kSent -----------------------> looks into the inbox, maps
+//         --- kSent -----------------------> takes it from the inbox, maps it
 //         <-- kTaken, or why not ----------
-//   Find gives places in it from now on
+//   from now on Find returns places in it
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@
 
 namespace pushpull {
 
-// Where a payload lies: the end of its frame's meta, where the flag says so.
+// Where a payload lies: the end of its frame's meta, if the frame has kFlagInRegion.
 struct RegionPlace {
   uint64_t region = 0;
   uint64_t offset = 0;
@@ -41,30 +41,30 @@ struct RegionPlace {
 constexpr size_t kRegionPlaceBytes = 16;
 
 void AppendPlace(const RegionPlace& place, std::vector<std::byte>& meta);
-// Takes it off again. kDataLoss: there is none.
+// Removes it again. kDataLoss: there is none.
 absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta);
 
-// Does no I/O but the handing over of descriptors, which does not block. Thread-compatible.
+// Does no I/O except passing descriptors, which does not block. Thread-compatible.
 class SharedRegions {
  public:
-  // Of one end of a connection, and of them those whose descriptors are still to come. More are
-  // refused.
+  // Regions that one end of a connection may share, and those of them whose descriptors have not
+  // arrived yet. More are rejected.
   static constexpr size_t kRegionsMax = 4096;
   static constexpr size_t kWaitingMax = 64;
 
-  // `prefix` is that of inboxes.
+  // `prefix` is that of the inboxes' names.
   explicit SharedRegions(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  // The message that offers `memory`. `on_refused` is called once where the peer cannot have it.
+  // The message that offers `memory`. `on_refused` is called once if the peer cannot map it.
   std::vector<std::byte> Offer(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused);
-  // A message of the peer's; returns what to answer, mostly something.
-  // kDataLoss: it is none, or of a region that is not in that state.
+  // Processes a message of the peer; returns the answer, empty where there is none.
+  // kDataLoss: malformed, or for a region that is not in that state.
   absl::StatusOr<std::vector<std::byte>> Answer(std::span<const std::byte> message);
 
-  // Where in memory that the peer has, if there, the payload lies.
+  // The payload's place, if it lies in memory that the peer has mapped.
   std::optional<RegionPlace> Find(std::span<const std::byte> payload) const;
-  // The payload of a frame of the peer's. kDataLoss: the place is not in memory that this end has
-  // from it.
+  // The payload of a frame of the peer. kDataLoss: the place is not in memory that this end has
+  // mapped.
   absl::StatusOr<Payload> Resolve(const RegionPlace& place, size_t num_bytes) const;
 
  private:
@@ -75,7 +75,7 @@ class SharedRegions {
     ShareRefused on_refused;
     bool is_taken = false;
   };
-  // Memory of the peer's.
+  // Memory of the peer.
   struct Theirs {
     uint64_t num_bytes = 0;
     std::optional<DescriptorInbox> inbox;
@@ -90,7 +90,7 @@ class SharedRegions {
 
   const std::string prefix_;
   std::vector<Own> own_;  // by region
-  // Those that the peer has, by their last byte.
+  // Regions that the peer has mapped, by their last byte.
   std::map<const std::byte*, uint64_t, std::less<>> own_by_end_;
   std::map<uint64_t, Theirs> theirs_;
   size_t num_waiting_ = 0;

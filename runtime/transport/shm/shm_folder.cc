@@ -22,8 +22,8 @@ absl::StatusOr<ShmSegment> ShmFolder::Attach(const ShmOffer& offer) const {
   return ShmSegment::Attach(path_, offer);
 }
 
-void ShmFolder::Complain(const std::string& peer, const absl::Status& why) const {
-  if (has_complained_.exchange(true)) return;
+void ShmFolder::WarnOnce(const std::string& peer, const absl::Status& why) const {
+  if (has_warned_.exchange(true)) return;
   log_.Warning("a peer on this host is reached over a socket, not over shared memory",
                {{"peer", peer},
                 {"why", why.message()},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a process meets its neighbours in shared memory: /dev/shm, or the memory volume that the
-// containers of one pod share.
+// The folder in which a process and its neighbours share memory: /dev/shm, or the memory volume of
+// a pod's containers.
 #pragma once
 
 #include <atomic>
@@ -19,20 +19,20 @@ namespace pushpull {
 // Thread-safe.
 class ShmFolder {
  public:
-  // Removes what a process that was killed left there. Blocks on the file system.
+  // Removes segments that killed processes left behind. Blocks on the file system.
   ShmFolder(std::string path, std::string job, const Log& log);
 
   // As those of ShmSegment.
   absl::StatusOr<ShmSegment> Create() const;
   absl::StatusOr<ShmSegment> Attach(const ShmOffer& offer) const;
-  // Says, once in this object's life, why a connection goes without shared memory.
-  void Complain(const std::string& peer, const absl::Status& why) const;
+  // Logs why a connection has no shared memory; only the first call does.
+  void WarnOnce(const std::string& peer, const absl::Status& why) const;
 
  private:
   const std::string path_;
   const std::string job_;
   const Log log_;
-  mutable std::atomic<bool> has_complained_ = false;
+  mutable std::atomic<bool> has_warned_ = false;
 };
 
 // Null for an empty path.

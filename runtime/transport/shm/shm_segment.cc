@@ -57,8 +57,8 @@ absl::StatusOr<std::span<std::byte>> Map(int file, const std::string& path) {
   return std::span(static_cast<std::byte*>(memory), kSegmentBytes);
 }
 
-// The name appears when the file is whole and locked: who sweeps never meets half of one, and what
-// dies before leaves nothing.
+// The name appears when the file is complete and locked: SweepSegments never sees an unfinished
+// one, and a process that dies before leaves nothing behind.
 absl::Status GiveName(int file, const std::string& path) {
   if (flock(file, LOCK_EX | LOCK_NB) != 0) return Failed(absl::StrCat("lock ", path));
   const std::string link = absl::StrCat("/proc/self/fd/", file);
@@ -67,17 +67,17 @@ absl::Status GiveName(int file, const std::string& path) {
   return absl::OkStatus();
 }
 
-// A file of another size, or with pages that are not there yet, would end this process when it is
-// read.
-absl::Status CheckWhole(int file, const std::string& path) {
+// Reading beyond the file's end, or a page that cannot be allocated, would kill this process
+// (SIGBUS).
+absl::Status CheckAllocated(int file, const std::string& path) {
   struct stat found {};
-  if (fstat(file, &found) != 0) return Failed(absl::StrCat("look at ", path));
+  if (fstat(file, &found) != 0) return Failed(absl::StrCat("stat ", path));
   const auto size = static_cast<uint64_t>(found.st_size);
   const uint64_t allocated = static_cast<uint64_t>(found.st_blocks) * 512;
   if (S_ISREG(found.st_mode) && size == kSegmentBytes && allocated >= kSegmentBytes)
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, " has ", size, " bytes, ", allocated, " of them there; expected ", kSegmentBytes));
+      path, " has ", size, " bytes, ", allocated, " of them allocated; expected ", kSegmentBytes));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ absl::StatusOr<ShmSegment> ShmSegment::Create(const std::string& folder, const s
   const std::string name = NewName(job);
   const std::string path = absl::StrCat(folder, "/", name);
   FileDescriptor file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file.is_open()) return Failed(absl::StrCat("make a file in ", folder));
+  if (!file.is_open()) return Failed(absl::StrCat("create a file in ", folder));
   const int error = posix_fallocate(file.get(), 0, kSegmentBytes);
   if (error != 0)
     return StatusFromErrno(error, absl::StrCat("take ", kSegmentBytes, " bytes of ", folder));
@@ -111,19 +111,21 @@ absl::StatusOr<ShmSegment> ShmSegment::Create(const std::string& folder, const s
 
 absl::StatusOr<ShmSegment> ShmSegment::Attach(const std::string& folder, const ShmOffer& offer) {
   if (!IsSegmentName(offer.name))
-    return absl::InvalidArgumentError(absl::StrCat("\"", offer.name, "\" is no segment's name"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", offer.name, "\" is not the name of a segment"));
   const std::string path = absl::StrCat(folder, "/", offer.name);
-  // A name may be anything that lies there: not to be followed, not to be waited for.
+  // The path may be anything: do not follow a link, do not wait for a pipe.
   const FileDescriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.is_open()) return Failed(absl::StrCat("open ", path));
-  PUSHPULL_RETURN_IF_ERROR(CheckWhole(file.get(), path));
+  PUSHPULL_RETURN_IF_ERROR(CheckAllocated(file.get(), path));
   PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> memory, Map(file.get(), path));
   ShmSegment segment(memory);
   segment.offer_.name = offer.name;
   std::memcpy(segment.offer_.token.data(), memory.data(), sizeof(ShmToken));
   std::memcpy(segment.proof_.data(), memory.data() + sizeof(ShmToken), sizeof(ShmToken));
   if (segment.offer_.token != offer.token)
-    return absl::PermissionDeniedError(absl::StrCat(path, " is not of who offers it"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " does not belong to the peer that offers it"));
   segment.path_ = path;
   segment.Unlink();
   return segment;
@@ -146,7 +148,7 @@ std::string ShmSegment::NamePrefix() const {
 }
 
 void ShmSegment::Unlink() {
-  // The other end may have been faster.
+  // The other end may have removed it first.
   if (!path_.empty()) unlink(std::exchange(path_, {}).c_str());
   owned_.Reset();
 }
@@ -162,7 +164,7 @@ std::span<std::byte> ShmSegment::Incoming(ShmSide side) const {
 
 void SweepSegments(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), &closedir);
-  if (entries == nullptr) return;  // who wants to make a segment there is told why
+  if (entries == nullptr) return;  // Create reports why
   while (const dirent* entry = readdir(entries.get())) {
     if (!IsSegmentName(entry->d_name)) continue;
     const std::string path = absl::StrCat(folder, "/", entry->d_name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The shared memory of one connection: two rings of payloads, one a direction, and two random
-// numbers by which the ends convince each other that they have mapped the same memory.
+// tokens by which the ends prove to each other that they have mapped the same memory.
 #pragma once
 
 #include <array>
@@ -21,19 +21,20 @@ namespace pushpull {
 
 ShmToken RandomToken();
 
-// Which of the two ends: the one that connects has made the segment.
+// Which of the two ends; the connecting one creates the segment.
 enum class ShmSide { kConnecting, kAccepting };
 
-// A mapping; gone with this object. Movable. Thread-compatible.
+// Owns a mapping. Movable. Thread-compatible.
 class ShmSegment {
  public:
-  // Makes one that has a name, until Unlink or its end. All of its memory is there from now on.
-  // Blocks for the pages, some milliseconds. Errors name the folder and what to do:
-  // kResourceExhausted: no space; kPermissionDenied, kNotFound, ...: of the folder.
+  // Creates one that has a name until Unlink or its destruction. Blocks some milliseconds: all
+  // pages are allocated before it returns. Errors name the folder:
+  //   kResourceExhausted                 no space in it
+  //   kPermissionDenied, kNotFound, ...  it cannot be used
   static absl::StatusOr<ShmSegment> Create(const std::string& folder, const std::string& job);
 
-  // Maps the one that is offered, and takes its name away: nobody else needs it. Errors say why the
-  // two ends do not share memory, most often kNotFound: another folder of the same name.
+  // Maps the offered one and removes its name, which nobody else needs. Errors say why the two ends
+  // do not share memory, most often kNotFound: a different folder of the same path.
   static absl::StatusOr<ShmSegment> Attach(const std::string& folder, const ShmOffer& offer);
 
   ~ShmSegment();
@@ -42,18 +43,18 @@ class ShmSegment {
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
 
-  // What the connecting side says of it.
+  // What the connecting side sends in its hello.
   const ShmOffer& offer() const { return offer_; }
-  // What only those know who have mapped it: the accepting side's answer.
+  // The accepting side's answer: only a process that has mapped the segment knows it.
   const ShmToken& proof() const { return proof_; }
 
-  // Of its name, without the random digits.
+  // The name without its random digits.
   std::string NamePrefix() const;
 
-  // The name goes, the memory stays.
+  // Removes the name; the memory stays.
   void Unlink();
 
-  // For frames that this side sends, and for those that it receives.
+  // The rings of frames that this side sends and receives.
   std::span<std::byte> Outgoing(ShmSide side) const;
   std::span<std::byte> Incoming(ShmSide side) const;
 
@@ -64,10 +65,10 @@ class ShmSegment {
   ShmOffer offer_;
   ShmToken proof_{};
   std::string path_;      // while it has a name
-  FileDescriptor owned_;  // locked while it has a name, so that nobody sweeps it
+  FileDescriptor owned_;  // locked while it has a name, so that SweepSegments skips it
 };
 
-// Removes segments from the folder whose makers are gone. Those in use are locked.
+// Removes segments whose creators have ended. Those in use are locked.
 void SweepSegments(const std::string& folder);
 
 }  // namespace pushpull

@@ -17,7 +17,7 @@ size_t SendQueue::num_bytes() const {
 void SendQueue::Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const {
   frame.header.sent_at =
       std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
-  // A frame that was offered before and not taken has its checksum already.
+  // NextBuffers prepares a waiting frame again if the socket did not take it the last time.
   const bool lacks_checksum = has_checksums_ && (frame.header.flags & kFlagPayloadChecksum) == 0;
   if (lacks_checksum && !frame.payload.bytes.empty()) {
     frame.header.flags |= kFlagPayloadChecksum;
@@ -76,7 +76,8 @@ void SendQueue::Stage(OutgoingFrame& frame, SteadyTime now) {
   staged_.insert(staged_.end(), frame.meta.begin(), frame.meta.end());
 }
 
-// A frame is staged when it is its turn, so that an urgent one overtakes all but those few.
+// Frames are staged late, a few at a time: once its payload is in the ring a frame cannot be
+// overtaken any more. The first frame that does not fit ends the batch, so order is kept.
 std::span<const iovec> SendQueue::NextOverRing(SteadyTime now) {
   size_t num_bytes = 0;
   while (!waiting_.empty() && num_bytes < kBatchBytes && num_staged() < kStagedBytesMax &&
@@ -123,6 +124,7 @@ void SendQueue::Consume(size_t num_bytes) {
     num_bytes -= part;
     if (begun_->bytes_written == WireBytes(begun_->frame)) begun_.reset();
   }
+  // The same order as in NextBuffers, so headers_[i] belongs to the i-th frame popped here.
   for (size_t i = 0; num_bytes > 0; ++i) {
     OutgoingFrame frame = waiting_.Pop();
     const size_t frame_bytes = WireBytes(frame);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames waiting for a socket: the most urgent first, and as many small ones as fit into one call.
-// A frame whose first byte is out is finished before any other. Does no I/O.
+// Frames that wait for a socket: the most urgent first, many small ones in one system call. A frame
+// whose first byte was written is finished before any other. Does no I/O.
+//
+//   plain:     FrameQueue -> headers_ + meta + payload as iovecs -> partly written: begun_
+//   over ring: FrameQueue -> payload copied to the ring; header + meta -> staged_ -> iovec
 #pragma once
 
 #include <sys/uio.h>
@@ -14,7 +17,8 @@
 
 #include "absl/status/status.h"
 
-#include "runtime/base/deadline.h"
+#include "pushpull/deadline.h"
+
 #include "runtime/transport/frame_queue.h"
 #include "runtime/transport/shm/payload_ring.h"
 #include "runtime/transport/shm/shared_regions.h"
@@ -26,14 +30,14 @@ class SendQueue {
  public:
   explicit SendQueue(size_t frames_max) : waiting_(frames_max) {}
 
-  // For frames that begin from now on.
+  // For frames that are started from now on.
   void SetPayloadChecksums(bool has_checksums) { has_checksums_ = has_checksums; }
 
-  // From now on payloads go into `ring`, unless they are settled and in `regions` already, and only
-  // the rest into the stream. Both outlive the queue. No frame may have begun.
+  // From now on payloads go into `ring`, unless they are settled and lie in `regions`, and only
+  // headers and metas into the stream. Both outlive the queue. No frame may have been started.
   void UseRing(PayloadRingWriter& ring, const SharedRegions& regions);
-  // Tells the peer that this much of its ring has been read, before all that waits: it may be
-  // waiting for that, and this side for it.
+  // Returns `num_bytes` of credit to the peer, ahead of all waiting frames: the peer may wait for
+  // room in its ring while this side waits for the peer.
   void PushCredit(uint64_t num_bytes, SteadyTime now);
 
   // As FrameQueue::Push.
@@ -42,12 +46,12 @@ class SendQueue {
   bool empty() const { return !begun_ && num_staged() == 0 && waiting_.empty(); }
   size_t num_bytes() const;
 
-  // What to write next: the rest of the frame that has begun, then waiting frames in order, up to a
-  // batch. `now` becomes the sent_at of those that begin. Valid until the next call of any method.
-  // Empty although frames wait: they wait for room in the ring.
+  // What to write next: the rest of a started frame, then waiting frames in order, up to a batch.
+  // `now` becomes the sent_at of newly started ones. Valid until the next call of any method. Empty
+  // although frames wait: they wait for room in the ring.
   std::span<const iovec> NextBuffers(SteadyTime now);
-  // The first `num_bytes` of that have been written; at most what was given. Frames that are
-  // through give up their payload.
+  // The first `num_bytes` of these buffers were written. Completely written frames release their
+  // payload.
   void Consume(size_t num_bytes);
 
   void Clear();
@@ -63,16 +67,16 @@ class SendQueue {
   void Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const;
   std::span<const iovec> NextOverRing(SteadyTime now);
   void Stage(OutgoingFrame& frame, SteadyTime now);
-  // The frame's payload need not be copied: its meta says where it is.
+  // True: the payload is not copied, the frame's meta says where it lies.
   bool RefersToRegion(OutgoingFrame& frame) const;
   size_t num_staged() const { return staged_.size() - staged_written_; }
   void Append(const OutgoingFrame& frame, const HeaderBytes& header, size_t skip);
 
-  // A batch takes frames until it has this many bytes or frames: enough to make the system call
-  // cheap, as measured for 4 KiB frames.
+  // A batch has frames until it reaches this many bytes or frames: enough to amortize the system
+  // call, as measured with frames of 4 KiB.
   static constexpr size_t kBatchBytes = 256 * 1024;
   static constexpr size_t kBatchFrames = 32;
-  // Over a ring, while the socket takes no more.
+  // Over a ring: how much may be staged while the socket takes no more.
   static constexpr size_t kStagedBytesMax = 64 * 1024;
 
   bool has_checksums_ = false;
@@ -81,7 +85,7 @@ class SendQueue {
   std::array<HeaderBytes, kBatchFrames> headers_;  // of the waiting frames in the batch
   std::vector<iovec> buffers_;
 
-  // Frames whose payload is in the ring: what of them goes over the stream.
+  // Headers and metas of frames whose payload is in the ring already.
   PayloadRingWriter* ring_ = nullptr;
   const SharedRegions* regions_ = nullptr;
   std::vector<std::byte> staged_;

@@ -4,10 +4,13 @@
 #include <sys/epoll.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/base/wire_bytes.h"
+#include "runtime/transport/stream/socket_address.h"
 
 namespace pushpull {
 namespace {
@@ -17,91 +20,69 @@ constexpr size_t kBytesPerTurn = size_t{2} << 20;
 
 }  // namespace
 
-TcpConnection::TcpConnection(EventLoop& loop, TcpStream stream, std::string peer, size_t frames_max)
-    : loop_(loop),
+TcpConnection::TcpConnection(EventLoop& loop,
+                             TcpStream stream,
+                             std::string peer,
+                             const TransportOptions& options)
+    : FrameStream(loop, std::move(peer)),
+      options_(options),
       stream_(std::move(stream)),
-      peer_(std::move(peer)),
-      reader_(*this),
-      queue_(frames_max) {}
+      queue_(options.send_queue_frames_max) {}
 
-void TcpConnection::Start(TcpConnectionOwner& owner) {
-  owner_ = &owner;
-  if (!stream_.is_open()) {
-    loop_.Post([self = shared_from_this()] { self->Report(); });
-    return;
-  }
-  WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
-  if (reader_.num_staged() > 0 || stream_.has_read_ahead()) ScheduleRead();
+std::shared_ptr<TcpConnection> TcpConnection::Self() {
+  return std::static_pointer_cast<TcpConnection>(shared_from_this());
 }
 
-void TcpConnection::Pause() {
-  owner_ = nullptr;
-  Unwatch();
+void TcpConnection::Resume() {
+  WatchForPeer();
+  if (has_unread() || stream_.has_read_ahead()) ScheduleRead();
 }
 
-void TcpConnection::Close() {
-  owner_ = nullptr;
-  CloseStream();
-}
-
-absl::StatusOr<TcpStream> TcpConnection::ReleaseStream() {
+// The posted Flush holds the last reference: the socket closes once it has written the frame.
+void TcpConnection::CloseAfter(OutgoingFrame frame) {
+  Send(std::move(frame));
   Pause();
-  TcpStream stream = std::move(stream_);
-  if (reader_.num_staged() > 0) {
-    return absl::DataLossError("sent more before its hello was answered");
-  }
-  return stream;
 }
 
-void TcpConnection::UseSharedMemory(ShmSegment segment, ShmSide side) {
-  rings_.emplace(std::move(segment), side);
-  reader_.UseRing(rings_->incoming, rings_->regions);
-  queue_.UseRing(rings_->outgoing, rings_->regions);
+std::shared_ptr<FrameStream> TcpConnection::Rehome(EventLoop& loop, std::string peer) {
+  auto moved = std::make_shared<TcpConnection>(loop, std::move(stream_), std::move(peer), options_);
+  if (segment_) moved->UseRings(*std::exchange(segment_, std::nullopt), ShmSide::kAccepting);
+  return moved;
+}
+
+void TcpConnection::Disconnect() {
+  Unwatch();
+  stream_.Close();
+  queue_.Clear();
 }
 
 // ---- sending ----
 
-void TcpConnection::Send(OutgoingFrame frame) {
-  if (!stream_.is_open() || is_overflown_) return;
-  const absl::Status pushed = queue_.Push(std::move(frame));
-  if (!pushed.ok()) {
-    is_overflown_ = true;
-    return FailLater(pushed);
-  }
+absl::Status TcpConnection::Enqueue(OutgoingFrame frame) {
+  PUSHPULL_RETURN_IF_ERROR(queue_.Push(std::move(frame)));
   if (!is_blocked_) ScheduleFlush();
-}
-
-// Sent when what runs now has run, so that many small frames become one system call.
-void TcpConnection::ScheduleFlush() {
-  if (std::exchange(is_flush_scheduled_, true)) return;
-  loop_.Post([self = shared_from_this()] {
-    self->is_flush_scheduled_ = false;
-    if (self->stream_.is_open() && !self->is_blocked_) self->Flush();
-  });
+  return absl::OkStatus();
 }
 
 void TcpConnection::Flush() {
+  if (!stream_.is_open() || is_blocked_) return;
   size_t total = 0;
   while (!queue_.empty() || stream_.has_unsent()) {
     if (total >= kBytesPerTurn) return ScheduleFlush();
-    const std::span<const iovec> buffers = queue_.NextBuffers(loop_.Now());
-    if (buffers.empty() && !stream_.has_unsent()) break;  // until the peer gives room back
+    const std::span<const iovec> buffers = queue_.NextBuffers(loop().Now());
+    // Frames may wait for room in the ring. TLS may still have bytes for the socket then.
+    if (buffers.empty() && !stream_.has_unsent()) break;
     const absl::StatusOr<Transfer> sent = stream_.Send(buffers);
     if (!sent.ok()) return Fail(sent.status());
     queue_.Consume(sent->num_bytes);
     total += sent->num_bytes;
     is_blocked_ = sent->wait == Transfer::Wait::kWritable;
+    // kReadable: the TLS handshake needs the peer first; Read flushes after it.
     if (sent->wait != Transfer::Wait::kNothing) break;
   }
-  if (watched_ != 0) WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  if (watched_ != 0) WatchForPeer();
+  // A handshake step in Send may have received application data, which epoll does not report again.
   if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
-}
-
-absl::Status TcpConnection::TakeCredit(uint64_t num_bytes) {
-  if (!rings_) return absl::DataLossError("gives back shared memory that there is not");
-  PUSHPULL_RETURN_IF_ERROR(rings_->outgoing.AddCredit(num_bytes));
-  if (stream_.is_open() && !is_blocked_ && !queue_.empty()) ScheduleFlush();
-  return absl::OkStatus();
 }
 
 // ---- receiving ----
@@ -116,93 +97,147 @@ void TcpConnection::OnReady(uint32_t events) {
 
 void TcpConnection::Read() {
   size_t total = 0;
+  // The owner may close or pause the connection in any frame, so IsOpen is asked each time.
   while (IsOpen() && total < kBytesPerTurn) {
-    const absl::StatusOr<Transfer> got = stream_.Receive(reader_.NextBuffers());
+    const absl::StatusOr<Transfer> got = stream_.Receive(reader().NextBuffers());
     if (!got.ok()) return Fail(got.status());
     total += got->num_bytes;
     const absl::Status consumed =
-        got->num_bytes > 0 ? reader_.Consume(got->num_bytes, loop_.Now()) : absl::OkStatus();
+        got->num_bytes > 0 ? reader().Consume(got->num_bytes, loop().Now()) : absl::OkStatus();
     if (!consumed.ok()) return Fail(consumed);
-    if (got->wait != Transfer::Wait::kNothing) break;  // the loop tells when there is more
+    if (got->wait != Transfer::Wait::kNothing) break;  // epoll reports when there is more
   }
   if (stream_.is_encrypted()) FlushAfterReading();
 }
 
-// Room goes back at once, not at the end of the turn: the peer may have run out of it.
-void TcpConnection::OnFrame(const ReceivedFrame& frame) {
-  owner_->OnFrame(frame);
-  const uint64_t credit = rings_ && stream_.is_open() ? rings_->incoming.TakeCredit() : 0;
-  if (credit == 0) return;
-  queue_.PushCredit(credit, loop_.Now());
-  if (!is_blocked_) Flush();
-}
-
-// What came may have ended the handshake, for which frames wait, or be a question that TLS itself
-// answers. And of what it has read ahead the loop tells nothing.
+// Received bytes may have completed the TLS handshake, which queued frames wait for, or need an
+// answer of TLS itself (a key update). What TLS has read ahead, epoll does not report.
 void TcpConnection::FlushAfterReading() {
   if (!is_blocked_ && (!queue_.empty() || stream_.has_unsent())) ScheduleFlush();
   if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
 }
 
-// Of what was read ahead, while nobody listened or until others had their turn.
+// For bytes that were read while there was no owner, or that wait for the next turn.
 void TcpConnection::ScheduleRead() {
   if (std::exchange(is_read_scheduled_, true)) return;
-  loop_.Post([self = shared_from_this()] {
+  loop().Post([self = Self()] {
     self->is_read_scheduled_ = false;
     if (!self->IsOpen()) return;
-    const absl::Status taken = self->reader_.Consume(0, self->loop_.Now());
+    const absl::Status taken = self->reader().Consume(0, self->loop().Now());
     if (!taken.ok()) return self->Fail(taken);
     if (self->stream_.has_read_ahead()) self->Read();
   });
 }
 
+// Credit is returned at once, not at the end of the turn: the peer may have run out of room.
+void TcpConnection::OnFrame(const ReceivedFrame& frame) {
+  FrameStream::OnFrame(frame);
+  const uint64_t credit = rings_ && stream_.is_open() ? rings_->incoming.TakeCredit() : 0;
+  if (credit == 0) return;
+  queue_.PushCredit(credit, loop().Now());
+  Flush();
+}
+
+// ---- shared memory ----
+
+// A peer at another address cannot reach it.
+std::optional<ShmOffer> TcpConnection::OfferSharedMemory() {
+  if (options_.shm == nullptr || !IsToOwnAddress(stream_.socket())) return std::nullopt;
+  absl::StatusOr<ShmSegment> made = options_.shm->Create();
+  if (!made.ok()) {
+    options_.shm->WarnOnce(peer(), made.status());
+    return std::nullopt;
+  }
+  segment_.emplace(*std::move(made));
+  return segment_->offer();
+}
+
+absl::Status TcpConnection::UseSharedMemory(const HelloAckMeta& ack) {
+  if (!segment_) return absl::OkStatus();
+  ShmSegment segment = *std::exchange(segment_, std::nullopt);
+  if (!ack.shm_attached.ok()) {
+    options_.shm->WarnOnce(peer(), ack.shm_attached);
+    return absl::OkStatus();
+  }
+  // From now on it sends payloads through memory, which must be this one.
+  if (ack.shm_proof != segment.proof())
+    return absl::DataLossError(
+        "claims to have the shared memory that it was offered, but does not");
+  segment.Unlink();
+  UseRings(std::move(segment), ShmSide::kConnecting);
+  return absl::OkStatus();
+}
+
+void TcpConnection::AttachSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) {
+  if (options_.shm == nullptr) {
+    ack.shm_attached = absl::FailedPreconditionError("it uses sockets only");
+    return;
+  }
+  // A folder that two hosts mount is no shared memory.
+  if (hello.host != options_.host) {
+    ack.shm_attached = absl::FailedPreconditionError("it is not on this host");
+    return;
+  }
+  absl::StatusOr<ShmSegment> attached = options_.shm->Attach(*hello.shm);
+  ack.shm_attached = attached.status();
+  if (!attached.ok()) return;
+  ack.shm_proof = attached->proof();
+  segment_.emplace(*std::move(attached));
+}
+
+void TcpConnection::UseRings(ShmSegment segment, ShmSide side) {
+  rings_.emplace(std::move(segment), side);
+  reader().UseRing(rings_->incoming, rings_->regions);
+  queue_.UseRing(rings_->outgoing, rings_->regions);
+}
+
+void TcpConnection::Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) {
+  if (!rings_) return;
+  Send({.header = {.type = FrameType::kRegion},
+        .meta = rings_->regions.Offer(std::move(memory), std::move(on_refused)),
+        .payload = {}});
+}
+
+absl::Status TcpConnection::TakeMemoryFrame(const ReceivedFrame& frame) {
+  if (!rings_) return FrameStream::TakeMemoryFrame(frame);
+  if (frame.header.type == FrameType::kCredit) return TakeCredit(frame);
+  PUSHPULL_ASSIGN_OR_RETURN(std::vector<std::byte> answer, rings_->regions.Answer(frame.meta));
+  if (!answer.empty())
+    Send({.header = {.type = FrameType::kRegion}, .meta = std::move(answer), .payload = {}});
+  return absl::OkStatus();
+}
+
+absl::Status TcpConnection::TakeCredit(const ReceivedFrame& frame) {
+  ByteReader reader(frame.meta);
+  const auto num_bytes = reader.Get<uint64_t>();
+  if (!reader.ok()) return absl::DataLossError("sent a credit without a number of bytes");
+  PUSHPULL_RETURN_IF_ERROR(rings_->outgoing.AddCredit(num_bytes));
+  if (!is_blocked_ && !queue_.empty()) ScheduleFlush();  // frames may have waited for room
+  return absl::OkStatus();
+}
+
 // ---- the loop's watch ----
+
+void TcpConnection::WatchForPeer() {
+  WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
 
 void TcpConnection::WatchFor(uint32_t events) {
   if (watched_ == events) return;
   const bool is_new = watched_ == 0;
   watched_ = events;
   const absl::Status watched =
-      is_new ? loop_.Watch(stream_.socket(),
-                           events,
-                           [self = shared_from_this()](uint32_t ready) { self->OnReady(ready); })
-             : loop_.Rewatch(stream_.socket(), events);
+      is_new
+          ? loop().Watch(
+                stream_.socket(), events, [self = Self()](uint32_t ready) { self->OnReady(ready); })
+          : loop().Rewatch(stream_.socket(), events);
   if (watched.ok()) return;
   if (is_new) watched_ = 0;
   FailLater(watched);
 }
 
 void TcpConnection::Unwatch() {
-  if (std::exchange(watched_, 0) != 0) loop_.Unwatch(stream_.socket());
-}
-
-// ---- the end ----
-
-void TcpConnection::Fail(const absl::Status& why) {
-  if (!stream_.is_open()) return;
-  const std::shared_ptr<TcpConnection> self = shared_from_this();
-  failure_ = absl::Status(why.code(), absl::StrCat(peer_, ": ", why.message()));
-  CloseStream();
-  const FrameHeader* const lost = reader_.UnfinishedPayload();
-  // The owner may end itself, which takes it from here.
-  if (lost != nullptr && owner_ != nullptr) owner_->OnPayloadLost(*lost);
-  Report();
-}
-
-void TcpConnection::FailLater(const absl::Status& why) {
-  loop_.Post([self = shared_from_this(), why] { self->Fail(why); });
-}
-
-void TcpConnection::Report() {
-  if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnClosed(failure_);
-}
-
-void TcpConnection::CloseStream() {
-  if (!stream_.is_open()) return;
-  const std::shared_ptr<TcpConnection> self = shared_from_this();  // the watch may be the last
-  Unwatch();
-  stream_.Close();
-  queue_.Clear();
+  if (std::exchange(watched_, 0) != 0) loop().Unwatch(stream_.socket());
 }
 
 }  // namespace pushpull

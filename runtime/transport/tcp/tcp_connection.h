@@ -1,80 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One socket on one event loop: frames in, frames out. Who the peer is and what frames mean is for
-// its owner, first a handshake and then a channel.
+// A stream of frames over one socket, with payloads through shared memory where both ends have it.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
-
-#include "runtime/base/event_loop.h"
-#include "runtime/transport/channel.h"
 #include "runtime/transport/shm/shm_segment.h"
-#include "runtime/transport/tcp/frame_reader.h"
+#include "runtime/transport/stream/frame_stream.h"
+#include "runtime/transport/stream/transport_options.h"
 #include "runtime/transport/tcp/send_queue.h"
 #include "runtime/transport/tcp/tcp_stream.h"
 
 namespace pushpull {
 
-// Told what arrives, on the loop's thread, never from inside a call to the connection. May call
-// anything on the connection, Close included, and may end itself after Close or Pause.
-class TcpConnectionOwner {
+// Thread-confined to the loop, which holds it while it is started.
+class TcpConnection final : public FrameStream {
  public:
-  virtual ~TcpConnectionOwner() = default;
-  virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
-  virtual bool TakesInPlace(const FrameHeader&) { return false; }
-  virtual void OnFrame(const ReceivedFrame& frame) = 0;
-  // A payload for which PayloadBuffer was called will never be whole; OnClosed follows.
-  virtual void OnPayloadLost(const FrameHeader& header) = 0;
-  // The connection is closed, `why` names the peer; nothing follows.
-  virtual void OnClosed(const absl::Status& why) = 0;
-};
+  TcpConnection(EventLoop& loop,
+                TcpStream stream,
+                std::string peer,
+                const TransportOptions& options);
 
-// Held by shared_ptr because its own callbacks may end its owner: the loop holds it while it is
-// started. Thread-confined to the loop.
-class TcpConnection final : public FrameSink, public std::enable_shared_from_this<TcpConnection> {
- public:
-  // `peer` begins every error text.
-  TcpConnection(EventLoop& loop, TcpStream stream, std::string peer, size_t frames_max);
-
-  // Starts or resumes reading for `owner`, which stays valid until Pause, Close or OnClosed.
-  void Start(TcpConnectionOwner& owner);
-  // Stops reading until the next Start; what is read ahead is kept.
-  void Pause();
-  // Ends the connection without a word to the owner. What waits to be sent is dropped.
-  void Close();
-  // Ends the connection and tells the owner.
-  void Fail(const absl::Status& why);
-
-  // Payloads of frames that are sent and read from now on go through `segment`. Between handshake
-  // and Start.
-  void UseSharedMemory(ShmSegment segment, ShmSide side);
-  bool has_shared_memory() const { return rings_.has_value(); }
-  // Beside the rings; where there is shared memory.
-  SharedRegions& regions() { return rings_->regions; }
-  // The peer gives room in its ring back; frames may have waited for it.
-  absl::Status TakeCredit(uint64_t num_bytes);
-
-  // Takes the stream away from this connection. kDataLoss: the peer has sent more than it should
-  // have by now, the connection is closed.
-  absl::StatusOr<TcpStream> ReleaseStream();
-
-  // Queues a frame; dropped after the end. When the queue is full the connection fails.
-  void Send(OutgoingFrame frame);
-  SendQueue& queue() { return queue_; }
-  const std::string& peer() const { return peer_; }
-  EventLoop& loop() { return loop_; }
-
-  // The reader's calls.
-  std::span<std::byte> PayloadBuffer(const FrameHeader& header) override {
-    return owner_->PayloadBuffer(header);
+  void CloseAfter(OutgoingFrame frame) override;
+  void SetPayloadChecksums(bool has_checksums) override {
+    queue_.SetPayloadChecksums(has_checksums);
   }
-  bool TakesInPlace(const FrameHeader& header) override { return owner_->TakesInPlace(header); }
-  void OnFrame(const ReceivedFrame& frame) override;
-  bool IsOpen() const override { return stream_.is_open() && owner_ != nullptr; }
+  size_t queued_bytes() const override { return queue_.num_bytes(); }
+  absl::string_view kind() const override { return rings_ ? "shm" : "tcp"; }
+
+  std::optional<ShmOffer> OfferSharedMemory() override;
+  absl::Status UseSharedMemory(const HelloAckMeta& ack) override;
+  void AttachSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) override;
+  void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) override;
+  absl::Status TakeMemoryFrame(const ReceivedFrame& frame) override;
 
  private:
   struct Rings {
@@ -89,31 +49,36 @@ class TcpConnection final : public FrameSink, public std::enable_shared_from_thi
     SharedRegions regions;
   };
 
+  bool is_connected() const override { return stream_.is_open(); }
+  bool has_unread() const override { return reader().num_staged() > 0; }
+  absl::Status Enqueue(OutgoingFrame frame) override;
+  void Flush() override;
+  void Resume() override;
+  void Suspend() override { Unwatch(); }
+  void Disconnect() override;
+  std::shared_ptr<FrameStream> Rehome(EventLoop& loop, std::string peer) override;
+  // The reader's call.
+  void OnFrame(const ReceivedFrame& frame) override;
+
+  std::shared_ptr<TcpConnection> Self();
+  void UseRings(ShmSegment segment, ShmSide side);
+  absl::Status TakeCredit(const ReceivedFrame& frame);
   void OnReady(uint32_t events);
   void Read();
   void ScheduleRead();
-  void Flush();
-  void ScheduleFlush();
   void FlushAfterReading();
-  void FailLater(const absl::Status& why);
+  void WatchForPeer();
   void WatchFor(uint32_t events);
   void Unwatch();
-  void CloseStream();
-  void Report();
 
-  EventLoop& loop_;
+  const TransportOptions options_;
   TcpStream stream_;
-  const std::string peer_;
-  TcpConnectionOwner* owner_ = nullptr;
-  std::optional<Rings> rings_;
-  FrameReader reader_;
   SendQueue queue_;
-  absl::Status failure_;  // why the socket is closed, where it was not our own Close
+  std::optional<ShmSegment> segment_;  // offered or attached in the handshake, not used yet
+  std::optional<Rings> rings_;
   uint32_t watched_ = 0;  // events; 0 while not started
-  bool is_flush_scheduled_ = false;
   bool is_read_scheduled_ = false;
-  bool is_blocked_ = false;    // the socket takes no more until EPOLLOUT
-  bool is_overflown_ = false;  // a failure for a full queue is on its way
+  bool is_blocked_ = false;  // the socket takes no more until EPOLLOUT
 };
 
 }  // namespace pushpull

@@ -14,7 +14,7 @@ size_t SizeOf(std::span<const iovec> buffers) {
   return total;
 }
 
-// A call on a socket that came to `result` moved that many bytes, of `wanted`.
+// The outcome of a call that returned `result`, for `wanted` bytes.
 absl::StatusOr<Transfer> Moved(ssize_t result,
                                size_t wanted,
                                Transfer::Wait wait,

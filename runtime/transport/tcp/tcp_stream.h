@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of one connected socket, as they are or over TLS.
+// The bytes of one connected socket, plain or over TLS.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,26 +20,26 @@ namespace pushpull {
 class TcpStream {
  public:
   TcpStream() = default;
-  // `socket` is connected and does not block. Without `identity` the bytes are sent as they are.
+  // `socket` is connected and does not block. Without `identity` the bytes are sent in plain text.
   TcpStream(FileDescriptor socket, std::shared_ptr<const TlsIdentity> identity, TlsSide side);
 
   bool is_open() const { return socket_.is_open(); }
   int socket() const { return socket_.get(); }
   void Close();
 
-  // Fills `buffers` in order, as far as there is something. The wait is kReadable where nothing
-  // more is there for now. kUnavailable: the peer has closed, or the connection is broken; over TLS
-  // those of TlsStream.
+  // Fills `buffers` in order with what has arrived. The wait is kReadable where nothing more is
+  // available for now. kUnavailable: the peer has closed, or the connection is broken; over TLS
+  // also the errors of TlsStream.
   absl::StatusOr<Transfer> Receive(std::span<const iovec> buffers) {
     return tls_ == nullptr ? ReceivePlain(buffers) : tls_->Receive(buffers);
   }
-  // Takes bytes of `buffers` in order, as many as fit. Errors as above.
+  // Writes bytes of `buffers` in order, as many as fit. Errors as above.
   absl::StatusOr<Transfer> Send(std::span<const iovec> buffers) {
     return tls_ == nullptr ? SendPlain(buffers) : tls_->Send(buffers);
   }
 
-  // Over TLS there may be bytes that were taken and wait for the socket, and such that were
-  // received and of which the socket will not tell any more.
+  // Over TLS there may be bytes that Send took and the socket has not, and received bytes that
+  // epoll will not report again.
   bool is_encrypted() const { return tls_ != nullptr; }
   bool has_unsent() const { return tls_ != nullptr && tls_->has_unsent(); }
   bool has_read_ahead() const { return tls_ != nullptr && tls_->has_read_ahead(); }

@@ -180,7 +180,7 @@ class RightsTest(ChartTestCase):
         self.addCleanup(kubectl, "delete", "-f", "-", "--ignore-not-found", text=rendered)
         api_server.wait_until(lambda: self.may("create", "pods", "-n", "team-a"), 30, "the API server knows the new rights")
 
-    def test_operator_of_the_cluster_may_what_it_needs_and_no_more(self) -> None:
+    def test_cluster_operator_has_exactly_the_rights_it_needs(self) -> None:
         self.apply_rights("default-values.yaml")
 
         for verb, what in (("create", "pods"), ("patch", "trainingjobs --subresource=status"), ("get", "secrets"), ("watch", "trainingjobs")):

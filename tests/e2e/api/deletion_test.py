@@ -50,7 +50,7 @@ class DeletionTest(OperatorTestCase):
 
         self.await_gone("behind")
 
-    def test_foreground_deletion_ends_when_all_that_the_job_has_is_gone(self) -> None:
+    def test_foreground_deletion_ends_after_all_owned_objects(self) -> None:
         self.start_operator()
         self.start_running_job("before")
 
@@ -59,7 +59,7 @@ class DeletionTest(OperatorTestCase):
         self.assertEqual(self.children("before"), [])
         self.await_gone("before")
 
-    def test_orphans_go_on_and_a_new_job_of_the_name_leaves_them_alone(self) -> None:
+    def test_orphans_run_on_and_a_new_job_leaves_them_alone(self) -> None:
         self.start_operator()
         children = self.start_running_job("left")
         uids = {name: list(self.player.uids[name]) for name in self.player.uids}
@@ -81,7 +81,7 @@ class DeletionTest(OperatorTestCase):
         self.await_status("left", "the new one runs", phase="Running", workers={"ready": 2})
         self.await_complete("left")
 
-    def test_job_that_is_deleted_while_no_operator_runs_goes_all_the_same(self) -> None:
+    def test_job_deleted_without_an_operator_is_collected(self) -> None:
         operator = self.start_operator()
         self.start_running_job("alone")
         self.assertEqual(operator.end(signal.SIGTERM), 143)

@@ -174,7 +174,7 @@ class OperatorTest(OperatorTestCase):
         self.assert_each_pod_was_made_once("orphan-coordinator", "orphan-server-0", "orphan-server-1",
                                            "orphan-worker-0", "orphan-worker-1")
 
-    def test_leader_that_was_paused_writes_nothing_after_it_wakes(self) -> None:
+    def test_paused_leader_writes_nothing_after_it_wakes(self) -> None:
         leader = self.start_operator("first")
         wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
         self.start_job("frozen")
@@ -195,7 +195,7 @@ class OperatorTest(OperatorTestCase):
         wait_until(lambda: time.monotonic() >= paused_until, 30, "the pause is over")
         leader.process.send_signal(signal.SIGCONT)
         self.must(kubectl("scale", "tj/frozen", "--replicas=1"))
-        wait_until(lambda: "begins anew as a standby" in leader.log(), 60, "it knows that it leads no more")
+        wait_until(lambda: "continues as standby" in leader.log(), 60, "it knows that it leads no more")
         self.await_status("frozen", "one server", phase="Running", servers={"ready": 1, "replicas": 1})
         self.await_complete("frozen")
 
@@ -236,14 +236,14 @@ class OperatorTest(OperatorTestCase):
         self.assert_each_pod_was_made_once(*marks)
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
 
-    def test_api_server_that_is_away_for_longer_than_the_lease_costs_no_pod(self) -> None:
+    def test_api_server_outage_beyond_the_lease_costs_no_pod(self) -> None:
         operator = self.start_operator(**QUICK_LEASE)
         self.start_job("cutoff")
         self.await_status("cutoff", "it runs", phase="Running", workers={"ready": 2})
 
         self.must(api_server.run(api_server.CLUSTER, "api", "stop"))
         try:
-            wait_until(lambda: "begins anew as a standby" in operator.log(), 60, "the lease is lost")
+            wait_until(lambda: "continues as standby" in operator.log(), 60, "the lease is lost")
         finally:
             self.must(api_server.run(api_server.CLUSTER, "api", "start"))
         wait_until(operator.leads, 60, f"it leads again: {operator.log()}")

@@ -40,7 +40,7 @@ class CrdTest(ReleaseTestCase):
         self.assertEqual(self.must(kubectl("get", "tj", "kept", "-o", "jsonpath={.spec.servers.replicas}")), "3")
         self.release("install")
 
-    def test_uninstall_takes_the_crd_along_where_it_is_not_to_be_kept(self) -> None:
+    def test_uninstall_removes_the_crd_unless_it_is_kept(self) -> None:
         self.release("install", "--set", "crds.keep=false")
         self.assertTrue(self.crd_is_there())
 
@@ -60,7 +60,7 @@ class CrdTest(ReleaseTestCase):
                                     "-o", "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}"))
         self.assertIn("Restarts", columns)
 
-    def test_rollback_brings_the_former_values_back_and_leaves_jobs_alone(self) -> None:
+    def test_rollback_restores_values_and_leaves_jobs_alone(self) -> None:
         self.release("install")
         api_server.wait_for_crd()
         self.create_job("untouched")
@@ -130,7 +130,7 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         for rightful in (one for one in self.operators if one is not operator):
             self.assertNotIn("forbidden", rightful.log())
 
-    def test_operator_of_one_namespace_runs_its_jobs_with_a_role_alone(self) -> None:
+    def test_namespaced_operator_needs_no_cluster_role(self) -> None:
         self.release("install", "--set", "operator.namespaces={default}")
         api_server.wait_for_crd()
         self.assertNotEqual(kubectl("get", "clusterrole", "pushpull").returncode, 0)

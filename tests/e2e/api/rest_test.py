@@ -46,7 +46,7 @@ class RestTest(OperatorTestCase):
         print(f"\n      operator: {operator.resident_mebibytes():.1f} MiB", flush=True)
         self.assertLessEqual(operator.resident_mebibytes(), OPERATOR_MEBIBYTES_MAX)
 
-    def test_running_job_has_its_status_written_once_a_minute_at_most(self) -> None:
+    def test_status_is_written_at_most_once_a_minute(self) -> None:
         self.start_operator()
         self.start_job("busy")
         self.await_status("busy", "it runs", phase="Running", workers={"ready": 2})

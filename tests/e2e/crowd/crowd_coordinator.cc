@@ -17,8 +17,8 @@
 #include "pushpull/v1/control.grpc.pb.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/membership/control_proto.h"
 #include "runtime/membership/job_status.h"
-#include "runtime/membership/job_status_proto.h"
 
 namespace pushpull {
 namespace {
@@ -41,8 +41,8 @@ class CrowdCoordinator final : public v1::Coordinator::Service {
 JobStatus RunningJob(std::string name, uint32_t servers, uint32_t workers) {
   JobStatus status{.job = std::move(name),
                    .phase = JobPhase::kRunning,
-                   .servers_wanted = servers,
-                   .workers_wanted = workers};
+                   .desired_servers = servers,
+                   .desired_workers = workers};
   status.epoch.counter = 1;
   status.step = Step(1);
   for (uint32_t i = 0; i < servers; ++i)

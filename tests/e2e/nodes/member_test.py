@@ -42,7 +42,7 @@ class MemberTest(NodeCase):
             self.assertEqual(restarts["last"]["exitCode"], 137)
         self.finish_job("killed")
 
-    def test_deaths_are_counted_once_when_the_operator_dies_between_them(self) -> None:
+    def test_deaths_around_an_operators_death_count_once(self) -> None:
         self.expected_trouble = ["connection", "lease"]  # the leader's end is seen
         self.start("unwatched")
         uid = self.uids("unwatched")["unwatched-worker-1"]

@@ -65,7 +65,7 @@ class NodeLossTest(NodeCase):
         self.assertEqual(status["restarts"].get("counted", 0), 0, f"a lost node is nobody's failure: {status['restarts']}")
         self.assertGreaterEqual(status["restarts"]["disruptions"], 1)
 
-    def test_members_of_a_crashed_node_are_replaced_and_not_doubled_when_it_returns(self) -> None:
+    def test_members_of_a_crashed_node_are_replaced_once(self) -> None:
         lost = self.start("crashed")
         cluster("crash", VICTIM)
         self.addCleanup(self.bring_back)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the README's section about Kubernetes, as a user would type them, from an empty cluster on."""
+"""The commands of README and manual for Kubernetes, as a user would type them, from an empty cluster on."""
 import os
 import re
 import subprocess
@@ -9,6 +9,7 @@ import nodes
 from api_server import CLUSTER, ROOT, wait_until
 from nodes import SYSTEM, NodeCase, helm, kubectl, must
 
+PAGES = ("README.md", "docs/running-jobs.md")  # the second goes on where the first ends
 SECTION = re.compile(r"^## On Kubernetes$(.*?)^## ", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```bash$\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOTAL_SECONDS = 300
@@ -18,9 +19,9 @@ GONE_SECONDS = 60
 class ReadmeTest(NodeCase):
 
     def test_commands_lead_to_a_trained_model(self) -> None:
-        section = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
-        blocks = BLOCK.findall(section[1])
-        self.assertGreaterEqual(len(blocks), 2)
+        sections = [SECTION.search((ROOT / page).read_text(encoding="utf-8")) for page in PAGES]
+        blocks = [block for section in sections for block in BLOCK.findall(section[1])]
+        self.assertGreaterEqual(len(blocks), len(PAGES))
         for name in ("kubectl", "helm"):
             program = self.folder / name
             program.write_text(f'#!/bin/sh\nexec "{CLUSTER}" {name} "$@"\n', encoding="utf-8")

@@ -43,7 +43,7 @@ class TroubleTest(NodeCase):
         self.await_told("secretless", "Reconciled", "SecretMissing", "secretless")
         self.assertEqual(self.pods("secretless"), {})
 
-    def test_container_without_memory_is_told_as_that_and_counted(self) -> None:
+    def test_oom_killed_container_is_reported_and_counted(self) -> None:
         # Of a program that takes 400 MB and is given 100.
         command = ["probe_worker", "--steps", "1000", "--values", "100000000", "--tensors", "1", "--optimizer", "sgd"]
         manifest = job("hungry", image=PROBE_IMAGE, command=command,

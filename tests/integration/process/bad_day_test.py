@@ -88,7 +88,7 @@ class StallTest(job.JobTestCase):
         self.assertEqual(code, 0, started.launcher.output)
         self.assertEqual(started.launcher.output.count("waits for worker-1"), 1)
 
-    def test_stalled_worker_is_replaced_where_the_manifest_says_so(self) -> None:
+    def test_stalled_worker_is_replaced_if_so_configured(self) -> None:
         started = self.stalling_job(onStall="DropWorker")
 
         started.launcher.wait_for_line(r"worker-1 .*; restart, 1 of 3")

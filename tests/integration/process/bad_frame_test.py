@@ -33,7 +33,7 @@ class BadFrameTest(job.JobTestCase):
                 self.assertEqual(ends, [0, 0], started.output)
                 self.wait_until_gone(5)
 
-    def test_values_come_back_with_the_priorities_of_their_gradients(self) -> None:
+    def test_values_return_with_their_gradients_priorities(self) -> None:
         started = faulty_network.FaultyJob(self, "--steps", 20, "--values", 1000)
 
         ends = started.wait_for_workers(30)

@@ -35,7 +35,7 @@ class CodecTest(job.JobTestCase):
                 self.assertAlmostEqual(moved["pushed"] / steps_and_first_values, 1, delta=0.01)
                 self.assertGreaterEqual(moved["pulled"], 2 * 20 * RAW_BYTES)
 
-    def test_a_hundredth_or_a_bit_of_each_value_are_so_many_bytes(self) -> None:
+    def test_topk_and_onebit_send_the_expected_bytes(self) -> None:
         for codec, bits in (("topk", 0.01 * 48), ("onebit", 1 + 1 / 16)):
             with self.subTest(codec=codec):
                 spec = self.spec("--steps", 20, "--values", VALUES, "--optimizer", "sgd", "--codec", codec)
@@ -47,14 +47,14 @@ class CodecTest(job.JobTestCase):
                 steps_and_first_values = 2 * RAW_BYTES * (20 * bits / 32 + 1)
                 self.assertAlmostEqual(started.report()["bytes"]["pushed"] / steps_and_first_values, 1, delta=0.01)
 
-    def test_weights_are_bitwise_the_same_on_every_channel_and_when_a_server_dies(self) -> None:
+    def test_weights_are_bitwise_equal_on_every_channel(self) -> None:
         for codec in ("int8", "topk"):
             with self.subTest(codec=codec):
                 self.run_on_every_channel(codec)
 
     def run_on_every_channel(self, codec: str) -> None:
         weights = {}
-        # The first job alone is paced: finish lets go of all that follow, too.
+        # The first job alone is paced: finish releases all that follow, too.
         for name, channel in (("killed", "tcp"), ("tcp", "tcp"), ("shm", "auto"), ("grpc", "grpc")):
             file = self.folder / f"{codec}-{name}.weights"
             pause = ["--step-milliseconds", 200] if name == "killed" else []
@@ -74,7 +74,7 @@ class CodecTest(job.JobTestCase):
         for name, bits in weights.items():
             self.assertTrue(bits == weights["tcp"], name)
 
-    def test_a_value_that_float16_does_not_have_is_named_and_counted(self) -> None:
+    def test_float16_overflow_is_named_and_counted(self) -> None:
         spec = self.spec("--steps", 100, "--codec", "fp16", "--large-at-step", 7, restart=NO_RESTARTS)
         started = self.run_job(spec)
 
@@ -82,7 +82,7 @@ class CodecTest(job.JobTestCase):
         self.assertRegex(started.launcher.output, r"in step 7 has a value that is not finite as fp16")
         self.assertRegex(started.launcher.output, r"too large for the codec.*codec=fp16 values=1")
 
-    def test_a_codec_is_tried_and_used_or_left_out_and_sums_stay_right(self) -> None:
+    def test_codec_trials_keep_sums_exact(self) -> None:
         started = self.run_job(self.spec("--steps", 60, "--values", VALUES, "--codec", "fp16", "--bypass-codec", 1))
 
         self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
@@ -90,7 +90,7 @@ class CodecTest(job.JobTestCase):
         said = re.findall(r"codecs (?:pay on this link|do not pay, left out)", started.launcher.output)
         self.assertEqual(len(said), 2, started.launcher.output)
 
-    def test_a_job_whose_workers_keep_something_back_is_saved_and_goes_on(self) -> None:
+    def test_a_job_with_residuals_is_saved_and_continues(self) -> None:
         folder = self.folder / "checkpoints"
 
         def spec(steps: int, pause: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class CodecTest(job.JobTestCase):
         self.assertEqual(second.launcher.wait(60), 0, second.launcher.output)
         self.assertEqual(second.report()["checkpoint"]["restored_step"], saved)
 
-    def test_what_keeps_something_back_is_refused_where_it_would_be_lost(self) -> None:
+    def test_residual_codecs_are_rejected_where_they_lose_data(self) -> None:
         for sync, text in (({"mode": "Async"}, "needs spec.sync.mode Sync, which is Async"),
                            ({"backupWorkers": 1}, "needs spec.sync.backupWorkers 0, which is 1"),
                            ({"gated": True}, "needs spec.sync.gated false")):

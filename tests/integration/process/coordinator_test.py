@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator that dies, comes back, or comes back too late: steps go on, and only one has a say."""
+"""A coordinator that dies, comes back, or comes back too late: steps continue, and only one is in charge."""
 import hashlib
 import json
 import os
@@ -46,12 +46,12 @@ class RestartTest(job.JobTestCase):
         self.assertEqual(self.weights("replicated", 10, 40), expected)
         self.assertEqual(self.weights("told", 10, 40, by=signal.SIGTERM), expected)
 
-    def test_status_says_that_the_coordinator_is_not_there_and_steps_go_on(self) -> None:
+    def test_status_reports_a_missing_coordinator(self) -> None:
         started = self.run_job(self.long_spec(restart={"backoffLimit": 3, "initialDelaySeconds": 5}))
         started.wait_for_step(5)
 
         started.signal_member("coordinator", 0, signal.SIGKILL)
-        started.launcher.wait_for_line("server-0 no coordinator: steps go on")
+        started.launcher.wait_for_line("server-0 no coordinator: steps continue")
         before = started.metrics("server")["pushpull_step"]
         shown = job.run_command("status", "--workdir", started.workdir)
         job.wait_until(lambda: started.metrics("server")["pushpull_step"] > before + 20, 20, "steps")
@@ -102,11 +102,11 @@ class TwoCoordinatorsTest(job.JobTestCase):
         network.switch(address, kept=True)
 
         for member in members:
-            member.wait_for_line("the coordinator is there again")
+            member.wait_for_line("connected to a coordinator again")
         job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 2")
         self.assertEqual([member.process.poll() for member in members], [None, None, None])
 
-    def test_one_that_was_stopped_is_refused_after_another_took_over(self) -> None:
+    def test_stopped_coordinator_is_rejected_after_succession(self) -> None:
         older = self.start_coordinator(1)
         network = switched_network.SwitchedNetwork(self.address_of(older))
         self.addCleanup(network.close)
@@ -121,7 +121,7 @@ class TwoCoordinatorsTest(job.JobTestCase):
         os.kill(older.pid, signal.SIGCONT)
         network.switch(self.address_of(older))
         for member in members:
-            member.wait_for_line("a coordinator of term 1 has no say")
+            member.wait_for_line("a coordinator of term 1 is outdated")
         older.wait_for_line("one of term 2 has taken over")
         third = self.start_coordinator(3, "--recover")
         address = self.address_of(third)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network between workers and a server that spoils a frame when it is told to.
+"""A network between workers and a server that corrupts a frame on request.
 
 It stands on the address that the server advertises and passes on what comes, frame by frame, and keeps
 what priorities it has seen. Workers and server are on one host, where they would agree on no payload checksums, so it
@@ -61,7 +61,7 @@ class FaultyNetwork:
         self._start(self._accept)
 
     def inject(self, fault: Fault) -> None:
-        """Spoils the next push, and returns when its connection has ended, or when it is refused."""
+        """Corrupts the next push; returns when its connection has ended, or when it is rejected."""
         with self._changed:
             self._fault = fault
             self._is_over = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames as bytes, for tests that write wrong ones (layout: runtime/decisions/0002-frame-layout.md)."""
+"""Frames as bytes, for tests that write wrong ones (layout: docs/decisions/0002-frame-layout.md)."""
 import ctypes
 import struct
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles started one by one on several hosts, as the README says; network namespaces are the hosts.
+"""Roles started one by one on several hosts, as docs/by-hand.md says; network namespaces are the hosts.
 
     ns 0: coordinator, server-0      ns 1: server-1, worker-0      ns 2: worker-1
 

@@ -45,7 +45,7 @@ class LeaveTest(job.JobTestCase):
         self.assertEqual((report["steps"], report["state_losses"]), (STEPS, []))
         self.assertEqual(weights.read_bytes(), whole)
 
-    def test_two_servers_that_are_all_there_is_go_one_after_the_other(self) -> None:
+    def test_the_last_two_servers_drain_one_after_the_other(self) -> None:
         whole = self.undisturbed_weights()
         weights = self.folder / "weights"
         started = self.run_job(self.trained(weights))
@@ -62,7 +62,7 @@ class LeaveTest(job.JobTestCase):
         self.assertEqual((report["steps"], report["state_losses"]), (STEPS, []))
         self.assertEqual(weights.read_bytes(), whole)
 
-    def test_server_without_an_heir_ends_when_its_time_is_over_or_by_a_second_signal(self) -> None:
+    def test_undrainable_server_ends_at_its_deadline_or_signal(self) -> None:
         for seconds in ("1", "86400"):
             with self.subTest(seconds=seconds):
                 spec = self.long_spec(servers=1, restart=RESTARTS)
@@ -98,7 +98,7 @@ class LeaveTest(job.JobTestCase):
                                  (200, 1, 0))
                 self.assertNotIn("is lost", started.launcher.output)
 
-    def test_samples_of_workers_and_servers_that_leave_count_once(self) -> None:
+    def test_samples_of_leaving_members_count_once(self) -> None:
         started = self.run_job(self.spec("--samples", 12000, "--epochs", 2, "--batch", 10,
                                          "--step-milliseconds", 100, workers=3, restart=RESTARTS))
         started.wait_for_step(5)

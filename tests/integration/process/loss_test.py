@@ -98,7 +98,7 @@ class LossTest(job.JobTestCase):
         self.assertGreaterEqual(loss["lowest_step"], step)
         self.assertIn(f"optimizer state of the checkpoint of step {step}", started.launcher.output)
 
-    def test_all_killed_servers_of_a_replicated_job_are_replaced(self) -> None:
+    def test_killed_servers_of_a_replicated_job_are_replaced(self) -> None:
         # Small: with replication an answer that breaks off in the middle costs the worker its copy.
         spec = self.trained(self.folder / "weights", values=100, servers=3)
         spec["servers"]["replication"] = 1

@@ -40,7 +40,7 @@ class ModeTest(job.JobTestCase):
         self.assertEqual(code, 0, started.launcher.output)
         self.assertEqual(started.report()["restarts"], 0)
 
-    def test_async_does_not_wait_for_a_slow_worker_and_bounded_does(self) -> None:
+    def test_bounded_waits_for_a_slow_worker_and_async_does_not(self) -> None:
         started = self.slow_job()
         started.wait_for_step(3)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's commands, as a user would type them, against the programs that were built.
+"""The commands of README and manual, as a user would type them, against the programs that were built.
 
-Every ```sh block is run, in a folder that looks like a checkout, unless the line above it is
+Every ```sh block of README.md and docs/*.md is run, in a folder that looks like a checkout, unless the line above it is
 `<!-- not run by the README's test: REASON -->`; what such a block has must be commands of ./dev, and
 documented. A block whose parts begin with `# on HOST` is for several hosts: each part runs for itself,
-and the hosts are addresses of the loopback interface. CMake has built the worker's program of the C++
-block.
+and the hosts are addresses of the loopback interface. CMake has built the C++ block of
+docs/writing-a-worker.md.
 """
 import json
 import os
@@ -21,6 +21,7 @@ import job
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 WORKER = pathlib.Path(job.PROBE).parent / "readme_worker"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MANUAL = "\n".join([README, *(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))])
 FOR_SEVERAL_HOSTS = "# on "
 TRAINING_SECONDS = 90.0
 _BLOCK = re.compile(r"^(?P<above>[^\n]*)\n```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -28,6 +29,7 @@ _NOT_RUN = re.compile(r"<!-- not run by the README's test: \w[^>]* -->")
 _PART = re.compile(r"^# (?:on|from) (?P<host>[^\n]*)\n(?P<text>(?:(?!# )[^\n]*\n)*)", re.MULTILINE)
 _ADDRESS = re.compile(r"\b10(?:\.\d+){3}:\d+\b")
 _SPAN = re.compile(r"`([^`\n]+)`")
+_CPP_BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -37,12 +39,12 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     return [Block(match["text"], _NOT_RUN.fullmatch(match["above"]) is None)
-            for match in _BLOCK.finditer(README)]
+            for match in _BLOCK.finditer(MANUAL)]
 
 
 def spans(start: str) -> list[str]:
     """Commands within a sentence."""
-    return [span for span in _SPAN.findall(README) if span.startswith(start)]
+    return [span for span in _SPAN.findall(MANUAL) if span.startswith(start)]
 
 
 class LocalAddresses:
@@ -91,7 +93,7 @@ class ReadmeTest(job.JobTestCase):
 
     def test_block_for_one_machine_runs(self) -> None:
         wanted = [b.text for b in blocks() if b.is_run and not b.text.startswith(FOR_SEVERAL_HOSTS)]
-        self.assertTrue(wanted, "the README has no such block any more")
+        self.assertTrue(wanted, "README and manual have no such block any more")
 
         for text in wanted:
             with self.subTest(block=text):
@@ -100,8 +102,8 @@ class ReadmeTest(job.JobTestCase):
                 self.assertEqual(ended.wait(TRAINING_SECONDS), 0, ended.output)
 
     def test_commands_beside_a_running_job_answer(self) -> None:
-        wanted = [spans(f"build/release/pushpull {name} ") for name in ("status", "scale")]
-        self.assertTrue(all(wanted), "the README has no such command any more")
+        wanted = [spans(f"build/release/pushpull {name} ") for name in ("status", "scale", "set")]
+        self.assertTrue(all(wanted), "README and manual have no such command any more")
         probe = f'spec.command=["{job.PROBE}","--steps","{job.LONG_JOB_STEPS}","--step-milliseconds","5"]'
         launcher = self.start("build/release/pushpull", "run", "runtime/examples/fashion-mnist.yaml",
                               "--progress", "none", "--set", probe,
@@ -114,11 +116,18 @@ class ReadmeTest(job.JobTestCase):
                 ended = self.shell(command)
 
                 self.assertEqual(ended.wait(20), 0, ended.output)
-                self.assertRegex(ended.output, "fashion-mnist|0 shards to move|4 workers of 4")
+                self.assertRegex(ended.output, "fashion-mnist|0 shards to move|4 workers of 4|mode Sync")
+
+    def test_readme_shows_a_part_of_the_complete_worker(self) -> None:
+        complete = (ROOT / "docs/writing-a-worker.md").read_text(encoding="utf-8")
+        shown = _CPP_BLOCK.findall(README)
+
+        self.assertEqual(len(shown), 1)
+        self.assertIn(shown[0], _CPP_BLOCK.findall(complete)[0])
 
     def test_worker_program_runs_as_it_says(self) -> None:
-        wanted = spans("pushpull run MANIFEST")
-        self.assertTrue(wanted, "the README has no such command any more")
+        wanted = spans("pushpull run MANIFEST --set")
+        self.assertTrue(wanted, "README and manual have no such command any more")
         (self.folder / "build/my_worker").symlink_to(WORKER)
 
         for command in wanted:

@@ -35,7 +35,7 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(listed.returncode, 0, listed.stderr)
         return [c["step"] for c in json.loads(listed.stdout)["checkpoints"]]
 
-    def test_a_stopped_job_goes_on_bit_for_bit_on_another_number_of_servers(self) -> None:
+    def test_stopped_job_resumes_bitwise_on_other_server_counts(self) -> None:
         steps = 120
         whole = self.folder / "whole"
         undisturbed = self.run_job({**self.adam(steps, whole, milliseconds=0), "checkpoint":
@@ -58,7 +58,7 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(self.steps()[0], steps)  # the end of the job is saved as well
         self.assertEqual(again.read_bytes(), whole.read_bytes())
 
-    def test_a_checkpoint_on_request_is_complete_when_the_command_returns(self) -> None:
+    def test_requested_checkpoint_is_complete_on_return(self) -> None:
         running = self.run_job(self.checkpointed(self.long_spec()))
         running.wait_for_step(5)
 
@@ -93,7 +93,7 @@ class RestoreTest(job.JobTestCase):
         finished.launcher.wait_for_line(f"checkpoints: {folder}")
         self.assertTrue((folder / "step-000000000005" / "MANIFEST").exists())
 
-    def test_a_folder_that_cannot_be_written_costs_the_save_and_not_the_job(self) -> None:
+    def test_unwritable_folder_fails_the_save_not_the_job(self) -> None:
         (self.folder / "file").write_text("in the way")
         self.dir = self.folder / "file" / "checkpoints"
         running = self.run_job(self.checkpointed(self.long_spec()))

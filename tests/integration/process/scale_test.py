@@ -138,7 +138,7 @@ class ScaleTest(job.JobTestCase):
         # One death may leave one step uneven: its batch counts twice in a chunk, or not at all.
         self.assertAlmostEqual(report["final"]["total"], 12000, delta=10)
 
-    def test_workers_that_are_wanted_no_more_when_they_join_cost_no_restart(self) -> None:
+    def test_undesired_joining_workers_cost_no_restart(self) -> None:
         may_join = self.folder / "may-join"
         spec = self.long_spec(workers=1, restart={"backoffLimit": 0})
         spec["command"] = ["sh", "-c", f'[ "$PUSHPULL_INDEX" = 0 ] || until [ -e {may_join} ]; do '

@@ -42,7 +42,7 @@ class ShmTest(job.JobTestCase):
                 pass
         self.wait_until_gone(job.START_SECONDS)
 
-    def test_neighbours_exchange_tensors_through_memory_and_leave_nothing(self) -> None:
+    def test_shared_memory_is_used_and_removed(self) -> None:
         started = self.run_with("auto")
         started.wait_for_step(20)
 
@@ -64,7 +64,7 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(moved["tcp"], 0)
         self.assertEqual(moved["shm"], 0)
 
-    def test_without_room_the_job_runs_over_sockets_and_says_why(self) -> None:
+    def test_without_room_the_job_falls_back_to_sockets(self) -> None:
         started = self.run_with("auto", self.shared / "missing")
         started.wait_for_step(20)
 
@@ -74,7 +74,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(moved["shm"], 0)
         self.assertIn(str(self.shared / "missing"), started.launcher.output)
 
-    def test_a_job_that_is_killed_whole_leaves_nothing_in_the_folder(self) -> None:
+    def test_killed_job_leaves_nothing_in_the_folder(self) -> None:
         started = self.run_with("auto")
         started.wait_for_step(20)
 
@@ -102,7 +102,7 @@ class ShmTest(job.JobTestCase):
         spec["servers"]["replication"] = 1
         return self.run_with(channel, spec=spec)
 
-    def test_gradients_are_added_from_where_the_workers_have_them(self) -> None:
+    def test_gradients_are_summed_in_the_workers_memory(self) -> None:
         started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
         started.wait_for_step(50)
 
@@ -114,12 +114,12 @@ class ShmTest(job.JobTestCase):
                         metrics['pushpull_push_bytes_total{channel="shm"}'])
         self.assertEqual(self.left_there(), [])
 
-    def test_registered_gradients_are_copied_to_who_is_reached_over_a_socket(self) -> None:
+    def test_registered_gradients_are_copied_over_sockets(self) -> None:
         started = self.run_registered("tcp", "--steps", 30)
 
         self.assertEqual(started.finish(), 0, started.launcher.output)
 
-    def test_registered_gradients_give_bitwise_the_weights_of_sockets(self) -> None:
+    def test_registered_gradients_give_the_bits_of_sockets(self) -> None:
         weights = []
         for channel in ("auto", "tcp"):
             file = self.folder / f"{channel}.weights"
@@ -132,7 +132,7 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
 
-    def test_members_with_registered_memory_that_are_killed_leave_a_job_that_goes_on(self) -> None:
+    def test_job_survives_members_with_registered_memory(self) -> None:
         started = self.run_registered("auto", "--steps", 400, "--step-milliseconds", 20,
                                       "--optimizer", "sgd", restart=QUICK_RESTARTS)
         started.wait_for_step(20)
@@ -183,7 +183,7 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
 
-    def test_a_job_with_registered_memory_that_is_killed_whole_leaves_nothing(self) -> None:
+    def test_killed_job_leaves_no_registered_memory(self) -> None:
         started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
         started.wait_for_step(20)
 

@@ -99,7 +99,7 @@ class TlsTest(job.JobTestCase):
                     if not stranger.recv(1):
                         raise ConnectionResetError("closed")
 
-    def test_certificates_change_while_a_job_trains_and_strangers_stay_out(self) -> None:
+    def test_certificates_rotate_and_strangers_stay_out(self) -> None:
         steps = 3000
         started = self.run_over_tls(self.spec("--steps", steps, "--step-milliseconds", 50))
         started.wait_for_step(3)
@@ -131,7 +131,7 @@ class TlsTest(job.JobTestCase):
                          r"server-0 .*peer without this job's certificates refused")
         self.assertNotIn("PRIVATE KEY", started.launcher.output)
 
-    def test_files_that_cannot_be_used_end_the_start_with_their_name(self) -> None:
+    def test_unusable_certificate_files_are_named_at_start(self) -> None:
         (self.certificates / "tls.key").unlink()
 
         started = self.run_over_tls(self.spec("--steps", 1))

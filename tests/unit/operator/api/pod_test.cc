@@ -73,7 +73,7 @@ TEST(PodTest, WhatKeepsAPodFromStarting) {
   EXPECT_EQ(unschedulable.unschedulable, "0/3 nodes");
 }
 
-TEST(PodTest, WhoTakesAPodAwayIsTold) {
+TEST(PodTest, ADisruptionTargetIsRead) {
   const Pod pod = Decode(R"({"metadata":{"deletionTimestamp":"2026-01-31T12:00:30Z"},
       "status":{"phase":"Running","reason":"NodeLost","conditions":[
         {"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},

@@ -42,7 +42,7 @@ TrainingJobStatus FullStatus() {
       .servers = {.replicas = 4, .ready = 3, .draining = 1, .selector = "a=b"},
       .workers = {.replicas = 2, .ready = 1, .succeeded = 1, .selector = "a=c"},
       .coordinator = {.term = 5, .is_ready = true},
-      .ring = RingStatus{.epoch = 9, .state = "Stable", .moved_keys = 1, .total_keys = 2},
+      .ring = RingStatus{.epoch = 9, .state = "Stable"},
       .restarts =
           {.counted = 2,
            .disruptions = 1,

@@ -110,7 +110,7 @@ TEST(TrainingJobTest, MetadataOfANewerServerIsNoProblem) {
   EXPECT_EQ(decoded.status.phase, Phase::kRunning);
 }
 
-TEST(TrainingJobTest, ASpecOfANewerVersionIsAProblemAndTheStatusIsStillThere) {
+TEST(TrainingJobTest, ASpecOfANewerVersionIsAProblemItsStatusIsNot) {
   const Object object = *ParseObject(
       R"({"metadata":{"name":"a"},"spec":{"servers":{"replicass":3}},"status":{"phase":"Running"}})");
 
@@ -119,6 +119,15 @@ TEST(TrainingJobTest, ASpecOfANewerVersionIsAProblemAndTheStatusIsStillThere) {
   EXPECT_THAT(ProblemsOfSpec(decoded.problems),
               ElementsAre("spec.servers.replicass: is not a known field; did you mean replicas?"));
   EXPECT_EQ(decoded.status.phase, Phase::kRunning);
+}
+
+TEST(TrainingJobTest, ACheckpointFolderOutsideAClaimIsAProblem) {
+  const Object object =
+      *ParseObject(R"({"metadata":{"name":"a"},"spec":{"checkpoint":{"uri":"file:///c"}}})");
+
+  EXPECT_THAT(ProblemsOfSpec(DecodeTrainingJobObject(object).problems),
+              ElementsAre("spec.checkpoint.uri: is for `pushpull run`; use spec.checkpoint.claim "
+                          "on Kubernetes"));
 }
 
 TEST(TrainingJobTest, AnObjectWithoutASpecIsAProblem) {

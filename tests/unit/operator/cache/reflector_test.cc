@@ -84,7 +84,7 @@ class ReflectorTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(ReflectorTest, TheStoreFollowsTheServer) {
+TEST_F(ReflectorTest, TheStoreMirrorsTheServer) {
   server_.Put(kPods, Key("a"), Labelled("yes"));
   Start();
   ASSERT_TRUE(AwaitSynced());
@@ -98,7 +98,7 @@ TEST_F(ReflectorTest, TheStoreFollowsTheServer) {
   EXPECT_EQ(num_lists(), 1);
 }
 
-TEST_F(ReflectorTest, OtherPeoplesObjectsNeverComeIn) {
+TEST_F(ReflectorTest, UnselectedObjectsAreNotStored) {
   for (int i = 0; i < 1000; ++i) {
     server_.Put(kPods, Key("other" + std::to_string(i)), Labelled("no"));
   }
@@ -114,7 +114,7 @@ TEST_F(ReflectorTest, OtherPeoplesObjectsNeverComeIn) {
   EXPECT_EQ(store_.size(), 2u);
 }
 
-TEST_F(ReflectorTest, AServerThatGoesAwayAndComesBackIsNotListedAgain) {
+TEST_F(ReflectorTest, AnOutageDoesNotRelist) {
   Start();
   ASSERT_TRUE(AwaitSynced());
   ASSERT_TRUE(server_.AwaitWatches(1));
@@ -135,7 +135,7 @@ TEST_F(ReflectorTest, AServerThatGoesAwayAndComesBackIsNotListedAgain) {
   EXPECT_EQ(num_lists(), 1);
 }
 
-TEST_F(ReflectorTest, AfterATooOldVersionDeletesThatWereMissedAreSeen) {
+TEST_F(ReflectorTest, ARelistReportsMissedDeletes) {
   server_.Put(kPods, Key("a"), Labelled("yes"));
   server_.Put(kPods, Key("b"), Labelled("yes"));
   Start();
@@ -157,7 +157,7 @@ TEST_F(ReflectorTest, AfterATooOldVersionDeletesThatWereMissedAreSeen) {
   EXPECT_EQ(num_lists(), 2);
 }
 
-TEST_F(ReflectorTest, ABookmarkSavesAListing) {
+TEST_F(ReflectorTest, ABookmarkAvoidsARelist) {
   Start();
   ASSERT_TRUE(AwaitSynced());
   ASSERT_TRUE(server_.AwaitWatches(1));
@@ -173,7 +173,7 @@ TEST_F(ReflectorTest, ABookmarkSavesAListing) {
   EXPECT_EQ(num_lists(), 1);
 }
 
-TEST_F(ReflectorTest, AThousandTooOldVersionsCostAListEachAndNoObject) {
+TEST_F(ReflectorTest, AThousandTooOldVersionsLoseNoObject) {
   server_.Put(kPods, Key("a"), Labelled("yes"));
   auto failures = std::make_shared<std::atomic<int>>(1000);
   server_.InjectFaults([failures](const FakeRequest& request) {

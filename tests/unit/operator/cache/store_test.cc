@@ -62,7 +62,7 @@ class StoreTest : public testing::Test {
   }};
 };
 
-TEST_F(StoreTest, ChangesAreToldWithOldAndNew) {
+TEST_F(StoreTest, ChangesAreNotifiedWithOldAndNew) {
   store_.Apply(Make("a", "u1", "1"));
   store_.Apply(Make("a", "u1", "2"));
   store_.Remove(Make("a", "u1", "3"));
@@ -71,7 +71,7 @@ TEST_F(StoreTest, ChangesAreToldWithOldAndNew) {
   EXPECT_EQ(store_.Find({.object_namespace = "n", .name = "a"}), nullptr);
 }
 
-TEST_F(StoreTest, ASecondListingTellsTheDifferenceOnly) {
+TEST_F(StoreTest, ARelistNotifiesDifferencesOnly) {
   List({Make("a", "u1", "1"), Make("b", "u2", "1"), Make("c", "u3", "1")});
   Told();
   num_decoded_ = 0;
@@ -83,7 +83,7 @@ TEST_F(StoreTest, ASecondListingTellsTheDifferenceOnly) {
   EXPECT_EQ(store_.size(), 3u);
 }
 
-TEST_F(StoreTest, AListingThatStartsAnewForgetsWhatItHad) {
+TEST_F(StoreTest, ARestartedListDropsItsObjects) {
   store_.BeginListing();
   store_.AddListed(Make("gone", "u1", "1"));
 
@@ -92,7 +92,7 @@ TEST_F(StoreTest, AListingThatStartsAnewForgetsWhatItHad) {
   EXPECT_THAT(Told(), ElementsAre("+a@2"));
 }
 
-TEST_F(StoreTest, AnObjectThatTookAnothersNameIsADeleteAndANewOne) {
+TEST_F(StoreTest, ARecreatedObjectIsADeleteAndACreate) {
   List({Make("a", "u1", "1")});
   Told();
 
@@ -115,7 +115,7 @@ TEST_F(StoreTest, TheIndexFollowsChanges) {
   EXPECT_EQ(store_.All().size(), 2u);
 }
 
-TEST_F(StoreTest, WhatCannotBeDecodedIsKeptWithTheReason) {
+TEST_F(StoreTest, UndecodableObjectsAreKeptWithTheReason) {
   store_.Apply(Make("bad", "u1", "1"));
 
   const auto stored = store_.Find({.object_namespace = "n", .name = "bad"});
@@ -124,7 +124,7 @@ TEST_F(StoreTest, WhatCannotBeDecodedIsKeptWithTheReason) {
   EXPECT_EQ(stored->meta.uid, "u1");
 }
 
-TEST_F(StoreTest, ItIsSyncedAfterTheFirstListing) {
+TEST_F(StoreTest, ItIsSyncedAfterTheFirstList) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(
       store_.AwaitSynced(pushpull::Deadline::After(std::chrono::seconds(0)))));
   std::thread writer([this] { List({}); });

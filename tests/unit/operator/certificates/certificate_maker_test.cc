@@ -78,7 +78,7 @@ TEST(CertificateMakerTest, MembersOfAnAuthorityAcceptEachOther) {
   EXPECT_TRUE(DoShakeHands(one, one));
 }
 
-TEST(CertificateMakerTest, MembersOfAnotherJobAreRefusedThoughAllNamesAreTheSame) {
+TEST(CertificateMakerTest, MembersOfAnotherJobAreRejected) {
   const KeyPair authority = Authority();
   const KeyPair other = Authority();
   const TlsFiles mine = FilesOf(authority, *MakeMember(kMember, kYears, authority));
@@ -89,7 +89,7 @@ TEST(CertificateMakerTest, MembersOfAnotherJobAreRefusedThoughAllNamesAreTheSame
 }
 
 // As while an authority is replaced.
-TEST(CertificateMakerTest, OfTwoAuthoritiesOfOneNameBothCount) {
+TEST(CertificateMakerTest, TwoAuthoritiesMayShareAName) {
   const KeyPair before = Authority();
   const KeyPair after = Authority();
   TlsFiles early = FilesOf(before, *MakeMember(kMember, kYears, before));
@@ -104,7 +104,7 @@ TEST(CertificateMakerTest, OfTwoAuthoritiesOfOneNameBothCount) {
   }
 }
 
-TEST(CertificateMakerTest, TheMachinesClockIsNotAsked) {
+TEST(CertificateMakerTest, TheSystemClockIsNotUsed) {
   const WallTime today = Today();
   const Validity over{.begin = today - hours(2), .end = today - hours(1)};
   const KeyPair authority = Authority();
@@ -114,7 +114,7 @@ TEST(CertificateMakerTest, TheMachinesClockIsNotAsked) {
   EXPECT_FALSE(TlsIdentity::Create(FilesOf(authority, member)).ok());
 }
 
-TEST(CertificateMakerTest, WhatDoesNotBelongTogetherIsNotSound) {
+TEST(CertificateMakerTest, MismatchedPairsAreInvalid) {
   const KeyPair authority = Authority();
   const KeyPair other = Authority();
   const KeyPair member = *MakeMember(kMember, kYears, authority);
@@ -132,7 +132,7 @@ TEST(CertificateMakerTest, WhatDoesNotBelongTogetherIsNotSound) {
   EXPECT_EQ(CheckMember(authority, authority), std::nullopt);
 }
 
-TEST(CertificateMakerTest, DamagedTextIsNotSoundAndLeavesNoErrorBehind) {
+TEST(CertificateMakerTest, DamagedTextIsInvalidAndLeavesNoError) {
   const KeyPair authority = Authority();
   const KeyPair member = *MakeMember(kMember, kYears, authority);
 
@@ -155,7 +155,7 @@ TEST(CertificateMakerTest, DamagedTextIsNotSoundAndLeavesNoErrorBehind) {
   EXPECT_EQ(ERR_peek_error(), 0UL);
 }
 
-TEST(CertificateMakerTest, TheFirstOfSeveralCounts) {
+TEST(CertificateMakerTest, TheFirstCertificateCounts) {
   const KeyPair first = Authority();
   const KeyPair second = Authority();
   const std::string both = absl::StrCat(first.certificate, second.certificate);
@@ -165,7 +165,7 @@ TEST(CertificateMakerTest, TheFirstOfSeveralCounts) {
   EXPECT_EQ(CheckAuthority({.certificate = both, .private_key = second.private_key}), std::nullopt);
 }
 
-TEST(CertificateMakerTest, AMemberBearsItsNames) {
+TEST(CertificateMakerTest, AMemberHasItsDnsNames) {
   const KeyPair authority = Authority();
   const KeyPair member = *MakeMember(kMember, kYears, authority);
   BIO* reader = BIO_new_mem_buf(member.certificate.data(), -1);
@@ -181,7 +181,7 @@ TEST(CertificateMakerTest, AMemberBearsItsNames) {
   BIO_free(reader);
 }
 
-TEST(CertificateMakerTest, ANameThatIsTooLongForX509IsCut) {
+TEST(CertificateMakerTest, TooLongNamesAreTruncated) {
   const std::string name(200, 'n');
 
   EXPECT_TRUE(MakeAuthority({.name = name}, kYears).ok());

@@ -21,7 +21,7 @@ const CertificateSubject kMembers{.name = "mnist", .dns_names = {"pushpull"}};
 
 // As one that was issued `age` ago.
 Validity Issued(seconds age, seconds life) {
-  return {.begin = kNow - age - kClockDifference, .end = kNow - age + life};
+  return {.begin = kNow - age - kClockSkewMax, .end = kNow - age + life};
 }
 
 struct StepRow {
@@ -32,7 +32,7 @@ struct StepRow {
 };
 
 TEST(JobCertificatesTest, EachStateHasItsStep) {
-  const Validity authority = Issued(days(100), kAuthorityLife);
+  const Validity authority = Issued(days(100), kAuthorityLifetime);
   const StepRow rows[] = {
       {"nothing there", std::nullopt, std::nullopt, CertificateStep::kNewAuthority},
       {"authority damaged", std::nullopt, Issued(days(1), kLife), CertificateStep::kNewAuthority},
@@ -43,11 +43,11 @@ TEST(JobCertificatesTest, EachStateHasItsStep) {
       {"long over", authority, Issued(days(300), kLife), CertificateStep::kNewMember},
       {"other lives than now", authority, Issued(days(2), days(3)), CertificateStep::kNewMember},
       {"authority ends with the next pair",
-       Issued(kAuthorityLife - kLife, kAuthorityLife),
+       Issued(kAuthorityLifetime - kLife, kAuthorityLifetime),
        Issued(days(1), kLife),
        CertificateStep::kKeep},
       {"authority ends before the next pair",
-       Issued(kAuthorityLife - kLife + seconds(1), kAuthorityLife),
+       Issued(kAuthorityLifetime - kLife + seconds(1), kAuthorityLifetime),
        Issued(days(1), kLife),
        CertificateStep::kNewAuthority},
       {"pair of a clock that was ahead",
@@ -55,7 +55,7 @@ TEST(JobCertificatesTest, EachStateHasItsStep) {
        Issued(-minutes(11), kLife),
        CertificateStep::kNewMember},
       {"authority of such a clock",
-       Issued(-hours(1), kAuthorityLife),
+       Issued(-hours(1), kAuthorityLifetime),
        std::nullopt,
        CertificateStep::kNewAuthority}};
 
@@ -64,17 +64,17 @@ TEST(JobCertificatesTest, EachStateHasItsStep) {
   }
 }
 
-TEST(JobCertificatesTest, ClocksThatAreTenMinutesOffChangeNothing) {
-  const Validity authority = Issued(seconds(0), kAuthorityLife);
+TEST(JobCertificatesTest, TenMinutesOfClockSkewAreTolerated) {
+  const Validity authority = Issued(seconds(0), kAuthorityLifetime);
   const Validity member = Issued(seconds(0), kLife);
 
-  for (const minutes off : {-kClockDifference, kClockDifference}) {
-    EXPECT_EQ(DecideStep(authority, member, kNow + off, kLife - kClockDifference),
+  for (const minutes off : {-kClockSkewMax, kClockSkewMax}) {
+    EXPECT_EQ(DecideStep(authority, member, kNow + off, kLife - kClockSkewMax),
               CertificateStep::kKeep);
   }
 }
 
-TEST(JobCertificatesTest, RenewalComesBeforeTwoThirdsOfALifeHoweverShort) {
+TEST(JobCertificatesTest, RenewalIsDueBeforeTwoThirdsOfALifetime) {
   for (const seconds life : {seconds(30), seconds(hours(1)), seconds(kLife)}) {
     const WallTime at = RenewalTime(Issued(seconds(0), life));
 
@@ -83,14 +83,14 @@ TEST(JobCertificatesTest, RenewalComesBeforeTwoThirdsOfALifeHoweverShort) {
   }
 }
 
-TEST(JobCertificatesTest, OneThatHasEndedIsRenewedWhateverItsLifeWas) {
+TEST(JobCertificatesTest, ExpiredCertificatesAreRenewed) {
   const Validity never_ours{.begin = kNow - seconds(5), .end = kNow - seconds(1)};
 
   EXPECT_LE(RenewalTime(never_ours), kNow);
 }
 
-TEST(JobCertificatesTest, AJobBeginsWithAnAuthorityAndAPair) {
-  const auto kept = BringUpToDate({}, kMembers, kNow, kLife);
+TEST(JobCertificatesTest, ANewJobGetsAnAuthorityAndAPair) {
+  const auto kept = UpdateCertificates({}, kMembers, kNow, kLife);
 
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_TRUE(kept->has_changed);
@@ -98,15 +98,15 @@ TEST(JobCertificatesTest, AJobBeginsWithAnAuthorityAndAPair) {
   const KeyPair authority{kept->certificates.authorities, kept->certificates.authority_key};
   const KeyPair pair{kept->certificates.certificate, kept->certificates.private_key};
   EXPECT_EQ(CheckAuthority(authority),
-            (Validity{.begin = kNow - minutes(10), .end = kNow + kAuthorityLife}));
+            (Validity{.begin = kNow - minutes(10), .end = kNow + kAuthorityLifetime}));
   EXPECT_EQ(CheckMember(pair, authority),
             (Validity{.begin = kNow - minutes(10), .end = kNow + kLife}));
 }
 
-TEST(JobCertificatesTest, WhatIsSoundIsKept) {
-  const JobCertificates first = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+TEST(JobCertificatesTest, ValidCertificatesAreKept) {
+  const JobCertificates first = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
 
-  const auto again = BringUpToDate(first, kMembers, kNow + days(53), kLife);
+  const auto again = UpdateCertificates(first, kMembers, kNow + days(53), kLife);
 
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_FALSE(again->has_changed);
@@ -115,9 +115,9 @@ TEST(JobCertificatesTest, WhatIsSoundIsKept) {
 }
 
 TEST(JobCertificatesTest, APairIsRenewedByTheSameAuthority) {
-  const JobCertificates first = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+  const JobCertificates first = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
 
-  const auto renewed = BringUpToDate(first, kMembers, kNow + days(54), kLife);
+  const auto renewed = UpdateCertificates(first, kMembers, kNow + days(54), kLife);
 
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(renewed->certificates.authorities, first.authorities);
@@ -127,13 +127,13 @@ TEST(JobCertificatesTest, APairIsRenewedByTheSameAuthority) {
   EXPECT_EQ(renewed->renew_at, kNow + days(108));
 }
 
-TEST(JobCertificatesTest, ANewAuthorityIsTrustedBesideTheOneBeforeUntilTheNextRenewal) {
-  JobCertificates damaged = BringUpToDate({}, kMembers, kNow, kLife)->certificates;
+TEST(JobCertificatesTest, ANewAuthorityIsTrustedBesideTheOldOne) {
+  JobCertificates damaged = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
   const std::string before = damaged.authorities;
   damaged.authority_key.clear();
 
-  const JobCertificates both = BringUpToDate(damaged, kMembers, kNow, kLife)->certificates;
-  const auto later = BringUpToDate(both, kMembers, kNow + days(54), kLife);
+  const JobCertificates both = UpdateCertificates(damaged, kMembers, kNow, kLife)->certificates;
+  const auto later = UpdateCertificates(both, kMembers, kNow + days(54), kLife);
 
   EXPECT_FALSE(absl::StartsWith(both.authorities, before));
   EXPECT_TRUE(absl::EndsWith(both.authorities, before));
@@ -143,11 +143,11 @@ TEST(JobCertificatesTest, ANewAuthorityIsTrustedBesideTheOneBeforeUntilTheNextRe
 }
 
 // However often it happens, two authorities are trusted at most.
-TEST(JobCertificatesTest, AuthoritiesDoNotPileUp) {
+TEST(JobCertificatesTest, AuthoritiesDoNotAccumulate) {
   JobCertificates certificates;
   for (int i = 0; i < 3; ++i) {
     certificates.authority_key = "damaged";
-    certificates = BringUpToDate(certificates, kMembers, kNow, kLife)->certificates;
+    certificates = UpdateCertificates(certificates, kMembers, kNow, kLife)->certificates;
   }
   const std::string first = FirstCertificate(certificates.authorities);
   const std::string rest = certificates.authorities.substr(first.size());

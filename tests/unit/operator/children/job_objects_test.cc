@@ -16,7 +16,7 @@ using pushpull::TrainingJobSpec;
 
 const ObjectMeta kOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
 
-// The object of this kind; null where the job shall have none.
+// The object of this kind; null where the job has none.
 json ObjectOf(const std::string& plural,
               const TrainingJobSpec& spec,
               const std::string& operator_namespace = "pushpull-system") {
@@ -49,7 +49,7 @@ TEST(JobObjectsTest, TheServiceLeadsToTheCoordinatorAlone) {
       json::parse(R"({"pushpull.dev/job":"mnist","app.kubernetes.io/component":"coordinator"})"));
 }
 
-TEST(JobObjectsTest, AJobIsReachedByItselfItsMetricsByAllItsControlByTheOperator) {
+TEST(JobObjectsTest, TheNetworkPolicyAdmitsJobOperatorAndMetrics) {
   const json spec = ObjectOf("networkpolicies", {})["spec"];
 
   const json members = json::parse(R"({"matchLabels":{"pushpull.dev/job":"mnist"}})");
@@ -91,7 +91,7 @@ TEST(JobObjectsTest, ADrainTakesOneServerAtATime) {
             json::parse(R"({"pushpull.dev/job":"mnist","app.kubernetes.io/component":"server"})"));
 }
 
-TEST(JobObjectsTest, WhatTheSpecSwitchesOffIsNotWanted) {
+TEST(JobObjectsTest, WhatTheSpecSwitchesOffIsNotCreated) {
   TrainingJobSpec spec;
   spec.security.network_policy = NetworkPolicy::kOff;
   spec.scheduling = {.pdb = false};

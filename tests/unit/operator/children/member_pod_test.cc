@@ -87,6 +87,14 @@ TEST(MemberPodTest, ACoordinatorHasItsTermAndTheManifest) {
                           "4",
                           "--log-level",
                           "info",
+                          "--set",
+                          "spec.servers.minReplicas=1",
+                          "--set",
+                          "spec.servers.maxReplicas=1024",
+                          "--set",
+                          "spec.workers.minReplicas=1",
+                          "--set",
+                          "spec.workers.maxReplicas=4096",
                           "--checkpoints",
                           "/var/lib/pushpull/checkpoints/a"));
   EXPECT_EQ(pod["metadata"]["labels"]["pushpull.dev/term"], "4");
@@ -98,13 +106,14 @@ TEST(MemberPodTest, ACoordinatorHasItsTermAndTheManifest) {
 
 TEST(MemberPodTest, AJobThatGoesOnTakesItsOwnLastCheckpoint) {
   const TrainingJobObject job =
-      Job(R"({"image":"i","checkpoint":{"uri":"file:///c","restoreFrom":"step-5"}})");
+      Job(R"({"image":"i","checkpoint":{"claim":"c","restoreFrom":"step-5"}})");
   MemberStart again = kCoordinator;
   again.goes_on = true;
 
   EXPECT_THAT(Words(Main(PodOf(job, again))["args"]),
               IsSupersetOf({"--set", "spec.checkpoint.restoreFrom=latest"}));
-  EXPECT_THAT(Words(Main(PodOf(job, kCoordinator))["args"]), testing::Not(Contains("--set")));
+  EXPECT_THAT(Words(Main(PodOf(job, kCoordinator))["args"]),
+              testing::Not(Contains("spec.checkpoint.restoreFrom=latest")));
 }
 
 TEST(MemberPodTest, AServerFindsItsCoordinatorAndIsFound) {
@@ -157,7 +166,24 @@ TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
   EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
 }
 
-TEST(MemberPodTest, EveryPodHasTheJobsCertificatesButNotTheAuthoritysKey) {
+TEST(MemberPodTest, SchedulingFieldsReachThePods) {
+  const TrainingJobObject job =
+      Job(R"({"image":"i","scheduling":{"priorityClass":"high","spreadServers":false},
+              "restart":{"nodeLostAfterSeconds":90},
+              "servers":{"template":{"spec":{"nodeSelector":{"disk":"ssd"}}}},
+              "workers":{"resources":{"requests":{"cpu":"1"}}}})");
+
+  const json server = PodOf(job, kServer);
+
+  EXPECT_EQ(server["spec"]["priorityClassName"], "high");
+  EXPECT_FALSE(server["spec"].contains("affinity"));
+  EXPECT_EQ(server["spec"]["nodeSelector"]["disk"], "ssd");
+  for (const json& toleration : server["spec"]["tolerations"])
+    EXPECT_EQ(toleration["tolerationSeconds"], 90);
+  EXPECT_EQ(Main(PodOf(job, kWorker))["resources"]["requests"]["cpu"], "1");
+}
+
+TEST(MemberPodTest, EveryPodHasTheCertificatesButNotTheAuthoritysKey) {
   for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
     const json pod = PodOf(Job(R"({"image":"i"})"), start);
 
@@ -257,7 +283,7 @@ TrainingJobObject JobWithServersBeside(const std::string& more = "") {
              more + "}");
 }
 
-TEST(ColocatedServerPodTest, TheWorkersContainerIsFirstAndTheServerHasTheJobsImage) {
+TEST(ColocatedServerPodTest, TheWorkersContainerIsFirst) {
   const json pod = PodOf(JobWithServersBeside(), kWorker);
 
   ASSERT_EQ(pod["spec"]["containers"].size(), 2U);
@@ -320,7 +346,7 @@ TEST(ColocatedServerPodTest, NoPortAndNoVolumeIsThereTwice) {
   EXPECT_EQ(volumes, (std::set<std::string>{"checkpoints", "pushpull-tls", "shm", "tmp"}));
 }
 
-TEST(ColocatedServerPodTest, ItsContainerPassesTheLevelRestrictedAndHasTheCertificates) {
+TEST(ColocatedServerPodTest, ItsContainerIsRestrictedAndHasTheCertificates) {
   const json server = PodOf(JobWithServersBeside(), kWorker)["spec"]["containers"][1];
 
   EXPECT_EQ(server["securityContext"]["allowPrivilegeEscalation"], false);

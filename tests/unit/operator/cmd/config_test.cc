@@ -50,32 +50,32 @@ metricsPort: 9000
   EXPECT_EQ(config->runtime_image, "pushpull/pushpull:0.1.0");
   EXPECT_THAT(config->namespaces, ElementsAre("team-a", "team-b"));
   EXPECT_EQ(config->workers, 3);
-  EXPECT_EQ(config->certificate_life, std::chrono::days(1));
+  EXPECT_EQ(config->certificate_lifetime, std::chrono::days(1));
   EXPECT_EQ(config->rate_limit.qps, 20);
   EXPECT_EQ(config->rate_limit.burst, 40);
   EXPECT_FALSE(config->has_election);
   EXPECT_EQ(config->lease,
             (ObjectKey{.object_namespace = "pushpull-system", .name = "p-pushpull"}));
-  EXPECT_EQ(config->lease_times.lease, seconds(30));
-  EXPECT_EQ(config->lease_times.renew, seconds(20));
-  EXPECT_EQ(config->lease_times.retry, seconds(4));
+  EXPECT_EQ(config->lease_times.lease_duration, seconds(30));
+  EXPECT_EQ(config->lease_times.renew_deadline, seconds(20));
+  EXPECT_EQ(config->lease_times.retry_period, seconds(4));
   EXPECT_EQ(config->metrics_port, 9000);
 }
 
-TEST(ConfigTest, WhatIsNotSaidIsAsInTheChart) {
+TEST(ConfigTest, DefaultsMatchTheChart) {
   const absl::StatusOr<OperatorConfig> config = ParseConfig("runtimeImage: i", "operator.yaml");
 
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->log_level, pushpull::LogLevel::kInfo);
   EXPECT_THAT(config->namespaces, IsEmpty());
   EXPECT_EQ(config->workers, 8);
-  EXPECT_EQ(config->certificate_life, std::chrono::days(90));
+  EXPECT_EQ(config->certificate_lifetime, std::chrono::days(90));
   EXPECT_TRUE(config->has_election);
-  EXPECT_EQ(config->lease_times.lease, seconds(15));
+  EXPECT_EQ(config->lease_times.lease_duration, seconds(15));
   EXPECT_EQ(config->metrics_port, 9464);
 }
 
-TEST(ConfigTest, EveryProblemIsNamedWithFileAndField) {
+TEST(ConfigTest, EveryProblemNamesFileAndField) {
   EXPECT_THAT(ProblemOf("{logLevel: loud, workers: 0, metricsPort: 70000, burst: 1}"),
               AllOf(HasSubstr("operator.yaml: "),
                     HasSubstr("logLevel: must be debug, info, warn or error, is \"loud\""),
@@ -86,7 +86,7 @@ TEST(ConfigTest, EveryProblemIsNamedWithFileAndField) {
   EXPECT_THAT(ProblemOf("a: [1"), HasSubstr("operator.yaml: line 1"));
 }
 
-TEST(ConfigTest, TimesOfTheLeaseMustGoTogether) {
+TEST(ConfigTest, LeaseTimesMustBeConsistent) {
   EXPECT_THAT(ProblemOf("{runtimeImage: i, leaderElection: {renewDeadlineSeconds: 15}}"),
               HasSubstr("leaderElection: "));
 }

@@ -66,18 +66,19 @@ json SecretWith(const JobCertificates& certificates, const std::string& owner_ui
 }
 
 JobCertificates Fresh(WallTime now) {
-  return BringUpToDate({}, {.name = "x", .dns_names = {"pushpull"}}, now, days(90))->certificates;
+  return UpdateCertificates({}, {.name = "x", .dns_names = {"pushpull"}}, now, days(90))
+      ->certificates;
 }
 
-TEST(CertificateKeeperTest, TheSecretIsThereBeforeTheFirstPodAndTheCoordinatorIsAskedWithIt) {
+TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
   PlayedCluster cluster(kSpec);
 
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   const JobCertificates certificates = CertificatesOf(cluster.Secret());
   EXPECT_EQ(DecodeObject(cluster.Secret())->meta.controller_uid, cluster.Job()["metadata"]["uid"]);
-  ASSERT_NE(cluster.coordinator.place.tls, nullptr);
-  EXPECT_EQ(*cluster.coordinator.place.tls,
+  ASSERT_NE(cluster.coordinator.endpoint.tls, nullptr);
+  EXPECT_EQ(*cluster.coordinator.endpoint.tls,
             (pushpull::TlsFiles{.authorities = certificates.authorities,
                                 .certificate = certificates.certificate,
                                 .private_key = certificates.private_key}));
@@ -114,7 +115,7 @@ TEST(CertificateKeeperTest, AnOperatorThatStartsAnewReadsAndWritesNothing) {
   EXPECT_EQ(cluster.coordinator.certificates.size(), 1U);
 }
 
-TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTimeAndNothingElseHappens) {
+TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTime) {
   PlayedCluster cluster(kSpec);
   const WallTime begin = cluster.now;
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
@@ -123,7 +124,7 @@ TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTimeAndNothingElseHap
   ASSERT_TRUE(cluster.op->Step().ok());
   ASSERT_TRUE(cluster.op->Step().ok());
   EXPECT_EQ(CertificatesOf(cluster.Secret()), first);
-  EXPECT_LE(cluster.op->next_look, seconds(7));
+  EXPECT_LE(cluster.op->requeue, seconds(7));
 
   cluster.now = begin + days(54);
   ASSERT_TRUE(cluster.op->Step().ok());
@@ -131,7 +132,7 @@ TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTimeAndNothingElseHap
   const JobCertificates renewed = CertificatesOf(cluster.Secret());
   EXPECT_EQ(renewed.authorities, first.authorities);
   EXPECT_NE(renewed.certificate, first.certificate);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, renewed.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, renewed.certificate);
   EXPECT_TRUE(IsRunning(cluster));
   EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
 }
@@ -163,7 +164,7 @@ TEST(CertificateKeeperTest, ASuspendedJobHasFreshOnesWhenItGoesOn) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   EXPECT_NE(CertificatesOf(cluster.Secret()).certificate, first.certificate);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate,
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate,
             CertificatesOf(cluster.Secret()).certificate);
 }
 
@@ -217,7 +218,7 @@ TEST(CertificateKeeperTest, WithoutTlsSecretsAreNotTouched) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   EXPECT_THAT(SecretCalls(cluster), testing::IsEmpty());
-  EXPECT_EQ(cluster.coordinator.place.tls, nullptr);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls, nullptr);
 }
 
 TEST(CertificateKeeperTest, TheUsersSecretIsAwaitedAndNeverWritten) {
@@ -243,7 +244,7 @@ TEST(CertificateKeeperTest, TheUsersSecretIsAwaitedAndNeverWritten) {
 
   EXPECT_EQ(Reconciled(cluster), "True Reconciled");
   EXPECT_EQ(cluster.Status().coordinator.term, 1);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, certificates.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, certificates.certificate);
   EXPECT_TRUE(cluster.Secret().is_null());
   EXPECT_THAT(SecretCalls(cluster), testing::Each("GET"));
 }
@@ -261,7 +262,7 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustMadeIsTaken) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   EXPECT_EQ(cluster.Secret()["data"], other["data"]);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, CertificatesOf(other).certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, CertificatesOf(other).certificate);
 }
 
 TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
@@ -269,8 +270,9 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.now += days(60);
   JobCertificates renewed = CertificatesOf(cluster.Secret());
-  renewed = BringUpToDate(renewed, {.name = "x", .dns_names = {"pushpull"}}, cluster.now, days(90))
-                ->certificates;
+  renewed =
+      UpdateCertificates(renewed, {.name = "x", .dns_names = {"pushpull"}}, cluster.now, days(90))
+          ->certificates;
   const json other = SecretWith(renewed, cluster.Job()["metadata"]["uid"]);
   bool has_written = false;
   cluster.server.InjectFaults([&](const FakeRequest& request) {
@@ -283,10 +285,10 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
   ASSERT_TRUE(cluster.op->Step().ok());
 
   EXPECT_EQ(cluster.Secret()["data"], other["data"]);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, renewed.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, renewed.certificate);
 }
 
-TEST(CertificateKeeperTest, ACoordinatorThatRefusesIsAskedAgainWithWhatTheSecretHasNow) {
+TEST(CertificateKeeperTest, ARefusedCallIsRetriedWithTheSecretsPresentPair) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates other = Fresh(cluster.now);
@@ -295,7 +297,7 @@ TEST(CertificateKeeperTest, ACoordinatorThatRefusesIsAskedAgainWithWhatTheSecret
 
   ASSERT_TRUE(cluster.op->Step().ok());
 
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, other.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, other.certificate);
   EXPECT_TRUE(IsRunning(cluster));
   EXPECT_EQ(FindCondition(cluster.Status().conditions, "Degraded"), nullptr);
 }
@@ -316,7 +318,7 @@ TEST(CertificateKeeperTest, ACoordinatorThatIsGoneCostsAReadInHalfAMinute) {
 
 class RefusedSecretTest : public testing::TestWithParam<int> {};
 
-TEST_P(RefusedSecretTest, IsMadeLaterAndFailsNoJob) {
+TEST_P(RefusedSecretTest, IsCreatedLaterAndFailsNoJob) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     const bool is_secret = request.method == "POST" && IsForSecrets(request);
@@ -331,7 +333,7 @@ TEST_P(RefusedSecretTest, IsMadeLaterAndFailsNoJob) {
 
 INSTANTIATE_TEST_SUITE_P(EachCode, RefusedSecretTest, testing::Values(403, 422, 500));
 
-TEST(CertificateKeeperTest, ASecretThatIsForbiddenForNowIsTold) {
+TEST(CertificateKeeperTest, AForbiddenSecretIsReported) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     return IsForSecrets(request) ? Fault{.kind = Fault::Kind::kAnswer, .code = 403} : Fault{};
@@ -356,8 +358,8 @@ TEST(CertificateKeeperTest, ThePairOfBeforeStaysInUseUntilTheNextIsWritten) {
   cluster.Change([](json& spec) { spec["sync"] = {{"mode", "Async"}}; });
   EXPECT_FALSE(cluster.op->Step().ok());
 
-  EXPECT_EQ(cluster.coordinator.word.sync.mode, pushpull::SyncMode::kAsync);
-  EXPECT_EQ(cluster.coordinator.place.tls->certificate, first.certificate);
+  EXPECT_EQ(cluster.coordinator.report.sync.mode, pushpull::SyncMode::kAsync);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, first.certificate);
 }
 
 TEST(CertificateKeeperTest, NoKeyIsInAnythingButTheSecret) {

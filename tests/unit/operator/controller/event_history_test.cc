@@ -36,7 +36,7 @@ TEST(EventHistoryTest, TheSameMuchLaterIsAnother) {
             (EventWrite{.name = "e.2", .count = 1}));
 }
 
-TEST(EventHistoryTest, AJobInTroubleTellsTenTimesAMinute) {
+TEST(EventHistoryTest, AFailingJobWritesTenEventsAMinute) {
   EventHistory history;
   int told = 0;
   for (int second = 0; second < 120; ++second) {

@@ -81,16 +81,16 @@ class GrpcJobCoordinatorTest : public testing::Test {
 
   Recorder recorder_;
   std::unique_ptr<grpc::Server> server_;
-  CoordinatorPlace place_;
+  CoordinatorEndpoint place_;
   GrpcJobCoordinator coordinator_;
 };
 
-TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
+TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
   pushpull::v1::JobStatus status;
   status.set_job("mnist");
   status.set_phase(2);  // running
-  status.set_servers_wanted(3);
-  status.set_workers_wanted(2);
+  status.set_desired_servers(3);
+  status.set_desired_workers(2);
   status.set_shards_moving(5);
   status.set_step(40);
   status.set_samples(600);
@@ -120,25 +120,25 @@ TEST_F(GrpcJobCoordinatorTest, TheWordIsWhatTheCoordinatorSays) {
     recorder_.status = status;
   }
 
-  const absl::StatusOr<CoordinatorWord> word = coordinator_.Ask(place_, Soon());
+  const absl::StatusOr<CoordinatorReport> report = coordinator_.GetStatus(place_, Soon());
 
-  ASSERT_TRUE(word.ok()) << word.status();
-  EXPECT_EQ(word->job, "mnist");
-  EXPECT_EQ(word->phase, CoordinatorWord::Phase::kRunning);
-  EXPECT_EQ(word->servers_wanted, 3);
-  EXPECT_EQ(word->workers_wanted, 2);
-  EXPECT_EQ(word->shards_moving, 5);
-  EXPECT_EQ(word->step, 40);
-  EXPECT_EQ(word->term, 6);
-  ASSERT_EQ(word->losses.size(), 1U);
-  EXPECT_TRUE(word->losses[0].is_over);
-  EXPECT_FALSE(word->losses[0].is_undone);
-  EXPECT_THAT(word->losses[0].text, testing::HasSubstr("step 30, 10 steps of it lost"));
-  EXPECT_EQ(word->samples_per_second, 30);
-  EXPECT_EQ(word->servers, std::set<int>{1});
-  EXPECT_TRUE(word->workers.at(0).has_left);
-  EXPECT_FALSE(word->workers.at(0).is_alive);
-  EXPECT_EQ(word->sync, (SyncWord{.mode = SyncMode::kBounded, .staleness = 4}));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->job, "mnist");
+  EXPECT_EQ(report->phase, CoordinatorReport::Phase::kRunning);
+  EXPECT_EQ(report->desired_servers, 3);
+  EXPECT_EQ(report->desired_workers, 2);
+  EXPECT_EQ(report->shards_moving, 5);
+  EXPECT_EQ(report->step, 40);
+  EXPECT_EQ(report->term, 6);
+  ASSERT_EQ(report->losses.size(), 1U);
+  EXPECT_TRUE(report->losses[0].is_repaired);
+  EXPECT_FALSE(report->losses[0].is_undone);
+  EXPECT_THAT(report->losses[0].text, testing::HasSubstr("step 30, 10 steps of it lost"));
+  EXPECT_EQ(report->samples_per_second, 30);
+  EXPECT_EQ(report->servers, std::set<int>{1});
+  EXPECT_TRUE(report->workers.at(0).has_left);
+  EXPECT_FALSE(report->workers.at(0).is_alive);
+  EXPECT_EQ(report->sync, (SyncSettings{.mode = SyncMode::kBounded, .staleness = 4}));
 }
 
 TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
@@ -150,7 +150,7 @@ TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
 }
 
 TEST_F(GrpcJobCoordinatorTest, AModeIsAskedForWithAllThatBelongsToIt) {
-  const AskSync ask{.sync = {.mode = SyncMode::kBounded, .staleness = 2}};
+  const RequestSync ask{.sync = {.mode = SyncMode::kBounded, .staleness = 2}};
 
   ASSERT_TRUE(coordinator_.SetSync(place_, ask, Soon()).ok());
 
@@ -177,10 +177,10 @@ TEST_F(GrpcJobCoordinatorTest, ASaveHasANumber) {
   EXPECT_EQ(*coordinator_.Save(place_, Soon()), 7);
 }
 
-TEST_F(GrpcJobCoordinatorTest, OneThatIsGoneIsToldAtOnce) {
+TEST_F(GrpcJobCoordinatorTest, AMissingCoordinatorIsReportedAtOnce) {
   server_->Shutdown();
 
-  EXPECT_TRUE(absl::IsUnavailable(coordinator_.Ask(place_, Soon()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(coordinator_.GetStatus(place_, Soon()).status()));
 }
 
 // Like a coordinator of a job with these certificates.
@@ -210,7 +210,7 @@ std::shared_ptr<const pushpull::TlsFiles> Shared(const pushpull::TlsFiles& files
   return std::make_shared<const pushpull::TlsFiles>(files);
 }
 
-TEST(GrpcJobCoordinatorTlsTest, AMemberOfTheJobIsAnsweredAndNobodyElse) {
+TEST(GrpcJobCoordinatorTlsTest, OnlyAMemberOfTheJobIsAnswered) {
   const pushpull::FakeCertificate authority = pushpull::MakeAuthority("job-1");
   const auto member = [&](const char* name) {
     return pushpull::MakeTlsFiles(authority, pushpull::MakeCertificate(name, authority));
@@ -228,7 +228,7 @@ TEST(GrpcJobCoordinatorTlsTest, AMemberOfTheJobIsAnsweredAndNobodyElse) {
   EXPECT_TRUE(absl::IsUnavailable(save(nullptr)));
 }
 
-TEST(GrpcJobCoordinatorTlsTest, DamagedCertificatesAreToldAndNotShown) {
+TEST(GrpcJobCoordinatorTlsTest, DamagedCertificatesAreReportedAndNotShown) {
   GrpcJobCoordinator coordinator;
   pushpull::TlsFiles damaged = pushpull::MakeTlsFiles();
   damaged.private_key = "secret";
@@ -263,10 +263,10 @@ class SilentListener {
 TEST_F(GrpcJobCoordinatorTest, ASilentOneCostsTheDeadline) {
   SilentListener silent;
 
-  const auto word =
-      coordinator_.Ask({.address = silent.address}, Deadline::After(std::chrono::milliseconds(50)));
+  const auto report = coordinator_.GetStatus({.address = silent.address},
+                                             Deadline::After(std::chrono::milliseconds(50)));
 
-  EXPECT_TRUE(absl::IsDeadlineExceeded(word.status())) << word.status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
 }
 
 }  // namespace

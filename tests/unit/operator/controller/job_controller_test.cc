@@ -29,7 +29,7 @@ ObjectKey Key(const std::string& object_namespace, const std::string& name) {
   return {.object_namespace = object_namespace, .name = name};
 }
 
-// Looks again every few milliseconds; false: not within a minute.
+// Polls every few milliseconds; false: not within a minute.
 bool Eventually(const std::function<bool()>& is_so) {
   const Cancellation never;
   const Deadline deadline = Deadline::After(seconds(60));
@@ -161,7 +161,7 @@ TEST_F(JobControllerTest, AConflictIsTriedAgainAndIsNoError) {
   EXPECT_THAT(text, HasSubstr("pushpull_operator_reconcile_errors_total{controller=\"job\"} 0\n"));
 }
 
-TEST_F(JobControllerTest, AFailureOfOneJobIsTriedAgainAndCostsTheOthersNothing) {
+TEST_F(JobControllerTest, AFailingJobIsRetriedAndDoesNotDelayOthers) {
   PutJob("n", "bad");
   PutJob("n", "good");
   server_.InjectFaults([this](const FakeRequest& request) {

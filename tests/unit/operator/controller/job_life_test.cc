@@ -13,8 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kSpec[] =
-    R"({"image":"i","servers":{"replicas":2},"checkpoint":{"uri":"file:///c"}})";
+constexpr char kSpec[] = R"({"image":"i","servers":{"replicas":2},"checkpoint":{"claim":"c"}})";
 
 // Every write without sanitizers; with them a life takes ten times as long, and what they look for
 // does not depend on which write it is.
@@ -64,8 +63,8 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
   EXPECT_TRUE(cluster.Has("worker-0"));
   EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
   EXPECT_EQ(cluster.Status().coordinator.term, 2);
-  EXPECT_EQ(cluster.coordinator.place.address, "10.0.0.7:7170");
-  EXPECT_NE(cluster.coordinator.place.tls, nullptr);
+  EXPECT_EQ(cluster.coordinator.endpoint.address, "10.0.0.7:7170");
+  EXPECT_NE(cluster.coordinator.endpoint.tls, nullptr);
   EXPECT_FALSE(
       cluster.server.Find(ServiceType(), {.object_namespace = "n", .name = "mnist-coordinator"})
           .is_null());
@@ -73,7 +72,7 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
 }
 
 // "Killed" is right before a write is done, or right after it, with nothing more heard or said.
-TEST(JobLifeTest, AnOperatorThatDiesAtAnyWriteIsFollowedByOneThatEndsInTheSameState) {
+TEST(JobLifeTest, ACrashAtAnyWriteLeadsToTheSameEnd) {
   PlayedCluster undisturbed(kSpec);
   LiveThrough(undisturbed);
   undisturbed.Play();

@@ -15,8 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kSpec[] =
-    R"({"image":"i","servers":{"replicas":2},"checkpoint":{"uri":"file:///c"}})";
+constexpr char kSpec[] = R"({"image":"i","servers":{"replicas":2},"checkpoint":{"claim":"c"}})";
 
 bool IsIn(const PlayedCluster& cluster, Phase phase) {
   return cluster.Status().phase == phase;
@@ -47,7 +46,7 @@ TEST(JobReconcilerTest, ACacheThatIsBehindIsNotPlannedUpon) {
   const int writes = cluster.num_writes();
   EXPECT_EQ(CountPosts(cluster, "pods"), 1);
 
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(cluster.op->StepWithoutLooking().ok());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(cluster.op->ReconcileOnly().ok());
 
   EXPECT_EQ(cluster.num_writes(), writes);
 }
@@ -57,17 +56,17 @@ TEST(JobReconcilerTest, OfTwoOperatorsThatSeeTheSameOneActs) {
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
   PlayedOperator second(cluster);
   cluster.ExitPod("worker-0", 1);
-  ASSERT_TRUE(cluster.op->Look().ok());
-  ASSERT_TRUE(second.Look().ok());
+  ASSERT_TRUE(cluster.op->SyncCaches().ok());
+  ASSERT_TRUE(second.SyncCaches().ok());
 
-  EXPECT_TRUE(cluster.op->StepWithoutLooking().ok());
-  EXPECT_TRUE(absl::IsAborted(second.StepWithoutLooking()));
+  EXPECT_TRUE(cluster.op->ReconcileOnly().ok());
+  EXPECT_TRUE(absl::IsAborted(second.ReconcileOnly()));
 
   EXPECT_EQ(cluster.Status().restarts.counted, 1);
   EXPECT_EQ(cluster.server.CountRequests("DELETE"), 1);
 }
 
-TEST(JobReconcilerTest, AConflictIsToldAsOneAndHasNoConsequences) {
+TEST(JobReconcilerTest, AConflictIsReportedAndHasNoConsequences) {
   PlayedCluster cluster(kSpec);
   bool has_changed = false;
   cluster.server.InjectFaults([&](const FakeRequest& request) {
@@ -83,7 +82,7 @@ TEST(JobReconcilerTest, AConflictIsToldAsOneAndHasNoConsequences) {
   EXPECT_EQ(cluster.Status().coordinator.term, 1);
 }
 
-TEST(JobReconcilerTest, APodThatTheServerRefusesFailsTheJobBeforeAnythingRuns) {
+TEST(JobReconcilerTest, ARefusedPodFailsTheJobBeforeAnythingRuns) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     const bool is_worker =
@@ -114,7 +113,7 @@ TEST(JobReconcilerTest, ATermIsNotUsedAgainWhereTheAnswerWasLost) {
   EXPECT_EQ(cluster.Status().coordinator.term, 2);
 }
 
-TEST(JobReconcilerTest, APodThatIsForbiddenForNowIsToldAndMadeLater) {
+TEST(JobReconcilerTest, AForbiddenPodIsReportedAndCreatedLater) {
   PlayedCluster cluster(kSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     const bool is_pod = IsPost(request, "pods");
@@ -136,7 +135,7 @@ TEST(JobReconcilerTest, APodThatIsForbiddenForNowIsToldAndMadeLater) {
 
 class TakenNameTest : public testing::TestWithParam<std::pair<const char*, ResourceType>> {};
 
-TEST_P(TakenNameTest, WhatAnotherOwnsIsToldAndNotTouched) {
+TEST_P(TakenNameTest, AForeignObjectIsReportedAndNotTouched) {
   const auto& [name, type] = GetParam();
   const ObjectKey key{.object_namespace = "n", .name = name};
   PlayedCluster cluster(kSpec);
@@ -172,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(EachKind,
                            return test.param.second.plural + std::to_string(test.index);
                          });
 
-TEST(JobReconcilerTest, WhatTheJobShallNotHaveAnyMoreGoes) {
+TEST(JobReconcilerTest, ObjectsThatAreSwitchedOffAreDeleted) {
   const ResourceType policies{
       .group = "networking.k8s.io", .version = "v1", .plural = "networkpolicies"};
   const ObjectKey key{.object_namespace = "n", .name = "mnist"};
@@ -223,11 +222,11 @@ TEST(JobReconcilerTest, ASilentCoordinatorIsAskedLessAndLess) {
   EXPECT_EQ(cluster.coordinator.num_asked, 8);
 }
 
-TEST(JobReconcilerTest, TheWordOfAnotherJobsCoordinatorDoesNotCount) {
+TEST(JobReconcilerTest, AReportOfAnotherJobsCoordinatorIsIgnored) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
-  cluster.coordinator.word.job = "other";
-  cluster.coordinator.word.phase = CoordinatorWord::Phase::kFailed;
+  cluster.coordinator.report.job = "other";
+  cluster.coordinator.report.phase = CoordinatorReport::Phase::kFailed;
 
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(cluster.op->Step().ok());
 
@@ -253,7 +252,7 @@ TEST(JobReconcilerTest, ProgressIsWrittenAtMostOnceAMinute) {
   const int writes = cluster.num_writes();
 
   for (int i = 0; i < 180; ++i) {
-    ++cluster.coordinator.word.step;
+    ++cluster.coordinator.report.step;
     ASSERT_TRUE(cluster.op->Step().ok());
     cluster.now += std::chrono::seconds(1);
   }
@@ -269,7 +268,7 @@ TEST(JobReconcilerTest, AnotherModeIsBroughtToTheCoordinator) {
   cluster.Change([](json& spec) { spec["sync"] = {{"mode", "Async"}}; });
 
   EXPECT_TRUE(cluster.Until(
-      [&] { return cluster.coordinator.word.sync.mode == pushpull::SyncMode::kAsync; }));
+      [&] { return cluster.coordinator.report.sync.mode == pushpull::SyncMode::kAsync; }));
 }
 
 TEST(JobReconcilerTest, AJobThatIsGoneIsForgotten) {

@@ -33,25 +33,25 @@ class ObjectMakerTest : public testing::Test {
 
 // As after an answer that was lost, while the cache does not show the pod yet.
 TEST_F(ObjectMakerTest, APodThatWasMadeBeforeIsTheJobs) {
-  const auto first = maker_.MakePod(OwnerOf("job-1"), job_, kServer);
+  const auto first = maker_.EnsurePod(OwnerOf("job-1"), job_, kServer);
   ASSERT_TRUE(first.ok()) << first.status();
 
-  const auto again = maker_.MakePod(OwnerOf("job-1"), job_, kServer);
+  const auto again = maker_.EnsurePod(OwnerOf("job-1"), job_, kServer);
 
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->uid, first->uid);
 }
 
 TEST_F(ObjectMakerTest, APodOfAnEarlierJobOfTheNameIsNot) {
-  ASSERT_TRUE(maker_.MakePod(OwnerOf("job-1"), job_, kServer).ok());
+  ASSERT_TRUE(maker_.EnsurePod(OwnerOf("job-1"), job_, kServer).ok());
 
-  const auto made = maker_.MakePod(OwnerOf("job-2"), job_, kServer);
+  const auto made = maker_.EnsurePod(OwnerOf("job-2"), job_, kServer);
 
   EXPECT_TRUE(absl::IsAlreadyExists(made.status())) << made.status();
 }
 
-TEST_F(ObjectMakerTest, TryingMakesNothing) {
-  EXPECT_TRUE(maker_.TryPods(OwnerOf("job-1"), job_).ok());
+TEST_F(ObjectMakerTest, ADryRunCreatesNothing) {
+  EXPECT_TRUE(maker_.DryRunPods(OwnerOf("job-1"), job_).ok());
 
   EXPECT_EQ(server_.CountRequests("POST"), 3);
   EXPECT_EQ(server_.CountObjects(), 0U);

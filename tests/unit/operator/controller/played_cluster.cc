@@ -62,32 +62,37 @@ absl::Status ListInto(Store<T>& store,
 
 }  // namespace
 
-absl::StatusOr<CoordinatorWord> PlayedCoordinator::Ask(const CoordinatorPlace& asked_at, Deadline) {
-  place = asked_at;
+absl::StatusOr<CoordinatorReport> PlayedCoordinator::GetStatus(const CoordinatorEndpoint& asked_at,
+                                                               Deadline) {
+  endpoint = asked_at;
   ++num_asked;
-  const std::string certificate = place.tls == nullptr ? "" : place.tls->certificate;
+  const std::string certificate = endpoint.tls == nullptr ? "" : endpoint.tls->certificate;
   certificates.insert(certificate);
   if (!trouble.ok()) return trouble;
   if (!accepted.empty() && certificate != accepted)
     return absl::UnavailableError("the certificates of the two ends do not fit");
-  return word;
+  return report;
 }
 
-absl::Status PlayedCoordinator::Resize(const CoordinatorPlace&, const AskSize& size, Deadline) {
-  if (size.servers) word.servers_wanted = *size.servers;
-  if (size.workers) word.workers_wanted = *size.workers;
+absl::Status PlayedCoordinator::Resize(const CoordinatorEndpoint&,
+                                       const RequestSize& size,
+                                       Deadline) {
+  if (size.servers) report.desired_servers = *size.servers;
+  if (size.workers) report.desired_workers = *size.workers;
   return absl::OkStatus();
 }
 
-absl::Status PlayedCoordinator::SetSync(const CoordinatorPlace&, const AskSync& sync, Deadline) {
-  word.sync = sync.sync;
+absl::Status PlayedCoordinator::SetSync(const CoordinatorEndpoint&,
+                                        const RequestSync& sync,
+                                        Deadline) {
+  report.sync = sync.sync;
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> PlayedCoordinator::Save(const CoordinatorPlace&, Deadline) {
-  word.checkpoint_step += 10;
-  word.saves_finished = ++word.saves_requested;
-  return word.saves_finished;
+absl::StatusOr<uint64_t> PlayedCoordinator::Save(const CoordinatorEndpoint&, Deadline) {
+  report.checkpoint_step += 10;
+  report.saves_finished = ++report.saves_requested;
+  return report.saves_finished;
 }
 
 PlayedOperator::PlayedOperator(PlayedCluster& cluster)
@@ -104,7 +109,7 @@ PlayedOperator::PlayedOperator(PlayedCluster& cluster)
                    .instance = "operator-1",
                    .now = [&cluster] { return cluster.now; }}) {}
 
-absl::Status PlayedOperator::Look() {
+absl::Status PlayedOperator::SyncCaches() {
   const Deadline by(time_.Now() + seconds(30));
   const Selection ours{.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)};
   absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
@@ -113,13 +118,13 @@ absl::Status PlayedOperator::Look() {
 }
 
 absl::Status PlayedOperator::Step() {
-  const absl::Status looked = Look();
-  return looked.ok() ? StepWithoutLooking() : looked;
+  const absl::Status looked = SyncCaches();
+  return looked.ok() ? ReconcileOnly() : looked;
 }
 
-absl::Status PlayedOperator::StepWithoutLooking() {
+absl::Status PlayedOperator::ReconcileOnly() {
   const auto result = reconciler_.Reconcile(kJob);
-  if (result.ok()) next_look = *result;
+  if (result.ok()) requeue = *result;
   return result.status();
 }
 
@@ -170,8 +175,8 @@ void PlayedCluster::ExitPod(const std::string& member, int code) {
 }
 
 void PlayedCluster::Play() {
-  CoordinatorWord& word = coordinator.word;
-  word.servers.clear();
+  CoordinatorReport& report = coordinator.report;
+  report.servers.clear();
   for (const std::string& member : AllMembers()) {
     json pod = server.Find(PodType(), PodKey(member));
     if (pod.is_null()) continue;
@@ -185,23 +190,23 @@ void PlayedCluster::Play() {
       if (id->role == JobRole::kCoordinator) {
         const json spec = Job()["spec"];
         const bool is_first = pod["metadata"]["labels"][kTermLabel] == "1";
-        word = {.job = "mnist",
-                .phase = is_first ? CoordinatorWord::Phase::kStarting
-                                  : CoordinatorWord::Phase::kRecovering,
-                .servers_wanted = spec["servers"]["replicas"].get<int>(),
-                .workers_wanted = 1,
-                .epoch = 1};
+        report = {.job = "mnist",
+                  .phase = is_first ? CoordinatorReport::Phase::kStarting
+                                    : CoordinatorReport::Phase::kRecovering,
+                  .desired_servers = spec["servers"]["replicas"].get<int>(),
+                  .desired_workers = 1,
+                  .epoch = 1};
       }
     }
     if (PhaseOf(pod) != "Running") continue;
-    if (id->role != JobRole::kCoordinator && word.phase == CoordinatorWord::Phase::kRecovering)
-      word.phase = CoordinatorWord::Phase::kStarting;
-    if (id->role == JobRole::kServer && id->index < word.servers_wanted)
-      word.servers.insert(id->index);
-    if (id->role == JobRole::kServer && id->index >= word.servers_wanted) ExitPod(member, 0);
+    if (id->role != JobRole::kCoordinator && report.phase == CoordinatorReport::Phase::kRecovering)
+      report.phase = CoordinatorReport::Phase::kStarting;
+    if (id->role == JobRole::kServer && id->index < report.desired_servers)
+      report.servers.insert(id->index);
+    if (id->role == JobRole::kServer && id->index >= report.desired_servers) ExitPod(member, 0);
     if (id->role != JobRole::kWorker) continue;
-    word.workers[id->index] = {.is_alive = true};
-    word.phase = CoordinatorWord::Phase::kRunning;
+    report.workers[id->index] = {.is_alive = true};
+    report.phase = CoordinatorReport::Phase::kRunning;
   }
 }
 

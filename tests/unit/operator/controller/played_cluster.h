@@ -26,19 +26,20 @@ class PlayedCluster;
 // shards and saves at once. One of a later term than the first waits for a member to come.
 class PlayedCoordinator final : public JobCoordinator {
  public:
-  absl::StatusOr<CoordinatorWord> Ask(const CoordinatorPlace& place, pushpull::Deadline) override;
-  absl::Status Resize(const CoordinatorPlace& place,
-                      const AskSize& size,
+  absl::StatusOr<CoordinatorReport> GetStatus(const CoordinatorEndpoint& endpoint,
+                                              pushpull::Deadline) override;
+  absl::Status Resize(const CoordinatorEndpoint& endpoint,
+                      const RequestSize& size,
                       pushpull::Deadline) override;
-  absl::Status SetSync(const CoordinatorPlace& place,
-                       const AskSync& sync,
+  absl::Status SetSync(const CoordinatorEndpoint& endpoint,
+                       const RequestSync& sync,
                        pushpull::Deadline) override;
-  absl::StatusOr<uint64_t> Save(const CoordinatorPlace& place, pushpull::Deadline) override;
+  absl::StatusOr<uint64_t> Save(const CoordinatorEndpoint& endpoint, pushpull::Deadline) override;
 
-  CoordinatorWord word;
+  CoordinatorReport report;
   absl::Status trouble;  // what it answers with instead, unless it is OK
   int num_asked = 0;
-  CoordinatorPlace place;              // it was last asked at
+  CoordinatorEndpoint endpoint;        // it was last asked at
   std::set<std::string> certificates;  // it was ever asked with; empty where without any
   std::string accepted;  // the only certificate that it accepts; empty: any, or none at all
 };
@@ -49,12 +50,12 @@ class PlayedOperator {
   explicit PlayedOperator(PlayedCluster& cluster);
   // Brings the caches up to date and reconciles the job once.
   absl::Status Step();
-  absl::Status Look();
+  absl::Status SyncCaches();
   // Reconciles without a look at the API server.
-  absl::Status StepWithoutLooking();
+  absl::Status ReconcileOnly();
 
   // When it wants to look at the job again, as of the last step that succeeded.
-  std::optional<std::chrono::seconds> next_look;
+  std::optional<std::chrono::seconds> requeue;
 
  private:
   FakePausingTime time_;

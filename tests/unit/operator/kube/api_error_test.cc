@@ -17,7 +17,7 @@ constexpr char kInvalid[] = R"({"kind":"Status","code":422,"reason":"Invalid",
   "details":{"causes":[{"reason":"FieldValueInvalid","message":"must be at most 1024",
                         "field":"spec.servers.replicas"}],"retryAfterSeconds":3}})";
 
-TEST(ApiErrorTest, DecodesReasonCausesAndPause) {
+TEST(ApiErrorTest, DecodesReasonCausesAndRetryAfter) {
   const ApiError error = DecodeApiError(422, kInvalid);
 
   EXPECT_EQ(error.reason, "Invalid");
@@ -28,7 +28,7 @@ TEST(ApiErrorTest, DecodesReasonCausesAndPause) {
   EXPECT_EQ(error.retry_after, std::chrono::seconds(3));
 }
 
-TEST(ApiErrorTest, TravelsInsideTheStatus) {
+TEST(ApiErrorTest, IsCarriedByTheStatus) {
   const ApiError error = DecodeApiError(422, kInvalid);
 
   const absl::Status status = ToStatus(error, "create trainingjobs default");
@@ -61,7 +61,7 @@ TEST(ApiErrorTest, CodesSayWhatTheCallerShouldDo) {
   for (const auto& [error, code] : table) EXPECT_EQ(StatusCodeOf(error), code) << error.code;
 }
 
-TEST(ApiErrorTest, APageOfAProxyBecomesTheMessageOnOneLine) {
+TEST(ApiErrorTest, AProxysPageBecomesAOneLineMessage) {
   const ApiError error = DecodeApiError(502, "<html>\nBad Gateway" + std::string(1000, 'x'));
 
   EXPECT_EQ(error.code, 502);
@@ -69,7 +69,7 @@ TEST(ApiErrorTest, APageOfAProxyBecomesTheMessageOnOneLine) {
   EXPECT_LE(error.message.size(), 200u);
 }
 
-TEST(ApiErrorTest, WrongKindsOfFieldsAreIgnored) {
+TEST(ApiErrorTest, FieldsOfWrongTypeAreIgnored) {
   const ApiError error = DecodeApiError(
       500, R"({"kind":"Status","code":"x","reason":7,"details":{"causes":[1,{"field":[]}]}})");
 

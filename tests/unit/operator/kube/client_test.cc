@@ -76,7 +76,7 @@ TEST_F(ClientTest, ObjectsAreCreatedReadAndDeleted) {
   EXPECT_EQ(server_.num_connections(), 1);  // kept between the calls
 }
 
-TEST_F(ClientTest, WhoWroteWhichFieldIsNotKept) {
+TEST_F(ClientTest, ManagedFieldsAreDropped) {
   const json notes = json::array({{{"manager", "kubectl"}, {"fieldsV1", {{"f:spec", 1}}}}});
   server_.Put(kPods, kA, {{"metadata", {{"managedFields", notes}}}, {"spec", {{"x", 1}}}});
 
@@ -88,20 +88,20 @@ TEST_F(ClientTest, WhoWroteWhichFieldIsNotKept) {
   EXPECT_EQ(read->meta.key, kA);
 }
 
-TEST_F(ClientTest, ANameIsTakenOnce) {
+TEST_F(ClientTest, CreatingATakenNameIsAlreadyExists) {
   ASSERT_TRUE(CreateA().ok());
 
   EXPECT_TRUE(absl::IsAlreadyExists(CreateA().status()));
 }
 
-TEST_F(ClientTest, ADryRunLeavesNothing) {
+TEST_F(ClientTest, ADryRunCreatesNothing) {
   EXPECT_TRUE(
       client_.Create(kPods, "n", R"({"metadata":{"name":"a"}})", DryRun::kYes, Soon()).ok());
 
   EXPECT_EQ(server_.CountObjects(), 0u);
 }
 
-TEST_F(ClientTest, ADeleteOfAnotherObjectOfTheNameIsRefused) {
+TEST_F(ClientTest, DeletePreconditionsAreChecked) {
   server_.Put(kPods, kA, json::object());
 
   EXPECT_TRUE(absl::IsAborted(client_.Delete(kPods, kA, {.uid = "gone"}, Soon())));
@@ -120,7 +120,7 @@ TEST_F(ClientTest, DeleteOptionsAreSent) {
   EXPECT_EQ(sent["propagationPolicy"], "Background");
 }
 
-TEST_F(ClientTest, AStatusPatchKeepsFieldsThatThisProgramDoesNotKnow) {
+TEST_F(ClientTest, AStatusPatchKeepsUnknownFields) {
   server_.Put(kPods, kA, {{"spec", {{"future", 1}}}, {"status", {{"old", 2}}}});
 
   const absl::StatusOr<ObjectMeta> patched =
@@ -146,7 +146,7 @@ TEST_F(ClientTest, AnOutdatedVersionIsAConflict) {
   EXPECT_TRUE(absl::IsAborted(client_.MergePatch(kPods, kA, body, {}, Soon()).status()));
 }
 
-TEST_F(ClientTest, ApplyCreatesThenChangesNothing) {
+TEST_F(ClientTest, ApplyCreatesAndIsIdempotent) {
   const std::string body = R"({"metadata":{"name":"a"},"spec":{"x":1}})";
 
   const absl::StatusOr<ObjectMeta> first = client_.Apply(kPods, kA, body, {}, Soon());
@@ -160,7 +160,7 @@ TEST_F(ClientTest, ApplyCreatesThenChangesNothing) {
   EXPECT_EQ(sent.query.at("force"), "true");
 }
 
-TEST_F(ClientTest, ListsComeInPages) {
+TEST_F(ClientTest, ListsArePaged) {
   for (int i = 0; i < 1234; ++i) {
     server_.Put(kPods,
                 {.object_namespace = "n", .name = "p" + std::to_string(i)},
@@ -176,7 +176,7 @@ TEST_F(ClientTest, ListsComeInPages) {
   EXPECT_EQ(server_.CountRequests("GET"), 3);
 }
 
-TEST_F(ClientTest, AListThatExpiresBetweenPagesStartsAnewAndEndsInOnePage) {
+TEST_F(ClientTest, AListThatExpiresBetweenPagesRestarts) {
   for (int i = 0; i < 600; ++i) {
     server_.Put(kPods, {.object_namespace = "n", .name = "p" + std::to_string(i)}, json::object());
   }
@@ -193,7 +193,7 @@ TEST_F(ClientTest, AListThatExpiresBetweenPagesStartsAnewAndEndsInOnePage) {
   EXPECT_EQ(names.num_begins, 3);
 }
 
-TEST_F(ClientTest, ARetryAfterIsKept) {
+TEST_F(ClientTest, RetryAfterIsHonoured) {
   for (const int code : {429, 503}) {
     Inject("POST", 2, {.kind = Fault::Kind::kAnswer, .code = code, .retry_after_seconds = 4});
     const pushpull::SteadyTime begin = time_.Now();
@@ -205,7 +205,7 @@ TEST_F(ClientTest, ARetryAfterIsKept) {
   }
 }
 
-TEST_F(ClientTest, ARetryAfterBeyondTheDeadlineIsTheCallersToKeep) {
+TEST_F(ClientTest, RetryAfterBeyondTheDeadlineIsReturned) {
   Inject("POST", 9, {.kind = Fault::Kind::kAnswer, .code = 429, .retry_after_seconds = 60});
 
   const absl::Status status = CreateA().status();
@@ -215,7 +215,7 @@ TEST_F(ClientTest, ARetryAfterBeyondTheDeadlineIsTheCallersToKeep) {
   EXPECT_EQ(server_.CountRequests("POST"), 1);
 }
 
-TEST_F(ClientTest, ReadsAndRepeatableWritesSurviveLostConnections) {
+TEST_F(ClientTest, SafeRequestsAreRetriedAfterALostConnection) {
   server_.Put(kPods, kA, json::object());
   const std::string uid = client_.Get(kPods, kA, Soon())->meta.uid;
 
@@ -228,7 +228,7 @@ TEST_F(ClientTest, ReadsAndRepeatableWritesSurviveLostConnections) {
   EXPECT_TRUE(absl::IsNotFound(client_.Delete(kPods, kA, {.uid = uid}, Soon())));
 }
 
-TEST_F(ClientTest, ACreateWhoseAnswerWasLostIsNotSentAgain) {
+TEST_F(ClientTest, ACreateWithALostAnswerIsNotRetried) {
   Inject("POST", 1, {.kind = Fault::Kind::kDropAfter});
 
   const absl::Status status = CreateA().status();
@@ -238,7 +238,7 @@ TEST_F(ClientTest, ACreateWhoseAnswerWasLostIsNotSentAgain) {
   EXPECT_EQ(server_.CountRequests("POST"), 1);
 }
 
-TEST_F(ClientTest, ADeleteWithoutUidWhoseAnswerWasLostIsNotSentAgain) {
+TEST_F(ClientTest, ADeleteWithoutUidIsNotRetriedAfterALostAnswer) {
   server_.Put(kPods, kA, json::object());
   Inject("DELETE", 1, {.kind = Fault::Kind::kDropAfter});
 
@@ -246,7 +246,7 @@ TEST_F(ClientTest, ADeleteWithoutUidWhoseAnswerWasLostIsNotSentAgain) {
   EXPECT_EQ(server_.CountRequests("DELETE"), 1);
 }
 
-TEST_F(ClientTest, AServerThatHangsCostsTheDeadlineAndNoMore) {
+TEST_F(ClientTest, AHangingServerEndsAtTheDeadline) {
   Inject("GET", 1, {.kind = Fault::Kind::kHang});
 
   const absl::Status status =
@@ -255,13 +255,13 @@ TEST_F(ClientTest, AServerThatHangsCostsTheDeadlineAndNoMore) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
 }
 
-TEST_F(ClientTest, StopEndsCalls) {
+TEST_F(ClientTest, StopCancelsCalls) {
   client_.Stop();
 
   EXPECT_TRUE(absl::IsCancelled(CreateA().status()));
 }
 
-TEST_F(ClientTest, ARefusedTokenIsReadFromItsFileAtOnce) {
+TEST_F(ClientTest, ARejectedTokenIsUnauthenticated) {
   Inject("GET", 1, {.kind = Fault::Kind::kAnswer, .code = 401});
 
   EXPECT_TRUE(absl::IsUnauthenticated(client_.Get(kPods, kA, Soon()).status()));
@@ -272,7 +272,7 @@ class LimitedClientTest : public ClientTest {
   LimitedClientTest() : ClientTest({.rate_limit = {.qps = 2, .burst = 3}}) {}
 };
 
-TEST_F(LimitedClientTest, RequestsKeepToTheRate) {
+TEST_F(LimitedClientTest, RequestsStayWithinTheRateLimit) {
   const pushpull::SteadyTime begin = time_.Now();
 
   for (int i = 0; i < 13; ++i) {
@@ -282,7 +282,7 @@ TEST_F(LimitedClientTest, RequestsKeepToTheRate) {
   EXPECT_EQ(time_.Now() - begin, seconds(5));
 }
 
-TEST_F(LimitedClientTest, ATurnAfterTheDeadlineIsNotWaitedFor) {
+TEST_F(LimitedClientTest, ATurnBeyondTheDeadlineFailsAtOnce) {
   const Deadline deadline(time_.Now() + std::chrono::milliseconds(700));
   absl::Status status;
 
@@ -303,7 +303,7 @@ class GuardedClientTest : public ClientTest {
   std::atomic<bool> may_write_ = true;
 };
 
-TEST_F(GuardedClientTest, WhoMayNotWriteOnlyReads) {
+TEST_F(GuardedClientTest, WritesAreRefusedAndReadsAllowed) {
   ASSERT_TRUE(CreateA().ok());
   may_write_ = false;
 
@@ -315,7 +315,7 @@ TEST_F(GuardedClientTest, WhoMayNotWriteOnlyReads) {
   EXPECT_EQ(server_.CountRequests("DELETE") + server_.CountRequests("PATCH"), 0);
 }
 
-TEST_F(GuardedClientTest, EachTryOfAWriteIsGuarded) {
+TEST_F(GuardedClientTest, EachAttemptOfAWriteIsGuarded) {
   server_.InjectFaults([this](const FakeRequest&) {
     may_write_ = false;  // the lease is lost while the first try is under way
     return Fault{.kind = Fault::Kind::kAnswer, .code = 429, .retry_after_seconds = 1};
@@ -347,7 +347,7 @@ class TlsClientTest : public testing::Test {
                          .client_authorities = authority_.certificate}};
 };
 
-TEST_F(TlsClientTest, BothSidesProveWhoTheyAre) {
+TEST_F(TlsClientTest, MutualTlsSucceeds) {
   server_.Put(kPods, kA, json::object());
 
   EXPECT_TRUE(GetOverTls([](ClusterAccess&) {}).ok());
@@ -360,7 +360,7 @@ TEST_F(TlsClientTest, TheTokenIsSent) {
   EXPECT_EQ(server_.requests().back().token, "abc");
 }
 
-TEST_F(TlsClientTest, AServerOfAnotherAuthorityIsRefused) {
+TEST_F(TlsClientTest, AnUntrustedServerIsRejected) {
   const absl::Status status =
       GetOverTls([](ClusterAccess& a) { a.authorities.text = MakeAuthority("other").certificate; });
 
@@ -369,7 +369,7 @@ TEST_F(TlsClientTest, AServerOfAnotherAuthorityIsRefused) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
-TEST_F(TlsClientTest, AServerOfAnotherNameIsRefused) {
+TEST_F(TlsClientTest, AServerWithAnotherNameIsRejected) {
   const auto with_name = [](const char* name) {
     return [name](ClusterAccess& access) { access.server.tls_name = name; };
   };
@@ -380,7 +380,7 @@ TEST_F(TlsClientTest, AServerOfAnotherNameIsRefused) {
   EXPECT_TRUE(absl::IsUnavailable(GetOverTls(with_name("127.0.0.2"))));
 }
 
-TEST_F(TlsClientTest, AClientWithoutCertificateIsToldSo) {
+TEST_F(TlsClientTest, AMissingClientCertificateIsUnavailable) {
   const absl::Status status = GetOverTls([](ClusterAccess& access) {
     access.certificate = {};
     access.private_key = {};

@@ -94,7 +94,7 @@ class ClientWatchTest : public testing::Test {
   KubeClient client_{*credentials_, time_, {}};
 };
 
-TEST_F(ClientWatchTest, ChangesComeInOrder) {
+TEST_F(ClientWatchTest, ChangesArriveInOrder) {
   Watching watching(client_, "100");
   server_.Put(kPods, Key("a"), json::object());
   server_.Put(kPods, Key("a"), {{"x", 1}});
@@ -105,7 +105,7 @@ TEST_F(ClientWatchTest, ChangesComeInOrder) {
   EXPECT_THAT(watching.Events(4), ElementsAre("A a", "M a", "D a", "B 103"));
 }
 
-TEST_F(ClientWatchTest, TheSelectorDecidesWhatComes) {
+TEST_F(ClientWatchTest, TheLabelSelectorFiltersEvents) {
   Watching watching(client_, "100", "job=x");
   const json labelled{{"metadata", {{"labels", {{"job", "x"}}}}}};
   server_.Put(kPods, Key("other"), json::object());
@@ -115,7 +115,7 @@ TEST_F(ClientWatchTest, TheSelectorDecidesWhatComes) {
   EXPECT_THAT(watching.Events(2), ElementsAre("A a", "D a"));
 }
 
-TEST_F(ClientWatchTest, FramesArriveInAnyPieces) {
+TEST_F(ClientWatchTest, FramesMayBeSplitAnywhere) {
   Watching watching(client_, "100");
   ASSERT_TRUE(server_.AwaitWatches(1));
   const std::string name(100'000, 'x');
@@ -130,7 +130,7 @@ TEST_F(ClientWatchTest, FramesArriveInAnyPieces) {
   EXPECT_THAT(watching.Events(2), ElementsAre("A a", "A " + name));
 }
 
-TEST_F(ClientWatchTest, AVersionThatIsTooOldIsOutOfRange) {
+TEST_F(ClientWatchTest, ATooOldVersionIsOutOfRange) {
   server_.Compact();
 
   Watching watching(client_, "100");
@@ -138,7 +138,7 @@ TEST_F(ClientWatchTest, AVersionThatIsTooOldIsOutOfRange) {
   EXPECT_TRUE(absl::IsOutOfRange(watching.End())) << watching.End();
 }
 
-TEST_F(ClientWatchTest, RefusalsAreErrorsWithTheServersCode) {
+TEST_F(ClientWatchTest, RefusalsKeepTheServersCode) {
   server_.InjectFaults([](const FakeRequest&) {
     return Fault{.kind = Fault::Kind::kAnswer, .code = 429, .retry_after_seconds = 9};
   });
@@ -149,7 +149,7 @@ TEST_F(ClientWatchTest, RefusalsAreErrorsWithTheServersCode) {
   EXPECT_EQ(ApiErrorOf(watching.End())->retry_after, std::chrono::seconds(9));
 }
 
-TEST_F(ClientWatchTest, AnEndInOrderIsNoError) {
+TEST_F(ClientWatchTest, AnOrderlyEndIsOk) {
   Watching watching(client_, "100");
   ASSERT_TRUE(server_.AwaitWatches(1));
 
@@ -158,7 +158,7 @@ TEST_F(ClientWatchTest, AnEndInOrderIsNoError) {
   EXPECT_TRUE(watching.End().ok()) << watching.End();
 }
 
-TEST_F(ClientWatchTest, CancelEndsAWatchThatHearsNothing) {
+TEST_F(ClientWatchTest, CancelEndsAnIdleWatch) {
   Watching watching(client_, "100");
   ASSERT_TRUE(server_.AwaitWatches(1));
 
@@ -176,7 +176,7 @@ TEST_F(ClientWatchTest, GarbageIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(watching.End())) << watching.End();
 }
 
-TEST_F(ClientWatchTest, AConnectionThatBreaksIsUnavailable) {
+TEST_F(ClientWatchTest, ABrokenConnectionIsUnavailable) {
   server_.InjectFaults([](const FakeRequest&) { return Fault{Fault::Kind::kDropBefore}; });
 
   Watching watching(client_, "100");

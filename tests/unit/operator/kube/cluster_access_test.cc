@@ -77,17 +77,17 @@ TEST(ClusterAccessTest, ErrorsNameFileAndField) {
   EXPECT_THAT(error, Not(HasSubstr("12345678")));
 }
 
-TEST(ClusterAccessTest, WhatAContextNamesMustBeThere) {
+TEST(ClusterAccessTest, ClusterAndUserOfAContextMustExist) {
   const std::string text = Config("{server: 'https://x'}", "{}");
 
-  EXPECT_THAT(ErrorOf(text, "other"), HasSubstr("clusters: has none with name \"gone\""));
-  EXPECT_THAT(ErrorOf(text, "nowhere"), HasSubstr("contexts: has none with name \"nowhere\""));
+  EXPECT_THAT(ErrorOf(text, "other"), HasSubstr("clusters: has no entry with name \"gone\""));
+  EXPECT_THAT(ErrorOf(text, "nowhere"), HasSubstr("contexts: has no entry with name \"nowhere\""));
   EXPECT_THAT(ErrorOf("apiVersion: v1"), HasSubstr("current-context: is not set"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("is empty"));
   EXPECT_THAT(ErrorOf("a: [b"), HasSubstr("line "));
 }
 
-TEST(ClusterAccessTest, SkippingTheCheckExcludesAnAuthority) {
+TEST(ClusterAccessTest, SkippingVerificationExcludesAnAuthority) {
   EXPECT_EQ(ParseKubeconfig(
                 Config("{server: 'https://x', insecure-skip-tls-verify: true}", "{}"), "f", "")
                 ->check,

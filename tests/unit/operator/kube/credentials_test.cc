@@ -41,7 +41,7 @@ class CredentialsTest : public testing::Test {
 
 TEST_F(CredentialsTest, RotatedFilesAreUsedWithinAMinute) {
   const auto credentials = *Credentials::Create(access_, time_);
-  const AccessNow before = credentials->Current();
+  const RequestAuth before = credentials->Current();
   EXPECT_EQ(before.token, "first");
   Write("token", "second");
   Write("ca", MakeAuthority("two").certificate);
@@ -52,18 +52,18 @@ TEST_F(CredentialsTest, RotatedFilesAreUsedWithinAMinute) {
   EXPECT_NE(credentials->Current().tls, before.tls);
 }
 
-TEST_F(CredentialsTest, UnchangedFilesKeepTheTlsContext) {
+TEST_F(CredentialsTest, UnchangedFilesKeepTheTlsMaterial) {
   const auto credentials = *Credentials::Create(access_, time_);
-  const AccessNow before = credentials->Current();
+  const RequestAuth before = credentials->Current();
 
   time_.Advance(std::chrono::minutes(10));
 
   EXPECT_EQ(credentials->Current().tls, before.tls);
 }
 
-TEST_F(CredentialsTest, BrokenFilesLeaveTheLastGoodOnesInUse) {
+TEST_F(CredentialsTest, InvalidFilesKeepTheLastGoodOnes) {
   const auto credentials = *Credentials::Create(access_, time_);
-  const AccessNow before = credentials->Current();
+  const RequestAuth before = credentials->Current();
   Write("token", "third");
   Write("ca", "no certificate");
 
@@ -71,27 +71,27 @@ TEST_F(CredentialsTest, BrokenFilesLeaveTheLastGoodOnesInUse) {
 
   EXPECT_EQ(credentials->Current().tls, before.tls);
   EXPECT_EQ(credentials->Current().token, "third");  // each file on its own
-  EXPECT_TRUE(absl::IsInvalidArgument(credentials->last_look()));
+  EXPECT_TRUE(absl::IsInvalidArgument(credentials->last_error()));
 }
 
-TEST_F(CredentialsTest, ARefusedTokenIsReadAtOnce) {
+TEST_F(CredentialsTest, InvalidateReloadsTheToken) {
   const auto credentials = *Credentials::Create(access_, time_);
   Write("token", "second");
   EXPECT_EQ(credentials->Current().token, "first");
 
-  credentials->Distrust();
+  credentials->Invalidate();
 
   EXPECT_EQ(credentials->Current().token, "second");
 }
 
-TEST_F(CredentialsTest, ErrorsNameTheFileAndNoContent) {
+TEST_F(CredentialsTest, ErrorsNameTheFileNotItsContent) {
   Write("token", "sec\nret");
   const absl::Status token = Credentials::Create(access_, time_).status();
   Write("token", "fine");
   std::filesystem::remove(access_.authorities.file);
   const absl::Status authority = Credentials::Create(access_, time_).status();
 
-  EXPECT_THAT(std::string(token.message()), HasSubstr("/token: is no token"));
+  EXPECT_THAT(std::string(token.message()), HasSubstr("/token: is not a token"));
   EXPECT_THAT(std::string(token.message()), Not(HasSubstr("sec")));
   EXPECT_TRUE(absl::IsNotFound(authority)) << authority;
 }

@@ -11,28 +11,28 @@ using std::chrono::seconds;
 
 constexpr pushpull::SteadyTime kBegin{seconds(100)};
 
-TEST(RateLimitTest, ABurstGoesAtOnceThenTurnsAreEven) {
+TEST(RateLimitTest, ABurstPassesThenThePaceIsSteady) {
   TokenBucket bucket({.qps = 10, .burst = 3}, kBegin);
 
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(bucket.TakeTurn(kBegin), kBegin);
-  EXPECT_EQ(bucket.TakeTurn(kBegin), kBegin + milliseconds(100));
-  EXPECT_EQ(bucket.TakeTurn(kBegin), kBegin + milliseconds(200));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(bucket.Reserve(kBegin), kBegin);
+  EXPECT_EQ(bucket.Reserve(kBegin), kBegin + milliseconds(100));
+  EXPECT_EQ(bucket.Reserve(kBegin), kBegin + milliseconds(200));
 }
 
-TEST(RateLimitTest, RestFillsTheBurstAndNoMore) {
+TEST(RateLimitTest, IdleTimeRefillsTheBurstOnly) {
   TokenBucket bucket({.qps = 10, .burst = 3}, kBegin);
-  for (int i = 0; i < 5; ++i) bucket.TakeTurn(kBegin);
+  for (int i = 0; i < 5; ++i) bucket.Reserve(kBegin);
   const auto later = kBegin + seconds(60);
 
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(bucket.TakeTurn(later), later);
-  EXPECT_EQ(bucket.TakeTurn(later), later + milliseconds(100));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(bucket.Reserve(later), later);
+  EXPECT_EQ(bucket.Reserve(later), later + milliseconds(100));
 }
 
-TEST(RateLimitTest, InTheLongRunThereAreQpsTurnsASecond) {
+TEST(RateLimitTest, TheLongRunRateIsQps) {
   TokenBucket bucket({.qps = 50, .burst = 100}, kBegin);
   pushpull::SteadyTime last = kBegin;
 
-  for (int i = 0; i < 100 + 50 * 60; ++i) last = bucket.TakeTurn(kBegin);
+  for (int i = 0; i < 100 + 50 * 60; ++i) last = bucket.Reserve(kBegin);
 
   EXPECT_EQ(last, kBegin + seconds(60));
 }

@@ -10,7 +10,7 @@ const ResourceType kPods{.version = "v1", .plural = "pods"};
 const ResourceType kNodes{.version = "v1", .plural = "nodes", .scope = Scope::kCluster};
 const ResourceType kJobs{.group = "pushpull.dev", .version = "v1alpha1", .plural = "trainingjobs"};
 
-TEST(ResourceTest, TargetsAreThoseOfTheApi) {
+TEST(ResourceTest, TargetsMatchTheApi) {
   EXPECT_EQ(CollectionTarget(kPods, ""), "/api/v1/pods");
   EXPECT_EQ(CollectionTarget(kPods, "a"), "/api/v1/namespaces/a/pods");
   EXPECT_EQ(ObjectTarget(kNodes, {.name = "n"}), "/api/v1/nodes/n");
@@ -18,12 +18,12 @@ TEST(ResourceTest, TargetsAreThoseOfTheApi) {
             "/apis/pushpull.dev/v1alpha1/namespaces/a/trainingjobs/mnist/status");
 }
 
-TEST(ResourceTest, NamesCannotLeaveTheirPlace) {
+TEST(ResourceTest, NamesArePercentEncoded) {
   EXPECT_EQ(ObjectTarget(kPods, {.object_namespace = "../x", .name = "a/b?c d"}),
             "/api/v1/namespaces/..%2fx/pods/a%2fb%3fc%20d");
 }
 
-TEST(ResourceTest, EmptyParametersAreLeftOut) {
+TEST(ResourceTest, EmptyParametersAreOmitted) {
   EXPECT_EQ(WithQuery("/x", {{"a", ""}, {"b", "1=2,c"}, {"d", "e"}}), "/x?b=1%3d2%2cc&d=e");
 }
 

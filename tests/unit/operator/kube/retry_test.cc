@@ -9,11 +9,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(RetryTest, WhatNeverLeftIsRepeatedWhateverItIs) {
+TEST(RetryTest, UnsentRequestsAreAlwaysRetried) {
   EXPECT_EQ(DelayBeforeRetry({.was_sent = false}, Repeat::kUnsafe, 1, 0), milliseconds(50));
 }
 
-TEST(RetryTest, WithoutAnAnswerOnlyWhatIsSafeIsRepeated) {
+TEST(RetryTest, LostAnswersRetrySafeRequestsOnly) {
   EXPECT_EQ(DelayBeforeRetry({.was_sent = true}, Repeat::kUnsafe, 1, 0), std::nullopt);
   EXPECT_EQ(DelayBeforeRetry({.was_sent = true}, Repeat::kSafe, 1, 0), milliseconds(50));
 }
@@ -29,7 +29,7 @@ TEST(RetryTest, JitterNeverShortensAPause) {
             seconds(5));
 }
 
-TEST(RetryTest, TooBusyIsRepeatedAfterTheTimeAskedFor) {
+TEST(RetryTest, BusyAnswersAreRetriedAfterRetryAfter) {
   const Attempt limited{.was_sent = true, .code = 429, .retry_after = seconds(7)};
   const Attempt silent{.was_sent = true, .code = 429};
   const Attempt unavailable{.was_sent = true, .code = 503, .retry_after = seconds(2)};
@@ -39,14 +39,14 @@ TEST(RetryTest, TooBusyIsRepeatedAfterTheTimeAskedFor) {
   EXPECT_EQ(DelayBeforeRetry(unavailable, Repeat::kUnsafe, 1, 0), seconds(2));
 }
 
-TEST(RetryTest, RefusalsAreAnswers) {
+TEST(RetryTest, RefusalsAreNotRetried) {
   for (const int code : {400, 403, 404, 409, 422, 500, 503}) {
     EXPECT_EQ(DelayBeforeRetry({.was_sent = true, .code = code}, Repeat::kSafe, 1, 0), std::nullopt)
         << code;
   }
 }
 
-TEST(RetryTest, TriesEnd) {
+TEST(RetryTest, AttemptsAreBounded) {
   EXPECT_EQ(DelayBeforeRetry({}, Repeat::kSafe, kAttemptsMax, 0), std::nullopt);
 }
 

@@ -15,14 +15,14 @@ using std::chrono::sys_seconds;
 
 const sys_seconds kDate(seconds(784'111'777));
 
-TEST(ServerClockTest, DatesOfAnswersAreRead) {
+TEST(ServerClockTest, HttpDatesAreParsed) {
   EXPECT_EQ(ParseHttpDate("Sun, 06 Nov 1994 08:49:37 GMT"), kDate);
   EXPECT_EQ(ParseHttpDate(""), std::nullopt);
   EXPECT_EQ(ParseHttpDate("1994-11-06T08:49:37Z"), std::nullopt);
   EXPECT_EQ(ParseHttpDate("Sun, 06 Nov 1994 08:49:37 CET"), std::nullopt);
 }
 
-TEST(ServerClockTest, ThisMachinesClockCountsUntilTheFirstAnswerOnly) {
+TEST(ServerClockTest, TheLocalClockCountsUntilTheFirstAnswer) {
   FakePausingTime time;
   ServerClock clock(time, kDate - hours(2));
   EXPECT_EQ(clock.Now(), kDate - hours(2));
@@ -34,7 +34,7 @@ TEST(ServerClockTest, ThisMachinesClockCountsUntilTheFirstAnswerOnly) {
   EXPECT_EQ(clock.Now(), kDate + seconds(7));
 }
 
-TEST(ServerClockTest, ItIsAheadAsWellAsBehindOfThisMachines) {
+TEST(ServerClockTest, ItMayBeAheadOrBehindTheLocalClock) {
   FakePausingTime time;
   ServerClock clock(time, kDate + hours(2));
 
@@ -43,7 +43,7 @@ TEST(ServerClockTest, ItIsAheadAsWellAsBehindOfThisMachines) {
   EXPECT_EQ(clock.Now(), kDate);
 }
 
-TEST(ServerClockTest, CutSecondsAndSlowAnswersDoNotTurnItBack) {
+TEST(ServerClockTest, SlowAnswersDoNotTurnItBack) {
   FakePausingTime time;
   ServerClock clock(time);
   clock.Observe(kDate);
@@ -54,7 +54,7 @@ TEST(ServerClockTest, CutSecondsAndSlowAnswersDoNotTurnItBack) {
   EXPECT_EQ(clock.Now(), kDate + seconds(2));
 }
 
-TEST(ServerClockTest, AServerWithAnotherClockIsFollowed) {
+TEST(ServerClockTest, ANewServerClockIsAdopted) {
   FakePausingTime time;
   ServerClock clock(time);
   clock.Observe(kDate);

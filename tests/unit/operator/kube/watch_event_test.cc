@@ -34,14 +34,14 @@ TEST(WatchEventTest, AnErrorEventHasTheServersCode) {
   EXPECT_EQ(event->error.code, 410);
 }
 
-TEST(WatchEventTest, EventsOfNewerServersAreToBeSkipped) {
+TEST(WatchEventTest, UnknownEventTypesAreSkipped) {
   const absl::StatusOr<WatchEvent> event = DecodeWatchEvent(R"({"type":"SPLIT","object":7})");
 
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ(event->type, WatchEventType::kUnknown);
 }
 
-TEST(WatchEventTest, BrokenFramesAreErrors) {
+TEST(WatchEventTest, MalformedFramesAreDataLoss) {
   const std::string deep(100'000, '[');
   for (const std::string& frame : {std::string("nonsense"),
                                    std::string("[]"),

@@ -27,7 +27,7 @@ std::vector<std::string> FramesOf(const std::vector<std::string>& pieces) {
   return frames;
 }
 
-TEST(WatchFramesTest, ACutAtAnyByteChangesNothing) {
+TEST(WatchFramesTest, SplitsAtAnyByteChangeNothing) {
   const std::string stream = "{\"a\":1}\n{\"b\":\"ü\"}\r\n\n{\"c\":3}\n";
   const std::vector<std::string> expected = FramesOf({stream});
   ASSERT_THAT(expected, ElementsAre("{\"a\":1}", "{\"b\":\"ü\"}", "{\"c\":3}"));
@@ -41,17 +41,17 @@ TEST(WatchFramesTest, ACutAtAnyByteChangesNothing) {
   }
 }
 
-TEST(WatchFramesTest, AnUnfinishedFrameIsNone) {
+TEST(WatchFramesTest, AnUnfinishedFrameIsNotDelivered) {
   EXPECT_THAT(FramesOf({"{}\n{\"a\""}), ElementsAre("{}"));
 }
 
-TEST(WatchFramesTest, AFrameOfAMebibyteComesWhole) {
+TEST(WatchFramesTest, AFrameOfOneMebibyteIsDelivered) {
   const std::string frame(1 << 20, 'x');
 
   EXPECT_THAT(FramesOf({frame.substr(0, 7), frame.substr(7) + "\ny\n"}), ElementsAre(frame, "y"));
 }
 
-TEST(WatchFramesTest, AFrameWithoutEndIsRefused) {
+TEST(WatchFramesTest, ATooLongFrameIsRejected) {
   WatchFrameSplitter splitter(10);
   const auto ignore = [](absl::string_view) { return absl::OkStatus(); };
 

@@ -48,7 +48,7 @@ class Operator {
   // Runs until it has led for `pauses` pauses, then stops where it is, as a process that is killed.
   absl::Status LeadAndDie(int pauses) {
     return Run([this, pauses, led = 0](int) mutable {
-      if (elector.leads() && ++led >= pauses) cancellation.Cancel();
+      if (elector.is_leader() && ++led >= pauses) cancellation.Cancel();
     });
   }
 
@@ -69,20 +69,20 @@ std::string HolderOf(const FakeApiServer& server) {
   return server.Find(LeaseType(), kLease)["spec"]["holderIdentity"];
 }
 
-TEST(LeaderElectorTest, TheFirstOneLeadsAndRenews) {
+TEST(LeaderElectorTest, TheFirstCandidateLeadsAndRenews) {
   FakeApiServer server;
   Operator first(server, "first");
 
   EXPECT_TRUE(absl::IsCancelled(first.LeadAndDie(20)));
 
   EXPECT_EQ(HolderOf(server), "first");
-  EXPECT_TRUE(first.elector.leads());
+  EXPECT_TRUE(first.elector.is_leader());
   // One write each 2 s, and no reads but of what was there before and what was made.
   EXPECT_EQ(server.CountRequests("PUT"), 19);
   EXPECT_EQ(server.CountRequests("GET"), 2);
 }
 
-TEST(LeaderElectorTest, AStandbyLeadsWithin17SecondsOfAKillWhateverTheClocksSay) {
+TEST(LeaderElectorTest, AStandbyLeadsWithin17SecondsOfAKill) {
   for (const auto offset : {minutes(-10), minutes(0), minutes(10)}) {
     FakeApiServer server;
     Operator first(server, "first");
@@ -99,7 +99,7 @@ TEST(LeaderElectorTest, AStandbyLeadsWithin17SecondsOfAKillWhateverTheClocksSay)
   }
 }
 
-TEST(LeaderElectorTest, AReleasedLeaseIsTakenWithin2Seconds) {
+TEST(LeaderElectorTest, AReleasedLeaseIsAcquiredWithin2Seconds) {
   FakeApiServer server;
   Operator first(server, "first");
   Operator second(server, "second");
@@ -112,16 +112,16 @@ TEST(LeaderElectorTest, AReleasedLeaseIsTakenWithin2Seconds) {
           EXPECT_TRUE(first.elector.Release(Deadline(first.time.Now() + seconds(1))).ok());
           released = second.time.Now();
         }
-        if (second.elector.leads()) second.cancellation.Cancel();
+        if (second.elector.is_leader()) second.cancellation.Cancel();
       })
       .IgnoreError();
 
   EXPECT_EQ(HolderOf(server), "second");
   EXPECT_LE(second.led_at - released, seconds(2));
-  EXPECT_FALSE(first.elector.leads());
+  EXPECT_FALSE(first.elector.is_leader());
 }
 
-TEST(LeaderElectorTest, ALeaderThatWasPausedWritesNothingAfterItWakes) {
+TEST(LeaderElectorTest, APausedLeaderWritesNothingAfterResuming) {
   FakeApiServer server;
   Operator first(server, "first");
   Operator second(server, "second");
@@ -153,7 +153,7 @@ TEST(LeaderElectorTest, ALeaderThatWasPausedWritesNothingAfterItWakes) {
   EXPECT_EQ(HolderOf(server), "second");
 }
 
-TEST(LeaderElectorTest, ALeaderWithoutServerGivesUpInTimeAndAsksNoMore) {
+TEST(LeaderElectorTest, AnIsolatedLeaderStepsDownInTime) {
   FakeApiServer server;
   Operator first(server, "first");
   SteadyTime gone;
@@ -166,10 +166,10 @@ TEST(LeaderElectorTest, ALeaderWithoutServerGivesUpInTimeAndAsksNoMore) {
 
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_LE(first.time.Now() - gone, seconds(12));
-  EXPECT_FALSE(first.elector.leads());
+  EXPECT_FALSE(first.elector.is_leader());
 }
 
-TEST(LeaderElectorTest, ALeaderOutlastsFaultsShorterThanItsDeadline) {
+TEST(LeaderElectorTest, ALeaderSurvivesShortFaults) {
   FakeApiServer server;
   Operator first(server, "first");
   const auto fault = [&server](Fault fault_now) {
@@ -188,10 +188,10 @@ TEST(LeaderElectorTest, ALeaderOutlastsFaultsShorterThanItsDeadline) {
   });
 
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
-  EXPECT_TRUE(first.elector.leads());
+  EXPECT_TRUE(first.elector.is_leader());
 }
 
-TEST(LeaderElectorTest, WhatOthersPutIntoTheLeaseStays) {
+TEST(LeaderElectorTest, UnknownLeaseFieldsAreKept) {
   FakeApiServer server;
   server.Put(LeaseType(),
              kLease,
@@ -206,7 +206,7 @@ TEST(LeaderElectorTest, WhatOthersPutIntoTheLeaseStays) {
   EXPECT_EQ(lease["spec"]["holderIdentity"], "first");
 }
 
-TEST(LeaderElectorTest, ARefusalIsWaitedOutAtTheRetryPace) {
+TEST(LeaderElectorTest, RefusalsAreRetriedAtTheRetryPeriod) {
   FakeApiServer server;
   server.InjectFaults([](const FakeRequest&) { return Fault{Fault::Kind::kAnswer, 403}; });
   Operator first(server, "first");
@@ -221,7 +221,7 @@ TEST(LeaderElectorTest, ARefusalIsWaitedOutAtTheRetryPace) {
   EXPECT_TRUE(absl::IsPermissionDenied(first.elector.last_error()));
 }
 
-TEST(LeaderElectorTest, OptionsThatCannotWorkAreRefusedBeforeAnythingIsDone) {
+TEST(LeaderElectorTest, InvalidOptionsAreRejectedUpFront) {
   FakeApiServer server;
   Operator nameless(server, "");
 

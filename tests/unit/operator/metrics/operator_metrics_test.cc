@@ -18,7 +18,7 @@ class OperatorMetricsTest : public testing::Test {
   OperatorMetrics metrics_{registry_};
 };
 
-TEST_F(OperatorMetricsTest, EverySeriesIsThereFromTheStart) {
+TEST_F(OperatorMetricsTest, EverySeriesExistsFromTheStart) {
   const std::string text = registry_.Text();
 
   for (const char* series : {"pushpull_operator_jobs{phase=\"Pending\"} 0",
@@ -34,7 +34,7 @@ TEST_F(OperatorMetricsTest, EverySeriesIsThereFromTheStart) {
   }
 }
 
-TEST_F(OperatorMetricsTest, APhaseWithoutJobsAnyMoreIsZero) {
+TEST_F(OperatorMetricsTest, AnEmptyPhaseIsZero) {
   metrics_.Update({.jobs = {{"Running", 3}}, .is_leader = true});
   EXPECT_THAT(registry_.Text(), HasSubstr("pushpull_operator_jobs{phase=\"Running\"} 3\n"));
 
@@ -45,7 +45,7 @@ TEST_F(OperatorMetricsTest, APhaseWithoutJobsAnyMoreIsZero) {
   EXPECT_THAT(registry_.Text(), HasSubstr("pushpull_operator_leader 0\n"));
 }
 
-TEST_F(OperatorMetricsTest, ReasonsOfOthersDoNotBecomeSeries) {
+TEST_F(OperatorMetricsTest, UnknownReasonsShareOneSeries) {
   metrics_.CountRestart("OOMKilled");
   metrics_.CountRestart("StrangeReason");
 
@@ -55,7 +55,7 @@ TEST_F(OperatorMetricsTest, ReasonsOfOthersDoNotBecomeSeries) {
   EXPECT_THAT(text, Not(HasSubstr("Strange")));
 }
 
-TEST_F(OperatorMetricsTest, WaitingIsInTheTimeOfALookAndNotInItsCpuTime) {
+TEST_F(OperatorMetricsTest, WaitingIsNotCpuTime) {
   metrics_.ObserveReconcile(std::chrono::milliseconds(800), std::chrono::milliseconds(2));
 
   const std::string text = registry_.Text();
@@ -64,7 +64,7 @@ TEST_F(OperatorMetricsTest, WaitingIsInTheTimeOfALookAndNotInItsCpuTime) {
               HasSubstr("pushpull_operator_reconcile_cpu_seconds_sum{controller=\"job\"} 0.002\n"));
 }
 
-TEST_F(OperatorMetricsTest, RequestsAreCountedByVerbAndAnswer) {
+TEST_F(OperatorMetricsTest, RequestsAreCountedByVerbAndCode) {
   metrics_.CountRequest("patch", 200);
   metrics_.CountRequest("patch", 200);
   metrics_.CountRequest("list", 0);

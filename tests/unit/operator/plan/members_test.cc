@@ -33,14 +33,14 @@ void Scale(World& world, int servers) {
 }
 
 // As after a suspension: it has a term above 1, and waits for members of before.
-TEST(MembersTest, ACoordinatorThatHasNoMembersToHearIsGivenSome) {
+TEST(MembersTest, ARecoveringCoordinatorWithoutMembersGetsSome) {
   World world(2, 1);
   world.Step();
   world.RunPods();
-  world.seen.coordinator = CoordinatorWord{.job = "mnist",
-                                           .phase = CoordinatorWord::Phase::kRecovering,
-                                           .servers_wanted = 2,
-                                           .workers_wanted = 1};
+  world.seen.coordinator = CoordinatorReport{.job = "mnist",
+                                             .phase = CoordinatorReport::Phase::kRecovering,
+                                             .desired_servers = 2,
+                                             .desired_workers = 1};
   world.Take();
 
   world.Step();
@@ -48,10 +48,10 @@ TEST(MembersTest, ACoordinatorThatHasNoMembersToHearIsGivenSome) {
   EXPECT_THAT(world.Take(), ElementsAre("create server-0", "create server-1"));
 }
 
-TEST(MembersTest, NothingIsMadeWhileACoordinatorHearsItsMembers) {
+TEST(MembersTest, NothingIsCreatedWhileACoordinatorRecovers) {
   World world = Running(2, 1);
   world.pods.erase("mnist-server-1");
-  world.seen.coordinator->phase = CoordinatorWord::Phase::kRecovering;
+  world.seen.coordinator->phase = CoordinatorReport::Phase::kRecovering;
 
   ASSERT_TRUE(world.Settle());
 
@@ -126,7 +126,7 @@ TEST(MembersTest, AServerThatIsOnlyOutOfSightIsNotTakenAsDrained) {
   EXPECT_THAT(world.Take(), IsEmpty());
 }
 
-TEST(MembersTest, ADrainThatTakesTooLongIsToldAndCostsNothing) {
+TEST(MembersTest, ALateDrainIsReportedAndCostsNothing) {
   World world = Running(3, 1);
   Scale(world, 2);
   world.Step();
@@ -215,7 +215,7 @@ TEST(MembersTest, AnotherSizeGivesADrainItsWholeTimeAgain) {
   EXPECT_EQ(world.Say("ScalingBlocked"), "");
 }
 
-TEST(MembersTest, APendingServerThatIsNotWantedGoesAtOnce) {
+TEST(MembersTest, APendingServerThatIsNotDesiredIsDeletedAtOnce) {
   World world = Running(2, 1);
   Scale(world, 3);
   world.Step();
@@ -231,7 +231,7 @@ TEST(MembersTest, APendingServerThatIsNotWantedGoesAtOnce) {
   EXPECT_THAT(world.Take(), ElementsAre("ask servers=2", "delete server-2"));
 }
 
-TEST(MembersTest, AServerThatWasLetGoAndIsWantedAgainStartsAnewUncounted) {
+TEST(MembersTest, AReleasedServerThatIsDesiredAgainIsNotCounted) {
   World world = Running(2, 1);
   Scale(world, 1);
   world.Step();
@@ -443,7 +443,7 @@ TEST(ColocatedServersTest, ThatFailTakeTheirPodWithThemAndAreCounted) {
   EXPECT_EQ(world.status().restarts.members.front().pod, "mnist-worker-1");
 }
 
-TEST(ColocatedServersTest, ThatWereLetGoAndAreWantedAgainGetANewPodUncounted) {
+TEST(ColocatedServersTest, ThatAreDesiredAgainGetANewPodUncounted) {
   World world = RunningWithServersBeside(2);
   ScaleWorkers(world, 1);
   world.ExitBeside("worker-1", 0);

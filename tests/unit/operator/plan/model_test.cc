@@ -91,16 +91,16 @@ class Life {
       EndSilence();
       return;
     }
-    CoordinatorWord& word = *world_.seen.coordinator;
+    CoordinatorReport& report = *world_.seen.coordinator;
     switch (Pick(4)) {
       case 0:
         silent_ = std::exchange(world_.seen.coordinator, std::nullopt);
         return;
       case 1:
-        word.shards_moving = Pick(2) * 100;
+        report.shards_moving = Pick(2) * 100;
         return;
       case 2:
-        word.saves_finished = word.saves_requested;
+        report.saves_finished = report.saves_requested;
         return;
       default:
         world_.AgreeToSize();
@@ -250,7 +250,7 @@ class Life {
   std::minstd_rand random_;
   World world_;
   std::map<std::string, ObservedPod> earlier_;
-  std::optional<CoordinatorWord> silent_;
+  std::optional<CoordinatorReport> silent_;
   std::set<std::string> counted_uids_;
 };
 

@@ -23,7 +23,7 @@ using testing::UnorderedElementsAre;
 
 using std::chrono::seconds;
 
-TEST(PlanTest, PhaseAndTermAreWrittenWithThePlanThatMakesTheFirstPod) {
+TEST(PlanTest, PhaseAndTermAreWrittenBeforeTheFirstPod) {
   World world(2, 3);
 
   const JobPlan plan = world.Step();
@@ -168,7 +168,7 @@ TEST(PlanTest, TheObjectGoesWhenItsTimeToLiveIsOver) {
   world.Take();
 
   world.Pass(seconds(59));
-  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(1));
+  EXPECT_EQ(world.Step().requeue_at, world.seen.now + seconds(1));
   EXPECT_THAT(world.Take(), IsEmpty());
   world.Pass(seconds(1));
   world.Step();
@@ -179,7 +179,7 @@ TEST(PlanTest, TheObjectGoesWhenItsTimeToLiveIsOver) {
 TEST(PlanTest, WhatTheCoordinatorCallsAFailureIsOne) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
-  world.seen.coordinator->phase = CoordinatorWord::Phase::kFailed;
+  world.seen.coordinator->phase = CoordinatorReport::Phase::kFailed;
   world.seen.coordinator->failure = "server-0: tensor w is not finite at step 7";
 
   ASSERT_TRUE(world.Settle());
@@ -189,7 +189,7 @@ TEST(PlanTest, WhatTheCoordinatorCallsAFailureIsOne) {
   EXPECT_THAT(world.Find("Failed")->message, HasSubstr("step 7"));
 }
 
-TEST(PlanTest, APodThatTheApiServerRefusesFailsTheJobInItsWords) {
+TEST(PlanTest, ARefusedPodFailsTheJobWithTheServersMessage) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.seen.refusal = "spec.containers[0].image: Required value";
@@ -200,7 +200,7 @@ TEST(PlanTest, APodThatTheApiServerRefusesFailsTheJobInItsWords) {
   EXPECT_EQ(world.Find("Failed")->message, "spec.containers[0].image: Required value");
 }
 
-TEST(PlanTest, ADeadlineIsKeptToTheSecondAndTimeSuspendedDoesNotCount) {
+TEST(PlanTest, ADeadlineIsExactAndExcludesSuspendedTime) {
   World world(1, 1);
   world.spec().active_deadline = seconds(600);
   ASSERT_TRUE(world.Start());
@@ -216,7 +216,7 @@ TEST(PlanTest, ADeadlineIsKeptToTheSecondAndTimeSuspendedDoesNotCount) {
   ASSERT_TRUE(world.Start());
 
   world.Pass(seconds(499));
-  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(1));
+  EXPECT_EQ(world.Step().requeue_at, world.seen.now + seconds(1));
   EXPECT_EQ(world.status().phase, Phase::kRunning);
   world.Pass(seconds(1));
   world.Step();
@@ -257,7 +257,7 @@ TEST(PlanTest, TheStartDeadlineIsOverOnceAllWereReady) {
   EXPECT_EQ(world.Say("Ready"), "False MembersMissing");
 }
 
-TEST(PlanTest, ASpecThatCannotBeFollowedIsToldAndTouchesNothing) {
+TEST(PlanTest, AnInvalidSpecIsReportedAndTouchesNothing) {
   World fresh(1, 1);
   fresh.seen.object.problems = {
       {.field = "spec.servers.replicass", .text = "is not a known field"}};
@@ -296,7 +296,7 @@ TEST(PlanTest, JobsOfOthersAndJobsThatAreDeletedAreLeftAlone) {
   EXPECT_TRUE(ours.Start());
 }
 
-TEST(PlanTest, PodsOfAnEarlierJobOfTheNameAreNeitherCountedNorTouched) {
+TEST(PlanTest, PodsOfAnEarlierJobOfTheNameAreIgnored) {
   World world(1, 1);
   world.Step();
   world.pod("coordinator").meta.controller_uid = "job-0";
@@ -323,20 +323,20 @@ TEST(PlanTest, EveryChangeOfAConditionIsOneEvent) {
   EXPECT_THAT(told, ElementsAre("Ready AllReady"));
 }
 
-TEST(PlanTest, RingAndCheckpointAreWrittenAsTheyChangeAndNotMoreThanOnceAMinute) {
+TEST(PlanTest, RingAndCheckpointAreWrittenAtMostOnceAMinute) {
   World world(1, 1);
-  world.spec().checkpoint.emplace().uri = "file:///c";
+  world.spec().checkpoint.emplace().claim = "c";
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->epoch = 4;
   world.seen.coordinator->checkpoint_step = 10;
   ASSERT_TRUE(world.Settle());
   EXPECT_EQ(world.status().ring->epoch, 4);
   EXPECT_EQ(world.status().checkpoint->step, 10);
-  EXPECT_EQ(world.status().checkpoint->location, "file:///c");
+  EXPECT_EQ(world.status().checkpoint->location, "c:/");
 
   world.Pass(seconds(59));
   world.seen.coordinator->checkpoint_step = 20;
-  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(1));
+  EXPECT_EQ(world.Step().requeue_at, world.seen.now + seconds(1));
   EXPECT_EQ(world.status().checkpoint->step, 10);
   world.Pass(seconds(1));
   world.Step();
@@ -344,15 +344,15 @@ TEST(PlanTest, RingAndCheckpointAreWrittenAsTheyChangeAndNotMoreThanOnceAMinute)
   EXPECT_EQ(world.status().checkpoint->step, 20);
 }
 
-TEST(PlanTest, ProgressIsToldOnceAMinuteTogetherWithTheCheckpoint) {
+TEST(PlanTest, ProgressIsWrittenOnceAMinuteWithTheCheckpoint) {
   World world(1, 1);
-  world.spec().checkpoint.emplace().uri = "file:///c";
+  world.spec().checkpoint.emplace().claim = "c";
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->step = 5;
   world.seen.coordinator->samples_per_second = 1234.56;
   world.seen.coordinator->sync_seconds_p50 = 0.0021;
   world.Step();
-  world.seen.news_time = world.seen.now;
+  world.seen.progress_time = world.seen.now;
   EXPECT_EQ(world.status().progress->step, 5);
   EXPECT_EQ(world.status().progress->samples_per_second, "1234.6");
   EXPECT_EQ(world.status().progress->sync_seconds_p50, "0.002100");
@@ -361,7 +361,7 @@ TEST(PlanTest, ProgressIsToldOnceAMinuteTogetherWithTheCheckpoint) {
   world.Pass(seconds(59));
   world.seen.coordinator->step = 6;
   world.seen.coordinator->checkpoint_step = 6;
-  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(1));
+  EXPECT_EQ(world.Step().requeue_at, world.seen.now + seconds(1));
   EXPECT_EQ(world.status(), told);
   world.Pass(seconds(1));
   world.Step();
@@ -370,12 +370,12 @@ TEST(PlanTest, ProgressIsToldOnceAMinuteTogetherWithTheCheckpoint) {
   EXPECT_EQ(world.status().checkpoint->step, 6);
 }
 
-TEST(PlanTest, AResultIsToldWhenTheLastStepWasBefore) {
+TEST(PlanTest, AResultAfterTheLastStepIsWritten) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->step = 5;
   world.Step();
-  world.seen.news_time = world.seen.now;
+  world.seen.progress_time = world.seen.now;
   world.seen.coordinator->results = {{"accuracy", 0.88125}, {"loss", 1e-9}};
   world.Exit("worker-0", 0);
 
@@ -390,7 +390,7 @@ TEST(PlanTest, ProgressAtTheEndIsTheLast) {
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->step = 5;
   world.Step();
-  world.seen.news_time = world.seen.now;
+  world.seen.progress_time = world.seen.now;
   world.seen.coordinator->step = 9;
   world.Exit("worker-0", 0);
 
@@ -400,22 +400,22 @@ TEST(PlanTest, ProgressAtTheEndIsTheLast) {
   EXPECT_EQ(world.status().progress->step, 9);
 }
 
-TEST(PlanTest, ALossIsToldOnceWhenItIsOverWhoeverAsksThen) {
+TEST(PlanTest, ALossIsReportedOnceWhenItIsRepaired) {
   World world(2, 1);
   ASSERT_TRUE(world.Start());
-  CoordinatorWord& word = *world.seen.coordinator;
-  word.term = 3;
-  word.losses = {{.is_over = false, .text = "shard 4 lost; being made anew"}};
+  CoordinatorReport& report = *world.seen.coordinator;
+  report.term = 3;
+  report.losses = {{.is_repaired = false, .text = "shard 4 lost; being made anew"}};
   world.events.clear();
   world.Step();
   EXPECT_FALSE(world.status().losses.has_value());
   EXPECT_THAT(world.events, testing::IsEmpty());
 
   // A second one that is over before the first waits for it.
-  word.losses.push_back({.is_over = true, .text = "shard 5 lost; optimizer state zero"});
+  report.losses.push_back({.is_repaired = true, .text = "shard 5 lost; optimizer state zero"});
   world.Step();
   EXPECT_THAT(world.events, testing::IsEmpty());
-  word.losses[0] = {.is_over = true, .text = "shard 4 lost; 2 values from workers"};
+  report.losses[0] = {.is_repaired = true, .text = "shard 4 lost; 2 values from workers"};
   world.Step();
   world.Step();
 
@@ -429,8 +429,8 @@ TEST(PlanTest, ALossIsToldOnceWhenItIsOverWhoeverAsksThen) {
   EXPECT_EQ(world.status().losses->last->time, world.seen.now);
 
   // Another coordinator's list begins anew.
-  word.term = 4;
-  word.losses = {{.is_over = true, .text = "shard 1 lost; 1 value from workers"}};
+  report.term = 4;
+  report.losses = {{.is_repaired = true, .text = "shard 1 lost; 1 value from workers"}};
   world.Step();
   EXPECT_EQ(world.events.size(), 3U);
   EXPECT_EQ(world.status().losses->counted, 3);
@@ -440,7 +440,7 @@ TEST(PlanTest, ALossThatCameBackWithEverythingIsNone) {
   World world(2, 1);
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->losses = {
-      {.is_over = true, .is_undone = true, .text = "shard 4 lost; back with everything"}};
+      {.is_repaired = true, .is_undone = true, .text = "shard 4 lost; back with everything"}};
   world.events.clear();
 
   world.Step();
@@ -450,11 +450,11 @@ TEST(PlanTest, ALossThatCameBackWithEverythingIsNone) {
   EXPECT_FALSE(world.status().losses->last.has_value());
 }
 
-TEST(PlanTest, ALossRightBeforeTheEndIsToldAtTheEnd) {
+TEST(PlanTest, ALossRightBeforeTheEndIsReported) {
   World world(2, 1);
   ASSERT_TRUE(world.Start());
   world.seen.coordinator->losses = {
-      {.is_over = true, .text = "shard 4 lost; optimizer state zero"}};
+      {.is_repaired = true, .text = "shard 4 lost; optimizer state zero"}};
   world.Exit("worker-0", 0);
 
   world.Step();
@@ -463,7 +463,7 @@ TEST(PlanTest, ALossRightBeforeTheEndIsToldAtTheEnd) {
   EXPECT_EQ(world.status().losses->counted, 1);
 }
 
-TEST(PlanTest, AJobThatDoesNotStepHasNoProgressToTell) {
+TEST(PlanTest, AJobThatDoesNotStepWritesNoProgress) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
 

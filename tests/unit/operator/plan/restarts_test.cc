@@ -55,7 +55,7 @@ TEST(RestartsTest, AMemberThatFailedStartsAgainAfterItsDelay) {
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), IsEmpty());
   EXPECT_EQ(world.Say("Degraded"), "True WaitingForRestart");
-  EXPECT_EQ(world.Step().look_again, world.seen.now + seconds(10));
+  EXPECT_EQ(world.Step().requeue_at, world.seen.now + seconds(10));
   world.Pass(seconds(10));
   ASSERT_TRUE(world.Settle());
 
@@ -138,7 +138,7 @@ TEST(RestartsTest, DisruptionsAreCountedApartAndHaveNoLimit) {
   EXPECT_EQ(world.status().phase, Phase::kRunning);
 }
 
-TEST(RestartsTest, APodThatSomebodyDeletesIsReplacedAndNobodyFailed) {
+TEST(RestartsTest, ADeletedPodIsReplacedUncounted) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.Take();
@@ -186,7 +186,7 @@ TEST(RestartsTest, ACoordinatorOnALostNodeGoesWhenItDoesNotAnswer) {
   EXPECT_THAT(world.Take(), ElementsAre("delete coordinator at once"));
 }
 
-TEST(RestartsTest, AnEvictedServerDrainsUndisturbedAndIsReplacedWhenItsPodIsGone) {
+TEST(RestartsTest, AnEvictedServerDrainsAndIsReplacedAfterwards) {
   World world(2, 1);
   ASSERT_TRUE(world.Start());
   world.Take();
@@ -210,7 +210,7 @@ TEST(RestartsTest, AnEvictedServerDrainsUndisturbedAndIsReplacedWhenItsPodIsGone
   EXPECT_EQ(world.status().restarts.disruptions, 1);
 }
 
-TEST(RestartsTest, AMemberThatANodesShutdownEndedIsReplacedAndNobodyFailed) {
+TEST(RestartsTest, ANodeShutdownReplacesItsMembersUncounted) {
   World world(1, 1);
   world.spec().restart.backoff_limit = 0;
   ASSERT_TRUE(world.Start());
@@ -229,7 +229,7 @@ TEST(RestartsTest, AMemberThatANodesShutdownEndedIsReplacedAndNobodyFailed) {
 }
 
 // Nobody told Kubernetes: a program that ends so by itself could do it for ever.
-TEST(RestartsTest, The143OfAPodThatNobodyDeletesCounts) {
+TEST(RestartsTest, Exit143OfAPodThatIsNotDeletedCounts) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
 
@@ -275,16 +275,17 @@ TEST(RestartsTest, AMemberIsJudgedWhenTheCoordinatorHasSpoken) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.Exit("worker-0", 1);
-  const std::optional<CoordinatorWord> word = std::exchange(world.seen.coordinator, std::nullopt);
+  const std::optional<CoordinatorReport> report =
+      std::exchange(world.seen.coordinator, std::nullopt);
   world.Take();
 
   const JobPlan plan = world.Step();
   EXPECT_THAT(world.Take(), IsEmpty());
   EXPECT_EQ(plan.status.restarts.counted, 0);
-  EXPECT_EQ(plan.look_again, world.seen.now + seconds(2));
+  EXPECT_EQ(plan.requeue_at, world.seen.now + seconds(2));
   EXPECT_EQ(world.Say("Degraded"), "True CoordinatorSilent");
 
-  world.seen.coordinator = word;
+  world.seen.coordinator = report;
   world.Step();
   EXPECT_EQ(world.status().restarts.counted, 1);
 }
@@ -340,7 +341,7 @@ TEST(RestartsTest, AnIgnoredWorkerIsOverAndTheOthersFinishTheJob) {
   EXPECT_EQ(world.status().phase, Phase::kSucceeded);
 }
 
-TEST(RestartsTest, ARestartOfTheJobIsOfAllMembersWithOneCountAndAHigherTerm) {
+TEST(RestartsTest, AJobRestartRestartsAllCountsOnceAndRaisesTheTerm) {
   World world(2, 1);
   world.spec().restart.rules = {{.role = JobRole::kServer,
                                  .reason = ExitReason::kError,
@@ -381,7 +382,7 @@ TEST(RestartsTest, ServersThatEndBecauseTheJobIsDoneAreNotRestarted) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.Take();
-  world.seen.coordinator->phase = CoordinatorWord::Phase::kSucceeded;
+  world.seen.coordinator->phase = CoordinatorReport::Phase::kSucceeded;
   world.Exit("server-0", 0);
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), IsEmpty());
@@ -427,7 +428,7 @@ TEST(MemberEndTest, ThePlatformsReasonsBecomeThoseOfTheRules) {
   }
 }
 
-TEST(MemberEndTest, AContainerThatItsNodeLostIsNobodysFailure) {
+TEST(MemberEndTest, AContainerThatItsNodeLostIsNoFailure) {
   for (const char* reason : {"Unknown", "ContainerStatusUnknown"}) {
     const ObservedPod pod =
         EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 255, .reason = reason});

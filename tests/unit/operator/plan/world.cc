@@ -103,12 +103,12 @@ void World::Do(const Action& action) {
     const bool never_ran = found->second.pod.phase == PodPhase::kPending;
     if (is_at_once || never_ran) return Vanish(MemberName(remove->name));
     BeginDeletion(MemberName(remove->name));
-  } else if (const auto* ask = std::get_if<AskSize>(&action)) {
+  } else if (const auto* ask = std::get_if<RequestSize>(&action)) {
     done.push_back(absl::StrCat("ask",
                                 ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
                                 ask->workers ? absl::StrCat(" workers=", *ask->workers) : ""));
     asked_ = *ask;
-  } else if (const auto* sync = std::get_if<AskSync>(&action)) {
+  } else if (const auto* sync = std::get_if<RequestSync>(&action)) {
     done.push_back(absl::StrCat("sync ",
                                 pushpull::NameOf(sync->sync.mode),
                                 " ",
@@ -116,7 +116,7 @@ void World::Do(const Action& action) {
                                 " ",
                                 sync->sync.backup_workers));
     seen.coordinator->is_sync_changing = true;
-  } else if (std::get_if<AskSave>(&action) != nullptr) {
+  } else if (std::get_if<RequestSave>(&action) != nullptr) {
     done.emplace_back("save");
     seen.save = ++seen.coordinator->saves_requested;
   } else {
@@ -135,10 +135,10 @@ void World::RunPods() {
     if (role == JobRole::kWorker && spec().workers.colocated_server)
       pod.pod.containers.push_back({.name = "server", .image = "s", .running_since = seen.now});
     if (role != JobRole::kCoordinator) continue;
-    seen.coordinator = CoordinatorWord{.phase = CoordinatorWord::Phase::kStarting,
-                                       .servers_wanted = spec().servers.replicas,
-                                       .workers_wanted = spec().workers.replicas,
-                                       .epoch = 1};
+    seen.coordinator = CoordinatorReport{.phase = CoordinatorReport::Phase::kStarting,
+                                         .desired_servers = spec().servers.replicas,
+                                         .desired_workers = spec().workers.replicas,
+                                         .epoch = 1};
   }
   MeetMembers();
 }
@@ -151,16 +151,16 @@ void World::MeetMembers() {
     if (member.role == JobRole::kServer) seen.coordinator->servers.insert(member.index);
     if (member.role != JobRole::kWorker) continue;
     seen.coordinator->workers[member.index] = {.is_alive = true};
-    seen.coordinator->phase = CoordinatorWord::Phase::kRunning;
-    const ContainerStatus* server = ServerBeside(pod);
+    seen.coordinator->phase = CoordinatorReport::Phase::kRunning;
+    const ContainerStatus* server = ColocatedServerOf(pod);
     if (server != nullptr && !server->end)
       seen.coordinator->servers.insert(IndexBeside(member.index));
   }
 }
 
 void World::AgreeToSize() {
-  if (asked_.servers) seen.coordinator->servers_wanted = *asked_.servers;
-  if (asked_.workers) seen.coordinator->workers_wanted = *asked_.workers;
+  if (asked_.servers) seen.coordinator->desired_servers = *asked_.servers;
+  if (asked_.workers) seen.coordinator->desired_workers = *asked_.workers;
   asked_ = {};
 }
 
@@ -183,9 +183,9 @@ void World::Exit(const std::string& member, int code, const std::string& reason)
       .exit_code = code, .reason = reason, .started = main.running_since, .finished = seen.now};
   main.running_since.reset();
   ended.pod.is_ready = false;
-  const ContainerStatus* server = main.name == "worker" ? ServerBeside(ended) : nullptr;
-  const bool is_over = server == nullptr || server->end.has_value();
-  if (is_over) ended.pod.phase = code == 0 ? PodPhase::kSucceeded : PodPhase::kFailed;
+  const ContainerStatus* server = main.name == "worker" ? ColocatedServerOf(ended) : nullptr;
+  const bool is_repaired = server == nullptr || server->end.has_value();
+  if (is_repaired) ended.pod.phase = code == 0 ? PodPhase::kSucceeded : PodPhase::kFailed;
   if (!seen.coordinator) return;
   const MemberId id = *MemberOf(ended.meta.labels);
   if (id.role == JobRole::kServer) seen.coordinator->servers.erase(id.index);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One job, its pods and its coordinator's word as a test sets them, and what the operator makes of
-// them: each Step plans once, writes the status and does what the plan says, as the API server
-// would.
+// One job, its pods and its coordinator's report as a test sets them: each Step plans once, writes
+// the status and carries the plan out, as operator and API server would.
 #pragma once
 
 #include <map>
@@ -16,7 +15,7 @@ namespace pushpull_operator {
 
 class World {
  public:
-  // A job "mnist" of so many servers and workers that nobody has seen yet.
+  // A new job "mnist" of this size.
   World(int servers, int workers);
 
   pushpull::TrainingJobSpec& spec() { return seen.object.job.spec; }
@@ -25,10 +24,10 @@ class World {
   // "True AllReady", "" where there is none.
   std::string Say(const std::string& type) const;
 
-  // Plans, and makes it so. `done` tells what: "create server-0", "delete worker-1",
-  // "delete worker-1 at once", "ask servers=4 workers=2", "sync Bounded 3 0" (staleness, backup
-  // workers), "save", "delete job". With `crash_after`, the operator dies: 0, before the status is
-  // written; n, after the status and n - 1 actions.
+  // Plans, and carries the plan out. `done` lists the actions: "create server-0", "delete
+  // worker-1", "delete worker-1 at once", "ask servers=4 workers=2", "sync Bounded 3 0" (staleness,
+  // backup workers), "save", "delete job". With `crash_after`, the operator dies: 0, before the
+  // status is written; n, after the status and n - 1 actions.
   JobPlan Step(std::optional<int> crash_after = std::nullopt);
   // The next Step sees these pods, as a cache that lags behind would.
   void SeeLate(std::map<std::string, ObservedPod> earlier) { late_ = std::move(earlier); }
@@ -70,7 +69,7 @@ class World {
 
   int num_pods_ = 0;
   std::optional<std::map<std::string, ObservedPod>> late_;
-  AskSize asked_;
+  RequestSize asked_;
 };
 
 }  // namespace pushpull_operator

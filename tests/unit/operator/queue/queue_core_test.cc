@@ -29,14 +29,14 @@ std::vector<std::string> TakeAll(QueueCore& queue, pushpull::SteadyTime now = kN
   return keys;
 }
 
-TEST(QueueCoreTest, KeysComeInTheOrderTheyWereAddedAndOnce) {
+TEST(QueueCoreTest, KeysAreHandedOutOnceInOrder) {
   QueueCore queue;
   for (const char* key : {"a", "b", "a", "c", "b"}) queue.Add(key);
 
   EXPECT_THAT(TakeAll(queue), ElementsAre("a", "b", "c"));
 }
 
-TEST(QueueCoreTest, AKeyInWorkIsNotHandedOutUntilItIsDoneAndThenOnce) {
+TEST(QueueCoreTest, AKeyAddedInProcessingIsHandedOutAfterDone) {
   QueueCore queue;
   queue.Add("a");
   ASSERT_EQ(queue.Take(kNow), "a");
@@ -48,7 +48,7 @@ TEST(QueueCoreTest, AKeyInWorkIsNotHandedOutUntilItIsDoneAndThenOnce) {
   EXPECT_THAT(TakeAll(queue), ElementsAre("a"));
 }
 
-TEST(QueueCoreTest, ADelayedKeyComesAtTheEarliestOfItsTimes) {
+TEST(QueueCoreTest, ADelayedKeyIsReadyAtItsEarliestTime) {
   QueueCore queue;
   queue.AddAt("a", kNow + seconds(5));
   queue.AddAt("a", kNow + seconds(2));
@@ -60,7 +60,7 @@ TEST(QueueCoreTest, ADelayedKeyComesAtTheEarliestOfItsTimes) {
   EXPECT_THAT(TakeAll(queue, kNow + seconds(60)), ElementsAre());
 }
 
-TEST(QueueCoreTest, ADelayedKeyThatIsInWorkIsHandedOutOnceMore) {
+TEST(QueueCoreTest, ADelayedKeyInProcessingIsHandedOutAgain) {
   QueueCore queue;
   queue.Add("a");
   ASSERT_EQ(queue.Take(kNow), "a");
@@ -71,7 +71,7 @@ TEST(QueueCoreTest, ADelayedKeyThatIsInWorkIsHandedOutOnceMore) {
   EXPECT_EQ(queue.Take(kNow + seconds(1)), "a");
 }
 
-TEST(QueueCoreTest, ShutDownDrainsWhatWasAddedAndTakesNothingMore) {
+TEST(QueueCoreTest, ShutDownDrainsAndAcceptsNoMore) {
   QueueCore queue;
   queue.Add("a");
   queue.Add("b");
@@ -91,7 +91,7 @@ TEST(QueueCoreTest, ShutDownDrainsWhatWasAddedAndTakesNothingMore) {
   EXPECT_TRUE(queue.is_drained());
 }
 
-TEST(QueueCoreTest, NoChangeIsLostAndNoKeyIsInTwoHandsOverRandomLives) {
+TEST(QueueCoreTest, RandomSchedulesLoseNoChangeAndShareNoKey) {
   std::minstd_rand random(7);
   QueueCore queue;
   std::set<std::string> in_work;
@@ -116,7 +116,7 @@ TEST(QueueCoreTest, NoChangeIsLostAndNoKeyIsInTwoHandsOverRandomLives) {
   EXPECT_EQ(std::set<std::string>(rest.begin(), rest.end()), to_do);
 }
 
-TEST(KeyBackoffTest, DelaysDoubleForEachKeyUntilItIsForgotten) {
+TEST(KeyBackoffTest, DelaysDoublePerKeyUntilForgotten) {
   KeyBackoff backoff;
 
   EXPECT_EQ(backoff.Failed("a"), milliseconds(5));

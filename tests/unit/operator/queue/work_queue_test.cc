@@ -25,35 +25,35 @@ Deadline Now() {
   return Deadline::After(seconds(0));
 }
 
-TEST(WorkQueueTest, NothingReadyEndsAtTheDeadline) {
+TEST(WorkQueueTest, TakeReturnsAtTheDeadline) {
   FakePausingTime time;
   WorkQueue queue(time);
 
   EXPECT_TRUE(absl::IsDeadlineExceeded(queue.Take(Now()).status()));
 }
 
-TEST(WorkQueueTest, FailuresDelayAKeyMoreAndMoreUntilItIsForgotten) {
+TEST(WorkQueueTest, FailuresBackOffUntilForgotten) {
   FakePausingTime time;
   WorkQueue queue(time);
 
-  EXPECT_EQ(queue.AddAfterFailure("a"), 1);
+  EXPECT_EQ(queue.AddRateLimited("a"), 1);
   EXPECT_FALSE(queue.Take(Now()).ok());
   time.Advance(milliseconds(5));
   ASSERT_EQ(*queue.Take(Now()), "a");
   queue.Done("a");
-  EXPECT_EQ(queue.AddAfterFailure("a"), 2);
+  EXPECT_EQ(queue.AddRateLimited("a"), 2);
   time.Advance(milliseconds(9));
   EXPECT_FALSE(queue.Take(Now()).ok());
   time.Advance(milliseconds(1));
   ASSERT_EQ(*queue.Take(Now()), "a");
   queue.Done("a");
   queue.Forget("a");
-  queue.AddAfterFailure("a");
+  queue.AddRateLimited("a");
   time.Advance(milliseconds(5));
   EXPECT_TRUE(queue.Take(Now()).ok());
 }
 
-TEST(WorkQueueTest, ADelayedKeyWakesWhoWaits) {
+TEST(WorkQueueTest, ADelayedKeyWakesAWaiter) {
   WorkQueue queue(pushpull::SystemTime());
   queue.AddAfter("far", std::chrono::hours(1));
   std::thread adder([&queue] { queue.AddAfter("near", milliseconds(1)); });
@@ -62,7 +62,7 @@ TEST(WorkQueueTest, ADelayedKeyWakesWhoWaits) {
   adder.join();
 }
 
-TEST(WorkQueueTest, ShutDownWakesWhoWaits) {
+TEST(WorkQueueTest, ShutDownWakesWaiters) {
   FakePausingTime time;
   WorkQueue queue(time);
   std::thread stopper([&queue] { queue.ShutDown(); });
@@ -71,7 +71,7 @@ TEST(WorkQueueTest, ShutDownWakesWhoWaits) {
   stopper.join();
 }
 
-TEST(WorkQueueTest, DrainingWaitsForWhatIsInWork) {
+TEST(WorkQueueTest, DrainingWaitsForProcessing) {
   FakePausingTime time;
   WorkQueue queue(time);
   queue.Add("a");
@@ -83,7 +83,7 @@ TEST(WorkQueueTest, DrainingWaitsForWhatIsInWork) {
   EXPECT_TRUE(queue.AwaitDrained(Soon()).ok());
 }
 
-TEST(WorkQueueTest, FourThreadsNeverHoldOneKeyAndLoseNoChange) {
+TEST(WorkQueueTest, FourThreadsShareNoKeyAndLoseNoChange) {
   FakePausingTime time;
   WorkQueue queue(time);
   constexpr int kKeys = 7;

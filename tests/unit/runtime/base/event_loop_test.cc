@@ -129,7 +129,7 @@ TEST(EventLoopTest, TasksOfManyThreadsAllRun) {
   loop.Stop();
 }
 
-TEST(EventLoopTest, StoppingRunsWhatWasPostedAndDropsWhatComesLater) {
+TEST(EventLoopTest, StopRunsPostedTasksAndDropsLaterOnes) {
   EventLoop loop("loop");
   Counter before;
   Counter after;
@@ -191,7 +191,7 @@ TEST(EventLoopTest, ATimerDoesNotRunEarly) {
   EXPECT_LE(early, Duration::zero());
 }
 
-TEST(EventLoopTest, ACancelledTimerDoesNotRunAndAnUnknownOneIsIgnored) {
+TEST(EventLoopTest, CancelStopsATimerAndIgnoresUnknownOnes) {
   EventLoop loop("loop");
   Counter cancelled;
   Counter last;
@@ -238,7 +238,7 @@ TEST(EventLoopTest, CallsTheHandlerWhileADescriptorIsReady) {
   EXPECT_EQ(counter.count(), 3);
 }
 
-TEST(EventLoopTest, ReadinessNotAskedForIsNotTold) {
+TEST(EventLoopTest, ReportsOnlyRequestedEvents) {
   EventLoop loop("loop");
   Pipe pipe;
   Counter counter;
@@ -284,7 +284,7 @@ TEST(EventLoopTest, AHandlerMayUnwatchItselfAndOthers) {
   EXPECT_EQ(counter.count(), 1);
 }
 
-TEST(EventLoopTest, WhatCannotBeWatchedIsAnError) {
+TEST(EventLoopTest, WatchingAnInvalidDescriptorIsAnError) {
   EventLoop loop("loop");
   absl::Status closed;
   absl::Status twice;

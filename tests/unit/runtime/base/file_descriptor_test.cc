@@ -22,7 +22,7 @@ int Open() {
   return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-TEST(FileDescriptorTest, ClosesAtTheEnd) {
+TEST(FileDescriptorTest, ClosesWhenDestroyed) {
   const int fd = Open();
 
   { const FileDescriptor owner(fd); }
@@ -68,7 +68,7 @@ TEST(FileDescriptorTest, ResettingTwiceClosesOnce) {
   EXPECT_FALSE(owner.is_open());
 }
 
-TEST(StatusFromErrnoTest, EachErrorHasTheCodeThatTellsTheCallerWhatToDo) {
+TEST(StatusFromErrnoTest, MapsEachErrorToItsCode) {
   using absl::StatusCode;
   const std::vector<std::pair<int, StatusCode>> table{{EADDRINUSE, StatusCode::kAlreadyExists},
                                                       {EEXIST, StatusCode::kAlreadyExists},

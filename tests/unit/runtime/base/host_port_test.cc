@@ -21,7 +21,7 @@ TEST(HostPortTest, SplitsAtTheLastColon) {
   EXPECT_EQ(*address, (HostPort{.host = "node-3.example", .port = 7170}));
 }
 
-TEST(HostPortTest, KeepsIpv6BracketsOutOfTheHostAndPutsThemBack) {
+TEST(HostPortTest, Ipv6BracketsAreNotPartOfTheHost) {
   const absl::StatusOr<HostPort> address = ParseHostPort("[::1]:0");
 
   ASSERT_TRUE(address.ok()) << address.status();
@@ -29,7 +29,7 @@ TEST(HostPortTest, KeepsIpv6BracketsOutOfTheHostAndPutsThemBack) {
   EXPECT_EQ(ToString(*address), "[::1]:0");
 }
 
-TEST(HostPortTest, NamesTheTextThatIsNoAddress) {
+TEST(HostPortTest, NamesAnInvalidAddress) {
   for (const absl::string_view text :
        {"", "host", ":80", "host:", "host:65536", "host:-1", "host:1x", "::1:80", "[::1:80"}) {
     const absl::StatusOr<HostPort> address = ParseHostPort(text);
@@ -39,7 +39,7 @@ TEST(HostPortTest, NamesTheTextThatIsNoAddress) {
   }
 }
 
-TEST(HostPortTest, TellsThatAPortIsInUse) {
+TEST(HostPortTest, ReportsAPortInUse) {
   const FileDescriptor listener(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in where{};
   where.sin_family = AF_INET;
@@ -50,24 +50,24 @@ TEST(HostPortTest, TellsThatAPortIsInUse) {
   ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&where), &length), 0);
   const HostPort taken{.host = "127.0.0.1", .port = ntohs(where.sin_port)};
 
-  const absl::Status status = CheckCanListen(taken);
+  const absl::Status status = BindTo(taken).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), ToString(taken))) << status;
 }
 
-TEST(HostPortTest, AFreePortOfThisMachineCanBeListenedOn) {
-  EXPECT_TRUE(CheckCanListen({.host = "127.0.0.1", .port = 0}).ok());
+TEST(HostPortTest, BindsToAFreePort) {
+  EXPECT_TRUE(BindTo({.host = "127.0.0.1", .port = 0}).ok());
 }
 
-TEST(HostPortTest, AnAddressOfAnotherMachineCannotBeListenedOn) {
+TEST(HostPortTest, CannotBindToAForeignAddress) {
   // 192.0.2.0/24 is reserved for documentation (RFC 5737).
-  const absl::Status status = CheckCanListen({.host = "192.0.2.1", .port = 0});
+  const absl::Status status = BindTo({.host = "192.0.2.1", .port = 0}).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
-TEST(IsWildcardTest, IsTrueOfEverySpellingOfAllAddressesAndOfNoOther) {
+TEST(IsWildcardTest, KnowsEverySpellingOfAllAddresses) {
   for (const char* host : {"0.0.0.0", "0", "::", "0:0:0:0:0:0:0:0"})
     EXPECT_TRUE(IsWildcard({.host = host, .port = 7171})) << host;
   for (const char* host : {"127.0.0.1", "10.0.0.0", "::1", "localhost", "node-3"})

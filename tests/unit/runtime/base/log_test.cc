@@ -44,7 +44,7 @@ TEST(LogTest, ValuesThatAreNotOneWordAreQuoted) {
   EXPECT_THAT(line, EndsWith("e a=\"two words\" b=\"say \\\"x\\\\y\\\"\" c=\"\" d=\"k=v\"\n"));
 }
 
-TEST(LogTest, AValueCannotBeginANewLine) {
+TEST(LogTest, AValueCannotStartANewLine) {
   const Log log("n");
 
   const std::string line = Written([&] { log.Info("m", {{"why", "one\ntwo"}}); });
@@ -52,7 +52,7 @@ TEST(LogTest, AValueCannotBeginANewLine) {
   EXPECT_THAT(line, EndsWith("m why=\"one two\"\n"));
 }
 
-TEST(LogTest, LinesBelowTheLevelAreLeftOut) {
+TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
   const Log log("n", LogLevel::kWarning);
 
   EXPECT_THAT(Written([&] {
@@ -64,7 +64,7 @@ TEST(LogTest, LinesBelowTheLevelAreLeftOut) {
   EXPECT_THAT(Written([&] { log.Error("e"); }), HasSubstr(" error n e\n"));
 }
 
-TEST(LogTest, ACopyWritesAsTheSameNode) {
+TEST(LogTest, ACopyWritesForTheSameNode) {
   const Log log("worker-2", LogLevel::kDebug);
   const Log copy = log;
 

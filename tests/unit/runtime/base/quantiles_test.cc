@@ -43,7 +43,7 @@ TEST(QuantilesTest, OneValueIsEveryQuantile) {
   EXPECT_NEAR(quantiles.At(1), 0.25, 0.005);
 }
 
-TEST(QuantilesTest, SinceAnEarlierStateHasWhatWasAddedAfterIt) {
+TEST(QuantilesTest, SinceHasTheValuesAddedLater) {
   Quantiles quantiles;
   quantiles.Add(2.0);
   quantiles.Add(0.001);
@@ -57,7 +57,7 @@ TEST(QuantilesTest, SinceAnEarlierStateHasWhatWasAddedAfterIt) {
   EXPECT_NEAR(added.At(1), 0.5, 0.01);
 }
 
-TEST(QuantilesTest, MergingIsAddingAll) {
+TEST(QuantilesTest, MergingEqualsAddingAll) {
   Quantiles merged;
   Quantiles all;
   Quantiles other;
@@ -72,7 +72,7 @@ TEST(QuantilesTest, MergingIsAddingAll) {
   EXPECT_EQ(merged.buckets(), all.buckets());
 }
 
-TEST(QuantilesTest, BucketsBringThemBack) {
+TEST(QuantilesTest, AreRestoredFromTheirBuckets) {
   Quantiles quantiles;
   for (const double seconds : {0.001, 0.002, 0.5}) quantiles.Add(seconds);
 
@@ -82,7 +82,7 @@ TEST(QuantilesTest, BucketsBringThemBack) {
   EXPECT_EQ(copy.At(0.5), quantiles.At(0.5));
 }
 
-TEST(QuantilesTest, WhatIsNoDurationTakesOneBucketAndNoMore) {
+TEST(QuantilesTest, InvalidDurationsShareOneBucket) {
   Quantiles quantiles;
   for (const double seconds : {0.0,
                                -1.0,

@@ -20,7 +20,7 @@ TEST(RetryPaceTest, DelaysDoubleUpToTheLongest) {
   EXPECT_EQ(pace.Failed(kBegin), seconds(1));
 }
 
-TEST(RetryPaceTest, AMinuteOfFailuresIsWorthSixWarnings) {
+TEST(RetryPaceTest, AMinuteOfFailuresGivesSixWarnings) {
   RetryPace pace(milliseconds(20), seconds(1));
   int warnings = 0;
 
@@ -33,7 +33,7 @@ TEST(RetryPaceTest, AMinuteOfFailuresIsWorthSixWarnings) {
   EXPECT_EQ(pace.Lasted(kBegin + seconds(60)), seconds(60));
 }
 
-TEST(RetryPaceTest, SuccessStartsAnew) {
+TEST(RetryPaceTest, SuccessResetsThePace) {
   RetryPace pace(milliseconds(20), seconds(1));
   pace.Failed(kBegin);
   pace.Failed(kBegin + seconds(1));

@@ -52,7 +52,7 @@ void SendWithWord(int word) {
   sigqueue(getpid(), SIGTERM, value);
 }
 
-TEST(StopSignalsTest, TheLaunchersIsUrgentAndNoOther) {
+TEST(StopSignalsTest, OnlyTheLaunchersSignalIsUrgent) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
 
   EXPECT_EXIT(ExitWithTheSignal([] { SendWithWord(kUrgent); }), testing::ExitedWithCode(1), "");

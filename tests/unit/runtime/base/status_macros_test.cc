@@ -26,7 +26,7 @@ absl::StatusOr<int> Unwrap(absl::StatusOr<std::unique_ptr<int>> pointer) {
   return *owned;
 }
 
-TEST(ReturnIfErrorTest, GoesOnOnlyWhenAllIsWell) {
+TEST(ReturnIfErrorTest, ContinuesOnlyAfterOk) {
   bool has_gone_on = false;
 
   EXPECT_EQ(RunBoth(absl::AbortedError("why"), has_gone_on), absl::AbortedError("why"));

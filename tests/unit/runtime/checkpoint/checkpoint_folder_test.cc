@@ -149,7 +149,7 @@ TEST_F(CheckpointFolderTest, ACheckpointWithACutFileIsDamagedWhereItIsCut) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(cut));
 }
 
-TEST_F(CheckpointFolderTest, NothingIsRestoredFromBehindACheckpointOfALaterFormat) {
+TEST_F(CheckpointFolderTest, ANewestCheckpointOfALaterFormatBlocksRestore) {
   Save(100);
   SaveInLaterFormat(200);
 
@@ -159,14 +159,14 @@ TEST_F(CheckpointFolderTest, NothingIsRestoredFromBehindACheckpointOfALaterForma
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 2"));
 }
 
-TEST_F(CheckpointFolderTest, ACheckpointOfALaterFormatBehindTheNewestDoesNotMatter) {
+TEST_F(CheckpointFolderTest, AnOlderCheckpointOfALaterFormatIsIgnored) {
   SaveInLaterFormat(100);
   Save(200);
 
   EXPECT_EQ(LoadedStep(), 200);
 }
 
-TEST_F(CheckpointFolderTest, AfterAReturnToAnEarlierStepTheNewestIsTheOneWrittenLast) {
+TEST_F(CheckpointFolderTest, TheNewestCheckpointIsTheOneWrittenLast) {
   Save(100);
   Save(300);
   Save(200);
@@ -190,7 +190,7 @@ TEST_F(CheckpointFolderTest, FilesThatAreNotInTheFolderSayThatItIsNotShared) {
   EXPECT_THAT(files_.paths(), IsEmpty());
 }
 
-TEST_F(CheckpointFolderTest, SavingAStepAgainLeavesTheOldOneWholeUntilTheNewOneIs) {
+TEST_F(CheckpointFolderTest, SavingAStepAgainReplacesItAtomically) {
   Save(100, 7);
   SaveAndDie(100, 8);
 

@@ -89,7 +89,7 @@ TEST(CrashTest, KilledAtAnyPointOfASaveTheNewestCompleteOneLoads) {
   }
 }
 
-TEST(CrashTest, AfterALossOfPowerAtAnyPointTheNewestCompleteOneLoads) {
+TEST(CrashTest, TheNewestCompleteOneLoadsAfterAnyPowerLoss) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 chance(seed);
@@ -108,7 +108,7 @@ TEST(CrashTest, AfterALossOfPowerAtAnyPointTheNewestCompleteOneLoads) {
   }
 }
 
-TEST(CrashTest, AFailureAtAnyPointIsReturnedAndLeavesNothingThatLooksComplete) {
+TEST(CrashTest, AFailureAtAnyPointLeavesNothingComplete) {
   const absl::Status failure = absl::UnavailableError("write: Input/output error");
   const uint64_t num_operations = OperationsOfSave();
   for (uint64_t operation = 0; operation < num_operations; ++operation) {
@@ -123,7 +123,7 @@ TEST(CrashTest, AFailureAtAnyPointIsReturnedAndLeavesNothingThatLooksComplete) {
   }
 }
 
-TEST(CrashTest, ADiskThatIsFullAtAnyByteFailsTheSaveAndItsSpaceComesBack) {
+TEST(CrashTest, AFullDiskFailsTheSaveAndFreesItsSpace) {
   MemoryFileSystem whole = WithOldCheckpoint();
   const uint64_t old_bytes = whole.num_bytes();
   ASSERT_TRUE(WriteSample(whole, kDir, {.step = kNew}).ok());

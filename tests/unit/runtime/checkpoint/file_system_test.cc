@@ -93,7 +93,7 @@ TEST_F(PosixFileSystemTest, ReadingBeyondTheEndIsDamageAtTheEnd) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("file at byte 10"));
 }
 
-TEST_F(PosixFileSystemTest, ANewFileDoesNotTouchWhatAnotherStillWritesUnderItsName) {
+TEST_F(PosixFileSystemTest, ANewFileLeavesAnUnfinishedOneOfItsNameAlone) {
   const auto zombie = files_.CreateFile(Path("file"));
   ASSERT_TRUE(zombie.ok()) << zombie.status();
   Write("file", std::vector<std::byte>(4));

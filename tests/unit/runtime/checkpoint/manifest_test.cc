@@ -127,7 +127,7 @@ TEST(ManifestTest, AnUnknownSectionIsPassedOverUnlessItIsRequired) {
   EXPECT_THAT(std::string(required.message()), HasSubstr("of-tomorrow"));
 }
 
-TEST(ManifestTest, WhatBreaksARuleIsRefusedBeforeItIsWrittenAndWhenItIsRead) {
+TEST(ManifestTest, BrokenRulesAreRejectedOnWriteAndOnRead) {
   const std::vector<std::function<void(CheckpointManifest&)>> changes{
       [](CheckpointManifest& m) { m.job.clear(); },
       [](CheckpointManifest& m) { m.mode = std::string(kTextBytesMax + 1, 'a'); },
@@ -233,7 +233,7 @@ TEST(CompareTensorsTest, EachDifferenceIsALineOfItsOwn) {
           "tensor rates: is in the checkpoint, not in the job"));
 }
 
-TEST(MatchChunksTest, ChunksAreFoundByNameAndIndexWhateverTheOrderOfTheTensors) {
+TEST(MatchChunksTest, ChunksAreFoundInAnyOrderOfTensors) {
   const CheckpointManifest manifest = CompleteManifest({.is_large = true});
   std::vector<TensorSpec> wanted = manifest.tensors;
   std::reverse(wanted.begin(), wanted.end());

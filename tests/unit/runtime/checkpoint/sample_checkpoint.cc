@@ -8,6 +8,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/optim/optimizer.h"
 
 namespace pushpull {
 namespace {

@@ -42,7 +42,7 @@ TEST_F(VerifyTest, AWholeCheckpointHasNoProblems) {
   EXPECT_GT(report.bytes, 0);
 }
 
-TEST_F(VerifyTest, AFlippedBitAnywhereIsFoundInItsFileAtAnOffsetBeforeIt) {
+TEST_F(VerifyTest, AnyFlippedBitIsFoundWithFileAndOffset) {
   for (const std::string& path : files_.paths()) {
     const std::vector<std::byte> good = files_.contents(path);
     for (size_t byte = 0; byte < good.size(); ++byte) {

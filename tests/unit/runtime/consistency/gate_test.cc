@@ -38,7 +38,7 @@ TEST_F(GateTest, EverybodyHasToAsk) {
   EXPECT_TRUE(MayDecideWith({kAnn, kBob}));
 }
 
-TEST_F(GateTest, WhoHasLeftIsNotWaitedFor) {
+TEST_F(GateTest, ADepartedWorkerIsNotWaitedFor) {
   EXPECT_TRUE(MayDecideWith({kAnn}, 5));
 }
 
@@ -54,14 +54,14 @@ TEST_F(GateTest, AProposedJoinerIsWaitedForFromItsFirstStepOn) {
   EXPECT_TRUE(MayDecideWith({kAnn, kEve}, 6));
 }
 
-TEST_F(GateTest, TheAskOfOneWhoDiedSinceChangesNothing) {
+TEST_F(GateTest, AWorkerThatAskedAndDiedChangesNothing) {
   membership_.Activate(ViewOf(2, {{kAnn, Incarnation{1}, Step{0}, std::nullopt}}));
 
   EXPECT_FALSE(MayDecideWith({kBob}));
   EXPECT_TRUE(MayDecideWith({kAnn, kBob}));
 }
 
-TEST_F(GateTest, WithNobodyLeftNothingIsDecided) {
+TEST_F(GateTest, AnEmptyViewDecidesNothing) {
   membership_.Activate(ViewOf(2, {}));
 
   EXPECT_FALSE(MayDecideWith({kAnn, kBob}));

@@ -68,7 +68,7 @@ TEST(MembershipViewTest, AFullRestartMayBeginAtAnyStep) {
   EXPECT_TRUE(is_accepted);
 }
 
-TEST(MembershipViewTest, ActivationReportsWhenNobodyIsLeft) {
+TEST(MembershipViewTest, ActivationReportsThatNoMemberIsLeft) {
   MembershipView membership;
 
   EXPECT_FALSE(
@@ -89,7 +89,7 @@ TEST(MembershipViewTest, OlderViewsChangeNothing) {
   EXPECT_EQ(membership.active(), newer);
 }
 
-TEST(MembershipViewTest, AModeIsNotChangedBelowWhatIsDone) {
+TEST(MembershipViewTest, AModeDoesNotBeginWithACompletedStep) {
   MembershipView membership;
   const ViewMember ada{WorkerId{0}, Incarnation{1}, Step{0}, std::nullopt};
   membership.Activate({.number = 1, .members = {ada}});
@@ -101,7 +101,7 @@ TEST(MembershipViewTest, AModeIsNotChangedBelowWhatIsDone) {
   EXPECT_TRUE(membership.Propose(next, Step{7}));
 }
 
-TEST(MembershipViewTest, StepsOfAModeThatIsProposedHaveToWait) {
+TEST(MembershipViewTest, StepsOfAProposedModeWait) {
   MembershipView membership;
   const ViewMember ada{WorkerId{0}, Incarnation{1}, Step{0}, std::nullopt};
   membership.Activate({.number = 1, .members = {ada}});
@@ -117,7 +117,7 @@ TEST(MembershipViewTest, StepsOfAModeThatIsProposedHaveToWait) {
   EXPECT_FALSE(membership.IsOfNextMode(Step{7}));
 }
 
-TEST(MembershipViewTest, WithoutSynchronousStepsAJoinerNeverBeginsAmongStepsThatAreDone) {
+TEST(MembershipViewTest, AnAsyncJoinerNeverBeginsWithACompletedStep) {
   MembershipView membership;
   const Consistency async{.mode = ConsistencyMode::kAsync};
   const ViewMember before{WorkerId{0}, Incarnation{1}, Step{0}, std::nullopt};
@@ -128,7 +128,7 @@ TEST(MembershipViewTest, WithoutSynchronousStepsAJoinerNeverBeginsAmongStepsThat
       membership.Propose({.number = 2, .members = {after}, .consistency = async}, Step{5}));
 }
 
-TEST(MembershipViewTest, AStepNeedsAllThatAreWantedButTheBackups) {
+TEST(MembershipViewTest, AQuorumIsTheDesiredWorkersWithoutBackups) {
   MembershipView membership;
   View view = Of(1,
                  {{WorkerId{0}, kFirst, Step{0}, {}},

@@ -98,7 +98,7 @@ TEST(SampleQueueTest, AShareBelongsToOneStepOnly) {
   EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{1}).ranges, IsEmpty());
 }
 
-TEST(SampleQueueTest, WithNobodyThereTheQueueStandsStill) {
+TEST(SampleQueueTest, WithoutMembersTheQueueDoesNotAdvance) {
   SampleQueue queue =
       QueueOf({.num_samples = 10, .batch = 4, .is_global_batch = true}, Workers({}));
 
@@ -164,14 +164,14 @@ TEST(SampleQueueTest, RunsBeyondTheBoundAreCountedAsDropped) {
   EXPECT_TRUE(SampleQueue::Decode(queue.Encode()).ok());
 }
 
-TEST(SampleQueueTest, RefusesWhatIsNoQueue) {
+TEST(SampleQueueTest, RejectsBytesThatAreNotAQueue) {
   const std::vector<std::byte> zeros(SampleQueue::kBytes);
   std::vector<std::byte> newer = SampleQueue({.num_samples = 3}).Encode();
   newer[4] = std::byte{9};
   std::vector<std::byte> cut = SampleQueue({.num_samples = 3}).Encode();
   cut.pop_back();
 
-  EXPECT_THAT(SampleQueue::Decode(zeros).status().message(), HasSubstr("no such value"));
+  EXPECT_THAT(SampleQueue::Decode(zeros).status().message(), HasSubstr("not a sample queue"));
   EXPECT_THAT(SampleQueue::Decode(newer).status().message(), HasSubstr("format 9"));
   EXPECT_FALSE(SampleQueue::Decode(cut).ok());
 }

@@ -44,7 +44,7 @@ TEST_F(SyncStepTest, APushForTheChunksVersionContributesOnce) {
   EXPECT_EQ(Judge(5, 5, 1), PushVerdict::kContribute);
 }
 
-TEST_F(SyncStepTest, APushForAnEarlierStepIsAnsweredAndForALaterOneRefused) {
+TEST_F(SyncStepTest, EarlierPushesAreAnsweredLaterOnesRejected) {
   EXPECT_EQ(Judge(5, 4, 0), PushVerdict::kAnswered);
   EXPECT_EQ(Judge(5, 6, 0), PushVerdict::kTooEarly);
 }
@@ -53,7 +53,7 @@ TEST_F(SyncStepTest, AnIncarnationOutsideTheViewMustRejoin) {
   EXPECT_EQ(Judge(5, 5, 0, kSecond), PushVerdict::kNotMember);
 }
 
-TEST_F(SyncStepTest, AnIncarnationOutsideTheViewIsNotToldThatAnEarlierStepHadItsPush) {
+TEST_F(SyncStepTest, AnOldIncarnationMustRejoinForAnEarlierStepToo) {
   membership_.Activate({2, {Member(0, kSecond), Member(1)}});
 
   EXPECT_EQ(Judge(5, 4, 0), PushVerdict::kNotMember);
@@ -86,7 +86,7 @@ TEST_F(SyncStepTest, ADeathCompletesTheStepOfTheOthers) {
   EXPECT_TRUE(step_.IsComplete(membership_, Step{5}));
 }
 
-TEST_F(SyncStepTest, TheContributionOfADeadWorkerStaysButDoesNotCloseTheStep) {
+TEST_F(SyncStepTest, ADeadWorkersContributionDoesNotCompleteTheStep) {
   step_.Count(From(2));
 
   membership_.Activate({2, {Member(0), Member(1)}});

@@ -39,7 +39,7 @@ TEST(ContributorsDigestTest, TheNumbersStayWhatTheyAre) {
   EXPECT_EQ(Digest({From(3, 0x0102030405060708)}), 0x033997d0fd012c46);
 }
 
-TEST(ContributorsDigestTest, WhatAProgramSaysOfItsGradientIsLeftOut) {
+TEST(ContributorsDigestTest, WeightsDoNotChangeTheDigest) {
   Contribution heavy = From(0, 1);
   heavy.weight = 64;
   heavy.learning_rate = 0.5;
@@ -56,7 +56,7 @@ TEST(UnevenStepsTest, ChunksWithTheSameContributorsMakeAnEvenStep) {
   EXPECT_FALSE(steps.Compare({Step{2}, kOne}));
 }
 
-TEST(UnevenStepsTest, AStepIsSaidOnceHoweverManyOfItsChunksDiffer) {
+TEST(UnevenStepsTest, AStepIsReportedOnceHoweverManyChunksDiffer) {
   UnevenSteps steps;
   steps.Compare({Step{5}, kBoth});
 

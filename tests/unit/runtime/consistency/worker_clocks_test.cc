@@ -80,7 +80,7 @@ TEST(WorkerClocksTest, TheProcessBeforeIsRefusedWhereItsSuccessorIsKnown) {
   EXPECT_EQ(clocks.Judge(membership, Step{20}, kAda, kSecond), PushVerdict::kContribute);
 }
 
-TEST(WorkerClocksTest, WhoHasNotPushedCountsFromWhereTheViewLetsItBegin) {
+TEST(WorkerClocksTest, AWorkerWithoutPushesCountsWithItsFromStep) {
   const View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 30)});
   WorkerClocks clocks;
   clocks.Record({kAda, Step{40}});
@@ -88,7 +88,7 @@ TEST(WorkerClocksTest, WhoHasNotPushedCountsFromWhereTheViewLetsItBegin) {
   EXPECT_EQ(clocks.Lowest(view), Step{30});
 }
 
-TEST(WorkerClocksTest, WhoLeavesHoldsNobodyUp) {
+TEST(WorkerClocksTest, ALeavingWorkerDelaysNobody) {
   View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 0)});
   view.members[0].end_step = Step{3};
   WorkerClocks clocks;
@@ -98,13 +98,13 @@ TEST(WorkerClocksTest, WhoLeavesHoldsNobodyUp) {
   EXPECT_EQ(clocks.Lowest(view), Step{9});
 }
 
-TEST(WorkerClocksTest, AnEmptyViewHoldsNobodyUp) {
+TEST(WorkerClocksTest, AnEmptyViewDelaysNobody) {
   WorkerClocks clocks;
 
   EXPECT_EQ(clocks.Lowest(ViewOf(1, {})), Step{std::numeric_limits<uint64_t>::max()});
 }
 
-TEST(WorkerClocksTest, TheLowestIsThatOfAScanAfterAnyHistory) {
+TEST(WorkerClocksTest, TheLowestEqualsAScanAfterAnyHistory) {
   std::mt19937_64 random(7);
   WorkerClocks clocks;
   View view = ViewOf(1, {});
@@ -127,7 +127,7 @@ TEST(WorkerClocksTest, TheLowestIsThatOfAScanAfterAnyHistory) {
   }
 }
 
-TEST(WorkerClocksTest, AReadWaitsForWhoIsFurtherBehindThanTheBound) {
+TEST(WorkerClocksTest, AReadWaitsForWorkersBehindTheBound) {
   EXPECT_FALSE(IsTooEarlyToRead(Step{0}, 3, Step{3}));
   EXPECT_TRUE(IsTooEarlyToRead(Step{0}, 3, Step{4}));
   EXPECT_FALSE(IsTooEarlyToRead(Step{1}, 3, Step{4}));

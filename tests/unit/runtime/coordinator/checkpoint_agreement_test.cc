@@ -80,7 +80,7 @@ TEST_F(CheckpointAgreementTest, AWrittenManifestIsACheckpoint) {
   saves_.OnManifest(now_, job_, attempt, absl::OkStatus());
 
   EXPECT_EQ(saves_.status().saved, 1U);
-  EXPECT_EQ(saves_.status().finished_well, 1U);
+  EXPECT_EQ(saves_.status().succeeded, 1U);
   EXPECT_EQ(saves_.status().seconds, 3);
   EXPECT_TRUE(saves_.is_idle());
 }
@@ -142,7 +142,7 @@ TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
   EXPECT_TRUE(saves_.is_idle());
   EXPECT_EQ(saves_.status().failures, 1U);
   EXPECT_EQ(saves_.status().finished, 1U);
-  EXPECT_EQ(saves_.status().finished_well, 0U);
+  EXPECT_EQ(saves_.status().succeeded, 0U);
 }
 
 TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {

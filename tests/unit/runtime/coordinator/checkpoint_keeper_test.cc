@@ -91,7 +91,7 @@ TEST_F(CheckpointKeeperTest, OneThatIsNamedMustBeThere) {
   EXPECT_TRUE(absl::IsNotFound(FindRestore(files_, "/ckpt", "step-000000000005").status()));
 }
 
-TEST_F(CheckpointKeeperTest, AJobDoesNotBeginAnewBecauseAllItsCheckpointsAreDamaged) {
+TEST_F(CheckpointKeeperTest, DamagedCheckpointsDoNotStartTheJobAnew) {
   ASSERT_TRUE(Save(Step{5}, 1).ok());
   files_.contents(Manifest(Step{5})).back() ^= std::byte{1};
 
@@ -133,7 +133,7 @@ TEST_F(CheckpointKeeperTest, WhatAFailedAttemptLeavesIsCleared) {
   EXPECT_THAT(files_.paths(), testing::IsEmpty());
 }
 
-TEST_F(CheckpointKeeperTest, ACompleteCheckpointOfTheSameStepSurvivesAFailedAttempt) {
+TEST_F(CheckpointKeeperTest, AFailedAttemptKeepsACompleteCheckpoint) {
   ASSERT_TRUE(Save(Step{9}, 3).ok());
   Files(Step{9}, 4);
 

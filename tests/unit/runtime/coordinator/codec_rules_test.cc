@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/optim/optimizer.h"
+#include "runtime/tensor/codec.h"
+
 namespace pushpull {
 namespace {
 
@@ -26,7 +29,7 @@ struct Case {
   Reduction reduction = Reduction::kMean;
 };
 
-TEST(CodecRulesTest, WhatKeepsSomethingBackIsRefusedWhereThatWouldBeLost) {
+TEST(CodecRulesTest, CodecsWithMemoryAreRejectedWhereItWouldBeLost) {
   const Case cases[] = {
       {"spec.sync.mode Sync, which is Async", {{.mode = ConsistencyMode::kAsync}}},
       {"spec.sync.mode Sync, which is Bounded",

@@ -41,7 +41,7 @@ ServerReport Word(const ReplicaSet& entry) {
           .promises = {{.shard = kShard, .entry = entry, .seq = 9, .is_full = true}},
           .active = ViewOf(4, {kAnn}),
           .proposed = std::nullopt,
-          .wanted = {}};
+          .desired = {}};
 }
 
 RegisterWorker Who(WorkerId worker, uint64_t incarnation = 7) {
@@ -52,11 +52,11 @@ RegisterWorker Who(WorkerId worker, uint64_t incarnation = 7) {
           .is_member = true};
 }
 
-TEST(CollectionTest, TheEntryOfTheHighestEpochWinsAlsoWhereOnlyAWorkerKnowsIt) {
+TEST(CollectionTest, TheHighestEpochWinsEvenIfOnlyAWorkerKnowsIt) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {kB})));
   collection.Add(Who(kAnn),
-                 {.term = Term{2}, .entries = {{kShard, Entry(3, kB, {kA})}}, .wanted = {}});
+                 {.term = Term{2}, .entries = {{kShard, Entry(3, kB, {kA})}}, .desired = {}});
 
   const CollectedJob job = collection.Decide();
 
@@ -64,7 +64,7 @@ TEST(CollectionTest, TheEntryOfTheHighestEpochWinsAlsoWhereOnlyAWorkerKnowsIt) {
   EXPECT_TRUE(job.has_begun);
 }
 
-TEST(CollectionTest, ItIsCompleteWhenEveryMemberOfTheNewestEntriesAndTheViewHasSpoken) {
+TEST(CollectionTest, IsCompleteWhenEveryListedMemberHasReported) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {kB})));
   EXPECT_FALSE(collection.IsComplete());
@@ -79,7 +79,7 @@ TEST(CollectionTest, ItIsCompleteWhenEveryMemberOfTheNewestEntriesAndTheViewHasS
   EXPECT_FALSE(collection.IsComplete());
 }
 
-TEST(CollectionTest, AShardIsUnheldUntilAFullMemberOfItsNewestEntryHasSpoken) {
+TEST(CollectionTest, AShardIsUnheldUntilAFullMemberReports) {
   Collection collection;
   ServerReport learner = Word({{Term{1}, 4}, kA, {}, {kB}});
   learner.promises.front().is_full = false;
@@ -90,16 +90,16 @@ TEST(CollectionTest, AShardIsUnheldUntilAFullMemberOfItsNewestEntryHasSpoken) {
   EXPECT_THAT(collection.Unheld(), IsEmpty());
 }
 
-TEST(CollectionTest, WhatAServerHeldUnderAnEntryThatExcludesItNowDoesNotCount) {
+TEST(CollectionTest, AServerThatTheNewestEntryExcludesHoldsNothing) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {kB})));
   collection.Add(Who(kAnn),
-                 {.term = Term{2}, .entries = {{kShard, Entry(3, kB, {})}}, .wanted = {}});
+                 {.term = Term{2}, .entries = {{kShard, Entry(3, kB, {})}}, .desired = {}});
 
   EXPECT_THAT(collection.Unheld(), ElementsAre(kShard));
 }
 
-TEST(CollectionTest, AProposedViewThatAllMembersAcceptedIsInForce) {
+TEST(CollectionTest, AProposedViewThatAllAcceptedIsInForce) {
   Collection collection;
   ServerReport word = Word(Entry(1, kA, {kB}));
   word.proposed = ViewOf(5, {kAnn, kBob});
@@ -109,7 +109,7 @@ TEST(CollectionTest, AProposedViewThatAllMembersAcceptedIsInForce) {
   EXPECT_EQ(collection.Decide().view, ViewOf(5, {kAnn, kBob}));
 }
 
-TEST(CollectionTest, AProposedViewThatOnlySomeHaveIsSupersededAndItsNumberIsNotUsedAgain) {
+TEST(CollectionTest, AViewThatOnlySomeAcceptedIsSuperseded) {
   Collection collection;
   ServerReport word = Word(Entry(1, kA, {kB}));
   collection.Add(kB, word);
@@ -122,7 +122,7 @@ TEST(CollectionTest, AProposedViewThatOnlySomeHaveIsSupersededAndItsNumberIsNotU
   EXPECT_EQ(job.last_view_number, 5U);
 }
 
-TEST(CollectionTest, AViewThatNotEveryMemberCouldBeAskedAboutIsNotInForce) {
+TEST(CollectionTest, AViewNeedsTheReportOfEveryShardMember) {
   Collection collection;
   ServerReport word = Word(Entry(1, kA, {kB}));
   word.proposed = ViewOf(5, {kAnn, kBob});
@@ -142,25 +142,25 @@ TEST(CollectionTest, AJobWithoutViewAndValuesHasNotBegun) {
   EXPECT_FALSE(collection.Decide().has_begun);
 }
 
-TEST(CollectionTest, OnlyTheProcessThatIsInTheViewCountsAsEstablished) {
+TEST(CollectionTest, OnlyTheViewsOwnProcessIsEstablished) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {})));
-  collection.Add(Who(kAnn, 8), {.term = Term{2}, .entries = {}, .step = Step{3}, .wanted = {}});
+  collection.Add(Who(kAnn, 8), {.term = Term{2}, .entries = {}, .step = Step{3}, .desired = {}});
   EXPECT_THAT(collection.Decide().established, IsEmpty());
 
-  collection.Add(Who(kAnn, 7), {.term = Term{2}, .entries = {}, .step = Step{3}, .wanted = {}});
+  collection.Add(Who(kAnn, 7), {.term = Term{2}, .entries = {}, .step = Step{3}, .desired = {}});
   EXPECT_THAT(collection.Decide().established, ElementsAre(kAnn));
 }
 
-TEST(CollectionTest, TheNewestWishForServersWins) {
+TEST(CollectionTest, TheNewestDesiredSizeWins) {
   Collection collection;
   ServerReport word = Word(Entry(1, kA, {}));
-  word.wanted = {.revision = 2, .servers = 5};
+  word.desired = {.revision = 2, .servers = 5};
   collection.Add(kA, word);
   collection.Add(Who(kAnn),
-                 {.term = Term{2}, .entries = {}, .wanted = {.revision = 3, .servers = 4}});
+                 {.term = Term{2}, .entries = {}, .desired = {.revision = 3, .servers = 4}});
 
-  EXPECT_EQ(collection.Decide().wanted.servers, 4U);
+  EXPECT_EQ(collection.Decide().desired.servers, 4U);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
       std::vector<ServerId> members = entry.learners;
       members.insert(members.end(), entry.followers.begin(), entry.followers.end());
       for (const ServerId member : members)
-        Receive(send.session, MemberCaughtUp{shard, entry.epoch, member});
+        Receive(send.session, CaughtUp{shard, entry.epoch, member});
     }
   }
   std::set<uint32_t> Primaries() const {
@@ -104,18 +104,18 @@ TEST_F(LeavingServersTest, GoWhenOthersHaveWhatTheyHeld) {
   StartJob(3);
   ASSERT_EQ(Primaries(), (std::set<uint32_t>{0, 1, 2}));
 
-  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(1), DrainRequest{});
   EXPECT_FALSE(WasReleased(1));
   Answer();
 
   EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 2}));
   EXPECT_TRUE(WasReleased(1));
-  EXPECT_EQ(core_.Status(now_).servers_wanted, 3U);
+  EXPECT_EQ(core_.Status(now_).desired_servers, 3U);
 }
 
 TEST_F(LeavingServersTest, HaveTheirPlaceTakenByTheNextProcess) {
   StartJob(3);
-  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(1), DrainRequest{});
   Answer();
 
   Close(SessionOf(1));
@@ -131,10 +131,10 @@ TEST_F(LeavingServersTest, HaveTheirPlaceTakenByTheNextProcess) {
 TEST_F(LeavingServersTest, AskAgainWithoutASecondTurn) {
   StartJob(3);
 
-  Receive(SessionOf(1), AskToLeave{});
-  Receive(SessionOf(2), AskToLeave{});
-  Receive(SessionOf(1), AskToLeave{});
-  Receive(SessionOf(0), AskToLeave{});
+  Receive(SessionOf(1), DrainRequest{});
+  Receive(SessionOf(2), DrainRequest{});
+  Receive(SessionOf(1), DrainRequest{});
+  Receive(SessionOf(0), DrainRequest{});
   Answer();
 
   // Who asked last keeps everything.
@@ -146,7 +146,7 @@ TEST_F(LeavingServersTest, AskAgainWithoutASecondTurn) {
 
 TEST_F(LeavingServersTest, TheLastOfAllGoesWhenAReplacementHasCome) {
   StartJob(3);
-  for (uint32_t i = 0; i < 3; ++i) Receive(SessionOf(i), AskToLeave{});
+  for (uint32_t i = 0; i < 3; ++i) Receive(SessionOf(i), DrainRequest{});
   Answer();
   ASSERT_EQ(Primaries(), (std::set<uint32_t>{2}));
   EXPECT_THAT(Said(), HasSubstr("server-2 keeps its shards for now"));
@@ -161,7 +161,7 @@ TEST_F(LeavingServersTest, TheLastOfAllGoesWhenAReplacementHasCome) {
 
 TEST_F(LeavingServersTest, MayBeOfASmallerJobAsWell) {
   StartJob(3);
-  Receive(SessionOf(0), AskToLeave{});
+  Receive(SessionOf(0), DrainRequest{});
 
   Take(*core_.Resize(now_, {.servers = 2}));
   Answer();
@@ -174,7 +174,7 @@ TEST_F(LeavingServersTest, MayBeOfASmallerJobAsWell) {
 TEST_F(LeavingServersTest, GoAtOnceBeforeAnythingIsPlaced) {
   RegisterServers(2);
 
-  Receive(SessionOf(0), AskToLeave{});
+  Receive(SessionOf(0), DrainRequest{});
   RegisterServer(2, SessionOf(2));
   const bool has_begun_without = Sent<SetServers>(SessionOf(2)).has_value();
   RegisterServer(0, SessionId{50}, 2);
@@ -187,7 +187,7 @@ TEST_F(LeavingServersTest, GoAtOnceBeforeAnythingIsPlaced) {
 
 TEST_F(LeavingServersTest, WaitForTheFirstShardsWhichGoToOthersAtOnce) {
   RegisterServers(3);
-  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(1), DrainRequest{});
   EXPECT_FALSE(WasReleased(1));
 
   RegisterAnn();
@@ -202,7 +202,7 @@ TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {
   Receive(kAnnSession, Leave{Step{10}, {}});
   ASSERT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
 
-  Receive(SessionOf(1), AskToLeave{});
+  Receive(SessionOf(1), DrainRequest{});
 
   EXPECT_TRUE(WasReleased(1));
 }
@@ -210,7 +210,7 @@ TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {
 TEST_F(LeavingServersTest, AWorkerCannotAsk) {
   StartJob(3);
 
-  Receive(kAnnSession, AskToLeave{});
+  Receive(kAnnSession, DrainRequest{});
 
   EXPECT_THAT(Sent<Stop>(kAnnSession)->status.message(), HasSubstr("only a server"));
 }
@@ -260,7 +260,7 @@ TEST_F(ColocatedServersTest, AreNotWaitedForAndGetShardsWhenTheyCome) {
   Answer();
 
   EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideBob}));
-  EXPECT_EQ(core_.Status(now_).servers_wanted, 1U);
+  EXPECT_EQ(core_.Status(now_).desired_servers, 1U);
 }
 
 TEST_F(ColocatedServersTest, ThatComeBeforeTheTensorsGetShardsToo) {

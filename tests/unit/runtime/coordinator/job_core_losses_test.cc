@@ -83,7 +83,7 @@ TEST_F(JobCoreLossesTest, ALostServerIsWaitedForAndTheJobGoesOn) {
 TEST_F(JobCoreLossesTest, ANewProcessInItsPlaceIsGivenWhatTheWorkersHave) {
   Close(kServerSession);
   ANewOneComes();
-  AnnHas(ChunkCopy::Kind::kWhole);
+  AnnHas(ChunkCopy::Kind::kComplete);
 
   const auto order = Sent<RebuildShard>(kNewSession);
   ASSERT_TRUE(order.has_value());
@@ -126,7 +126,7 @@ TEST_F(JobCoreLossesTest, WithoutACopyTheJobFailsAndNamesTheShard) {
 TEST_F(JobCoreLossesTest, ACopyThatHasChangedEndsTheJob) {
   Close(kServerSession);
   ANewOneComes();
-  AnnHas(ChunkCopy::Kind::kWhole);
+  AnnHas(ChunkCopy::Kind::kComplete);
   const auto order = Sent<RebuildShard>(kNewSession);
 
   Receive(kNewSession,

@@ -47,11 +47,11 @@ class JobCoreRecoveryTest : public testing::Test, protected JobCoreDriver {
             .promises = {{.shard = kShard, .entry = Entry(), .seq = 9, .is_full = true}},
             .active = {.number = 4, .members = {{kAnn, Incarnation{7}, Step{0}, std::nullopt}}},
             .proposed = std::nullopt,
-            .wanted = {}};
+            .desired = {}};
   }
 };
 
-TEST_F(JobCoreRecoveryTest, MembersAreAskedWhatTheyKnowBeforeAnythingIsDecided) {
+TEST_F(JobCoreRecoveryTest, MembersReportBeforeAnythingIsDecided) {
   RegisterTheServer();
 
   EXPECT_EQ(Sent<Collect>(kServerSession)->term, Term{3});
@@ -59,11 +59,11 @@ TEST_F(JobCoreRecoveryTest, MembersAreAskedWhatTheyKnowBeforeAnythingIsDecided) 
   EXPECT_FALSE(Sent<SetReplicas>(kServerSession).has_value());
 }
 
-TEST_F(JobCoreRecoveryTest, WhenEverybodyHasSpokenTheNewestEntryIsGivenOutUnderTheNewTerm) {
+TEST_F(JobCoreRecoveryTest, AfterAllReportsTheNewestEntryGetsTheNewTerm) {
   RegisterTheServer();
   RegisterAnn();
   Receive(kServerSession, Word());
-  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {}, .wanted = {}});
+  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {}, .desired = {}});
 
   const auto entries = Sent<SetReplicas>(kServerSession);
   ASSERT_TRUE(entries.has_value());
@@ -105,7 +105,7 @@ TEST_F(JobCoreRecoveryTest, OnlyAWorkerWhosePartWasDoneIsNotReplaced) {
   }
 }
 
-TEST_F(JobCoreRecoveryTest, AProcessOfTheWorkerThatIsNotInTheViewIsRefused) {
+TEST_F(JobCoreRecoveryTest, AWorkerProcessOutsideOfTheViewIsRejected) {
   RegisterTheServer();
   RegisterAnn(8);
   Receive(kServerSession, Word());
@@ -115,10 +115,11 @@ TEST_F(JobCoreRecoveryTest, AProcessOfTheWorkerThatIsNotInTheViewIsRefused) {
   EXPECT_EQ(Sent<Stop>(kAnnSession)->status.code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(JobCoreRecoveryTest, AServerThatHoldsSomethingAloneIsWaitedForAndThenTheJobFails) {
+TEST_F(JobCoreRecoveryTest, TheJobFailsWhenASoleHolderDoesNotReturn) {
   RegisterTheServer(Term{0});
   RegisterAnn();
-  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {{kShard, Entry()}}, .wanted = {}});
+  Receive(kAnnSession,
+          WorkerReport{.term = Term{3}, .entries = {{kShard, Entry()}}, .desired = {}});
   Tick(seconds(19));
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
 
@@ -127,7 +128,7 @@ TEST_F(JobCoreRecoveryTest, AServerThatHoldsSomethingAloneIsWaitedForAndThenTheJ
   EXPECT_THAT(core_.Status(now_).failure, HasSubstr("no server is left"));
 }
 
-TEST_F(JobCoreRecoveryTest, AWordToAnEarlierTermIsNotHeard) {
+TEST_F(JobCoreRecoveryTest, AReportToAnEarlierTermIsIgnored) {
   RegisterTheServer();
   ServerReport word = Word();
   word.term = Term{2};
@@ -138,7 +139,7 @@ TEST_F(JobCoreRecoveryTest, AWordToAnEarlierTermIsNotHeard) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
 }
 
-TEST_F(JobCoreRecoveryTest, MembersOfAHigherTermAreSentAwayAndNothingElseIsDone) {
+TEST_F(JobCoreRecoveryTest, MembersOfAHigherTermAreRejected) {
   RegisterTheServer(Term{4});
 
   EXPECT_THAT(std::string(Sent<Stop>(kServerSession)->status.message()),
@@ -146,7 +147,7 @@ TEST_F(JobCoreRecoveryTest, MembersOfAHigherTermAreSentAwayAndNothingElseIsDone)
   EXPECT_EQ(Sent<Stop>(kServerSession)->term, Term{3});
 }
 
-TEST_F(JobCoreRecoveryTest, AResizeIsRefusedUntilTheJobIsKnown) {
+TEST_F(JobCoreRecoveryTest, AResizeIsRejectedDuringRecovery) {
   RegisterTheServer();
 
   EXPECT_EQ(core_.Resize(now_, {.servers = 1}).status().code(), absl::StatusCode::kUnavailable);

@@ -69,7 +69,7 @@ TEST_F(JobCoreTest, AWorkerIsWelcomedWithTheTermAndTheJob) {
   EXPECT_EQ(welcome->settings.workers, 2U);
 }
 
-TEST_F(JobCoreTest, TheFirstStepWaitsForAllWorkersAndForTheServersToHaveTheTensors) {
+TEST_F(JobCoreTest, TheFirstStepWaitsForAllWorkersAndTensors) {
   RegisterServer0();
   RegisterOne(kAnnSession, kAnn);
   Receive(kAnnSession, Tensors());
@@ -98,7 +98,7 @@ TEST_F(JobCoreTest, TensorsThatComeBeforeTheServersAreKept) {
   EXPECT_TRUE(Sent<SetServers>(kAnnSession).has_value());
 }
 
-TEST_F(JobCoreTest, ADeadWorkerLeavesTheViewAndItsReplacementJoinsLater) {
+TEST_F(JobCoreTest, ADeadWorkersReplacementJoinsLater) {
   StartJob();
 
   Close(kBobSession);
@@ -149,7 +149,7 @@ TEST_F(JobCoreTest, ALostServerFailsTheJobAndTheWorkersSayWhatItCost) {
   EXPECT_THAT(status.failure, HasSubstr("tensor \"w\" step 3"));
 }
 
-TEST_F(JobCoreTest, WhatAWorkersOperationsCameToEndsNoJobThatGoesOn) {
+TEST_F(JobCoreTest, AWorkersFailureDoesNotEndARunningJob) {
   StartJob();
   const Failure failure{absl::UnavailableError("pull of tensor \"w\" step 6: no answer")};
 
@@ -160,7 +160,7 @@ TEST_F(JobCoreTest, WhatAWorkersOperationsCameToEndsNoJobThatGoesOn) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning) << core_.Status(now_).failure;
 }
 
-TEST_F(JobCoreTest, ANumberOfServersOutsideOfTheManifestsBoundsChangesNothing) {
+TEST_F(JobCoreTest, OutOfRangeNumbersOfServersAreRejected) {
   StartJob();
 
   const auto none = core_.Resize(now_, {.servers = 0});
@@ -170,11 +170,11 @@ TEST_F(JobCoreTest, ANumberOfServersOutsideOfTheManifestsBoundsChangesNothing) {
   EXPECT_TRUE(absl::IsInvalidArgument(too_many.status()));
   EXPECT_THAT(std::string(too_many.status().message()),
               AllOf(HasSubstr("spec.servers.replicas"), HasSubstr("3 (maxReplicas), is 4")));
-  EXPECT_EQ(core_.Status(now_).servers_wanted, 1u);
+  EXPECT_EQ(core_.Status(now_).desired_servers, 1u);
   EXPECT_THAT(core_.Status(now_).resizes, IsEmpty());
 }
 
-TEST_F(JobCoreTest, AResizeIsSettledWhenItsServersAreThereAndNothingMoves) {
+TEST_F(JobCoreTest, AResizeSettlesWhenNothingMovesAnyMore) {
   StartJob();
 
   ASSERT_TRUE(core_.Resize(now_, {.servers = 2}).ok());
@@ -229,7 +229,7 @@ TEST_F(JobCoreTest, ACoordinatorThatEndsLeavesARunningJobToTheNextOne) {
 
 TEST_F(JobCoreTest, ACoordinatorIsNeededWhileAnybodyMayGoOnWithAnother) {
   StartJob();
-  Receive(kServerSession, AskToLeave{});
+  Receive(kServerSession, DrainRequest{});
   EXPECT_FALSE(core_.IsNeededNoMore());
 
   Close(kAnnSession);
@@ -241,7 +241,7 @@ TEST_F(JobCoreTest, ACoordinatorIsNeededWhileAnybodyMayGoOnWithAnother) {
   EXPECT_TRUE(Sent<Stop>(kServerSession).has_value());
 }
 
-TEST_F(JobCoreTest, ACoordinatorThatEndsAfterTheJobTellsTheServersToEnd) {
+TEST_F(JobCoreTest, ACoordinatorStopsServersAfterTheJob) {
   StartJob();
   Receive(kAnnSession, Leave{Step{10}, {}});
   Receive(kBobSession, Leave{Step{10}, {}});
@@ -289,7 +289,7 @@ TEST_F(JobCoreTest, MessagesOutOfRoleEndTheSessionAndNothingElse) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
 }
 
-TEST_F(JobCoreTest, FewerWorkersAreReleasedAndKeptAgainWhenTheTargetRises) {
+TEST_F(JobCoreTest, ARisingSizeKeepsReleasedWorkers) {
   StartJob();
 
   ASSERT_TRUE(core_.Resize(now_, {.workers = 5000}).status().code() ==
@@ -308,7 +308,7 @@ TEST_F(JobCoreTest, FewerWorkersAreReleasedAndKeptAgainWhenTheTargetRises) {
   EXPECT_FALSE(again->is_released);
 }
 
-TEST_F(JobCoreTest, TheJobGoesOnWhenAReleasedWorkerLeavesAndEndsWithTheOthers) {
+TEST_F(JobCoreTest, AReleasedWorkersLeaveDoesNotEndTheJob) {
   StartJob();
   Take(*core_.Resize(now_, {.workers = 1}));
 
@@ -336,7 +336,7 @@ TEST_F(JobCoreTest, AWorkerThatLeavesEarlyIsReplacedBeforeTheJobEnds) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
 }
 
-TEST_F(JobCoreTest, AWorkerThatIsNotWantedIsRefused) {
+TEST_F(JobCoreTest, AnUndesiredWorkerIsRejected) {
   StartJob();
   Take(*core_.Resize(now_, {.workers = 3}));
   RegisterOne(SessionId{30}, WorkerId{2});
@@ -353,7 +353,7 @@ TEST_F(JobCoreTest, BothSizesAreCheckedBeforeEitherChanges) {
 
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.workers.replicas"));
-  EXPECT_EQ(core_.Status(now_).servers_wanted, 1U);
+  EXPECT_EQ(core_.Status(now_).desired_servers, 1U);
 }
 
 TEST_F(JobCoreTest, AModeThatContradictsItselfOrTheManifestIsRefused) {
@@ -376,7 +376,7 @@ TEST_F(JobCoreTest, BeforeItsFirstStepAJobKeepsItsMode) {
   EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
 }
 
-TEST_F(JobCoreTest, TheModeChangesWhenWorkersHaveStoppedAndServersAgree) {
+TEST_F(JobCoreTest, TheModeChangesWhenStepsAreDrained) {
   StartJob();
 
   Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kBounded, .staleness = 3}));
@@ -398,7 +398,7 @@ TEST_F(JobCoreTest, TheModeChangesWhenWorkersHaveStoppedAndServersAgree) {
   EXPECT_FALSE(core_.Status(now_).is_mode_changing);
 }
 
-TEST_F(JobCoreTest, WhoJoinsDuringAChangeOfModeIsAdmittedAfterIt) {
+TEST_F(JobCoreTest, JoinsWaitForAChangeOfMode) {
   StartJob();
   Close(kBobSession);
   Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kAsync}));
@@ -419,7 +419,7 @@ TEST_F(JobCoreTest, WhoJoinsDuringAChangeOfModeIsAdmittedAfterIt) {
   EXPECT_NE(view->view.Find(kBob), nullptr);
 }
 
-TEST_F(JobCoreTest, APauseOfItsOwnIsNotTheMembersSilence) {
+TEST_F(JobCoreTest, ACoordinatorsPauseIsNoSilenceOfMembers) {
   StartJob();
   Tick(std::chrono::seconds(1));
 

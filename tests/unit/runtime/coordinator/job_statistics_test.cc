@@ -35,7 +35,7 @@ TEST(JobStatisticsTest, TheTotalsOfAReplacedWorkerAreKept) {
   EXPECT_EQ(status.step, Step{8});
 }
 
-TEST(JobStatisticsTest, TheTotalsOfAReplacedServerAreKeptAndWhatItHeldIsNot) {
+TEST(JobStatisticsTest, AReplacedServersTotalsAreKept) {
   JobStatistics statistics;
   statistics.OnServer(ServerId{0},
                       {.bytes_owned = 50,
@@ -56,7 +56,7 @@ TEST(JobStatisticsTest, TheTotalsOfAReplacedServerAreKeptAndWhatItHeldIsNot) {
   EXPECT_EQ(before_it_reports.bytes_owned, 0U);
   EXPECT_EQ(status.bytes_replicated, 9U);
   EXPECT_EQ(status.contributors_min, 1U);
-  EXPECT_EQ(statistics.BytesCopied(), 4U);
+  EXPECT_EQ(statistics.ResizeTotals().bytes_copied, 4U);
   EXPECT_EQ(statistics.HighestVersion(), Step{9});
 }
 
@@ -121,7 +121,7 @@ TEST(JobStatisticsTest, ALossThatIsNoNumberIsLeftOut) {
   EXPECT_TRUE(StatusOf(statistics).losses.empty());
 }
 
-TEST(JobStatisticsTest, ContributorsAreTheExtremesOverServersThatHaveSeenAny) {
+TEST(JobStatisticsTest, ContributorsAreExtremesOverServersWithSteps) {
   JobStatistics statistics;
   statistics.OnServer(ServerId{0}, {.contributors_min = 2, .contributors_max = 3});
   statistics.OnServer(ServerId{1}, {});

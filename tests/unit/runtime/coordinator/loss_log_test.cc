@@ -22,7 +22,7 @@ ChunkPlan FromWorker(uint64_t version, uint64_t copied) {
           .copied = Step{copied}};
 }
 
-TEST(LossLogTest, ALossIsOverWithItsLastShardAndSaysWhatBecameOfEach) {
+TEST(LossLogTest, ALossIsOverWithItsLastShard) {
   LossLog log;
   log.Begin(SteadyTime{}, kServer, {{kA, 2}, {kB, 1}}, true);
   EXPECT_TRUE(log.losses()[0].is_waiting);
@@ -52,7 +52,7 @@ TEST(LossLogTest, ALossIsOverWithItsLastShardAndSaysWhatBecameOfEach) {
       "of step 5, 3 steps of it lost; 2 s without them");
 }
 
-TEST(LossLogTest, AShardWhoseStateIsZeroMakesTheWholeLossCountAsThat) {
+TEST(LossLogTest, OneShardWithoutStateMakesTheLossStateless) {
   LossLog log;
   log.Begin(SteadyTime{}, kServer, {{kA, 1}, {kB, 1}}, false);
   log.OnRebuilt(SteadyTime{},
@@ -65,7 +65,7 @@ TEST(LossLogTest, AShardWhoseStateIsZeroMakesTheWholeLossCountAsThat) {
   EXPECT_EQ(over->state_step, std::nullopt);
 }
 
-TEST(LossLogTest, AShardThatIsLostAgainBeforeItIsBackStaysWithTheFirstLoss) {
+TEST(LossLogTest, AShardLostAgainStaysWithItsFirstLoss) {
   LossLog log;
   log.Begin(SteadyTime{}, kServer, {{kA, 1}}, false);
 

@@ -29,7 +29,7 @@ constexpr ServerId kServer{1};
 
 ChunkCopy Whole(uint64_t version, uint64_t checksum = 1) {
   return {.chunk = kChunk,
-          .kind = Kind::kWhole,
+          .kind = Kind::kComplete,
           .version = Step{version},
           .known = Step{version},
           .checksum = checksum};
@@ -73,7 +73,7 @@ class LossRecoveryTest : public testing::Test {
   SteadyTime now_{};
 };
 
-TEST_F(LossRecoveryTest, TheHolderIsWaitedForAndThenEveryWorkerIsAsked) {
+TEST_F(LossRecoveryTest, WorkersAreAskedAfterTheHoldersGrace) {
   Lose(true);
   EXPECT_THAT(Advance(seconds(29)).ask, IsEmpty());
   EXPECT_THAT(recovery_.Waiting(), ElementsAre(kShard));
@@ -100,7 +100,7 @@ TEST_F(LossRecoveryTest, AHolderThatComesBackEndsIt) {
   EXPECT_THAT(Advance(minutes(1)).ask, IsEmpty());
 }
 
-TEST_F(LossRecoveryTest, NobodyIsAskedBeforeAServerIsThereAndWithoutOneTheJobFailsInTheEnd) {
+TEST_F(LossRecoveryTest, WithoutAServerTheJobFailsInTheEnd) {
   job_.has_server = false;
   Lose();
   EXPECT_THAT(Advance().ask, IsEmpty());
@@ -117,7 +117,7 @@ TEST_F(LossRecoveryTest, NothingIsDecidedBeforeAllHaveAnswered) {
   EXPECT_THAT(Advance().plans, IsEmpty());
 }
 
-TEST_F(LossRecoveryTest, WhoDoesNotAnswerIsTakenOutAndDoesNotCount) {
+TEST_F(LossRecoveryTest, ASilentWorkerIsRemovedAndDoesNotCount) {
   Lose();
   round_ = Advance().round;
   Answer(kAnn, Whole(5));
@@ -154,7 +154,7 @@ TEST_F(LossRecoveryTest, TheHighestVersionWins) {
   EXPECT_EQ(plan.from, kBob);
 }
 
-TEST_F(LossRecoveryTest, AVersionThatOnlyWasHeardOfIsNotGivenOutAgain) {
+TEST_F(LossRecoveryTest, AKnownVersionIsNotPublishedAgain) {
   const ChunkPlan plan = PlanOf(Whole(5), Nothing(7));
 
   EXPECT_EQ(plan.chunk.version, Step{7});
@@ -278,7 +278,7 @@ TEST(LossRecoverySeedsTest, NobodyWhoIsLeftHasSeenMoreThanWhatCounts) {
       EXPECT_EQ(copies[plan.from].version, plan.copied) << seed;
       for (const WorkerId worker : job.workers) {
         EXPECT_LE(copies[worker].known, plan.chunk.version) << seed;
-        if (copies[worker].kind != Kind::kWhole) continue;
+        if (copies[worker].kind != Kind::kComplete) continue;
         EXPECT_LE(copies[worker].version, plan.copied) << seed;
       }
     }

@@ -46,7 +46,7 @@ struct Reign {
   ReplicaSet entry;
   uint64_t seq = 0;
 };
-using Message = std::variant<NewEntry, Handover, Reign, Promise, MemberCaughtUp, HandedOver>;
+using Message = std::variant<NewEntry, Handover, Reign, Promise, CaughtUp, HandedOver>;
 
 // What one server has of one shard.
 struct Holding {
@@ -54,7 +54,7 @@ struct Holding {
   bool is_full = false;
   bool has_bytes = false;
   uint64_t seq = 0;
-  // Of a primary that reigns:
+  // While it serves as primary:
   bool reigns = false;
   std::map<ServerId, uint64_t> acknowledged = {};  // by those in its stream
   std::set<ServerId> confirmed = {};
@@ -219,7 +219,7 @@ void Simulation::OnCoordinator(ServerId from, const Message& message) {
   if (!At(from).is_known) return;
   if (const auto* promise = std::get_if<Promise>(&message)) {
     Apply(agreement_.OnPromise(from, *promise));
-  } else if (const auto* caught_up = std::get_if<MemberCaughtUp>(&message)) {
+  } else if (const auto* caught_up = std::get_if<CaughtUp>(&message)) {
     Apply(agreement_.OnCaughtUp(*caught_up));
   } else if (const auto* handed_over = std::get_if<HandedOver>(&message)) {
     Apply(agreement_.OnHandedOver(*handed_over));
@@ -315,7 +315,7 @@ void Simulation::Sync(ServerId self, ShardId shard, Holding& primary, ServerId m
   if (held.entry.RoleOf(member) == ReplicaRole::kFollower) held.is_full = true;
   primary.acknowledged[member] = primary.seq;
   if (primary.confirmed.insert(member).second && At(self).is_known) {
-    Send(self.value(), kCoordinator, MemberCaughtUp{shard, primary.entry.epoch, member});
+    Send(self.value(), kCoordinator, CaughtUp{shard, primary.entry.epoch, member});
   }
 }
 
@@ -530,7 +530,7 @@ std::string FailureOf(uint32_t seed, bool is_beyond) {
   return simulation.failure().empty() ? simulation.Complaint() : simulation.failure();
 }
 
-TEST(ReplicaAgreementSeedsTest, NothingIsLostWhenNoMoreDieAtOnceThanReplicationAllows) {
+TEST(ReplicaAgreementSeedsTest, NothingIsLostWithinTheReplication) {
   for (uint32_t seed = 0; seed < 1500; seed += kSeedStride)
     ASSERT_EQ(FailureOf(seed, false), "") << "seed " << seed;
 }

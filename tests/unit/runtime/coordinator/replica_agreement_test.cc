@@ -69,7 +69,7 @@ class ReplicaAgreementTest : public testing::Test {
 
 // ---- First entries ----
 
-TEST_F(ReplicaAgreementTest, FirstEntriesHaveTheGivenPrimaryAndFollowersOnOtherServers) {
+TEST_F(ReplicaAgreementTest, FollowersOfFirstEntriesAreOtherServers) {
   Start({kA, kB, kC}, 1);
 
   const ReplicaChange change = agreement_->Place({{ShardId{1}, 10, kA}, {ShardId{2}, 10, kB}});
@@ -114,7 +114,7 @@ TEST_F(ReplicaAgreementTest, ALostFollowerIsTakenOutAndALearnerBeginsInItsPlace)
   EXPECT_THAT(Entry().learners, ElementsAre(kC));
 }
 
-TEST_F(ReplicaAgreementTest, ALearnerBecomesFollowerWhenItHasCaughtUpUnderTheEntryInForce) {
+TEST_F(ReplicaAgreementTest, ACaughtUpLearnerBecomesFollower) {
   StartWithShardOnA({kA, kB, kC}, 1);
   const ReplicaSet before = Entry();
   agreement_->LoseServer(kB);
@@ -128,7 +128,7 @@ TEST_F(ReplicaAgreementTest, ALearnerBecomesFollowerWhenItHasCaughtUpUnderTheEnt
   EXPECT_THAT(Entry().learners, IsEmpty());
 }
 
-TEST_F(ReplicaAgreementTest, AServerThatCameBackIsALearnerAndNotTheFollowerItWas) {
+TEST_F(ReplicaAgreementTest, AReturningServerIsALearner) {
   StartWithShardOnA({kA, kB}, 1);
   agreement_->LoseServer(kB);
 
@@ -140,7 +140,7 @@ TEST_F(ReplicaAgreementTest, AServerThatCameBackIsALearnerAndNotTheFollowerItWas
 
 // ---- Failover ----
 
-TEST_F(ReplicaAgreementTest, WithoutItsPrimaryAShardHasNoneUntilEveryLiveMemberHasPromised) {
+TEST_F(ReplicaAgreementTest, AFailoverNeedsEveryLiveMembersPromise) {
   StartWithShardOnA({kA, kB, kC}, 2);
 
   const ReplicaChange lost = agreement_->LoseServer(kA);
@@ -163,7 +163,7 @@ TEST_F(ReplicaAgreementTest, TheDeadStayListedUntilThereIsAPrimary) {
   EXPECT_EQ(Entry().RoleOf(kA), ReplicaRole::kNone);
 }
 
-TEST_F(ReplicaAgreementTest, TheLongestLogWinsAndTheOtherFullMemberStaysFollower) {
+TEST_F(ReplicaAgreementTest, TheLongestLogWins) {
   StartWithShardOnA({kA, kB, kC}, 2);
   agreement_->LoseServer(kA);
 
@@ -174,7 +174,7 @@ TEST_F(ReplicaAgreementTest, TheLongestLogWinsAndTheOtherFullMemberStaysFollower
   EXPECT_THAT(Entry().followers, ElementsAre(kB));
 }
 
-TEST_F(ReplicaAgreementTest, AMemberThatIsNotFullNeverWinsAndIsALearnerAfterwards) {
+TEST_F(ReplicaAgreementTest, AMemberThatIsNotFullBecomesLearner) {
   StartWithShardOnA({kA, kB, kC}, 2);
   agreement_->LoseServer(kA);
 
@@ -209,7 +209,7 @@ TEST_F(ReplicaAgreementTest, APromiseForAnEarlierEntryCountsForNothing) {
   EXPECT_EQ(Entry().primary, std::nullopt);
 }
 
-TEST_F(ReplicaAgreementTest, AMemberThatDiesDuringAFailoverIsNotWaitedForNorTaken) {
+TEST_F(ReplicaAgreementTest, AMemberThatDiesInAFailoverIsNotElected) {
   StartWithShardOnA({kA, kB, kC, kD}, 3);
   agreement_->LoseServer(kA);
   PromiseFull(kB, 9);
@@ -292,7 +292,7 @@ TEST_F(ReplicaAgreementTest, AHolderThatReturnsInTimeEndsWhatWasBegunWithoutIt) 
   EXPECT_THAT(agreement_->OnRebuilt(kShard, *entry).entries, IsEmpty());
 }
 
-TEST_F(ReplicaAgreementTest, TheProcessThatTakesTheDeadOnesPlaceMayBeGivenItsShards) {
+TEST_F(ReplicaAgreementTest, AReplacementMayRebuildTheShards) {
   rebuilds_ = true;
   StartWithShardOnA({kA}, 0);
   agreement_->LoseServer(kA);
@@ -324,7 +324,7 @@ TEST_F(ReplicaAgreementTest, APrimaryThatSaysItIsNotFullIsReplacedByOneThatIs) {
 
 // ---- Handover ----
 
-TEST_F(ReplicaAgreementTest, AHandoverIsToldToTheSourceAloneAndToAllWhenItIsDone) {
+TEST_F(ReplicaAgreementTest, AHandoverIsAnnouncedWhenItIsDone) {
   StartWithShardOnA({kA, kB}, 0);
   agreement_->SetTarget({kB});
   Confirm(kB);
@@ -400,7 +400,7 @@ TEST_F(ReplicaAgreementTest, AnEntryAboveAllThatWereGivenOutIsNotTakenOver) {
 
 // ---- Surplus members ----
 
-TEST_F(ReplicaAgreementTest, ThePrimaryBeforeIsLetGoOnlyWhenTheFollowersThatStayAreConfirmed) {
+TEST_F(ReplicaAgreementTest, AnOldPrimaryStaysUntilFollowersAreConfirmed) {
   StartWithShardOnA({kA, kB, kC}, 1);
   agreement_->SetTarget({kB, kC});
   ConfirmAll();  // the learner is a follower
@@ -550,7 +550,7 @@ TEST_F(ReplicaAgreementMovesTest, WithNobodyOfTheTargetThereEverythingStays) {
   EXPECT_THAT(change.entries, IsEmpty());
 }
 
-TEST_F(ReplicaAgreementMovesTest, WithNobodyLeftEverythingIsLostAndNothingElseHappens) {
+TEST_F(ReplicaAgreementMovesTest, WithoutServersEverythingIsLost) {
   Start({kA, kB}, 1);
   PlaceOnA(3);
   agreement_->LoseServer(kB);

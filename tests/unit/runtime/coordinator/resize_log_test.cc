@@ -34,7 +34,7 @@ TEST(ResizeLogTest, CountsWhatHappenedSinceTheChangeWasAskedFor) {
   EXPECT_EQ(resize.moved_bytes, 50u);
 }
 
-TEST(ResizeLogTest, TakesWhatMembersSayShortlyAfterItHasSettledAndNothingLater) {
+TEST(ResizeLogTest, LateReportsCountForAShortTime) {
   ResizeLog log(kReportPeriod);
   log.Begin(At(0), {.from = 2, .to = 4}, {});
   log.Update(At(100), true, Totals({0.1}, 0));

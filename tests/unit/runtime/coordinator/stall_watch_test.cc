@@ -16,7 +16,7 @@ Stall Waiting(uint64_t step, std::vector<WorkerId> missing, double seconds = 11)
   return {.step = Step{step}, .tensor = "w", .missing = std::move(missing), .seconds = seconds};
 }
 
-TEST(StallWatchTest, WhatManyServersSayIsOneLineThatNamesEverybodyMissing) {
+TEST(StallWatchTest, OneLineNamesAllMissingWorkers) {
   StallWatch watch;
   watch.OnServer(kA, Waiting(4, {WorkerId{2}}));
   watch.OnServer(kB, Waiting(4, {WorkerId{0}, WorkerId{2}}, 12.3));
@@ -26,7 +26,7 @@ TEST(StallWatchTest, WhatManyServersSayIsOneLineThatNamesEverybodyMissing) {
   EXPECT_FALSE(watch.Take().has_value());
 }
 
-TEST(StallWatchTest, TheSameStallIsSaidOnceHoweverOftenServersRepeatIt) {
+TEST(StallWatchTest, ARepeatedStallIsReportedOnce) {
   StallWatch watch;
   watch.OnServer(kA, Waiting(4, {WorkerId{2}}, 10));
   ASSERT_TRUE(watch.Take()->has_begun);
@@ -36,7 +36,7 @@ TEST(StallWatchTest, TheSameStallIsSaidOnceHoweverOftenServersRepeatIt) {
   EXPECT_FALSE(watch.Take().has_value());
 }
 
-TEST(StallWatchTest, ItsEndIsSaidWhenNoServerWaitsAnyMore) {
+TEST(StallWatchTest, TheEndOfAStallIsReported) {
   StallWatch watch;
   watch.OnServer(kA, Waiting(4, {WorkerId{2}}));
   watch.OnServer(kB, Waiting(4, {WorkerId{2}}));

@@ -47,7 +47,7 @@ TEST_F(ViewAgreementTest, TheFirstViewStartsAtStepZeroWithAllWhoAreReady) {
       ElementsAre(ViewMember{kAnn, kFirst, Step{0}, {}}, ViewMember{kBob, kFirst, Step{0}, {}}));
 }
 
-TEST_F(ViewAgreementTest, ARefusedProposalIsMadeAgainAboveWhatTheServersHaveDone) {
+TEST_F(ViewAgreementTest, ARejectedProposalIsRaisedAndRepeated) {
   StartWithAnnAndBob();
   agreement_.Remove(kBob);
   const ViewChange proposed = agreement_.Join({{kBob, kSecond}});
@@ -71,7 +71,7 @@ TEST_F(ViewAgreementTest, ADeathTakesEffectWithoutAgreement) {
   EXPECT_NE(change.activate->Find(kAnn), nullptr);
 }
 
-TEST_F(ViewAgreementTest, ADeathDuringAProposalIsFollowedByANewProposalWithoutTheDead) {
+TEST_F(ViewAgreementTest, ADeathReplacesTheProposal) {
   StartWithAnnAndBob();
   agreement_.Remove(kBob);
   const ViewChange proposed = agreement_.Join({{kBob, kSecond}});
@@ -107,7 +107,7 @@ TEST_F(ViewAgreementTest, WithNobodyLeftAJoinerStartsFromWhatThereIs) {
   EXPECT_EQ(proposed.propose->Find(kBob)->from_step, Step{0});
 }
 
-TEST_F(ViewAgreementTest, AJoinerWhoseHelpersAllLeaveBeforeItsFirstStepIsRescued) {
+TEST_F(ViewAgreementTest, AStrandedJoinerTakesWhatThereIs) {
   StartWithAnnAndBob();
   agreement_.Remove(kBob);
   const ViewChange first = agreement_.Join({{kBob, kSecond}});
@@ -186,7 +186,7 @@ TEST_F(ViewAgreementTest, AModeIsStillAgreedOnWhenAMemberDiesMeanwhile) {
   EXPECT_EQ(AcceptAll(death).activate->consistency.mode, ConsistencyMode::kAsync);
 }
 
-TEST_F(ViewAgreementTest, WithoutSynchronousStepsAFullRestartBeginsAboveWhatIsDone) {
+TEST_F(ViewAgreementTest, AsyncRestartsBeginAboveCompletedSteps) {
   StartWithAnnAndBob();
   AcceptAll(agreement_.ChangeMode({.mode = ConsistencyMode::kAsync}, Step{7}));
   agreement_.Remove(kAnn);

@@ -11,52 +11,49 @@ RegisterWorker Info(uint32_t index) {
 }
 
 TEST(WorkerRosterTest, IsCompleteWhenEveryWantedWorkerHasDoneItsPart) {
-  WorkerRoster roster(2);
+  WorkerRoster roster;
   roster.OnRegistered(Info(0));
   roster.OnRegistered(Info(1));
 
   roster.OnLeft(WorkerId{0}, false);
-  const bool with_one = roster.IsComplete();
+  const bool with_one = roster.IsComplete(2);
   roster.OnLeft(WorkerId{1}, false);
 
   EXPECT_FALSE(with_one);
-  EXPECT_TRUE(roster.IsComplete());
+  EXPECT_TRUE(roster.IsComplete(2));
 }
 
 TEST(WorkerRosterTest, AReleasedWorkerThatIsWantedAgainHasNotDoneItsPart) {
-  WorkerRoster roster(2);
+  WorkerRoster roster;
   roster.OnRegistered(Info(0));
   roster.OnRegistered(Info(1));
-  roster.SetWanted(1);
   roster.OnLeft(WorkerId{1}, true);
-  roster.SetWanted(2);
   roster.OnGone(WorkerId{1});
 
   roster.OnLeft(WorkerId{0}, false);
 
-  EXPECT_FALSE(roster.IsComplete());
+  EXPECT_FALSE(roster.IsComplete(2));
   EXPECT_TRUE(roster.entries().at(WorkerId{1}).was_released);
 }
 
 TEST(WorkerRosterTest, ALostWorkerIsKeptForItsReplacement) {
-  WorkerRoster roster(1);
+  WorkerRoster roster;
   roster.OnRegistered(Info(0));
 
   roster.OnGone(WorkerId{0});
 
   EXPECT_FALSE(roster.entries().at(WorkerId{0}).is_alive);
-  EXPECT_FALSE(roster.IsComplete());
+  EXPECT_FALSE(roster.IsComplete(1));
 }
 
 TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
-  WorkerRoster roster(2);
+  WorkerRoster roster;
   roster.OnRegistered(Info(0));
   roster.OnRegistered(Info(1));
   roster.OnLeft(WorkerId{0}, false);
 
-  roster.SetWanted(1);
-
-  EXPECT_TRUE(roster.IsComplete());
+  EXPECT_FALSE(roster.IsComplete(2));
+  EXPECT_TRUE(roster.IsComplete(1));
 }
 
 }  // namespace

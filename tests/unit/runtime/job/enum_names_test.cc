@@ -7,11 +7,10 @@ namespace pushpull {
 namespace {
 
 TEST(EnumNamesTest, EveryValueHasItsName) {
-  EXPECT_EQ(NameOf(SyncMode::kAllReduce), "AllReduce");
+  EXPECT_EQ(NameOf(SyncMode::kBounded), "Bounded");
   EXPECT_EQ(NameOf(NonFinitePolicy::kSkip), "Skip");
   EXPECT_EQ(NameOf(ExitReason::kOomKilled), "OOMKilled");
   EXPECT_EQ(NameOf(JobRole::kCoordinator), "Coordinator");
-  EXPECT_EQ(NameOf(GangScheduler::kCoscheduling), "Coscheduling");
 }
 
 }  // namespace

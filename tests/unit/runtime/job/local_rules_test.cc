@@ -22,23 +22,39 @@ TEST(LocallyIgnoredFieldsTest, AJobThatSetsNoneOfThemHasNone) {
 
 TEST(LocallyIgnoredFieldsTest, NamesEachThatIsSetInTheOrderOfTheManifest) {
   TrainingJob job;
+  job.metadata.namespace_name = "vision";
   job.spec.image = "registry.example.com/train";
   job.spec.servers.image = "registry.example.com/server";
   job.spec.servers.resources_json = "{}";
   job.spec.servers.template_json = "{}";
+  job.spec.workers.gpus_per_worker = 1;
   job.spec.workers.resources_json = "{}";
   job.spec.workers.template_json = "{}";
+  job.spec.scaling.on_drain_timeout = DrainTimeoutPolicy::kForce;
+  job.spec.ttl_after_finished = std::chrono::seconds(0);
+  job.spec.cleanup = CleanupPolicy::kAll;
+  job.spec.managed_by = "example.com/queue";
   job.spec.scheduling.emplace();
+  job.spec.security.tls = TlsMode::kOff;
+  job.spec.security.secret_name = "mine";
   job.spec.security.network_policy = NetworkPolicy::kIsolated;
 
   EXPECT_THAT(LocallyIgnoredFields(job),
-              ElementsAre(StartsWith("spec.image: is ignored, "),
+              ElementsAre(StartsWith("metadata.namespace: is ignored, "),
+                          StartsWith("spec.image: is ignored, "),
                           StartsWith("spec.servers.image: is ignored, "),
                           StartsWith("spec.servers.resources: is ignored, "),
                           StartsWith("spec.servers.template: is ignored, "),
+                          StartsWith("spec.workers.gpusPerWorker: is ignored, "),
                           StartsWith("spec.workers.resources: is ignored, "),
                           StartsWith("spec.workers.template: is ignored, "),
+                          StartsWith("spec.scaling: is ignored, "),
+                          StartsWith("spec.ttlAfterFinishedSeconds: is ignored, "),
+                          StartsWith("spec.cleanup: is ignored, "),
+                          StartsWith("spec.managedBy: is ignored, "),
                           StartsWith("spec.scheduling: is ignored, "),
+                          StartsWith("spec.security.tls: is ignored, "),
+                          StartsWith("spec.security.secretName: is ignored, "),
                           StartsWith("spec.security.networkPolicy: is ignored, ")));
 }
 
@@ -70,16 +86,16 @@ TEST(LocalProblemsTest, NamesTheMissingProgramAndValuesOfACluster) {
   EXPECT_EQ(problems[1].field, "spec.env[1].valueFrom");
 }
 
-TEST(LocalProblemsTest, RefusesWhatThisVersionCannotDoYet) {
+TEST(LocalProblemsTest, RefusesWhatOnlyPodsCanDo) {
   TrainingJob job;
   job.spec.command = {"train"};
-  job.spec.sync.mode = SyncMode::kAllReduce;
   job.spec.workers.colocated_server = true;
+  job.spec.suspend = true;
 
   std::vector<std::string> fields;
   for (const ManifestProblem& problem : LocalProblems(job)) fields.push_back(problem.field);
 
-  EXPECT_THAT(fields, testing::ElementsAre("spec.sync.mode", "spec.workers.colocatedServer"));
+  EXPECT_THAT(fields, testing::ElementsAre("spec.workers.colocatedServer", "spec.suspend"));
 }
 
 TEST(LocalProblemsTest, TakesGatedSteps) {
@@ -88,19 +104,6 @@ TEST(LocalProblemsTest, TakesGatedSteps) {
   job.spec.sync.gated = true;
 
   EXPECT_THAT(LocalProblems(job), testing::IsEmpty());
-}
-
-TEST(LocalProblemsTest, CheckpointsMustBeInAFolderOfThisMachine) {
-  TrainingJob job;
-  job.spec.command = {"train"};
-  job.spec.checkpoint = CheckpointSpec{.uri = "s3://bucket/run"};
-
-  const std::vector<ManifestProblem> problems = LocalProblems(job);
-
-  ASSERT_EQ(problems.size(), 1u);
-  EXPECT_EQ(ToString(problems[0]),
-            "spec.checkpoint.uri: must be a folder such as file:///var/checkpoints, is "
-            "s3://bucket/run");
 }
 
 TEST(CheckpointFolderTest, AFileUriIsTheFolderItNames) {

@@ -80,7 +80,7 @@ TEST(ParseTrainingJobTest, ACheckpointHasDefaultsOfItsOwn) {
   const TrainingJobSpec spec = ParseFile("limits.yaml").spec;
 
   ASSERT_TRUE(spec.checkpoint.has_value());
-  EXPECT_EQ(spec.checkpoint->uri, "s3://bucket/prefix");
+  EXPECT_EQ(spec.checkpoint->claim, "a");
   EXPECT_EQ(spec.checkpoint->path, "/");
   EXPECT_EQ(spec.checkpoint->every, seconds(600));
   EXPECT_EQ(spec.checkpoint->keep, 3);
@@ -181,8 +181,6 @@ TEST(ParseTrainingJobTest, ReadsDeadlinesSchedulingAndSecurity) {
   EXPECT_TRUE(spec.suspend);
   EXPECT_EQ(spec.managed_by, "example.com/queue");
   ASSERT_TRUE(spec.scheduling.has_value());
-  EXPECT_EQ(spec.scheduling->gang, GangScheduler::kVolcano);
-  EXPECT_EQ(spec.scheduling->queue, "research");
   EXPECT_EQ(spec.scheduling->priority_class, "high");
   EXPECT_FALSE(spec.scheduling->spread_servers);
   EXPECT_FALSE(spec.scheduling->pdb);
@@ -192,7 +190,7 @@ TEST(ParseTrainingJobTest, ReadsDeadlinesSchedulingAndSecurity) {
 
 TEST(ParseTrainingJobTest, AnOverrideIsCheckedLikeTheFile) {
   EXPECT_THAT(ProblemsOf(kMinimal, {"spec.servers.replicas=-1", "spec.servers.replica=2"}),
-              ElementsAre("spec.servers.replicas: must be between 0 and 1024, is -1",
+              ElementsAre("spec.servers.replicas: must be between 1 and 1024, is -1",
                           "spec.servers.replica: is not a known field; did you mean replicas?"));
 }
 

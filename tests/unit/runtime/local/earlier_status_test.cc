@@ -16,7 +16,7 @@ JobStatus Uneven(uint64_t count, std::vector<Step> newest) {
   return status;
 }
 
-TEST(EarlierStatusTest, UnevenStepsThatWorkersHaveToldBothCoordinatorsCountOnce) {
+TEST(EarlierStatusTest, UnevenStepsReportedTwiceCountOnce) {
   const JobStatus earlier = Uneven(3, {Step{2}, Step{5}, Step{9}});
 
   const JobStatus all = WithEarlier(earlier, Uneven(3, {Step{5}, Step{9}, Step{12}}));
@@ -30,7 +30,7 @@ TEST(EarlierStatusTest, UnevenStepsThatNobodySaysAnyMoreAreKept) {
   EXPECT_EQ(WithEarlier(Uneven(0, {}), Uneven(1, {Step{5}})).uneven_steps, 1U);
 }
 
-TEST(EarlierStatusTest, AnOldUnevenStepThatIsNotListedAnyMoreIsNotCountedAgain) {
+TEST(EarlierStatusTest, AnOldUnlistedUnevenStepIsNotCountedAgain) {
   JobStatus earlier = Uneven(300, {});
   for (uint64_t i = 0; i < JobStatus::kUnevenStepsMax; ++i)
     earlier.newest_uneven_steps.emplace_back(100 + i);

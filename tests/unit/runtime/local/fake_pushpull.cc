@@ -76,9 +76,9 @@ class FakeCoordinator final : public SessionEvents {
     status.results = {{"accuracy", 0.875}, {"loss", 0.5}};
     const bool is_late = TakeLateAnswer();
     status.contributors_min = status.contributors_max = is_late ? 1 : 2;
-    status.servers_wanted = 1;
+    status.desired_servers = 1;
     if (std::filesystem::exists(FakeFile("wanted")))
-      std::istringstream(ReadFile(FakeFile("wanted"))) >> status.servers_wanted;
+      std::istringstream(ReadFile(FakeFile("wanted"))) >> status.desired_servers;
     status.servers.resize(1);
     std::istringstream(ReadFile(FakeFile("server-0.pid"))) >> status.servers[0].pid;
     status.servers[0].is_alive = !std::filesystem::exists(FakeFile("server-0.lost"));

@@ -181,7 +181,7 @@ TEST_F(LauncherTest, ARuleCanStartTheWholeJobAnew) {
   EXPECT_EQ(Report()["restarts"], 1);
 }
 
-TEST_F(LauncherTest, AServerThatIsKilledEndsTheJobWithTheCoordinatorsReason) {
+TEST_F(LauncherTest, AKilledServerEndsTheJobWithTheReason) {
   Launch(
       "kill -KILL $(cat $FAKE_DIR/server-0.pid)\n"
       "printf 'server-0 is lost: tensor w, step 7' >$FAKE_DIR/failure\nexec sleep 1000");
@@ -190,7 +190,7 @@ TEST_F(LauncherTest, AServerThatIsKilledEndsTheJobWithTheCoordinatorsReason) {
   EXPECT_THAT(recorder_.output(), HasSubstr("failed: server-0 is lost: tensor w, step 7\n"));
 }
 
-TEST_F(LauncherTest, AServerThatIsKilledIsNamedWhereTheCoordinatorSaysNothing) {
+TEST_F(LauncherTest, AKilledServerIsNamedIfThereIsNoReason) {
   Launch("kill -KILL $(cat $FAKE_DIR/server-0.pid)\nexec sleep 1000", kQuietSoon);
 
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 1) << recorder_.output();
@@ -355,7 +355,7 @@ TEST_F(LauncherTest, TheFolderOfARunningJobIsRefusedToASecondOne) {
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 143);
 }
 
-TEST_F(LauncherTest, AProgramThatCannotBeFoundEndsItBeforeAnythingStarts) {
+TEST_F(LauncherTest, AMissingProgramEndsTheJobBeforeAnythingStarts) {
   Write("job.yaml",
         "apiVersion: pushpull.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: fake}\n"
         "spec: {command: [no-such-program]}\n");

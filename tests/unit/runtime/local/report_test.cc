@@ -58,7 +58,7 @@ RunOutcome Finished() {
   return outcome;
 }
 
-// The keys of interfaces.md section 2, sections written as PATH/KEY.
+// The keys of docs/interfaces.md section 2, sections written as PATH/KEY.
 constexpr const char* kKeys[] = {"/job",
                                  "/phase",
                                  "/seconds",
@@ -158,7 +158,7 @@ TEST(FormatReportTest, TheFinalLossIsTheLastOneWhereTheProgramNamedNone) {
   EXPECT_TRUE(report["final"]["accuracy"].is_null());
 }
 
-TEST(FormatReportTest, TextsThatAreNoUtf8DoNotKeepTheReportFromBeingWritten) {
+TEST(FormatReportTest, TextsWithoutValidUtf8DoNotPreventTheReport) {
   RunOutcome outcome = Finished();
   outcome.failure = "tensor \xff";
 

@@ -106,7 +106,7 @@ TEST(RoleCommandsTest, AProgramThatIsNowhereIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-program"));
 }
 
-TEST(RoleCommandsTest, AWorkersEnvironmentIsTheUsersThenTheManifestsThenOurs) {
+TEST(RoleCommandsTest, AWorkersEnvironmentIsMergedInOrder) {
   LaunchOptions options = Options();
   options.environment["PUSHPULL_LOG_LEVEL"] = "debug";
   options.environment["COLOUR"] = "blue";

@@ -51,7 +51,7 @@ StateLoss SampleStateLoss() {
           .highest_version = Step{5},
           .from_workers = 1,
           .from_checkpoint = 1,
-          .begun_anew = 1,
+          .reinitialized = 1,
           .outdated = 1,
           .has_optimizer_state = true,
           .state_step = Step{3},
@@ -130,7 +130,7 @@ std::vector<FromMember> SampleFromMember() {
       TensorsInstalled{.table_version = 7},
       Promises{.promises =
                    {{.shard = ShardId{5}, .entry = SampleReplicaSet(), .seq = 9, .is_full = true}}},
-      MemberCaughtUp{
+      CaughtUp{
           .shard = ShardId{5}, .epoch = {.term = Term{2}, .counter = 3}, .member = ServerId{4}},
       HandedOver{.shard = ShardId{5}, .entry = SampleReplicaSet()},
       ViewAnswer{.number = 8, .is_accepted = true, .lowest_free_step = Step{9}},
@@ -138,7 +138,7 @@ std::vector<FromMember> SampleFromMember() {
       Heartbeat{.stats = SampleServerStats()},
       Heartbeat{.stats = SampleWorkerStats()},
       Leave{.end_step = Step{10}, .stats = SampleWorkerStats(), .is_released = true},
-      AskToLeave{},
+      DrainRequest{},
       Failure{.status = absl::DataLossError("server-1: chunk 3 of w, step 4: NaN")},
       Captured{.attempt = 11,
                .status = absl::AbortedError("a chunk has reached version 9"),
@@ -160,11 +160,11 @@ std::vector<FromMember> SampleFromMember() {
               {{.shard = ShardId{5}, .entry = SampleReplicaSet(), .seq = 9, .is_full = true}},
           .active = SampleView(),
           .proposed = SampleView(),
-          .wanted = {.revision = 3, .servers = 4, .workers = 5}},
+          .desired = {.revision = 3, .servers = 4, .workers = 5}},
       WorkerReport{.term = Term{2},
                    .entries = {{ShardId{5}, SampleReplicaSet()}},
                    .step = Step{8},
-                   .wanted = {.revision = 3, .servers = 4, .workers = 5}},
+                   .desired = {.revision = 3, .servers = 4, .workers = 5}},
       ShardCopies{.round = 6,
                   .shard = ShardId{5},
                   .chunks = {{.chunk = ChunkId{3},
@@ -194,7 +194,7 @@ std::vector<ToMember> SampleToMember() {
                            .scale_by_staleness = true,
                            .stall = std::chrono::milliseconds(2500),
                            .keeps_copies = true,
-                           .coordinator_patience = std::chrono::seconds(420)},
+                           .coordinator_timeout = std::chrono::seconds(420)},
               .heartbeat_milliseconds = 500},
       InstallTensors{.table_version = 2, .tensors = {SamplePlacedTensor()}},
       SetReplicas{.entries = {{ShardId{5}, SampleReplicaSet()}}, .are_first = true},
@@ -205,7 +205,7 @@ std::vector<ToMember> SampleToMember() {
                               .incarnation = Incarnation{2},
                               .data_address = "127.0.0.1:7171",
                               .lanes = 2}},
-                 .wanted = {.revision = 3, .servers = 4, .workers = 5}},
+                 .desired = {.revision = 3, .servers = 4, .workers = 5}},
       ProposeView{.view = SampleView()},
       ActivateView{.view = SampleView()},
       HoldSteps{.round = 4, .until = Step{13}},
@@ -243,8 +243,8 @@ JobStatus SampleJobStatus() {
   status.term = Term{2};
   status.epoch = {.term = Term{2}, .counter = 3};
   status.view = 4;
-  status.servers_wanted = 5;
-  status.workers_wanted = 6;
+  status.desired_servers = 5;
+  status.desired_workers = 6;
   status.shards_moving = 6;
   status.step = Step{5};
   status.samples = 6;
@@ -291,7 +291,7 @@ JobStatus SampleJobStatus() {
                        .failure = "disk full",
                        .requested = 22,
                        .finished = 23,
-                       .finished_well = 24,
+                       .succeeded = 24,
                        .seconds = 2.5,
                        .restored_step = Step{0}};
   status.failure_exit_code = 3;

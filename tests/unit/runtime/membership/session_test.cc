@@ -30,7 +30,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What arrived, in order, for a test to wait for. Thread-safe.
+// A queue of what arrived, for a test to wait on. Thread-safe.
 template <typename Item>
 class Mailbox {
  public:
@@ -40,7 +40,7 @@ class Mailbox {
     changed_.NotifyAll();
   }
 
-  // The next one; fails the test and returns an empty one when none comes within 5 s.
+  // The next item; fails the test and returns an empty one after 5 s.
   Item Take() ABSL_LOCKS_EXCLUDED(mu_) {
     const Deadline deadline = Deadline::After(std::chrono::seconds(5));
     MutexLock lock(mu_);
@@ -126,7 +126,7 @@ class SessionTest : public ::testing::Test {
     RunOn(member_loop_, [&] { session_->Send(std::move(message)); });
   }
 
-  // Connects, says one thing and returns the session's id as the coordinator knows it.
+  // Connects, sends one message and returns the coordinator's id of the session.
   SessionId Introduce() {
     Connect(service_->address());
     Send(TensorsInstalled{.table_version = 1});
@@ -141,7 +141,7 @@ class SessionTest : public ::testing::Test {
   std::unique_ptr<Session> session_;
 };
 
-TEST_F(SessionTest, EveryKindOfMessageArrivesInOrderAtBothEnds) {
+TEST_F(SessionTest, EveryMessageArrivesInOrderAtBothEnds) {
   const SessionId id = Introduce();
 
   RunOn(member_loop_, [&] {
@@ -160,7 +160,7 @@ TEST_F(SessionTest, ThousandsOfMessagesKeepTheirOrder) {
   const SessionId id = Introduce();
 
   for (uint64_t i = 0; i < kMessages; ++i) {
-    // The member's queue is bounded, so it goes on when the last hundred are through.
+    // The member's queue is bounded: wait for each hundred.
     Send(TensorsInstalled{.table_version = i});
     if (i % 100 != 99) continue;
     for (uint64_t k = i - 99; k <= i; ++k) {
@@ -171,7 +171,7 @@ TEST_F(SessionTest, ThousandsOfMessagesKeepTheirOrder) {
   }
 }
 
-TEST_F(SessionTest, AListOfTensorsOfManyMegabytesGetsThrough) {
+TEST_F(SessionTest, LargeTensorListIsDelivered) {
   const SessionId id = Introduce();
   InstallTensors message;
   message.tensors.push_back(PlacedTensor{.id = {}, .spec = {}, .first_chunk = {}, .shards = {}});
@@ -185,7 +185,7 @@ TEST_F(SessionTest, AListOfTensorsOfManyMegabytesGetsThrough) {
   EXPECT_EQ(std::get<InstallTensors>(received).tensors.at(0).shards, message.tensors[0].shards);
 }
 
-TEST_F(SessionTest, WhatWasSentBeforeTheMemberEndsItsSessionArrives) {
+TEST_F(SessionTest, MemberCloseFlushesItsQueue) {
   const SessionId id = Introduce();
 
   RunOn(member_loop_, [&] {
@@ -198,7 +198,7 @@ TEST_F(SessionTest, WhatWasSentBeforeTheMemberEndsItsSessionArrives) {
   EXPECT_EQ(coordinator_.closed.Take().first, id);
 }
 
-TEST_F(SessionTest, WhatWasSentBeforeTheCoordinatorClosesArrives) {
+TEST_F(SessionTest, CoordinatorCloseFlushesItsQueue) {
   const SessionId id = Introduce();
 
   service_->Send(id, Stop{.status = absl::FailedPreconditionError("another job")});
@@ -209,7 +209,7 @@ TEST_F(SessionTest, WhatWasSentBeforeTheCoordinatorClosesArrives) {
   EXPECT_EQ(coordinator_.closed.Take().first, id);
 }
 
-TEST_F(SessionTest, AMemberIsNotToldAnythingAfterItEndedItsSession) {
+TEST_F(SessionTest, ClosedMemberReceivesNothing) {
   const SessionId id = Introduce();
 
   Disconnect();
@@ -217,12 +217,12 @@ TEST_F(SessionTest, AMemberIsNotToldAnythingAfterItEndedItsSession) {
   coordinator_.closed.Take();
   service_->Send(id, Welcome{});
 
-  RunOn(member_loop_, [] {});  // whatever was on its way is through
+  RunOn(member_loop_, [] {});  // all earlier tasks have run
   EXPECT_TRUE(member_.messages.is_empty());
   EXPECT_TRUE(member_.closed.is_empty());
 }
 
-TEST_F(SessionTest, TheMemberLearnsWhoseDeathEndedItsSession) {
+TEST_F(SessionTest, OnClosedNamesTheLostCoordinator) {
   Introduce();
 
   const std::string address = service_->address();
@@ -233,7 +233,7 @@ TEST_F(SessionTest, TheMemberLearnsWhoseDeathEndedItsSession) {
   EXPECT_THAT(std::string(why.message()), HasSubstr("coordinator at " + address));
 }
 
-TEST_F(SessionTest, ACoordinatorThatIsNotThereIsNamedAtOnce) {
+TEST_F(SessionTest, UnreachableCoordinatorIsReportedAtOnce) {
   const std::string address = service_->address();
   service_.reset();
 
@@ -244,7 +244,7 @@ TEST_F(SessionTest, ACoordinatorThatIsNotThereIsNamedAtOnce) {
   EXPECT_THAT(std::string(why.message()), HasSubstr("coordinator at " + address));
 }
 
-// A listener whose backlog takes connections and that never answers: a stopped process looks so.
+// A listener that accepts connections and never answers, like a stopped process.
 class SilentListener {
  public:
   SilentListener() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -264,7 +264,7 @@ class SilentListener {
   std::string address_;
 };
 
-TEST_F(SessionTest, ACoordinatorThatGivesNoAnswerIsGivenUp) {
+TEST_F(SessionTest, SilentCoordinatorTimesOut) {
   const SilentListener silent;
 
   Connect(silent.address(), std::chrono::milliseconds(100));
@@ -274,7 +274,7 @@ TEST_F(SessionTest, ACoordinatorThatGivesNoAnswerIsGivenUp) {
   EXPECT_THAT(std::string(why.message()), HasSubstr("coordinator at " + silent.address()));
 }
 
-TEST_F(SessionTest, MembersThatComeBeforeTheCoordinatorIsReadyAreHeardLater) {
+TEST_F(SessionTest, MessagesSentBeforeServeAreDelivered) {
   absl::StatusOr<std::unique_ptr<CoordinatorService>> early =
       CoordinatorService::Listen("127.0.0.1:0", coordinator_loop_);
   ASSERT_TRUE(early.ok()) << early.status();
@@ -286,7 +286,7 @@ TEST_F(SessionTest, MembersThatComeBeforeTheCoordinatorIsReadyAreHeardLater) {
   EXPECT_EQ(std::get<TensorsInstalled>(coordinator_.messages.Take().second).table_version, 5u);
 }
 
-TEST_F(SessionTest, APortInUseIsNamed) {
+TEST_F(SessionTest, PortInUseIsNamed) {
   const absl::StatusOr<std::unique_ptr<CoordinatorService>> second =
       CoordinatorService::Listen(service_->address(), coordinator_loop_);
 
@@ -294,7 +294,7 @@ TEST_F(SessionTest, APortInUseIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(service_->address()));
 }
 
-TEST_F(SessionTest, GarbageOnThePortHurtsNobody) {
+TEST_F(SessionTest, GarbageOnThePortIsIgnored) {
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -313,7 +313,7 @@ TEST_F(SessionTest, GarbageOnThePortHurtsNobody) {
   EXPECT_TRUE(coordinator_.closed.is_empty());
 }
 
-TEST_F(SessionTest, TheStatusIsFetchedWhole) {
+TEST_F(SessionTest, FetchStatusReturnsTheWholeStatus) {
   const absl::StatusOr<JobStatus> status =
       FetchStatus({service_->address()}, Deadline::After(std::chrono::seconds(5)));
 
@@ -322,7 +322,7 @@ TEST_F(SessionTest, TheStatusIsFetchedWhole) {
   EXPECT_EQ(status->workers.at(0).step, Step{16});
 }
 
-TEST_F(SessionTest, AStatusThatCannotBeFetchedNamesTheCoordinator) {
+TEST_F(SessionTest, FetchStatusErrorNamesTheCoordinator) {
   const SilentListener silent;
 
   const absl::Status late =
@@ -338,7 +338,16 @@ TEST_F(SessionTest, AStatusThatCannotBeFetchedNamesTheCoordinator) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr(gone));
 }
 
-TEST_F(SessionTest, AStatusCallWhoseExecutorHasEndedIsStillAnswered) {
+TEST_F(SessionTest, UnknownModeIsRejected) {
+  const absl::Status status = RequestMode({service_->address()},
+                                          {.mode = static_cast<ConsistencyMode>(9)},
+                                          Deadline::After(std::chrono::seconds(5)));
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("mode: 9 is not known"));
+}
+
+TEST_F(SessionTest, StatusCallIsAnsweredAfterExecutorStops) {
   coordinator_loop_.Stop();
 
   const absl::Status status =
@@ -347,7 +356,7 @@ TEST_F(SessionTest, AStatusCallWhoseExecutorHasEndedIsStillAnswered) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
-TEST_F(SessionTest, NoEventComesAfterShutdown) {
+TEST_F(SessionTest, NoEventAfterShutdown) {
   Introduce();
 
   service_->Shutdown(Deadline::After(std::chrono::seconds(5)));

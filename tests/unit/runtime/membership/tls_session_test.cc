@@ -71,15 +71,6 @@ class MemberEnd final : public SessionHandler {
   Counter closed;
 };
 
-// A member and its folder.
-struct Member {
-  explicit Member(const TlsFiles& files)
-      : folder(files), tls(*TlsFolder::Open(folder.path(), Log("test"))) {}
-
-  FakeTlsFolder folder;
-  const std::unique_ptr<TlsFolder> tls;
-};
-
 class TlsSessionTest : public ::testing::Test {
  protected:
   TlsSessionTest() {
@@ -91,17 +82,14 @@ class TlsSessionTest : public ::testing::Test {
   }
   ~TlsSessionTest() override { service_->Shutdown(Deadline::After(kPatience)); }
 
-  TlsFiles NewFiles() const { return NewFiles(authority_); }
-  static TlsFiles NewFiles(const FakeCertificate& authority) {
-    return MakeTlsFiles(authority, MakeCertificate("member", authority));
-  }
+  TlsFiles NewFiles() const { return MakeTlsFiles(authority_); }
   absl::Status Ask(const TlsFolder* tls) const {
     const ControlTarget target{.address = service_->address(), .tls = CurrentIdentity(tls)};
     return FetchStatus(target, Deadline::After(kPatience)).status();
   }
 
   const FakeCertificate authority_ = MakeAuthority("job-1");
-  Member own_{NewFiles()};
+  FakeTlsMember own_{NewFiles()};
   CoordinatorEnd coordinator_;
   EventLoop coordinator_loop_{"coordinator"};
   std::unique_ptr<CoordinatorService> service_;
@@ -135,8 +123,8 @@ class SessionOf {
   std::unique_ptr<Session> session_;
 };
 
-TEST_F(TlsSessionTest, AMemberWithACertificateOfTheJobIsHeardAndAnswered) {
-  const Member member(NewFiles());
+TEST_F(TlsSessionTest, MemberOfTheJobIsAccepted) {
+  const FakeTlsMember member(NewFiles());
   SessionOf session(service_->address(), member.tls.get());
 
   session.Say();
@@ -146,8 +134,8 @@ TEST_F(TlsSessionTest, AMemberWithACertificateOfTheJobIsHeardAndAnswered) {
   EXPECT_TRUE(answered.ok()) << answered;
 }
 
-TEST_F(TlsSessionTest, WhoIsLetInLeavesNoLineInTheLog) {
-  const Member member(NewFiles());
+TEST_F(TlsSessionTest, AcceptedConnectionLogsNothing) {
+  const FakeTlsMember member(NewFiles());
 
   testing::internal::CaptureStderr();
   const absl::Status answered = Ask(member.tls.get());
@@ -156,10 +144,10 @@ TEST_F(TlsSessionTest, WhoIsLetInLeavesNoLineInTheLog) {
   EXPECT_TRUE(answered.ok()) << answered;
 }
 
-TEST_F(TlsSessionTest, StrangersDoNotFillTheLog) {
+TEST_F(TlsSessionTest, RejectedConnectionsAreLoggedRarely) {
   TlsFiles files = MakeTlsFiles();
   files.authorities += authority_.certificate;
-  const Member stranger(files);
+  const FakeTlsMember stranger(files);
 
   testing::internal::CaptureStderr();
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(Ask(stranger.tls.get()).ok());
@@ -169,8 +157,8 @@ TEST_F(TlsSessionTest, StrangersDoNotFillTheLog) {
   EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 2) << log;
 }
 
-TEST_F(TlsSessionTest, AMemberOfAnotherJobIsRefusedAndToldWhatToCompare) {
-  const Member stranger(MakeTlsFiles());
+TEST_F(TlsSessionTest, MemberOfAnotherJobIsRejectedWithAdvice) {
+  const FakeTlsMember stranger(MakeTlsFiles());
   SessionOf session(service_->address(), stranger.tls.get());
 
   const absl::Status why = session.End();
@@ -183,10 +171,10 @@ TEST_F(TlsSessionTest, AMemberOfAnotherJobIsRefusedAndToldWhatToCompare) {
   EXPECT_EQ(Ask(stranger.tls.get()).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(TlsSessionTest, AMemberThatTrustsTheCoordinatorIsRefusedForItsCertificate) {
+TEST_F(TlsSessionTest, UntrustedMemberCertificateIsRejected) {
   TlsFiles files = MakeTlsFiles();
   files.authorities += authority_.certificate;
-  const Member stranger(files);
+  const FakeTlsMember stranger(files);
   SessionOf session(service_->address(), stranger.tls.get());
 
   const absl::Status why = session.End();
@@ -196,7 +184,7 @@ TEST_F(TlsSessionTest, AMemberThatTrustsTheCoordinatorIsRefusedForItsCertificate
   EXPECT_EQ(Ask(stranger.tls.get()).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(TlsSessionTest, AMemberWithoutTlsIsRefusedAndToldWhatToSet) {
+TEST_F(TlsSessionTest, MemberWithoutTlsIsRejectedWithAdvice) {
   SessionOf session(service_->address(), nullptr);
 
   const absl::Status why = session.End();
@@ -208,32 +196,32 @@ TEST_F(TlsSessionTest, AMemberWithoutTlsIsRefusedAndToldWhatToSet) {
   EXPECT_EQ(Ask(nullptr).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(TlsSessionTest, ACoordinatorOfAnotherJobIsNotTrusted) {
+TEST_F(TlsSessionTest, CoordinatorOfAnotherJobIsNotTrusted) {
   TlsFiles files = NewFiles();
   files.authorities = authority_.certificate;
-  const Member member(files);
+  const FakeTlsMember member(files);
   const FakeCertificate other = MakeAuthority("job-2");
-  TlsFiles impostor = NewFiles(other);
+  TlsFiles impostor = MakeTlsFiles(other);
   impostor.authorities += authority_.certificate;  // takes everybody in
   own_.folder.Swap(impostor);
-  own_.tls->Look();
+  own_.tls->Reload();
 
   const absl::Status why = Ask(member.tls.get());
 
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
 }
 
-TEST_F(TlsSessionTest, NewConnectionsUseNewCertificatesAndSessionsGoOn) {
-  const Member early(NewFiles());
+TEST_F(TlsSessionTest, RotationKeepsOpenSessions) {
+  const FakeTlsMember early(NewFiles());
   SessionOf session(service_->address(), early.tls.get());
   session.Say();
   ASSERT_TRUE(coordinator_.messages.WaitFor(1));
   const FakeCertificate next_authority = MakeAuthority("job-1, later");
-  const Member late(NewFiles(next_authority));
+  const FakeTlsMember late(MakeTlsFiles(next_authority));
   EXPECT_FALSE(Ask(late.tls.get()).ok());
 
-  own_.folder.Swap(NewFiles(next_authority));
-  own_.tls->Look();
+  own_.folder.Swap(MakeTlsFiles(next_authority));
+  own_.tls->Reload();
 
   const absl::Status answered = Ask(late.tls.get());
   EXPECT_TRUE(answered.ok()) << answered;
@@ -242,13 +230,13 @@ TEST_F(TlsSessionTest, NewConnectionsUseNewCertificatesAndSessionsGoOn) {
   EXPECT_TRUE(coordinator_.messages.WaitFor(2));
 }
 
-TEST_F(TlsSessionTest, ABrokenReplacementChangesNothing) {
-  const Member member(NewFiles());
+TEST_F(TlsSessionTest, InvalidRotationKeepsOldCertificates) {
+  const FakeTlsMember member(NewFiles());
   TlsFiles broken = NewFiles();
   broken.private_key = NewFiles().private_key;
 
   own_.folder.Swap(broken);
-  own_.tls->Look();
+  own_.tls->Reload();
 
   const absl::Status answered = Ask(member.tls.get());
   EXPECT_TRUE(answered.ok()) << answered;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,11 +85,11 @@ TEST_F(HttpExposerTest, IsAliveBeforeItIsReady) {
   EXPECT_THAT(Get("/readyz"), HasSubstr("no view yet"));
 }
 
-TEST_F(HttpExposerTest, IsReadyWhenTheRoleSaysSo) {
+TEST_F(HttpExposerTest, IsReadyWhenTheRoleIs) {
   EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpExposerTest, KnowsNoOtherPathAndNoOtherMethod) {
+TEST_F(HttpExposerTest, RejectsOtherPathsAndMethods) {
   const FileDescriptor connection = Connect();
   Send(connection, "DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
 
@@ -96,7 +97,7 @@ TEST_F(HttpExposerTest, KnowsNoOtherPathAndNoOtherMethod) {
   EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
 }
 
-TEST_F(HttpExposerTest, ARequestWithoutEndIsCutOffAndTheNextOneIsServed) {
+TEST_F(HttpExposerTest, CutsOffAnEndlessRequestAndServesTheNext) {
   const FileDescriptor connection = Connect();
   Send(connection, "GET /" + std::string(1 << 20, 'a'));
   const std::string answer = ReadAll(connection);
@@ -105,7 +106,26 @@ TEST_F(HttpExposerTest, ARequestWithoutEndIsCutOffAndTheNextOneIsServed) {
   EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpExposerTest, RandomBytesHurtNobody) {
+TEST_F(HttpExposerTest, HangingClientsDoNotDelayOthers) {
+  std::vector<FileDescriptor> hanging;
+  for (int i = 0; i < 8; ++i) {
+    hanging.push_back(Connect());
+    Send(hanging.back(), "GET /metrics HTTP/1.1\r\n");
+  }
+
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, AnswersHeadWithoutBody) {
+  const FileDescriptor connection = Connect();
+  Send(connection, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+
+  const std::string answer = ReadAll(connection);
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpExposerTest, SurvivesRandomBytes) {
   for (int round = 0; round < 20; ++round) {
     const FileDescriptor connection = Connect();
     std::string bytes(256, '\0');
@@ -120,14 +140,14 @@ TEST_F(HttpExposerTest, IsReadByFetchMetrics) {
   EXPECT_EQ(*FetchMetrics(exposer_->address()), text_);
 }
 
-TEST(FetchMetricsTest, NobodyThereIsNamed) {
+TEST(FetchMetricsTest, NamesTheAddressThatDoesNotAnswer) {
   const absl::Status fetched = FetchMetrics("127.0.0.1:1").status();
 
   EXPECT_EQ(fetched.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(fetched.message()), HasSubstr("127.0.0.1:1"));
 }
 
-TEST(SeriesValueTest, IsThatOfExactlyThisSeries) {
+TEST(SeriesValueTest, MatchesTheWholeNameOfASeries) {
   const std::string body = "# HELP bytes x\nbytes_total 1\nbytes{a=\"b\"} 2.5\nbytes{a=\"c\"} 3\n";
 
   EXPECT_EQ(SeriesValue(body, "bytes{a=\"b\"}"), 2.5);

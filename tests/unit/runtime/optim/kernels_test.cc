@@ -44,7 +44,7 @@ std::vector<uint32_t> Bits(std::span<const float> floats) {
   return bits;
 }
 
-TEST(KernelsTest, OutOfPlaceGivesTheBitsOfInPlaceAndKeepsItsInputs) {
+TEST(KernelsTest, OutOfPlaceEqualsInPlace) {
   for (const OptimizerSpec& spec : AllOptimizers()) {
     SCOPED_TRACE(ToString(spec));
     Chunk chunk = MakeChunk(spec, RandomFloats(kNumElements, 7));
@@ -66,7 +66,7 @@ TEST(KernelsTest, OutOfPlaceGivesTheBitsOfInPlaceAndKeepsItsInputs) {
   }
 }
 
-TEST(KernelsTest, ChunksGiveTheBitsOfTheWholeWhereverTheyAreCut) {
+TEST(KernelsTest, ChunkBoundariesDoNotChangeBits) {
   const std::vector<size_t> cuts = {0, 1, 17, 64, 67, kNumElements};
   for (const OptimizerSpec& spec : AllOptimizers()) {
     SCOPED_TRACE(ToString(spec));
@@ -112,7 +112,7 @@ TEST(KernelsTest, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
-TEST(KernelsTest, NothingBesideTheSpansIsWritten) {
+TEST(KernelsTest, WritesNothingOutsideTheSpans) {
   constexpr float kGuard = 7.0F;
   for (const OptimizerSpec& spec : AllOptimizers()) {
     SCOPED_TRACE(ToString(spec));

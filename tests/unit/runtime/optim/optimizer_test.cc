@@ -37,7 +37,7 @@ std::vector<float> EdgeGradient(size_t num_elements, uint32_t seed) {
   return gradient;
 }
 
-TEST(OptimizerTest, EveryOptimizerStaysWithinRoundingOfTheReference) {
+TEST(OptimizerTest, MatchesTheReferenceWithinRounding) {
   constexpr size_t kNumElements = 203;
   constexpr uint64_t kSteps = 50;
   for (const OptimizerSpec& spec : AllOptimizers()) {
@@ -106,7 +106,7 @@ const std::vector<PyTorchCase> kPyTorchCases = {
      {0.323886775586, -1.252047348812}},
 };
 
-TEST(OptimizerTest, FiveStepsEndWherePyTorchEnds) {
+TEST(OptimizerTest, FiveStepsMatchPyTorch) {
   const std::vector<std::vector<float>> gradients = {
       {0.3F, 0.0F}, {-0.2F, 0.7F}, {0.1F, -1.5F}, {0.4F, 2.0F}, {-0.5F, 0.25F}};
   for (const PyTorchCase& c : kPyTorchCases) {
@@ -123,7 +123,7 @@ TEST(OptimizerTest, FiveStepsEndWherePyTorchEnds) {
   }
 }
 
-TEST(OptimizerTest, SumReplacesTheValueByTheScaledGradient) {
+TEST(OptimizerTest, SumReplacesTheValue) {
   const OptimizerSpec spec{.kind = OptimizerKind::kSum};
   Chunk chunk = MakeChunk(spec, {100.0F, std::nanf("")});
 
@@ -137,7 +137,7 @@ TEST(OptimizerTest, SumReplacesTheValueByTheScaledGradient) {
   EXPECT_THAT(chunk.value, ElementsAre(2.0F, -0.5F));
 }
 
-TEST(OptimizerTest, MomentumsFirstStepIsTheGradient) {
+TEST(OptimizerTest, FirstMomentumStepIsTheGradient) {
   const OptimizerSpec spec{.kind = OptimizerKind::kSgd, .learning_rate = 0.5, .momentum = 0.9};
   Chunk chunk = MakeChunk(spec, {1.0F});
 
@@ -152,7 +152,7 @@ TEST(OptimizerTest, MomentumsFirstStepIsTheGradient) {
   EXPECT_THAT(chunk.state, ElementsAre(2.0F));
 }
 
-TEST(OptimizerTest, AdamsFirstStepIsTheLearningRateWhateverTheGradientsSize) {
+TEST(OptimizerTest, FirstAdamStepIsTheLearningRate) {
   const OptimizerSpec spec{.kind = OptimizerKind::kAdam, .learning_rate = 0.125, .epsilon = 1e-20};
   Chunk chunk = MakeChunk(spec, {0.0F, 0.0F, 0.0F});
 
@@ -168,7 +168,7 @@ TEST(OptimizerTest, AdamsFirstStepIsTheLearningRateWhateverTheGradientsSize) {
   EXPECT_FLOAT_EQ(chunk.value[2], -0.125F);
 }
 
-TEST(OptimizerTest, AdamsBiasCorrectionFadesAfterManySteps) {
+TEST(OptimizerTest, AdamBiasCorrectionFades) {
   const OptimizerSpec spec{.kind = OptimizerKind::kAdam, .learning_rate = 0.1, .epsilon = 1e-3};
   Chunk chunk = MakeChunk(spec, {0.0F});
   chunk.state = {1.0F, 4.0F};  // moments of a gradient of 1, had it always been that
@@ -184,7 +184,7 @@ TEST(OptimizerTest, AdamsBiasCorrectionFadesAfterManySteps) {
   EXPECT_NEAR(chunk.value[0], -0.1 / (std::sqrt(second) + 1e-3), 1e-7);
 }
 
-TEST(OptimizerTest, AnElementWhoseGradientIsAlwaysZeroStays) {
+TEST(OptimizerTest, ZeroGradientsChangeNothing) {
   for (OptimizerSpec spec : AllOptimizers()) {
     if (spec.kind == OptimizerKind::kSum) continue;
     spec.weight_decay = 0;
@@ -206,7 +206,7 @@ TEST(OptimizerTest, AnElementWhoseGradientIsAlwaysZeroStays) {
   }
 }
 
-TEST(OptimizerTest, ANaNReachesTheValueOfItsElementAndOfNoOther) {
+TEST(OptimizerTest, NaNStaysInItsElement) {
   for (const OptimizerSpec& spec : AllOptimizers()) {
     SCOPED_TRACE(ToString(spec));
     std::vector<float> gradient(37, 0.5F);
@@ -220,7 +220,7 @@ TEST(OptimizerTest, ANaNReachesTheValueOfItsElementAndOfNoOther) {
   }
 }
 
-TEST(OptimizerDeathTest, LengthsThatDisagreeAreABrokenInvariant) {
+TEST(OptimizerDeathTest, DifferentLengthsAreABrokenInvariant) {
   const OptimizerSpec spec{.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9};
   const std::vector<float> three(3);
   const std::vector<float> four(4);
@@ -236,7 +236,7 @@ TEST(OptimizerDeathTest, LengthsThatDisagreeAreABrokenInvariant) {
 
 // ---- the spec ----
 
-TEST(OptimizerSpecTest, StateIsWhatTheOptimizerRemembers) {
+TEST(OptimizerSpecTest, StateSizeByOptimizer) {
   using Kind = OptimizerKind;
 
   EXPECT_EQ(StateFloatsPerValue({.kind = Kind::kSum}), 0U);
@@ -299,7 +299,7 @@ const std::vector<InvalidSpec> kInvalidSpecs = {
      "epsilon: must be at least 1e-30"},
 };
 
-TEST(OptimizerSpecTest, WhatIsWrongIsNamedByItsField) {
+TEST(OptimizerSpecTest, InvalidFieldIsNamed) {
   for (const InvalidSpec& invalid : kInvalidSpecs) {
     const absl::Status status = Validate(invalid.spec);
 
@@ -308,14 +308,14 @@ TEST(OptimizerSpecTest, WhatIsWrongIsNamedByItsField) {
   }
 }
 
-TEST(OptimizerSpecTest, SettingsThatAKindDoesNotReadMayHaveAnyDefault) {
+TEST(OptimizerSpecTest, UnusedSettingsMayHaveDefaults) {
   EXPECT_TRUE(Validate({.kind = OptimizerKind::kSum}).ok());
   EXPECT_TRUE(Validate({.kind = OptimizerKind::kSum, .learning_rate = 0.1}).ok());
   EXPECT_TRUE(
       Validate({.kind = OptimizerKind::kSgd, .learning_rate = 0.1, .beta1 = 7, .epsilon = 0}).ok());
 }
 
-TEST(OptimizerSpecTest, ToStringShowsTheSettingsThatAct) {
+TEST(OptimizerSpecTest, ToStringShowsEffectiveSettings) {
   const OptimizerSpec nesterov{
       .kind = OptimizerKind::kSgd, .learning_rate = 0.1, .momentum = 0.9, .nesterov = true};
   const OptimizerSpec adamw{
@@ -328,7 +328,7 @@ TEST(OptimizerSpecTest, ToStringShowsTheSettingsThatAct) {
   EXPECT_EQ(ToString(OptimizerKind{9}), "optimizer 9");
 }
 
-TEST(OptimizerSpecTest, TheNumbersInMessagesStayWhatTheyAre) {
+TEST(OptimizerSpecTest, WireValuesNeverChange) {
   EXPECT_EQ(static_cast<int>(OptimizerKind::kSum), 1);
   EXPECT_EQ(static_cast<int>(OptimizerKind::kSgd), 2);
   EXPECT_EQ(static_cast<int>(OptimizerKind::kAdagrad), 3);

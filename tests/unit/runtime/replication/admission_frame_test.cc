@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Frames,
                                          GoldenFrame{FrameType::kHeld, false, "held_v1.hex"},
                                          GoldenFrame{FrameType::kDecided, true, "decided_v1.hex"}));
 
-TEST(AdmissionFrameTest, ACutOffAdmissionIsNone) {
+TEST(AdmissionFrameTest, ATruncatedAdmissionIsRejected) {
   const std::vector<std::byte> meta =
       EncodeAdmission({.step = Step{7}, .workers = {WorkerId{3}, WorkerId{20}}});
   for (size_t length = 0; length < meta.size(); ++length) {
@@ -83,7 +83,7 @@ TEST(AdmissionFrameTest, ACutOffAdmissionIsNone) {
   }
 }
 
-TEST(AdmissionFrameTest, MoreWorkersThanThereCanBeAreRefused) {
+TEST(AdmissionFrameTest, TooManyWorkersAreRejected) {
   std::vector<std::byte> meta = EncodeAdmission({.step = Step{7}, .workers = {}});
   meta[9] = std::byte{0xFF};
   meta.resize(70'000);

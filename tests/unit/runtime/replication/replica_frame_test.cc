@@ -108,7 +108,7 @@ TEST(ReplicaFrameTest, AnAcknowledgementIsReadBack) {
   EXPECT_TRUE(decoded->ack.is_caught_up);
 }
 
-TEST(ReplicaFrameTest, AShardThatCannotBeIsRefused) {
+TEST(ReplicaFrameTest, AnOutOfRangeShardIsRejected) {
   EXPECT_FALSE(DecodeShardEntry(EncodeShardEntry({ShardId{kShardCount}, kEntry})).ok());
   EXPECT_FALSE(DecodeReplicateAck(EncodeReplicateAck({ShardId{kShardCount}, {}})).ok());
 }

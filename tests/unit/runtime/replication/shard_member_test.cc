@@ -18,7 +18,7 @@ constexpr ServerId kA{0};
 constexpr ServerId kB{1};
 constexpr ServerId kC{2};
 constexpr size_t kChunks = 2;
-using Kind = ShardMember::StreamFrame::Kind;
+using Kind = OutgoingStreams::Frame::Kind;
 using Via = ShardMember::Via;
 
 Epoch At(uint64_t counter) {
@@ -38,9 +38,9 @@ std::vector<ChunkStamp> Stamps(const ShardMember& member, uint64_t version) {
   return stamps;
 }
 
-std::vector<Kind> Kinds(const std::vector<ShardMember::StreamFrame>& frames) {
+std::vector<Kind> Kinds(const std::vector<OutgoingStreams::Frame>& frames) {
   std::vector<Kind> kinds;
-  for (const ShardMember::StreamFrame& frame : frames) kinds.push_back(frame.kind);
+  for (const OutgoingStreams::Frame& frame : frames) kinds.push_back(frame.kind);
   return kinds;
 }
 
@@ -55,15 +55,15 @@ class ShardMemberTest : public testing::Test {
   }
 
   void Connect() {
-    const uint64_t stream = b_.Join();
+    const uint64_t stream = b_.incoming().Join();
     ASSERT_TRUE(a_.Open(kB, a_.entry().epoch, stream, Stamps(b_, 0), Stamps(a_, 0)));
     Deliver();
   }
 
   // Everything that A has for B beside entries arrives and is answered.
   void Deliver() {
-    for (const ShardMember::StreamFrame& frame : a_.NextFrames(kB)) {
-      ASSERT_EQ(b_.Judge(kA, frame.at), ShardMember::Verdict::kTake);
+    for (const OutgoingStreams::Frame& frame : a_.outgoing().NextFrames(kB)) {
+      ASSERT_EQ(b_.Judge(kA, frame.at), IncomingStream::Verdict::kTake);
       std::optional<StreamAck> ack;
       if (frame.kind == Kind::kStart) ack = b_.TakeStart(a_.seq());
       if (frame.kind == Kind::kCopy) ack = b_.TakeCopy(frame.chunk, a_.chunk_epoch(frame.chunk));
@@ -78,38 +78,38 @@ class ShardMemberTest : public testing::Test {
 
 TEST_F(ShardMemberTest, AVersionIsPublishedWhenEveryFollowerHasItsEntry) {
   const uint64_t seq = a_.Append(0);
-  const std::optional<StreamPosition> at = a_.PlaceEntry(kB, 0);
+  const std::optional<StreamPosition> at = a_.outgoing().PlaceEntry(kB, 0);
   ASSERT_TRUE(at);
   EXPECT_FALSE(a_.MayPublish(0));
   EXPECT_TRUE(a_.MayPublish(1));
 
-  ASSERT_EQ(b_.Judge(kA, *at), ShardMember::Verdict::kTake);
+  ASSERT_EQ(b_.Judge(kA, *at), IncomingStream::Verdict::kTake);
   a_.OnAck(kB, b_.TakeEntry(0, a_.entry().epoch, seq));
 
   EXPECT_TRUE(a_.MayPublish(0));
 }
 
-TEST_F(ShardMemberTest, AGapInTheStreamMeansToJoinAgainAndOldFramesAreIgnored) {
+TEST_F(ShardMemberTest, AGapInTheStreamRejoinsAndOldFramesAreIgnored) {
   const uint64_t seq = a_.Append(0);
-  const StreamPosition lost = *a_.PlaceEntry(kB, 0);
+  const StreamPosition lost = *a_.outgoing().PlaceEntry(kB, 0);
   a_.Append(1);
-  const StreamPosition later = *a_.PlaceEntry(kB, 1);
+  const StreamPosition later = *a_.outgoing().PlaceEntry(kB, 1);
 
-  EXPECT_EQ(b_.Judge(kA, later), ShardMember::Verdict::kJoinAgain);
+  EXPECT_EQ(b_.Judge(kA, later), IncomingStream::Verdict::kJoinAgain);
   b_.TakeEntry(0, a_.entry().epoch, seq);
-  EXPECT_EQ(b_.Judge(kA, lost), ShardMember::Verdict::kIgnore);
-  EXPECT_EQ(b_.Judge(kC, later), ShardMember::Verdict::kIgnore);
+  EXPECT_EQ(b_.Judge(kA, lost), IncomingStream::Verdict::kIgnore);
+  EXPECT_EQ(b_.Judge(kC, later), IncomingStream::Verdict::kIgnore);
 }
 
 TEST_F(ShardMemberTest, OnlyChunksWhoseStampsDifferAreCopied) {
   a_.Append(1);  // B has no part in it
-  const uint64_t stream = b_.Join();
+  const uint64_t stream = b_.incoming().Join();
   std::vector<ChunkStamp> ours = Stamps(a_, 0);
   ours[1].version = Step{1};
 
   ASSERT_TRUE(a_.Open(kB, At(1), stream, Stamps(b_, 0), ours));
 
-  const auto frames = a_.NextFrames(kB);
+  const auto frames = a_.outgoing().NextFrames(kB);
   EXPECT_THAT(Kinds(frames), ElementsAre(Kind::kStart, Kind::kCopy, Kind::kCaughtUp));
   EXPECT_EQ(frames[1].chunk, 1U);
 }
@@ -120,29 +120,29 @@ TEST_F(ShardMemberTest, AnEntryOfAChunkThatIsStillToBeCopiedIsNotSent) {
   const std::vector<ChunkStamp> nothing(8);
   std::vector<ChunkStamp> ours(8, ChunkStamp{Step{1}, At(1)});
   ASSERT_TRUE(primary.Open(kB, At(1), 1, nothing, ours));
-  const auto under_way = primary.NextFrames(kB);
-  ASSERT_THAT(under_way, SizeIs(1 + ShardMember::kCopiesUnderWayMax));
+  const auto under_way = primary.outgoing().NextFrames(kB);
+  ASSERT_THAT(under_way, SizeIs(1 + OutgoingStreams::kCopiesUnderWayMax));
 
   primary.Append(7);
   primary.Append(0);
 
-  EXPECT_FALSE(primary.PlaceEntry(kB, 7));  // its copy will have the entry in it
-  EXPECT_TRUE(primary.PlaceEntry(kB, 0));   // its copy is on its way
+  EXPECT_FALSE(primary.outgoing().PlaceEntry(kB, 7));  // its copy will have the entry in it
+  EXPECT_TRUE(primary.outgoing().PlaceEntry(kB, 0));   // its copy is on its way
 }
 
 TEST_F(ShardMemberTest, AnOlderJoinThatArrivesLateIsRefused) {
-  const uint64_t older = b_.Join();
-  const uint64_t newer = b_.Join();
+  const uint64_t older = b_.incoming().Join();
+  const uint64_t newer = b_.incoming().Join();
   ASSERT_TRUE(a_.Open(kB, At(1), newer, Stamps(b_, 0), Stamps(a_, 0)));
 
   EXPECT_FALSE(a_.Open(kB, At(1), older, Stamps(b_, 0), Stamps(a_, 0)));
   EXPECT_FALSE(a_.Open(kC, At(1), 1, Stamps(b_, 0), Stamps(a_, 0)));
 }
 
-TEST_F(ShardMemberTest, ALearnerThatIsNamedFollowerIsFullOnlyWhenConfirmedUnderThatEntry) {
+TEST_F(ShardMemberTest, APromotedLearnerIsFullWhenItIsConfirmed) {
   ShardMember c(kC, kChunks);
   c.Install(Entry(2, kA, {kB}, {kC}), Via::kCoordinator);
-  c.Join();
+  c.incoming().Join();
   c.TakeStart(0);
   c.TakeCaughtUp(At(2), 0);
   ASSERT_FALSE(c.is_full());
@@ -155,10 +155,10 @@ TEST_F(ShardMemberTest, ALearnerThatIsNamedFollowerIsFullOnlyWhenConfirmedUnderT
   EXPECT_TRUE(c.is_full());
 }
 
-TEST_F(ShardMemberTest, AConfirmationThatComesBeforeItsEntryIsAnsweredWithTheEntry) {
+TEST_F(ShardMemberTest, AnEarlyConfirmationIsAnsweredWithItsEntry) {
   ShardMember c(kC, kChunks);
   c.Install(Entry(2, kA, {kB}, {kC}), Via::kCoordinator);
-  c.Join();
+  c.incoming().Join();
   c.TakeStart(0);
 
   EXPECT_FALSE(c.TakeCaughtUp(At(3), 5));
@@ -174,61 +174,61 @@ TEST_F(ShardMemberTest, AConfirmationThatComesBeforeItsEntryIsAnsweredWithTheEnt
 TEST_F(ShardMemberTest, AStreamOutlivesAnEntryUnderWhichThePrimaryGoesOn) {
   const ReplicaSet next = Entry(2, kA, {kB}, {kC});
   a_.Install(next, Via::kCoordinator);
-  const auto frames = a_.NextFrames(kB);
+  const auto frames = a_.outgoing().NextFrames(kB);
 
   EXPECT_THAT(Kinds(frames), ElementsAre(Kind::kCaughtUp));
-  EXPECT_EQ(b_.Judge(kA, frames[0].at), ShardMember::Verdict::kTake);
+  EXPECT_EQ(b_.Judge(kA, frames[0].at), IncomingStream::Verdict::kTake);
   EXPECT_TRUE(a_.MayPublish(0));
 }
 
-TEST_F(ShardMemberTest, AfterThePromiseOfAFailoverNothingOfTheOldPrimaryIsTaken) {
+TEST_F(ShardMemberTest, APromisedFailoverFencesTheOldPrimary) {
   a_.Append(0);
-  const StreamPosition at = *a_.PlaceEntry(kB, 0);
+  const StreamPosition at = *a_.outgoing().PlaceEntry(kB, 0);
 
   b_.Install(Entry(2, std::nullopt, {kA, kB}), Via::kCoordinator);
 
-  EXPECT_EQ(b_.Judge(kA, at), ShardMember::Verdict::kIgnore);
+  EXPECT_EQ(b_.Judge(kA, at), IncomingStream::Verdict::kIgnore);
   EXPECT_TRUE(b_.is_full());
 }
 
-TEST_F(ShardMemberTest, ANewPrimaryPublishesNothingBeforeItsFollowersHaveItsWholeLog) {
+TEST_F(ShardMemberTest, ANewPrimaryPublishesWhenFollowersHaveItsLog) {
   b_.Install(Entry(2, std::nullopt, {kA, kB}), Via::kCoordinator);
 
   const ShardMember::Change change = b_.Install(Entry(3, kB, {kA}), Via::kCoordinator);
 
-  EXPECT_TRUE(change.has_begun);
+  EXPECT_TRUE(change.is_promoted);
   EXPECT_FALSE(b_.MayPublish(0));
   EXPECT_FALSE(b_.MayPublish(1));
 }
 
-TEST_F(ShardMemberTest, AServerNamedPrimaryWithoutTheStateDoesNotReign) {
+TEST_F(ShardMemberTest, APrimaryWithoutTheStateIsNotPromoted) {
   ShardMember c(kC, kChunks);
 
   const ShardMember::Change change = c.Install(Entry(2, kC, {}), Via::kCoordinator);
 
   EXPECT_TRUE(change.is_taken);
-  EXPECT_FALSE(c.reigns());
+  EXPECT_FALSE(c.is_primary());
   EXPECT_FALSE(c.is_full());
 }
 
-TEST_F(ShardMemberTest, AHandoverIsDueWhenTheOtherHasEverything) {
+TEST_F(ShardMemberTest, AHandoverIsDueWhenTheNextPrimaryHasTheLog) {
   const uint64_t seq = a_.Append(0);
-  const StreamPosition at = *a_.PlaceEntry(kB, 0);
+  const StreamPosition at = *a_.outgoing().PlaceEntry(kB, 0);
   const ReplicaSet next = Entry(2, kB, {kA});
   ASSERT_FALSE(a_.BeginHandover(At(7), next));
   ASSERT_TRUE(a_.BeginHandover(At(1), next));
   EXPECT_FALSE(a_.is_open());
   EXPECT_FALSE(a_.HandoverDue());
 
-  ASSERT_EQ(b_.Judge(kA, at), ShardMember::Verdict::kTake);
+  ASSERT_EQ(b_.Judge(kA, at), IncomingStream::Verdict::kTake);
   a_.OnAck(kB, b_.TakeEntry(0, At(1), seq));
 
   EXPECT_EQ(a_.HandoverDue(), next);
-  EXPECT_TRUE(a_.Install(next, Via::kCoordinator).has_ended);
-  EXPECT_TRUE(b_.Install(next, Via::kHandedOver).has_begun);
+  EXPECT_TRUE(a_.Install(next, Via::kCoordinator).is_demoted);
+  EXPECT_TRUE(b_.Install(next, Via::kHandedOver).is_promoted);
 }
 
-TEST_F(ShardMemberTest, WhatAMemberHeldBeforeItWasRemovedLooksLikeNothing) {
+TEST_F(ShardMemberTest, ARemovedMembersStateHasNoStamps) {
   a_.Append(0);
   b_.TakeEntry(0, At(1), 1);
 
@@ -243,18 +243,18 @@ TEST_F(ShardMemberTest, EntriesOfLowerEpochsChangeNothing) {
   a_.Install(Entry(5, kA, {kB}), Via::kCoordinator);
 
   EXPECT_FALSE(a_.Install(Entry(4, kC, {}), Via::kCoordinator).is_taken);
-  EXPECT_TRUE(a_.reigns());
+  EXPECT_TRUE(a_.is_primary());
 }
 
-TEST_F(ShardMemberTest, AfterThePromiseOfATermNoEntryOfALowerOneIsTaken) {
+TEST_F(ShardMemberTest, AMemberRejectsEntriesBelowItsPromisedTerm) {
   a_.Promise(Term{2});
 
   EXPECT_FALSE(a_.Install(Entry(2, kB, {kA}), Via::kCoordinator).is_taken);
-  EXPECT_TRUE(a_.reigns());
+  EXPECT_TRUE(a_.is_primary());
   EXPECT_TRUE(a_.Install({{Term{2}, 1}, kB, {kA}}, Via::kCoordinator).is_taken);
 }
 
-TEST_F(ShardMemberTest, AHandoverThatAnEarlierCoordinatorBeganDoesNotEndAfterThePromise) {
+TEST_F(ShardMemberTest, APromisedTermCancelsAnOlderHandover) {
   ASSERT_TRUE(a_.BeginHandover(At(1), Entry(2, kB, {kA})));
   ASSERT_TRUE(a_.HandoverDue().has_value());
 
@@ -263,19 +263,19 @@ TEST_F(ShardMemberTest, AHandoverThatAnEarlierCoordinatorBeganDoesNotEndAfterThe
   EXPECT_FALSE(a_.HandoverDue().has_value());
 }
 
-TEST_F(ShardMemberTest, WhoIsGivenALostShardReignsWithStampsThatNobodyHas) {
+TEST_F(ShardMemberTest, ARebuiltPrimaryHasStampsThatNoMemberHas) {
   ShardMember c(kC, kChunks);
   c.Install(Entry(2, std::nullopt, {kA}), Via::kCoordinator);
 
   const ShardMember::Change change = c.Install(Entry(3, kC, {}), Via::kRebuilt);
 
-  EXPECT_TRUE(change.has_begun);
+  EXPECT_TRUE(change.is_promoted);
   EXPECT_TRUE(c.is_open());
   EXPECT_TRUE(c.is_full());
   // Whoever held it before joins it like anyone and is sent every chunk.
   c.Install(Entry(4, kC, {}, {kA}), Via::kCoordinator);
   ASSERT_TRUE(c.Open(kA, At(4), 1, Stamps(a_, 5), Stamps(c, 5)));
-  EXPECT_THAT(Kinds(c.NextFrames(kA)),
+  EXPECT_THAT(Kinds(c.outgoing().NextFrames(kA)),
               ElementsAre(Kind::kStart, Kind::kCopy, Kind::kCopy, Kind::kCaughtUp));
 }
 

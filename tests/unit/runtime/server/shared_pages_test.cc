@@ -49,7 +49,7 @@ TEST_F(SharedPagesTest, APlaceThatIsGivenBackIsTheChunksAgain) {
   EXPECT_EQ(Take(0, 0).bytes().data(), place);
 }
 
-TEST_F(SharedPagesTest, WhereAVersionIsReadNothingIsMadeBeforeTheNextOneIsThere) {
+TEST_F(SharedPagesTest, APublishedPlaceIsNotLentBeforeTheNextVersion) {
   HostBuffer value = Take(0, 0);
   const HostBuffer sum = Take(0, 0);
   const std::byte* const place = value.bytes().data();
@@ -62,7 +62,7 @@ TEST_F(SharedPagesTest, WhereAVersionIsReadNothingIsMadeBeforeTheNextOneIsThere)
   EXPECT_EQ(Take(0, 8).bytes().data(), place);
 }
 
-TEST_F(SharedPagesTest, BuffersOutliveWhoLentThem) {
+TEST_F(SharedPagesTest, BuffersOutliveTheirLender) {
   HostBuffer value;
   {
     const std::shared_ptr<SharedPages> pages = *SharedPages::Create("pushpull-test", kSizes);

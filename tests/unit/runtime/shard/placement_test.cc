@@ -197,7 +197,7 @@ TEST(AssignShardsTest, AServerWithoutWeightGetsNoShard) {
   EXPECT_THAT(primaries, Each(::testing::AnyOf(ServerId(1), ServerId(3))));
 }
 
-TEST(AssignShardsTest, RefusesWeightsThatMeanNothing) {
+TEST(AssignShardsTest, RejectsInvalidWeights) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
 
@@ -253,7 +253,7 @@ TEST(AssignChunksTest, AServerThatLostItsWeightGetsNoNewChunk) {
   for (const ShardId shard : shards) EXPECT_EQ(primaries[shard.value()], ServerId(0));
 }
 
-TEST(AssignChunksTest, RefusesStateThatDoesNotFitTogether) {
+TEST(AssignChunksTest, RejectsInconsistentState) {
   const std::vector<uint64_t> chunk{4};
   const std::vector<double> weights{1};
   const std::vector<double> elsewhere{0, 1};

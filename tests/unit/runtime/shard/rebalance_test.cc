@@ -102,7 +102,7 @@ TEST(PlanPrimariesTest, APlacementThatIsBalancedEnoughStays) {
   EXPECT_EQ(MovedBytes(shards, plan), 0);
 }
 
-TEST(PlanPrimariesTest, OnlyTheShardsOfAServerThatGoesMove) {
+TEST(PlanPrimariesTest, OnlyTheShardsOfALeavingServerMove) {
   const std::vector<ShardHolders> shards = Dealt(120, 4);
 
   const std::vector<ServerId> plan = PlanPrimaries(shards, Servers(3));
@@ -189,7 +189,7 @@ TEST(PlanPrimariesTest, ShardsWithoutBytesAndNoShardsAreFine) {
   EXPECT_THAT(PlanPrimaries({}, Servers(1)), IsEmpty());
 }
 
-TEST(PlanPrimariesTest, LargeModelsOfUnequalShardsAreBalancedWithinTheMinimumOfBytes) {
+TEST(PlanPrimariesTest, LargeModelsAreBalancedWithTheFewestBytesMoved) {
   std::mt19937 random(5);
   std::vector<ShardHolders> shards = Dealt(1024, 3);
   for (ShardHolders& shard : shards) shard.bytes = 1'000'000 + random() % 1'000'000;
@@ -227,7 +227,7 @@ Cluster RandomCluster(uint32_t seed, bool has_equal_sizes) {
   return cluster;
 }
 
-TEST(PlanPrimariesTest, ShardsOfOneSizeAreBalancedAsWellAsCanBe) {
+TEST(PlanPrimariesTest, EqualShardsAreBalancedOptimally) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     const Cluster cluster = RandomCluster(seed, true);
 
@@ -240,7 +240,7 @@ TEST(PlanPrimariesTest, ShardsOfOneSizeAreBalancedAsWellAsCanBe) {
   }
 }
 
-TEST(PlanPrimariesTest, APlanThatWasCarriedOutStays) {
+TEST(PlanPrimariesTest, PlanningIsIdempotent) {
   for (uint32_t seed = 0; seed < 1000; ++seed) {
     Cluster cluster = RandomCluster(seed, seed % 4 < 2);
     const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);
@@ -257,7 +257,7 @@ TEST(PlanPrimariesTest, APlanThatWasCarriedOutStays) {
   }
 }
 
-TEST(PlanFollowersTest, EachShardGetsThemOnOtherServersThanItsPrimaryAndEachOther) {
+TEST(PlanFollowersTest, FollowersAreOnDistinctServersWithoutThePrimary) {
   for (uint32_t seed = 0; seed < 1000; ++seed) {
     const Cluster cluster = RandomCluster(seed, false);
     const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);

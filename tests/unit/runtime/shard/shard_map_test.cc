@@ -65,7 +65,7 @@ TEST(ShardMapTest, KnowsWhichIdsNameAShard) {
   EXPECT_FALSE(IsShard(ShardId(1024)));
 }
 
-TEST(ShardMapTest, AfterThePromiseOfATermEntriesOfALowerOneAreRefusedEvenWhereNoneIsHeld) {
+TEST(ShardMapTest, APromisedTermRejectsEntriesOfALowerTerm) {
   ShardMap map;
   map.Promise(Term{3});
   map.Promise(Term{2});

@@ -84,7 +84,7 @@ struct Damage {
   std::function<void(std::vector<std::byte>&)> make;
 };
 
-TEST(CodecTest, NamesAreReadBack) {
+TEST(CodecTest, NamesAreParsedBack) {
   EXPECT_EQ(*ParseCodec(ToString(Codec::kNone)), Codec::kNone);
   for (const Codec codec : kAll) EXPECT_EQ(*ParseCodec(ToString(codec)), codec);
   EXPECT_TRUE(absl::IsInvalidArgument(ParseCodec("FP16").status()));
@@ -93,7 +93,7 @@ TEST(CodecTest, NamesAreReadBack) {
   EXPECT_FALSE(IsKnown(static_cast<Codec>(6)));
 }
 
-TEST(CodecTest, ANumberOfACodecNeverChanges) {
+TEST(CodecTest, WireValuesNeverChange) {
   EXPECT_EQ(static_cast<int>(Codec::kFloat16), 1);
   EXPECT_EQ(static_cast<int>(Codec::kBFloat16), 2);
   EXPECT_EQ(static_cast<int>(Codec::kInt8), 3);
@@ -101,7 +101,7 @@ TEST(CodecTest, ANumberOfACodecNeverChanges) {
   EXPECT_EQ(static_cast<int>(Codec::kOneBit), 5);
 }
 
-TEST(CodecTest, TheLayoutOfVersionOne) {
+TEST(CodecTest, LayoutOfVersionOne) {
   const std::vector<float> values = {1.0F, -2.0F};
   const auto bytes = [](std::initializer_list<int> numbers) {
     std::vector<std::byte> result;
@@ -134,7 +134,7 @@ TEST(CodecTest, SizesInBytes) {
   EXPECT_EQ(EncodedBytes(Codec::kOneBit, 1025), 8U + 2 * 8 + 129);
 }
 
-TEST(CodecTest, EveryFloat16ComesBackAsItWas) {
+TEST(CodecTest, Float16RoundTripsExactly) {
   std::vector<std::byte> all(EncodedBytes(Codec::kFloat16, 65536));
   Encode(Codec::kFloat16, std::vector<float>(65536), 0, all);
   for (size_t i = 0; i < 65536; ++i) {
@@ -165,7 +165,7 @@ TEST(CodecTest, EveryFloat16ComesBackAsItWas) {
   });
 }
 
-TEST(CodecTest, HalvesRoundToTheNearestAndTiesToEven) {
+TEST(CodecTest, RoundsToNearestTiesToEven) {
   std::vector<float> values = RandomFloats(20000, 5);
   for (const float x : {0.0F,         -0.0F,
                         65504.0F,     65519.99F,
@@ -194,7 +194,7 @@ TEST(CodecTest, HalvesRoundToTheNearestAndTiesToEven) {
   });
 }
 
-TEST(CodecTest, FiniteValuesThatAreTooLargeAreCountedAndBecomeInfinite) {
+TEST(CodecTest, OverflowsAreCountedAndBecomeInfinite) {
   const std::vector<float> values = {
       65504, 65519, 65520, -70000, 1e30F, kInfinity, kNaN, -kInfinity};
   std::vector<std::byte> bytes(EncodedBytes(Codec::kFloat16, values.size()));
@@ -210,7 +210,7 @@ TEST(CodecTest, FiniteValuesThatAreTooLargeAreCountedAndBecomeInfinite) {
   EXPECT_EQ(Encode(Codec::kBFloat16, large, 0, brain), 1U);
 }
 
-TEST(CodecTest, ANaNStaysOneWhateverItsBits) {
+TEST(CodecTest, NaNStaysNaN) {
   // The highest bits of its fraction, which the halves keep, may all be zero.
   const std::vector<float> values = {std::bit_cast<float>(0x7F800001U),
                                      std::bit_cast<float>(0xFFFFFFFFU),
@@ -223,7 +223,7 @@ TEST(CodecTest, ANaNStaysOneWhateverItsBits) {
   });
 }
 
-TEST(CodecTest, Int8IsOffByLessThanOneQuantumAndItsMeanIsTheValue) {
+TEST(CodecTest, Int8IsUnbiasedWithinOneQuantum) {
   const std::vector<float> values = RandomFloats(1000, 9);
   std::vector<double> sums(values.size(), 0);
   constexpr int kSeeds = 2000;
@@ -244,7 +244,7 @@ TEST(CodecTest, Int8IsOffByLessThanOneQuantumAndItsMeanIsTheValue) {
   }
 }
 
-TEST(CodecTest, TheSameSeedGivesTheSameBytesAndAnotherSeedOthers) {
+TEST(CodecTest, SeedDeterminesTheBytes) {
   const std::vector<float> values = RandomFloats(1027, 11);
   const uint64_t seed = RoundingSeed(1, 2, 3);
   EXPECT_EQ(Encoded(Codec::kInt8, values, seed), Encoded(Codec::kInt8, values, seed));
@@ -258,7 +258,7 @@ TEST(CodecTest, TheSameSeedGivesTheSameBytesAndAnotherSeedOthers) {
   }
 }
 
-TEST(CodecTest, Int8SaysThatABlockHasAValueThatIsNotFinite) {
+TEST(CodecTest, Int8MarksBlocksWithNonFiniteValues) {
   for (const float bad : {kNaN, kInfinity, -kInfinity}) {
     std::vector<float> values(600, 1.0F);
     values[300] = bad;
@@ -268,7 +268,7 @@ TEST(CodecTest, Int8SaysThatABlockHasAValueThatIsNotFinite) {
   }
 }
 
-TEST(CodecTest, Int8OfTheSmallestAndTheLargest) {
+TEST(CodecTest, Int8EncodesExtremeMagnitudes) {
   OnEveryTarget([] {
     EXPECT_EQ(Through(Codec::kInt8, {0.0F, -0.0F, 0.0F}), std::vector<float>(3, 0.0F));
     EXPECT_EQ(Through(Codec::kInt8, {1e-40F, -1e-38F}), std::vector<float>(2, 0.0F));
@@ -280,7 +280,7 @@ TEST(CodecTest, Int8OfTheSmallestAndTheLargest) {
   });
 }
 
-TEST(CodecTest, TopKSendsTheLargestOneInAHundredAsTheyAre) {
+TEST(CodecTest, TopKSendsTheLargestPercentExactly) {
   for (const size_t length : {size_t{1}, size_t{99}, size_t{101}, size_t{1027}, size_t{140'000}}) {
     SCOPED_TRACE(length);
     const std::vector<float> values = RandomFloats(length, static_cast<uint32_t>(length));
@@ -306,12 +306,12 @@ TEST(CodecTest, TopKSendsTheLargestOneInAHundredAsTheyAre) {
   }
 }
 
-TEST(CodecTest, OfEqualValuesTopKSendsTheFirst) {
+TEST(CodecTest, TopKPrefersTheFirstOfEqualValues) {
   const std::vector<float> back = Through(Codec::kTopK, std::vector<float>(250, -3.0F));
   for (size_t i = 0; i < back.size(); ++i) EXPECT_EQ(back[i], i < 3 ? -3.0F : 0.0F) << i;
 }
 
-TEST(CodecTest, WhatIsNotFiniteIsLargestForTopK) {
+TEST(CodecTest, TopKSendsNonFiniteValuesFirst) {
   std::vector<float> values(150, 1e30F);
   values[70] = kNaN;
   values[149] = -kInfinity;
@@ -320,7 +320,7 @@ TEST(CodecTest, WhatIsNotFiniteIsLargestForTopK) {
   EXPECT_EQ(back[149], -kInfinity);
 }
 
-TEST(CodecTest, OneBitKeepsSignsAndTheMeanOfEitherSign) {
+TEST(CodecTest, OneBitKeepsSignsAndTheirMeans) {
   const std::vector<float> values = RandomFloats(2500, 5);
   const std::vector<float> back = Through(Codec::kOneBit, values);
   for (size_t first = 0; first < values.size(); first += kOneBitBlockValues) {
@@ -338,7 +338,7 @@ TEST(CodecTest, OneBitKeepsSignsAndTheMeanOfEitherSign) {
   }
 }
 
-TEST(CodecTest, PlacesThatNoEncoderHasWrittenAreRefusedAndChangeNothing) {
+TEST(CodecTest, InvalidIndicesAreRejected) {
   constexpr size_t kCount = 70'000;  // 700 sent, in two blocks
   const std::vector<std::byte> right = Encoded(Codec::kTopK, RandomFloats(kCount, 1));
   constexpr size_t kCounts = kEncodedHeaderBytes;
@@ -389,7 +389,7 @@ TEST(CodecTest, EveryInstructionSetGivesTheSameBytes) {
   }
 }
 
-TEST(CodecTest, EncodesAndDecodesAtAnyAddress) {
+TEST(CodecTest, WorksAtAnyAlignment) {
   const std::vector<float> values = RandomFloats(300, 3);
   for (const Codec codec : kAll) {
     const std::vector<std::byte> expected = Encoded(codec, values);
@@ -405,7 +405,7 @@ TEST(CodecTest, EncodesAndDecodesAtAnyAddress) {
   }
 }
 
-TEST(CodecTest, BytesThatNoEncoderHasWrittenAreRefusedAndChangeNothing) {
+TEST(CodecTest, InvalidBytesAreRejected) {
   const Damage damages[] = {
       {"bytes, expected", [](auto& bytes) { bytes.pop_back(); }},
       {"bytes, expected", [](auto& bytes) { bytes.push_back(std::byte{0}); }},
@@ -433,7 +433,7 @@ TEST(CodecTest, BytesThatNoEncoderHasWrittenAreRefusedAndChangeNothing) {
   }
 }
 
-TEST(CodecTest, RandomBytesWithARightHeaderAreValues) {
+TEST(CodecTest, RandomBytesWithAValidHeaderDecode) {
   std::mt19937 random(17);
   for (int round = 0; round < 200; ++round) {
     for (const Codec codec : kAll) {

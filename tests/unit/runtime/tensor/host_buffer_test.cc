@@ -53,7 +53,7 @@ TEST(HostBufferTest, EverySizeIsAlignedAndWritable) {
   }
 }
 
-TEST(HostBufferTest, ZeroedHoldsZerosAlsoInMemoryThatWasUsedBefore) {
+TEST(HostBufferTest, ZeroedClearsReusedMemory) {
   for (const size_t num_bytes : kSizes) {
     {
       HostBuffer dirty = HostBuffer::Uninitialized(num_bytes).value();
@@ -67,14 +67,14 @@ TEST(HostBufferTest, ZeroedHoldsZerosAlsoInMemoryThatWasUsedBefore) {
   }
 }
 
-TEST(HostBufferTest, NoBytesAreABufferToo) {
+TEST(HostBufferTest, BufferMayBeEmpty) {
   const HostBuffer buffer = HostBuffer::Zeroed(0).value();
 
   EXPECT_THAT(buffer.bytes(), IsEmpty());
   EXPECT_THAT(buffer.floats(), IsEmpty());
 }
 
-TEST(HostBufferTest, FloatsAreTheSameMemory) {
+TEST(HostBufferTest, FloatsViewTheSameMemory) {
   HostBuffer buffer = HostBuffer::Zeroed(4 * sizeof(float)).value();
 
   buffer.floats()[3] = 1.0F;
@@ -84,7 +84,7 @@ TEST(HostBufferTest, FloatsAreTheSameMemory) {
   EXPECT_EQ(buffer.bytes()[15], std::byte{0x3F});  // 1.0F is 0x3F800000
 }
 
-TEST(HostBufferTest, MovingHandsTheMemoryOverAndLeavesNothing) {
+TEST(HostBufferTest, MoveTransfersTheMemory) {
   for (const size_t num_bytes : kSizes) {
     HostBuffer from = HostBuffer::Zeroed(num_bytes).value();
     const std::byte* memory = from.bytes().data();
@@ -101,7 +101,7 @@ TEST(HostBufferTest, MovingHandsTheMemoryOverAndLeavesNothing) {
   static_assert(!std::is_copy_constructible_v<HostBuffer>);
 }
 
-TEST(HostBufferTest, MemoryThatTheSystemDoesNotHaveIsAnErrorWithTheSize) {
+TEST(HostBufferTest, OutOfMemoryNamesTheSize) {
   const size_t more_than_addresses = size_t{1} << 62;
 
   const absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(more_than_addresses);
@@ -110,7 +110,7 @@ TEST(HostBufferTest, MemoryThatTheSystemDoesNotHaveIsAnErrorWithTheSize) {
   EXPECT_THAT(buffer.status().message(), HasSubstr("4611686018427387904 bytes"));
 }
 
-TEST(HostBufferTest, FreedMemoryGoesBackToTheSystemThoughNeighboursLive) {
+TEST(HostBufferTest, FreedMemoryIsReturnedToTheSystem) {
   constexpr size_t kMiB = size_t{1} << 20;
   std::vector<HostBuffer> freed;
   std::vector<HostBuffer> kept;
@@ -127,7 +127,7 @@ TEST(HostBufferTest, FreedMemoryGoesBackToTheSystemThoughNeighboursLive) {
   for (const HostBuffer& buffer : kept) EXPECT_EQ(buffer.bytes().back(), std::byte{1});
 }
 
-TEST(HostBufferTest, ZeroedMappingsAreNotResidentBeforeTheyAreTouched) {
+TEST(HostBufferTest, ZeroedMemoryIsResidentOnFirstUse) {
   constexpr size_t kMiB = size_t{1} << 20;
   const size_t before = ResidentAnonymousBytes();
 

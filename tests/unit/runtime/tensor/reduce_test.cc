@@ -138,7 +138,7 @@ TEST(ReduceTest, AddScaledRoundsTheProductBeforeTheSum) {
   }
 }
 
-TEST(ReduceTest, AFusedMultiplyAddWouldGiveOtherBits) {
+TEST(ReduceTest, FusedMultiplyAddWouldDiffer) {
   // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: the last term is lost when the product is rounded.
   const float x = 1.0F + 0x1p-12F;
   std::vector<float> accumulator(19, -1.0F);
@@ -176,7 +176,7 @@ TEST(ReduceTest, ScaleMultipliesEachElement) {
   }
 }
 
-TEST(ReduceTest, NothingBesideTheSpanIsWritten) {
+TEST(ReduceTest, WritesNothingOutsideTheSpan) {
   for (const size_t num_elements : kLengths) {
     const std::vector<float> x(num_elements, 2.0F);
     OnEveryTarget([&] {
@@ -205,7 +205,7 @@ TEST(ReduceTest, FiniteNumbersAreFinite) {
   });
 }
 
-TEST(ReduceTest, OneNonFiniteElementIsFoundWhereverItStands) {
+TEST(ReduceTest, FindsNonFiniteElementsAtAnyPosition) {
   const float signalling = std::bit_cast<float>(0x7F800001U);
   const float negative_nan = std::bit_cast<float>(0xFFC00000U);
   OnEveryTarget([&] {
@@ -222,7 +222,7 @@ TEST(ReduceTest, OneNonFiniteElementIsFoundWhereverItStands) {
   });
 }
 
-TEST(ReduceDeathTest, SpansOfDifferentLengthsAreABrokenInvariant) {
+TEST(ReduceDeathTest, DifferentLengthsAreABrokenInvariant) {
   std::vector<float> three(3);
   const std::vector<float> four(4);
 

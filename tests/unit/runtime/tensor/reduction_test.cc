@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ReductionTest, EveryNameIsReadBack) {
+TEST(ReductionTest, NamesAreParsedBack) {
   for (const char* name : {"mean", "sum", "min", "max"}) {
     const absl::StatusOr<Reduction> reduction = ParseReduction(name);
 
@@ -18,7 +18,7 @@ TEST(ReductionTest, EveryNameIsReadBack) {
   }
 }
 
-TEST(ReductionTest, ANameOfNoReductionIsQuotedInTheError) {
+TEST(ReductionTest, UnknownNameIsQuotedInTheError) {
   for (const char* name : {"", "Mean", "mean ", "avg"}) {
     const absl::StatusOr<Reduction> reduction = ParseReduction(name);
 
@@ -27,14 +27,14 @@ TEST(ReductionTest, ANameOfNoReductionIsQuotedInTheError) {
   }
 }
 
-TEST(ReductionTest, TheNumbersOnTheWireStayWhatTheyAre) {
+TEST(ReductionTest, WireValuesNeverChange) {
   EXPECT_EQ(static_cast<int>(Reduction::kMean), 1);
   EXPECT_EQ(static_cast<int>(Reduction::kSum), 2);
   EXPECT_EQ(static_cast<int>(Reduction::kMin), 3);
   EXPECT_EQ(static_cast<int>(Reduction::kMax), 4);
 }
 
-TEST(ReductionTest, NumbersOfNoReductionAreToldApart) {
+TEST(ReductionTest, UnknownValuesAreDetected) {
   EXPECT_FALSE(IsKnown(Reduction{0}));
   EXPECT_TRUE(IsKnown(Reduction{1}));
   EXPECT_TRUE(IsKnown(Reduction{4}));

@@ -43,7 +43,7 @@ TEST(ShapeTest, BytesAreElementsTimesTheirSize) {
   EXPECT_EQ(NumBytes({}, DType::kFloat32).value(), 4U);
 }
 
-TEST(ShapeTest, ANegativeDimensionIsNamed) {
+TEST(ShapeTest, NegativeDimensionIsNamed) {
   const std::vector<int64_t> dims = {4, -3, 0};
 
   const absl::Status status = NumElements(dims).status();
@@ -53,7 +53,7 @@ TEST(ShapeTest, ANegativeDimensionIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("is -3"));
 }
 
-TEST(ShapeTest, AProductOfMoreThan63BitsIsRefused) {
+TEST(ShapeTest, ProductAbove63BitsIsRejected) {
   const std::vector<std::vector<int64_t>> shapes = {
       {kInt64Max, 2},
       {int64_t{1} << 32, int64_t{1} << 31},
@@ -68,14 +68,14 @@ TEST(ShapeTest, AProductOfMoreThan63BitsIsRefused) {
   }
 }
 
-TEST(ShapeTest, ElementsThatFitMayHaveTooManyBytes) {
+TEST(ShapeTest, BytesAbove63BitsAreRejected) {
   const std::vector<int64_t> dims = {int64_t{1} << 61};
 
   EXPECT_TRUE(NumElements(dims).ok());
   EXPECT_EQ(NumBytes(dims, DType::kFloat32).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ShapeTest, AnEmptyTensorHasNoBytesWhereverItsZeroStands) {
+TEST(ShapeTest, ZeroDimensionMeansNoBytes) {
   const std::vector<int64_t> zero_last = {kInt64Max, kInt64Max, 0};
 
   EXPECT_EQ(NumBytes(zero_last, DType::kFloat32).value(), 0U);

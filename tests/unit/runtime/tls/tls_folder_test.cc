@@ -20,10 +20,10 @@ using testing::Not;
 
 class TlsFolderTest : public testing::Test {
  protected:
-  // What is logged while the folder is looked at.
+  // What is logged during a reload.
   std::string LookedAt() {
     testing::internal::CaptureStderr();
-    tls_->Look();
+    tls_->Reload();
     return testing::internal::GetCapturedStderr();
   }
 
@@ -34,7 +34,7 @@ class TlsFolderTest : public testing::Test {
   const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("server-1"));
 };
 
-TEST_F(TlsFolderTest, FilesThatStayKeepTheirIdentity) {
+TEST_F(TlsFolderTest, UnchangedFilesKeepTheirIdentity) {
   const auto before = tls_->identity();
 
   EXPECT_THAT(LookedAt(), IsEmpty());
@@ -43,7 +43,7 @@ TEST_F(TlsFolderTest, FilesThatStayKeepTheirIdentity) {
   EXPECT_EQ(before->files(), first_);
 }
 
-TEST_F(TlsFolderTest, ASwappedFolderIsUsedAndSaidOnce) {
+TEST_F(TlsFolderTest, ASwappedFolderIsUsedAndLoggedOnce) {
   folder_.Swap(second_);
 
   const std::string log = LookedAt();
@@ -53,7 +53,7 @@ TEST_F(TlsFolderTest, ASwappedFolderIsUsedAndSaidOnce) {
   EXPECT_THAT(LookedAt(), IsEmpty());
 }
 
-TEST_F(TlsFolderTest, ABrokenPairLeavesTheLastGoodOneInUseAndIsSaidOnce) {
+TEST_F(TlsFolderTest, AnInvalidPairIsLoggedOnceAndNotUsed) {
   TlsFiles broken = second_;
   broken.private_key = first_.private_key;
   folder_.Swap(broken);
@@ -66,7 +66,7 @@ TEST_F(TlsFolderTest, ABrokenPairLeavesTheLastGoodOneInUseAndIsSaidOnce) {
   EXPECT_THAT(LookedAt(), IsEmpty());
 }
 
-TEST_F(TlsFolderTest, AGoodPairAfterABrokenOneIsUsed) {
+TEST_F(TlsFolderTest, AValidPairAfterAnInvalidOneIsUsed) {
   folder_.Swap({});
   LookedAt();
   folder_.Swap(second_);
@@ -77,7 +77,7 @@ TEST_F(TlsFolderTest, AGoodPairAfterABrokenOneIsUsed) {
   EXPECT_THAT(log, HasSubstr("new certificates in use"));
 }
 
-TEST_F(TlsFolderTest, EachNewFaultIsSaid) {
+TEST_F(TlsFolderTest, EachNewErrorIsLogged) {
   TlsFiles broken = second_;
   broken.private_key = "no key";
   folder_.Swap(broken);
@@ -89,7 +89,7 @@ TEST_F(TlsFolderTest, EachNewFaultIsSaid) {
   EXPECT_THAT(LookedAt(), HasSubstr("tls.key"));
 }
 
-TEST_F(TlsFolderTest, AFileThatIsGoneLeavesTheLastGoodOneInUse) {
+TEST_F(TlsFolderTest, AMissingFileLeavesTheLastValidOnesInUse) {
   std::filesystem::remove(folder_.path() + "/tls.key");
 
   EXPECT_THAT(LookedAt(), HasSubstr("tls.key"));
@@ -97,7 +97,7 @@ TEST_F(TlsFolderTest, AFileThatIsGoneLeavesTheLastGoodOneInUse) {
   EXPECT_EQ(tls_->identity()->files(), first_);
 }
 
-TEST_F(TlsFolderTest, FilesReplacedOneByOneAreUsedWhenTheLastIsThere) {
+TEST_F(TlsFolderTest, FilesReplacedSinglyAreUsedAfterTheLast) {
   const auto replace = [&](const std::string& name, const std::string& text) {
     const std::string next = folder_.path() + "/next";
     std::ofstream(next) << text;
@@ -113,10 +113,10 @@ TEST_F(TlsFolderTest, FilesReplacedOneByOneAreUsedWhenTheLastIsThere) {
   EXPECT_EQ(tls_->identity()->files(), second_);
 }
 
-TEST_F(TlsFolderTest, KeepsLookingByItself) {
+TEST_F(TlsFolderTest, KeepsReloadingByItself) {
   folder_.Swap(second_);
 
-  tls_->KeepLooking(std::chrono::milliseconds(1));
+  tls_->KeepReloading(std::chrono::milliseconds(1));
 
   const Deadline deadline = Deadline::After(std::chrono::seconds(10));
   Mutex mu;
@@ -127,7 +127,7 @@ TEST_F(TlsFolderTest, KeepsLookingByItself) {
   EXPECT_EQ(tls_->identity()->files(), second_);
 }
 
-TEST(TlsFolderOpenTest, WithoutAPathThereIsNone) {
+TEST(TlsFolderOpenTest, AnEmptyPathMeansNoTls) {
   const auto tls = OpenTlsFolder("", Log("server-1"));
 
   ASSERT_TRUE(tls.ok());
@@ -145,7 +145,7 @@ TEST(TlsFolderOpenTest, AMissingFileNamesVariableAndFile) {
               AllOf(HasSubstr("PUSHPULL_TLS_DIR"), HasSubstr(folder.path() + "/ca.crt")));
 }
 
-TEST(TlsFolderOpenTest, FilesThatCannotBeUsedNameTheFolder) {
+TEST(TlsFolderOpenTest, InvalidFilesNameTheFolder) {
   TlsFiles files = MakeTlsFiles();
   files.certificate = "nothing";
   const FakeTlsFolder folder(files);

@@ -27,7 +27,7 @@ class TlsIdentityTest : public testing::Test {
   const FakeCertificate member_ = MakeCertificate("server-0", authority_);
 };
 
-TEST_F(TlsIdentityTest, ACertificateOfTheAuthorityIsTaken) {
+TEST_F(TlsIdentityTest, ACertificateOfTheAuthorityIsAccepted) {
   const TlsFiles files = MakeTlsFiles(authority_, member_);
 
   const auto identity = TlsIdentity::Create(files);
@@ -44,7 +44,7 @@ TEST_F(TlsIdentityTest, OneOfSeveralAuthoritiesIsEnough) {
   EXPECT_TRUE(TlsIdentity::Create(files).ok());
 }
 
-TEST_F(TlsIdentityTest, WhatEndsFirstInTheChainCounts) {
+TEST_F(TlsIdentityTest, ExpiresWithTheFirstOfTheChain) {
   const FakeCertificate ends_soon = MakeAuthority("job-1", hours(2));
   const auto member_first =
       *TlsIdentity::Create(MakeTlsFiles(authority_, MakeCertificate("a", authority_, seconds(90))));
@@ -59,7 +59,7 @@ TEST_F(TlsIdentityTest, WhatEndsFirstInTheChainCounts) {
   EXPECT_NEAR(left(*authority_first), 7200, 60);
 }
 
-TEST_F(TlsIdentityTest, TextThatIsNoPemIsNamedAndNotShown) {
+TEST_F(TlsIdentityTest, TextThatIsNotPemIsNamedAndNotQuoted) {
   const TlsFiles good = MakeTlsFiles(authority_, member_);
   TlsFiles no_authority = good;
   no_authority.authorities = "secret";
@@ -76,7 +76,7 @@ TEST_F(TlsIdentityTest, TextThatIsNoPemIsNamedAndNotShown) {
   }
 }
 
-TEST_F(TlsIdentityTest, ABundleWithADamagedCertificateIsRefused) {
+TEST_F(TlsIdentityTest, ABundleWithADamagedCertificateIsRejected) {
   TlsFiles files = MakeTlsFiles(authority_, member_);
   const std::string& whole = member_.certificate;
   files.authorities += whole.substr(0, whole.size() / 2) + "\n-----END CERTIFICATE-----\n";
@@ -84,7 +84,7 @@ TEST_F(TlsIdentityTest, ABundleWithADamagedCertificateIsRefused) {
   EXPECT_THAT(std::string(Refusal(files).message()), HasSubstr("ca.crt: certificate 2"));
 }
 
-TEST_F(TlsIdentityTest, ACertificateWithTheKeyOfAnotherIsRefused) {
+TEST_F(TlsIdentityTest, ACertificateWithTheKeyOfAnotherIsRejected) {
   TlsFiles files = MakeTlsFiles(authority_, member_);
   files.private_key = MakeCertificate("server-1", authority_).private_key;
 
@@ -92,14 +92,14 @@ TEST_F(TlsIdentityTest, ACertificateWithTheKeyOfAnotherIsRefused) {
               HasSubstr("tls.crt and tls.key do not belong together"));
 }
 
-TEST_F(TlsIdentityTest, ACertificateOfAnotherAuthorityIsRefused) {
+TEST_F(TlsIdentityTest, ACertificateOfAnotherAuthorityIsRejected) {
   const absl::Status status = Refusal(MakeTlsFiles(MakeAuthority("job-2"), member_));
 
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("authorities of ca.crt"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("authority in ca.crt"));
 }
 
-TEST_F(TlsIdentityTest, ACertificateThatHasExpiredIsRefused) {
+TEST_F(TlsIdentityTest, AnExpiredCertificateIsRejected) {
   const absl::Status status =
       Refusal(MakeTlsFiles(authority_, MakeCertificate("a", authority_, seconds(-10))));
 

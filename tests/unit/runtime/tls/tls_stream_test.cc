@@ -123,7 +123,7 @@ TEST_F(TlsStreamTest, BytesOfManyBuffersArriveInOrderInBothDirections) {
   EXPECT_TRUE(Carry(*server_, *client_, buffers) == expected);
 }
 
-TEST_F(TlsStreamTest, NothingIsReadableOnTheWire) {
+TEST_F(TlsStreamTest, NoPlaintextIsOnTheWire) {
   Open();
   Bytes hello = Pattern(1);
   const iovec out = Whole(hello);
@@ -158,7 +158,7 @@ TEST_F(TlsStreamTest, ASenderIsStoppedByAPeerThatDoesNotRead) {
   ASSERT_TRUE(sent.ok()) << sent.status();
   EXPECT_EQ(sent->wait, Transfer::Wait::kWritable);
   EXPECT_TRUE(client_->has_unsent());
-  // What was taken arrives once the peer reads, although it is not offered again.
+  // Bytes that Send took arrive once the peer reads, without being offered again.
   num_sent += sent->num_bytes;
   Bytes received(num_sent);
   size_t num_received = 0;
@@ -173,7 +173,7 @@ TEST_F(TlsStreamTest, ASenderIsStoppedByAPeerThatDoesNotRead) {
   EXPECT_FALSE(client_->has_unsent());
 }
 
-TEST_F(TlsStreamTest, WhatTheLibraryHasReadAheadIsTold) {
+TEST_F(TlsStreamTest, ReportsWhatTheLibraryHasReadAhead) {
   Open();
   Bytes some = Pattern(1000);
   const iovec out = Whole(some);
@@ -190,7 +190,7 @@ TEST_F(TlsStreamTest, WhatTheLibraryHasReadAheadIsTold) {
   EXPECT_TRUE(server_->has_read_ahead());
 }
 
-TEST_F(TlsStreamTest, ACloseIsToldAfterTheLastBytes) {
+TEST_F(TlsStreamTest, ACloseIsReportedAfterTheLastBytes) {
   Open();
   Bytes some = Pattern(100);
   const iovec out = Whole(some);
@@ -209,21 +209,21 @@ TEST_F(TlsStreamTest, ACloseIsToldAfterTheLastBytes) {
   EXPECT_TRUE(absl::IsUnavailable(end.status())) << end.status();
 }
 
-// ---- who is refused ----
+// ---- peers that are rejected ----
 
-TEST_F(TlsStreamTest, MembersOfDifferentJobsRefuseEachOther) {
+TEST_F(TlsStreamTest, MembersOfDifferentJobsRejectEachOther) {
   Open(Member(MakeAuthority("job-2")), Member(authority_));
 
   const auto [client, server] = Failures();
 
   EXPECT_TRUE(absl::IsUnauthenticated(client)) << client;
   EXPECT_THAT(std::string(client.message()),
-              AllOf(HasSubstr("its certificate is refused"), HasSubstr("PUSHPULL_TLS_DIR")));
+              AllOf(HasSubstr("its certificate is rejected"), HasSubstr("PUSHPULL_TLS_DIR")));
   EXPECT_TRUE(absl::IsUnauthenticated(server)) << server;
-  EXPECT_THAT(std::string(server.message()), HasSubstr("refuses this side's certificate"));
+  EXPECT_THAT(std::string(server.message()), HasSubstr("rejects this side's certificate"));
 }
 
-// Trusts both authorities, but is vouched for by another.
+// Trusts both authorities, but is signed by the other.
 std::shared_ptr<const TlsIdentity> Impostor(const FakeCertificate& authority) {
   const FakeCertificate other = MakeAuthority("job-2");
   TlsFiles files = MakeTlsFiles(other, MakeCertificate("member", other));
@@ -231,27 +231,27 @@ std::shared_ptr<const TlsIdentity> Impostor(const FakeCertificate& authority) {
   return *TlsIdentity::Create(files);
 }
 
-TEST_F(TlsStreamTest, AClientThatTrustsTheServerIsRefusedForItsCertificate) {
+TEST_F(TlsStreamTest, ATrustingClientIsRejectedForItsCertificate) {
   Open(Impostor(authority_), Member(authority_));
 
   const auto [client, server] = Failures();
 
   EXPECT_TRUE(absl::IsUnauthenticated(server)) << server;
-  EXPECT_THAT(std::string(server.message()), HasSubstr("its certificate is refused"));
+  EXPECT_THAT(std::string(server.message()), HasSubstr("its certificate is rejected"));
   EXPECT_TRUE(absl::IsUnauthenticated(client)) << client;
-  EXPECT_THAT(std::string(client.message()), HasSubstr("refuses this side's certificate"));
+  EXPECT_THAT(std::string(client.message()), HasSubstr("rejects this side's certificate"));
 }
 
-TEST_F(TlsStreamTest, AServerThatTrustsTheClientIsRefusedForItsCertificate) {
+TEST_F(TlsStreamTest, ATrustingServerIsRejectedForItsCertificate) {
   Open(Member(authority_), Impostor(authority_));
 
   const auto [client, server] = Failures();
 
-  EXPECT_THAT(std::string(client.message()), HasSubstr("its certificate is refused"));
-  EXPECT_THAT(std::string(server.message()), HasSubstr("refuses this side's certificate"));
+  EXPECT_THAT(std::string(client.message()), HasSubstr("its certificate is rejected"));
+  EXPECT_THAT(std::string(server.message()), HasSubstr("rejects this side's certificate"));
 }
 
-TEST_F(TlsStreamTest, BytesThatAreNoTlsAreRefused) {
+TEST_F(TlsStreamTest, BytesThatAreNotTlsAreRejected) {
   Open();
   const Bytes garbage = Pattern(1000);
   ASSERT_EQ(send(near_.get(), garbage.data(), garbage.size(), 0), 1000);
@@ -277,7 +277,7 @@ TEST_F(TlsStreamTest, DamageAfterTheHandshakeIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(got.status())) << got.status();
 }
 
-TEST_F(TlsStreamTest, APeerThatHangsUpInTheHandshakeIsUnavailable) {
+TEST_F(TlsStreamTest, APeerThatClosesInTheHandshakeIsUnavailable) {
   Open();
   near_.Reset();
   Bytes room(1);

@@ -45,7 +45,7 @@ TEST_F(FashionMnistTest, ReadsImagesAndLabelsOfASplit) {
   EXPECT_EQ(set->pixels, Bytes(2 * 28 * 28, 200));
 }
 
-TEST_F(FashionMnistTest, AMissingSplitSaysWhatToInstall) {
+TEST_F(FashionMnistTest, MissingSplitNamesThePackage) {
   const absl::Status status = ReadFashionMnist(folder_, ImageSplit::kTrain).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -53,7 +53,7 @@ TEST_F(FashionMnistTest, AMissingSplitSaysWhatToInstall) {
   EXPECT_THAT(status.message(), HasSubstr("install the package dataset-fashion-mnist"));
 }
 
-TEST_F(FashionMnistTest, ReadsTheCompressedFileWhereThereIsNoOther) {
+TEST_F(FashionMnistTest, FallsBackToTheCompressedFile) {
   WriteFile(folder_ + "/train-images-idx3-ubyte.gz",
             Gzip(IdxBytes({1, 28, 28}, Bytes(28 * 28, 3))));
   WriteFile(folder_ + "/train-labels-idx1-ubyte.gz", Gzip(IdxBytes({1}, {4})));
@@ -64,39 +64,39 @@ TEST_F(FashionMnistTest, ReadsTheCompressedFileWhereThereIsNoOther) {
   EXPECT_THAT(set->labels, ElementsAre(4));
 }
 
-TEST_F(FashionMnistTest, ADamagedFileIsNotReplacedByItsCompressedTwin) {
+TEST_F(FashionMnistTest, DamagedFileIsAnErrorDespiteACompressedOne) {
   WriteFile(folder_ + "/t10k-labels-idx1-ubyte", {1, 2, 3});
   WriteFile(folder_ + "/t10k-labels-idx1-ubyte.gz", Gzip(IdxBytes({2}, {9, 0})));
 
   ExpectDataLoss({folder_ + "/t10k-labels-idx1-ubyte: has 3 bytes"});
 }
 
-TEST_F(FashionMnistTest, ImagesOfAnotherSizeAreRefused) {
+TEST_F(FashionMnistTest, ImagesOfAnotherSizeAreRejected) {
   WriteFile(folder_ + "/t10k-images-idx3-ubyte", IdxBytes({2, 32, 32}, Bytes(2 * 32 * 32)));
 
   ExpectDataLoss({"t10k-images-idx3-ubyte: holds 2 images of 32 x 32", "expected", "28 x 28"});
 }
 
-TEST_F(FashionMnistTest, AsManyLabelsAsImagesAreExpected) {
+TEST_F(FashionMnistTest, LabelAndImageCountsMustMatch) {
   WriteFile(folder_ + "/t10k-labels-idx1-ubyte", IdxBytes({3}, {1, 2, 3}));
 
   ExpectDataLoss({"t10k-labels-idx1-ubyte: holds 3 labels, expected 2"});
 }
 
-TEST_F(FashionMnistTest, ALabelOfNoClassIsNamedByItsPosition) {
+TEST_F(FashionMnistTest, InvalidLabelIsNamedByItsPosition) {
   WriteFile(folder_ + "/t10k-labels-idx1-ubyte", IdxBytes({2}, {9, 10}));
 
   ExpectDataLoss({"t10k-labels-idx1-ubyte: label 1 is 10, expected less than 10"});
 }
 
-TEST_F(FashionMnistTest, ASplitWithoutImagesIsRefused) {
+TEST_F(FashionMnistTest, EmptySplitIsRejected) {
   WriteFile(folder_ + "/t10k-images-idx3-ubyte", IdxBytes({0, 28, 28}, {}));
   WriteFile(folder_ + "/t10k-labels-idx1-ubyte", IdxBytes({0}, {}));
 
   ExpectDataLoss({"holds 0 images of 28 x 28", "expected at least one"});
 }
 
-TEST(FashionMnistDataTest, TheDebianPackageHasTheWholeSet) {
+TEST(FashionMnistDataTest, DebianPackageIsComplete) {
   const absl::StatusOr<ImageSet> train =
       ReadFashionMnist(kFashionMnistDirectory, ImageSplit::kTrain);
   const absl::StatusOr<ImageSet> test = ReadFashionMnist(kFashionMnistDirectory, ImageSplit::kTest);

@@ -48,7 +48,7 @@ std::vector<float> ToVector(const torch::Tensor& tensor) {
 }
 
 // The values change while backward still runs here, which must not change any gradient.
-TEST_P(GradientExchangeTest, PushesFromTheLastLayerBackWhatPlainBackwardComputes) {
+TEST_P(GradientExchangeTest, PushesGradientsFromTheLastLayer) {
   torch::nn::Sequential plain = MakeModel(GetParam(), kSeed);
   Loss(plain).backward();
   torch::nn::Sequential model = MakeModel(GetParam(), kSeed);
@@ -116,7 +116,7 @@ TEST_P(MlpExchangeTest, RegistersInTheOrderOfTheForwardPass) {
   EXPECT_EQ(record_.specs[3].name, "scores.bias");
 }
 
-TEST_P(MlpExchangeTest, PoisonsOneGradientOfOneStep) {
+TEST_P(MlpExchangeTest, PoisonsOneGradientOnce) {
   torch::nn::Sequential model = MakeModel(GetParam(), kSeed);
   GradientExchange exchange(job_, *model);
 
@@ -134,7 +134,7 @@ TEST_P(MlpExchangeTest, PoisonsOneGradientOfOneStep) {
   EXPECT_THAT(poisoned, ElementsAre("hidden.weight"));
 }
 
-TEST_P(MlpExchangeTest, AParameterWithoutGradientIsNamed) {
+TEST_P(MlpExchangeTest, ParameterWithoutGradientIsNamed) {
   torch::nn::Sequential model = MakeModel(GetParam(), kSeed);
   GradientExchange exchange(job_, *model);
 

@@ -46,14 +46,14 @@ TEST_F(IdxFileTest, ReadsDimensionsAndValues) {
   EXPECT_THAT(array->values, ElementsAre(1, 2, 3, 4, 5, 255));
 }
 
-TEST_F(IdxFileTest, ReadsACompressedFileWhateverItsName) {
+TEST_F(IdxFileTest, ReadsCompressedFilesOfAnyName) {
   const absl::StatusOr<IdxArray> array = Read(Gzip(IdxBytes({3}, {7, 8, 9})), 1);
 
   ASSERT_TRUE(array.ok()) << array.status();
   EXPECT_THAT(array->values, ElementsAre(7, 8, 9));
 }
 
-TEST_F(IdxFileTest, ReadsMoreThanOnePiece) {
+TEST_F(IdxFileTest, ReadsFilesLargerThanOneBuffer) {
   Bytes values(3'000'001);
   std::iota(values.begin(), values.end(), uint8_t{0});
 
@@ -70,21 +70,21 @@ TEST_F(IdxFileTest, ReadsAnArrayWithoutValues) {
   EXPECT_THAT(array->dims, ElementsAre(0, 28, 28));
 }
 
-TEST_F(IdxFileTest, AMissingFileIsNotFound) {
+TEST_F(IdxFileTest, MissingFileIsNotFound) {
   const absl::Status status = ReadIdxFile(path_, 1).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr(path_));
 }
 
-TEST_F(IdxFileTest, AFolderIsRefused) {
+TEST_F(IdxFileTest, FolderIsRejected) {
   const absl::Status status = ReadIdxFile(folder_.path(), 1).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr(folder_.path() + ": is no regular file"));
 }
 
-TEST_F(IdxFileTest, AWrongMagicIsShownBesideTheExpectedOne) {
+TEST_F(IdxFileTest, WrongMagicIsShownWithTheExpectedOne) {
   ExpectDataLoss(IdxBytes({1, 1}, {0}), 3, {"starts with 0x00000802", "expected 0x00000803"});
   ExpectDataLoss({'<', 'h', 't', 'm', 'l', '>', '\n', '\n'}, 1, {"starts with 0x3c68746d"});
 
@@ -93,23 +93,23 @@ TEST_F(IdxFileTest, AWrongMagicIsShownBesideTheExpectedOne) {
   ExpectDataLoss(floats, 1, {"starts with 0x00000d01", "expected 0x00000801"});
 }
 
-TEST_F(IdxFileTest, AShortFileIsDataLossWithBothLengths) {
+TEST_F(IdxFileTest, ShortFileIsDataLossWithBothLengths) {
   ExpectDataLoss({}, 1, {"has 0 bytes", "expected at least the 8"});
   ExpectDataLoss({0, 0, 8, 3, 0, 0, 0}, 3, {"has 7 bytes", "expected at least the 16"});
   ExpectDataLoss(IdxBytes({2, 3}, {1, 2, 3, 4, 5}), 2, {"has 5 values", "expected 6 for [2, 3]"});
 }
 
-TEST_F(IdxFileTest, ALongFileIsDataLoss) {
+TEST_F(IdxFileTest, LongFileIsDataLoss) {
   ExpectDataLoss(IdxBytes({2}, {1, 2, 3}), 1, {"goes on after the 2 values expected for [2]"});
   ExpectDataLoss(Gzip(IdxBytes({2}, {1, 2, 3})), 1, {"goes on after the 2 values"});
 }
 
-TEST_F(IdxFileTest, AClaimBeyondTheLimitIsRefusedBeforeItIsAllocated) {
+TEST_F(IdxFileTest, RejectsSizesAboveTheLimitUnallocated) {
   ExpectDataLoss(IdxBytes({0x40000001}, {}), 1, {"[1073741825]", "at most 1073741824"});
   ExpectDataLoss(IdxBytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, {}), 3, {"at most 1073741824"});
 }
 
-TEST_F(IdxFileTest, EveryCutOfACompressedFileIsNoticed) {
+TEST_F(IdxFileTest, TruncatedCompressedFileIsDetected) {
   const Bytes packed = Gzip(IdxBytes({1000}, Bytes(1000, 42)));
   for (size_t length = 0; length < packed.size(); ++length) {
     const Bytes cut(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(length));
@@ -118,7 +118,7 @@ TEST_F(IdxFileTest, EveryCutOfACompressedFileIsNoticed) {
   }
 }
 
-TEST_F(IdxFileTest, ADamagedCompressedFileIsNoticedByItsChecksum) {
+TEST_F(IdxFileTest, DamagedCompressedFileIsDetected) {
   Bytes packed = Gzip(IdxBytes({5}, {1, 2, 3, 4, 5}));
   packed[packed.size() - 8] ^= 1;  // CRC-32 of the contents
 

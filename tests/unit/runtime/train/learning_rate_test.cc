@@ -18,7 +18,7 @@ void ExpectSame(double actual, double expected) {
   EXPECT_NEAR(actual, expected, kTolerance * expected);
 }
 
-TEST(LearningRateTest, FollowsTheFormulaAtEveryStepForAnyNumberOfWorkers) {
+TEST(LearningRateTest, FollowsTheFormulaForAnyNumberOfWorkers) {
   const LearningRateSettings settings{
       .base_learning_rate = 0.1, .base_batch = 256, .warmup_steps = 97};
   for (const uint64_t workers : {1U, 2U, 3U, 7U, 8U, 32U}) {
@@ -33,7 +33,7 @@ TEST(LearningRateTest, FollowsTheFormulaAtEveryStepForAnyNumberOfWorkers) {
   }
 }
 
-TEST(LearningRateTest, WarmUpRisesByTheSameAmountEachStepAndEndsWithoutAJump) {
+TEST(LearningRateTest, WarmUpRisesLinearlyToTheFullRate) {
   const LearningRateSettings settings{
       .base_learning_rate = 0.05, .base_batch = 64, .warmup_steps = 10};
 
@@ -47,13 +47,13 @@ TEST(LearningRateTest, WarmUpRisesByTheSameAmountEachStepAndEndsWithoutAJump) {
   EXPECT_EQ(LearningRateAt(settings, 256, Step{1'000'000}), 0.2);
 }
 
-TEST(LearningRateTest, WithoutWarmUpTheFirstStepHasTheFullRate) {
+TEST(LearningRateTest, NoWarmUpMeansFullRateAtOnce) {
   const LearningRateSettings settings{.base_learning_rate = 0.1, .base_batch = 100};
 
   ExpectSame(LearningRateAt(settings, 400, Step{0}), 0.4);
 }
 
-TEST(LearningRateTest, ABatchBelowTheBaseHasNothingToWarmUp) {
+TEST(LearningRateTest, BatchBelowTheBaseNeedsNoWarmUp) {
   const LearningRateSettings settings{
       .base_learning_rate = 0.1, .base_batch = 100, .warmup_steps = 10};
 
@@ -62,7 +62,7 @@ TEST(LearningRateTest, ABatchBelowTheBaseHasNothingToWarmUp) {
   ExpectSame(LearningRateAt(settings, 25, Step{50}), 0.025);
 }
 
-TEST(LearningRateTest, TheRatioOfRateToBatchDoesNotHangOnTheWorkers) {
+TEST(LearningRateTest, RateToBatchRatioIsIndependentOfWorkers) {
   const LearningRateSettings settings{.base_learning_rate = 0.1, .base_batch = 32};
 
   for (const uint64_t batch : {8U, 32U, 96U, 4096U}) {
@@ -70,7 +70,7 @@ TEST(LearningRateTest, TheRatioOfRateToBatchDoesNotHangOnTheWorkers) {
   }
 }
 
-TEST(LearningRateTest, GrowingTheBatchKeepsTheRatioThatDividingTheRateGives) {
+TEST(LearningRateTest, GrowingTheBatchEqualsDividingTheRate) {
   const Step step{5};
   for (const uint64_t factor : {2U, 5U, 10U}) {
     const double f = static_cast<double>(factor);
@@ -85,7 +85,7 @@ TEST(LearningRateTest, GrowingTheBatchKeepsTheRatioThatDividingTheRateGives) {
   }
 }
 
-TEST(LearningRateTest, AnnealingFallsInAStraightLineFromTheEndOfTheWarmUp) {
+TEST(LearningRateTest, AnnealsLinearlyAfterTheWarmUp) {
   const LearningRateSettings settings{
       .base_learning_rate = 0.1, .base_batch = 64, .warmup_steps = 10, .anneal_steps = 110};
 
@@ -94,7 +94,7 @@ TEST(LearningRateTest, AnnealingFallsInAStraightLineFromTheEndOfTheWarmUp) {
   ExpectSame(LearningRateAt(settings, 128, Step{109}), 0.002);
 }
 
-TEST(LearningRateTest, WrongSettingsAreNamed) {
+TEST(LearningRateTest, InvalidSettingIsNamed) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto message = [](const LearningRateSettings& settings) {
     return std::string(Validate(settings).message());

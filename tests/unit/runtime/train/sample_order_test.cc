@@ -29,7 +29,7 @@ TEST(SampleOrderTest, EveryEpochIsAPermutation) {
   }
 }
 
-TEST(SampleOrderTest, TheOrderIsTheSameForEver) {
+TEST(SampleOrderTest, OrderNeverChanges) {
   // Computed by a second implementation, in Python, with unbounded integers.
   EXPECT_THAT(OrderOfEpoch({.num_samples = 10}, 0), ElementsAre(4, 9, 2, 5, 1, 7, 6, 0, 3, 8));
   EXPECT_THAT(OrderOfEpoch({.num_samples = 10}, 1), ElementsAre(9, 4, 0, 5, 2, 1, 6, 8, 3, 7));

@@ -62,7 +62,7 @@ class TrainerTest : public testing::Test {
   int exit_code_ = 0;
 };
 
-TEST_F(TrainerTest, LearnsAndReportsWhatItReached) {
+TEST_F(TrainerTest, LearnsAndReportsResults) {
   LocalJob::Record record;
 
   const absl::Status status = Run({}, record);
@@ -76,7 +76,7 @@ TEST_F(TrainerTest, LearnsAndReportsWhatItReached) {
   EXPECT_THAT(lines_, HasSubstr("\ntest accuracy 1.0000\n"));
 }
 
-TEST_F(TrainerTest, AProcessThatWasToldToEndEndsAsTheJobSays) {
+TEST_F(TrainerTest, ReturnsTheExitCodeOfTheJob) {
   LocalJob::Record record;
   LocalJob::Record broken;
 
@@ -86,7 +86,7 @@ TEST_F(TrainerTest, AProcessThatWasToldToEndEndsAsTheJobSays) {
   EXPECT_EQ(exit_code_, 143);
 }
 
-TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
+TEST_F(TrainerTest, RunsAreReproducible) {
   LocalJob::Record first;
   LocalJob::Record second;
 
@@ -97,7 +97,7 @@ TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
   EXPECT_EQ(first.pushes.back().gradient, second.pushes.back().gradient);
 }
 
-TEST_F(TrainerTest, AReplacementTakesUpTheSamplesWhereItJoins) {
+TEST_F(TrainerTest, ReplacementContinuesTheSamples) {
   settings_.optimizer.learning_rate = 1e-30;  // every step sees the same values
   LocalJob::Record whole;
   LocalJob::Record rest;
@@ -120,7 +120,7 @@ TEST_F(TrainerTest, OnlyWorkerZeroEvaluates) {
   EXPECT_TRUE(record.has_left);
 }
 
-TEST_F(TrainerTest, TheRateOfAStepGrowsWithTheWorkers) {
+TEST_F(TrainerTest, LearningRateScalesWithWorkers) {
   settings_.steps_max = 1;
   LocalJob::Record record;
 
@@ -130,7 +130,7 @@ TEST_F(TrainerTest, TheRateOfAStepGrowsWithTheWorkers) {
   EXPECT_EQ(record.pushes.front().options.samples, 10);
 }
 
-TEST_F(TrainerTest, TheRateFallsLinearlyToTheEndOfTheTraining) {
+TEST_F(TrainerTest, LearningRateAnnealsToTheEnd) {
   LocalJob::Record record;
 
   ASSERT_TRUE(Run({.start_step = Step{18}}, record).ok());
@@ -142,7 +142,7 @@ TEST_F(TrainerTest, TheRateFallsLinearlyToTheEndOfTheTraining) {
   EXPECT_THAT(rates, ElementsAre(DoubleEq(0.005), DoubleEq(0.0025)));
 }
 
-TEST_F(TrainerTest, AWorkerWithoutSamplesPushesZerosThatWeighNothing) {
+TEST_F(TrainerTest, WorkerWithoutSamplesPushesZeros) {
   settings_.batch = 1;
   settings_.epochs = 1;  // 100 = 1 x 99 + 1: the last step has one sample for 99 workers
   LocalJob::Record record;
@@ -156,7 +156,7 @@ TEST_F(TrainerTest, AWorkerWithoutSamplesPushesZerosThatWeighNothing) {
   }
 }
 
-TEST_F(TrainerTest, AFailedStepEndsTheTraining) {
+TEST_F(TrainerTest, FailedStepEndsTheTraining) {
   LocalJob::Record record;
 
   const absl::Status status =

@@ -20,7 +20,7 @@ class CountingAcceptor final : public ChannelAcceptor {
   std::atomic<int> num_rejected = 0;
 };
 
-TEST(AcceptorGateTest, LetsInUntilItIsClosed) {
+TEST(AcceptorGateTest, AdmitsUntilItIsClosed) {
   CountingAcceptor acceptor;
   AcceptorGate gate(acceptor);
   const auto reject = [](ChannelAcceptor& inside) { inside.OnRejected(absl::OkStatus()); };
@@ -32,7 +32,7 @@ TEST(AcceptorGateTest, LetsInUntilItIsClosed) {
   EXPECT_EQ(acceptor.num_rejected, 1);
 }
 
-TEST(AcceptorGateTest, ClosingWaitsForWhoIsInside) {
+TEST(AcceptorGateTest, ClosingWaitsForCallersInside) {
   CountingAcceptor acceptor;
   AcceptorGate gate(acceptor);
   std::atomic<bool> is_inside = false;

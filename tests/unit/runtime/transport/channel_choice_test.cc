@@ -9,7 +9,7 @@
 namespace pushpull {
 namespace {
 
-TEST(ChannelChoiceTest, WithoutAWordItIsSharedMemoryElseSockets) {
+TEST(ChannelChoiceTest, UnsetMeansSharedMemoryElseSockets) {
   EXPECT_EQ(ChooseChannel({})->shm_folder, "/dev/shm");
   EXPECT_FALSE(ChooseChannel({})->has_grpc);
   EXPECT_EQ(ChooseChannel({{kShmFolderVariable, "/pod"}})->shm_folder, "/pod");
@@ -27,7 +27,7 @@ TEST(ChannelChoiceTest, TcpAndGrpcHaveNoSharedMemory) {
   }
 }
 
-TEST(ChannelChoiceTest, AnotherWordIsNamed) {
+TEST(ChannelChoiceTest, AnUnknownValueIsNamed) {
   const absl::Status why = ChooseChannel({{kChannelVariable, "shn"}}).status();
 
   EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument);

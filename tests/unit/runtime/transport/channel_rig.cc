@@ -9,19 +9,20 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/transport/grpc/grpc_transport.h"
-#include "runtime/transport/inproc/inproc_transport.h"
 #include "runtime/transport/tcp/tcp_transport.h"
 #include "tests/fakes/fake_tls_folder.h"
+#include "tests/fakes/inproc/inproc_transport.h"
 
 namespace pushpull {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kTimeout = std::chrono::seconds(10);
 
 // Two lanes for the server, one for the client.
-class TcpRig final : public Rig {
+template <typename TransportType>
+class StreamRig final : public Rig {
  public:
-  TcpRig(const TcpOptions& client, const TcpOptions& server)
+  StreamRig(const TransportOptions& client, const TransportOptions& server)
       : client_({&client_loop_}, client), server_({&lane_0_, &lane_1_}, server) {}
   Transport& client() override { return client_; }
   Transport& server() override { return server_; }
@@ -32,37 +33,38 @@ class TcpRig final : public Rig {
   EventLoop client_loop_{"client"};
   EventLoop lane_0_{"lane-0"};
   EventLoop lane_1_{"lane-1"};
-  TcpTransport client_;
-  TcpTransport server_;
+  TransportType client_;
+  TransportType server_;
 };
+using TcpRig = StreamRig<TcpTransport>;
+using GrpcRig = StreamRig<GrpcTransport>;
 
 // Both nodes are members of one job.
+template <typename RigType>
 class TlsRig final : public Rig {
  public:
-  explicit TlsRig(TcpOptions options) : rig_(WithTls(options), WithTls(options)) {}
-  Transport& client() override { return rig_.client(); }
-  Transport& server() override { return rig_.server(); }
-  std::string listen_address() const override { return rig_.listen_address(); }
-  std::string deserted_address() const override { return rig_.deserted_address(); }
+  explicit TlsRig(TransportOptions options) {
+    options.tls = tls_.get();
+    rig_ = std::make_unique<RigType>(options, options);
+  }
+  Transport& client() override { return rig_->client(); }
+  Transport& server() override { return rig_->server(); }
+  std::string listen_address() const override { return rig_->listen_address(); }
+  std::string deserted_address() const override { return rig_->deserted_address(); }
 
  private:
-  TcpOptions WithTls(TcpOptions options) const {
-    options.tls = tls_.get();
-    return options;
-  }
-
   const FakeTlsFolder folder_{MakeTlsFiles()};
   const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("test"));
-  TcpRig rig_;
+  std::unique_ptr<RigType> rig_;
 };
 
 // Over shared memory, with what else `options` say.
 class ShmRig final : public Rig {
  public:
-  ShmRig(TcpOptions options, bool has_tls) {
+  ShmRig(TransportOptions options, bool has_tls) {
     options.shm = &shm_;
     if (has_tls) {
-      rig_ = std::make_unique<TlsRig>(options);
+      rig_ = std::make_unique<TlsRig<TcpRig>>(options);
     } else {
       rig_ = std::make_unique<TcpRig>(options, options);
     }
@@ -76,42 +78,6 @@ class ShmRig final : public Rig {
   const TemporaryShmFolder folder_;
   const ShmFolder shm_{folder_.path(), "job", Log("test")};
   std::unique_ptr<Rig> rig_;
-};
-
-// As the rigs of tcp, over gRPC.
-class GrpcRig final : public Rig {
- public:
-  GrpcRig(const GrpcOptions& client, const GrpcOptions& server)
-      : client_({&client_loop_}, client), server_({&lane_0_, &lane_1_}, server) {}
-  Transport& client() override { return client_; }
-  Transport& server() override { return server_; }
-  std::string listen_address() const override { return "127.0.0.1:0"; }
-  std::string deserted_address() const override { return "127.0.0.1:1"; }
-
- private:
-  EventLoop client_loop_{"client"};
-  EventLoop lane_0_{"lane-0"};
-  EventLoop lane_1_{"lane-1"};
-  GrpcTransport client_;
-  GrpcTransport server_;
-};
-
-// Both nodes are members of one job.
-class GrpcTlsRig final : public Rig {
- public:
-  explicit GrpcTlsRig(GrpcOptions options) {
-    options.tls = tls_.get();
-    rig_ = std::make_unique<GrpcRig>(options, options);
-  }
-  Transport& client() override { return rig_->client(); }
-  Transport& server() override { return rig_->server(); }
-  std::string listen_address() const override { return rig_->listen_address(); }
-  std::string deserted_address() const override { return rig_->deserted_address(); }
-
- private:
-  const FakeTlsFolder folder_{MakeTlsFiles()};
-  const std::unique_ptr<TlsFolder> tls_ = *TlsFolder::Open(folder_.path(), Log("test"));
-  std::unique_ptr<GrpcRig> rig_;
 };
 
 class InprocRig final : public Rig {
@@ -134,18 +100,14 @@ class InprocRig final : public Rig {
   InprocTransport server_;
 };
 
-TcpOptions ToTcp(const RigOptions& options) {
-  TcpOptions tcp;
-  tcp.send_queue_frames_max = options.send_queue_frames_max;
-  if (options.has_small_buffers) tcp.buffers = {.bytes = 4096, .bytes_on_host = 4096};
-  return tcp;
-}
-
-GrpcOptions ToGrpc(const RigOptions& options) {
-  GrpcOptions grpc;
-  grpc.send_queue_frames_max = options.send_queue_frames_max;
-  if (options.has_small_buffers) grpc.window_bytes = 4096;
-  return grpc;
+TransportOptions ToStream(const RigOptions& options) {
+  TransportOptions stream;
+  stream.send_queue_frames_max = options.send_queue_frames_max;
+  if (options.has_small_buffers) {
+    stream.buffers = {.bytes = 4096, .bytes_on_host = 4096};
+    stream.window_bytes = 4096;
+  }
+  return stream;
 }
 
 // One value from another thread.
@@ -174,35 +136,35 @@ class Mailbox {
 }  // namespace
 
 std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options) {
-  return MakeTcpRig(ToTcp(options), ToTcp(options));
+  return MakeTcpRig(ToStream(options), ToStream(options));
 }
 
 std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options) {
-  return std::make_unique<TlsRig>(ToTcp(options));
+  return std::make_unique<TlsRig<TcpRig>>(ToStream(options));
 }
 
-std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server) {
+std::unique_ptr<Rig> MakeTcpRig(const TransportOptions& client, const TransportOptions& server) {
   return std::make_unique<TcpRig>(client, server);
 }
 
 std::unique_ptr<Rig> MakeShmRig(const RigOptions& options) {
-  return std::make_unique<ShmRig>(ToTcp(options), false);
+  return std::make_unique<ShmRig>(ToStream(options), false);
 }
 
 std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options) {
-  return std::make_unique<ShmRig>(ToTcp(options), true);
+  return std::make_unique<ShmRig>(ToStream(options), true);
 }
 
 std::unique_ptr<Rig> MakeGrpcRig(const RigOptions& options) {
-  return MakeGrpcRig(ToGrpc(options), ToGrpc(options));
+  return MakeGrpcRig(ToStream(options), ToStream(options));
 }
 
-std::unique_ptr<Rig> MakeGrpcRig(const GrpcOptions& client, const GrpcOptions& server) {
+std::unique_ptr<Rig> MakeGrpcRig(const TransportOptions& client, const TransportOptions& server) {
   return std::make_unique<GrpcRig>(client, server);
 }
 
 std::unique_ptr<Rig> MakeGrpcTlsRig(const RigOptions& options) {
-  return std::make_unique<GrpcTlsRig>(ToGrpc(options));
+  return std::make_unique<TlsRig<GrpcRig>>(ToStream(options));
 }
 
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options) {
@@ -228,7 +190,7 @@ bool RunOn(Executor& executor, const std::function<void()>& task) {
     task();
     done->Put(true);
   });
-  return done->Take(Deadline::After(kPatience)).has_value();
+  return done->Take(Deadline::After(kTimeout)).has_value();
 }
 
 ChannelPair::ChannelPair(std::unique_ptr<Rig> rig)
@@ -254,7 +216,7 @@ ConnectRequest ChannelPair::Request(uint32_t lane) const {
       .peer_name = "server-3",
       .hello = {.job = "job", .worker = WorkerId{7}, .incarnation = Incarnation{99}, .lane = lane},
       .local_lane = 0,
-      .deadline = Deadline::After(kPatience)};
+      .deadline = Deadline::After(kTimeout)};
 }
 
 absl::StatusOr<std::shared_ptr<RecordedChannel>> ChannelPair::Connect(
@@ -267,7 +229,7 @@ absl::StatusOr<std::shared_ptr<RecordedChannel>> ChannelPair::Connect(
                       .recorder = std::make_unique<FrameRecorder>(),
                       .channel = nullptr});
   if (prepare) prepare(*end->recorder);
-  const Deadline deadline(request.deadline.when() + kPatience);
+  const Deadline deadline(request.deadline.when() + kTimeout);
   rig_->client().Connect(std::move(request),
                          [mailbox, end](absl::StatusOr<std::unique_ptr<Channel>> channel) {
                            if (!channel.ok()) return mailbox->Put(channel.status());

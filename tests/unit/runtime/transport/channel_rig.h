@@ -15,15 +15,14 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/transport/channel.h"
-#include "runtime/transport/grpc/grpc_options.h"
-#include "runtime/transport/tcp/tcp_options.h"
+#include "runtime/transport/stream/transport_options.h"
 #include "tests/fakes/frame_recorder.h"
 
 namespace pushpull {
 
 struct RigOptions {
   size_t send_queue_frames_max = 65536;
-  // As little as possible on its way between the two ends, so that a sender soon has to wait.
+  // As few bytes in flight as possible, so that a sender soon has to wait.
   bool has_small_buffers = false;
 };
 
@@ -34,14 +33,14 @@ class Rig {
   virtual Transport& server() = 0;
   // What the server listens on, with port 0.
   virtual std::string listen_address() const = 0;
-  // Where nobody listens.
+  // An address where nobody listens.
   virtual std::string deserted_address() const = 0;
 };
 
 struct RigKind {
   const char* name;
   std::unique_ptr<Rig> (*make)(const RigOptions& options);
-  // A payload is there whole when its header is, so that its sender's death cannot cut it off.
+  // A payload is complete when its header arrives, so that its sender's death cannot truncate it.
   bool has_whole_payloads = false;
 };
 inline void PrintTo(const RigKind& kind, std::ostream* out) {
@@ -52,7 +51,7 @@ inline void PrintTo(const RigKind& kind, std::ostream* out) {
 std::vector<RigKind> AllRigKinds();
 
 std::unique_ptr<Rig> MakeTcpRig(const RigOptions& options);
-std::unique_ptr<Rig> MakeTcpRig(const TcpOptions& client, const TcpOptions& server);
+std::unique_ptr<Rig> MakeTcpRig(const TransportOptions& client, const TransportOptions& server);
 // Both members of one job, in one folder of shared memory.
 std::unique_ptr<Rig> MakeShmRig(const RigOptions& options);
 // The same over TLS.
@@ -60,7 +59,7 @@ std::unique_ptr<Rig> MakeShmTlsRig(const RigOptions& options);
 // Over TCP with TLS.
 std::unique_ptr<Rig> MakeTlsRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeGrpcRig(const RigOptions& options);
-std::unique_ptr<Rig> MakeGrpcRig(const GrpcOptions& client, const GrpcOptions& server);
+std::unique_ptr<Rig> MakeGrpcRig(const TransportOptions& client, const TransportOptions& server);
 // Over gRPC with TLS.
 std::unique_ptr<Rig> MakeGrpcTlsRig(const RigOptions& options);
 std::unique_ptr<Rig> MakeInprocRig(const RigOptions& options);

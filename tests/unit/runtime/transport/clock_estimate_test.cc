@@ -26,7 +26,7 @@ TEST(ClockEstimateTest, IsZeroBeforeTheFirstSample) {
   EXPECT_EQ(ClockEstimate().offset(), Duration::zero());
 }
 
-TEST(ClockEstimateTest, EqualWaysGiveTheExactOffset) {
+TEST(ClockEstimateTest, SymmetricDelaysGiveTheExactOffset) {
   ClockEstimate estimate;
 
   estimate.Add(Exchange(milliseconds(3), milliseconds(3)));
@@ -34,7 +34,7 @@ TEST(ClockEstimateTest, EqualWaysGiveTheExactOffset) {
   EXPECT_EQ(estimate.offset(), kOffset);
 }
 
-TEST(ClockEstimateTest, UnequalWaysErrByHalfTheirDifference) {
+TEST(ClockEstimateTest, AsymmetryErrsByHalfTheDifference) {
   ClockEstimate estimate;
 
   estimate.Add(Exchange(milliseconds(8), milliseconds(2)));
@@ -42,7 +42,7 @@ TEST(ClockEstimateTest, UnequalWaysErrByHalfTheirDifference) {
   EXPECT_EQ(estimate.offset(), kOffset + milliseconds(3));
 }
 
-TEST(ClockEstimateTest, TheQuickestExchangeIsBelieved) {
+TEST(ClockEstimateTest, UsesTheShortestRoundTrip) {
   ClockEstimate estimate;
 
   estimate.Add(Exchange(milliseconds(40), milliseconds(0)));
@@ -52,7 +52,7 @@ TEST(ClockEstimateTest, TheQuickestExchangeIsBelieved) {
   EXPECT_EQ(estimate.offset(), kOffset);
 }
 
-TEST(ClockEstimateTest, ASampleIsForgottenAfterSixteenMore) {
+TEST(ClockEstimateTest, ASampleExpiresAfterSixteenMore) {
   ClockEstimate estimate;
   estimate.Add(Exchange(milliseconds(1), milliseconds(1)));
   for (int i = 0; i < 15; ++i) estimate.Add(Exchange(milliseconds(4), milliseconds(2)));

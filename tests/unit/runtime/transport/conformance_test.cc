@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every transport must do, in one body for all of them.
+// What every transport must do; each test runs for all of them.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMebibyte = size_t{1} << 20;
 
-// Something that one thread says once and another waits for.
+// An event that one thread signals once and another waits for.
 class Signal {
  public:
   void Give() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -61,7 +61,7 @@ class TransportConformanceTest : public ::testing::TestWithParam<RigKind> {
     OpenAndListen(options);
     pair_->ConnectBoth();
   }
-  // For tests whose callbacks refer to locals: nothing calls back any more afterwards.
+  // For tests whose callbacks refer to locals: no callback runs afterwards.
   void End() { pair_.reset(); }
 
   // Bytes that frames do not own live longer than the threads that send them: that a peer has them
@@ -120,7 +120,7 @@ TEST_P(TransportConformanceTest, PayloadsInSharedMemoryArriveIntactInBothDirecti
 
   for (RecordedChannel* from : {&client(), &server()}) {
     ASSERT_TRUE(RunOn(*from->executor, [&] { from->channel->Share(memory, nullptr); }));
-    // Some are on their way before the peer has the memory.
+    // Some are in flight before the peer has mapped the memory.
     for (size_t i = 0; i < kFrames; ++i) {
       OutgoingFrame frame = PushFrame(i, memory->bytes().subspan(i * 4096, kMebibyte - i * 4));
       frame.meta = Pattern(i);
@@ -177,7 +177,7 @@ TEST_P(TransportConformanceTest, HeaderAndMetaArriveAsTheyWereSent) {
   EXPECT_EQ(received.meta, Pattern(kFrameMetaBytesMax));
 }
 
-TEST_P(TransportConformanceTest, AFrameIsStampedWhenItLeavesAndWhenItIsHere) {
+TEST_P(TransportConformanceTest, AFrameHasTimesOfSendingAndReceipt) {
   OpenBoth();
   const auto ns = [](SteadyTime time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
@@ -228,7 +228,7 @@ TEST_P(TransportConformanceTest, AnUrgentFrameOvertakesQueuedOnes) {
 
   ASSERT_TRUE(server().recorder->WaitForFrames(33));
   const std::vector<uint64_t> chunks = Chunks(server().recorder->frames());
-  // At most the one that had begun is ahead of it.
+  // At most the one that was already started is ahead of it.
   EXPECT_LE(std::find(chunks.begin(), chunks.end(), 100) - chunks.begin(), 1);
 }
 
@@ -251,7 +251,7 @@ TEST_P(TransportConformanceTest, APayloadIsReceivedWhereTheHandlerWantsIt) {
   End();
 }
 
-TEST_P(TransportConformanceTest, APayloadNobodyWantsIsDroppedAndTheNextFrameArrives) {
+TEST_P(TransportConformanceTest, ADiscardedPayloadDoesNotStopTheNextFrame) {
   OpenAndListen();
   pair_->acceptor().prepare = [](FrameRecorder& recorder) {
     recorder.place = [](Channel&, const FrameHeader&) { return std::span<std::byte>(); };
@@ -321,7 +321,7 @@ TEST_P(TransportConformanceTest, AQuarterGibibyteStreamsInBothDirectionsAtOnce) 
   EXPECT_TRUE(client().recorder->WaitForFrames(256));
 }
 
-TEST_P(TransportConformanceTest, APayloadIsGivenUpOnItsExecutorWhenItHasBeenSent) {
+TEST_P(TransportConformanceTest, ASentPayloadIsReleasedOnItsExecutor) {
   OpenBoth();
   Signal released;
   const EventLoop* releasing_loop = nullptr;
@@ -366,7 +366,7 @@ TEST_P(TransportConformanceTest, EachLaneHasItsOwnConnectionAndThread) {
   }
 }
 
-TEST_P(TransportConformanceTest, TheAcceptorHearsWhoConnects) {
+TEST_P(TransportConformanceTest, TheAcceptorLearnsWhoConnects) {
   OpenAndListen();
   pair_->ConnectBoth();
 
@@ -386,7 +386,7 @@ TEST_P(TransportConformanceTest, BothEndsOfOneHostShareTheirClockAndAreReliable)
   }
 }
 
-TEST_P(TransportConformanceTest, TheAcceptorsRefusalReachesTheConnectingSide) {
+TEST_P(TransportConformanceTest, TheAcceptorsRejectionReachesTheOtherSide) {
   Open();
   pair_->acceptor().admit = [](const Hello& hello) {
     return absl::PermissionDeniedError("server-3 serves job \"other\", not \"" + hello.job + "\"");
@@ -401,7 +401,7 @@ TEST_P(TransportConformanceTest, TheAcceptorsRefusalReachesTheConnectingSide) {
                     HasSubstr("serves job \"other\", not \"job\"")));
 }
 
-TEST_P(TransportConformanceTest, ALaneThatDoesNotExistIsRefused) {
+TEST_P(TransportConformanceTest, ALaneThatDoesNotExistIsRejected) {
   OpenAndListen();
 
   const absl::Status status = pair_->Connect(pair_->Request(2)).status();
@@ -410,7 +410,7 @@ TEST_P(TransportConformanceTest, ALaneThatDoesNotExistIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("lane 2"));
 }
 
-TEST_P(TransportConformanceTest, ConnectingToNobodyNamesThePeer) {
+TEST_P(TransportConformanceTest, ConnectingToADeadAddressNamesThePeer) {
   Open();
   ConnectRequest request = pair_->Request();
   request.address = pair_->rig().deserted_address();
@@ -421,7 +421,7 @@ TEST_P(TransportConformanceTest, ConnectingToNobodyNamesThePeer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("server-3 at " + request.address));
 }
 
-TEST_P(TransportConformanceTest, ConnectingAfterTheDeadlineIsToldAsSuch) {
+TEST_P(TransportConformanceTest, ConnectingAfterTheDeadlineReportsIt) {
   OpenAndListen();
   ConnectRequest request = pair_->Request();
   Signal is_held;
@@ -451,7 +451,7 @@ TEST_P(TransportConformanceTest, AnAddressInUseIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(pair_->address()));
 }
 
-TEST_P(TransportConformanceTest, WhatIsNoAddressIsRefused) {
+TEST_P(TransportConformanceTest, AnInvalidAddressIsRejected) {
   Open();
   ConnectRequest request = pair_->Request();
   request.address = "no-port";
@@ -461,7 +461,7 @@ TEST_P(TransportConformanceTest, WhatIsNoAddressIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(TransportConformanceTest, AcceptedChannelsOutliveTheListenerAndItsAddressIsFree) {
+TEST_P(TransportConformanceTest, AcceptedChannelsOutliveTheListener) {
   OpenBoth();
   pair_->StopListening();
 
@@ -475,7 +475,7 @@ TEST_P(TransportConformanceTest, AcceptedChannelsOutliveTheListenerAndItsAddress
 
 // ---- the end ----
 
-TEST_P(TransportConformanceTest, AnEndThatClosesIsNotToldAndTheOtherIs) {
+TEST_P(TransportConformanceTest, OnlyTheOtherEndIsNotifiedOfAClose) {
   for (const bool closes_client : {true, false}) {
     OpenBoth();
     RecordedChannel& closing = closes_client ? client() : server();
@@ -500,7 +500,7 @@ TEST_P(TransportConformanceTest, AChannelThatIsDestroyedCloses) {
   EXPECT_TRUE(server().recorder->WaitForClosed());
 }
 
-TEST_P(TransportConformanceTest, SendingAfterTheEndDoesNothing) {
+TEST_P(TransportConformanceTest, SendingAfterTheCloseDoesNothing) {
   OpenBoth();
   ASSERT_TRUE(RunOn(*client().executor, [&] { client().channel->Close(); }));
   ASSERT_TRUE(server().recorder->WaitForClosed());
@@ -515,7 +515,7 @@ TEST_P(TransportConformanceTest, SendingAfterTheEndDoesNothing) {
   EXPECT_THAT(server().recorder->events(), ElementsAre("closed"));
 }
 
-TEST_P(TransportConformanceTest, APeerThatDiesInsideAPayloadLosesIt) {
+TEST_P(TransportConformanceTest, APayloadIsLostWhenItsPeerDies) {
   OpenAndListen({.has_small_buffers = true});
   std::vector<std::byte> place(kMebibyte);
   Signal has_begun;
@@ -651,7 +651,7 @@ TEST_P(TransportConformanceTest, AFrameThatIsTooLargeEndsTheChannel) {
   EXPECT_EQ(client().recorder->closed()->code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(TransportConformanceTest, ClosingDropsWhatWaitsAndGivesItsPayloadUp) {
+TEST_P(TransportConformanceTest, ClosingDropsTheQueueAndReleasesPayloads) {
   OpenBoth({.has_small_buffers = true});
   const auto bytes = std::make_shared<std::vector<std::byte>>(Pattern(kMebibyte));
   std::vector<OutgoingFrame> frames;

@@ -31,7 +31,7 @@ TEST(FrameQueueTest, SmallerPrioritiesComeFirstAndEqualOnesInOrder) {
   EXPECT_THAT(order, ElementsAre(2, 5, 1, 4, 3));
 }
 
-TEST(FrameQueueTest, VisitsInTheOrderOfPopUntilToldToStop) {
+TEST(FrameQueueTest, VisitsInTheOrderOfPopUntilStopped) {
   FrameQueue queue(10);
   for (const uint64_t chunk : {1U, 2U, 3U, 4U})
     ASSERT_TRUE(queue.Push(Frame(chunk, chunk % 2 == 0 ? 1 : 2)).ok());
@@ -62,7 +62,7 @@ TEST(FrameQueueTest, CountsFramesAndWireBytes) {
   EXPECT_EQ(queue.num_bytes(), kFrameHeaderBytes);
 }
 
-TEST(FrameQueueTest, AFullQueueTakesNoMoreUntilOneIsGone) {
+TEST(FrameQueueTest, AFullQueueRejectsFramesUntilOneIsPopped) {
   FrameQueue queue(2);
   ASSERT_TRUE(queue.Push(Frame(1, 0)).ok());
   ASSERT_TRUE(queue.Push(Frame(2, 0)).ok());
@@ -72,7 +72,7 @@ TEST(FrameQueueTest, AFullQueueTakesNoMoreUntilOneIsGone) {
   EXPECT_TRUE(queue.Push(Frame(4, 0)).ok());
 }
 
-TEST(FrameQueueTest, WhatAFrameCannotCarryIsRefused) {
+TEST(FrameQueueTest, OversizedFramesAreRejected) {
   FrameQueue queue(2);
   const std::vector<std::byte> payload(kFramePayloadBytesMax + 1);
   OutgoingFrame frame = Frame(1, 0);
@@ -87,7 +87,7 @@ TEST(FrameQueueTest, WhatAFrameCannotCarryIsRefused) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(FrameQueueTest, ClearingGivesPayloadsUp) {
+TEST(FrameQueueTest, ClearReleasesPayloads) {
   FrameQueue queue(2);
   const auto owner = std::make_shared<int>(1);
   OutgoingFrame frame = Frame(1, 0);

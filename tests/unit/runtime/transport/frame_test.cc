@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 
-// Every field has a value of its own, so that two of them cannot be swapped unnoticed.
+// Every field has a different value, so that swapped fields are noticed.
 FrameHeader SampleHeader() {
   return {.type = FrameType::kPushPull,
           .flags = kFlagPayloadChecksum,
@@ -49,7 +49,7 @@ HeaderBytes Encode(const FrameHeader& header) {
   return bytes;
 }
 
-// `change` done to an encoded header whose checksum is then made right again.
+// Applies `change` to an encoded header, then corrects its checksum.
 HeaderBytes EncodeChanged(const std::function<void(HeaderBytes&)>& change) {
   HeaderBytes bytes = Encode(SampleHeader());
   change(bytes);
@@ -92,7 +92,7 @@ TEST(FrameHeaderTest, EveryFieldIsReadBack) {
   EXPECT_EQ(Fields(*decoded), Fields(header));
 }
 
-TEST(FrameHeaderTest, TheBytesOfVersion1StayWhatTheyAre) {
+TEST(FrameHeaderTest, TheBytesOfVersion1NeverChange) {
   std::ifstream file(PUSHPULL_TEST_DATA "/frames/push_pull_v1.hex");
   std::string golden;
   for (std::string byte; file >> byte;) golden += byte + " ";
@@ -108,7 +108,7 @@ TEST(FrameHeaderTest, TheBytesOfVersion1StayWhatTheyAre) {
   EXPECT_EQ(encoded, golden);
 }
 
-TEST(FrameHeaderTest, AnyChangedBitIsNoticed) {
+TEST(FrameHeaderTest, AnyFlippedBitIsDetected) {
   const HeaderBytes good = Encode(SampleHeader());
   for (size_t bit = 0; bit < 8 * kFrameHeaderBytes; ++bit) {
     HeaderBytes bad = good;
@@ -118,7 +118,7 @@ TEST(FrameHeaderTest, AnyChangedBitIsNoticed) {
   }
 }
 
-TEST(FrameHeaderTest, ALaterVersionIsToldFromDamage) {
+TEST(FrameHeaderTest, ALaterVersionIsDistinguishedFromDamage) {
   const HeaderBytes later = EncodeChanged([](HeaderBytes& bytes) { bytes[4] = std::byte{2}; });
 
   const absl::Status status = DecodeFrameHeader(later).status();
@@ -135,7 +135,7 @@ struct BadField {
 
 class FrameHeaderFieldTest : public ::testing::TestWithParam<BadField> {};
 
-TEST_P(FrameHeaderFieldTest, AnImpossibleValueIsRefusedAndNamed) {
+TEST_P(FrameHeaderFieldTest, AnOutOfRangeValueIsRejectedAndNamed) {
   const BadField& field = GetParam();
   const HeaderBytes bytes = EncodeChanged(
       [&](HeaderBytes& header) { header[field.offset] = static_cast<std::byte>(field.value); });
@@ -210,7 +210,7 @@ TEST(PublishedTimingTest, WhatALaterVersionAppendsIsIgnored) {
   EXPECT_EQ(DecodePublishedTiming(meta)->sum_ns, 4);
 }
 
-TEST(PublishedTimingTest, AShortOneIsRefused) {
+TEST(PublishedTimingTest, AShortOneIsRejected) {
   std::vector<std::byte> meta = EncodePublishedTiming({});
   meta.pop_back();
 
@@ -226,21 +226,21 @@ TEST(RefusalTest, CodeAndTextAreReadBack) {
   EXPECT_EQ(DecodeRefusal(EncodeRefusal(why)), why);
 }
 
-TEST(RefusalTest, AnEndlessTextStillFitsIntoAFrame) {
+TEST(RefusalTest, ALongTextIsCutToFitAFrame) {
   const std::vector<std::byte> meta = EncodeRefusal(absl::AbortedError(std::string(1 << 20, 'x')));
 
   EXPECT_LE(meta.size(), kFrameMetaBytesMax);
   EXPECT_EQ(DecodeRefusal(meta).code(), absl::StatusCode::kAborted);
 }
 
-TEST(RefusalTest, ACodeOfALaterVersionIsStillARefusal) {
+TEST(RefusalTest, AnUnknownCodeIsStillARefusal) {
   std::vector<std::byte> meta = EncodeRefusal(absl::AbortedError("text"));
   meta[0] = std::byte{200};
 
   EXPECT_EQ(DecodeRefusal(meta), absl::UnknownError("text"));
 }
 
-TEST(RefusalTest, OneThatRefusesNothingOrIsCutShortIsDamage) {
+TEST(RefusalTest, AnOkOrTruncatedOneIsDataLoss) {
   std::vector<std::byte> cut = EncodeRefusal(absl::AbortedError("text"));
   cut.pop_back();
 
@@ -250,7 +250,7 @@ TEST(RefusalTest, OneThatRefusesNothingOrIsCutShortIsDamage) {
 }
 
 // A peer may have a processor with other vectors, and checkpoints have these checksums too.
-TEST(ChecksumPayloadTest, IsThePortableOneOfTheLibrary) {
+TEST(ChecksumPayloadTest, EqualsTheLibrarysPortableVersion) {
   std::vector<std::byte> payload(kFramePayloadBytesMax);
   for (size_t i = 0; i < payload.size(); ++i)
     payload[i] = static_cast<std::byte>(i * 167 + i / 251);

@@ -36,7 +36,7 @@ TEST(HelloTest, EveryFieldIsReadBack) {
   EXPECT_EQ(decoded->shm->token, (ShmToken{12, 13}));
 }
 
-TEST(HelloTest, AnEndThatOffersNoMemoryIsReadBackAsSuch) {
+TEST(HelloTest, ReadsBackAHelloWithoutMemory) {
   HelloMeta sample = SampleHello();
   sample.shm.reset();
 
@@ -46,7 +46,7 @@ TEST(HelloTest, AnEndThatOffersNoMemoryIsReadBackAsSuch) {
   EXPECT_FALSE(decoded->shm);
 }
 
-TEST(HelloTest, AServerSaysWhichOneItIs) {
+TEST(HelloTest, ReadsBackTheServerId) {
   HelloMeta sample = SampleHello();
   sample.hello.server = ServerId{5};
 
@@ -57,7 +57,7 @@ TEST(HelloTest, AServerSaysWhichOneItIs) {
   EXPECT_EQ(PeerName(decoded->hello), "server-5");
 }
 
-TEST(HelloTest, ACutOneIsRefusedAtEveryLength) {
+TEST(HelloTest, RejectsEveryTruncation) {
   const std::vector<std::byte> whole = EncodeHello(SampleHello());
   for (size_t length = 0; length < whole.size(); ++length) {
     const absl::StatusOr<HelloMeta> decoded = DecodeHello(std::span(whole).first(length));
@@ -66,7 +66,7 @@ TEST(HelloTest, ACutOneIsRefusedAtEveryLength) {
   }
 }
 
-TEST(HelloTest, AnUnknownWishIsRefused) {
+TEST(HelloTest, RejectsAnUnknownChecksumMode) {
   HelloMeta sample = SampleHello();
   sample.payload_checksums = static_cast<PayloadChecksums>(3);
   const std::vector<std::byte> meta = EncodeHello(sample);
@@ -93,7 +93,7 @@ TEST(HelloAckTest, EveryFieldIsReadBack) {
   EXPECT_EQ(decoded->hello_received_at, 7);
 }
 
-TEST(HelloAckTest, ACutOneIsRefusedAtEveryLength) {
+TEST(HelloAckTest, RejectsEveryTruncation) {
   const std::vector<std::byte> whole = EncodeHelloAck({});
   for (size_t length = 0; length < whole.size(); ++length) {
     const absl::StatusOr<HelloAckMeta> decoded = DecodeHelloAck(std::span(whole).first(length));
@@ -102,7 +102,7 @@ TEST(HelloAckTest, ACutOneIsRefusedAtEveryLength) {
   }
 }
 
-TEST(PayloadChecksumsTest, AreOnBetweenHostsUnlessSomebodySaysOtherwise) {
+TEST(PayloadChecksumsTest, AreOnBetweenHostsByDefault) {
   using enum PayloadChecksums;
   constexpr bool kSameHost = true;
 
@@ -114,7 +114,7 @@ TEST(PayloadChecksumsTest, AreOnBetweenHostsUnlessSomebodySaysOtherwise) {
   EXPECT_TRUE(AgreeOnPayloadChecksums(kOff, kOn, kSameHost));
 }
 
-TEST(PayloadChecksumsTest, AreAsTheEnvironmentSays) {
+TEST(PayloadChecksumsTest, FollowTheEnvironment) {
   const auto of = [](const char* text) {
     return PayloadChecksumsFrom({{"PUSHPULL_PAYLOAD_CHECKSUM", text}});
   };

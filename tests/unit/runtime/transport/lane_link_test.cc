@@ -47,7 +47,7 @@ absl::Status RefusalOf(Transport& transport, EventLoop& loop, const std::string&
   return recorder.refusal;
 }
 
-TEST(LaneLinkTest, AServerOfAnotherTransportIsRefusedWithWhatToSet) {
+TEST(LaneLinkTest, AServerOfAnotherTransportFailsWithAHint) {
   EventLoop loop("loop");
   TcpTransport tcp({&loop}, {});
   GrpcTransport grpc({&loop}, {});

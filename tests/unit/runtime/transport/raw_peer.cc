@@ -14,7 +14,7 @@
 
 #include "runtime/base/host_port.h"
 #include "runtime/transport/hello.h"
-#include "runtime/transport/tcp/socket_address.h"
+#include "runtime/transport/stream/socket_address.h"
 
 namespace pushpull {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A peer that sends whatever a test wants over a blocking socket, right or wrong.
+// A peer that sends any bytes over a blocking socket, valid or not.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class RawPeer {
   absl::StatusOr<OutgoingFrame> ReceiveFrame();
   // Reads until the other side has closed the connection; false: it did not.
   bool WaitForEnd();
-  // Ends the connection: nothing is sent any more, what is here is not read.
+  // Closes the connection without reading what has arrived.
   void Close() { socket_.Reset(); }
 
  private:

@@ -9,7 +9,7 @@
 namespace pushpull {
 namespace {
 
-TEST(SocketBuffersTest, WithoutAWordTheyAreBounded) {
+TEST(SocketBuffersTest, AreBoundedByDefault) {
   for (const auto& environment :
        {std::map<std::string, std::string>{}, {{"PUSHPULL_SOCKET_BUFFER_BYTES", ""}}}) {
     const SocketBuffers buffers = *SocketBuffersFrom(environment);
@@ -21,7 +21,7 @@ TEST(SocketBuffersTest, WithoutAWordTheyAreBounded) {
   }
 }
 
-TEST(SocketBuffersTest, BothCanBeSaid) {
+TEST(SocketBuffersTest, FollowTheEnvironment) {
   const SocketBuffers buffers = *SocketBuffersFrom(
       {{"PUSHPULL_SOCKET_BUFFER_BYTES", "4194304"}, {"PUSHPULL_UNSENT_BYTES", "0"}});
 
@@ -30,7 +30,7 @@ TEST(SocketBuffersTest, BothCanBeSaid) {
   EXPECT_EQ(buffers.unsent_bytes_max, 0);
 }
 
-TEST(SocketBuffersTest, WhatIsNoSizeIsNamed) {
+TEST(SocketBuffersTest, AnInvalidSizeIsNamed) {
   for (const std::string text : {"0", "4095", "67108865", "-1", "64k", "99999999999"}) {
     const absl::Status why = SocketBuffersFrom({{"PUSHPULL_SOCKET_BUFFER_BYTES", text}}).status();
 

@@ -18,7 +18,7 @@ class ChunkCopiesTest : public testing::Test {
   std::array<std::byte, 16> elsewhere_{};
 };
 
-TEST_F(ChunkCopiesTest, WhatIsKeptIsACopyWhereItCameLast) {
+TEST_F(ChunkCopiesTest, KeptValueIsACopyAtItsNewestPlace) {
   copies_.Take(0, place_, Step{3}, true);
   copies_.Take(0, elsewhere_, Step{4}, true);
 
@@ -27,7 +27,7 @@ TEST_F(ChunkCopiesTest, WhatIsKeptIsACopyWhereItCameLast) {
   EXPECT_EQ(Copy()->version, Step{4});
 }
 
-TEST_F(ChunkCopiesTest, AReadToAnotherPlaceChangesNothing) {
+TEST_F(ChunkCopiesTest, ReadToOtherMemoryChangesNothing) {
   copies_.Take(0, place_, Step{3}, true);
 
   copies_.Take(0, elsewhere_, Step{4}, false);
@@ -36,7 +36,7 @@ TEST_F(ChunkCopiesTest, AReadToAnotherPlaceChangesNothing) {
   EXPECT_EQ(Copy()->version, Step{3});
 }
 
-TEST_F(ChunkCopiesTest, AReadToTheSamePlaceBringsTheCopyUpToDate) {
+TEST_F(ChunkCopiesTest, ReadToSameMemoryUpdatesTheCopy) {
   copies_.Take(0, place_, Step{3}, true);
 
   copies_.Take(0, place_, Step{4}, false);
@@ -44,7 +44,7 @@ TEST_F(ChunkCopiesTest, AReadToTheSamePlaceBringsTheCopyUpToDate) {
   EXPECT_EQ(Copy()->version, Step{4});
 }
 
-TEST_F(ChunkCopiesTest, AReadToAPartOfThePlaceSpoilsIt) {
+TEST_F(ChunkCopiesTest, ReadToAPartInvalidatesTheCopy) {
   copies_.Take(0, std::span(place_).first(8), Step{3}, true);
 
   copies_.Take(0, std::span(place_).subspan(4, 8), Step{4}, false);
@@ -52,18 +52,18 @@ TEST_F(ChunkCopiesTest, AReadToAPartOfThePlaceSpoilsIt) {
   EXPECT_FALSE(Copy().has_value());
 }
 
-TEST_F(ChunkCopiesTest, WhatIsNotKeptIsNoCopy) {
+TEST_F(ChunkCopiesTest, ValueThatIsNotKeptIsNoCopy) {
   copies_.Take(0, place_, Step{3}, false);
 
   EXPECT_FALSE(Copy().has_value());
 }
 
-TEST_F(ChunkCopiesTest, AGradientInThePlaceSpoilsItAndOneBesideItDoesNot) {
+TEST_F(ChunkCopiesTest, OverlappingGradientInvalidatesTheCopy) {
   copies_.Take(0, std::span(place_).first(8), Step{3}, true);
-  copies_.Spoil(0, std::span(place_).subspan(8));
+  copies_.Invalidate(0, std::span(place_).subspan(8));
   EXPECT_TRUE(Copy().has_value());
 
-  copies_.Spoil(0, place_);
+  copies_.Invalidate(0, place_);
 
   EXPECT_FALSE(Copy().has_value());
 }

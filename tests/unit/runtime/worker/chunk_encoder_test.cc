@@ -39,21 +39,21 @@ class ChunkEncoderTest : public testing::Test {
   ChunkEncoder encoder_{WorkerId{3}};
 };
 
-TEST_F(ChunkEncoderTest, WithoutACodecAGradientGoesAsItIs) {
+TEST_F(ChunkEncoderTest, WithoutCodecGradientIsSentUnchanged) {
   const std::vector<float> gradient = Gradient();
   const EncodedGradient encoded = encoder_.Encode(ChunkId{0}, Step{1}, BytesOf(gradient));
   EXPECT_EQ(encoded.codec, Codec::kNone);
   EXPECT_EQ(encoded.bytes, nullptr);
 }
 
-TEST_F(ChunkEncoderTest, SoDoesOneThatWouldNotBecomeSmaller) {
+TEST_F(ChunkEncoderTest, SmallGradientIsSentUnchanged) {
   const std::vector<float> few(4, 1.0F);
   EXPECT_EQ(encoder_.Encode(ChunkId{1}, Step{1}, BytesOf(few)).bytes, nullptr);
   const std::vector<float> more(5, 1.0F);
   EXPECT_NE(encoder_.Encode(ChunkId{1}, Step{1}, BytesOf(more)).bytes, nullptr);
 }
 
-TEST_F(ChunkEncoderTest, WhatComesIsWhatTheCodecWrites) {
+TEST_F(ChunkEncoderTest, ReturnsWhatTheCodecWrites) {
   const std::vector<float> gradient = Gradient();
   const EncodedGradient encoded = encoder_.Encode(ChunkId{2}, Step{7}, BytesOf(gradient));
   std::vector<std::byte> expected(EncodedBytes(Codec::kInt8, kValues));
@@ -62,7 +62,7 @@ TEST_F(ChunkEncoderTest, WhatComesIsWhatTheCodecWrites) {
   EXPECT_EQ(Copied(encoded), expected);
 }
 
-TEST_F(ChunkEncoderTest, StepsAndChunksAndWorkersRoundDifferently) {
+TEST_F(ChunkEncoderTest, RoundingDiffersByStepChunkAndWorker) {
   const std::vector<float> gradient = Gradient();
   ChunkEncoder other(WorkerId{4});
   other.SetCodecs({Codec::kInt8, Codec::kInt8, Codec::kInt8});
@@ -73,7 +73,7 @@ TEST_F(ChunkEncoderTest, StepsAndChunksAndWorkersRoundDifferently) {
   EXPECT_EQ(Copied(encoder_.Encode(ChunkId{2}, Step{7}, BytesOf(gradient))), first);
 }
 
-TEST_F(ChunkEncoderTest, BytesThatSomebodyHoldsStayAsTheyAre) {
+TEST_F(ChunkEncoderTest, ReferencedBytesDoNotChange) {
   const std::vector<float> gradient = Gradient();
   const EncodedGradient held = encoder_.Encode(ChunkId{1}, Step{1}, BytesOf(gradient));
   const std::vector<std::byte> before = Copied(held);
@@ -83,7 +83,7 @@ TEST_F(ChunkEncoderTest, BytesThatSomebodyHoldsStayAsTheyAre) {
   EXPECT_EQ(Copied(held), before);
 }
 
-TEST_F(ChunkEncoderTest, MemoryThatNobodyHoldsIsUsedAgain) {
+TEST_F(ChunkEncoderTest, UnreferencedMemoryIsReused) {
   const std::vector<float> gradient = Gradient();
   EncodedGradient encoded = encoder_.Encode(ChunkId{1}, Step{1}, BytesOf(gradient));
   const HostBuffer* const memory = encoded.bytes.get();
@@ -91,7 +91,7 @@ TEST_F(ChunkEncoderTest, MemoryThatNobodyHoldsIsUsedAgain) {
   EXPECT_EQ(encoder_.Encode(ChunkId{1}, Step{2}, BytesOf(gradient)).bytes.get(), memory);
 }
 
-TEST_F(ChunkEncoderTest, CountsWhatTheCodecCannotHold) {
+TEST_F(ChunkEncoderTest, CountsOverflows) {
   std::vector<float> gradient = Gradient();
   gradient[5] = 1e6F;
   gradient[6] = -65520;
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(All,
                          testing::Values(Codec::kTopK, Codec::kOneBit),
                          [](const auto& codec) { return ToString(codec.param); });
 
-TEST_P(ChunkMemoryTest, WhatIsLeftOutIsAddedToTheNextGradient) {
+TEST_P(ChunkMemoryTest, ResidualIsAddedToTheNextGradient) {
   const EncodedGradient first = Push(0);
   EXPECT_EQ(first.codec, GetParam());
   const std::vector<float> gradient = GradientOf(0);
@@ -173,7 +173,7 @@ TEST_P(ChunkMemoryTest, WhatIsLeftOutIsAddedToTheNextGradient) {
   EXPECT_EQ(Copied(Push(1)), bytes);
 }
 
-TEST_P(ChunkMemoryTest, AWholePushHasEverythingThatWasLeftOut) {
+TEST_P(ChunkMemoryTest, WholePushIncludesTheResidual) {
   encoder_.SendWhole(Step{5});
   for (uint64_t step = 0; step < 5; ++step) {
     Push(step);
@@ -191,7 +191,7 @@ TEST_P(ChunkMemoryTest, AWholePushHasEverythingThatWasLeftOut) {
   EXPECT_EQ(Copied(whole), before);  // it may have to be sent again
 }
 
-TEST_P(ChunkMemoryTest, AnOrderThatComesTooLateIsRefused) {
+TEST_P(ChunkMemoryTest, LateOrderFails) {
   Push(0);
   Push(1);
   encoder_.SendWhole(Step{1});
@@ -199,7 +199,7 @@ TEST_P(ChunkMemoryTest, AnOrderThatComesTooLateIsRefused) {
   EXPECT_EQ(Push(2).codec, GetParam());
 }
 
-TEST_P(ChunkMemoryTest, SoIsOneWhoseStepIsLeftOut) {
+TEST_P(ChunkMemoryTest, OrderForASkippedStepFails) {
   Push(0);
   encoder_.SendWhole(Step{1});
   EXPECT_EQ(encoder_.TakeVerdict(), std::nullopt);
@@ -207,13 +207,13 @@ TEST_P(ChunkMemoryTest, SoIsOneWhoseStepIsLeftOut) {
   EXPECT_EQ(encoder_.TakeVerdict(), false);
 }
 
-TEST_P(ChunkMemoryTest, OneThatHasKeptNothingBackIsWholeWhenItBegins) {
+TEST_P(ChunkMemoryTest, WithoutResidualTheVerdictIsImmediate) {
   encoder_.SendWhole(Step{1});
   EXPECT_EQ(Push(4).codec, GetParam());
   EXPECT_EQ(encoder_.TakeVerdict(), true);
 }
 
-TEST_P(ChunkMemoryTest, AnOrderCanBeForgotten) {
+TEST_P(ChunkMemoryTest, OrderCanBeForgotten) {
   encoder_.SendWhole(Step{1});
   Push(0);
   encoder_.ForgetWhole();
@@ -221,7 +221,7 @@ TEST_P(ChunkMemoryTest, AnOrderCanBeForgotten) {
   EXPECT_EQ(encoder_.TakeVerdict(), std::nullopt);
 }
 
-TEST_P(ChunkMemoryTest, APushWithoutWeightTakesNothingWithIt) {
+TEST_P(ChunkMemoryTest, PushOfWeightZeroKeepsTheResidual) {
   Push(0);
   EXPECT_EQ(Push(1, {.weight = 0}).bytes, nullptr);
   encoder_.SendWhole(Step{2});
@@ -233,7 +233,7 @@ TEST_P(ChunkMemoryTest, APushWithoutWeightTakesNothingWithIt) {
   EXPECT_TRUE(IsAllThere());
 }
 
-TEST_P(ChunkMemoryTest, WhatIsNotFiniteGoesAsItIsAndIsNotKept) {
+TEST_P(ChunkMemoryTest, NonFiniteGradientIsSentUnchanged) {
   Push(0);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -246,7 +246,7 @@ TEST_P(ChunkMemoryTest, WhatIsNotFiniteGoesAsItIsAndIsNotKept) {
   EXPECT_TRUE(IsAllThere());
 }
 
-TEST_P(ChunkMemoryTest, WhereTheCodecDoesNotPayNothingIsKeptBack) {
+TEST_P(ChunkMemoryTest, BypassedCodecKeepsNoResidual) {
   Push(0);
   EXPECT_EQ(Push(1, {.is_bypassed = true}).codec, Codec::kNone);
   EXPECT_TRUE(IsAllThere());

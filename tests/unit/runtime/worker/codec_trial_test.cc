@@ -29,7 +29,7 @@ std::optional<CodecVerdict> RunSteps(
   return last;
 }
 
-TEST(CodecTrialTest, EncodesBeforeItKnows) {
+TEST(CodecTrialTest, EncodesBeforeTheFirstVerdict) {
   const CodecTrial trial;
   for (uint64_t i = 0; i < CodecTrial::kWarmUpSteps; ++i) EXPECT_TRUE(trial.Encodes(Step{i}));
   EXPECT_TRUE(trial.Encodes(Step{1000}));
@@ -43,7 +43,7 @@ TEST(CodecTrialTest, TriesBothEquallyOften) {
   EXPECT_EQ(2 * encoded, CodecTrial::kTrialSteps);
 }
 
-TEST(CodecTrialTest, LeavesCodecsOutWhereTheyCostTime) {
+TEST(CodecTrialTest, BypassesCodecsThatCostTime) {
   CodecTrial trial;
   const auto verdict =
       RunSteps(trial, 0, kTrialEnd, [](bool encoded, uint64_t) { return encoded ? 1200 : 1000; });
@@ -55,7 +55,7 @@ TEST(CodecTrialTest, LeavesCodecsOutWhereTheyCostTime) {
     EXPECT_FALSE(trial.Encodes(Step{i})) << i;
 }
 
-TEST(CodecTrialTest, UsesThemWhereTheyPay) {
+TEST(CodecTrialTest, UsesCodecsThatSaveTime) {
   CodecTrial trial;
   const auto verdict =
       RunSteps(trial, 0, kTrialEnd, [](bool encoded, uint64_t) { return encoded ? 600 : 1000; });
@@ -64,13 +64,13 @@ TEST(CodecTrialTest, UsesThemWhereTheyPay) {
   EXPECT_TRUE(trial.Encodes(Step{kTrialEnd}));
 }
 
-TEST(CodecTrialTest, AGainTooSmallToMatterIsNone) {
+TEST(CodecTrialTest, IgnoresInsignificantGains) {
   CodecTrial trial;
   RunSteps(trial, 0, kTrialEnd, [](bool encoded, uint64_t) { return encoded ? 990 : 1000; });
   EXPECT_FALSE(trial.Encodes(Step{kTrialEnd}));
 }
 
-TEST(CodecTrialTest, AFewSlowStepsDecideNothing) {
+TEST(CodecTrialTest, OutliersDoNotDecide) {
   CodecTrial trial;
   RunSteps(trial, 0, kTrialEnd, [](bool encoded, uint64_t step) {
     return step % 6 == 4 ? 50'000 : encoded ? 600 : 1000;
@@ -78,7 +78,7 @@ TEST(CodecTrialTest, AFewSlowStepsDecideNothing) {
   EXPECT_TRUE(trial.Encodes(Step{kTrialEnd}));
 }
 
-TEST(CodecTrialTest, TheNextRoundFindsOutThatTheLinkIsAnother) {
+TEST(CodecTrialTest, NextRoundDetectsAnotherLinkSpeed) {
   CodecTrial trial;
   RunSteps(trial, 0, kTrialEnd, [](bool encoded, uint64_t) { return encoded ? 1200 : 1000; });
   const auto verdict =
@@ -89,7 +89,7 @@ TEST(CodecTrialTest, TheNextRoundFindsOutThatTheLinkIsAnother) {
   EXPECT_TRUE(trial.Encodes(Step{CodecTrial::kRoundSteps + kTrialEnd}));
 }
 
-TEST(CodecTrialTest, WhoJoinsInTheMiddleOfATrialHasNoVerdict) {
+TEST(CodecTrialTest, NoVerdictAfterJoiningDuringATrial) {
   CodecTrial trial;
   const auto verdict = RunSteps(trial, kTrialEnd - 3, 3, [](bool, uint64_t) { return 1000; });
   EXPECT_FALSE(verdict.has_value());

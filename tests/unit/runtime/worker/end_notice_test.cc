@@ -50,11 +50,11 @@ class EndNoticeTest : public testing::Test {
   }
 };
 
-TEST_F(EndNoticeTest, TakesTheSignalOfAProgramThatDoesNot) {
+TEST_F(EndNoticeTest, HandlesSigtermIfTheProgramDoesNot) {
   EXPECT_EXIT(RunProgram([] { raise(SIGTERM); }), testing::ExitedWithCode(kWasTold), "");
 }
 
-TEST_F(EndNoticeTest, TheSecondEndsTheProgram) {
+TEST_F(EndNoticeTest, SecondSignalTerminatesTheProgram) {
   EXPECT_EXIT(RunProgram([] {
                 raise(SIGTERM);
                 raise(SIGTERM);
@@ -63,7 +63,7 @@ TEST_F(EndNoticeTest, TheSecondEndsTheProgram) {
               "");
 }
 
-TEST_F(EndNoticeTest, TheLaunchersEndsItAtOnce) {
+TEST_F(EndNoticeTest, UrgentSignalTerminatesAtOnce) {
   EXPECT_EXIT(RunProgram([] {
                 sigval word{};
                 word.sival_int = kUrgent;
@@ -73,7 +73,7 @@ TEST_F(EndNoticeTest, TheLaunchersEndsItAtOnce) {
               "");
 }
 
-TEST_F(EndNoticeTest, AProgramsOwnHandlerStays) {
+TEST_F(EndNoticeTest, KeepsTheProgramsOwnHandler) {
   EXPECT_EXIT(
       {
         std::signal(SIGTERM, EndByOwnHandler);
@@ -83,7 +83,7 @@ TEST_F(EndNoticeTest, AProgramsOwnHandlerStays) {
       "");
 }
 
-TEST_F(EndNoticeTest, WithoutAJobTheSignalEndsTheProgramAgain) {
+TEST_F(EndNoticeTest, SignalTerminatesTheProgramOnceJobIsGone) {
   EXPECT_EXIT(
       {
         EventLoop loop("loop");
@@ -98,7 +98,7 @@ TEST_F(EndNoticeTest, WithoutAJobTheSignalEndsTheProgramAgain) {
       "");
 }
 
-TEST_F(EndNoticeTest, ALaterJobHearsOfANoticeThatHasCome) {
+TEST_F(EndNoticeTest, LaterJobReceivesAnEarlierNotice) {
   EXPECT_EXIT(
       {
         EventLoop loop("loop");

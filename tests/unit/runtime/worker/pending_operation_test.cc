@@ -25,7 +25,7 @@ Deadline Soon() {
   return Deadline::After(10s);
 }
 
-TEST(PendingOperationTest, IsDoneWhenEveryServerHasAnsweredEveryPart) {
+TEST(PendingOperationTest, DoneWhenAllPartsAreAnswered) {
   PendingOperation operation("push of w");
   operation.Expect(kAnn, 2);
   operation.Expect(kBob, 1);
@@ -52,7 +52,7 @@ TEST(PendingOperationTest, PartsOfOneServerAddUp) {
   EXPECT_TRUE(operation.is_done());
 }
 
-TEST(PendingOperationTest, AnAnswerThatNobodyExpectsIsNoPart) {
+TEST(PendingOperationTest, UnexpectedAnswerIsIgnored) {
   PendingOperation operation("push of w");
   operation.Expect(kAnn, 1);
 
@@ -61,7 +61,7 @@ TEST(PendingOperationTest, AnAnswerThatNobodyExpectsIsNoPart) {
   EXPECT_FALSE(operation.is_done());
 }
 
-TEST(PendingOperationTest, ADeadlineNamesTheServersThatAreMissingAndCanBeWaitedForAgain) {
+TEST(PendingOperationTest, DeadlineNamesMissingServers) {
   PendingOperation operation("push of w step 3");
   operation.Expect(kAnn, 1);
   operation.Expect(kBob, 1);
@@ -75,13 +75,13 @@ TEST(PendingOperationTest, ADeadlineNamesTheServersThatAreMissingAndCanBeWaitedF
   EXPECT_TRUE(operation.Wait(Passed()).ok());
 }
 
-TEST(PendingOperationTest, ADeadlineWithoutPartsNamesNoServer) {
+TEST(PendingOperationTest, DeadlineWithoutPartsNamesNoServer) {
   PendingOperation operation("joining");
 
   EXPECT_EQ(operation.Wait(Passed()), absl::DeadlineExceededError("joining: not done in time"));
 }
 
-TEST(PendingOperationTest, TheFirstFailureCountsAndSaysWhatFailed) {
+TEST(PendingOperationTest, FirstFailureCountsAndNamesTheOperation) {
   PendingOperation operation("push of w");
   operation.Expect(kAnn, 1);
 
@@ -92,7 +92,7 @@ TEST(PendingOperationTest, TheFirstFailureCountsAndSaysWhatFailed) {
   EXPECT_EQ(operation.Wait(Passed()), absl::AbortedError("push of w: rejoin"));
 }
 
-TEST(PendingOperationTest, WhatIsDoneCannotFail) {
+TEST(PendingOperationTest, DoneOperationCannotFail) {
   PendingOperation operation("leaving");
 
   operation.Finish();
@@ -101,7 +101,7 @@ TEST(PendingOperationTest, WhatIsDoneCannotFail) {
   EXPECT_TRUE(operation.Wait(Passed()).ok());
 }
 
-TEST(PendingOperationTest, TheHandlerIsToldOnceAndMayLookAtTheOperation) {
+TEST(PendingOperationTest, HandlerIsCalledOnceWithoutALock) {
   std::vector<absl::Status> told;
   PendingOperation* self = nullptr;
   PendingOperation operation("push of w", [&](const absl::Status& status) {
@@ -119,7 +119,7 @@ TEST(PendingOperationTest, TheHandlerIsToldOnceAndMayLookAtTheOperation) {
   EXPECT_THAT(told, ElementsAre(absl::OkStatus()));
 }
 
-TEST(PendingOperationTest, EveryThreadThatWaitsIsWokenByTheLastPart) {
+TEST(PendingOperationTest, LastPartWakesAllWaitingThreads) {
   PendingOperation operation("push of w");
   operation.Expect(kAnn, 1);
   std::vector<absl::Status> results(3, absl::UnknownError("not back"));
@@ -134,7 +134,7 @@ TEST(PendingOperationTest, EveryThreadThatWaitsIsWokenByTheLastPart) {
   EXPECT_THAT(results, ElementsAre(absl::OkStatus(), absl::OkStatus(), absl::OkStatus()));
 }
 
-TEST(PendingOperationTest, WhatItWaitsForTakesThePlaceOfTheServers) {
+TEST(PendingOperationTest, NoteReplacesTheMissingServers) {
   PendingOperation operation("push of w");
   operation.Expect(kAnn, 1);
   const auto text = [&] {

@@ -38,7 +38,7 @@ TEST_F(PushWindowTest, LendsUntilItsLimitIsReached) {
   EXPECT_EQ(window_->Next(), std::nullopt);
 }
 
-TEST_F(PushWindowTest, LendsForOneThatIsLargerThanTheLimit) {
+TEST_F(PushWindowTest, LendsForAPayloadAboveTheLimit) {
   window_->SetLimit(1);
   window_->Add(0, ChunkId{7});
   EXPECT_EQ(window_->Next(), ChunkId{7});
@@ -47,7 +47,7 @@ TEST_F(PushWindowTest, LendsForOneThatIsLargerThanTheLimit) {
   EXPECT_EQ(window_->Next(), std::nullopt);
 }
 
-TEST_F(PushWindowTest, TheMostUrgentGoesFirstAndEqualOnesInTheirOrder) {
+TEST_F(PushWindowTest, OrdersByPriorityThenArrival) {
   window_->SetLimit(100);
   window_->Add(5, ChunkId{1});
   window_->Add(5, ChunkId{2});
@@ -57,7 +57,7 @@ TEST_F(PushWindowTest, TheMostUrgentGoesFirstAndEqualOnesInTheirOrder) {
   EXPECT_EQ(order, (std::vector<uint64_t>{3, 1, 2}));
 }
 
-TEST_F(PushWindowTest, TellsOfRoomOnceAndOnlyWhereSomebodyWaits) {
+TEST_F(PushWindowTest, NotifiesOnceIfAPayloadWaits) {
   window_->SetLimit(2);
   auto first = window_->Lend(1, nullptr);
   auto second = window_->Lend(1, nullptr);
@@ -75,7 +75,7 @@ TEST_F(PushWindowTest, TellsOfRoomOnceAndOnlyWhereSomebodyWaits) {
 }
 
 // A channel may end on its server's thread, after the worker has gone.
-TEST_F(PushWindowTest, WhatIsLentMayEndLaterAndElsewhere) {
+TEST_F(PushWindowTest, LoanMayEndLaterOnAnotherThread) {
   auto owner = std::make_shared<int>(1);
   const std::weak_ptr<int> owned = owner;
   window_->SetLimit(1);

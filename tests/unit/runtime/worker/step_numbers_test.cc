@@ -6,7 +6,7 @@
 namespace pushpull {
 namespace {
 
-TEST(StepNumbersTest, EachTensorCountsForItself) {
+TEST(StepNumbersTest, TensorsAreNumberedIndependently) {
   StepNumbers numbers;
   numbers.Begin(2, Step{7});
 
@@ -17,7 +17,7 @@ TEST(StepNumbersTest, EachTensorCountsForItself) {
   EXPECT_EQ(numbers.Highest(), Step{9});
 }
 
-TEST(StepNumbersTest, AHoldStopsTheNextStepAndNotTheOneUnderWay) {
+TEST(StepNumbersTest, HoldStopsTheNextStepOnly) {
   StepNumbers numbers;
   numbers.Begin(2, Step{0});
   numbers.Take(0);
@@ -30,7 +30,7 @@ TEST(StepNumbersTest, AHoldStopsTheNextStepAndNotTheOneUnderWay) {
   EXPECT_TRUE(numbers.IsAtHold());
 }
 
-TEST(StepNumbersTest, ATensorThatIsNeverPushedHoldsNothingUp) {
+TEST(StepNumbersTest, UnusedTensorDoesNotDelayAHold) {
   StepNumbers numbers;
   numbers.Begin(2, Step{0});
   numbers.Take(0);
@@ -41,7 +41,7 @@ TEST(StepNumbersTest, ATensorThatIsNeverPushedHoldsNothingUp) {
   EXPECT_TRUE(numbers.IsAtHold());
 }
 
-TEST(StepNumbersTest, AResumedTensorGoesOnWithItsNumber) {
+TEST(StepNumbersTest, ResumedTensorContinuesItsNumbers) {
   StepNumbers numbers;
   numbers.Begin(1, Step{3});
   numbers.HoldFrom(Step{3});
@@ -51,7 +51,7 @@ TEST(StepNumbersTest, AResumedTensorGoesOnWithItsNumber) {
   EXPECT_EQ(numbers.Take(0), Step{3});
 }
 
-TEST(StepNumbersTest, AWorkerThatIsToGoFinishesTheStepUnderWay) {
+TEST(StepNumbersTest, LeavingWorkerFinishesItsStep) {
   StepNumbers numbers;
   numbers.Begin(3, Step{5});
   numbers.Take(0);
@@ -65,7 +65,7 @@ TEST(StepNumbersTest, AWorkerThatIsToGoFinishesTheStepUnderWay) {
   EXPECT_FALSE(numbers.MayPush(2));
 }
 
-TEST(StepNumbersTest, BetweenTwoStepsItHasComputedTheNextOne) {
+TEST(StepNumbersTest, BetweenStepsTheNextOneIsTheLast) {
   StepNumbers numbers;
   numbers.Begin(2, Step{5});
 
@@ -79,7 +79,7 @@ TEST(StepNumbersTest, BetweenTwoStepsItHasComputedTheNextOne) {
   EXPECT_FALSE(numbers.MayPush(1));
 }
 
-TEST(StepNumbersTest, ATensorThatIsNeverPushedCutsNoStepInTwo) {
+TEST(StepNumbersTest, UnusedTensorDoesNotSplitTheLastStep) {
   StepNumbers numbers;
   numbers.Begin(3, Step{0});
   for (int step = 0; step < 4; ++step) {

@@ -51,7 +51,7 @@ struct SamplePush {
   PublishedTiming server;
 };
 
-TEST(PhasesOfTest, EachPhaseIsTheTimeBetweenItsOwnTwoReadings) {
+TEST(PhasesOfTest, PhaseIsTheTimeBetweenItsTwoReadings) {
   const SamplePush push(0ms);
 
   const PhaseTimes phases = PhasesOf(push.worker, push.server, 0ms);
@@ -59,7 +59,7 @@ TEST(PhasesOfTest, EachPhaseIsTheTimeBetweenItsOwnTwoReadings) {
   EXPECT_THAT(phases, ElementsAre(1ms, 2ms, 3ms, 4ms, 5ms, 6ms, 7ms, 8ms, 9ms, 10ms, 11ms));
 }
 
-TEST(PhasesOfTest, TheServersClockMayBeAheadOrBehind) {
+TEST(PhasesOfTest, ServerClockMayBeAheadOrBehind) {
   const PhaseTimes same_clock = PhasesOf(SamplePush(0ms).worker, SamplePush(0ms).server, 0ms);
   for (const Duration offset : {Duration(7s), Duration(-7s)}) {
     const SamplePush push(offset);
@@ -68,7 +68,7 @@ TEST(PhasesOfTest, TheServersClockMayBeAheadOrBehind) {
   }
 }
 
-TEST(PhasesOfTest, PhasesWithoutGapsAddUpToTheWholeTime) {
+TEST(PhasesOfTest, PhasesWithoutGapsAddUpToTheTotal) {
   const SamplePush push(0ms);
 
   const PhaseTimes phases = PhasesOf(push.worker, push.server, 0ms);
@@ -77,7 +77,7 @@ TEST(PhasesOfTest, PhasesWithoutGapsAddUpToTheWholeTime) {
             push.worker.applied - push.worker.ready);
 }
 
-TEST(PhasesOfTest, ATimeThatNoPhaseCoversIsGivenToNone) {
+TEST(PhasesOfTest, UncoveredTimeBelongsToNoPhase) {
   SamplePush push(0ms);
   const PhaseTimes before = PhasesOf(push.worker, push.server, 0ms);
   // The thread had something else to do between taking the push up and queueing it.
@@ -102,7 +102,7 @@ PhaseTimes PhasesWithWire(Duration wire) {
   return phases;
 }
 
-TEST_F(SyncMeterTest, AStepIsFromItsFirstGradientToItsLastParameter) {
+TEST_F(SyncMeterTest, StepLastsFromFirstGradientToLastParameter) {
   meter_.OnPush(Step{4}, At(10ms));
   meter_.OnPush(Step{4}, At(15ms));
   meter_.OnApplied(Step{4}, At(30ms), PhasesWithWire(1ms));
@@ -115,7 +115,7 @@ TEST_F(SyncMeterTest, AStepIsFromItsFirstGradientToItsLastParameter) {
   EXPECT_EQ(seen_[0].number, Step{4});
 }
 
-TEST_F(SyncMeterTest, ThePhasesAreThoseOfTheChunkThatCameLast) {
+TEST_F(SyncMeterTest, PhasesAreThoseOfTheLastChunk) {
   meter_.OnPush(Step{0}, At(0ms));
   meter_.OnApplied(Step{0}, At(20ms), PhasesWithWire(9ms));
   meter_.OnApplied(Step{0}, At(30ms), PhasesWithWire(3ms));
@@ -124,7 +124,7 @@ TEST_F(SyncMeterTest, ThePhasesAreThoseOfTheChunkThatCameLast) {
   EXPECT_EQ(PhaseOf(seen_[0].phases, SyncPhase::kWire), Duration(3ms));
 }
 
-TEST_F(SyncMeterTest, TheTimeOfAStepIsFromEndToEndAndTheFirstHasNone) {
+TEST_F(SyncMeterTest, StepTimeIsFromEndToEnd) {
   for (const uint64_t step : {0U, 1U, 2U}) {
     const Duration begin = step * 100ms;
     meter_.OnPush(Step{step}, At(begin + 60ms));
@@ -138,7 +138,7 @@ TEST_F(SyncMeterTest, TheTimeOfAStepIsFromEndToEndAndTheFirstHasNone) {
   EXPECT_EQ(seen_[2].step, Duration(101ms));
 }
 
-TEST_F(SyncMeterTest, WhatComesBackForAnotherStepDoesNotCount) {
+TEST_F(SyncMeterTest, AnswersOfOtherStepsDoNotCount) {
   meter_.OnPush(Step{0}, At(0ms));
   meter_.OnApplied(Step{0}, At(10ms), {});
   meter_.OnPush(Step{1}, At(20ms));

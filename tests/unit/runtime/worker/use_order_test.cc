@@ -6,11 +6,11 @@
 namespace pushpull {
 namespace {
 
-TEST(UseOrderTest, EachTensorOfAShortListHasItsPlace) {
+TEST(UseOrderTest, ShortListHasDistinctPriorities) {
   for (size_t place = 0; place < 255; ++place) EXPECT_EQ(PriorityOfPlace(place, 255), place);
 }
 
-TEST(UseOrderTest, ALongListKeepsItsOrderUpToItsEndAndStaysBeforeTheSamples) {
+TEST(UseOrderTest, LongListKeepsItsOrderBeforeTheSamples) {
   for (const size_t count : {size_t{256}, size_t{465}, size_t{100'000}}) {
     EXPECT_EQ(PriorityOfPlace(0, count), 0);
     for (size_t place = 1; place < count; ++place) {

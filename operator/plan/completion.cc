@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/plan/completion.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull_operator {
+
+using pushpull::CleanupPolicy;
+using pushpull::JobRole;
+
+namespace {
+
+// For the checkpoint of the job's end; as long as `pushpull run` gives it.
+constexpr std::chrono::minutes kSaveGrace{5};
+
+std::optional<StartProblem> FirstStartProblem(const Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (std::optional<StartProblem> problem = StartProblemOf(*pod.seen)) return problem;
+  }
+  return std::nullopt;
+}
+
+void CheckActiveDeadline(Draft& draft) {
+  const TrainingJobStatus& status = draft.status();
+  if (!draft.spec().active_deadline || !status.start_time) return;
+  const WallTime end = *status.start_time + *draft.spec().active_deadline +
+                       std::chrono::seconds(status.suspended_seconds);
+  if (draft.now() < end) return draft.RequeueAt(end);
+  draft.Fail(
+      "DeadlineExceeded",
+      absl::StrCat(
+          "ran for spec.activeDeadlineSeconds (", draft.spec().active_deadline->count(), " s)"));
+}
+
+void CheckStartDeadline(Draft& draft) {
+  const TrainingJobStatus& status = draft.status();
+  const bool is_starting =
+      status.phase == Phase::kStarting && status.phase_time && !status.restarts.next_at;
+  if (!draft.spec().start_deadline || !is_starting) return;
+  const WallTime end = *status.phase_time + *draft.spec().start_deadline;
+  if (draft.now() < end) return draft.RequeueAt(end);
+  const std::optional<StartProblem> problem = FirstStartProblem(draft);
+  draft.Fail(problem ? problem->reason : "StartDeadlineExceeded",
+             absl::StrCat("not all members were ready within spec.startDeadlineSeconds (",
+                          draft.spec().start_deadline->count(),
+                          " s)",
+                          problem ? "; " : "",
+                          problem ? problem->message : ""));
+}
+
+bool AreAllWorkersOver(const Draft& draft) {
+  const int wanted = draft.report() != nullptr ? draft.DesiredNow(JobRole::kWorker)
+                                               : draft.spec().workers.replicas;
+  for (int i = 0; i < wanted; ++i) {
+    if (!draft.finished_members().contains({.role = JobRole::kWorker, .index = i})) return false;
+  }
+  return wanted > 0;
+}
+
+// When the last worker's container ended, as far as its pod is still there.
+std::optional<WallTime> DoneSince(const Draft& draft) {
+  std::optional<WallTime> done;
+  for (const auto& [member, pod] : draft.pods()) {
+    if (member.role != JobRole::kWorker) continue;
+    for (const ContainerStatus& container : pod.seen->pod.containers) {
+      if (!container.end || !container.end->finished) continue;
+      done = std::max(done.value_or(WallTime{}), *container.end->finished);
+    }
+  }
+  return done;
+}
+
+bool IsSaved(Draft& draft) {
+  if (!draft.spec().checkpoint) return true;
+  if (draft.report() != nullptr &&
+      draft.report()->saves_finished >= draft.report()->saves_requested)
+    return true;
+  const std::optional<WallTime> done = DoneSince(draft);
+  if (!done || draft.now() >= *done + kSaveGrace) return true;
+  draft.RequeueAt(*done + kSaveGrace);
+  draft.RequeueSoon();
+  return false;
+}
+
+// Its phase says so only after all that it had is gone, some time after its containers have ended.
+bool HasEnded(const Pod& pod) {
+  if (pod.phase == PodPhase::kSucceeded || pod.phase == PodPhase::kFailed) return true;
+  return !pod.containers.empty() &&
+         std::all_of(pod.containers.begin(), pod.containers.end(), [](const ContainerStatus& it) {
+           return it.end.has_value();
+         });
+}
+
+bool ShouldDelete(CleanupPolicy cleanup, const MemberPod& pod) {
+  switch (cleanup) {
+    case CleanupPolicy::kAll:
+      return true;
+    case CleanupPolicy::kNone:
+      return false;
+    case CleanupPolicy::kRunning:
+      break;
+  }
+  return pod.is_deleting() || !HasEnded(pod.seen->pod);
+}
+
+}  // namespace
+
+void CheckDeadlines(Draft& draft) {
+  CheckActiveDeadline(draft);
+  if (!draft.IsFinished()) CheckStartDeadline(draft);
+}
+
+void CheckSuccess(Draft& draft) {
+  if (!AreAllWorkersOver(draft) || !IsSaved(draft)) return;
+  draft.SetPhase(Phase::kSucceeded);
+  draft.status().completion_time = draft.now();
+  draft.Set("Complete", true, "AllWorkersDone", "every worker has done its part");
+}
+
+void PlanFinished(Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (ShouldDelete(draft.spec().cleanup, pod)) draft.Delete(pod);
+  }
+  if (!draft.spec().ttl_after_finished || !draft.status().completion_time) return;
+  const WallTime end = *draft.status().completion_time + *draft.spec().ttl_after_finished;
+  if (draft.now() < end) return draft.RequeueAt(end);
+  draft.Do(DeleteJob{.uid = draft.seen().meta.uid});
+}
+
+}  // namespace pushpull_operator

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the coordinator's decisions consist of: JobCore returns commands, Coordinator carries them
+// out in order. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/membership/control.h"
+#include "runtime/membership/session.h"
+
+namespace pushpull {
+
+struct SendMessage {
+  SessionId session;
+  ToMember message;
+};
+struct CloseSession {
+  SessionId session;
+};
+// One log line.
+struct Announce {
+  bool is_problem = false;  // a warning
+  std::string text;
+};
+// Every file of a checkpoint is written: write its manifest, then prune old checkpoints. Answered
+// by JobCore::OnManifest.
+struct SaveManifest {
+  uint64_t attempt = 0;
+  std::string folder;  // of all checkpoints
+  uint32_t keep = 1;
+  CheckpointManifest manifest;  // without files and chunks
+  std::vector<ChunkFileSummary> files;
+};
+// Remove the files of a failed attempt, unless the step has a complete checkpoint. Answered by
+// JobCore::OnCleared.
+struct ClearCheckpoint {
+  uint64_t attempt = 0;
+  std::string folder;
+  Step step;
+};
+using Command = std::variant<SendMessage, CloseSession, Announce, SaveManifest, ClearCheckpoint>;
+
+// Why the job fails.
+struct JobFailure {
+  std::string text;
+  uint32_t exit_code = 0;  // of `pushpull run`; 0: the usual one
+  // No worker can add which tensor and step the failure interrupted, so that none is waited for.
+  bool is_final = true;
+};
+
+}  // namespace pushpull

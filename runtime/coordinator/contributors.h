@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which workers contribute to steps, and in which mode: turns what view_agreement.h and
+// mode_switch.h decide into messages. Pure.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/view.h"
+#include "runtime/coordinator/codec_rules.h"
+#include "runtime/coordinator/collection.h"
+#include "runtime/coordinator/job_core_options.h"
+#include "runtime/coordinator/member_registry.h"
+#include "runtime/coordinator/mode_switch.h"
+#include "runtime/coordinator/outbox.h"
+#include "runtime/coordinator/tensor_catalog.h"
+#include "runtime/coordinator/view_agreement.h"
+#include "runtime/membership/control.h"
+
+namespace pushpull {
+
+// Thread-compatible.
+class Contributors {
+ public:
+  // All are used, not owned, and outlive this object.
+  Contributors(const JobCoreOptions& options,
+               const MemberRegistry& members,
+               const TensorCatalog& catalog,
+               Outbox& outbox);
+
+  const View& active() const { return agreement_.active(); }
+  // The first view with workers is, or has been, in force.
+  bool has_started() const { return has_started_; }
+  bool is_mode_changing() const { return mode_switch_.is_under_way(); }
+  // Why the last change of mode was given up; empty where it was not.
+  const std::string& mode_problem() const { return mode_switch_.problem(); }
+  // The worker was a member of a view that has gone on without it: its steps cannot count any more.
+  bool IsGivenUp(const RegisterWorker& worker) const;
+  // Members of the view that have a session.
+  std::set<WorkerId> Reachable() const;
+  CodecRules CodecRulesIn(const Consistency& consistency) const;
+
+  // The registered servers have changed: each of them must accept a proposal.
+  void UpdateServers();
+  // The views that a server which has just registered has missed.
+  void SendViewsTo(SessionId server);
+  // Proposes the workers that have registered the tensors. The first view waits until there are as
+  // many as the manifest has. Not while the mode is being changed.
+  void AdmitReady();
+  // Repeats the admission for a worker that does not know of it: the message was lost with the
+  // coordinator that sent it.
+  void Remind(const MemberRegistry::Worker& worker);
+
+  void OnAnswer(ServerId server, const ViewAnswer& answer);
+  void OnHeld(WorkerId worker, const StepsHeld& held) { mode_switch_.OnHeld(worker, held); }
+  // `stats.step` as the worker counts: without the steps that were skipped.
+  void OnProgress(WorkerId worker, const WorkerStats& stats);
+  void OnLeave(WorkerId worker, Step end_step, bool is_released);
+  void Remove(WorkerId worker);
+
+  // As an earlier coordinator left it.
+  void Recover(const CollectedJob& job);
+  // Puts the view in force once more, with a number above `seen`.
+  void Renew(uint64_t seen) { Apply(agreement_.Renew(seen)); }
+
+  // The mode that is asked for. kInvalidArgument: it contradicts itself, the manifest or a codec.
+  absl::StatusOr<Consistency> CheckMode(const ModeChange& change, uint32_t desired_workers) const;
+  // Starts the change to a mode that has passed CheckMode; nothing where it is in force already.
+  // kFailedPrecondition: another change is under way.
+  absl::Status ChangeMode(SteadyTime now, const Consistency& desired);
+  // To be called after every event; `may_begin`: the job is running. True when a change has ended
+  // and workers that were kept waiting can be admitted.
+  bool AdvanceMode(SteadyTime now, bool may_begin);
+
+ private:
+  void Apply(const ViewChange& change);
+
+  const JobCoreOptions& options_;
+  const MemberRegistry& members_;
+  const TensorCatalog& catalog_;
+  Outbox& outbox_;
+  ViewAgreement agreement_;
+  ModeSwitch mode_switch_;
+  bool has_started_ = false;
+};
+
+}  // namespace pushpull

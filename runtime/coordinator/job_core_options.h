@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The manifest's part in the coordinator's decisions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/coordinator/checkpoint_agreement.h"
+#include "runtime/membership/control.h"
+
+namespace pushpull {
+
+struct JobCoreOptions {
+  JobSettings settings;
+  Consistency consistency = {};        // at the start of the job: spec.sync.mode, staleness, ...
+  uint32_t min_servers = 1;            // spec.servers.minReplicas
+  uint32_t max_servers = 1024;         // spec.servers.maxReplicas
+  uint32_t min_workers = 1;            // spec.workers.minReplicas
+  uint32_t max_workers = 4096;         // spec.workers.maxReplicas
+  bool has_colocated_servers = false;  // spec.workers.colocatedServer
+  Term term{1};
+  Duration heartbeat = std::chrono::seconds(1);
+  StallPolicy on_stall = StallPolicy::kWarn;         // spec.sync.onStall
+  Duration peer_timeout = std::chrono::seconds(20);  // spec.restart.peerTimeoutSeconds
+  // After a server's loss has failed the job: how long workers may report the interrupted tensor
+  // and step.
+  Duration failure_grace = std::chrono::seconds(1);
+  std::optional<CheckpointPolicy> checkpoint = {};  // spec.checkpoint
+  std::optional<LoadedCheckpoint> restore = {};     // the job starts from this checkpoint
+  // Whether members are asked for their state first. kNone: this is the job's first coordinator;
+  // kIfKnown: members may have state; kExpected: they have, so that they are waited for.
+  enum class Recovery { kNone, kIfKnown, kExpected };
+  Recovery recovery = Recovery::kNone;
+  // From the first registration on: how long other members may take to find this coordinator, and
+  // how long servers may take without whose state values would be lost.
+  Duration collect_grace = std::chrono::seconds(3);
+  Duration loss_grace = std::chrono::seconds(20);
+  // Shards without a live holder are rebuilt from the workers' copies once loss_grace is over for
+  // the last holders. Otherwise such a loss fails the job.
+  bool repairs_losses = false;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/member_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+namespace {
+
+template <typename Id, typename Member>
+const Member* FindIn(const std::map<Id, Member>& members, Id id) {
+  const auto it = members.find(id);
+  return it == members.end() ? nullptr : &it->second;
+}
+
+}  // namespace
+
+std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now) {
+  // A coordinator that was stopped or starved has received nothing meanwhile. Without this it would
+  // declare every member dead when it goes on.
+  const Duration pause = now - checked_at_.value_or(now);
+  checked_at_ = now;
+  std::vector<SessionId> silent;
+  for (auto& [id, session] : sessions_) {
+    if (pause > peer_timeout_ / 2) session.last_heard += pause;
+    if (now - session.last_heard > peer_timeout_) silent.push_back(id);
+  }
+  return silent;
+}
+
+absl::Status MemberRegistry::Check(const RegisterServer& info) const {
+  const std::string who = ToString(info.server);
+  if (servers_.contains(info.server))
+    return absl::FailedPreconditionError(absl::StrCat(who, " is already registered"));
+  if (info.weight > 0 && info.lanes > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      who, ": weight and threads must be above 0, are ", info.weight, " and ", info.lanes));
+}
+
+void MemberRegistry::Add(SessionId session, const RegisterServer& info) {
+  ++servers_revision_;
+  sessions_[session].member = info.server;
+  servers_[info.server] = {.session = session, .info = info};
+}
+
+void MemberRegistry::Add(SessionId session, const RegisterWorker& info) {
+  sessions_[session].member = info.worker;
+  workers_[info.worker] = {.session = session, .info = info};
+}
+
+MemberRegistry::Departed MemberRegistry::Remove(SessionId session) {
+  Departed departed;
+  if (const std::optional<ServerId> server = ServerAt(session)) {
+    ++servers_revision_;
+    departed = std::move(servers_.extract(*server).mapped());
+  } else if (const std::optional<WorkerId> worker = WorkerAt(session)) {
+    departed = std::move(workers_.extract(*worker).mapped());
+  }
+  sessions_.erase(session);
+  return departed;
+}
+
+void MemberRegistry::OnTensorsInstalled(ServerId server, uint64_t table_version) {
+  servers_.at(server).table_version = table_version;
+}
+
+void MemberRegistry::OnTensorsRegistered(WorkerId worker) {
+  workers_.at(worker).has_registered_tensors = true;
+}
+
+void MemberRegistry::OnLeaving(WorkerId worker) {
+  workers_.at(worker).is_leaving = true;
+}
+
+std::vector<SessionId> MemberRegistry::sessions() const {
+  std::vector<SessionId> ids;
+  for (const auto& [id, session] : sessions_) ids.push_back(id);
+  return ids;
+}
+
+std::optional<ServerId> MemberRegistry::ServerAt(SessionId session) const {
+  const auto it = sessions_.find(session);
+  const auto* server = it == sessions_.end() ? nullptr : std::get_if<ServerId>(&it->second.member);
+  return server == nullptr ? std::nullopt : std::optional(*server);
+}
+
+std::optional<WorkerId> MemberRegistry::WorkerAt(SessionId session) const {
+  const auto it = sessions_.find(session);
+  const auto* worker = it == sessions_.end() ? nullptr : std::get_if<WorkerId>(&it->second.member);
+  return worker == nullptr ? std::nullopt : std::optional(*worker);
+}
+
+const MemberRegistry::Server* MemberRegistry::Find(ServerId server) const {
+  return FindIn(servers_, server);
+}
+
+const MemberRegistry::Worker* MemberRegistry::Find(WorkerId worker) const {
+  return FindIn(workers_, worker);
+}
+
+std::set<ServerId> MemberRegistry::ServerIds() const {
+  std::set<ServerId> ids;
+  for (const auto& [id, server] : servers_) ids.insert(id);
+  return ids;
+}
+
+std::vector<ServerEndpoint> MemberRegistry::Endpoints() const {
+  std::vector<ServerEndpoint> endpoints;
+  for (const auto& [id, server] : servers_) {
+    const RegisterServer& info = server.info;
+    endpoints.push_back({id, info.incarnation, info.data_address, info.lanes});
+  }
+  return endpoints;
+}
+
+bool MemberRegistry::HasFirstServers(uint32_t count) const {
+  const auto above = servers_.lower_bound(ServerId{count});
+  return std::distance(servers_.begin(), above) == static_cast<ptrdiff_t>(count);
+}
+
+bool MemberRegistry::AllServersHave(uint64_t table_version) const {
+  return std::all_of(servers_.begin(), servers_.end(), [&](const auto& server) {
+    return server.second.table_version >= table_version;
+  });
+}
+
+}  // namespace pushpull

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The members that have a session with the coordinator: their role, incarnation and last sign of
+// life. A server's or worker's index has at most one session at a time. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/membership/session.h"
+
+namespace pushpull {
+
+// Thread-compatible.
+class MemberRegistry {
+ public:
+  struct Server {
+    SessionId session;
+    RegisterServer info;
+    uint64_t table_version = 0;  // of the tensor table that it has installed
+  };
+  struct Worker {
+    SessionId session;
+    RegisterWorker info;
+    bool has_registered_tensors = false;
+    bool is_leaving = false;  // it has announced its last step
+  };
+  using Departed = std::variant<std::monostate, Server, Worker>;
+
+  explicit MemberRegistry(Duration peer_timeout) : peer_timeout_(peer_timeout) {}
+
+  // Every message of a session counts as a sign of life, also before it has registered.
+  void OnReceived(SteadyTime now, SessionId session) { sessions_[session].last_heard = now; }
+  // Sessions without a message for longer than the timeout; to be called a few times per timeout.
+  // A pause of the caller itself does not count as the members' silence.
+  std::vector<SessionId> FindSilent(SteadyTime now);
+
+  // kFailedPrecondition: the index has a session already. kInvalidArgument: it can hold nothing.
+  absl::Status Check(const RegisterServer& info) const;
+  // The session takes a role; neither the session nor the index may have registered before.
+  void Add(SessionId session, const RegisterServer& info);
+  void Add(SessionId session, const RegisterWorker& info);
+  // The session is over; the result is what it had registered as.
+  Departed Remove(SessionId session);
+
+  void OnTensorsInstalled(ServerId server, uint64_t table_version);
+  void OnTensorsRegistered(WorkerId worker);
+  void OnLeaving(WorkerId worker);
+
+  // All of them, in the order in which they began, registered or not.
+  std::vector<SessionId> sessions() const;
+  bool IsRegistered(SessionId session) const { return ServerAt(session) || WorkerAt(session); }
+  std::optional<ServerId> ServerAt(SessionId session) const;
+  std::optional<WorkerId> WorkerAt(SessionId session) const;
+  // Null where none is registered under this index.
+  const Server* Find(ServerId server) const;
+  const Worker* Find(WorkerId worker) const;
+  const std::map<ServerId, Server>& servers() const { return servers_; }
+  const std::map<WorkerId, Worker>& workers() const { return workers_; }
+
+  std::set<ServerId> ServerIds() const;
+  // Rises whenever a server registers or goes.
+  uint64_t servers_revision() const { return servers_revision_; }
+  std::vector<ServerEndpoint> Endpoints() const;
+  // The servers 0 to `count` - 1 are registered.
+  bool HasFirstServers(uint32_t count) const;
+  bool AllServersHave(uint64_t table_version) const;
+
+ private:
+  struct Session {
+    SteadyTime last_heard;
+    std::variant<std::monostate, ServerId, WorkerId> member;
+  };
+
+  const Duration peer_timeout_;
+  std::map<SessionId, Session> sessions_;
+  std::map<ServerId, Server> servers_;
+  std::map<WorkerId, Worker> workers_;
+  uint64_t servers_revision_ = 0;
+  std::optional<SteadyTime> checked_at_;  // last call of FindSilent
+};
+
+}  // namespace pushpull

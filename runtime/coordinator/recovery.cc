@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+
+Recovery::Recovery(const JobCoreOptions& options, const MemberRegistry& members)
+    : options_(options), members_(members) {
+  if (options_.recovery != JobCoreOptions::Recovery::kNone) collection_.emplace();
+}
+
+bool Recovery::IsUnderstood(const FromMember& message) {
+  return std::holds_alternative<RegisterServer>(message) ||
+         std::holds_alternative<RegisterWorker>(message) ||
+         std::holds_alternative<RegisterTensors>(message) ||
+         std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Leave>(message) ||
+         std::holds_alternative<DrainRequest>(message) ||
+         std::holds_alternative<Failure>(message) ||
+         std::holds_alternative<ServerReport>(message) ||
+         std::holds_alternative<WorkerReport>(message);
+}
+
+absl::Status Recovery::CheckTerm(Term promised) {
+  highest_term_ = std::max(highest_term_, promised);
+  if (highest_term_ <= options_.term) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("this coordinator has term ",
+                                                    options_.term.value(),
+                                                    ", one of term ",
+                                                    highest_term_.value(),
+                                                    " has taken over"));
+}
+
+void Recovery::Add(ServerId server, const ServerReport& report) {
+  collection_->Add(server, report);
+}
+
+void Recovery::Add(const RegisterWorker& worker, const WorkerReport& report) {
+  collection_->Add(worker, report);
+}
+
+void Recovery::Remove(WorkerId worker) {
+  collection_->Remove(worker);
+  deferred_leaves_.erase(worker);
+}
+
+Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
+  Decision decision = Decide(now, desired_servers);
+  if (!std::holds_alternative<Wait>(decision)) collection_.reset();
+  return decision;
+}
+
+// The order of the questions matters. A job whose values may exist somewhere must never be started
+// anew, so "nobody knows anything" needs every registered server's report, and where state is
+// expected also the grace. After that, the more is known, the longer missing members are worth
+// waiting for: everybody for collect_grace, and holders of values that nobody else has for
+// loss_grace.
+Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
+  const Duration waited = now - first_registered_at_.value_or(now);
+  if (!collection_->has_state()) {
+    const auto& servers = members_.servers();
+    const bool all_reported = std::all_of(servers.begin(), servers.end(), [&](const auto& server) {
+      // A server that no coordinator has welcomed yet is not asked: it has nothing to report.
+      return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
+    });
+    if (!members_.HasFirstServers(options_.settings.servers) || !all_reported) return Wait{};
+    const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
+    if (may_come && waited < options_.collect_grace) return Wait{};
+    return StartNew{};
+  }
+  CollectedJob job = collection_->Decide();
+  if (!job.has_begun) {
+    const uint32_t needed = job.desired.revision > 0 ? job.desired.servers : desired_servers;
+    if (!members_.HasFirstServers(needed) || waited < options_.collect_grace) return Wait{};
+    return GoOn{std::move(job)};
+  }
+  if (!collection_->IsComplete() && waited < options_.collect_grace) return Wait{};
+  const std::vector<ShardId> unheld = collection_->Unheld();
+  // Once everybody has reported, no further holder can appear: repair starts at once where it can.
+  const bool may_come = !collection_->IsComplete() || !options_.repairs_losses;
+  if (!unheld.empty() && may_come && waited < options_.loss_grace) {
+    if (std::exchange(has_named_missing_, true)) return Wait{};
+    return Wait{absl::StrCat("waiting up to ",
+                             ToSeconds(options_.loss_grace),
+                             " s for the servers that hold shard ",
+                             unheld.front().value(),
+                             " and ",
+                             unheld.size() - 1,
+                             " more")};
+  }
+  return GoOn{std::move(job)};
+}
+
+}  // namespace pushpull

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/restorer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/wire_bytes.h"
+
+namespace pushpull {
+namespace {
+
+constexpr char kStepsSkipped[] = "steps_skipped";  // 8 bytes, little-endian
+
+// The version that all chunks get: the highest, where they were saved at different ones.
+std::optional<Step> CommonVersion(const CheckpointManifest& manifest) {
+  if (manifest.versions == ChunkVersions::kOfOneStep) return std::nullopt;
+  Step highest;
+  for (const StoredChunk& chunk : manifest.chunks) highest = std::max(highest, chunk.place.version);
+  return highest;
+}
+
+}  // namespace
+
+SystemSection StepsSkippedSection(const Consistency& consistency) {
+  ByteWriter bytes;
+  bytes.Put(consistency.steps_skipped);
+  return {kStepsSkipped, bytes.Take()};
+}
+
+Consistency RestoredConsistency(Consistency at_start,
+                                const std::optional<LoadedCheckpoint>& checkpoint) {
+  if (!checkpoint) return at_start;
+  for (const SystemSection& section : checkpoint->manifest.system) {
+    if (section.name == kStepsSkipped && section.bytes.size() == sizeof at_start.steps_skipped)
+      at_start.steps_skipped = LoadNumber<uint64_t>(section.bytes);
+  }
+  return at_start;
+}
+
+absl::Status Restorer::Check(std::span<const TensorSpec> tensors) const {
+  const std::vector<std::string> differences = CompareTensors(checkpoint_->manifest, tensors);
+  if (differences.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      checkpoint_->folder,
+      ": is a checkpoint of another model: ",
+      differences.front(),
+      differences.size() > 1 ? absl::StrCat(", and ", differences.size() - 1, " more differences")
+                             : "",
+      "; change the program back, or spec.checkpoint"));
+}
+
+// Every member of a shard reads its chunks itself, followers too. So all have the same state when
+// the first entries take effect, as all have none where a job starts without a checkpoint.
+std::map<ServerId, Restore> Restorer::Begin(ReplicaChange first,
+                                            const std::set<ServerId>& servers,
+                                            bool is_sync) {
+  const CheckpointManifest& manifest = checkpoint_->manifest;
+  Restore order{.folder = checkpoint_->folder, .sequence = manifest.sequence, .shards = {}};
+  if (is_sync) order.version = CommonVersion(manifest);
+  std::map<ServerId, Restore> orders;
+  for (const ServerId server : servers) orders[server] = order;
+  for (const auto& [shard, entry] : first.entries) {
+    if (entry.primary) orders[*entry.primary].shards.push_back(shard);
+    for (const ServerId follower : entry.followers) orders[follower].shards.push_back(shard);
+  }
+  first_ = std::move(first);
+  return orders;
+}
+
+std::optional<ReplicaChange> Restorer::Finish(size_t num_servers) {
+  if (!first_ || restored_.size() < num_servers) return std::nullopt;
+  return std::exchange(first_, std::nullopt);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checkpoint that the job starts from: whether it fits, which server reads which shards, and
+// when all have them. The first entries wait for that: they say that no member lacks anything.
+// Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "absl/status/status.h"
+
+#include "pushpull/tensor_spec.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/consistency/view.h"
+#include "runtime/coordinator/replica_agreement.h"
+#include "runtime/membership/control.h"
+
+namespace pushpull {
+
+// The manifest's section with Consistency::steps_skipped.
+SystemSection StepsSkippedSection(const Consistency& consistency);
+// `at_start`, with the step numbers of the checkpoint where there is one.
+Consistency RestoredConsistency(Consistency at_start,
+                                const std::optional<LoadedCheckpoint>& checkpoint);
+
+// Thread-compatible.
+class Restorer {
+ public:
+  // `checkpoint` is used, not owned, and outlives this object. Without a checkpoint only
+  // is_under_way may be called.
+  explicit Restorer(const std::optional<LoadedCheckpoint>& checkpoint) : checkpoint_(checkpoint) {}
+
+  // kInvalidArgument: it is a checkpoint of another model. Nothing has changed then.
+  absl::Status Check(std::span<const TensorSpec> tensors) const;
+
+  // The orders for `servers`. `first` comes back from Finish. `is_sync`: the job starts in the mode
+  // Sync, in which all chunks need one version.
+  std::map<ServerId, Restore> Begin(ReplicaChange first,
+                                    const std::set<ServerId>& servers,
+                                    bool is_sync);
+  // The first entries are not in force yet.
+  bool is_under_way() const { return first_.has_value(); }
+  void OnRestored(ServerId server) { restored_.insert(server); }
+  // The first entries, as soon as `num_servers` have read their chunks.
+  std::optional<ReplicaChange> Finish(size_t num_servers);
+
+ private:
+  const std::optional<LoadedCheckpoint>& checkpoint_;
+  std::optional<ReplicaChange> first_;
+  std::set<ServerId> restored_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a tensor is. The description is the same at the coordinator, on every server and in every
+// worker of a job. The values of the enumerations are part of frames, messages and checkpoints:
+// they never change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pushpull {
+
+// The type of a tensor's elements.
+enum class DType : uint8_t {
+  kFloat32 = 1,  // IEEE 754 binary32, host byte order in memory, little-endian on the wire
+};
+
+// How the contributions of a step become one gradient.
+enum class Reduction : uint8_t {
+  kMean = 1,  // weighted by samples: sum of weight x gradient over sum of weight
+  kSum = 2,
+  kMin = 3,  // element by element
+  kMax = 4,
+};
+
+// How gradients are encoded on the wire. They are decoded before they are added, so sums are always
+// those of float32; values are never encoded.
+enum class Codec : uint8_t {
+  kNone = 0,      // float32, as in memory
+  kFloat16 = 1,   // IEEE 754 binary16: 11 bits of precision, up to 65,504; round to nearest even
+  kBFloat16 = 2,  // the upper half of a float32: 8 bits of precision, the same range; likewise
+  kInt8 = 3,      // 8 bits, one scale for each 256 values; stochastic rounding
+  // With error feedback: what a push leaves out is added to the tensor's next gradient.
+  kTopK = 4,    // the largest 1 % of the values, with their indices
+  kOneBit = 5,  // signs, and two means for each 1,024 values: of those above 0 and of the others
+};
+
+// In the formulas: g gradient after scaling, p value, l learning rate, w weight decay, t step; all
+// element by element. Results are those of the torch.optim classes of the same name in PyTorch
+// 1.13, up to rounding.
+enum class OptimizerKind : uint8_t {
+  // No optimizer: p = g. For workers that run their own; a pull returns the reduced gradient.
+  kSum = 1,
+
+  // g += w p;  b = momentum b + g;  p -= l b, with nesterov p -= l (g + momentum b).
+  // Source: Polyak, 1964, and for Nesterov Sutskever, Martens, Dahl, Hinton, ICML 2013, equations 1
+  // to 4, in PyTorch's form: l multiplies at the end, so b does not change when l does. Dampening
+  // is 0.
+  kSgd = 2,
+
+  // g += w p;  s += g^2;  p -= l g / (sqrt(s) + epsilon).
+  // Source: Duchi, Hazan, Singer, JMLR 12 (2011), figure 1 with a diagonal matrix; epsilon outside
+  // of the root as in PyTorch. s starts at 0, no decay of l.
+  kAdagrad = 3,
+
+  // g += w p;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+  // p -= l (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon).
+  // Source: Kingma, Ba, ICLR 2015 (arXiv:1412.6980), algorithm 1, computed in the order given at
+  // the end of its section 2, which saves a division; w as in PyTorch (L2, through the moments).
+  kAdam = 4,
+
+  // p *= 1 - l w, then as kAdam without g += w p.
+  // Source: Loshchilov, Hutter, ICLR 2019 (arXiv:1711.05101), algorithm 2; the decay is multiplied
+  // by l as in PyTorch.
+  kAdamW = 5,
+};
+
+// A kind and its settings. Defaults are PyTorch's where all kinds share one; exceptions are noted.
+struct OptimizerSpec {
+  OptimizerKind kind = OptimizerKind::kSum;
+  double learning_rate = 0;  // above 0 except with kSum, which ignores it
+  double momentum = 0;       // kSgd only; 0 to below 1
+  bool nesterov = false;     // kSgd only; needs momentum
+  double weight_decay = 0;   // not with kSum; at least 0 (PyTorch's AdamW: 0.01)
+  double beta1 = 0.9;        // kAdam, kAdamW; 0 to below 1
+  double beta2 = 0.999;      // kAdam, kAdamW; 0 to below 1
+  double epsilon = 1e-8;     // kAdagrad, kAdam, kAdamW; at least 1e-30 (PyTorch's Adagrad: 1e-10)
+
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
+// A tensor as a worker registers it. Workers that register the same name must agree in all fields.
+struct TensorSpec {
+  std::string name;
+  std::vector<int64_t> dims;  // outermost first, row-major; empty: a scalar
+  DType dtype = DType::kFloat32;
+  Reduction reduction = Reduction::kMean;
+  OptimizerSpec optimizer;
+  Codec codec = Codec::kNone;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/coordinator_link.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+
+#include "runtime/local/earlier_status.h"
+#include "runtime/membership/status_client.h"
+
+namespace pushpull {
+namespace {
+
+constexpr Duration kAnswerTimeout = std::chrono::seconds(2);
+constexpr Duration kSavePeriod = std::chrono::milliseconds(50);
+
+}  // namespace
+
+CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop)
+    : job_(job),
+      tls_(tls),
+      loop_(loop),
+      answered_at_(loop.Now()),
+      self_(std::make_shared<CoordinatorLink*>(this)),
+      calls_("pp-status") {
+  status_.job = job_;
+}
+
+CoordinatorLink::~CoordinatorLink() {
+  CancelCalls();
+}
+
+void CoordinatorLink::OnReady(const std::string& address) {
+  address_ = address;
+  is_up_ = true;
+  RestartSilence();
+}
+
+void CoordinatorLink::OnCoordinatorEnd() {
+  is_up_ = is_answering_ = false;
+  earlier_ = status_;
+}
+
+void CoordinatorLink::Reset() {
+  address_.clear();
+  is_up_ = is_answering_ = false;
+  status_ = {};
+  status_.job = job_;
+  earlier_.reset();
+  trained_since_.reset();
+}
+
+void CoordinatorLink::CancelCalls() {
+  self_ = std::make_shared<CoordinatorLink*>(this);
+  loop_.Cancel(wait_timer_);
+}
+
+ControlTarget CoordinatorLink::Target() const {
+  return {.address = address_, .tls = CurrentIdentity(tls_)};
+}
+
+void CoordinatorLink::FetchStatus(std::function<void(bool)> then) {
+  calls_.Post([target = Target(),
+               then = std::move(then),
+               self = std::weak_ptr<CoordinatorLink*>(self_),
+               &loop = loop_] {
+    auto answer = std::make_shared<absl::StatusOr<JobStatus>>(
+        pushpull::FetchStatus(target, Deadline::After(kAnswerTimeout)));
+    loop.Post([self, then, answer] {
+      if (const auto link = self.lock()) then((*link)->TakeAnswer(*std::move(answer)));
+    });
+  });
+}
+
+bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
+  if (answer.ok()) RestartSilence();
+  const bool has_answer = answer.ok() && answer->phase != JobPhase::kRecovering;
+  is_answering_ = has_answer && is_up_;
+  if (!has_answer) return false;
+  if (!trained_since_ && answer->phase != JobPhase::kStarting)
+    trained_since_ = loop_.Now() - FromSeconds(answer->seconds);
+  status_ = earlier_ ? WithEarlier(*earlier_, *std::move(answer)) : *std::move(answer);
+  if (!earlier_) return true;
+  // A successor's seconds begin anew: what was trained before its first answer is added.
+  if (trained_since_ && std::exchange(counting_from_, status_.term) != status_.term)
+    trained_before_ = loop_.Now() - *trained_since_ - FromSeconds(status_.seconds);
+  status_.seconds += ToSeconds(trained_before_);
+  return true;
+}
+
+void CoordinatorLink::AwaitStatus(StatusWait wait) {
+  FetchStatus([this, wait = std::move(wait)](bool /*has_answer*/) {
+    if (wait.is_enough(status_) || loop_.Now() >= wait.give_up) return wait.then();
+    wait_timer_ = loop_.RunAfter(wait.period, [this, wait] { AwaitStatus(wait); });
+  });
+}
+
+void CoordinatorLink::SaveCheckpoint(Duration limit,
+                                     std::function<void(absl::StatusOr<Step>)> then) {
+  calls_.Post([target = Target(),
+               limit,
+               then = std::move(then),
+               self = std::weak_ptr<CoordinatorLink*>(self_),
+               &loop = loop_] {
+    const absl::StatusOr<uint64_t> number =
+        RequestCheckpoint(target, Deadline::After(kAnswerTimeout));
+    loop.Post([self, limit, then, number] {
+      const auto link = self.lock();
+      if (link == nullptr) return;
+      if (!number.ok()) return then(number.status());
+      (*link)->AwaitSave(*number, limit, then);
+    });
+  });
+}
+
+void CoordinatorLink::AwaitSave(uint64_t number,
+                                Duration limit,
+                                std::function<void(absl::StatusOr<Step>)> then) {
+  const auto is_over = [number](const JobStatus& status) {
+    return status.checkpoint.finished >= number || status.phase == JobPhase::kFailed;
+  };
+  AwaitStatus({.is_enough = is_over,
+               .period = kSavePeriod,
+               .give_up = loop_.Now() + limit,
+               .then = [this, number, is_over, then = std::move(then)] {
+                 const CheckpointStatus& saved = status_.checkpoint;
+                 if (saved.succeeded >= number) return then(saved.step);
+                 then(is_over(status_) ? absl::InternalError(saved.failure)
+                                       : absl::DeadlineExceededError("it was not saved in time"));
+               }});
+}
+
+}  // namespace pushpull

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The launcher's calls to the job's coordinator, across its restarts: a coordinator that has died
+// has a successor at the same address, whose status is completed with what its predecessor
+// reported.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/base/event_loop.h"
+#include "runtime/membership/control_client.h"
+#include "runtime/membership/job_status.h"
+#include "runtime/tls/tls_folder.h"
+
+namespace pushpull {
+
+// Calls block on a thread of their own, at most 2 s each; results come on the loop.
+// Thread-confined to the loop, constructor and destructor included.
+class CoordinatorLink {
+ public:
+  // `loop` outlives the link, and so does `tls`, which may be null.
+  CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop);
+  ~CoordinatorLink();
+
+  const std::string& address() const { return address_; }  // empty before the first OnReady
+  // The newest answer; of the whole run where coordinators were restarted.
+  const JobStatus& status() const { return status_; }
+  // It answered the last call and knows the whole job.
+  bool is_answering() const { return is_answering_; }
+  Duration SinceLastAnswer() const { return loop_.Now() - answered_at_; }
+  // Not silent for as long as SinceLastAnswer says from now on.
+  void RestartSilence() { answered_at_ = loop_.Now(); }
+
+  void OnReady(const std::string& address);
+  // The successor's status is completed with the newest of this one.
+  void OnCoordinatorEnd();
+  // Before the whole job starts anew.
+  void Reset();
+
+  // Updates status(), then calls `then` with false if there was no answer, or one of a coordinator
+  // that is still collecting its members' reports.
+  void FetchStatus(std::function<void(bool has_answer)> then);
+  // Fetches the status every `period` until it is enough or the time is up. One wait at a time.
+  struct StatusWait {
+    std::function<bool(const JobStatus&)> is_enough;
+    Duration period;
+    SteadyTime give_up;
+    std::function<void()> then;
+  };
+  void AwaitStatus(StatusWait wait);
+  // Saves a checkpoint while workers train on: it is of a step that all of them reach.
+  // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. Others: why it could not be
+  // saved.
+  void SaveCheckpoint(Duration limit, std::function<void(absl::StatusOr<Step>)> then);
+  // No callback of a call or wait under way comes any more.
+  void CancelCalls();
+
+ private:
+  ControlTarget Target() const;
+  bool TakeAnswer(absl::StatusOr<JobStatus> answer);
+  void AwaitSave(uint64_t number, Duration limit, std::function<void(absl::StatusOr<Step>)> then);
+
+  const std::string job_;
+  const TlsFolder* const tls_;
+  EventLoop& loop_;
+  std::string address_;
+  bool is_up_ = false;  // it has been ready, and its process has not ended
+  bool is_answering_ = false;
+  SteadyTime answered_at_;
+  JobStatus status_;
+  std::optional<JobStatus> earlier_;  // the last status of coordinators that have died
+  // A coordinator counts seconds from its own start; these make the job's of them.
+  std::optional<SteadyTime> trained_since_;
+  Term counting_from_;
+  Duration trained_before_{0};
+  Executor::TimerId wait_timer_ = 0;
+  std::shared_ptr<CoordinatorLink*> self_;  // expired for results of cancelled calls
+  EventLoop calls_;                         // last: it posts to the loop
+};
+
+}  // namespace pushpull

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the coordinator's status says of a member whose process the launcher watches. Pure.
+#pragma once
+
+#include "runtime/job/training_job.h"
+#include "runtime/local/workdir.h"
+#include "runtime/membership/job_status.h"
+
+namespace pushpull {
+
+// Whether the desired size includes the member. Everybody is desired before the coordinator's first
+// answer: the manifest's size is in force.
+bool IsDesired(const JobStatus& status, JobRole role, uint32_t index);
+
+// The coordinator released this worker, and does not count it as alive.
+bool WasReleased(const JobStatus& status, uint32_t worker);
+
+// The coordinator counts this very process as alive.
+bool IsListed(const JobStatus& status, const Endpoint& server);
+
+// It is the only holder of some shards: the coordinator waits for it to return.
+bool IsAwaited(const JobStatus& status, uint32_t server);
+
+// Every server's statistics are of the last step.
+bool HasLastStatistics(const JobStatus& status);
+
+// No requested checkpoint is under way.
+bool IsSaved(const JobStatus& status);
+
+}  // namespace pushpull

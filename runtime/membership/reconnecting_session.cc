@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/membership/reconnecting_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+
+ReconnectingSession::ReconnectingSession(ReconnectingSessionOptions options,
+                                         SessionConnector& connector,
+                                         Executor& executor,
+                                         SessionHandler& handler,
+                                         Registration registration,
+                                         Log log)
+    : connector_(connector),
+      executor_(executor),
+      handler_(handler),
+      registration_(std::move(registration)),
+      log_(std::move(log)),
+      pace_(options.retry_first, options.retry_longest) {
+  Connect();
+}
+
+ReconnectingSession::~ReconnectingSession() {
+  executor_.Cancel(retry_);
+}
+
+void ReconnectingSession::Connect() {
+  session_.reset();
+  ++generation_;
+  session_ = connector_.Connect(executor_, *this);
+  session_->Send(registration_(promised_));
+}
+
+void ReconnectingSession::Send(FromMember message) {
+  // Before the first Welcome messages queue behind the registration. Later they wait for the
+  // Welcome of each session: until then the coordinator's term may be too low.
+  if (is_open_ || promised_ == Term{}) return session_->Send(std::move(message));
+  if (const auto* failure = std::get_if<Failure>(&message); failure != nullptr && !undelivered_)
+    undelivered_ = *failure;
+}
+
+void ReconnectingSession::OnMessage(ToMember message) {
+  if (IsOutdated(message)) return;
+  if (const auto* welcome = std::get_if<Welcome>(&message)) OnWelcome(*welcome);
+  is_over_ = is_over_ || std::holds_alternative<Stop>(message);
+  if (!is_open_ && !is_over_) return;
+  handler_.OnMessage(std::move(message));
+}
+
+// True: the message is from a superseded coordinator, whose session is closed.
+bool ReconnectingSession::IsOutdated(const ToMember& message) {
+  Term term = promised_;
+  if (const auto* welcome = std::get_if<Welcome>(&message)) term = welcome->term;
+  if (const auto* stop = std::get_if<Stop>(&message)) term = stop->term;
+  if (term >= promised_) return false;
+  const absl::Status why = absl::FailedPreconditionError(absl::StrCat("a coordinator of term ",
+                                                                      term.value(),
+                                                                      " is outdated: term ",
+                                                                      promised_.value(),
+                                                                      " was promised"));
+  // Not destroyed here: this runs in a callback of the session.
+  executor_.Post([doomed = std::shared_ptr<Session>(std::move(session_))] {});
+  log_.Warning("session refused", {{"why", why.message()}});
+  Retry(why);
+  return true;
+}
+
+void ReconnectingSession::OnWelcome(const Welcome& welcome) {
+  if (promised_ != Term{} && !is_open_) {
+    log_.Info("connected to a coordinator again",
+              {{"term", welcome.term.value()},
+               {"after_seconds", ToSeconds(pace_.Lasted(executor_.Now()))}});
+  }
+  promised_ = welcome.term;
+  timeout_ = welcome.settings.coordinator_timeout;
+  is_open_ = true;
+  pace_.Succeeded();
+  if (undelivered_) session_->Send(*std::exchange(undelivered_, std::nullopt));
+}
+
+void ReconnectingSession::OnClosed(const absl::Status& why) {
+  if (is_over_ || promised_ == Term{}) {
+    is_over_ = true;
+    return handler_.OnClosed(why);
+  }
+  Retry(why);
+}
+
+void ReconnectingSession::Retry(const absl::Status& why) {
+  is_open_ = false;
+  const SteadyTime now = executor_.Now();
+  const Duration delay = pace_.Failed(now);
+  if (pace_.Lasted(now) >= timeout_) {
+    is_over_ = true;
+    return handler_.OnClosed(absl::UnavailableError(
+        absl::StrCat(why.message(), "; none came back within ", ToSeconds(timeout_), " s")));
+  }
+  if (pace_.is_warning_due()) {
+    log_.Warning("no coordinator: steps continue, reconnecting",
+                 {{"why", why.message()},
+                  {"lost_seconds", ToSeconds(pace_.Lasted(now))},
+                  {"give_up_seconds", ToSeconds(timeout_)}});
+  }
+  executor_.Cancel(retry_);
+  retry_ = executor_.RunAfter(delay, [this] { Connect(); });
+}
+
+}  // namespace pushpull

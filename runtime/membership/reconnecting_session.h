@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A member's session with the current coordinator. After a broken connection it connects again
+// while the member continues; a coordinator of a lower term than the promised one is rejected.
+//
+//   connecting --1 Welcome--> open --3 broken--> lost --4 Welcome--> open
+//       |                      |                  |
+//       2 broken               5 Stop             6 timeout
+//       +----------> over <----+------------------+
+//
+// 1, 4 Its term is not below the promised one, which it raises. With a lower term the session is
+//      closed and the member retries.
+// 2    No coordinator at the start: reported at once.
+// 3    The handler is not notified. Messages sent meanwhile are dropped, except for a Failure.
+// 5    The job has ended, or has no place for this member.
+// 6    No coordinator came back within the coordinator_timeout of the last Welcome.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "runtime/base/executor.h"
+#include "runtime/base/log.h"
+#include "runtime/base/retry_pace.h"
+#include "runtime/membership/session.h"
+
+namespace pushpull {
+
+struct ReconnectingSessionOptions {
+  Duration retry_first = std::chrono::milliseconds(50);
+  Duration retry_longest = std::chrono::seconds(1);
+};
+
+// Thread-confined to its executor.
+class ReconnectingSession final : public Session, private SessionHandler {
+ public:
+  // Makes the first message of each session, with the member's identity and its promised term.
+  using Registration = std::function<FromMember(Term promised)>;
+
+  // Connects at once. `connector`, `executor` and `handler` outlive this object. The handler gets
+  // no message of a coordinator of a lower term; OnClosed is called once, at the end.
+  ReconnectingSession(ReconnectingSessionOptions options,
+                      SessionConnector& connector,
+                      Executor& executor,
+                      SessionHandler& handler,
+                      Registration registration,
+                      Log log);
+  ~ReconnectingSession() override;
+
+  void Send(FromMember message) override;
+
+  // A coordinator has sent Welcome; otherwise Send drops messages.
+  bool is_open() const { return is_open_; }
+  // Highest term of an accepted Welcome; 0 before the first.
+  Term promised() const { return promised_; }
+  // Rises with each session: an answer to a request of an earlier session must not be sent on this.
+  uint64_t generation() const { return generation_; }
+
+ private:
+  void OnMessage(ToMember message) override;
+  void OnClosed(const absl::Status& why) override;
+
+  void Connect();
+  bool IsOutdated(const ToMember& message);
+  void OnWelcome(const Welcome& welcome);
+  void Retry(const absl::Status& why);
+
+  SessionConnector& connector_;
+  Executor& executor_;
+  SessionHandler& handler_;
+  const Registration registration_;
+  const Log log_;
+  Term promised_;
+  uint64_t generation_ = 0;
+  bool is_open_ = false;
+  bool is_over_ = false;  // Stop received or OnClosed called
+  std::optional<Failure> undelivered_;
+  RetryPace pace_;
+  Duration timeout_{0};  // coordinator_timeout of the last Welcome
+  Executor::TimerId retry_ = 0;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/chunk.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/server/sample_chunk.h"
+#include "runtime/server/step_policy.h"
+
+namespace pushpull {
+
+Chunk::Chunk(Shard& shard, size_t index_in_shard, ChunkPosition position, uint64_t num_bytes)
+    : shard_(shard),
+      index_in_shard_(index_in_shard),
+      position_(position),
+      state_(position.tensor->spec.optimizer, num_bytes),
+      step_(position.tensor->spec.reduction, num_bytes) {}
+
+std::string Chunk::Name() const {
+  return absl::StrCat("tensor \"", tensor().spec.name, "\" chunk ", position_.index);
+}
+
+ContributorsDigest Chunk::contributors() const {
+  return counted_.version == state_.version() ? counted_.contributors : 0;
+}
+
+const Admission* Chunk::admission() const {
+  const bool is_known = admission_ && admission_->step.value() + 1 == state_.version().value();
+  return is_known ? &*admission_ : nullptr;
+}
+
+// ---- the primary ----
+
+absl::StatusOr<LogEntry> Chunk::Initialize(HostBuffer value) {
+  PUSHPULL_RETURN_IF_ERROR(state_.Install(std::move(value)));
+  const std::shared_ptr<const HostBuffer> installed = state_.value();
+  return LogEntry{.meta = {.kind = LogEntryKind::kInitialize},
+                  .step = state_.version(),
+                  .payload = {installed->bytes(), installed}};
+}
+
+LogEntry Chunk::AdvanceTo(Step version) {
+  LogEntry entry{.meta = {.kind = LogEntryKind::kAdvance, .advance_to = version},
+                 .step = state_.version(),
+                 .payload = {}};
+  state_.AdvanceTo(version);
+  admission_.reset();
+  step_.ForgetDecision();
+  return entry;
+}
+
+// The entry says everything that a follower cannot compute from its own state: who counted, the
+// scale and the learning rate. It applies the same gradient with the same arithmetic, so it arrives
+// at the same bits.
+absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
+                                             const std::shared_ptr<BufferPool>& pool) {
+  LogEntry entry{.step = state_.version(), .payload = {}};
+  const std::span<const Contribution> contributors = step_.counted().contributors();
+  for (const Contribution& contribution : contributors)
+    entry.meta.contributors.push_back(contribution.worker);
+  if (rules.policy().AppliesEachPush()) {
+    const Contribution& only = contributors.front();
+    entry.meta.update = WorkerClock{only.worker, Step{only.step.value() + 1}};
+    clocks_.Record(*entry.meta.update);
+  } else {
+    counted_ = {Step{entry.step.value() + 1}, DigestOf(contributors)};
+    entry.meta.digest = counted_.contributors;
+    if (is_leading()) admission_ = Admission{entry.step, entry.meta.contributors};
+  }
+  PUSHPULL_RETURN_IF_ERROR(ApplyStep(rules, pool, entry));
+  step_.Clear();
+  return entry;
+}
+
+absl::Status Chunk::ApplyStep(const StepRules& rules,
+                              const std::shared_ptr<BufferPool>& pool,
+                              LogEntry& entry) {
+  const bool has_streams = !shard_.member().outgoing().empty();
+  StepAccumulator& sum = step_.sum();
+  // Without streams nobody would read the payload: then the sum's memory stays for the next step.
+  if (HoldsSamples(*this)) {
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules.membership()));
+    entry.meta.kind = LogEntryKind::kReplace;
+    state_.Replace(std::move(next));
+    const std::shared_ptr<const HostBuffer> value = state_.value();
+    entry.payload = {value->bytes(), value};
+  } else if (step_.skips() || !sum.has_sum()) {
+    entry.meta.kind = LogEntryKind::kSkip;
+    state_.Skip();
+  } else if (state_.is_gradient(sum.scale())) {
+    // The sum becomes the value, without a pass over either.
+    sum.TakeMemory(state_.TakeSum(sum.TakeSum()));
+    const std::shared_ptr<const HostBuffer> value = state_.value();
+    if (has_streams) entry.payload = {value->bytes(), value};
+  } else {
+    entry.learning_rate = step_.counted().learning_rate();
+    entry.meta.gradient_scale = sum.scale();
+    PUSHPULL_RETURN_IF_ERROR(
+        state_.Apply(sum.sum(), entry.meta.gradient_scale, entry.learning_rate));
+    if (has_streams) entry.payload = LendSum(pool);
+  }
+  return absl::OkStatus();
+}
+
+// The step's gradient for as long as it is being sent to followers; then its memory is the pool's.
+// The pool is shared because channels may outlive the lane's use of it.
+Payload Chunk::LendSum(std::shared_ptr<BufferPool> pool) {
+  struct Lent {
+    Lent(HostBuffer lent, std::shared_ptr<BufferPool> owner)
+        : buffer(std::move(lent)), pool(std::move(owner)) {}
+    ~Lent() { pool->Return(std::move(buffer)); }
+    HostBuffer buffer;
+    const std::shared_ptr<BufferPool> pool;
+  };
+  const auto lent = std::make_shared<Lent>(step_.sum().TakeSum(), std::move(pool));
+  return {lent->buffer.bytes(), lent};
+}
+
+// A version is answered only when every follower has the entry that made it: otherwise a worker
+// could go on from a version that the next primary does not have. And a request that knows a newer
+// entry than this server waits until that one arrives, because it may name another primary.
+std::vector<Waiter> Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now) {
+  const ShardMember& member = shard_.member();
+  if (!state_.is_initialized() || !member.MayPublish(index_in_shard_)) return {};
+  const std::optional<uint32_t> staleness = rules.policy().StalenessLimit();
+  const Step lowest = staleness ? clocks_.Lowest(rules.membership().active()) : Step{};
+  std::vector<Waiter> taken = waiters_.Take([&](const Waiter& waiter) {
+    const bool waits_for_others =
+        staleness && waiter.wants_value && IsTooEarlyToRead(lowest, *staleness, waiter.clock);
+    return !waits_for_others && waiter.min_version <= state_.version() &&
+           waiter.request.epoch <= member.entry().epoch;
+  });
+  for (Waiter& waiter : taken) {
+    waiters_.FinishTiming(now, waiter);
+    waiter.timing.contributors = contributors();
+  }
+  return taken;
+}
+
+void Chunk::DropRequestsOf(const Connection& connection) {
+  waiters_.DropRequestsOf(connection);
+  step_.DropRequestsOf(connection);
+}
+
+std::vector<Waiter> Chunk::EndPrimary(bool keeps_held) {
+  // Workers whose contributions are held are redirected like the others, and push to the next
+  // primary. If this server is that one, their pushes are duplicates.
+  for (const Waiter& waiter : step_.TakeHeldWaiters()) waiters_.Add(waiter);
+  if (!keeps_held) step_.Clear();
+  return waiters_.TakeAll();
+}
+
+// ---- the other members ----
+
+absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, HostBuffer& payload) {
+  const auto mismatch = [&] {
+    return absl::FailedPreconditionError(absl::StrCat(Name(),
+                                                      " has version ",
+                                                      state_.version().value(),
+                                                      ", the entry is for ",
+                                                      header.step.value()));
+  };
+  const bool has_payload =
+      entry.kind != LogEntryKind::kSkip && entry.kind != LogEntryKind::kAdvance;
+  if (has_payload && payload.num_bytes() != state_.num_bytes()) return mismatch();
+  if (entry.kind == LogEntryKind::kInitialize) {
+    if (state_.is_initialized()) return mismatch();
+    const absl::Status installed = state_.Install(std::move(payload));
+    return installed.ok() ? installed : absl::UnavailableError(installed.message());
+  }
+  if (!state_.is_initialized() || state_.version() != header.step) return mismatch();
+  step_.Clear();  // held for a gated step since this server was the primary
+  if (entry.kind == LogEntryKind::kAdvance) {
+    if (entry.advance_to <= state_.version()) return mismatch();
+    AdvanceTo(entry.advance_to);
+    return absl::OkStatus();
+  }
+  // As CompleteStep did on the primary: a follower that becomes primary must judge repeated pushes
+  // and answer workers as that one would have.
+  if (entry.update) {
+    clocks_.Record(*entry.update);
+  } else if (is_leading()) {
+    admission_ = Admission{header.step, entry.contributors};
+  }
+  counted_ = {Step{header.step.value() + 1}, entry.digest};
+  if (entry.kind == LogEntryKind::kSkip) {
+    state_.Skip();
+  } else if (entry.kind == LogEntryKind::kReplace) {
+    state_.Replace(std::move(payload));
+  } else {
+    return state_.Apply(payload.floats(), entry.gradient_scale, header.learning_rate);
+  }
+  return absl::OkStatus();
+}
+
+void Chunk::Restore(ChunkSnapshot snapshot) {
+  // What was decided here belongs to a log that the snapshot replaces.
+  counted_ = {snapshot.version, snapshot.contributors};
+  admission_ = is_leading() ? std::move(snapshot.admission) : std::nullopt;
+  step_.ForgetDecision();
+  clocks_.Restore(std::move(snapshot.clocks));
+  state_.Restore(snapshot.version,
+                 snapshot.updates,
+                 std::move(snapshot.value),
+                 std::move(snapshot.optimizer_state));
+}
+
+void Chunk::Clear() {
+  step_.Clear();
+  step_.ForgetDecision();
+  state_.Clear();
+  clocks_.Clear();
+  counted_ = {};
+  admission_.reset();
+  // A payload on its way into the sum keeps its memory until the connection abandons it.
+  if (!step_.sum().is_receiving()) step_.sum().Release();
+}
+
+ChunkCapture Chunk::BeginCapture(SpareBuffers& spares) {
+  ChunkCapture capture{.record = {.chunk = id(),
+                                  .tensor = tensor().id,
+                                  .index = position_.index,
+                                  .version = state_.version(),
+                                  .updates = state_.updates(),
+                                  .epoch = shard_.member().chunk_epoch(index_in_shard_),
+                                  .dtype = tensor().spec.dtype},
+                       .value = state_.value(),
+                       .state = state_.optimizer_state()};
+  for (const WorkerClock& clock : clocks_.entries())
+    capture.record.worker_updates.push_back({clock.worker, clock.clock.value()});
+  state_.BeginCapture(spares);
+  return capture;
+}
+
+}  // namespace pushpull

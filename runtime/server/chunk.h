@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One chunk on a member of its shard's replica set. On every member: value, optimizer state,
+// version, and what is replicated with them. On the primary also: the step under way (open_step.h)
+// and the requests that wait for the next version (waiter_queue.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/admission.h"
+#include "runtime/consistency/uneven_steps.h"
+#include "runtime/consistency/worker_clocks.h"
+#include "runtime/replication/replica_frame.h"
+#include "runtime/server/checkpoint_writer.h"
+#include "runtime/server/open_step.h"
+#include "runtime/server/shard.h"
+#include "runtime/server/waiter_queue.h"
+#include "runtime/store/chunk_state.h"
+#include "runtime/store/placed_tensor.h"
+#include "runtime/tensor/host_buffer.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+class StepRules;
+
+// A log entry that has been applied here and goes to the other members.
+struct LogEntry {
+  StreamMeta meta = {};      // kind and arguments; the stream fills in shard, position and seq
+  Step step;                 // it turns this version into the next; of kInitialize: 0
+  double learning_rate = 0;  // kApply
+  Payload payload = {};
+};
+
+// A chunk's replicated state at one version, from another member, a worker or a checkpoint.
+struct ChunkSnapshot {
+  Step version;
+  uint64_t updates = 0;
+  HostBuffer value;            // state().num_bytes()
+  HostBuffer optimizer_state;  // state().state_bytes()
+  std::vector<WorkerClock> clocks = {};
+  ContributorsDigest contributors = 0;  // 0: not known
+  std::optional<Admission> admission = {};
+};
+
+// Thread-confined to its lane.
+class Chunk {
+ public:
+  // `shard` and the tensor outlive the chunk.
+  Chunk(Shard& shard, size_t index_in_shard, ChunkPosition position, uint64_t num_bytes);
+
+  ChunkId id() const { return ChunkId{position_.tensor->first_chunk.value() + position_.index}; }
+  bool is_leading() const { return id() == kLeadingChunk; }
+  // `tensor "fc1.weight" chunk 3`, for messages.
+  std::string Name() const;
+  const PlacedTensor& tensor() const { return *position_.tensor; }
+  Shard& shard() const { return shard_; }
+  size_t index_in_shard() const { return index_in_shard_; }
+
+  const ChunkState& state() const { return state_; }
+  // Async and Bounded: which pushes of each worker have been applied.
+  const WorkerClocks& clocks() const { return clocks_; }
+  // The contributors of the step that made the current version; 0 where that is not known: it comes
+  // from a checkpoint or a worker's copy, or was made in another mode.
+  ContributorsDigest contributors() const;
+  // Leading chunk, backup workers and gated steps: who counted in the step that made the current
+  // version; null where that is not known. Checkpoints need not have it, because all chunks in them
+  // are past that step.
+  const Admission* admission() const;
+
+  const OpenStep& step() const { return step_; }
+  OpenStep& step() { return step_; }
+  WaiterQueue& waiters() { return waiters_; }
+
+  // ---- changes on the primary; the entry must be appended to the log ----
+
+  // Takes version 0. kResourceExhausted: no memory for the optimizer's state.
+  absl::StatusOr<LogEntry> Initialize(HostBuffer value);
+  // The version becomes `version`, which is higher, with the value as it is.
+  LogEntry AdvanceTo(Step version);
+  // Turns version t into t + 1 with the contributions of step(), and clears it. The entry's payload
+  // holds the sum's memory while it is sent; then that goes back to `pool`.
+  // kResourceExhausted, kDataLoss: the step stays as it was; the job cannot go on.
+  absl::StatusOr<LogEntry> CompleteStep(const StepRules& rules,
+                                        const std::shared_ptr<BufferPool>& pool);
+  // Removes and returns the requests that can be answered now, with the timing of `now`: nobody
+  // waits for a newer version, another worker's progress, or an entry not yet known here.
+  std::vector<Waiter> TakeAnswerable(const StepRules& rules, SteadyTime now);
+  // The worker's connection is gone. What it contributed stays.
+  void DropRequestsOf(const Connection& connection);
+  // This server is no longer primary. Removes and returns all requests. Held contributions of a
+  // gated step stay: it may become primary again at the same version, and the workers that sent
+  // them may be gone by then.
+  std::vector<Waiter> EndPrimary(bool keeps_held);
+
+  // ---- changes on the other members ----
+
+  // Applies an entry of the primary's log; `payload` is taken or left for reuse.
+  // kFailedPrecondition, kUnavailable: it does not fit what is here, or there was no memory; join
+  // the stream again. kResourceExhausted: the chunk is between two versions; the job cannot go on.
+  absl::Status Apply(const StreamMeta& entry, const FrameHeader& header, HostBuffer& payload);
+  // Replaces the state.
+  void Restore(ChunkSnapshot snapshot);
+  // This server is not a member any more: back to no value.
+  void Clear();
+
+  // A checkpoint takes references to value and state; the next step is applied beside them, in
+  // memory of `spares`, until EndCapture.
+  ChunkCapture BeginCapture(SpareBuffers& spares);
+  void EndCapture() { state_.EndCapture(); }
+
+ private:
+  absl::Status ApplyStep(const StepRules& rules,
+                         const std::shared_ptr<BufferPool>& pool,
+                         LogEntry& entry);
+  Payload LendSum(std::shared_ptr<BufferPool> pool);
+
+  Shard& shard_;
+  const size_t index_in_shard_;
+  const ChunkPosition position_;
+  // Replicated.
+  ChunkState state_;
+  WorkerClocks clocks_;
+  std::optional<Admission> admission_;  // leading chunk only
+  CountedVersion counted_;              // the newest version that a synchronous step has made
+  // The primary's alone.
+  OpenStep step_;
+  WaiterQueue waiters_;
+};
+
+}  // namespace pushpull

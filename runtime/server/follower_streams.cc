@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/follower_streams.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/transport/lane.h"
+
+namespace pushpull {
+namespace {
+
+// In units of retry_after.
+constexpr int kRetryOnceStarted = 20;
+
+bool FollowsPrimary(const ShardMember& member) {
+  const ReplicaRole role = member.role();
+  return (role == ReplicaRole::kFollower || role == ReplicaRole::kLearner) &&
+         member.entry().primary.has_value();
+}
+
+}  // namespace
+
+FollowerStreams::FollowerStreams(ReplicationOptions options,
+                                 const ReplicationDependencies& dependencies,
+                                 Log log)
+    : options_(std::move(options)), dependencies_(dependencies), log_(std::move(log)) {}
+
+FollowerStreams::~FollowerStreams() {
+  dependencies_.executor.Cancel(timer_);
+}
+
+void FollowerStreams::SetServers(const std::vector<ServerEndpoint>& servers) {
+  std::map<ServerId, ServerEndpoint> now;
+  for (const ServerEndpoint& server : servers) now[server.server] = server;
+  // A server that was restarted at another address gets a new link; streams over the old one are
+  // joined again when that is up.
+  std::erase_if(links_, [&](const auto& link) {
+    const auto known = now.find(link.first.first);
+    const bool is_same = known != now.end() && known->second.data_address == link.second->address();
+    if (!is_same) payloads_.erase(link.second.get());
+    return !is_same;
+  });
+  servers_ = std::move(now);
+  CheckJoins();
+}
+
+void FollowerStreams::OnEntry(Shard& shard,
+                              const ShardMember::Change& change,
+                              bool has_handed_over) {
+  const ShardMember& member = shard.member();
+  Incoming& incoming = incoming_[shard.id()];
+  incoming.has_handed_over = has_handed_over;
+  if (!member.incoming().is_joined()) incoming.copy = Copy{};
+  if (change.late_answer) {
+    LaneLink* link = LinkTo(*member.entry().primary, shard.id());
+    if (link != nullptr) Answer(*link, shard, member.entry().epoch, *change.late_answer);
+  }
+  if (change.must_join) Join(shard);
+  if (FollowsPrimary(member)) CheckJoinsLater();
+}
+
+// Such a stream ended with LacksJoiner. The primary may know the view by now; otherwise its next
+// entry ends the stream again.
+void FollowerStreams::OnViewChanged() {
+  for (const auto& [id, shard] : dependencies_.shards.all())
+    if (FollowsPrimary(shard->member()) && !shard->member().incoming().is_joined()) Join(*shard);
+}
+
+LaneLink* FollowerStreams::LinkTo(ServerId server, ShardId shard) {
+  const auto endpoint = servers_.find(server);
+  if (endpoint == servers_.end()) return nullptr;
+  const size_t lane = LaneOf(shard, endpoint->second.lanes);
+  auto& link = links_[{server, lane}];
+  if (link == nullptr) {
+    link = std::make_unique<LaneLink>(dependencies_.transport,
+                                      dependencies_.executor,
+                                      LaneLinkTarget{.server = server,
+                                                     .address = endpoint->second.data_address,
+                                                     .hello = {.job = options_.job,
+                                                               .worker = {},
+                                                               .incarnation = options_.incarnation,
+                                                               .lane = static_cast<uint32_t>(lane),
+                                                               .server = options_.server},
+                                                     .local_lane = options_.lane},
+                                      *this);
+  }
+  return link.get();
+}
+
+// Frames of the stream before are ignored from here on, so a copy that was arriving starts over.
+// The stamps tell the primary which chunks it need not copy.
+void FollowerStreams::Join(Shard& shard) {
+  Incoming& incoming = incoming_[shard.id()];
+  incoming.copy = Copy{};
+  incoming.heard_at = dependencies_.executor.Now();
+  const uint64_t stream = shard.member().incoming().Join();
+  CheckJoinsLater();
+  LaneLink* link = LinkTo(*shard.member().entry().primary, shard.id());
+  if (link == nullptr || link->channel() == nullptr) return;  // OnLinkUp joins again
+  const auto stamps = std::make_shared<const std::vector<std::byte>>(EncodeStamps(shard.Stamps()));
+  link->channel()->Send({.header = {.type = FrameType::kJoinShard,
+                                    .priority = kReplicationPriority,
+                                    .epoch = shard.member().entry().epoch},
+                         .meta = EncodeJoinShard({.shard = shard.id(),
+                                                  .stream = stream,
+                                                  .is_handover = incoming.has_handed_over,
+                                                  .entry = shard.member().entry(),
+                                                  .seq = shard.member().seq()}),
+                         .payload = {*stamps, stamps}});
+}
+
+void FollowerStreams::CheckJoinsLater() {
+  if (timer_ != 0) return;
+  timer_ = dependencies_.executor.RunAfter(options_.retry_after, [this] {
+    timer_ = 0;
+    CheckJoins();
+  });
+}
+
+// Asks again where a primary has not answered: it may not have the entry yet, or a frame was lost.
+// A stream that has started gets more time: a copy may be arriving over a slow link.
+void FollowerStreams::CheckJoins() {
+  const SteadyTime now = dependencies_.executor.Now();
+  bool must_check_again = false;
+  for (const auto& [id, shard] : dependencies_.shards.all()) {
+    const ShardMember& member = shard->member();
+    if (!FollowsPrimary(member) || !member.incoming().is_joined()) continue;
+    LaneLink* link = LinkTo(*member.entry().primary, id);
+    const bool may_lose =
+        link != nullptr && link->channel() != nullptr && !link->channel()->is_reliable();
+    if (member.incoming().is_confirmed() && !may_lose) continue;
+    must_check_again = true;
+    const bool is_slow = member.incoming().has_started() && !may_lose;
+    const Duration timeout = options_.retry_after * (is_slow ? kRetryOnceStarted : 1);
+    if (now - incoming_[id].heard_at >= timeout) Join(*shard);
+  }
+  if (must_check_again) CheckJoinsLater();
+}
+
+void FollowerStreams::OnLinkUp(LaneLink& link) {
+  for (const auto& [id, shard] : dependencies_.shards.all()) {
+    if (!FollowsPrimary(shard->member()) || shard->member().entry().primary != link.server())
+      continue;
+    if (LinkTo(link.server(), id) == &link) Join(*shard);
+  }
+}
+
+void FollowerStreams::OnLinkRefused(LaneLink& link, const absl::Status& why) {
+  log_.Warning("a server refuses replication",
+               {{"server", ToString(link.server())}, {"why", why.message()}});
+}
+
+void FollowerStreams::OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) {
+  log_.Warning("no connection, trying again",
+               {{"peer", absl::StrCat(ToString(link.server()), " (", link.address(), ")")},
+                {"why", why.message()},
+                {"lost_seconds", ToSeconds(lasted)}});
+}
+
+std::span<std::byte> FollowerStreams::PayloadBuffer(LaneLink& link, const FrameHeader& header) {
+  HostBuffer& buffer = payloads_[&link];
+  dependencies_.pool.Return(std::move(buffer));
+  absl::StatusOr<HostBuffer> fresh = dependencies_.pool.Take(header.payload_bytes);
+  if (!fresh.ok()) return {};
+  buffer = *std::move(fresh);
+  return buffer.bytes();
+}
+
+// A link may lose, repeat and reorder frames (inproc in tests does): the member takes exactly the
+// next position of its stream. A repeated frame is ignored, a gap ends the stream.
+void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
+  HostBuffer payload = std::exchange(payloads_[&link], HostBuffer());
+  const absl::StatusOr<StreamMeta> meta = DecodeStreamMeta(frame.meta);
+  Shard* shard = meta.ok() ? dependencies_.shards.Find(meta->shard) : nullptr;
+  if (shard != nullptr) {
+    switch (shard->member().Judge(link.server(), meta->at)) {
+      case IncomingStream::Verdict::kIgnore:
+        break;
+      case IncomingStream::Verdict::kJoinAgain:
+        Join(*shard);
+        break;
+      case IncomingStream::Verdict::kTake:
+        Dispatch(link, *shard, *meta, frame.header, payload);
+    }
+  }
+  dependencies_.pool.Return(std::move(payload));
+}
+
+// A frame that is next in the stream. Each one taken is answered, so that the primary knows what it
+// may publish and how many copies it may send.
+void FollowerStreams::Dispatch(LaneLink& link,
+                               Shard& shard,
+                               const StreamMeta& meta,
+                               const FrameHeader& header,
+                               HostBuffer& payload) {
+  ShardMember& member = shard.member();
+  Incoming& incoming = incoming_[shard.id()];
+  incoming.heard_at = dependencies_.executor.Now();
+  Chunk* chunk = shard.Find(header.chunk);
+  switch (header.type) {
+    case FrameType::kStreamStart:
+      incoming.has_handed_over = false;
+      return Answer(link, shard, header.epoch, member.TakeStart(meta.seq));
+    case FrameType::kCaughtUp:
+      if (const auto ack = member.TakeCaughtUp(header.epoch, meta.seq))
+        Answer(link, shard, header.epoch, *ack);
+      return;
+    case FrameType::kCopyChunk:
+      if (!TakeCopyPart(shard, meta, header, payload)) return;
+      return Answer(
+          link, shard, header.epoch, member.TakeCopy(chunk->index_in_shard(), meta.chunk_epoch));
+    case FrameType::kReplicate:
+      if (LacksJoiner(meta, header.step)) return member.incoming().Leave();
+      if (!TakeEntry(shard, meta, header, payload)) return Join(shard);
+      return Answer(link,
+                    shard,
+                    header.epoch,
+                    member.TakeEntry(chunk->index_in_shard(), header.epoch, meta.seq));
+    default:
+      return;
+  }
+}
+
+// An entry that was made without a joiner whose view this server has accepted must not become
+// publishable: the joiner would be overtaken.
+bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
+  if (meta.kind == LogEntryKind::kInitialize || meta.kind == LogEntryKind::kAdvance) return false;
+  const MembershipView& membership = dependencies_.rules.membership();
+  if (!membership.proposed() || meta.update) return false;
+  // With backup workers steps wait for nobody in particular.
+  if (membership.active().consistency.admits()) return false;
+  const auto& members = membership.proposed()->members;
+  return std::any_of(members.begin(), members.end(), [&](const ViewMember& joiner) {
+    const ViewMember* active = membership.active().Find(joiner.worker);
+    const bool is_new = active == nullptr || active->incarnation != joiner.incarnation;
+    return is_new && joiner.ContributesTo(step) &&
+           std::find(meta.contributors.begin(), meta.contributors.end(), joiner.worker) ==
+               meta.contributors.end();
+  });
+}
+
+bool FollowerStreams::TakeEntry(Shard& shard,
+                                const StreamMeta& meta,
+                                const FrameHeader& header,
+                                HostBuffer& payload) {
+  Chunk* chunk = shard.Find(header.chunk);
+  if (chunk == nullptr) return false;
+  // What does not fit is repaired by a new stream, which copies the chunk.
+  const absl::Status applied = chunk->Apply(meta, header, payload);
+  if (absl::IsResourceExhausted(applied)) dependencies_.notify(Failure{applied});
+  return applied.ok();
+}
+
+// The chunk keeps its old state until all parts have arrived: this server may become primary
+// meanwhile, and must have what was published.
+bool FollowerStreams::TakeCopyPart(Shard& shard,
+                                   const StreamMeta& meta,
+                                   const FrameHeader& header,
+                                   HostBuffer& payload) {
+  Copy& copy = incoming_[shard.id()].copy;
+  if (meta.part == 0) copy = Copy{};
+  Chunk* chunk = shard.Find(header.chunk);
+  if (chunk == nullptr || meta.part != copy.next_part) {
+    if (meta.part > copy.next_part) Join(shard);
+    return false;
+  }
+  ++copy.next_part;
+  const absl::Status added = AddPart(*chunk, meta, payload, copy);
+  if (absl::IsResourceExhausted(added)) Join(shard);
+  if (!added.ok() || copy.next_part < meta.parts) return false;
+  InstallCopy(*chunk, meta, header, std::exchange(copy, Copy{}));
+  return true;
+}
+
+// The first part is the value, the last the clocks; between them comes the optimizer's state. A
+// chunk without a value has one part alone, an empty one.
+absl::Status FollowerStreams::AddPart(const Chunk& chunk,
+                                      const StreamMeta& meta,
+                                      HostBuffer& payload,
+                                      Copy& copy) {
+  ChunkSnapshot& snapshot = copy.snapshot;
+  if (meta.part == 0) {
+    snapshot.value = std::move(payload);
+    absl::StatusOr<HostBuffer> memory = HostBuffer::Uninitialized(chunk.state().state_bytes());
+    if (memory.ok()) snapshot.optimizer_state = *std::move(memory);
+    return memory.status();
+  }
+  if (meta.part + 1 == meta.parts) {
+    absl::StatusOr<std::vector<WorkerClock>> clocks = DecodeClocks(payload.bytes());
+    if (clocks.ok()) snapshot.clocks = *std::move(clocks);
+    return clocks.status();
+  }
+  const size_t count = payload.num_bytes();
+  if (copy.state_bytes + count > snapshot.optimizer_state.num_bytes())
+    return absl::DataLossError(absl::StrCat(chunk.Name(), ": more optimizer state than it has"));
+  std::memcpy(
+      snapshot.optimizer_state.bytes().data() + copy.state_bytes, payload.bytes().data(), count);
+  copy.state_bytes += count;
+  return absl::OkStatus();
+}
+
+void FollowerStreams::InstallCopy(Chunk& chunk,
+                                  const StreamMeta& meta,
+                                  const FrameHeader& header,
+                                  Copy copy) {
+  ChunkSnapshot& snapshot = copy.snapshot;
+  bytes_copied_ += snapshot.value.num_bytes() + copy.state_bytes;
+  if (snapshot.value.num_bytes() == 0) return chunk.Clear();
+  snapshot.version = header.step;
+  snapshot.updates = meta.updates;
+  snapshot.contributors = meta.digest;
+  if (!meta.contributors.empty() && header.step > Step{0})
+    snapshot.admission = Admission{Step{header.step.value() - 1}, meta.contributors};
+  chunk.Restore(std::move(snapshot));
+}
+
+void FollowerStreams::Answer(LaneLink& link,
+                             const Shard& shard,
+                             Epoch epoch,
+                             const StreamAck& ack) {
+  if (link.channel() == nullptr) return;
+  link.channel()->Send({.header = {.type = FrameType::kReplicateAck,
+                                   .priority = kReplicationPriority,
+                                   .epoch = epoch},
+                        .meta = EncodeReplicateAck({.shard = shard.id(), .ack = ack}),
+                        .payload = {}});
+}
+
+}  // namespace pushpull

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The side of followers and learners in replication: links to primaries, joins of their streams,
+// and the copies and log entries that arrive (docs/protocol.md sections 3 to 5). What a frame means
+// is decided in replication/shard_member.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+#include "runtime/replication/replica_frame.h"
+#include "runtime/server/replication_host.h"
+#include "runtime/transport/lane_link.h"
+
+namespace pushpull {
+
+// Thread-confined to the lane.
+class FollowerStreams final : public LaneLinkHandler {
+ public:
+  // `dependencies` outlives this object.
+  FollowerStreams(ReplicationOptions options, const ReplicationDependencies& dependencies, Log log);
+  ~FollowerStreams() override;
+
+  void SetServers(const std::vector<ServerEndpoint>& servers);
+  // An entry is in force. `has_handed_over`: this server has just handed the shard over, and says
+  // so when it joins the next primary's stream.
+  void OnEntry(Shard& shard, const ShardMember::Change& change, bool has_handed_over);
+  // Opens the link to another server before it is needed.
+  void Connect(ServerId server, ShardId shard) { LinkTo(server, shard); }
+  // Streams that were given up because of a proposed view are joined again.
+  void OnViewChanged();
+
+  uint64_t bytes_copied() const { return bytes_copied_; }  // received in copies
+
+  void OnLinkUp(LaneLink& link) override;
+  void OnLinkRefused(LaneLink& link, const absl::Status& why) override;
+  void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) override;
+  std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) override;
+  void OnFrame(LaneLink& link, const ReceivedFrame& frame) override;
+
+ private:
+  // A copy of a chunk that is arriving in parts.
+  struct Copy {
+    uint32_t next_part = 0;
+    ChunkSnapshot snapshot;
+    size_t state_bytes = 0;  // received of the optimizer's state
+  };
+  // A shard's stream from its primary.
+  struct Incoming {
+    Copy copy;
+    SteadyTime heard_at;           // of the primary; or when it was last asked
+    bool has_handed_over = false;  // it was primary, and the next one may not know yet that it is
+  };
+
+  void Join(Shard& shard);
+  LaneLink* LinkTo(ServerId server, ShardId shard);
+  void CheckJoins();
+  void CheckJoinsLater();
+  bool LacksJoiner(const StreamMeta& meta, Step step) const;
+  bool TakeEntry(Shard& shard,
+                 const StreamMeta& meta,
+                 const FrameHeader& header,
+                 HostBuffer& payload);
+  // True when the last part has arrived and the chunk has been replaced.
+  bool TakeCopyPart(Shard& shard,
+                    const StreamMeta& meta,
+                    const FrameHeader& header,
+                    HostBuffer& payload);
+  absl::Status AddPart(const Chunk& chunk, const StreamMeta& meta, HostBuffer& payload, Copy& copy);
+  void InstallCopy(Chunk& chunk, const StreamMeta& meta, const FrameHeader& header, Copy copy);
+  void Dispatch(LaneLink& link,
+                Shard& shard,
+                const StreamMeta& meta,
+                const FrameHeader& header,
+                HostBuffer& payload);
+  static void Answer(LaneLink& link, const Shard& shard, Epoch epoch, const StreamAck& ack);
+
+  const ReplicationOptions options_;
+  const ReplicationDependencies& dependencies_;
+  const Log log_;
+  std::map<ServerId, ServerEndpoint> servers_;
+  absl::flat_hash_map<ShardId, Incoming> incoming_;
+  std::map<const LaneLink*, HostBuffer> payloads_;  // of the frame under way on each link
+  uint64_t bytes_copied_ = 0;
+  Executor::TimerId timer_ = 0;
+  std::map<std::pair<ServerId, size_t>, std::unique_ptr<LaneLink>>
+      links_;  // by server and its lane
+};
+
+}  // namespace pushpull

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server's lanes: each is created, used and destroyed on its own thread, and asked from the
+// control thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/executor.h"
+#include "runtime/base/ids.h"
+#include "runtime/server/lane.h"
+#include "runtime/transport/channel.h"
+#include "runtime/transport/lane.h"
+
+namespace pushpull {
+
+// Thread-confined to the control executor, which outlives it, as `transport` does.
+class LaneGroup {
+ public:
+  // `make` is called for each lane of the transport.
+  LaneGroup(Transport& transport,
+            Executor& control,
+            const std::function<std::shared_ptr<Lane>(size_t index)>& make);
+  LaneGroup(const LaneGroup&) = delete;
+  LaneGroup& operator=(const LaneGroup&) = delete;
+  // Each lane ends on its thread, after everything posted to it before.
+  ~LaneGroup();
+
+  size_t size() const { return lanes_.size(); }
+  size_t IndexOf(ShardId shard) const { return LaneOf(shard, size()); }
+  // On this lane's thread only.
+  Lane& lane(size_t index) { return *lanes_[index]; }
+
+  // Runs `task` on one lane's thread, or on all.
+  void Post(size_t index, std::function<void(Lane&)> task);
+  void PostToAll(const std::function<void(Lane&)>& task);
+
+  // Runs `ask` on every lane's thread and `done` with all answers, in the order of the lanes, on
+  // the control executor; never after this object has ended.
+  template <typename Answer>
+  void Ask(std::function<Answer(Lane&)> ask, std::function<void(std::vector<Answer>)> done) {
+    struct Gathered {
+      std::vector<Answer> answers;
+      size_t missing;
+    };
+    const auto gathered = std::make_shared<Gathered>(Gathered{std::vector<Answer>(size()), size()});
+    for (size_t i = 0; i < size(); ++i) {
+      Post(i, [=, this_lives = alive(), &control = control_](Lane& lane) {
+        // The answers come together on the control thread only.
+        control.Post([=, answer = ask(lane)] {
+          gathered->answers[i] = answer;
+          if (--gathered->missing == 0 && !this_lives.expired()) done(gathered->answers);
+        });
+      });
+    }
+  }
+
+  // Posts tasks to lanes from another thread, which does not keep the lanes alive: a lane must end
+  // on its own thread.
+  class Remote {
+   public:
+    explicit Remote(LaneGroup& group)
+        : transport_(group.transport_), lanes_(group.lanes_.begin(), group.lanes_.end()) {}
+    // Ignored where the lane has ended when its turn comes.
+    void Post(ShardId shard, std::function<void(Lane&)> task) const;
+
+   private:
+    Transport& transport_;
+    std::vector<std::weak_ptr<Lane>> lanes_;
+  };
+
+ private:
+  std::weak_ptr<bool> alive() const { return alive_; }
+
+  Transport& transport_;
+  Executor& control_;
+  std::vector<std::shared_ptr<Lane>> lanes_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pushpull

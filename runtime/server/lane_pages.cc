@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/lane_pages.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+namespace {
+
+// Of one region: it blocks the lane while the kernel finds the pages.
+constexpr uint64_t kRegionBytesMax = uint64_t{256} << 20;
+
+// Only chunks whose steps replace the value by the sum: nothing ever writes to a published value
+// where it lies. An optimizer would.
+bool MayHavePages(const Chunk& chunk) {
+  const TensorSpec& spec = chunk.tensor().spec;
+  return spec.optimizer.kind == OptimizerKind::kSum && spec.reduction != Reduction::kMean;
+}
+
+}  // namespace
+
+bool LanePages::IsAnsweredInPlace(const FrameHeader& push) const {
+  return push.type == FrameType::kPushPull && (push.flags & kFlagTakesInPlace) != 0 &&
+         rules_.policy().MayShareValues();
+}
+
+void LanePages::Share(Connection& connection, const FrameHeader& push) {
+  if (!IsAnsweredInPlace(push)) return;
+  for (size_t& shared = connection.num_pages_shared(); shared < pages_.size(); ++shared)
+    connection.channel().Share(pages_[shared]->memory(), nullptr);
+}
+
+void LanePages::Prepare(const Connection& connection, Chunk& chunk, const FrameHeader& push) {
+  StepAccumulator& sum = chunk.step().sum();
+  // A worker may be left behind that still reads what a mode before has left in these pages.
+  if (!rules_.policy().MayShareValues() && sum.is_lent()) sum.Release();
+  if (!IsAnsweredInPlace(push) || !MayHavePages(chunk) || sum.is_lent()) return;
+  if (connection.channel().kind() != "shm") return;
+  const Place* place = FindOrMake(chunk);
+  if (place == nullptr) return;
+  std::optional<HostBuffer> memory = place->pages->Take(place->index, chunk.state().version());
+  if (memory) pool_.Return(sum.ExchangeMemory(*std::move(memory)));
+}
+
+bool LanePages::Publish(const Chunk& chunk, const FrameHeader& push, const HostBuffer& value) {
+  if (!value.is_lent() || !IsAnsweredInPlace(push)) return false;
+  const auto place = places_.find(&chunk);
+  if (place == places_.end()) return false;
+  place->second.pages->Publish(place->second.index, value.bytes(), chunk.state().version());
+  return true;
+}
+
+// One region for as many as fit into it of all chunks that have no pages.
+const LanePages::Place* LanePages::FindOrMake(const Chunk& chunk) {
+  const auto known = places_.find(&chunk);
+  if (known != places_.end()) return &known->second;
+  if (lacks_memory_) return nullptr;
+  std::vector<const Chunk*> chunks = {&chunk};
+  std::vector<uint64_t> sizes = {chunk.state().num_bytes()};
+  uint64_t total = sizes.front();
+  for (const auto& [id, other] : shards_.chunks()) {
+    if (other == &chunk || total > kRegionBytesMax || places_.contains(other)) continue;
+    if (!MayHavePages(*other) || !other->shard().member().is_open()) continue;
+    chunks.push_back(other);
+    sizes.push_back(other->state().num_bytes());
+    total += sizes.back();
+  }
+  const absl::StatusOr<std::shared_ptr<SharedPages>> made =
+      SharedPages::Create(absl::StrCat("pushpull-", job_), sizes);
+  if (!made.ok()) {
+    lacks_memory_ = true;
+    log_.Warning("values are copied to workers on this host", {{"why", made.status().message()}});
+    return nullptr;
+  }
+  pages_.push_back(*made);
+  for (size_t i = 0; i < chunks.size(); ++i) places_[chunks[i]] = {*made, i};
+  return &places_.at(&chunk);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/open_step.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace pushpull {
+
+bool OpenStep::HasHeld(WorkerId worker) const {
+  return std::any_of(held_.begin(), held_.end(), [&](const ReceivedContribution& held) {
+    return held.contribution.worker == worker;
+  });
+}
+
+void OpenStep::NoteArrival(SteadyTime now) {
+  if (!has_begun()) began_at_ = now;
+}
+
+void OpenStep::Count(const ReceivedContribution& received) {
+  counted_.Count(received.contribution);
+  skips_ = skips_ || received.skips_step;
+}
+
+void OpenStep::CountDirect(const ReceivedContribution& received) {
+  if (received.counts) {
+    sum_.FinishDirect(received.contribution.weight);
+  } else {
+    sum_.AbandonDirect();
+  }
+  Count(received);
+}
+
+void OpenStep::CountFrom(std::span<const float> values, const ReceivedContribution& received) {
+  if (received.counts) sum_.AddTo(values, received.contribution.weight);
+  Count(received);
+}
+
+void OpenStep::CountHeld(ReceivedContribution& held) {
+  if (held.counts) sum_.Add(held.values, held.contribution.weight);
+  Count(held);
+}
+
+void OpenStep::Hold(ReceivedContribution received) {
+  const WorkerId worker = received.contribution.worker;
+  std::erase_if(
+      held_, [&](const ReceivedContribution& held) { return held.contribution.worker == worker; });
+  const auto position = std::find_if(held_.begin(), held_.end(), [&](const auto& held) {
+    return held.contribution.worker > worker;
+  });
+  held_.insert(position, std::move(received));
+}
+
+ReceivedContribution OpenStep::TakeFirstHeld() {
+  ReceivedContribution first = std::move(held_.front());
+  held_.erase(held_.begin());
+  return first;
+}
+
+std::vector<ReceivedContribution> OpenStep::TakeHeld(
+    absl::FunctionRef<bool(const ReceivedContribution&)> matches) {
+  const auto first = std::stable_partition(
+      held_.begin(), held_.end(), [&](const auto& held) { return !matches(held); });
+  std::vector<ReceivedContribution> taken(std::make_move_iterator(first),
+                                          std::make_move_iterator(held_.end()));
+  held_.erase(first, held_.end());
+  return taken;
+}
+
+void OpenStep::DropRequestsOf(const Connection& connection) {
+  for (ReceivedContribution& held : held_)
+    if (held.waiter.connection == &connection) held.waiter.connection = nullptr;
+}
+
+std::vector<Waiter> OpenStep::TakeHeldWaiters() {
+  std::vector<Waiter> waiters;
+  for (ReceivedContribution& held : held_) {
+    if (held.waiter.connection == nullptr) continue;
+    waiters.push_back(held.waiter);
+    held.waiter.connection = nullptr;
+  }
+  return waiters;
+}
+
+// Frames arrive in any order over several connections: an older decision must not replace a newer.
+void OpenStep::Learn(Admission decided, Step version) {
+  const bool is_newer = !decided_ || decided_->step < decided.step;
+  if (is_newer && decided.step >= version) decided_ = std::move(decided);
+}
+
+void OpenStep::Withdraw(WorkerId worker, Step step) {
+  if (!decided_ || decided_->step >= step) return;
+  // What it has brought counts.
+  if (counted_.HasCounted(worker) || HasHeld(worker)) return;
+  std::erase(decided_->workers, worker);
+}
+
+void OpenStep::Clear() {
+  counted_.Clear();
+  held_.clear();
+  skips_ = false;
+  if (!sum_.is_receiving()) sum_.Clear();
+}
+
+}  // namespace pushpull

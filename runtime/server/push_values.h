@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a push's payload to its values: decoding of codecs (docs/decisions/0036-codecs.md) and the
+// check for values that are not finite (spec.sync.nonFinite).
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+
+#include "runtime/server/chunk.h"
+#include "runtime/server/connection.h"
+#include "runtime/store/buffer_pool.h"
+#include "runtime/transport/frame.h"
+
+namespace pushpull {
+
+// Replaces a codec's bytes by float32 values, while they are still in the cache. On error the
+// buffer has gone back to the pool.
+// kUnavailable: no memory; the worker sends it again. Else: the bytes are not of this codec.
+absl::Status DecodePush(const Chunk& chunk,
+                        const FrameHeader& push,
+                        BufferPool& pool,
+                        Reception& reception);
+
+// The values of a complete contribution, wherever they lie.
+std::span<const float> ValuesOf(const Reception& reception);
+
+// kInvalidArgument: a value is NaN or infinite; the text names tensor, worker and step.
+absl::Status CheckFinite(const Chunk& chunk,
+                         const FrameHeader& push,
+                         std::span<const float> values);
+
+}  // namespace pushpull

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/responder.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/replication/admission_frame.h"
+#include "runtime/replication/replica_frame.h"
+
+namespace pushpull {
+namespace {
+
+OutgoingFrame AnswerTo(const FrameHeader& request, FrameType type) {
+  OutgoingFrame answer{.header = request, .meta = {}, .payload = {}};
+  answer.header.type = type;
+  answer.header.flags = 0;
+  answer.header.codec = Codec::kNone;
+  return answer;
+}
+
+void Append(const std::vector<std::byte>& bytes, std::vector<std::byte>& meta) {
+  meta.insert(meta.end(), bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+// The meta is read in this order: timing, admission (where the flag says so), entry (what is left).
+void Responder::Publish(Chunk& chunk) const {
+  if (chunk.waiters().empty()) return;
+  const ReplicaSet& entry = chunk.shard().member().entry();
+  const std::shared_ptr<const HostBuffer> value = chunk.state().value();
+  const Admission* admission = chunk.admission();
+  for (const Waiter& waiter :
+       chunk.TakeAnswerable(dependencies_.rules, dependencies_.executor.Now())) {
+    OutgoingFrame answer = AnswerTo(waiter.request, FrameType::kPublished);
+    answer.meta = EncodePublishedTiming(waiter.timing);
+    if (admission != nullptr) {
+      Append(EncodeAdmission(*admission), answer.meta);
+      answer.header.flags |= kFlagAdmission;
+    }
+    // A worker accepts nothing of an epoch whose entry it does not know.
+    if (waiter.request.epoch < entry.epoch)
+      Append(EncodeShardEntry({chunk.shard().id(), entry}), answer.meta);
+    answer.header.epoch = entry.epoch;
+    answer.header.step = chunk.state().version();
+    answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
+    if (waiter.wants_value) {
+      const bool is_in_place = dependencies_.pages.Publish(chunk, waiter.request, *value);
+      answer.payload = {value->bytes(), value, is_in_place};
+      dependencies_.metrics.AddPulled(waiter.connection->channel().kind(), value->num_bytes());
+    }
+    waiter.connection->channel().Send(std::move(answer));
+  }
+}
+
+void Responder::SendHeld(const Connection& connection,
+                         const Chunk& chunk,
+                         const FrameHeader& push) const {
+  if (!dependencies_.rules.policy().HoldsApart(chunk)) return;
+  OutgoingFrame answer = AnswerTo(push, FrameType::kHeld);
+  answer.header.epoch = chunk.shard().member().entry().epoch;
+  connection.channel().Send(std::move(answer));
+}
+
+void Responder::Redirect(Connection& connection, const FrameHeader& request) const {
+  const auto refuse = [&](const std::string& what) {
+    Refuse(connection,
+           request,
+           absl::UnavailableError(absl::StrCat(ToString(dependencies_.self), what)));
+  };
+  const std::optional<ShardId> shard = dependencies_.shards.ShardOf(request.chunk);
+  if (!shard) return refuse(absl::StrCat(" has no chunk ", request.chunk.value(), " yet"));
+  Chunk* chunk = dependencies_.shards.Find(request.chunk);
+  if (chunk != nullptr && chunk->shard().member().is_handing_over()) {
+    // Answered when it is certain who the next primary is.
+    return chunk->waiters().Add({.connection = &connection,
+                                 .request = request,
+                                 .min_version = Step{std::numeric_limits<uint64_t>::max()}});
+  }
+  const ReplicaSet& entry = dependencies_.shards.entry(*shard);
+  if (request.epoch > entry.epoch || entry.primary == dependencies_.self) {
+    return refuse(absl::StrCat(" is not the primary of shard ",
+                               shard->value(),
+                               " yet, under epoch ",
+                               ToString(request.epoch)));
+  }
+  SendMoved(connection, request, *shard);
+}
+
+void Responder::SendMoved(const Connection& connection,
+                          const FrameHeader& request,
+                          ShardId shard) const {
+  const ReplicaSet& entry = dependencies_.shards.entry(shard);
+  OutgoingFrame answer = AnswerTo(request, FrameType::kMoved);
+  answer.meta = EncodeShardEntry({shard, entry});
+  answer.header.epoch = entry.epoch;
+  answer.header.priority = 0;
+  connection.channel().Send(std::move(answer));
+}
+
+void Responder::Refuse(const Connection& connection,
+                       const FrameHeader& request,
+                       const absl::Status& why) const {
+  dependencies_.metrics.AddError(ServerError::kRefusedPush);
+  log_.Warning("request refused", {{"worker", ToString(request.worker)}, {"why", why.message()}});
+  OutgoingFrame answer = AnswerTo(request, FrameType::kRefused);
+  answer.meta = EncodeRefusal(why);
+  connection.channel().Send(std::move(answer));
+}
+
+}  // namespace pushpull

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/step_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/replication/admission_frame.h"
+#include "runtime/server/push_refusal.h"
+#include "runtime/server/push_values.h"
+#include "runtime/server/sample_chunk.h"
+
+namespace pushpull {
+namespace {
+
+int64_t Nanoseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
+
+// What is known of a push when the lane starts to process it.
+ReceivedContribution ContributionOf(Connection& connection,
+                                    const ReceivedFrame& frame,
+                                    SteadyTime now) {
+  const FrameHeader& push = frame.header;
+  const Step next{push.step.value() + 1};
+  ReceivedContribution received{
+      .contribution = {push.worker, push.incarnation, push.weight, push.learning_rate, push.step},
+      .values = {},
+      .waiter = {.connection = &connection,
+                 .request = push,
+                 .min_version = next,
+                 .wants_value = push.type == FrameType::kPushPull,
+                 .clock = next,
+                 .taken_up_at = now}};
+  PublishedTiming& timing = received.waiter.timing;
+  timing.push_sent_at = push.sent_at;
+  timing.received_at = Nanoseconds(frame.received_at.time_since_epoch());
+  timing.server_queue_ns = Nanoseconds(now - frame.received_at);
+  return received;
+}
+
+}  // namespace
+
+// ---- the payload ----
+
+std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
+                                              Chunk& chunk,
+                                              const FrameHeader& header) {
+  Reception& reception = connection.reception();
+  reception.chunk = &chunk;
+  if (header.type == FrameType::kInit) {
+    if (chunk.state().is_initialized()) return {};
+  } else {
+    const StepPolicy& policy = dependencies_.rules.policy();
+    if (chunk.step().has_failed() || !chunk.state().is_initialized()) return {};
+    if (policy.Judge(chunk, header) != PushVerdict::kContribute) return {};
+    StepAccumulator& sum = chunk.step().sum();
+    if (sum.is_empty() && header.codec == Codec::kNone &&
+        policy.MayAddOnArrival(chunk, header.worker)) {
+      dependencies_.pages.Prepare(connection, chunk, header);
+      absl::StatusOr<std::span<std::byte>> place = sum.BeginDirect(*dependencies_.pool);
+      if (place.ok()) {
+        reception.place = Reception::Place::kAccumulator;
+        return *place;
+      }
+    }
+  }
+  absl::StatusOr<HostBuffer> buffer = dependencies_.pool->Take(header.payload_bytes);
+  if (!buffer.ok()) return {};
+  reception.place = Reception::Place::kBuffer;
+  reception.buffer = *std::move(buffer);
+  return reception.buffer.bytes();
+}
+
+bool StepEngine::TakesInPlace(Connection& connection, Chunk& chunk, const FrameHeader& header) {
+  const StepPolicy& policy = dependencies_.rules.policy();
+  const OpenStep& step = chunk.step();
+  const bool may_add = step.sum().has_sum() && !step.sum().is_receiving() && !step.has_failed() &&
+                       header.codec == Codec::kNone && policy.MayAddOnArrival(chunk, header.worker);
+  if (!may_add || policy.Judge(chunk, header) != PushVerdict::kContribute) return false;
+  connection.reception().chunk = &chunk;
+  connection.reception().place = Reception::Place::kInPlace;
+  return true;
+}
+
+void StepEngine::AbandonReception(Connection& connection) {
+  Reception reception = std::exchange(connection.reception(), Reception{});
+  if (reception.place == Reception::Place::kAccumulator)
+    reception.chunk->step().sum().AbandonDirect();
+  dependencies_.pool->Return(std::move(reception.buffer));
+}
+
+// ---- frames ----
+
+void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header) {
+  Reception reception = std::exchange(connection.reception(), Reception{});
+  const auto refuse = [&](const absl::Status& why) {
+    dependencies_.responder.Refuse(connection, header, why);
+  };
+  if (!chunk.state().is_initialized()) {
+    if (reception.place != Reception::Place::kBuffer) {
+      return refuse(
+          absl::ResourceExhaustedError(absl::StrCat(chunk.Name(), ": no memory for its value")));
+    }
+    const absl::Status divided =
+        HoldsSamples(chunk)
+            ? DivideFirstStep(chunk, dependencies_.rules.membership(), reception.buffer)
+            : absl::OkStatus();
+    if (!divided.ok()) return refuse(divided);
+    absl::StatusOr<LogEntry> entry = chunk.Initialize(std::move(reception.buffer));
+    if (!entry.ok()) return refuse(entry.status());
+    dependencies_.replication.outgoing().Append(chunk, *std::move(entry));
+  }
+  chunk.waiters().Add({.connection = &connection, .request = header, .min_version = Step{0}});
+  dependencies_.responder.Publish(chunk);
+}
+
+void StepEngine::OnPull(Connection& connection, Chunk& chunk, const FrameHeader& header) {
+  chunk.waiters().Add({.connection = &connection,
+                       .request = header,
+                       .min_version = header.step,
+                       .clock = header.clock});
+  dependencies_.responder.Publish(chunk);
+}
+
+void StepEngine::OnFetch(Connection& connection, Chunk& chunk, const FrameHeader& header) {
+  // A worker that fetches has no gradient for the steps before; mostly it is a new process.
+  if (!chunk.is_leading()) chunk.step().Withdraw(header.worker, header.step);
+  chunk.waiters().Add({.connection = &connection,
+                       .request = header,
+                       .min_version = header.step,
+                       .clock = header.clock});
+  Recheck(chunk);
+  dependencies_.responder.Publish(chunk);
+}
+
+absl::Status StepEngine::LearnAdmission(Chunk& chunk, const ReceivedFrame& frame) {
+  if ((frame.header.flags & kFlagAdmission) == 0) return absl::OkStatus();
+  std::span<const std::byte> meta = frame.meta;
+  absl::StatusOr<Admission> admission = TakeAdmission(meta);
+  if (!admission.ok()) return admission.status();
+  if (!chunk.is_leading()) chunk.step().Learn(*std::move(admission), chunk.state().version());
+  if (dependencies_.rules.policy().HoldsApart(chunk)) Recheck(chunk);
+  return absl::OkStatus();
+}
+
+// The payload was placed by what the header meant when it came. Until now, when the payload is
+// complete, the same worker's push may have been counted on another connection, the step completed
+// or the view changed. So the push is judged again, and this verdict counts.
+void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame) {
+  At(SyncPhase::kServerQueue);
+  const FrameHeader& push = frame.header;
+  const StepPolicy& policy = dependencies_.rules.policy();
+  const std::span<const std::byte> in_place = frame.in_place.bytes;
+  // Complete floats, aligned: the channel has checked that.
+  connection.reception().in_place = {reinterpret_cast<const float*>(in_place.data()),
+                                     in_place.size() / sizeof(float)};
+  dependencies_.pages.Share(connection, push);
+  const SteadyTime now = dependencies_.executor.Now();
+  dependencies_.metrics.AddPushed(connection.channel().kind(), push.payload_bytes);
+  dependencies_.metrics.ObserveQueue(now - frame.received_at);
+  ReceivedContribution received = ContributionOf(connection, frame, now);
+
+  PushVerdict verdict = policy.Judge(chunk, push);
+  if (verdict == PushVerdict::kContribute && policy.LacksAdmission(chunk))
+    verdict = PushVerdict::kNotAdmitted;
+  const absl::Status refusal = WhyRefused(chunk, dependencies_.rules, push, verdict);
+  if (!refusal.ok()) {
+    AbandonReception(connection);
+    return dependencies_.responder.Refuse(connection, push, refusal);
+  }
+  if (verdict == PushVerdict::kContribute)
+    return Contribute(connection, chunk, std::move(received));
+  // It counts already, and a worker repeats a push only when it has lost the answer: so the request
+  // of this one replaces the earlier one.
+  AbandonReception(connection);
+  // Any version that the followers have includes a push that has been applied by itself.
+  if (policy.AppliesEachPush()) received.waiter.min_version = Step{0};
+  ++duplicates_;
+  dependencies_.metrics.AddDuplicate();
+  chunk.waiters().Add(received.waiter);
+  if (verdict == PushVerdict::kDuplicate) dependencies_.responder.SendHeld(connection, chunk, push);
+  dependencies_.responder.Publish(chunk);
+}
+
+void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContribution received) {
+  const FrameHeader& push = received.waiter.request;
+  OpenStep& step = chunk.step();
+  Reception reception = std::exchange(connection.reception(), Reception{});
+  const bool has_lost_sum = reception.place == Reception::Place::kInPlace && !step.sum().has_sum();
+  if (has_lost_sum || reception.place == Reception::Place::kNowhere) {
+    // Judged differently when its header came, or there was no memory: the worker sends it again.
+    return dependencies_.responder.Refuse(
+        connection,
+        push,
+        absl::UnavailableError(absl::StrCat(chunk.Name(), ": not ready for this push")));
+  }
+  step.NoteArrival(received.waiter.taken_up_at);
+  if (push.codec != Codec::kNone) {
+    const SteadyTime begin = dependencies_.executor.Now();
+    const absl::Status decoded = DecodePush(chunk, push, *dependencies_.pool, reception);
+    received.waiter.sum_time += dependencies_.executor.Now() - begin;
+    if (!decoded.ok()) return dependencies_.responder.Refuse(connection, push, decoded);
+  }
+  const bool is_direct = reception.place == Reception::Place::kAccumulator;
+  if (!PassesChecks(chunk, reception, received)) {
+    if (is_direct) step.sum().AbandonDirect();
+    return;
+  }
+  if (reception.place == Reception::Place::kBuffer) {
+    received.values = std::move(reception.buffer);
+    dependencies_.responder.SendHeld(connection, chunk, push);
+    step.Hold(std::move(received));
+    return Recheck(chunk);
+  }
+  if (is_direct) {
+    step.CountDirect(received);
+  } else {
+    step.CountFrom(reception.in_place, received);
+    dependencies_.metrics.AddInPlace(reception.in_place.size_bytes());
+  }
+  At(SyncPhase::kSum);
+  received.waiter.sum_time = dependencies_.executor.Now() - received.waiter.taken_up_at;
+  chunk.waiters().Add(received.waiter);
+  Recheck(chunk);
+}
+
+// Looks for a NaN or an infinity in what has been received and applies spec.sync.nonFinite. False:
+// the contribution does not count, the job fails.
+bool StepEngine::PassesChecks(Chunk& chunk,
+                              const Reception& reception,
+                              ReceivedContribution& received) {
+  const absl::Status finite = CheckFinite(chunk, received.waiter.request, ValuesOf(reception));
+  if (finite.ok()) return true;
+  dependencies_.metrics.AddNonFinite();
+  switch (dependencies_.rules.settings().non_finite) {
+    case NonFinitePolicy::kFail:
+      chunk.waiters().Add(received.waiter);
+      Fail(chunk, finite);
+      return false;
+    case NonFinitePolicy::kSkip:
+      received.skips_step = true;
+      log_.Warning("chunk keeps its value in this step", {{"why", finite.message()}});
+      return true;
+    case NonFinitePolicy::kDrop:
+      received.counts = false;
+      log_.Warning("contribution left out", {{"why", finite.message()}});
+      return true;
+  }
+  return true;
+}
+
+// ---- the step ----
+
+void StepEngine::Recheck(Chunk& chunk) {
+  AddHeld(chunk);
+  CompleteIfReady(chunk);
+}
+
+void StepEngine::AddHeld(Chunk& chunk) {
+  const StepPolicy& policy = dependencies_.rules.policy();
+  OpenStep& step = chunk.step();
+  if (!policy.MayAddHeld(chunk)) return;
+  if (policy.HoldsApart(chunk)) {
+    // Workers that do not count are mostly dead. One that is not gets the next version like all.
+    const Admission* decided = policy.Admitted(chunk);
+    ReleaseHeld(step.TakeHeld([&](const ReceivedContribution& held) {
+      return !decided->Has(held.contribution.worker);
+    }),
+                &chunk);
+  }
+  while (!step.held().empty() && !step.sum().is_receiving()) {
+    if (!policy.IsTurn(chunk, step.held().front().contribution.worker)) return;
+    ReceivedContribution next = step.TakeFirstHeld();
+    if (policy.AppliesEachPush()) {
+      next.waiter.min_version = Step{chunk.state().version().value() + 1};
+      ApplyStaleness(chunk, next);
+    }
+    const SteadyTime begin = dependencies_.executor.Now();
+    step.CountHeld(next);
+    At(SyncPhase::kSum);
+    dependencies_.pool->Return(std::move(next.values));
+    next.waiter.sum_time += dependencies_.executor.Now() - begin;
+    if (next.waiter.connection != nullptr) chunk.waiters().Add(next.waiter);
+    if (policy.AppliesEachPush()) CompleteIfReady(chunk);
+  }
+}
+
+// Async, Bounded: measures how many versions a gradient comes late; its learning rate may depend on
+// it.
+void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) {
+  const uint64_t now = chunk.state().version().value();
+  const uint64_t base = late.waiter.request.base_version.value();
+  const uint64_t staleness = base < now ? now - base : 0;
+  dependencies_.metrics.ObserveStaleness(staleness);
+  if (!dependencies_.rules.settings().scale_by_staleness || staleness <= 1) return;
+  double& rate = late.contribution.learning_rate;
+  if (rate == 0) rate = chunk.tensor().spec.optimizer.learning_rate;
+  rate /= static_cast<double>(staleness);
+}
+
+void StepEngine::CompleteIfReady(Chunk& chunk) {
+  const OpenStep& step = chunk.step();
+  if (!chunk.shard().member().is_open() || step.has_failed() || step.sum().is_receiving()) return;
+  if (dependencies_.rules.policy().IsComplete(chunk)) Complete(chunk);
+}
+
+// Step t becomes version t + 1. The order matters:
+//  - A checkpoint takes version t before it is changed.
+//  - The entry is in the log before anybody is answered; with followers Publish answers nobody
+//    here, but later, from OnPublishable, when all of them have acknowledged the entry. So a
+//    version that a worker has seen survives the loss of this server.
+//  - Only then may a deferred handover begin: from that moment on the shard is not open, and
+//    nothing is published until the next primary has everything.
+void StepEngine::Complete(Chunk& chunk) {
+  At(SyncPhase::kWait);
+  dependencies_.capture.BeforeApply(chunk);
+  const SteadyTime completed_at = dependencies_.executor.Now();
+  absl::StatusOr<LogEntry> entry = chunk.CompleteStep(dependencies_.rules, dependencies_.pool);
+  if (!entry.ok()) return Fail(chunk, entry.status());
+  const auto count = static_cast<uint32_t>(entry->meta.contributors.size());
+  // All admitted workers may have died.
+  if (count > 0 && !entry->meta.update) {
+    contributors_min_ = contributors_max_ == 0 ? count : std::min(contributors_min_, count);
+    contributors_max_ = std::max(contributors_max_, count);
+  }
+  At(SyncPhase::kOptimize);
+  chunk.waiters().SetStepTimes(completed_at, dependencies_.executor.Now());
+  dependencies_.replication.outgoing().Append(chunk, *std::move(entry));
+  At(SyncPhase::kReplicate);
+  dependencies_.responder.Publish(chunk);
+  dependencies_.capture.OnPublishable(chunk);
+  BeginHandoverIfFree(chunk.shard());
+}
+
+void StepEngine::ReleaseHeld(std::vector<ReceivedContribution> released, Chunk* answered_later) {
+  for (ReceivedContribution& held : released) {
+    if (answered_later != nullptr && held.waiter.connection != nullptr)
+      answered_later->waiters().Add(held.waiter);
+    dependencies_.pool->Return(std::move(held.values));
+  }
+}
+
+// ---- what changes around the chunk ----
+
+void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contributions) {
+  const StepRules& rules = dependencies_.rules;
+  if (contributions == StepRules::Contributions::kDrop) chunk.step().Clear();
+  if (rules.policy().Leads(chunk)) {
+    // Nothing is decided yet, so requests of departed workers need not be granted.
+    const Step version = chunk.state().version();
+    ReleaseHeld(chunk.step().TakeHeld([&](const ReceivedContribution& held) {
+      const Contribution& asked = held.contribution;
+      return !rules.membership().IsMember(asked.worker, asked.incarnation, version);
+    }),
+                nullptr);
+  }
+  Recheck(chunk);
+  Align(chunk);
+  dependencies_.responder.Publish(chunk);
+}
+
+// In synchronous modes the version is the number of the step: versions that other modes have made
+// end where the mode begins.
+void StepEngine::Align(Chunk& chunk) {
+  const Consistency& consistency = dependencies_.rules.membership().active().consistency;
+  const bool is_behind = consistency.is_sync() && chunk.state().version() < consistency.from_step;
+  if (!is_behind || !chunk.state().is_initialized() || !chunk.shard().member().is_open()) return;
+  dependencies_.replication.outgoing().Append(chunk, chunk.AdvanceTo(consistency.from_step));
+}
+
+void StepEngine::BeginHandoverIfFree(Shard& shard) {
+  const std::optional<Handover> due = shard.TakeHandoverIfFree(dependencies_.rules.policy());
+  if (due) dependencies_.replication.BeginHandover(shard, *due);
+}
+
+void StepEngine::OnPublishable(Shard& shard) {
+  const StepPolicy& policy = dependencies_.rules.policy();
+  for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
+    Align(*chunk);
+    if (policy.HoldsApart(*chunk)) {
+      // Held since an earlier time as primary: steps have completed elsewhere.
+      const Step version = chunk->state().version();
+      ReleaseHeld(chunk->step().TakeHeld([&](const ReceivedContribution& held) {
+        return held.contribution.step != version;
+      }),
+                  nullptr);
+    }
+    dependencies_.responder.Publish(*chunk);
+  }
+  dependencies_.capture.OnPublishable(shard);
+}
+
+void StepEngine::OnDemoted(Shard& shard) {
+  dependencies_.capture.OnDemoted(shard);
+  for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
+    const bool keeps_held = dependencies_.rules.policy().HoldsApart(*chunk);
+    for (const Waiter& waiter : chunk->EndPrimary(keeps_held))
+      dependencies_.responder.SendMoved(*waiter.connection, waiter.request, shard.id());
+  }
+}
+
+void StepEngine::Fail(Chunk& chunk, const absl::Status& why) {
+  chunk.step().Fail();
+  for (const Waiter& waiter : chunk.waiters().TakeAll())
+    dependencies_.responder.Refuse(*waiter.connection, waiter.request, why);
+  notify_(Failure{why});
+}
+
+void StepEngine::AddTo(ServerStats& stats) const {
+  stats.contributors_min = contributors_min_;
+  stats.contributors_max = contributors_max_;
+  stats.duplicates = duplicates_;
+}
+
+void StepEngine::At(SyncPhase phase) const {
+  if (fault_point_) fault_point_(phase);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The way of a push through a lane, from the header to the publication of the new version:
+//
+//   header  -> PlacePayload: the sum, a buffer, or nowhere
+//   payload -> OnPush: check, then add or hold
+//   last contributor -> Complete: optimizer, version + 1
+//            -> replication: the entry to the followers
+//            -> Responder: all requests that wait for the version, when the followers have it
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/log.h"
+#include "runtime/server/chunk.h"
+#include "runtime/server/connection.h"
+#include "runtime/server/lane_capture.h"
+#include "runtime/server/lane_pages.h"
+#include "runtime/server/lane_shards.h"
+#include "runtime/server/replication_host.h"
+#include "runtime/server/responder.h"
+#include "runtime/server/server_metrics.h"
+#include "runtime/server/shard_replication.h"
+#include "runtime/server/step_policy.h"
+#include "runtime/store/buffer_pool.h"
+
+namespace pushpull {
+
+// Thread-confined to its lane.
+class StepEngine final : public ReplicationHost {
+ public:
+  // All of them outlive this object. Some are constructed after it: used from the first frame on.
+  struct Dependencies {
+    Executor& executor;
+    ServerMetrics& metrics;
+    const std::shared_ptr<BufferPool>& pool;
+    const StepRules& rules;
+    ShardReplication& replication;
+    LaneCapture& capture;
+    LanePages& pages;
+    const Responder& responder;
+  };
+
+  StepEngine(const Dependencies& dependencies,
+             FaultPoint fault_point,
+             Log log,
+             CoordinatorNotifier notify)
+      : dependencies_(dependencies),
+        fault_point_(std::move(fault_point)),
+        log_(std::move(log)),
+        notify_(std::move(notify)) {}
+
+  // Where the payload of an initial value or a push goes: CheckPayload has passed, and the chunk's
+  // shard is open. Empty: it is read and dropped.
+  std::span<std::byte> PlacePayload(Connection& connection,
+                                    Chunk& chunk,
+                                    const FrameHeader& header);
+  // Likewise, of a push in memory that the worker shares
+  // (docs/decisions/0040-registered-memory.md): true where it is added from there. The first
+  // contribution is copied into the sum; one that is kept for later is copied, too, because the
+  // worker may not live as long.
+  bool TakesInPlace(Connection& connection, Chunk& chunk, const FrameHeader& header);
+  // What is being received does not count.
+  void AbandonReception(Connection& connection);
+
+  // Complete frames for a chunk of an open shard.
+  void OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header);
+  void OnPull(Connection& connection, Chunk& chunk, const FrameHeader& header);
+  void OnFetch(Connection& connection, Chunk& chunk, const FrameHeader& header);
+  void OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame);
+  // Takes the admission that comes with a frame. kDataLoss: it cannot be read.
+  absl::Status LearnAdmission(Chunk& chunk, const ReceivedFrame& frame);
+
+  // Adds what may be added now, and completes the step if that makes it complete. Call when
+  // something has changed that a step may wait for.
+  void Recheck(Chunk& chunk);
+  // A view is in force.
+  void OnViewActivated(Chunk& chunk, StepRules::Contributions contributions);
+  // Begins a handover of the shard that waits, where it need not wait any more.
+  void BeginHandoverIfFree(Shard& shard);
+
+  void OnPublishable(Shard& shard) override;
+  void OnDemoted(Shard& shard) override;
+
+  // Contributors and duplicates.
+  void AddTo(ServerStats& stats) const;
+
+ private:
+  void Contribute(Connection& connection, Chunk& chunk, ReceivedContribution received);
+  bool PassesChecks(Chunk& chunk, const Reception& reception, ReceivedContribution& received);
+  void AddHeld(Chunk& chunk);
+  void ApplyStaleness(const Chunk& chunk, ReceivedContribution& late);
+  void CompleteIfReady(Chunk& chunk);
+  void Complete(Chunk& chunk);
+  void Align(Chunk& chunk);
+  void ReleaseHeld(std::vector<ReceivedContribution> released, Chunk* answered_later);
+  void Fail(Chunk& chunk, const absl::Status& why);
+  void At(SyncPhase phase) const;
+
+  const Dependencies dependencies_;
+  const FaultPoint fault_point_;
+  const Log log_;
+  const CoordinatorNotifier notify_;
+  uint32_t contributors_min_ = 0;  // over all steps; 0 before the first
+  uint32_t contributors_max_ = 0;
+  uint64_t duplicates_ = 0;
+};
+
+}  // namespace pushpull

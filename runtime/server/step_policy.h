@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the consistency mode decides about a chunk's step: what a push means, what is added when,
+// and when the step is complete. One policy a mode, chosen when a view becomes active:
+//
+//   Sync     a step completes when every required worker has contributed
+//   Backup   the leading chunk completes with the first workers; the others wait for these alone
+//            (consistency/admission.h)
+//   Gated    every chunk holds its contributions until the leading chunk has decided who counts
+//            (consistency/gate.h)
+//   Async    each push is a step of its own; Bounded also delays reads
+//   (consistency/worker_clocks.h)
+//
+// Policies change nothing: they read the chunk and the views.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/admission.h"
+#include "runtime/consistency/membership_view.h"
+#include "runtime/consistency/sync_step.h"
+#include "runtime/membership/control.h"
+#include "runtime/server/chunk.h"
+#include "runtime/transport/frame.h"
+
+namespace pushpull {
+
+// Thread-confined to its lane.
+class StepPolicy {
+ public:
+  explicit StepPolicy(const StepRules& rules) : rules_(rules) {}
+  StepPolicy(const StepPolicy&) = delete;
+  StepPolicy& operator=(const StepPolicy&) = delete;
+  virtual ~StepPolicy() = default;
+
+  // What a push means for the chunk now; held contributions have been accepted.
+  PushVerdict Judge(const Chunk& chunk, const FrameHeader& push) const;
+  // A push cannot be accepted because the chunk does not know yet who counts in the step.
+  virtual bool LacksAdmission(const Chunk&) const { return false; }
+
+  // A contribution of the worker may be added to the sum as it arrives.
+  virtual bool MayAddOnArrival(const Chunk& chunk, WorkerId worker) const = 0;
+  // Held contributions may be added now, one after the other as far as IsTurn allows.
+  virtual bool MayAddHeld(const Chunk&) const { return true; }
+  // The worker is next in the order of the sum. Deterministic mode adds in worker order.
+  virtual bool IsTurn(const Chunk&, WorkerId) const { return true; }
+  // What has been added makes a step.
+  virtual bool IsComplete(const Chunk& chunk) const = 0;
+
+  // The workers that count in the step under way; null: everybody does, or it is not known.
+  virtual const Admission* Admitted(const Chunk&) const { return nullptr; }
+  // The chunk decides who counts in a step.
+  virtual bool Leads(const Chunk&) const { return false; }
+  // Contributions are held apart from the sum until it is known who counts. The worker is notified
+  // of each.
+  virtual bool HoldsApart(const Chunk&) const { return false; }
+  // Each push is a step; versions count pushes, and workers' clocks their steps.
+  virtual bool AppliesEachPush() const { return false; }
+  // Bounded: how many steps a reader may be ahead of the slowest worker.
+  virtual std::optional<uint32_t> StalenessLimit() const { return std::nullopt; }
+  // Workers may read values in this server's memory: nobody writes to a version's memory before
+  // every worker has pushed the step that begins with it, so has finished reading.
+  virtual bool MayShareValues() const { return false; }
+
+ protected:
+  const MembershipView& membership() const;
+  const StepRules& rules() const { return rules_; }
+
+ private:
+  virtual PushVerdict JudgeCounted(const Chunk& chunk, const FrameHeader& push) const = 0;
+  virtual bool HasHeld(const Chunk& chunk, const FrameHeader& push) const;
+
+  const StepRules& rules_;
+};
+
+// The rules in force on a lane: views, settings of the job, and the policy that follows from them.
+// Thread-confined to its lane.
+class StepRules {
+ public:
+  StepRules() { ChoosePolicy(); }
+  StepRules(const StepRules&) = delete;
+  StepRules& operator=(const StepRules&) = delete;
+
+  const MembershipView& membership() const { return membership_; }
+  const StepPolicy& policy() const { return *policy_; }
+  const JobSettings& settings() const { return settings_; }
+  uint32_t desired_workers() const { return desired_workers_; }
+
+  void Configure(const JobSettings& settings);
+  // How many workers the job should have.
+  void SetDesiredWorkers(uint32_t workers) { desired_workers_ = workers; }
+  bool Propose(const View& view, Step lowest_free_step);
+
+  // Whether the contributions to steps under way are still of use under the new view.
+  enum class Contributions { kKeep, kDrop };
+  Contributions Activate(const View& view);
+
+ private:
+  void ChoosePolicy();
+
+  MembershipView membership_;
+  JobSettings settings_;
+  uint32_t desired_workers_ = 1;
+  std::unique_ptr<const StepPolicy> policy_;
+};
+
+}  // namespace pushpull

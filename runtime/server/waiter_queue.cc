@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/server/waiter_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+namespace pushpull {
+namespace {
+
+int64_t Nanoseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
+
+FrameType KindOf(const Waiter& waiter) {
+  const FrameType type = waiter.request.type;
+  return type == FrameType::kPull || type == FrameType::kFetch ? type : FrameType::kPush;
+}
+
+}  // namespace
+
+void WaiterQueue::Add(const Waiter& waiter) {
+  std::erase_if(waiters_, [&](const Waiter& other) {
+    return other.request.worker == waiter.request.worker && KindOf(other) == KindOf(waiter);
+  });
+  waiters_.push_back(waiter);
+}
+
+void WaiterQueue::DropRequestsOf(const Connection& connection) {
+  std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.connection == &connection; });
+}
+
+std::vector<Waiter> WaiterQueue::Take(absl::FunctionRef<bool(const Waiter&)> is_due) {
+  const auto due = std::stable_partition(
+      waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) { return !is_due(waiter); });
+  std::vector<Waiter> taken(std::make_move_iterator(due), std::make_move_iterator(waiters_.end()));
+  waiters_.erase(due, waiters_.end());
+  return taken;
+}
+
+void WaiterQueue::SetStepTimes(SteadyTime completed_at, SteadyTime applied_at) {
+  completed_at_ = completed_at;
+  applied_at_ = applied_at;
+}
+
+void WaiterQueue::FinishTiming(SteadyTime now, Waiter& waiter) const {
+  const bool is_in_step = waiter.taken_up_at != SteadyTime{} && waiter.taken_up_at <= completed_at_;
+  if (!is_in_step) return;
+  waiter.timing.sum_ns = Nanoseconds(waiter.sum_time);
+  waiter.timing.wait_ns = Nanoseconds(completed_at_ - waiter.taken_up_at - waiter.sum_time);
+  waiter.timing.optimize_ns = Nanoseconds(applied_at_ - completed_at_);
+  waiter.timing.replicate_ns = Nanoseconds(now - applied_at_);
+  waiter.timing.published_at = Nanoseconds(now.time_since_epoch());
+}
+
+}  // namespace pushpull

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The requests that wait for a chunk's next version.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/transport/frame.h"
+
+namespace pushpull {
+
+class Connection;
+
+// A request that is answered when the chunk has reached a version.
+struct Waiter {
+  Connection* connection = nullptr;
+  FrameHeader request;
+  Step min_version;
+  bool wants_value = true;
+  Step clock;              // of a read: the worker's own, with its push counted
+  SteadyTime taken_up_at;  // of a push: when the lane started to process it
+  Duration sum_time{0};    // time to add it, checks included
+  PublishedTiming timing;  // filled in on the way
+};
+
+// Thread-confined to its lane.
+class WaiterQueue {
+ public:
+  bool empty() const { return waiters_.empty(); }
+
+  // A worker has at most one push, one pull and one fetch waiting; a repeated one replaces the
+  // earlier.
+  void Add(const Waiter& waiter);
+  void DropRequestsOf(const Connection& connection);
+
+  // Removes and returns those for which `is_due`, in the order in which they were added.
+  std::vector<Waiter> Take(absl::FunctionRef<bool(const Waiter&)> is_due);
+  std::vector<Waiter> TakeAll() { return std::exchange(waiters_, {}); }
+
+  // When the last step completed and when it was applied, for FinishTiming.
+  void SetStepTimes(SteadyTime completed_at, SteadyTime applied_at);
+  // Fills in the phases of a push that is answered `now`. A push that arrived after the step had
+  // completed took no part in it, so its timing stays as it is.
+  void FinishTiming(SteadyTime now, Waiter& waiter) const;
+
+ private:
+  std::vector<Waiter> waiters_;
+  SteadyTime completed_at_;
+  SteadyTime applied_at_;
+};
+
+}  // namespace pushpull

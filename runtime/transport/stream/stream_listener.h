@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The accepting side: accepts sockets and receives hellos on the first loop, then moves each
+// connection to the loop of the lane it asked for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/transport/channel.h"
+#include "runtime/transport/stream/inbound_handshake.h"
+
+namespace pushpull {
+
+// Outlives the listener until the first loop has processed its end. Confined to that loop, but for
+// the constructor and Shut.
+class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
+ public:
+  // `socket` listens.
+  StreamAcceptor(std::shared_ptr<AcceptContext> context, FileDescriptor socket);
+  virtual ~StreamAcceptor() = default;
+  StreamAcceptor(const StreamAcceptor&) = delete;
+  StreamAcceptor& operator=(const StreamAcceptor&) = delete;
+
+  void Watch();
+  // From now on the port is free and the ChannelAcceptor is not called any more. Thread-safe.
+  void Shut();
+  void End();
+
+  int socket() const { return socket_.get(); }
+  EventLoop& loop() const { return *context_->loops.front(); }
+
+ protected:
+  const AcceptContext& context() const { return *context_; }
+  // Waits for the stream's hello.
+  void Receive(std::shared_ptr<FrameStream> stream);
+  bool is_ended() const { return is_ended_; }
+
+ private:
+  // Makes a stream of an accepted connection, now or later, and calls Receive with it.
+  virtual void TakeSocket(FileDescriptor socket) = 0;
+
+  void Accept();
+  void PauseAfter(const absl::Status& why);
+
+  const std::shared_ptr<AcceptContext> context_;
+  FileDescriptor socket_;
+  std::map<uint64_t, std::shared_ptr<InboundHandshake>> handshakes_;  // the oldest first
+  uint64_t next_number_ = 0;
+  Executor::TimerId retry_ = 0;
+  bool is_ended_ = false;
+};
+
+// Thread-safe. The destructor waits until nothing is being handed to the ChannelAcceptor, which
+// must not call it.
+class StreamListener final : public Listener {
+ public:
+  explicit StreamListener(std::shared_ptr<StreamAcceptor> acceptor);
+  ~StreamListener() override;
+  StreamListener(const StreamListener&) = delete;
+  StreamListener& operator=(const StreamListener&) = delete;
+
+  const std::string& address() const override { return address_; }
+
+ private:
+  const std::shared_ptr<StreamAcceptor> acceptor_;
+  const std::string address_;
+};
+
+}  // namespace pushpull

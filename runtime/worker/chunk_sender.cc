@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/chunk_sender.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/replication/admission_frame.h"
+#include "runtime/shard/chunk.h"
+
+namespace pushpull {
+namespace {
+
+// What channels may hold for each connection beside what the kernel has taken: one chunk that is
+// being sent. In total at least a few, so that a single connection always finds the next one.
+constexpr uint64_t kWindowBytesPerLink = kChunkBytes;
+constexpr uint64_t kWindowBytesMin = 4 * kChunkBytes;
+
+}  // namespace
+
+ChunkSender::ChunkSender(const ChunkClientOptions& options,
+                         Executor& executor,
+                         WorkerStatistics& statistics,
+                         RequestTable& chunks,
+                         const StepAgreement& step,
+                         ShardRoutes& routes)
+    : options_(options),
+      executor_(executor),
+      statistics_(statistics),
+      chunks_(chunks),
+      step_(step),
+      routes_(routes),
+      window_(executor, [this] { SendWaiting(); }) {}
+
+void ChunkSender::SetServers(const std::vector<ServerEndpoint>& servers) {
+  uint64_t num_links = 0;
+  for (const ServerEndpoint& server : servers) num_links += server.lanes;
+  window_.SetLimit(std::max(kWindowBytesMin, num_links * kWindowBytesPerLink));
+}
+
+// If it gets lost the push is sent again, together with the decision.
+void ChunkSender::SendDecision(const ClientChunk& chunk) {
+  LaneLink* link = routes_.ToPrimary(chunk.shard);
+  if (!chunk.push || chunk.push->is_answered) return;
+  if (link == nullptr || link->channel() == nullptr) return;
+  link->channel()->Send({.header = {.type = FrameType::kDecided,
+                                    .flags = kFlagAdmission,
+                                    .priority = chunk.push->priority,
+                                    .worker = options_.hello.worker,
+                                    .incarnation = options_.hello.incarnation,
+                                    .epoch = routes_.EpochOf(chunk.shard),
+                                    .chunk = chunks_.IdOf(chunk),
+                                    .step = step_.decision().step},
+                         .meta = EncodeAdmission(step_.decision()),
+                         .payload = {}});
+}
+
+void ChunkSender::Send(ClientChunk& chunk, ChunkRequest& request, bool is_again) {
+  if (request.is_held || request.is_answered || request.waits) return;
+  request.times.queued = executor_.Now();
+  if (request.source.empty()) return Transmit(chunk, request, is_again);
+  request.waits = true;
+  request.is_again = is_again;
+  window_.Add(request.priority, chunks_.IdOf(chunk));
+  SendWaiting();
+}
+
+void ChunkSender::SendWaiting() {
+  while (const std::optional<ChunkId> next = window_.Next()) {
+    ClientChunk& chunk = *chunks_.Find(*next);
+    const bool waits = chunk.push && std::exchange(chunk.push->waits, false);
+    // A push that is sent again may have been answered in the meantime.
+    if (waits && !chunk.push->is_answered) Transmit(chunk, *chunk.push, chunk.push->is_again);
+  }
+}
+
+void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_again) {
+  LaneLink* link = routes_.ToPrimary(chunk.shard);
+  request.sent = executor_.Now();
+  request.must_send = link == nullptr;                        // when the shard has a primary
+  if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
+  const EncodedGradient& encoded = request.encoded;
+  // The program leaves a gradient as it is until its push is done, so a push needs no owner.
+  Payload payload{request.source, nullptr, IsPush(request.type)};
+  if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
+  const uint64_t payload_bytes = payload.bytes.size();
+  if (payload_bytes > 0) payload.owner = window_.Lend(payload_bytes, std::move(payload.owner));
+  OutgoingFrame frame{.header = {.type = request.type,
+                                 .codec = encoded.codec,
+                                 .priority = request.priority,
+                                 .worker = options_.hello.worker,
+                                 .incarnation = options_.hello.incarnation,
+                                 .epoch = routes_.EpochOf(chunk.shard),
+                                 .chunk = chunks_.IdOf(chunk),
+                                 .step = request.step,
+                                 .learning_rate = request.learning_rate,
+                                 .weight = request.weight,
+                                 .clock = request.clock,
+                                 .base_version = request.base_version},
+                      .meta = {},
+                      .payload = std::move(payload)};
+  if (const Admission* admission = step_.AdmissionFor(chunk, request)) {
+    frame.meta = EncodeAdmission(*admission);
+    frame.header.flags = kFlagAdmission;
+  }
+  if (request.takes_in_place) frame.header.flags |= kFlagTakesInPlace;
+  if (options_.fault_point) options_.fault_point(SyncPhase::kQueue);
+  statistics_.AddSent(link->channel()->kind(), payload_bytes);
+  if (is_again) statistics_.AddResend();
+  link->channel()->Send(std::move(frame));
+}
+
+void ChunkSender::SendAgain(
+    const std::function<bool(const ClientChunk&, const ChunkRequest&)>& is_due) {
+  chunks_.ForEachRequest([&](ClientChunk& chunk, RequestTable::Slot slot) {
+    if (is_due(chunk, *(chunk.*slot))) Send(chunk, *(chunk.*slot), true);
+  });
+}
+
+void ChunkSender::ResendLost() {
+  const SteadyTime now = executor_.Now();
+  SendAgain([&](const ClientChunk& chunk, const ChunkRequest& request) {
+    LaneLink* link = routes_.ToPrimary(chunk.shard);
+    return link != nullptr && link->channel() != nullptr && !link->channel()->is_reliable() &&
+           now - request.sent >= options_.resend_after;
+  });
+}
+
+}  // namespace pushpull

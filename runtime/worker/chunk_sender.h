@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sends requests on chunks to the primaries of their shards: payloads through the push window, the
+// most urgent first, and everything again that may have been lost.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "runtime/base/executor.h"
+#include "runtime/membership/control.h"
+#include "runtime/metrics/sync_phase.h"
+#include "runtime/transport/hello.h"
+#include "runtime/worker/push_window.h"
+#include "runtime/worker/request_table.h"
+#include "runtime/worker/shard_routes.h"
+#include "runtime/worker/step_agreement.h"
+#include "runtime/worker/worker_statistics.h"
+
+namespace pushpull {
+
+struct ChunkClientOptions {
+  Hello hello;  // its lane is filled in for each connection
+  // After this long without an answer a request is sent again where the channel may lose frames.
+  Duration resend_after = std::chrono::seconds(2);
+  FaultPoint fault_point;  // for tests
+};
+
+// Thread-confined to its executor.
+class ChunkSender {
+ public:
+  // All references outlive this object.
+  ChunkSender(const ChunkClientOptions& options,
+              Executor& executor,
+              WorkerStatistics& statistics,
+              RequestTable& chunks,
+              const StepAgreement& step,
+              ShardRoutes& routes);
+
+  // Sets the window to what the connections to these servers need.
+  void SetServers(const std::vector<ServerEndpoint>& servers);
+
+  // Sends at once, or with a payload when the window has room. Not while the step holds the request
+  // back; when the connection is down or the shard has no primary, SendAgain is to follow.
+  void Send(ClientChunk& chunk, ChunkRequest& request, bool is_again);
+  // Sends again what is not answered and due.
+  void SendAgain(const std::function<bool(const ClientChunk&, const ChunkRequest&)>& is_due);
+  // Sends again what is not answered in time and went over a channel that may lose frames.
+  void ResendLost();
+  // Sends the leading chunk's decision to the chunk's primary, unless its push is answered.
+  void SendDecision(const ClientChunk& chunk);
+
+ private:
+  void SendWaiting();
+  void Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_again);
+
+  const ChunkClientOptions& options_;
+  Executor& executor_;
+  WorkerStatistics& statistics_;
+  RequestTable& chunks_;
+  const StepAgreement& step_;
+  ShardRoutes& routes_;
+  PushWindow window_;
+};
+
+}  // namespace pushpull

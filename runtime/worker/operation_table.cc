@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/operation_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/consistency/sample_queue.h"
+#include "runtime/worker/use_order.h"
+
+namespace pushpull {
+namespace {
+
+Step Minus(Step step, uint64_t skipped) {
+  return Step{step.value() - std::min(step.value(), skipped)};
+}
+
+}  // namespace
+
+// ---- by the program's threads ----
+
+absl::StatusOr<OperationTable::Push> OperationTable::MakePush(absl::string_view tensor,
+                                                              std::span<const float> gradient,
+                                                              std::span<float> out,
+                                                              const PushOptions& options,
+                                                              SteadyTime now) {
+  MutexLock lock(mu_);
+  return MakePushLocked(tensor, gradient, out, options, now);
+}
+
+absl::StatusOr<OperationTable::Push> OperationTable::MakePushLocked(absl::string_view tensor,
+                                                                    std::span<const float> gradient,
+                                                                    std::span<float> out,
+                                                                    const PushOptions& options,
+                                                                    SteadyTime now) {
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor known, Find(tensor, gradient.size()));
+  if (!out.empty() && out.size() != known.num_values) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor \"", tensor, "\": out has ", out.size(), " values, expected ", known.num_values));
+  }
+  if (!numbers_.MayPush(known.index)) {
+    return absl::CancelledError(
+        "this process was told to end (SIGTERM) and takes no further step: end it with "
+        "exit_code()");
+  }
+  const FrameType type = out.empty() ? FrameType::kPush : FrameType::kPushPull;
+  const Step step = numbers_.Next(known.index);
+  Push push{
+      .request = {.type = type,
+                  .tensor = known.index,
+                  .step = step,
+                  .source = std::as_bytes(gradient),
+                  .target = std::as_writable_bytes(out),
+                  .weight = options.samples,
+                  .learning_rate = options.learning_rate,
+                  .priority = known.priority,
+                  .is_kept = known.keeps_value,
+                  .takes_in_place = options.in_place && !out.empty(),
+                  .ready = now,
+                  .pending = std::make_shared<PendingOperation>(Describe(type, tensor, step))}};
+  push.starts = numbers_.Take(known.index).has_value();
+  if (push.starts) {
+    ++num_starting_;
+  } else if (std::ranges::any_of(waiting_,
+                                 [&](const auto& other) { return other.tensor == known.index; })) {
+    push.request.pending->Fail(
+        absl::FailedPreconditionError("the one before it is still under way: wait for it"));
+  } else {
+    waiting_.push_back(push.request);
+  }
+  return push;
+}
+
+absl::StatusOr<TensorRequest> OperationTable::MakePull(absl::string_view tensor,
+                                                       std::span<float> out,
+                                                       Step min_version,
+                                                       SteadyTime now) {
+  MutexLock lock(mu_);
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor known, Find(tensor, out.size()));
+  return TensorRequest{.type = FrameType::kPull,
+                       .tensor = known.index,
+                       .step = min_version,
+                       .clock = numbers_.Next(known.index),
+                       .source = {},
+                       .target = std::as_writable_bytes(out),
+                       .priority = known.priority,
+                       .ready = now,
+                       .pending = std::make_shared<PendingOperation>(
+                           Describe(FrameType::kPull, tensor, min_version))};
+}
+
+absl::StatusOr<OperationTable::Tensor> OperationTable::Find(absl::string_view name,
+                                                            size_t num_values) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end())
+    return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
+  if (num_values == it->second.num_values) return it->second;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor \"", name, "\" has ", it->second.num_values, " values, got ", num_values));
+}
+
+absl::Status OperationTable::UseSamples(SampleSource source) {
+  MutexLock lock(mu_);
+  if (settings_.global_batch > 0) {
+    source.batch = settings_.global_batch;
+    source.is_global_batch = true;
+  }
+  if (source.num_samples == 0 || source.epochs == 0 || source.batch == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples, epochs and batch must be above 0, are ",
+                     source.num_samples,
+                     ", ",
+                     source.epochs,
+                     " and ",
+                     source.batch));
+  }
+  if (!tensors_.empty() || samples_) {
+    return absl::FailedPreconditionError(
+        "UseSamples is called once, before the tensors are registered");
+  }
+  if (settings_.divides_samples) {
+    samples_.emplace(worker_, source);
+  } else {
+    samples_.emplace(worker_, source, settings_.workers);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepSamples> OperationTable::Samples() const {
+  MutexLock lock(mu_);
+  if (!samples_ || tensors_.empty())
+    return absl::FailedPreconditionError("Samples needs UseSamples and Register before");
+  return NextSamples();
+}
+
+absl::StatusOr<StepSamples> OperationTable::NextSamples() const {
+  const auto queue = tensors_.find(kSampleQueueTensor);
+  return samples_->At(queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index));
+}
+
+absl::StatusOr<std::optional<OperationTable::Push>> OperationTable::CommitSamples(bool must_leave,
+                                                                                  SteadyTime now) {
+  MutexLock lock(mu_);
+  if (!samples_)
+    return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
+  const double weight = samples_->Commit(must_leave);
+  if (!samples_->is_divided()) return std::nullopt;
+  return MakePushLocked(
+      kSampleQueueTensor, samples_->gradient(), samples_->value(), {.samples = weight}, now);
+}
+
+std::optional<RegisteredTensor> OperationTable::SampleTensor() {
+  MutexLock lock(mu_);
+  if (!samples_ || !samples_->is_divided()) return std::nullopt;
+  return RegisteredTensor{samples_->spec(), samples_->value(), kSamplesPriority};
+}
+
+std::optional<bool> OperationTable::has_more_samples() const {
+  MutexLock lock(mu_);
+  if (!samples_ || tensors_.empty()) return std::nullopt;
+  const absl::StatusOr<StepSamples> next = NextSamples();
+  return !next.ok() || !next->is_over;
+}
+
+bool OperationTable::returned_samples() const {
+  MutexLock lock(mu_);
+  return samples_ && samples_->was_released();
+}
+
+Step OperationTable::start_step() const {
+  MutexLock lock(mu_);
+  return start_step_;
+}
+
+Step OperationTable::next_step() const {
+  MutexLock lock(mu_);
+  return Minus(numbers_.Highest(), steps_skipped_);
+}
+
+Step OperationTable::next_number() const {
+  MutexLock lock(mu_);
+  return numbers_.Highest();
+}
+
+uint32_t OperationTable::workers() const {
+  MutexLock lock(mu_);
+  return settings_.workers;
+}
+
+// ---- by the worker's executor ----
+
+void OperationTable::SetJob(const JobSettings& settings) {
+  MutexLock lock(mu_);
+  settings_ = settings;
+}
+
+void OperationTable::Begin(const Registration& registration, Step start, uint64_t skipped) {
+  MutexLock lock(mu_);
+  for (size_t i = 0; i < registration.tensors().size(); ++i) {
+    const RegisteredTensor& tensor = registration.tensors()[i];
+    tensors_[tensor.spec.name] = {.index = registration.places()[i],
+                                  .num_values = tensor.value.size(),
+                                  .priority = tensor.priority,
+                                  .keeps_value = tensor.keeps_value};
+  }
+  start_step_ = Minus(start, skipped);
+  steps_skipped_ = skipped;
+  numbers_.Begin(tensors_.size(), start);
+  if (samples_) samples_->SkipTo(start_step_);
+}
+
+void OperationTable::Continue(Step next, uint64_t skipped) {
+  MutexLock lock(mu_);
+  steps_skipped_ = skipped;
+  numbers_.Begin(tensors_.size(), next);
+  numbers_.Resume();
+}
+
+void OperationTable::SkipTo(Step next) {
+  MutexLock lock(mu_);
+  if (numbers_.Highest() != next) numbers_.Begin(tensors_.size(), next);
+}
+
+Step OperationTable::Hold(std::optional<Step> until, std::optional<Step> first) {
+  MutexLock lock(mu_);
+  const Step next = first ? *first : numbers_.Highest();
+  numbers_.HoldFrom(until.value_or(next));
+  return next;
+}
+
+void OperationTable::Resume() {
+  MutexLock lock(mu_);
+  numbers_.Resume();
+}
+
+void OperationTable::EndSoon() {
+  MutexLock lock(mu_);
+  numbers_.EndSoon();
+}
+
+std::vector<TensorRequest> OperationTable::TakeDue() {
+  std::vector<TensorRequest> due;
+  MutexLock lock(mu_);
+  for (TensorRequest& request : std::exchange(waiting_, {})) {
+    const std::optional<Step> step = numbers_.Take(request.tensor);
+    if (step) {
+      request.step = *step;
+      ++num_starting_;
+    }
+    (step ? due : waiting_).push_back(std::move(request));
+  }
+  return due;
+}
+
+void OperationTable::OnStarted() {
+  MutexLock lock(mu_);
+  --num_starting_;
+}
+
+bool OperationTable::IsDrained() const {
+  MutexLock lock(mu_);
+  return num_starting_ == 0 && numbers_.IsAtHold();
+}
+
+void OperationTable::FailWaiting(const absl::Status& why) {
+  std::vector<TensorRequest> waiting;
+  {
+    MutexLock lock(mu_);
+    waiting = std::exchange(waiting_, {});
+  }
+  for (const TensorRequest& request : waiting) request.pending->Fail(why);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the program's threads see of a worker: its tensors, the number of each push, and its
+// samples. Turns the program's calls into requests, which the worker's executor starts. Pushes that
+// must not begin yet, because the job's mode is changing, wait here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "pushpull/job.h"
+
+#include "runtime/base/mutex.h"
+#include "runtime/membership/control.h"
+#include "runtime/worker/registration.h"
+#include "runtime/worker/request_table.h"
+#include "runtime/worker/sample_share.h"
+#include "runtime/worker/step_numbers.h"
+
+namespace pushpull {
+
+// Thread-safe. Nothing blocks.
+class OperationTable {
+ public:
+  explicit OperationTable(WorkerId worker) : worker_(worker) {}
+
+  // ---- by the program's threads ----
+
+  // A push that begins at once, or one that TakeDue returns later (`starts` is false).
+  struct Push {
+    TensorRequest request;
+    bool starts = true;
+  };
+  // kCancelled: the worker is to leave and has done its last step. Others as Job::PushPull.
+  absl::StatusOr<Push> MakePush(absl::string_view tensor,
+                                std::span<const float> gradient,
+                                std::span<float> out,
+                                const PushOptions& options,
+                                SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<TensorRequest> MakePull(absl::string_view tensor,
+                                         std::span<float> out,
+                                         Step min_version,
+                                         SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<StepSamples> Samples() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The push that says that the step's samples are done; none: the worker divides them with nobody.
+  absl::StatusOr<std::optional<Push>> CommitSamples(bool must_leave, SteadyTime now)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The tensor of the job's sample queue, to register with the program's; none: there is none.
+  std::optional<RegisteredTensor> SampleTensor() ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether there are further samples for this worker; empty: it uses none.
+  std::optional<bool> has_more_samples() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The worker has given samples back because it was to leave.
+  bool returned_samples() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  Step start_step() const ABSL_LOCKS_EXCLUDED(mu_);
+  // As the program counts.
+  Step next_step() const ABSL_LOCKS_EXCLUDED(mu_);
+  // As it is on the wire: one more than the highest that has begun.
+  Step next_number() const ABSL_LOCKS_EXCLUDED(mu_);
+  uint32_t workers() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // ---- by the worker's executor ----
+
+  void SetJob(const JobSettings& settings) ABSL_LOCKS_EXCLUDED(mu_);
+  // The values are in place: all tensors begin with the number `start`, of which the program does
+  // not count `skipped`.
+  void Begin(const Registration& registration, Step start, uint64_t skipped)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Another mode is in force: likewise, and nothing is held any more.
+  void Continue(Step next, uint64_t skipped) ABSL_LOCKS_EXCLUDED(mu_);
+  // The job has gone on: all tensors continue with this number.
+  void SkipTo(Step next) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // From now on only steps below `until` begin; without it, none that has not begun. `first`: the
+  // worker's first step, as long as its values are not in place. Returns the worker's next step.
+  Step Hold(std::optional<Step> until, std::optional<Step> first) ABSL_LOCKS_EXCLUDED(mu_);
+  void Resume() ABSL_LOCKS_EXCLUDED(mu_);
+  // No step begins after the present one: the worker is to leave.
+  void EndSoon() ABSL_LOCKS_EXCLUDED(mu_);
+  // The waiting pushes that may begin now.
+  std::vector<TensorRequest> TakeDue() ABSL_LOCKS_EXCLUDED(mu_);
+  // A push that MakePush or TakeDue returned has reached the executor.
+  void OnStarted() ABSL_LOCKS_EXCLUDED(mu_);
+  // Every step below the hold has begun, and no push is on its way to the executor.
+  bool IsDrained() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Fails the pushes that wait.
+  void FailWaiting(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Tensor {
+    size_t index = 0;
+    uint64_t num_values = 0;
+    uint8_t priority = 0;
+    bool keeps_value = true;
+  };
+
+  absl::StatusOr<Push> MakePushLocked(absl::string_view tensor,
+                                      std::span<const float> gradient,
+                                      std::span<float> out,
+                                      const PushOptions& options,
+                                      SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Tensor> Find(absl::string_view name, size_t num_values) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<StepSamples> NextSamples() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const WorkerId worker_;
+  mutable Mutex mu_;
+  absl::flat_hash_map<std::string, Tensor> tensors_ ABSL_GUARDED_BY(mu_);
+  StepNumbers numbers_ ABSL_GUARDED_BY(mu_);
+  std::vector<TensorRequest> waiting_ ABSL_GUARDED_BY(mu_);  // at most one of each tensor
+  size_t num_starting_ ABSL_GUARDED_BY(mu_) = 0;             // on their way to the executor
+  Step start_step_ ABSL_GUARDED_BY(mu_);
+  uint64_t steps_skipped_ ABSL_GUARDED_BY(mu_) = 0;  // of the mode in force
+  JobSettings settings_ ABSL_GUARDED_BY(mu_);
+  // Its value is written by the executor while an operation on it is under way.
+  std::optional<SampleShare> samples_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace pushpull

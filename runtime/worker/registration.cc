@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/registration.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "runtime/tensor/shape.h"
+#include "runtime/worker/use_order.h"
+
+namespace pushpull {
+namespace {
+
+constexpr absl::string_view kReservedPrefix = "pushpull.";
+
+absl::string_view NameOf(FrameType type) {
+  switch (type) {
+    case FrameType::kPush:
+      return "push";
+    case FrameType::kPull:
+      return "pull";
+    case FrameType::kInit:
+      return "initial value";
+    default:
+      return "push_pull";
+  }
+}
+
+}  // namespace
+
+std::string Describe(FrameType type, absl::string_view tensor, Step step) {
+  return absl::StrCat(NameOf(type), " of tensor \"", tensor, "\" step ", step.value());
+}
+
+absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
+    std::span<const TensorRegistration> tensors) {
+  std::vector<RegisteredTensor> checked;
+  for (const TensorRegistration& tensor : tensors) {
+    const TensorSpec& spec = tensor.spec;
+    if (absl::StartsWith(spec.name, kReservedPrefix)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", spec.name, "\": names that begin with ", kReservedPrefix, " are reserved"));
+    }
+    const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+    if (!bytes.ok() || *bytes != tensor.value.size_bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                     spec.name,
+                                                     "\": shape ",
+                                                     DimsToString(spec.dims),
+                                                     " does not fit a value of ",
+                                                     tensor.value.size(),
+                                                     " floats"));
+    }
+    const uint8_t place = PriorityOfPlace(checked.size(), tensors.size());
+    checked.push_back({spec, tensor.value, tensor.priority.value_or(place), tensor.keeps_value});
+  }
+  return checked;
+}
+
+std::vector<TensorSpec> Registration::specs() const {
+  std::vector<TensorSpec> specs;
+  for (const RegisteredTensor& tensor : tensors_) specs.push_back(tensor.spec);
+  return specs;
+}
+
+void Registration::SetPlaces(const std::vector<PlacedTensor>& job) {
+  std::map<std::string, size_t> place_by_name;
+  for (size_t i = 0; i < job.size(); ++i) place_by_name[job[i].spec.name] = i;
+  for (const RegisteredTensor& tensor : tensors_)
+    places_.push_back(place_by_name.at(tensor.spec.name));
+}
+
+std::vector<TensorRequest> Registration::Requests(FrameType type,
+                                                  Step step,
+                                                  SteadyTime now,
+                                                  std::function<void()> on_all_here) {
+  values_missing_ = tensors_.size();
+  const auto on_done = [self = shared_from_this(), on_all_here](const absl::Status& status) {
+    if (!status.ok()) return self->pending_->Fail(status);
+    if (--self->values_missing_ == 0) on_all_here();
+  };
+  std::vector<TensorRequest> requests;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const RegisteredTensor& tensor = tensors_[i];
+    const std::span<std::byte> value = std::as_writable_bytes(tensor.value);
+    requests.push_back({.type = type,
+                        .tensor = places_[i],
+                        .step = step,
+                        .source = type == FrameType::kInit ? value : std::span<std::byte>(),
+                        .target = value,
+                        .priority = tensor.priority,
+                        .is_kept = tensor.keeps_value,
+                        .ready = now,
+                        .pending = std::make_shared<PendingOperation>(
+                            Describe(type, tensor.spec.name, step), on_done)});
+  }
+  return requests;
+}
+
+}  // namespace pushpull

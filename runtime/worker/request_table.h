@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The chunks of a worker's tensors and the requests on them that are not answered yet. Pure.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/store/placed_tensor.h"
+#include "runtime/transport/frame.h"
+#include "runtime/worker/chunk_encoder.h"
+#include "runtime/worker/pending_operation.h"
+#include "runtime/worker/sync_meter.h"
+
+namespace pushpull {
+
+// A request on a whole tensor, as the program makes it.
+struct TensorRequest {
+  FrameType type = FrameType::kPushPull;  // kInit, kPush, kPull or kPushPull
+  size_t tensor = 0;                      // position in the job's list
+  Step step;                              // kPull: the lowest version that answers it
+  Step clock = {};                        // kPull: the number of the worker's next step
+  std::span<const std::byte> source;  // gradient or initial value; the caller keeps it until done
+  std::span<std::byte> target;        // receives the answer; may be empty for kPush
+  double weight = 1;
+  double learning_rate = 0;
+  uint8_t priority = 0;
+  bool is_kept = false;         // the program leaves the answer in `target`: it counts as a copy
+  bool takes_in_place = false;  // the answer need not be in `target`: `pending` says where it is
+  SteadyTime ready;
+  std::shared_ptr<PendingOperation> pending;
+};
+
+// One chunk of a TensorRequest.
+struct ChunkRequest {
+  FrameType type;
+  Step step;
+  Step clock = {};
+  Step base_version = {};
+  std::span<const std::byte> source = {};
+  std::span<std::byte> target;
+  double weight = 0;
+  double learning_rate = 0;
+  uint8_t priority;
+  bool is_kept = false;
+  bool takes_in_place = false;
+  ServerId server;
+  EncodedGradient encoded = {};  // sent in place of `source`
+  PushTimes times = {};
+  SteadyTime sent = {};
+  bool must_send = false;    // it is not on its way to the shard's primary
+  bool waits = false;        // in the push window, for its turn
+  bool is_again = false;     // it waits and has been sent before
+  bool is_held = false;      // not sent before StepAgreement releases it
+  bool is_taken = false;     // gated step: the shard's primary holds it until the step is decided
+  bool is_answered = false;  // kept for its target and `pending` until the whole step is
+  // The version of the value in `target`, or that would be there; ClientChunk::version may be that
+  // of a value the program has pulled elsewhere.
+  Step held_version = {};
+  PhaseTimes phases = {};  // once it is answered
+  std::shared_ptr<PendingOperation> pending;
+};
+
+// At most one push (or initial value), one pull and, where the leading chunk decides who counts in
+// a step, one fetch of a chunk are under way.
+struct ClientChunk {
+  ShardId shard;
+  uint64_t offset = 0;  // in its tensor, in bytes
+  uint64_t bytes = 0;
+  Step version;
+  Step clock;  // the number after the worker's last step that the chunk has answered
+  std::optional<ChunkRequest> push;
+  std::optional<ChunkRequest> pull;
+  std::optional<ChunkRequest> fetch;
+};
+
+// Thread-compatible.
+class RequestTable {
+ public:
+  using Slot = std::optional<ChunkRequest> ClientChunk::*;
+
+  // Once.
+  void SetTensors(const std::vector<PlacedTensor>& tensors);
+
+  size_t num_tensors() const { return tensors_.size(); }
+  std::span<ClientChunk> chunks() { return chunks_; }
+  std::span<const ClientChunk> chunks() const { return chunks_; }
+  std::span<ClientChunk> ChunksOf(size_t tensor);
+  ClientChunk* Find(ChunkId chunk);
+  ChunkId IdOf(const ClientChunk& chunk) const;
+  ClientChunk& leading();
+  bool IsLeading(const ClientChunk& chunk) const;
+
+  // Pulls and fetches are numbered; their answers repeat the number, which is their base_version.
+  Step BeginRead() { return newest_read_ = Step{newest_read_.value() + 1}; }
+  Step newest_read() const { return newest_read_; }
+
+  void ForEachRequest(const std::function<void(ClientChunk&, Slot)>& visit);
+
+  // The request that a publication answers; null: none (it is a duplicate).
+  static Slot AnsweredBy(const ClientChunk& chunk, const FrameHeader& answer);
+  // The request that a refusal is for; the slot may be empty.
+  static Slot RefusedBy(const ClientChunk& chunk, const FrameHeader& refusal);
+
+  // Lowest version known over all chunks: in synchronous mode the next step of this worker.
+  Step LowestVersion() const;
+  // The number after the last step of this worker that all chunks have answered; 0 before the
+  // first.
+  Step LowestClock() const;
+  bool has_pushes() const;
+  // Every chunk has at least this version from now on.
+  void RaiseVersions(Step version);
+
+  // Fails every request with `why`. Returns the error of the first, which names the servers that
+  // have not answered, tensor and step; OK: there was none.
+  absl::Status FailAll(const absl::Status& why);
+  // Fails the step under way, also those of its pushes that are answered already.
+  void FailStep(const absl::Status& why);
+  // Removes all pushes, which are answered, and sets every chunk's clock to `version`.
+  std::vector<ChunkRequest> FinishStep(Step version);
+
+ private:
+  std::vector<ClientChunk> chunks_;                 // by ChunkId
+  std::vector<std::pair<size_t, size_t>> tensors_;  // first chunk and number of chunks, by tensor
+  Step newest_read_;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's half of the steps in which the leading chunk decides who counts: those with backup
+// workers (docs/decisions/0018-the-first-chunk-admits.md) and gated steps (consistency/gate.h,
+// docs/decisions/0019-gated-step.md).
+//
+//   collecting --1--> asked --2--> settling --3--> collecting
+//
+// 1 Every tensor is pushed. Backup workers: now the leading chunk is sent, and nothing else. Gated:
+//   the other chunks were sent as the program pushed them, and the leading one is sent when their
+//   servers hold them all.
+// 2 The leading chunk is answered. If the worker is admitted, its other chunks are pushed (gated:
+//   the decision is sent to them); otherwise nothing more is pushed.
+// 3 Every chunk is here in one version, the newest that any of them had: those behind are fetched.
+//   All pushes of the step finish together.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/base/ids.h"
+#include "runtime/consistency/admission.h"
+#include "runtime/consistency/view.h"
+#include "runtime/worker/request_table.h"
+
+namespace pushpull {
+
+// What to do next; at most one member is set.
+struct StepActions {
+  std::vector<ChunkId> push;    // send these chunks' pushes
+  std::vector<ChunkId> decide;  // tell these chunks' primaries what the leading chunk has decided
+  std::vector<ChunkId> fetch;   // send these chunks' fetches
+  std::optional<Step> settled;  // every chunk is here in this version, the number of the next step
+
+  bool empty() const { return push.empty() && decide.empty() && fetch.empty() && !settled; }
+};
+
+// Pure. Thread-compatible.
+class StepAgreement {
+ public:
+  // `chunks` outlives this object.
+  StepAgreement(WorkerId worker, RequestTable& chunks) : worker_(worker), chunks_(chunks) {}
+
+  // Once the tensors are set, and not while a push is under way.
+  void UseMode(const Consistency& mode);
+  // The step under way has failed.
+  void Restart();
+  // All pushes are answered, in whatever version: the chunks behind are to be fetched.
+  void Settle() { phase_ = Phase::kSettling; }
+
+  // Whether the leading chunk decides in the mode in force.
+  bool is_led() const { return is_led_; }
+  // Whether a push of the chunk is not sent before Next says so.
+  bool HoldsBack(const ClientChunk& chunk) const;
+
+  // The program has pushed a tensor; the push is in `chunks`.
+  void OnTensorPushed(PendingOperation& pending);
+  // An answer had this decision.
+  void OnAdmission(Admission admission);
+
+  // To be called after each push, answer and kHeld until it returns nothing. Changes phase_ and
+  // what `chunks` say about held and answered pushes.
+  StepActions Next();
+
+  // What is to be sent along with the request; null: nothing.
+  const Admission* AdmissionFor(const ClientChunk& chunk, const ChunkRequest& request) const;
+  // After Next has returned chunks to `decide`.
+  const Admission& decision() const { return *admission_; }
+
+ private:
+  enum class Phase { kCollecting, kAsked, kSettling };
+
+  bool MayAsk() const;
+  StepActions Ask();
+  StepActions Decide();
+  StepActions FetchOrFinish();
+  void BeginFetch(ClientChunk& chunk, Step version);
+
+  const WorkerId worker_;
+  RequestTable& chunks_;
+  bool is_led_ = false;
+  bool is_gated_ = false;
+  Phase phase_ = Phase::kCollecting;
+  size_t tensors_pushed_ = 0;           // in this step
+  std::optional<Admission> admission_;  // of the newest step known
+  std::vector<std::byte> scratch_;      // receives values that the program does not want
+};
+
+}  // namespace pushpull

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/worker_member.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace pushpull {
+
+WorkerMember::WorkerMember(WorkerNodeOptions options,
+                           WorkerDependencies dependencies,
+                           OperationTable& operations,
+                           Departure& departure,
+                           Log log)
+    : options_(std::move(options)),
+      dependencies_(dependencies),
+      log_(std::move(log)),
+      operations_(operations),
+      departure_(departure),
+      statistics_(dependencies.metrics) {}
+
+WorkerMember::~WorkerMember() {
+  dependencies_.executor.Cancel(timer_);
+}
+
+void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
+  joining_ = std::move(joining);
+  client_.emplace(
+      ChunkClientOptions{.hello = {options_.job, options_.worker, options_.incarnation, 0},
+                         .resend_after = options_.resend_after,
+                         .fault_point = options_.fault_point},
+      ChunkClientDependencies{
+          dependencies_.transport, dependencies_.executor, statistics_, *this, log_});
+  const auto registration = [this](Term promised) {
+    return RegisterWorker{.worker = options_.worker,
+                          .incarnation = options_.incarnation,
+                          .metrics_address = options_.metrics_address,
+                          .pid = static_cast<uint64_t>(getpid()),
+                          .promised = promised,
+                          .is_member = is_member_};
+  };
+  session_.emplace(options_.session,
+                   dependencies_.coordinator,
+                   dependencies_.executor,
+                   static_cast<SessionHandler&>(*this),
+                   registration,
+                   log_);
+  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  if (departure_.is_end_requested()) EndBeforeFirstStep();
+}
+
+// ---- requests ----
+
+void WorkerMember::Run(const TensorRequest& request) {
+  if (!broken_.ok()) {
+    request.pending->Fail(broken_);
+    if (std::exchange(has_reported_failure_, true)) return;
+    session_->Send(Failure{absl::UnavailableError(request.pending->what())});
+    return;
+  }
+  if (request.type != FrameType::kPull && request.tensor == 0)
+    statistics_.AddSamples(static_cast<uint64_t>(request.weight));
+  client_->Start(request);
+}
+
+void WorkerMember::StartWaitingPushes() {
+  for (const TensorRequest& request : operations_.TakeDue()) {
+    operations_.OnStarted();
+    Run(request);
+  }
+}
+
+// ---- the session ----
+
+void WorkerMember::OnMessage(ToMember message) {
+  std::visit([&](const auto& alternative) { On(alternative); }, message);
+}
+
+void WorkerMember::OnClosed(const absl::Status& why) {
+  if (leaving_ != nullptr && leaving_->is_done()) return;
+  Break(absl::UnavailableError(absl::StrCat("the coordinator cannot be reached: ", why.message())));
+}
+
+void WorkerMember::On(const Welcome& message) {
+  heartbeat_ = std::chrono::milliseconds(message.heartbeat_milliseconds);
+  dependencies_.executor.Cancel(timer_);
+  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  operations_.SetJob(message.settings);
+  client_->routes().Promise(message.term);
+  if (message.settings.keeps_copies) client_->KeepCopies();
+  if (joining_->is_done()) return;
+  if (options_.bypasses_codecs && !message.settings.deterministic) client_->TryCodecs();
+  log_.Info("joined", {{"job", message.settings.job}, {"term", message.term.value()}});
+  joining_->Finish();
+}
+
+// Messages that were on their way to the previous coordinator are lost, so they are sent again.
+void WorkerMember::On(const Collect& message) {
+  is_hold_outdated_ = hold_.has_value();
+  session_->Send(WorkerReport{.term = message.term,
+                              .entries = client_->routes().Entries(),
+                              .step = Progress(),
+                              .desired = desired_});
+  if (registration_ != nullptr && !is_member_)
+    session_->Send(RegisterTensors{registration_->specs()});
+  statistics_.RepeatLosses();
+  if (leave_ && !leaving_->is_done()) {
+    leave_->stats = statistics_.TakeReport();
+    session_->Send(*leave_);
+  }
+  SendStats();
+}
+
+void WorkerMember::On(const SetServers& message) {
+  if (message.desired.revision > desired_.revision) desired_ = message.desired;
+  client_->SetServers(message.servers);
+}
+
+void WorkerMember::On(const SetReplicas& message) {
+  client_->UpdateShards(message.entries);
+  FinishLeave();
+}
+
+// From here on nothing is accepted any more that the old primaries publish.
+void WorkerMember::On(const CollectCopies& message) {
+  client_->UpdateShards(message.entries);
+  for (const auto& [shard, entry] : message.entries) {
+    session_->Send(ShardCopies{
+        .round = message.round, .shard = shard, .chunks = client_->offers().CopiesOf(shard)});
+  }
+}
+
+void WorkerMember::On(const OfferCopies& message) {
+  client_->offers().Offer(message);
+}
+
+void WorkerMember::On(const ActivateView& message) {
+  Enter(message.view);
+  // The coordinator that held the steps is gone, and its view is not in force.
+  if (std::exchange(is_hold_outdated_, false) && hold_) On(ResumeSteps{hold_->round});
+}
+
+void WorkerMember::Enter(const View& view) {
+  TakeMode(view);
+  const ViewMember* self = view.Find(options_.worker);
+  const bool is_in_view = self != nullptr && self->incarnation == options_.incarnation;
+  if (leaving_ != nullptr && (!is_in_view || self->end_step)) {
+    may_leave_ = true;
+    return FinishLeave();
+  }
+  if (!is_in_view) {
+    if (is_member_) Break(absl::AbortedError("this worker was given up and is no longer a member"));
+    return;
+  }
+  if (is_member_ && registration_ != nullptr && self->from_step < from_step_) {
+    from_step_ = self->from_step;
+    client_->LowerPulls();
+  }
+}
+
+void WorkerMember::On(const Release& message) {
+  departure_.SetReleased(message.is_released);
+  log_.Info(message.is_released ? "released: leaves after this step" : "kept after all");
+}
+
+void WorkerMember::On(const Stop& message) {
+  Break(message.status.ok() ? absl::CancelledError("the job ends") : message.status);
+}
+
+void WorkerMember::SendHeartbeat() {
+  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  SendStats();
+}
+
+void WorkerMember::SendStats() {
+  if (has_begun()) statistics_.SetStep(ProgramStep(Progress()));
+  if (session_->is_open()) session_->Send(Heartbeat{statistics_.TakeReport()});
+}
+
+Step WorkerMember::Progress() const {
+  return consistency_.is_sync() ? client_->chunks().LowestVersion()
+                                : std::max(from_step_, client_->chunks().LowestClock());
+}
+
+Step WorkerMember::ProgramStep(Step step) const {
+  return Step{step.value() - std::min(step.value(), consistency_.steps_skipped)};
+}
+
+// Sent at once: this may be the only worker left that knows it.
+void WorkerMember::OnUnevenStep(Step step) {
+  log_.Info("uneven step: its chunks had different contributors",
+            {{"step", ProgramStep(step).value()}});
+  statistics_.AddUnevenStep(step);
+  SendStats();
+}
+
+// ---- registering ----
+
+void WorkerMember::StartRegistration(std::shared_ptr<Registration> registration) {
+  if (broken_.ok() && departure_.is_end_requested()) EndBeforeFirstStep();
+  if (!broken_.ok()) return registration->pending().Fail(broken_);
+  if (registration_ != nullptr || is_member_) {
+    return registration->pending().Fail(
+        absl::FailedPreconditionError("tensors are registered once, all together"));
+  }
+  session_->Send(RegisterTensors{registration->specs()});
+  registration_ = std::move(registration);
+}
+
+// The first workers send their own values, of which the first on the server counts; a later worker
+// receives the job's. Either way the answer overwrites the caller's memory.
+void WorkerMember::On(const TensorsRegistered& message) {
+  if (registration_ == nullptr || is_member_) return;
+  is_member_ = true;
+  from_step_ = message.start_step;
+  client_->SetTensors(message.tensors);
+  client_->UseMode(consistency_);
+  SendWholeIfAsked();
+  registration_->SetPlaces(message.tensors);
+  const std::vector<TensorRequest> requests =
+      registration_->Requests(message.is_fresh ? FrameType::kInit : FrameType::kPull,
+                              consistency_.is_sync() ? message.start_step : Step{0},
+                              dependencies_.executor.Now(),
+                              [this] { OnValuesInPlace(); });
+  for (const TensorRequest& request : requests) client_->Start(request);
+}
+
+void WorkerMember::OnValuesInPlace() {
+  if (!consistency_.is_led()) return FinishRegistration();
+  // Not from within an answer, which the client is still processing.
+  dependencies_.executor.Post([this] { CatchUp(); });
+}
+
+void WorkerMember::CatchUp() {
+  if (!broken_.ok() || registration_ == nullptr) return;
+  client_->CatchUp(registration_->Requests(
+      FrameType::kPull, Step{}, dependencies_.executor.Now(), [this] { FinishRegistration(); }));
+}
+
+void WorkerMember::FinishRegistration() {
+  const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
+  operations_.Begin(*registration_, start, consistency_.steps_skipped);
+  log_.Info("values in place", {{"start_step", start.value()}});
+  std::exchange(registration_, nullptr)->pending().Finish();
+  ReportIfDrained();
+}
+
+void WorkerMember::OnStepSettled(Step version) {
+  if (registration_ == nullptr) operations_.SkipTo(version);  // otherwise it has no numbers yet
+}
+
+// ---- leaving, and the job's end ----
+
+void WorkerMember::OnEndRequested() {
+  log_.Info("told to end: leaves after this step");
+  if (client_ && !has_begun()) EndBeforeFirstStep();
+}
+
+void WorkerMember::EndBeforeFirstStep() {
+  departure_.SetReplaced();
+  Break(absl::CancelledError("this process was told to end (SIGTERM)"));
+}
+
+void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
+                             Step end_step,
+                             bool is_early) {
+  if (!broken_.ok()) return pending->Fail(broken_);
+  leaving_ = std::move(pending);
+  statistics_.SetStep(ProgramStep(end_step));
+  leave_ = pushpull::Leave{end_step, statistics_.TakeReport(), is_early};
+  session_->Send(*leave_);
+}
+
+// Not while a server still needs what is in the program's memory.
+void WorkerMember::FinishLeave() {
+  if (!may_leave_ || leaving_->is_done() || !client_->offers().empty()) return;
+  client_->ForgetCopies();
+  leaving_->Finish();
+}
+
+void WorkerMember::Break(const absl::Status& why) {
+  if (!broken_.ok()) return;
+  broken_ = why;
+  log_.Warning("the job cannot go on", {{"why", why.message()}});
+  const absl::Status first = client_->FailAll(why);
+  if (!first.ok() && !std::exchange(has_reported_failure_, true)) session_->Send(Failure{first});
+  operations_.FailWaiting(why);
+  joining_->Fail(why);
+  if (registration_ != nullptr) registration_->pending().Fail(why);
+  if (leaving_ != nullptr) leaving_->Fail(why);
+}
+
+// ---- between two modes ----
+
+void WorkerMember::On(const HoldSteps& message) {
+  // Until its values are in place, its first step is the view's.
+  const Step next =
+      operations_.Hold(message.until, has_begun() ? std::nullopt : std::optional<Step>(from_step_));
+  hold_ = message;
+  has_reported_hold_ = false;
+  if (message.until) {
+    StartWaitingPushes();
+    ReportIfDrained();
+  } else {
+    session_->Send(StepsHeld{.round = message.round, .next_step = next});
+  }
+}
+
+void WorkerMember::On(const ResumeSteps& message) {
+  if (!hold_ || hold_->round != message.round) return;
+  hold_.reset();
+  operations_.Resume();
+  StartWaitingPushes();
+}
+
+void WorkerMember::TakeMode(const View& view) {
+  if (view.consistency == consistency_) return;
+  consistency_ = view.consistency;
+  if (!has_begun()) return;
+  client_->UseMode(consistency_);
+  from_step_ = consistency_.from_step;
+  if (consistency_.is_sync()) client_->RaiseVersions(from_step_);
+  hold_.reset();
+  operations_.Continue(from_step_, consistency_.steps_skipped);
+  log_.Info("mode", {{"name", NameOf(consistency_.mode)}, {"from_step", from_step_.value()}});
+  StartWaitingPushes();
+}
+
+void WorkerMember::ReportIfDrained() {
+  if (!hold_ || !hold_->until || has_reported_hold_ || registration_ != nullptr) return;
+  if (client_->chunks().has_pushes() || !operations_.IsDrained()) return;
+  has_reported_hold_ = true;
+  session_->Send(StepsHeld{.round = hold_->round, .next_step = *hold_->until, .is_drained = true});
+}
+
+// ---- checkpoints (docs/decisions/0038-error-feedback.md) ----
+
+void WorkerMember::On(const Capture& message) {
+  capture_ = message;
+  if (is_member_) SendWholeIfAsked();
+}
+
+void WorkerMember::On(const EndCapture& message) {
+  if (!capture_ || capture_->attempt != message.attempt) return;
+  capture_.reset();
+  client_->ForgetWhole();
+}
+
+// What a codec has left out of a worker's gradients is on no server. It is sent in the last step
+// before the checkpoint, so that the checkpoint contains it.
+void WorkerMember::SendWholeIfAsked() {
+  if (!capture_) return;
+  const uint64_t version = capture_->step.value();
+  client_->SendWhole(Step{version - std::min<uint64_t>(version, 1)});
+}
+
+void WorkerMember::OnWhole(bool is_whole) {
+  if (!capture_) return;
+  const Capture capture = *std::exchange(capture_, std::nullopt);
+  Captured report{
+      .attempt = capture.attempt, .status = {}, .highest_version = capture.step, .files = {}};
+  if (!is_whole) {
+    report.status = absl::AbortedError(
+        absl::StrCat("gradients of steps before ", capture.step.value(), " are not whole"));
+  }
+  session_->Send(std::move(report));
+}
+
+}  // namespace pushpull

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's membership on its executor: the session with the coordinator, the chunk client, and
+// what is decided between the two. What the program's threads do is in worker_node.h.
+//
+//   Open --> Welcome --> StartRegistration --> TensorsRegistered --> values in place --> Run ...
+//   --> SendLeave
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/executor.h"
+#include "runtime/base/log.h"
+#include "runtime/membership/reconnecting_session.h"
+#include "runtime/membership/session.h"
+#include "runtime/transport/channel.h"
+#include "runtime/worker/chunk_client.h"
+#include "runtime/worker/departure.h"
+#include "runtime/worker/operation_table.h"
+#include "runtime/worker/pending_operation.h"
+#include "runtime/worker/registration.h"
+#include "runtime/worker/worker_metrics.h"
+#include "runtime/worker/worker_statistics.h"
+
+namespace pushpull {
+
+struct WorkerNodeOptions {
+  std::string job;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string metrics_address;  // for the status; may be empty
+  Duration resend_after = std::chrono::seconds(2);
+  // Codecs are bypassed where steps are faster without, unless the job is deterministic.
+  bool bypasses_codecs = false;
+  FaultPoint fault_point;  // for tests
+  ReconnectingSessionOptions session;
+};
+
+// What a worker uses; all of it outlives the node.
+struct WorkerDependencies {
+  Executor& executor;
+  Transport& transport;
+  SessionConnector& coordinator;
+  WorkerMetrics& metrics;
+};
+
+// Thread-confined to its executor. Pending operations are done when the coordinator has confirmed
+// them, or fail with what ended the job.
+class WorkerMember final : private SessionHandler, private ChunkClientObserver {
+ public:
+  // `operations` and `departure` outlive this object.
+  WorkerMember(WorkerNodeOptions options,
+               WorkerDependencies dependencies,
+               OperationTable& operations,
+               Departure& departure,
+               Log log);
+  ~WorkerMember() override;
+
+  // Connects; the operation is done with the coordinator's Welcome. First of all.
+  void Open(std::shared_ptr<PendingOperation> joining);
+  void StartRegistration(std::shared_ptr<Registration> registration);
+  // Starts an operation of the program.
+  void Run(const TensorRequest& request);
+  // The process is to end (Departure::RequestEnd).
+  void OnEndRequested();
+  // The worker leaves before step `end_step`.
+  void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early);
+
+  // Once it is open.
+  void Share(std::shared_ptr<const SharedMemory> memory) { client_->Share(std::move(memory)); }
+  WorkerStatistics& statistics() { return statistics_; }
+
+ private:
+  void OnMessage(ToMember message) override;
+  void OnClosed(const absl::Status& why) override;
+
+  void OnStepSettled(Step version) override;
+  void OnUnevenStep(Step step) override;
+  void OnAnswered() override { ReportIfDrained(); }
+  void OnWhole(bool is_whole) override;
+  void OnBroken(const absl::Status& why) override { Break(why); }
+
+  void On(const Welcome& message);
+  void On(const SetServers& message);
+  void On(const SetReplicas& message);
+  void On(const ActivateView& message);
+  void On(const HoldSteps& message);
+  void On(const ResumeSteps& message);
+  void On(const TensorsRegistered& message);
+  void On(const Release& message);
+  void On(const Capture& message);
+  void On(const EndCapture& message);
+  void On(const Stop& message);
+  void On(const Collect& message);
+  void On(const CollectCopies& message);
+  void On(const OfferCopies& message);
+  // For servers.
+  void On(const Restore&) {}
+  void On(const RebuildShard&) {}
+  void On(const Handover&) {}
+  void On(const InstallTensors&) {}
+  void On(const ProposeView&) {}
+
+  void OnValuesInPlace();
+  // With backup workers others go on while values arrive: brings all to one version.
+  void CatchUp();
+  void FinishRegistration();
+
+  void StartWaitingPushes();
+
+  // Ends a worker that has no part in the job yet.
+  void EndBeforeFirstStep();
+  void FinishLeave();
+  void Break(const absl::Status& why);
+
+  void Enter(const View& view);
+  void TakeMode(const View& view);
+  // The gradients of the last step before the checkpoint include what codecs have left out.
+  void SendWholeIfAsked();
+  // Notifies the coordinator, once, when all steps below the hold are done.
+  void ReportIfDrained();
+  void SendHeartbeat();
+  void SendStats();
+
+  // Its values are in place.
+  bool has_begun() const { return is_member_ && registration_ == nullptr; }
+  // The number after the last step that is answered completely.
+  Step Progress() const;
+  // As the program counts, without the numbers that changes of mode have skipped.
+  Step ProgramStep(Step step) const;
+
+  const WorkerNodeOptions options_;
+  const WorkerDependencies dependencies_;
+  const Log log_;
+
+  OperationTable& operations_;
+  Departure& departure_;
+
+  std::optional<ReconnectingSession> session_;
+  WorkerStatistics statistics_;
+  std::optional<ChunkClient> client_;
+  std::shared_ptr<PendingOperation> joining_;
+  std::shared_ptr<Registration> registration_;  // under way
+  std::shared_ptr<PendingOperation> leaving_;
+  std::optional<pushpull::Leave> leave_;  // that was sent
+  bool may_leave_ = false;                // nobody waits for this worker any more
+  bool is_member_ = false;
+  Step from_step_;
+  Consistency consistency_;
+  DesiredSize desired_;
+  std::optional<HoldSteps> hold_;
+  bool is_hold_outdated_ = false;  // until the next view: another coordinator is in charge
+  bool has_reported_hold_ = false;
+  std::optional<Capture> capture_;  // that this worker has a part in, until it has reported it
+  absl::Status broken_;             // why nothing works any more
+  bool has_reported_failure_ = false;
+  Duration heartbeat_ = std::chrono::seconds(1);
+  Executor::TimerId timer_ = 0;
+};
+
+}  // namespace pushpull

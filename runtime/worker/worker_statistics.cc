@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/worker_statistics.h"
+
+#include <algorithm>
+
+namespace pushpull {
+namespace {
+
+constexpr ptrdiff_t kReportedLossesMax = 4096;  // a coordinator keeps no more either
+
+// Removes the oldest of more than `max`.
+template <typename T>
+void KeepNewest(std::vector<T>& values, ptrdiff_t max) {
+  values.erase(values.begin(), values.end() - std::min(std::ssize(values), max));
+}
+
+}  // namespace
+
+void WorkerStatistics::AddSent(absl::string_view channel, uint64_t bytes) {
+  stats_.bytes_pushed += bytes;
+  metrics_.AddPushed(channel, bytes);
+}
+
+void WorkerStatistics::AddReceived(absl::string_view channel, uint64_t bytes) {
+  stats_.bytes_pulled += bytes;
+  metrics_.AddPulled(channel, bytes);
+}
+
+void WorkerStatistics::AddResend() {
+  ++stats_.resends;
+  metrics_.AddResend();
+}
+
+void WorkerStatistics::AddSamples(uint64_t samples) {
+  stats_.samples += samples;
+  metrics_.AddSamples(samples);
+}
+
+void WorkerStatistics::AddSynchronized(const SyncObservation& observation) {
+  stats_.sync_seconds.Add(ToSeconds(observation.sync));
+  for (size_t i = 0; i < kSyncPhaseCount; ++i)
+    stats_.phase_seconds[i].Add(ToSeconds(observation.phases[i]));
+  metrics_.Observe(observation);
+}
+
+void WorkerStatistics::AddUnevenStep(Step step) {
+  stats_.uneven_steps.push_back(step);
+  KeepNewest(stats_.uneven_steps, WorkerStats::kUnevenStepsMax);
+}
+
+void WorkerStatistics::SetStep(Step step) {
+  stats_.step = step;
+  metrics_.SetStep(step.value());
+}
+
+WorkerStats WorkerStatistics::TakeReport() {
+  WorkerStats report = stats_;
+  reported_losses_.insert(reported_losses_.end(), stats_.losses.begin(), stats_.losses.end());
+  KeepNewest(reported_losses_, kReportedLossesMax);
+  stats_.losses.clear();
+  return report;
+}
+
+void WorkerStatistics::RepeatLosses() {
+  stats_.losses.insert(stats_.losses.begin(), reported_losses_.begin(), reported_losses_.end());
+  reported_losses_.clear();
+}
+
+}  // namespace pushpull

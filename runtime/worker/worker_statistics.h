@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a worker counts and reports: its metrics, and what its heartbeats carry.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/worker/sync_meter.h"
+#include "runtime/worker/worker_metrics.h"
+
+namespace pushpull {
+
+// Thread-confined to the worker's executor.
+class WorkerStatistics {
+ public:
+  // `metrics` outlives this object.
+  explicit WorkerStatistics(WorkerMetrics& metrics) : metrics_(metrics) {}
+
+  void AddSent(absl::string_view channel, uint64_t bytes);
+  void AddReceived(absl::string_view channel, uint64_t bytes);
+  void AddResend();
+  void AddOverflows(uint64_t values) { metrics_.AddOverflows(values); }
+  void AddSamples(uint64_t samples);
+  void AddSynchronized(const SyncObservation& observation);
+  void AddUnevenStep(Step step);
+  void AddLoss(const LossPoint& loss) { stats_.losses.push_back(loss); }
+  void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
+  void SetStep(Step step);
+
+  // The losses since the last report, and the present values of everything else. They are to be
+  // sent at once: what is returned here is not returned again.
+  WorkerStats TakeReport();
+  // Another coordinator is in charge: the next report has all losses that are still known.
+  void RepeatLosses();
+
+ private:
+  WorkerMetrics& metrics_;
+  WorkerStats stats_;
+  std::vector<LossPoint> reported_losses_;  // the newest of earlier reports
+};
+
+}  // namespace pushpull

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/controller/expectations.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pushpull_operator {
+namespace {
+
+constexpr WallTime kNow{std::chrono::seconds(1000)};
+
+// The job at this version, with one pod of this uid where there is one.
+class Cache {
+ public:
+  explicit Cache(const std::string& version, const std::string& pod_uid = "") {
+    stored_.meta.resource_version = version;
+    if (pod_uid.empty()) return;
+    auto pod = std::make_shared<Stored<Pod>>();
+    pod->meta = PodOf(pod_uid);
+    pods_.push_back(std::move(pod));
+  }
+  static ObjectMeta PodOf(const std::string& uid) {
+    return {.key = {.object_namespace = "n", .name = "mnist-server-0"}, .uid = uid};
+  }
+  ObservedJob At(WallTime now) const { return {.stored = stored_, .pods = pods_, .now = now}; }
+
+ private:
+  Stored<TrainingJobObject> stored_;
+  std::vector<PodStore::Pointer> pods_;
+};
+
+TEST(ExpectationsTest, WithoutAWriteTheyAreMet) {
+  EXPECT_TRUE(Expectations().AreMet(Cache("7").At(kNow)));
+}
+
+TEST(ExpectationsTest, AnUpdateIsMetByAnotherVersion) {
+  Expectations expectations;
+  expectations.ExpectUpdate("7", kNow);
+
+  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kNow)));
+  EXPECT_TRUE(expectations.AreMet(Cache("8").At(kNow)));
+}
+
+TEST(ExpectationsTest, APodIsMetByItsUidOnly) {
+  Expectations expectations;
+  expectations.ExpectPod(Cache::PodOf("new"), kNow);
+
+  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kNow)));
+  EXPECT_FALSE(expectations.AreMet(Cache("7", "old").At(kNow)));
+  EXPECT_TRUE(expectations.AreMet(Cache("7", "new").At(kNow)));
+  EXPECT_TRUE(expectations.AreMet(Cache("7").At(kNow)));
+}
+
+TEST(ExpectationsTest, AWriteThatNeverShowsExpires) {
+  Expectations expectations;
+  expectations.ExpectUpdate("7", kNow);
+  expectations.ExpectPod(Cache::PodOf("gone"), kNow);
+  const Cache cache("7");
+
+  EXPECT_FALSE(
+      expectations.AreMet(cache.At(kNow + Expectations::kTimeout - std::chrono::seconds(1))));
+  EXPECT_TRUE(expectations.AreMet(cache.At(kNow + Expectations::kTimeout)));
+}
+
+}  // namespace
+}  // namespace pushpull_operator

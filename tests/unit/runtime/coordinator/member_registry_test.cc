@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/coordinator/member_registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr SessionId kFirst{1};
+constexpr SessionId kSecond{2};
+constexpr ServerId kServer{0};
+constexpr WorkerId kWorker{0};
+
+class MemberRegistryTest : public testing::Test {
+ protected:
+  void AddServer(uint32_t index) {
+    registry_.Add(SessionId{100 + index}, RegisterServer{.server = ServerId{index}});
+  }
+
+  SteadyTime now_{};
+  MemberRegistry registry_{seconds(20)};
+};
+
+TEST_F(MemberRegistryTest, ASessionIsSilentAfterTheTimeout) {
+  registry_.OnReceived(now_, kFirst);
+  registry_.OnReceived(now_ + seconds(15), kSecond);
+  for (int i = 0; i <= 20; ++i)
+    EXPECT_THAT(registry_.FindSilent(now_ + seconds(i)), IsEmpty()) << i;
+
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(21)), ElementsAre(kFirst));
+}
+
+TEST_F(MemberRegistryTest, ItsOwnPauseIsNoSilenceOfMembers) {
+  registry_.OnReceived(now_, kFirst);
+  registry_.FindSilent(now_);
+
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(100)), IsEmpty());
+
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(110)), IsEmpty());
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(120)), IsEmpty());
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(121)), ElementsAre(kFirst));
+}
+
+TEST_F(MemberRegistryTest, MembersAreFoundByIndexAndBySession) {
+  registry_.Add(kFirst, RegisterServer{.server = kServer, .incarnation = Incarnation{7}});
+  registry_.Add(kSecond, RegisterWorker{.worker = kWorker});
+
+  EXPECT_EQ(registry_.ServerAt(kFirst), kServer);
+  EXPECT_EQ(registry_.ServerAt(kSecond), std::nullopt);
+  EXPECT_EQ(registry_.WorkerAt(kSecond), kWorker);
+  EXPECT_EQ(registry_.Find(kServer)->info.incarnation, Incarnation{7});
+  EXPECT_EQ(registry_.Find(kWorker)->session, kSecond);
+  EXPECT_EQ(registry_.Find(ServerId{1}), nullptr);
+}
+
+TEST_F(MemberRegistryTest, RemovingASessionReturnsItsMember) {
+  registry_.Add(kFirst, RegisterWorker{.worker = kWorker});
+  registry_.OnLeaving(kWorker);
+  registry_.OnReceived(now_, kSecond);
+
+  const MemberRegistry::Departed worker = registry_.Remove(kFirst);
+  const MemberRegistry::Departed nobody = registry_.Remove(kSecond);
+
+  ASSERT_TRUE(std::holds_alternative<MemberRegistry::Worker>(worker));
+  EXPECT_TRUE(std::get<MemberRegistry::Worker>(worker).is_leaving);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(nobody));
+  EXPECT_EQ(registry_.Find(kWorker), nullptr);
+  EXPECT_THAT(registry_.sessions(), IsEmpty());
+}
+
+TEST_F(MemberRegistryTest, TheFirstServersMustAllBeRegistered) {
+  AddServer(0);
+  AddServer(2);
+  EXPECT_FALSE(registry_.HasFirstServers(2));
+
+  AddServer(1);
+
+  EXPECT_TRUE(registry_.HasFirstServers(2));
+  EXPECT_TRUE(registry_.HasFirstServers(3));
+  EXPECT_FALSE(registry_.HasFirstServers(4));
+}
+
+TEST_F(MemberRegistryTest, ATableIsEverywhereWhenTheLastServerHasIt) {
+  AddServer(0);
+  AddServer(1);
+  registry_.OnTensorsInstalled(ServerId{0}, 3);
+  EXPECT_FALSE(registry_.AllServersHave(3));
+
+  registry_.OnTensorsInstalled(ServerId{1}, 3);
+
+  EXPECT_TRUE(registry_.AllServersHave(3));
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/local/status_rules.h"
+
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+JobStatus WithServer(uint32_t index, int64_t pid, bool is_alive) {
+  JobStatus status;
+  status.servers.push_back({.server = ServerId{index}});
+  status.servers.back().pid = static_cast<uint64_t>(pid);
+  status.servers.back().is_alive = is_alive;
+  return status;
+}
+
+TEST(StatusRulesTest, EverybodyIsDesiredBeforeTheFirstAnswer) {
+  EXPECT_TRUE(IsDesired({}, JobRole::kServer, 7));
+  EXPECT_TRUE(IsDesired({}, JobRole::kWorker, 7));
+}
+
+TEST(StatusRulesTest, IndicesBelowTheSizeAreDesired) {
+  JobStatus status;
+  status.desired_servers = 2;
+  status.desired_workers = 3;
+
+  EXPECT_TRUE(IsDesired(status, JobRole::kServer, 1));
+  EXPECT_FALSE(IsDesired(status, JobRole::kServer, 2));
+  EXPECT_TRUE(IsDesired(status, JobRole::kWorker, 2));
+  EXPECT_FALSE(IsDesired(status, JobRole::kWorker, 3));
+}
+
+TEST(StatusRulesTest, AServerIsListedByItsProcess) {
+  const Endpoint server{.role = "server", .index = 1, .pid = 42};
+
+  EXPECT_TRUE(IsListed(WithServer(1, 42, true), server));
+  EXPECT_FALSE(IsListed(WithServer(1, 41, true), server)) << "an earlier process of the server";
+  EXPECT_FALSE(IsListed(WithServer(0, 42, true), server));
+  EXPECT_FALSE(IsListed(WithServer(1, 42, false), server));
+}
+
+TEST(StatusRulesTest, OnlyADepartedWorkerWasReleased) {
+  JobStatus status;
+  status.workers.push_back({.worker = WorkerId{0}});
+  WorkerStatus& worker = status.workers.back();
+  worker.was_released = true;
+  worker.is_alive = true;
+  EXPECT_FALSE(WasReleased(status, 0));
+
+  worker.is_alive = false;
+  EXPECT_TRUE(WasReleased(status, 0));
+  EXPECT_FALSE(WasReleased(status, 1));
+
+  worker.was_released = false;
+  EXPECT_FALSE(WasReleased(status, 0));
+}
+
+TEST(StatusRulesTest, TheOnlyHolderOfLostShardsIsAwaited) {
+  JobStatus status;
+  status.state_losses.push_back({.servers = {ServerId{1}}});
+  EXPECT_FALSE(IsAwaited(status, 1)) << "the shards are being rebuilt";
+
+  status.state_losses.back().is_waiting = true;
+  EXPECT_TRUE(IsAwaited(status, 1));
+  EXPECT_FALSE(IsAwaited(status, 0));
+}
+
+TEST(StatusRulesTest, ServersWithoutChunksHaveNoStatistics) {
+  JobStatus status = WithServer(0, 1, true);
+  status.step = Step{5};
+  EXPECT_TRUE(HasLastStatistics(status));
+
+  status.servers.back().stats.chunks = 3;
+  status.servers.back().stats.highest_version = Step{4};
+  EXPECT_FALSE(HasLastStatistics(status));
+
+  status.servers.back().stats.highest_version = Step{5};
+  EXPECT_TRUE(HasLastStatistics(status));
+}
+
+}  // namespace
+}  // namespace pushpull

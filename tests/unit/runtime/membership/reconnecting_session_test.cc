@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One session after the other, on a fake clock, with coordinators that say what the test wants.
+#include "runtime/membership/reconnecting_session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/sim_executor.h"
+
+namespace pushpull {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// Every session that was opened; the test answers on them.
+class Coordinators final : public SessionConnector {
+ public:
+  struct Call {
+    SessionHandler* handler = nullptr;
+    std::vector<FromMember> sent;
+    bool is_over = false;
+  };
+
+  std::unique_ptr<Session> Connect(Executor&, SessionHandler& handler) override {
+    calls.push_back(std::make_unique<Call>());
+    calls.back()->handler = &handler;
+    return std::make_unique<FakeSession>(*calls.back());
+  }
+
+  std::vector<std::unique_ptr<Call>> calls;
+
+ private:
+  class FakeSession final : public Session {
+   public:
+    explicit FakeSession(Call& call) : call_(call) {}
+    ~FakeSession() override { call_.is_over = true; }
+    void Send(FromMember message) override { call_.sent.push_back(std::move(message)); }
+
+   private:
+    Call& call_;
+  };
+};
+
+class ReconnectingSessionTest : public testing::Test, public SessionHandler {
+ protected:
+  ReconnectingSessionTest()
+      : executor_(scheduler_),
+        session_(
+            {},
+            coordinators_,
+            executor_,
+            *this,
+            [](Term promised) { return RegisterServer{.promised = promised}; },
+            Log("test", LogLevel::kError)) {}
+
+  void OnMessage(ToMember message) override { received_.push_back(std::move(message)); }
+  void OnClosed(const absl::Status& why) override { closed_.push_back(why); }
+
+  Coordinators::Call& Last() { return *coordinators_.calls.back(); }
+  void Welcomed(uint64_t term) { Last().handler->OnMessage(Welcome{.term = Term{term}}); }
+  void Broken() { Last().handler->OnClosed(absl::UnavailableError("10.0.0.9:7170: gone")); }
+  Term PromisedByLast() { return std::get<RegisterServer>(Last().sent.front()).promised; }
+
+  SimScheduler scheduler_;
+  SimExecutor executor_;
+  Coordinators coordinators_;
+  std::vector<ToMember> received_;
+  std::vector<absl::Status> closed_;
+  ReconnectingSession session_;
+};
+
+TEST_F(ReconnectingSessionTest, NoCoordinatorAtStartIsReportedAtOnce) {
+  Broken();
+
+  EXPECT_THAT(closed_, SizeIs(1));
+}
+
+TEST_F(ReconnectingSessionTest, ReconnectSendsThePromisedTerm) {
+  Welcomed(4);
+  Broken();
+  EXPECT_FALSE(session_.is_open());
+
+  scheduler_.RunFor(seconds(1));
+
+  ASSERT_THAT(coordinators_.calls, SizeIs(2));
+  EXPECT_EQ(PromisedByLast(), Term{4});
+  EXPECT_THAT(closed_, IsEmpty());
+}
+
+TEST_F(ReconnectingSessionTest, ClosesAfterTheCoordinatorTimeout) {
+  Last().handler->OnMessage(
+      Welcome{.term = Term{1}, .settings = {.coordinator_timeout = seconds(70)}});
+  Broken();
+  for (int i = 0; i < 100 && closed_.empty(); ++i) {
+    scheduler_.RunFor(seconds(1));
+    if (!coordinators_.calls.back()->is_over) Broken();
+  }
+
+  ASSERT_THAT(closed_, SizeIs(1));
+  EXPECT_THAT(std::string(closed_.front().message()),
+              testing::AllOf(HasSubstr("10.0.0.9:7170"), HasSubstr("70 s")));
+}
+
+TEST_F(ReconnectingSessionTest, CoordinatorOfLowerTermIsIgnored) {
+  Welcomed(4);
+  Broken();
+  scheduler_.RunFor(seconds(1));
+  received_.clear();
+
+  Welcomed(3);
+  scheduler_.RunUntilIdle();
+
+  EXPECT_THAT(received_, IsEmpty());
+  EXPECT_TRUE(Last().is_over);
+  EXPECT_EQ(session_.promised(), Term{4});
+}
+
+TEST_F(ReconnectingSessionTest, StopOfLowerTermIsIgnored) {
+  Welcomed(4);
+  Broken();
+  scheduler_.RunFor(seconds(1));
+  received_.clear();
+
+  Last().handler->OnMessage(Stop{absl::UnavailableError("the job fails"), Term{3}});
+  scheduler_.RunFor(seconds(1));
+
+  EXPECT_THAT(received_, IsEmpty());
+  EXPECT_THAT(closed_, IsEmpty());
+  EXPECT_THAT(coordinators_.calls, SizeIs(3));
+}
+
+TEST_F(ReconnectingSessionTest, NoReconnectAfterStop) {
+  Welcomed(4);
+  Last().handler->OnMessage(Stop{absl::OkStatus(), Term{4}});
+  Broken();
+
+  scheduler_.RunFor(seconds(10));
+
+  EXPECT_THAT(coordinators_.calls, SizeIs(1));
+  EXPECT_THAT(closed_, SizeIs(1));
+}
+
+TEST_F(ReconnectingSessionTest, UndeliveredFailureReachesTheNextCoordinator) {
+  Welcomed(4);
+  Broken();
+  session_.Send(Heartbeat{});
+  session_.Send(Failure{absl::DataLossError("NaN in w")});
+  scheduler_.RunFor(seconds(1));
+
+  Welcomed(5);
+
+  ASSERT_THAT(Last().sent, SizeIs(2));
+  EXPECT_EQ(std::get<Failure>(Last().sent.back()).status.message(), "NaN in w");
+}
+
+}  // namespace
+}  // namespace pushpull

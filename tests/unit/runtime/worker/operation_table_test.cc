@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/operation_table.h"
+
+#include <array>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::SizeIs;
+
+class OperationTableTest : public testing::Test {
+ protected:
+  // Tensor "w" of four values, beginning with step 3.
+  OperationTableTest() {
+    const TensorSpec spec{.name = "w", .dims = {4}};
+    const auto registration =
+        std::make_shared<Registration>(std::vector<RegisteredTensor>{{.spec = spec, .value = out_}},
+                                       std::make_shared<PendingOperation>("register"));
+    registration->SetPlaces({{.spec = spec}});
+    operations_.Begin(*registration, Step{3}, 0);
+  }
+
+  absl::StatusOr<OperationTable::Push> Push() {
+    return operations_.MakePush("w", gradient_, out_, {}, {});
+  }
+
+  const std::array<float, 4> gradient_{};
+  std::array<float, 4> out_{};
+  OperationTable operations_{WorkerId{0}};
+};
+
+TEST_F(OperationTableTest, PushesAreNumbered) {
+  EXPECT_EQ(operations_.start_step(), Step{3});
+
+  EXPECT_EQ(Push()->request.step, Step{3});
+  EXPECT_EQ(Push()->request.step, Step{4});
+  EXPECT_EQ(operations_.next_step(), Step{5});
+}
+
+TEST_F(OperationTableTest, UnknownTensorsAndWrongSizesAreRejected) {
+  EXPECT_TRUE(absl::IsNotFound(operations_.MakePush("x", gradient_, out_, {}, {}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      operations_.MakePush("w", std::span(gradient_).first(3), out_, {}, {}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      operations_.MakePush("w", gradient_, std::span(out_).first(3), {}, {}).status()));
+}
+
+TEST_F(OperationTableTest, HeldPushStartsAfterResume) {
+  operations_.Hold(std::nullopt, std::nullopt);
+
+  const absl::StatusOr<OperationTable::Push> push = Push();
+
+  ASSERT_TRUE(push.ok());
+  EXPECT_FALSE(push->starts);
+  EXPECT_THAT(operations_.TakeDue(), SizeIs(0));
+  operations_.Resume();
+  EXPECT_THAT(operations_.TakeDue(), SizeIs(1));
+}
+
+TEST_F(OperationTableTest, DrainedWhenPushesBelowTheHoldHaveStarted) {
+  ASSERT_TRUE(Push().ok());
+  operations_.Hold(Step{4}, std::nullopt);
+  EXPECT_FALSE(operations_.IsDrained());
+
+  operations_.OnStarted();
+
+  EXPECT_TRUE(operations_.IsDrained());
+}
+
+TEST_F(OperationTableTest, NoStepBeginsAfterTheLast) {
+  operations_.EndSoon();
+
+  EXPECT_TRUE(Push().ok());
+  EXPECT_TRUE(absl::IsCancelled(Push().status()));
+}
+
+TEST_F(OperationTableTest, SkippedNumbersAreNotTheProgramsSteps) {
+  operations_.Continue(Step{10}, 4);
+
+  EXPECT_EQ(operations_.next_step(), Step{6});
+  EXPECT_EQ(operations_.next_number(), Step{10});
+}
+
+}  // namespace
+}  // namespace pushpull
