@@ -89,7 +89,10 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::ReconcileObserved(const Ob
   const std::optional<Obstacle>& unreadable = state.certificates.obstacle();
   seen.obstacle = unreadable ? unreadable : state.creation.obstacle();
   const JobPlan plan = Plan(seen);
-  PUSHPULL_RETURN_IF_ERROR(PatchStatus(job, plan, state));
+  const absl::Status patched = PatchStatus(job, plan, state);
+  // Deleted after the cache saw it: the watch is about to report that, and there is nothing left to do.
+  if (absl::IsNotFound(patched)) return std::nullopt;
+  PUSHPULL_RETURN_IF_ERROR(patched);
   RecordEvents(job, plan, state.events);
   PUSHPULL_RETURN_IF_ERROR(actions_.Run(job, plan, state));
   PUSHPULL_RETURN_IF_ERROR(refreshed);

@@ -271,6 +271,17 @@ TEST(JobReconcilerTest, AnotherModeIsBroughtToTheCoordinator) {
       [&] { return cluster.coordinator.report.sync.mode == pushpull::SyncMode::kAsync; }));
 }
 
+TEST(JobReconcilerTest, AJobDeletedUnseenIsNoFailure) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.op->SyncCaches().ok());
+  cluster.server.Remove(TrainingJobType(), {.object_namespace = "n", .name = "mnist"});
+
+  EXPECT_TRUE(cluster.op->ReconcileOnly().ok());
+
+  EXPECT_EQ(CountPosts(cluster, "pods"), 0);
+  EXPECT_EQ(cluster.op->requeue, std::nullopt);
+}
+
 TEST(JobReconcilerTest, AJobThatIsGoneIsForgotten) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.op->Step().ok());
