@@ -90,7 +90,8 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::ReconcileObserved(const Ob
   seen.obstacle = unreadable ? unreadable : state.creation.obstacle();
   const JobPlan plan = Plan(seen);
   const absl::Status patched = PatchStatus(job, plan, state);
-  // Deleted after the cache saw it: the watch is about to report that, and there is nothing left to do.
+  // Deleted after the cache saw it: the watch is about to report that, and there is nothing left to
+  // do.
   if (absl::IsNotFound(patched)) return std::nullopt;
   PUSHPULL_RETURN_IF_ERROR(patched);
   RecordEvents(job, plan, state.events);

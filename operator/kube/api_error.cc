@@ -17,8 +17,6 @@ constexpr absl::string_view kPayload = "pushpull.dev/kubernetes-status";
 // Of a body that is not a Status, such as a proxy's page.
 constexpr size_t kForeignBodyMax = 200;
 constexpr size_t kCausesMax = 50;
-// Longer pauses are not plausible.
-constexpr int64_t kRetryAfterMax = 86'400;
 
 std::string OneLine(absl::string_view text) {
   std::string line(text.substr(0, kForeignBodyMax));
@@ -31,7 +29,7 @@ std::string OneLine(absl::string_view text) {
 void DecodeDetails(const Json& details, ApiError& error) {
   if (const std::optional<int64_t> seconds = IntField(details, "retryAfterSeconds");
       seconds.has_value() && *seconds > 0) {
-    error.retry_after = std::chrono::seconds(std::min(*seconds, kRetryAfterMax));
+    error.retry_after = std::chrono::seconds(std::min(*seconds, kRetryAfterSecondsMax));
   }
   const Json* causes = Find(details, "causes");
   if (causes == nullptr || !causes->is_array()) return;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "absl/strings/string_view.h"
 
 namespace pushpull_operator {
+
+// Longer pauses are not plausible.
+constexpr int64_t kRetryAfterSecondsMax = 86'400;
 
 struct ErrorCause {
   std::string reason;   // "FieldValueInvalid"

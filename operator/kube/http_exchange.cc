@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include <curl/curl.h>
 
+#include "operator/kube/api_error.h"
 #include "operator/kube/server_clock.h"
 #include "runtime/base/check.h"
 #include "runtime/base/host_port.h"
@@ -26,8 +27,6 @@ using pushpull::MutexLock;
 constexpr size_t kIdleSessionsMax = 8;
 // Name, TCP and TLS; a watch has no other bound shorter than its duration.
 constexpr long kConnectSecondsMax = 30;
-// Longer pauses are not plausible.
-constexpr int64_t kRetryAfterMax = 86'400;
 
 struct Free {
   void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
@@ -128,7 +127,7 @@ struct Transfer {
   std::optional<std::chrono::seconds> RetryAfter() const {
     int64_t seconds = 0;
     if (!absl::SimpleAtoi(Header("Retry-After"), &seconds) || seconds < 0) return std::nullopt;
-    return std::chrono::seconds(std::min(seconds, kRetryAfterMax));
+    return std::chrono::seconds(std::min(seconds, kRetryAfterSecondsMax));
   }
 };
 

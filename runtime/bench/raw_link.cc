@@ -26,7 +26,6 @@ constexpr size_t kMemoryBytes = 160'000'000;
 constexpr size_t kCallBytes = 256 * 1024;
 constexpr size_t kStreams = 2;
 constexpr Duration kSilence = std::chrono::seconds(30);
-constexpr double kGigabyte = 1e9;
 
 struct SocketPair {
   FileDescriptor near;
@@ -226,7 +225,7 @@ absl::StatusOr<LinkBurst> RawLink::Measure(uint64_t num_bytes) {
   }
   const auto moved = static_cast<double>(part * kStreams);
   return LinkBurst{.bytes_per_second = moved / seconds,
-                   .cpu_seconds_per_gigabyte = cpu_seconds / (moved / kGigabyte)};
+                   .cpu_seconds_per_gigabyte = cpu_seconds / (moved / 1e9)};
 }
 
 absl::StatusOr<std::vector<double>> MeasureRoundTrips(size_t num_bytes, size_t count) {

@@ -25,9 +25,9 @@
 namespace pushpull {
 namespace {
 
-constexpr Duration kStartTimeout = std::chrono::seconds(180);
-constexpr Duration kStepTimeout = std::chrono::seconds(180);
-constexpr Duration kEndTimeout = std::chrono::seconds(60);
+constexpr Duration kJobStartTimeout = std::chrono::seconds(180);
+constexpr Duration kJobStepTimeout = std::chrono::seconds(180);
+constexpr Duration kJobEndTimeout = std::chrono::seconds(60);
 
 constexpr uint32_t kRoundsMax = 8;
 constexpr uint32_t kWarmUpSteps = 3;
@@ -141,13 +141,13 @@ class SyncBench {
     PUSHPULL_ASSIGN_OR_RETURN(const uint64_t after, WireBytes());
     measured_.wire_bytes = after - before;
     PUSHPULL_RETURN_IF_ERROR(TellAll({OrderKind::kLeave, 0}));
-    PUSHPULL_RETURN_IF_ERROR(job_.WaitForEnd(Deadline::After(kEndTimeout)));
+    PUSHPULL_RETURN_IF_ERROR(job_.WaitForEnd(Deadline::After(kJobEndTimeout)));
     return std::move(measured_);
   }
 
  private:
   absl::Status AwaitWorkers(ControlListener& listener) {
-    const Deadline deadline = Deadline::After(kStartTimeout);
+    const Deadline deadline = Deadline::After(kJobStartTimeout);
     while (workers_.size() < options_.workers) {
       PUSHPULL_ASSIGN_OR_RETURN(ControlSocket worker, listener.Accept(deadline));
       workers_.push_back(std::move(worker));
@@ -159,7 +159,7 @@ class SyncBench {
 
   absl::Status TellAll(const Order& order) {
     for (ControlSocket& worker : workers_)
-      PUSHPULL_RETURN_IF_ERROR(worker.Send(order, Deadline::After(kStepTimeout)));
+      PUSHPULL_RETURN_IF_ERROR(worker.Send(order, Deadline::After(kJobStepTimeout)));
     return absl::OkStatus();
   }
 
@@ -195,7 +195,7 @@ class SyncBench {
     std::vector<std::vector<StepTimes>> times(workers_.size(), std::vector<StepTimes>(count));
     for (size_t i = 0; i < workers_.size(); ++i) {
       PUSHPULL_RETURN_IF_ERROR(
-          workers_[i].Receive(std::span<StepTimes>(times[i]), Deadline::After(kStepTimeout)));
+          workers_[i].Receive(std::span<StepTimes>(times[i]), Deadline::After(kJobStepTimeout)));
     }
     const double of_roles = (RolesCpuSeconds() - before) / count;
     for (uint32_t step = 0; step < count; ++step) Count(times, step, of_roles);
@@ -220,7 +220,7 @@ class SyncBench {
     bool is_right = true;
     for (ControlSocket& worker : workers_) {
       PUSHPULL_ASSIGN_OR_RETURN(const Verdict verdict,
-                                worker.Receive<Verdict>(Deadline::After(kStepTimeout)));
+                                worker.Receive<Verdict>(Deadline::After(kJobStepTimeout)));
       is_right = is_right && verdict.is_right != 0;
     }
     measured_.is_verified = is_right;

@@ -19,8 +19,8 @@
 namespace pushpull {
 namespace {
 
-constexpr Duration kStartTimeout = std::chrono::seconds(120);
-constexpr Duration kStepTimeout = std::chrono::seconds(120);
+constexpr Duration kWorkerStartTimeout = std::chrono::seconds(120);
+constexpr Duration kWorkerStepTimeout = std::chrono::seconds(120);
 // The benchmark measures its references meanwhile, and other workers may be slow to start.
 constexpr Duration kOrderTimeout = std::chrono::seconds(300);
 
@@ -74,7 +74,7 @@ class SyncWorker {
       // As for a program with an optimizer of its own: a sum is used up, not kept.
       registrations.push_back({.spec = std::move(spec), .value = tensor.sum, .keeps_value = false});
     }
-    return job_.Register(registrations, Deadline::After(kStartTimeout));
+    return job_.Register(registrations, Deadline::After(kWorkerStartTimeout));
   }
 
   void Fill() {
@@ -91,7 +91,7 @@ class SyncWorker {
           job_.PushPull(tensor.name, tensor.gradient, tensor.sum, {.in_place = is_in_place_}));
       handles_.push_back(std::move(handle));
     }
-    const Deadline deadline = Deadline::After(kStepTimeout);
+    const Deadline deadline = Deadline::After(kWorkerStepTimeout);
     for (PushHandle& handle : handles_) PUSHPULL_RETURN_IF_ERROR(handle.Wait(deadline));
     times.end = Nanoseconds(CLOCK_MONOTONIC);
     times.cpu = Nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
@@ -170,7 +170,7 @@ absl::Status RunSyncWorker(const SyncWorkerOptions& options,
   PUSHPULL_ASSIGN_OR_RETURN(ControlSocket control, ControlSocket::Connect(options.control));
   PUSHPULL_ASSIGN_OR_RETURN(const JobOptions job_options, JobOptions::FromEnvironment(environment));
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
-                            Job::Join(job_options, Deadline::After(kStartTimeout)));
+                            Job::Join(job_options, Deadline::After(kWorkerStartTimeout)));
   SyncWorker worker(*job);
   PUSHPULL_RETURN_IF_ERROR(worker.MakeTensors(sizes, options.is_registered));
   PUSHPULL_RETURN_IF_ERROR(worker.Register());
@@ -178,7 +178,7 @@ absl::Status RunSyncWorker(const SyncWorkerOptions& options,
   PUSHPULL_RETURN_IF_ERROR(
       control.Send(WorkerReady{job_options.worker.value()}, Deadline::After(kOrderTimeout)));
   PUSHPULL_RETURN_IF_ERROR(FollowOrders(worker, control));
-  return job->Leave(Deadline::After(kStartTimeout));
+  return job->Leave(Deadline::After(kWorkerStartTimeout));
 }
 
 }  // namespace pushpull

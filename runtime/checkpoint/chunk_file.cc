@@ -23,48 +23,48 @@ namespace {
 constexpr uint64_t kFileMagic = 0x44706B4375507550;
 
 // Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
-enum Offset : size_t {
-  kMagicAt = 0,
-  kVersionAt = 8,
+enum FileOffset : size_t {
+  kFileMagicAt = 0,
+  kFileVersionAt = 8,
   kServerAt = 16,
   kLaneAt = 20,
   kStepAt = 24,
   kAttemptAt = 32,
-  kHeaderChecksumAt = 56,
+  kFileHeaderChecksumAt = 56,
 };
 
 using FileHeaderBytes = std::array<std::byte, kFileHeaderBytes>;
 using RecordHeaderBytes = std::array<std::byte, kRecordHeaderBytes>;
 
 uint64_t HeaderChecksum(const FileHeaderBytes& bytes) {
-  return LoadNumber<uint64_t>(std::span(bytes).subspan(kHeaderChecksumAt));
+  return LoadNumber<uint64_t>(std::span(bytes).subspan(kFileHeaderChecksumAt));
 }
 
 FileHeaderBytes EncodeFileHeader(const ChunkFileId& id) {
   FileHeaderBytes bytes{};
-  const auto put = [&bytes](Offset at, auto number) {
+  const auto put = [&bytes](FileOffset at, auto number) {
     StoreNumber(number, std::span(bytes).subspan(at));
   };
-  put(kMagicAt, kFileMagic);
-  put(kVersionAt, kCheckpointVersion);
+  put(kFileMagicAt, kFileMagic);
+  put(kFileVersionAt, kCheckpointVersion);
   put(kServerAt, id.server.value());
   put(kLaneAt, id.lane);
   put(kStepAt, id.step.value());
   put(kAttemptAt, id.attempt);
-  put(kHeaderChecksumAt, ChecksumBytes(std::span(bytes).first(kHeaderChecksumAt)));
+  put(kFileHeaderChecksumAt, ChecksumBytes(std::span(bytes).first(kFileHeaderChecksumAt)));
   return bytes;
 }
 
 absl::StatusOr<ChunkFileId> DecodeFileHeader(const FileHeaderBytes& bytes,
                                              const std::string& path) {
-  const auto get = [&bytes]<typename Number>(Offset at, Number) {
+  const auto get = [&bytes]<typename Number>(FileOffset at, Number) {
     return LoadNumber<Number>(std::span(bytes).subspan(at));
   };
-  if (get(kMagicAt, uint64_t{}) != kFileMagic)
+  if (get(kFileMagicAt, uint64_t{}) != kFileMagic)
     return DamageError(path, 0, "is no data file of a checkpoint");
-  if (HeaderChecksum(bytes) != ChecksumBytes(std::span(bytes).first(kHeaderChecksumAt)))
+  if (HeaderChecksum(bytes) != ChecksumBytes(std::span(bytes).first(kFileHeaderChecksumAt)))
     return DamageError(path, 0, "wrong checksum of the file's header");
-  const uint16_t version = get(kVersionAt, uint16_t{});
+  const uint16_t version = get(kFileVersionAt, uint16_t{});
   if (version > kCheckpointVersion) {
     return absl::UnimplementedError(absl::StrCat(path,
                                                  ": has format version ",

@@ -20,12 +20,12 @@ namespace {
 constexpr uint32_t kRecordMagic = 0x68437550;
 
 // Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
-enum Offset : size_t {
-  kMagicAt = 0,
+enum RecordOffset : size_t {
+  kRecordMagicAt = 0,
   kTensorAt = 4,
   kChunkAt = 8,
   kIndexAt = 16,
-  kVersionAt = 24,
+  kRecordVersionAt = 24,
   kUpdatesAt = 32,
   kTermAt = 40,
   kCounterAt = 48,
@@ -36,7 +36,7 @@ enum Offset : size_t {
   kSectionChecksumAt = 72,
   kValueChecksumAt = 80,
   kStateChecksumAt = 88,
-  kHeaderChecksumAt = 120,
+  kRecordHeaderChecksumAt = 120,
 };
 
 constexpr char kWorkerUpdates[] = "worker-updates";
@@ -64,13 +64,13 @@ uint64_t ChecksumBytes(std::span<const std::byte> bytes) {
 uint64_t EncodeRecordHeader(const ChunkRecord& record,
                             const RecordParts& parts,
                             std::span<std::byte, kRecordHeaderBytes> out) {
-  const auto put = [out](Offset at, auto number) { StoreNumber(number, out.subspan(at)); };
+  const auto put = [out](RecordOffset at, auto number) { StoreNumber(number, out.subspan(at)); };
   std::fill(out.begin(), out.end(), std::byte{0});
-  put(kMagicAt, kRecordMagic);
+  put(kRecordMagicAt, kRecordMagic);
   put(kTensorAt, record.tensor.value());
   put(kChunkAt, record.chunk.value());
   put(kIndexAt, record.index);
-  put(kVersionAt, record.version.value());
+  put(kRecordVersionAt, record.version.value());
   put(kUpdatesAt, record.updates);
   put(kTermAt, record.epoch.term.value());
   put(kCounterAt, record.epoch.counter);
@@ -81,8 +81,8 @@ uint64_t EncodeRecordHeader(const ChunkRecord& record,
   put(kSectionChecksumAt, parts.section_checksum);
   put(kValueChecksumAt, parts.value_checksum);
   put(kStateChecksumAt, parts.state_checksum);
-  const uint64_t checksum = ChecksumBytes(out.first(kHeaderChecksumAt));
-  put(kHeaderChecksumAt, checksum);
+  const uint64_t checksum = ChecksumBytes(out.first(kRecordHeaderChecksumAt));
+  put(kRecordHeaderChecksumAt, checksum);
   return checksum;
 }
 
@@ -90,19 +90,19 @@ absl::StatusOr<RecordHeader> DecodeRecordHeader(
     std::span<const std::byte, kRecordHeaderBytes> bytes,
     const std::string& file,
     uint64_t offset) {
-  const auto get = [bytes]<typename Number>(Offset at, Number) {
+  const auto get = [bytes]<typename Number>(RecordOffset at, Number) {
     return LoadNumber<Number>(bytes.subspan(at));
   };
   RecordHeader header;
-  header.checksum = get(kHeaderChecksumAt, uint64_t{});
-  if (header.checksum != ChecksumBytes(bytes.first(kHeaderChecksumAt)))
+  header.checksum = get(kRecordHeaderChecksumAt, uint64_t{});
+  if (header.checksum != ChecksumBytes(bytes.first(kRecordHeaderChecksumAt)))
     return DamageError(file, offset, "wrong checksum of a chunk's header");
-  if (get(kMagicAt, uint32_t{}) != kRecordMagic)
+  if (get(kRecordMagicAt, uint32_t{}) != kRecordMagic)
     return DamageError(file, offset, "here is no chunk");
   header.record = {.chunk = ChunkId{get(kChunkAt, uint64_t{})},
                    .tensor = TensorId{get(kTensorAt, uint32_t{})},
                    .index = get(kIndexAt, uint64_t{}),
-                   .version = Step{get(kVersionAt, uint64_t{})},
+                   .version = Step{get(kRecordVersionAt, uint64_t{})},
                    .updates = get(kUpdatesAt, uint64_t{}),
                    .epoch = {Term{get(kTermAt, uint64_t{})}, get(kCounterAt, uint64_t{})},
                    .dtype = static_cast<DType>(get(kDTypeAt, uint8_t{}))};

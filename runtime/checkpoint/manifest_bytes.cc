@@ -27,13 +27,13 @@ constexpr uint64_t kManifestMagic = 0x4D706B4375507550;
 
 // Offsets of docs/decisions/0009-checkpoint-format.md, the same in every version. What is not named
 // is zero in version 1.
-enum Offset : size_t {
-  kMagicAt = 0,
-  kVersionAt = 8,
+enum ManifestOffset : size_t {
+  kManifestMagicAt = 0,
+  kManifestVersionAt = 8,
   kSequenceAt = 16,
   kBodyBytesAt = 24,
   kBodyChecksumAt = 32,
-  kHeaderChecksumAt = 56,
+  kManifestHeaderChecksumAt = 56,
 };
 
 constexpr char kJobSection[] = "job";
@@ -297,15 +297,15 @@ std::vector<std::byte> EncodeManifest(const CheckpointManifest& manifest) {
   const std::vector<std::byte> body = sections.Take();
 
   std::array<std::byte, kManifestHeaderBytes> header{};
-  const auto set = [&header](Offset at, auto number) {
+  const auto set = [&header](ManifestOffset at, auto number) {
     StoreNumber(number, std::span(header).subspan(at));
   };
-  set(kMagicAt, kManifestMagic);
-  set(kVersionAt, kCheckpointVersion);
+  set(kManifestMagicAt, kManifestMagic);
+  set(kManifestVersionAt, kCheckpointVersion);
   set(kSequenceAt, manifest.sequence);
   set(kBodyBytesAt, uint64_t{body.size()});
   set(kBodyChecksumAt, ChecksumBytes(body));
-  set(kHeaderChecksumAt, ChecksumBytes(std::span(header).first(kHeaderChecksumAt)));
+  set(kManifestHeaderChecksumAt, ChecksumBytes(std::span(header).first(kManifestHeaderChecksumAt)));
   ByteWriter whole;
   whole.PutBytes(header);
   whole.PutBytes(body);
@@ -315,14 +315,15 @@ std::vector<std::byte> EncodeManifest(const CheckpointManifest& manifest) {
 absl::StatusOr<ManifestHeader> DecodeManifestHeader(Bytes bytes, const std::string& file) {
   if (bytes.size() < kManifestHeaderBytes)
     return DamageError(file, bytes.size(), "the file ends here, too early");
-  const auto get = [bytes]<typename Number>(Offset at, Number) {
+  const auto get = [bytes]<typename Number>(ManifestOffset at, Number) {
     return LoadNumber<Number>(bytes.subspan(at));
   };
-  if (get(kMagicAt, uint64_t{}) != kManifestMagic)
+  if (get(kManifestMagicAt, uint64_t{}) != kManifestMagic)
     return DamageError(file, 0, "is no manifest of a checkpoint");
-  if (get(kHeaderChecksumAt, uint64_t{}) != ChecksumBytes(bytes.first(kHeaderChecksumAt)))
+  if (get(kManifestHeaderChecksumAt, uint64_t{}) !=
+      ChecksumBytes(bytes.first(kManifestHeaderChecksumAt)))
     return DamageError(file, 0, "wrong checksum of the manifest's header");
-  return ManifestHeader{.version = get(kVersionAt, uint16_t{}),
+  return ManifestHeader{.version = get(kManifestVersionAt, uint16_t{}),
                         .sequence = get(kSequenceAt, uint64_t{}),
                         .body_bytes = get(kBodyBytesAt, uint64_t{}),
                         .body_checksum = get(kBodyChecksumAt, uint64_t{})};

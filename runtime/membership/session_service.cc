@@ -20,7 +20,7 @@
 namespace pushpull {
 namespace {
 
-constexpr size_t kQueuedMax = 1024;  // messages to one member
+constexpr size_t kQueuedToMemberMax = 1024;  // messages to one member
 // All members, and as many that replace them.
 constexpr size_t kSessionsMax = 2 * (kWireServersMax + kWireWorkersMax);
 // A connection carries one session, or a few status calls.
@@ -45,7 +45,7 @@ class CallListener {
 //
 // Flow control: at most one read and one write are outstanding. The next read starts only after the
 // executor has handled the last message, so a member that floods the coordinator is slowed down by
-// HTTP/2; messages to a member that does not read are queued up to kQueuedMax.
+// HTTP/2; messages to a member that does not read are queued up to kQueuedToMemberMax.
 //
 // Order at the end: gRPC allows Finish only when no write is outstanding, and calls OnDone after
 // the last reaction. So End drains the queue first, and FinishOnce runs where the queue becomes
@@ -65,7 +65,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   void Send(v1::ToMember message) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     if (is_ending_) return;
-    if (outgoing_.size() >= kQueuedMax) {
+    if (outgoing_.size() >= kQueuedToMemberMax) {
       End(absl::ResourceExhaustedError("has stopped reading"));
       context_.TryCancel();
       return;

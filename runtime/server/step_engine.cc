@@ -16,10 +16,6 @@
 namespace pushpull {
 namespace {
 
-int64_t Nanoseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
-}
-
 // What is known of a push when the lane starts to process it.
 ReceivedContribution ContributionOf(Connection& connection,
                                     const ReceivedFrame& frame,

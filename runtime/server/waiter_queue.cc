@@ -8,10 +8,6 @@
 namespace pushpull {
 namespace {
 
-int64_t Nanoseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
-}
-
 FrameType KindOf(const Waiter& waiter) {
   const FrameType type = waiter.request.type;
   return type == FrameType::kPull || type == FrameType::kFetch ? type : FrameType::kPush;

@@ -3,6 +3,8 @@
 // The requests that wait for a chunk's next version.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,10 @@
 namespace pushpull {
 
 class Connection;
+
+inline int64_t Nanoseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
 
 // A request that is answered when the chunk has reached a version.
 struct Waiter {

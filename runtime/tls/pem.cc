@@ -16,14 +16,14 @@
 namespace pushpull {
 namespace {
 
-struct Free {
+struct FreePart {
   void operator()(BIO* bio) const { BIO_free(bio); }
   void operator()(X509* certificate) const { X509_free(certificate); }
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
 };
-using BioPtr = std::unique_ptr<BIO, Free>;
-using CertificatePtr = std::unique_ptr<X509, Free>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Free>;
+using BioPtr = std::unique_ptr<BIO, FreePart>;
+using CertificatePtr = std::unique_ptr<X509, FreePart>;
+using KeyPtr = std::unique_ptr<EVP_PKEY, FreePart>;
 
 BioPtr Reader(const std::string& text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));

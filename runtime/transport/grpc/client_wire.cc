@@ -16,9 +16,6 @@
 namespace pushpull {
 namespace {
 
-// As in payload_loans.cc.
-constexpr int kTimeoutSeconds = 30;
-
 absl::Status FromGrpc(const grpc::Status& status) {
   // Only a server without our method answers so.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
@@ -90,7 +87,7 @@ class ClientWire final : public ReactorWire<ClientReactor>,
     for (int waited = 0; !is_done_;) {
       const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
       if (!is_notified) ++waited;
-      PUSHPULL_CHECK(waited < kTimeoutSeconds);
+      PUSHPULL_CHECK(waited < kGrpcEndSeconds);
     }
     connection = std::move(connection_);  // ends after the lock
   }

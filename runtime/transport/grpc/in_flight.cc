@@ -5,13 +5,6 @@
 #include "runtime/transport/grpc/wire.h"
 
 namespace pushpull {
-namespace {
-
-// As in payload_loans.cc.
-constexpr int kTimeoutSeconds = 30;
-
-}  // namespace
-
 void InFlight::Add() {
   MutexLock lock(mu_);
   ++count_;
@@ -51,7 +44,7 @@ void InFlight::AwaitNone() {
   for (int waited = 0; count_ > 0;) {
     const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
     if (!is_notified) ++waited;
-    PUSHPULL_CHECK(waited < kTimeoutSeconds);
+    PUSHPULL_CHECK(waited < kGrpcEndSeconds);
   }
 }
 

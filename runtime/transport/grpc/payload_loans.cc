@@ -6,15 +6,6 @@
 #include "runtime/base/check.h"
 
 namespace pushpull {
-namespace {
-
-// gRPC releases payloads at once when a connection closes. If it has not after this many seconds it
-// is broken, and going on would let it read freed memory. Counted one by one, so that time in which
-// the process is stopped (SIGSTOP) does not count.
-constexpr int kTimeoutSeconds = 30;
-
-}  // namespace
-
 // Thread-safe.
 class PayloadLoans::State final : public std::enable_shared_from_this<State> {
  public:
@@ -49,7 +40,7 @@ class PayloadLoans::State final : public std::enable_shared_from_this<State> {
       for (int waited = 0; num_lent_ > 0;) {
         const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
         if (!is_notified) ++waited;
-        PUSHPULL_CHECK(waited < kTimeoutSeconds);
+        PUSHPULL_CHECK(waited < kGrpcEndSeconds);
       }
     }
     ReleaseOwners();

@@ -13,7 +13,7 @@ namespace pushpull {
 namespace {
 
 // Each payload begins on its own cache line.
-constexpr size_t kAlignment = 64;
+constexpr size_t kRingAlignment = 64;
 
 constexpr uint64_t kCreditMin = size_t{1} << 20;
 
@@ -21,12 +21,12 @@ constexpr uint64_t kCreditMin = size_t{1} << 20;
 // the unused end is below two of the largest. All it has sent will be read, and the receiver holds
 // back less than kCreditMin of it, so enough becomes free.
 static_assert(kPayloadRingBytes >= 2 * kFramePayloadBytesMax + kCreditMin);
-static_assert(kPayloadRingBytes % kAlignment == 0);
+static_assert(kPayloadRingBytes % kRingAlignment == 0);
 
 }  // namespace
 
 PayloadPositions::Place PayloadPositions::Next(size_t num_bytes) const {
-  const size_t rounded = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = (num_bytes + kRingAlignment - 1) / kRingAlignment * kRingAlignment;
   const size_t left = kPayloadRingBytes - position_;
   if (rounded <= left) return {.offset = position_, .num_taken = rounded};
   return {.offset = 0, .num_taken = left + rounded};

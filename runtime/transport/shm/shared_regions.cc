@@ -12,7 +12,7 @@ namespace pushpull {
 namespace {
 
 // Payloads are arrays of numbers that are read in place.
-constexpr uint64_t kAlignment = sizeof(float);
+constexpr uint64_t kPlaceAlignment = sizeof(float);
 
 absl::Status Unexpected(absl::string_view what, uint64_t region) {
   return absl::DataLossError(
@@ -81,7 +81,7 @@ std::optional<RegionPlace> SharedRegions::Find(std::span<const std::byte> payloa
   const std::span<const std::byte> memory = own_[found->second].memory->bytes();
   if (std::less<>()(payload.data(), memory.data())) return std::nullopt;
   const auto offset = static_cast<uint64_t>(payload.data() - memory.data());
-  if (offset % kAlignment != 0) return std::nullopt;
+  if (offset % kPlaceAlignment != 0) return std::nullopt;
   return RegionPlace{.region = found->second, .offset = offset};
 }
 
@@ -92,7 +92,7 @@ absl::StatusOr<Payload> SharedRegions::Resolve(const RegionPlace& place, size_t 
   const bool is_known = found != theirs_.end() && found->second.memory != nullptr;
   const uint64_t size = is_known ? found->second.num_bytes : 0;
   const bool is_inside = num_bytes <= size && place.offset <= size - num_bytes;
-  if (!is_known || !is_inside || place.offset % kAlignment != 0) {
+  if (!is_known || !is_inside || place.offset % kPlaceAlignment != 0) {
     return absl::DataLossError(absl::StrCat("a frame refers to ",
                                             num_bytes,
                                             " bytes at ",

@@ -14,13 +14,13 @@ using nlohmann::json;
 using pushpull::NetworkPolicy;
 using pushpull::TrainingJobSpec;
 
-const ObjectMeta kOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
+const ObjectMeta kObjectsOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
 
 // The object of this kind; null where the job has none.
 json ObjectOf(const std::string& plural,
               const TrainingJobSpec& spec,
               const std::string& operator_namespace = "pushpull-system") {
-  for (const JobObject& object : JobObjects(kOwner, spec, operator_namespace)) {
+  for (const JobObject& object : JobObjects(kObjectsOwner, spec, operator_namespace)) {
     if (object.type.plural == plural)
       return object.text.empty() ? json(nullptr) : json::parse(object.text);
   }
@@ -29,7 +29,7 @@ json ObjectOf(const std::string& plural,
 }
 
 TEST(JobObjectsTest, EachIsTheJobs) {
-  for (const JobObject& object : JobObjects(kOwner, {}, "")) {
+  for (const JobObject& object : JobObjects(kObjectsOwner, {}, "")) {
     const json parsed = json::parse(object.text);
 
     EXPECT_EQ(parsed["metadata"]["name"], object.key.name);

@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::IsSupersetOf;
 
-const ObjectMeta kOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
+const ObjectMeta kPodOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
 const PodSettings kSettings{.runtime_image = "pushpull:1"};
 constexpr MemberStart kCoordinator{.member = {.role = JobRole::kCoordinator}, .term = 4};
 constexpr MemberStart kServer{.member = {.role = JobRole::kServer, .index = 2}};
@@ -34,7 +34,7 @@ TrainingJobObject Job(const std::string& spec) {
 
 json PodOf(const TrainingJobObject& job, const MemberStart& start) {
   EXPECT_THAT(job.problems, IsEmpty());
-  return json::parse(MemberPodText(kOwner, job, start, kSettings));
+  return json::parse(MemberPodText(kPodOwner, job, start, kSettings));
 }
 
 json Main(const json& pod) {
@@ -48,7 +48,7 @@ std::vector<std::string> Words(const json& list) {
 TEST(MemberPodTest, EveryPodIsTheJobsAndSaysWhichMemberItIs) {
   for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
     const Object pod =
-        *ParseObject(MemberPodText(kOwner, Job(R"({"image":"i"})"), start, kSettings));
+        *ParseObject(MemberPodText(kPodOwner, Job(R"({"image":"i"})"), start, kSettings));
 
     EXPECT_EQ(pod.meta.key.name, PodName("mnist", start.member));
     EXPECT_EQ(pod.meta.key.object_namespace, "n");

@@ -14,7 +14,7 @@ using nlohmann::json;
 using pushpull::SecuritySpec;
 using pushpull::TlsMode;
 
-const ObjectMeta kOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
+const ObjectMeta kSecretOwner{.key = {.object_namespace = "n", .name = "mnist"}, .uid = "job-1"};
 const JobCertificates kCertificates{.authorities = "authorities\n",
                                     .authority_key = "authority's key\n",
                                     .certificate = "certificate\n",
@@ -27,7 +27,7 @@ TEST(TlsSecretTest, ItIsTheJobsUnlessTheUserHasOneOrWantsNone) {
 }
 
 TEST(TlsSecretTest, ItsTextIsReadAsWhatWasWritten) {
-  const Object secret = *ParseObject(NewTlsSecretText(kOwner, kCertificates));
+  const Object secret = *ParseObject(NewTlsSecretText(kSecretOwner, kCertificates));
 
   EXPECT_EQ(secret.meta.key, (ObjectKey{.object_namespace = "n", .name = "mnist-tls"}));
   EXPECT_EQ(secret.meta.controller_uid, "job-1");
@@ -55,7 +55,7 @@ TEST(TlsSecretTest, WhatIsMissingOrDamagedIsEmpty) {
 }
 
 TEST(TlsSecretTest, MembersBearTheNamesThatTheyAreAskedFor) {
-  EXPECT_THAT(MembersSubject(kOwner.key).dns_names,
+  EXPECT_THAT(MembersSubject(kSecretOwner.key).dns_names,
               testing::ElementsAre("pushpull", "mnist-coordinator.n.svc"));
 }
 

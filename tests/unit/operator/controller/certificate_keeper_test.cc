@@ -26,7 +26,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr char kSpec[] = R"({"image":"i","servers":{"replicas":1}})";
+constexpr char kKeeperSpec[] = R"({"image":"i","servers":{"replicas":1}})";
 const ObjectKey kSecret{.object_namespace = "n", .name = "mnist-tls"};
 
 bool IsRunning(const PlayedCluster& cluster) {
@@ -71,7 +71,7 @@ JobCertificates Fresh(WallTime now) {
 }
 
 TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
 
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
@@ -89,7 +89,7 @@ TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
 }
 
 TEST(CertificateKeeperTest, ARunningJobCostsAReadAnHour) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const size_t before = SecretCalls(cluster).size();
 
@@ -102,7 +102,7 @@ TEST(CertificateKeeperTest, ARunningJobCostsAReadAnHour) {
 }
 
 TEST(CertificateKeeperTest, AnOperatorThatStartsAnewReadsAndWritesNothing) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const size_t before = SecretCalls(cluster).size();
   cluster.op = std::make_unique<PlayedOperator>(cluster);
@@ -116,7 +116,7 @@ TEST(CertificateKeeperTest, AnOperatorThatStartsAnewReadsAndWritesNothing) {
 }
 
 TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTime) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   const WallTime begin = cluster.now;
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates first = CertificatesOf(cluster.Secret());
@@ -138,7 +138,7 @@ TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTime) {
 }
 
 TEST(CertificateKeeperTest, AJobThatHasEndedIsNotRenewed) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.ExitPod("worker-0", 0);
   ASSERT_TRUE(cluster.Until([&] { return !cluster.Has("coordinator"); }));
@@ -151,7 +151,7 @@ TEST(CertificateKeeperTest, AJobThatHasEndedIsNotRenewed) {
 }
 
 TEST(CertificateKeeperTest, ASuspendedJobHasFreshOnesWhenItGoesOn) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates first = CertificatesOf(cluster.Secret());
   cluster.Change([](json& spec) { spec["suspend"] = true; });
@@ -169,7 +169,7 @@ TEST(CertificateKeeperTest, ASuspendedJobHasFreshOnesWhenItGoesOn) {
 }
 
 TEST(CertificateKeeperTest, ADeletedSecretIsThereAgainBeforeTheNextPod) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.server.Remove(SecretType(), kSecret);
   cluster.ExitPod("worker-0", 1);
@@ -186,7 +186,7 @@ TEST(CertificateKeeperTest, ADeletedSecretIsThereAgainBeforeTheNextPod) {
 }
 
 TEST(CertificateKeeperTest, ADeletedSecretIsThereAgainWithinAnHour) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.server.Remove(SecretType(), kSecret);
 
@@ -197,7 +197,7 @@ TEST(CertificateKeeperTest, ADeletedSecretIsThereAgainWithinAnHour) {
 }
 
 TEST(CertificateKeeperTest, ADamagedSecretIsMended) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   json damaged = cluster.Secret();
   damaged["data"].erase("tls.key");
@@ -250,7 +250,7 @@ TEST(CertificateKeeperTest, TheUsersSecretIsAwaitedAndNeverWritten) {
 }
 
 TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustMadeIsTaken) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   const json other = SecretWith(Fresh(cluster.now), cluster.Job()["metadata"]["uid"]);
   cluster.server.InjectFaults([&](const FakeRequest& request) {
     if (request.method == "POST" && IsForSecrets(request) && cluster.Secret().is_null())
@@ -266,7 +266,7 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustMadeIsTaken) {
 }
 
 TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.now += days(60);
   JobCertificates renewed = CertificatesOf(cluster.Secret());
@@ -289,7 +289,7 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
 }
 
 TEST(CertificateKeeperTest, ARefusedCallIsRetriedWithTheSecretsPresentPair) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates other = Fresh(cluster.now);
   cluster.server.Put(SecretType(), kSecret, SecretWith(other, cluster.Job()["metadata"]["uid"]));
@@ -303,7 +303,7 @@ TEST(CertificateKeeperTest, ARefusedCallIsRetriedWithTheSecretsPresentPair) {
 }
 
 TEST(CertificateKeeperTest, ACoordinatorThatIsGoneCostsAReadInHalfAMinute) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.coordinator.trouble = absl::UnavailableError("connection refused");
   const size_t before = SecretCalls(cluster).size();
@@ -319,7 +319,7 @@ TEST(CertificateKeeperTest, ACoordinatorThatIsGoneCostsAReadInHalfAMinute) {
 class RefusedSecretTest : public testing::TestWithParam<int> {};
 
 TEST_P(RefusedSecretTest, IsCreatedLaterAndFailsNoJob) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     const bool is_secret = request.method == "POST" && IsForSecrets(request);
     return is_secret ? Fault{.kind = Fault::Kind::kAnswer, .code = GetParam()} : Fault{};
@@ -334,7 +334,7 @@ TEST_P(RefusedSecretTest, IsCreatedLaterAndFailsNoJob) {
 INSTANTIATE_TEST_SUITE_P(EachCode, RefusedSecretTest, testing::Values(403, 422, 500));
 
 TEST(CertificateKeeperTest, AForbiddenSecretIsReported) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   cluster.server.InjectFaults([](const FakeRequest& request) {
     return IsForSecrets(request) ? Fault{.kind = Fault::Kind::kAnswer, .code = 403} : Fault{};
   });
@@ -346,7 +346,7 @@ TEST(CertificateKeeperTest, AForbiddenSecretIsReported) {
 
 // A renewal that cannot be written for hours does not hold up the job.
 TEST(CertificateKeeperTest, ThePairOfBeforeStaysInUseUntilTheNextIsWritten) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates first = CertificatesOf(cluster.Secret());
   cluster.server.InjectFaults([](const FakeRequest& request) {
@@ -363,7 +363,7 @@ TEST(CertificateKeeperTest, ThePairOfBeforeStaysInUseUntilTheNextIsWritten) {
 }
 
 TEST(CertificateKeeperTest, NoKeyIsInAnythingButTheSecret) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates first = CertificatesOf(cluster.Secret());
   cluster.now += days(60);

@@ -9,7 +9,7 @@
 namespace pushpull_operator {
 namespace {
 
-constexpr WallTime kNow{std::chrono::seconds(1000)};
+constexpr WallTime kObservedAt{std::chrono::seconds(1000)};
 
 // The job at this version, with one pod of this uid where there is one.
 class Cache {
@@ -32,36 +32,36 @@ class Cache {
 };
 
 TEST(ExpectationsTest, WithoutAWriteTheyAreMet) {
-  EXPECT_TRUE(Expectations().AreMet(Cache("7").At(kNow)));
+  EXPECT_TRUE(Expectations().AreMet(Cache("7").At(kObservedAt)));
 }
 
 TEST(ExpectationsTest, AnUpdateIsMetByAnotherVersion) {
   Expectations expectations;
-  expectations.ExpectUpdate("7", kNow);
+  expectations.ExpectUpdate("7", kObservedAt);
 
-  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kNow)));
-  EXPECT_TRUE(expectations.AreMet(Cache("8").At(kNow)));
+  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kObservedAt)));
+  EXPECT_TRUE(expectations.AreMet(Cache("8").At(kObservedAt)));
 }
 
 TEST(ExpectationsTest, APodIsMetByItsUidOnly) {
   Expectations expectations;
-  expectations.ExpectPod(Cache::PodOf("new"), kNow);
+  expectations.ExpectPod(Cache::PodOf("new"), kObservedAt);
 
-  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kNow)));
-  EXPECT_FALSE(expectations.AreMet(Cache("7", "old").At(kNow)));
-  EXPECT_TRUE(expectations.AreMet(Cache("7", "new").At(kNow)));
-  EXPECT_TRUE(expectations.AreMet(Cache("7").At(kNow)));
+  EXPECT_FALSE(expectations.AreMet(Cache("7").At(kObservedAt)));
+  EXPECT_FALSE(expectations.AreMet(Cache("7", "old").At(kObservedAt)));
+  EXPECT_TRUE(expectations.AreMet(Cache("7", "new").At(kObservedAt)));
+  EXPECT_TRUE(expectations.AreMet(Cache("7").At(kObservedAt)));
 }
 
 TEST(ExpectationsTest, AWriteThatNeverShowsExpires) {
   Expectations expectations;
-  expectations.ExpectUpdate("7", kNow);
-  expectations.ExpectPod(Cache::PodOf("gone"), kNow);
+  expectations.ExpectUpdate("7", kObservedAt);
+  expectations.ExpectPod(Cache::PodOf("gone"), kObservedAt);
   const Cache cache("7");
 
-  EXPECT_FALSE(
-      expectations.AreMet(cache.At(kNow + Expectations::kTimeout - std::chrono::seconds(1))));
-  EXPECT_TRUE(expectations.AreMet(cache.At(kNow + Expectations::kTimeout)));
+  EXPECT_FALSE(expectations.AreMet(
+      cache.At(kObservedAt + Expectations::kTimeout - std::chrono::seconds(1))));
+  EXPECT_TRUE(expectations.AreMet(cache.At(kObservedAt + Expectations::kTimeout)));
 }
 
 }  // namespace

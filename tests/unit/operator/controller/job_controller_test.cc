@@ -23,7 +23,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-constexpr char kSpec[] = R"({"image":"i","servers":{"replicas":1},"workers":{"replicas":1}})";
+constexpr char kControllerSpec[] =
+    R"({"image":"i","servers":{"replicas":1},"workers":{"replicas":1}})";
 
 ObjectKey Key(const std::string& object_namespace, const std::string& name) {
   return {.object_namespace = object_namespace, .name = name};
@@ -94,7 +95,7 @@ class JobControllerTest : public testing::Test {
                 {{"apiVersion", "pushpull.dev/v1alpha1"},
                  {"kind", "TrainingJob"},
                  {"metadata", {{"generation", 1}}},
-                 {"spec", json::parse(kSpec)}});
+                 {"spec", json::parse(kControllerSpec)}});
   }
   bool HasCoordinator(const std::string& object_namespace, const std::string& job) const {
     return !server_.Find(PodType(), Key(object_namespace, job + "-coordinator")).is_null();

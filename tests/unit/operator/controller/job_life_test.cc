@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kSpec[] = R"({"image":"i","servers":{"replicas":2},"checkpoint":{"claim":"c"}})";
+constexpr char kLifeSpec[] = R"({"image":"i","servers":{"replicas":2},"checkpoint":{"claim":"c"}})";
 
 // Every write without sanitizers; with them a life takes ten times as long, and what they look for
 // does not depend on which write it is.
@@ -56,7 +56,7 @@ void LiveThrough(PlayedCluster& cluster) {
 }
 
 TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
-  PlayedCluster cluster(kSpec);
+  PlayedCluster cluster(kLifeSpec);
 
   LiveThrough(cluster);
 
@@ -73,7 +73,7 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
 
 // "Killed" is right before a write is done, or right after it, with nothing more heard or said.
 TEST(JobLifeTest, ACrashAtAnyWriteLeadsToTheSameEnd) {
-  PlayedCluster undisturbed(kSpec);
+  PlayedCluster undisturbed(kLifeSpec);
   LiveThrough(undisturbed);
   undisturbed.Play();
   ASSERT_GT(undisturbed.num_writes(), 30);
@@ -81,7 +81,7 @@ TEST(JobLifeTest, ACrashAtAnyWriteLeadsToTheSameEnd) {
   for (const Fault::Kind side : {Fault::Kind::kDropBefore, Fault::Kind::kDropAfter}) {
     for (int write = 1; write <= undisturbed.num_writes(); write += kWritesApart) {
       SCOPED_TRACE(testing::Message() << "write " << write << ", side " << static_cast<int>(side));
-      PlayedCluster cluster(kSpec);
+      PlayedCluster cluster(kLifeSpec);
       cluster.KillAtWrite(write, side);
       LiveThrough(cluster);
       if (HasFatalFailure()) return;

@@ -19,7 +19,7 @@ using pushpull::Deadline;
 using pushpull::MutexLock;
 using testing::ElementsAre;
 
-const ResourceType kPods{.version = "v1", .plural = "pods"};
+const ResourceType kWatchedPods{.version = "v1", .plural = "pods"};
 
 ObjectKey Key(const std::string& name) {
   return {.object_namespace = "n", .name = name};
@@ -31,7 +31,7 @@ class Watching {
   Watching(KubeClient& client, const std::string& version, const std::string& selector = "")
       : thread_([this, &client, version, selector] {
           const absl::Status status = client.Watch(
-              kPods,
+              kWatchedPods,
               {.selection = {.label_selector = selector}, .resource_version = version},
               [this](const WatchEvent& event) { return Note(event); },
               cancellation_);
@@ -96,9 +96,9 @@ class ClientWatchTest : public testing::Test {
 
 TEST_F(ClientWatchTest, ChangesArriveInOrder) {
   Watching watching(client_, "100");
-  server_.Put(kPods, Key("a"), json::object());
-  server_.Put(kPods, Key("a"), {{"x", 1}});
-  server_.Remove(kPods, Key("a"));
+  server_.Put(kWatchedPods, Key("a"), json::object());
+  server_.Put(kWatchedPods, Key("a"), {{"x", 1}});
+  server_.Remove(kWatchedPods, Key("a"));
   ASSERT_EQ(watching.Events(3).size(), 3u);
   server_.SendBookmarks();
 
@@ -108,9 +108,9 @@ TEST_F(ClientWatchTest, ChangesArriveInOrder) {
 TEST_F(ClientWatchTest, TheLabelSelectorFiltersEvents) {
   Watching watching(client_, "100", "job=x");
   const json labelled{{"metadata", {{"labels", {{"job", "x"}}}}}};
-  server_.Put(kPods, Key("other"), json::object());
-  server_.Put(kPods, Key("a"), labelled);
-  server_.Put(kPods, Key("a"), {{"metadata", {{"labels", {{"job", "y"}}}}}});
+  server_.Put(kWatchedPods, Key("other"), json::object());
+  server_.Put(kWatchedPods, Key("a"), labelled);
+  server_.Put(kWatchedPods, Key("a"), {{"metadata", {{"labels", {{"job", "y"}}}}}});
 
   EXPECT_THAT(watching.Events(2), ElementsAre("A a", "D a"));
 }

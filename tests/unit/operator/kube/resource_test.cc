@@ -6,20 +6,20 @@
 namespace pushpull_operator {
 namespace {
 
-const ResourceType kPods{.version = "v1", .plural = "pods"};
+const ResourceType kNamedPods{.version = "v1", .plural = "pods"};
 const ResourceType kNodes{.version = "v1", .plural = "nodes", .scope = Scope::kCluster};
 const ResourceType kJobs{.group = "pushpull.dev", .version = "v1alpha1", .plural = "trainingjobs"};
 
 TEST(ResourceTest, TargetsMatchTheApi) {
-  EXPECT_EQ(CollectionTarget(kPods, ""), "/api/v1/pods");
-  EXPECT_EQ(CollectionTarget(kPods, "a"), "/api/v1/namespaces/a/pods");
+  EXPECT_EQ(CollectionTarget(kNamedPods, ""), "/api/v1/pods");
+  EXPECT_EQ(CollectionTarget(kNamedPods, "a"), "/api/v1/namespaces/a/pods");
   EXPECT_EQ(ObjectTarget(kNodes, {.name = "n"}), "/api/v1/nodes/n");
   EXPECT_EQ(ObjectTarget(kJobs, {.object_namespace = "a", .name = "mnist"}, "status"),
             "/apis/pushpull.dev/v1alpha1/namespaces/a/trainingjobs/mnist/status");
 }
 
 TEST(ResourceTest, NamesArePercentEncoded) {
-  EXPECT_EQ(ObjectTarget(kPods, {.object_namespace = "../x", .name = "a/b?c d"}),
+  EXPECT_EQ(ObjectTarget(kNamedPods, {.object_namespace = "../x", .name = "a/b?c d"}),
             "/api/v1/namespaces/..%2fx/pods/a%2fb%3fc%20d");
 }
 

@@ -74,7 +74,7 @@ TEST(QuantilesTest, MergingEqualsAddingAll) {
 
 TEST(QuantilesTest, AreRestoredFromTheirBuckets) {
   Quantiles quantiles;
-  for (const double seconds : {0.001, 0.002, 0.5}) quantiles.Add(seconds);
+  for (const double value : {0.001, 0.002, 0.5}) quantiles.Add(value);
 
   const Quantiles copy = Quantiles::FromBuckets(quantiles.buckets());
 
@@ -84,11 +84,11 @@ TEST(QuantilesTest, AreRestoredFromTheirBuckets) {
 
 TEST(QuantilesTest, InvalidDurationsShareOneBucket) {
   Quantiles quantiles;
-  for (const double seconds : {0.0,
-                               -1.0,
-                               std::numeric_limits<double>::quiet_NaN(),
-                               -std::numeric_limits<double>::infinity()}) {
-    quantiles.Add(seconds);
+  for (const double value : {0.0,
+                             -1.0,
+                             std::numeric_limits<double>::quiet_NaN(),
+                             -std::numeric_limits<double>::infinity()}) {
+    quantiles.Add(value);
   }
   EXPECT_EQ(quantiles.buckets().size(), 1U);
   EXPECT_EQ(quantiles.At(1), 0);

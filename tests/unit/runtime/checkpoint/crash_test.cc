@@ -17,24 +17,24 @@
 namespace pushpull {
 namespace {
 
-constexpr char kDir[] = "checkpoints";
+constexpr char kCrashDir[] = "checkpoints";
 constexpr Step kOld{10};
 constexpr Step kNew{20};
 
 MemoryFileSystem WithOldCheckpoint() {
   MemoryFileSystem files;
-  EXPECT_TRUE(WriteSample(files, kDir, {.step = kOld}).ok());
+  EXPECT_TRUE(WriteSample(files, kCrashDir, {.step = kOld}).ok());
   return files;
 }
 
 // What a coordinator does: save, then prune; after a failed save give its space back.
 absl::Status SaveNew(FileSystem& files) {
-  absl::Status saved = WriteSample(files, kDir, {.step = kNew});
+  absl::Status saved = WriteSample(files, kCrashDir, {.step = kNew});
   if (!saved.ok()) {
-    RemoveCheckpoint(files, kDir, kNew).IgnoreError();
+    RemoveCheckpoint(files, kCrashDir, kNew).IgnoreError();
     return saved;
   }
-  Prune(files, kDir, {.keep = 1}).IgnoreError();
+  Prune(files, kCrashDir, {.keep = 1}).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -47,7 +47,7 @@ uint64_t OperationsOfSave() {
 
 // The step of the newest complete checkpoint, which is whole; 0 where there is none, or it is not.
 uint64_t LoadedStep(FileSystem& files) {
-  const absl::StatusOr<LoadedCheckpoint> loaded = LoadNewestComplete(files, kDir);
+  const absl::StatusOr<LoadedCheckpoint> loaded = LoadNewestComplete(files, kCrashDir);
   if (!loaded.ok()) {
     ADD_FAILURE() << loaded.status();
     return 0;
@@ -64,11 +64,11 @@ uint64_t LoadedStep(FileSystem& files) {
 }
 
 void ExpectSavingGoesOn(FileSystem& files) {
-  EXPECT_TRUE(WriteSample(files, kDir, {.step = kNew, .attempt = 8}).ok());
-  EXPECT_TRUE(Prune(files, kDir, {.keep = 1}).ok());
+  EXPECT_TRUE(WriteSample(files, kCrashDir, {.step = kNew, .attempt = 8}).ok());
+  EXPECT_TRUE(Prune(files, kCrashDir, {.keep = 1}).ok());
 
   EXPECT_EQ(LoadedStep(files), kNew.value());
-  const auto list = ListCheckpoints(files, kDir);
+  const auto list = ListCheckpoints(files, kCrashDir);
   ASSERT_TRUE(list.ok()) << list.status();
   EXPECT_EQ(list->size(), 1);
 }
@@ -126,7 +126,7 @@ TEST(CrashTest, AFailureAtAnyPointLeavesNothingComplete) {
 TEST(CrashTest, AFullDiskFailsTheSaveAndFreesItsSpace) {
   MemoryFileSystem whole = WithOldCheckpoint();
   const uint64_t old_bytes = whole.num_bytes();
-  ASSERT_TRUE(WriteSample(whole, kDir, {.step = kNew}).ok());
+  ASSERT_TRUE(WriteSample(whole, kCrashDir, {.step = kNew}).ok());
   const uint64_t new_bytes = whole.num_bytes() - old_bytes;
   for (uint64_t num_free = 0; num_free < new_bytes; num_free += 7) {
     MemoryFileSystem files = WithOldCheckpoint();

@@ -6,28 +6,28 @@
 namespace pushpull {
 namespace {
 
-constexpr Incarnation kFirst{11};
-constexpr Incarnation kSecond{22};
+constexpr Incarnation kRunning{11};
+constexpr Incarnation kRestarted{22};
 
-ViewMember Member(uint32_t worker, Incarnation incarnation = kFirst, uint64_t from_step = 0) {
+ViewMember StepMember(uint32_t worker, Incarnation incarnation = kRunning, uint64_t from_step = 0) {
   return {WorkerId{worker}, incarnation, Step{from_step}, std::nullopt};
 }
 
 Contribution From(uint32_t worker, double learning_rate = 0) {
   return {.worker = WorkerId{worker},
-          .incarnation = kFirst,
+          .incarnation = kRunning,
           .weight = 1,
           .learning_rate = learning_rate};
 }
 
 class SyncStepTest : public testing::Test {
  protected:
-  SyncStepTest() { membership_.Activate({1, {Member(0), Member(1), Member(2)}}); }
+  SyncStepTest() { membership_.Activate({1, {StepMember(0), StepMember(1), StepMember(2)}}); }
 
   PushVerdict Judge(uint64_t version,
                     uint64_t pushed,
                     uint32_t worker,
-                    Incarnation incarnation = kFirst) const {
+                    Incarnation incarnation = kRunning) const {
     return step_.Judge(membership_, Step{version}, Step{pushed}, WorkerId{worker}, incarnation);
   }
 
@@ -50,11 +50,11 @@ TEST_F(SyncStepTest, EarlierPushesAreAnsweredLaterOnesRejected) {
 }
 
 TEST_F(SyncStepTest, AnIncarnationOutsideTheViewMustRejoin) {
-  EXPECT_EQ(Judge(5, 5, 0, kSecond), PushVerdict::kNotMember);
+  EXPECT_EQ(Judge(5, 5, 0, kRestarted), PushVerdict::kNotMember);
 }
 
 TEST_F(SyncStepTest, AnOldIncarnationMustRejoinForAnEarlierStepToo) {
-  membership_.Activate({2, {Member(0, kSecond), Member(1)}});
+  membership_.Activate({2, {StepMember(0, kRestarted), StepMember(1)}});
 
   EXPECT_EQ(Judge(5, 4, 0), PushVerdict::kNotMember);
   EXPECT_EQ(Judge(5, 4, 1), PushVerdict::kAnswered);
@@ -62,9 +62,9 @@ TEST_F(SyncStepTest, AnOldIncarnationMustRejoinForAnEarlierStepToo) {
 
 TEST_F(SyncStepTest, AWorkerCountsOnceWhateverItsIncarnation) {
   step_.Count(From(0));
-  membership_.Activate({2, {Member(0, kSecond), Member(1)}});
+  membership_.Activate({2, {StepMember(0, kRestarted), StepMember(1)}});
 
-  EXPECT_EQ(Judge(5, 5, 0, kSecond), PushVerdict::kDuplicate);
+  EXPECT_EQ(Judge(5, 5, 0, kRestarted), PushVerdict::kDuplicate);
 }
 
 TEST_F(SyncStepTest, IsCompleteWhenEveryRequiredWorkerIsCounted) {
@@ -81,7 +81,7 @@ TEST_F(SyncStepTest, ADeathCompletesTheStepOfTheOthers) {
   step_.Count(From(0));
   step_.Count(From(1));
 
-  membership_.Activate({2, {Member(0), Member(1)}});
+  membership_.Activate({2, {StepMember(0), StepMember(1)}});
 
   EXPECT_TRUE(step_.IsComplete(membership_, Step{5}));
 }
@@ -89,7 +89,7 @@ TEST_F(SyncStepTest, ADeathCompletesTheStepOfTheOthers) {
 TEST_F(SyncStepTest, ADeadWorkersContributionDoesNotCompleteTheStep) {
   step_.Count(From(2));
 
-  membership_.Activate({2, {Member(0), Member(1)}});
+  membership_.Activate({2, {StepMember(0), StepMember(1)}});
 
   EXPECT_FALSE(step_.IsComplete(membership_, Step{5}));
   EXPECT_TRUE(step_.HasCounted(WorkerId{2}));
@@ -119,7 +119,7 @@ TEST_F(SyncStepTest, TheTurnIsInWorkerOrderAndSkipsThoseNotNeeded) {
   EXPECT_TRUE(step_.IsTurnOf(WorkerId{1}, membership_, Step{5}));
   EXPECT_FALSE(step_.IsTurnOf(WorkerId{2}, membership_, Step{5}));
 
-  membership_.Activate({2, {Member(0), Member(2)}});
+  membership_.Activate({2, {StepMember(0), StepMember(2)}});
   EXPECT_TRUE(step_.IsTurnOf(WorkerId{2}, membership_, Step{5}));
 }
 
@@ -140,7 +140,7 @@ TEST_F(SyncStepTest, AStepWhoseAdmittedHaveDiedIsCompleteWithNobody) {
   const Admission admitted{.step = Step{5}, .workers = {WorkerId{2}}};
   EXPECT_FALSE(step_.IsComplete(membership_, Step{5}, &admitted));
 
-  membership_.Activate({2, {Member(0), Member(1), Member(2, kSecond, 9)}});
+  membership_.Activate({2, {StepMember(0), StepMember(1), StepMember(2, kRestarted, 9)}});
 
   EXPECT_TRUE(step_.IsComplete(membership_, Step{5}, &admitted));
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr ContributorsDigest kBoth = 7;
 constexpr ContributorsDigest kOne = 8;
 
-Contribution From(uint32_t worker, uint64_t incarnation) {
+Contribution Process(uint32_t worker, uint64_t incarnation) {
   return {.worker = WorkerId{worker}, .incarnation = Incarnation{incarnation}};
 }
 
@@ -22,12 +22,12 @@ ContributorsDigest Digest(const std::vector<Contribution>& contributors) {
 
 TEST(ContributorsDigestTest, EverySetOfProcessesHasItsOwn) {
   const std::set<ContributorsDigest> digests = {Digest({}),
-                                                Digest({From(0, 1)}),
-                                                Digest({From(0, 2)}),
-                                                Digest({From(1, 1)}),
-                                                Digest({From(0, 1), From(1, 1)}),
-                                                Digest({From(0, 1), From(1, 2)}),
-                                                Digest({From(0, 1), From(2, 1)})};
+                                                Digest({Process(0, 1)}),
+                                                Digest({Process(0, 2)}),
+                                                Digest({Process(1, 1)}),
+                                                Digest({Process(0, 1), Process(1, 1)}),
+                                                Digest({Process(0, 1), Process(1, 2)}),
+                                                Digest({Process(0, 1), Process(2, 1)})};
 
   EXPECT_EQ(digests.size(), 7U);
   EXPECT_FALSE(digests.contains(0));
@@ -36,15 +36,15 @@ TEST(ContributorsDigestTest, EverySetOfProcessesHasItsOwn) {
 // Servers of two builds must agree on it.
 TEST(ContributorsDigestTest, TheNumbersStayWhatTheyAre) {
   EXPECT_EQ(Digest({}), 0xcbf29ce484222325);
-  EXPECT_EQ(Digest({From(3, 0x0102030405060708)}), 0x033997d0fd012c46);
+  EXPECT_EQ(Digest({Process(3, 0x0102030405060708)}), 0x033997d0fd012c46);
 }
 
 TEST(ContributorsDigestTest, WeightsDoNotChangeTheDigest) {
-  Contribution heavy = From(0, 1);
+  Contribution heavy = Process(0, 1);
   heavy.weight = 64;
   heavy.learning_rate = 0.5;
 
-  EXPECT_EQ(Digest({heavy}), Digest({From(0, 1)}));
+  EXPECT_EQ(Digest({heavy}), Digest({Process(0, 1)}));
 }
 
 TEST(UnevenStepsTest, ChunksWithTheSameContributorsMakeAnEvenStep) {

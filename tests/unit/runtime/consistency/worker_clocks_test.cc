@@ -15,14 +15,14 @@ namespace {
 
 constexpr WorkerId kAda{0};
 constexpr WorkerId kBea{1};
-constexpr Incarnation kFirst{11};
-constexpr Incarnation kSecond{12};
+constexpr Incarnation kEarlier{11};
+constexpr Incarnation kLater{12};
 
-ViewMember Member(WorkerId worker, uint64_t from_step, Incarnation incarnation = kFirst) {
+ViewMember ClockedMember(WorkerId worker, uint64_t from_step, Incarnation incarnation = kEarlier) {
   return {worker, incarnation, Step{from_step}, std::nullopt};
 }
 
-View ViewOf(uint64_t number, std::vector<ViewMember> members) {
+View AsyncView(uint64_t number, std::vector<ViewMember> members) {
   return {.number = number,
           .members = std::move(members),
           .consistency = {.mode = ConsistencyMode::kAsync}};
@@ -35,14 +35,14 @@ MembershipView MembershipOf(View view) {
 }
 
 TEST(WorkerClocksTest, AStepCountsOnce) {
-  const MembershipView membership = MembershipOf(ViewOf(1, {Member(kAda, 0)}));
+  const MembershipView membership = MembershipOf(AsyncView(1, {ClockedMember(kAda, 0)}));
   WorkerClocks clocks;
 
-  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kFirst), PushVerdict::kContribute);
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kEarlier), PushVerdict::kContribute);
   clocks.Record({kAda, Step{1}});
 
-  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kFirst), PushVerdict::kAnswered);
-  EXPECT_EQ(clocks.Judge(membership, Step{1}, kAda, kFirst), PushVerdict::kContribute);
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kEarlier), PushVerdict::kAnswered);
+  EXPECT_EQ(clocks.Judge(membership, Step{1}, kAda, kEarlier), PushVerdict::kContribute);
 }
 
 TEST(WorkerClocksTest, ALateCopyOfAnEarlierStepDoesNotTurnTheClockBack) {
@@ -55,33 +55,33 @@ TEST(WorkerClocksTest, ALateCopyOfAnEarlierStepDoesNotTurnTheClockBack) {
 }
 
 TEST(WorkerClocksTest, OnlyMembersContribute) {
-  const MembershipView membership = MembershipOf(ViewOf(1, {Member(kAda, 0)}));
+  const MembershipView membership = MembershipOf(AsyncView(1, {ClockedMember(kAda, 0)}));
   const WorkerClocks clocks;
 
-  EXPECT_EQ(clocks.Judge(membership, Step{0}, kBea, kFirst), PushVerdict::kNotMember);
-  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kSecond), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kBea, kEarlier), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{0}, kAda, kLater), PushVerdict::kNotMember);
 }
 
 TEST(WorkerClocksTest, AStepOfTheModeBeforeHasBeenApplied) {
-  const MembershipView membership = MembershipOf(ViewOf(4, {Member(kAda, 100)}));
+  const MembershipView membership = MembershipOf(AsyncView(4, {ClockedMember(kAda, 100)}));
   const WorkerClocks clocks;
 
-  EXPECT_EQ(clocks.Judge(membership, Step{99}, kAda, kFirst), PushVerdict::kAnswered);
-  EXPECT_EQ(clocks.Judge(membership, Step{100}, kAda, kFirst), PushVerdict::kContribute);
+  EXPECT_EQ(clocks.Judge(membership, Step{99}, kAda, kEarlier), PushVerdict::kAnswered);
+  EXPECT_EQ(clocks.Judge(membership, Step{100}, kAda, kEarlier), PushVerdict::kContribute);
 }
 
 TEST(WorkerClocksTest, TheProcessBeforeIsRefusedWhereItsSuccessorIsKnown) {
-  const MembershipView membership = MembershipOf(ViewOf(4, {Member(kAda, 20, kSecond)}));
+  const MembershipView membership = MembershipOf(AsyncView(4, {ClockedMember(kAda, 20, kLater)}));
   WorkerClocks clocks;
   clocks.Record({kAda, Step{10}});
 
-  EXPECT_EQ(clocks.Judge(membership, Step{9}, kAda, kFirst), PushVerdict::kNotMember);
-  EXPECT_EQ(clocks.Judge(membership, Step{10}, kAda, kFirst), PushVerdict::kNotMember);
-  EXPECT_EQ(clocks.Judge(membership, Step{20}, kAda, kSecond), PushVerdict::kContribute);
+  EXPECT_EQ(clocks.Judge(membership, Step{9}, kAda, kEarlier), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{10}, kAda, kEarlier), PushVerdict::kNotMember);
+  EXPECT_EQ(clocks.Judge(membership, Step{20}, kAda, kLater), PushVerdict::kContribute);
 }
 
 TEST(WorkerClocksTest, AWorkerWithoutPushesCountsWithItsFromStep) {
-  const View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 30)});
+  const View view = AsyncView(1, {ClockedMember(kAda, 0), ClockedMember(kBea, 30)});
   WorkerClocks clocks;
   clocks.Record({kAda, Step{40}});
 
@@ -89,7 +89,7 @@ TEST(WorkerClocksTest, AWorkerWithoutPushesCountsWithItsFromStep) {
 }
 
 TEST(WorkerClocksTest, ALeavingWorkerDelaysNobody) {
-  View view = ViewOf(1, {Member(kAda, 0), Member(kBea, 0)});
+  View view = AsyncView(1, {ClockedMember(kAda, 0), ClockedMember(kBea, 0)});
   view.members[0].end_step = Step{3};
   WorkerClocks clocks;
   clocks.Record({kAda, Step{3}});
@@ -101,19 +101,19 @@ TEST(WorkerClocksTest, ALeavingWorkerDelaysNobody) {
 TEST(WorkerClocksTest, AnEmptyViewDelaysNobody) {
   WorkerClocks clocks;
 
-  EXPECT_EQ(clocks.Lowest(ViewOf(1, {})), Step{std::numeric_limits<uint64_t>::max()});
+  EXPECT_EQ(clocks.Lowest(AsyncView(1, {})), Step{std::numeric_limits<uint64_t>::max()});
 }
 
 TEST(WorkerClocksTest, TheLowestEqualsAScanAfterAnyHistory) {
   std::mt19937_64 random(7);
   WorkerClocks clocks;
-  View view = ViewOf(1, {});
+  View view = AsyncView(1, {});
   std::map<WorkerId, Step> model;
   for (int i = 0; i < 20'000; ++i) {
     if (i % 100 == 0) {
-      view = ViewOf(view.number + 1, {});
+      view = AsyncView(view.number + 1, {});
       for (uint32_t w = 0; w < 6; ++w) {
-        if (random() % 4 != 0) view.members.push_back(Member(WorkerId{w}, random() % 300));
+        if (random() % 4 != 0) view.members.push_back(ClockedMember(WorkerId{w}, random() % 300));
       }
     }
     const WorkerId worker{static_cast<uint32_t>(random() % 6)};

@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr ServerId kAnn{0};
-constexpr ServerId kBob{1};
 
 // Two servers with a chunk each.
 class CheckpointAgreementTest : public testing::Test {
@@ -21,7 +20,7 @@ class CheckpointAgreementTest : public testing::Test {
                 .every = std::chrono::minutes(10),
                 .attempt_timeout = std::chrono::minutes(30),
                 .first_attempt = 100}) {
-    saves_.SetServers(now_, job_, {kAnn, kBob});
+    saves_.SetServers(now_, job_, {kA, kB});
     saves_.Start(now_);
   }
 
@@ -41,8 +40,8 @@ class CheckpointAgreementTest : public testing::Test {
   // A save of which every chunk is in a file.
   CheckpointChange CaptureAll() {
     const Capture order = *saves_.Request(now_, job_).capture;
-    saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
-    return saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+    saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
+    return saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
   }
 
   SteadyTime now_{std::chrono::hours(1)};
@@ -63,8 +62,8 @@ TEST_F(CheckpointAgreementTest, ARequestCapturesAStepThatNoChunkHasReached) {
 TEST_F(CheckpointAgreementTest, TheManifestIsWrittenWhenEveryChunkIsInAFile) {
   const Capture order = *saves_.Request(now_, job_).capture;
 
-  const auto first = saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
-  const auto second = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+  const auto first = saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
+  const auto second = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_FALSE(first.manifest.has_value());
   ASSERT_TRUE(second.manifest.has_value());
@@ -88,7 +87,7 @@ TEST_F(CheckpointAgreementTest, AWrittenManifestIsACheckpoint) {
 TEST_F(CheckpointAgreementTest, AStepThatAChunkHasPassedGivesWayToAHigherOne) {
   const Capture order = *saves_.Request(now_, job_).capture;
 
-  const auto refused = saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, Step{50}));
+  const auto refused = saves_.OnCaptured(now_, job_, kB, Past(order.attempt, Step{50}));
   const auto next = saves_.OnCleared(now_, job_, order.attempt);
 
   EXPECT_EQ(refused.end->attempt, order.attempt);
@@ -105,7 +104,7 @@ TEST_F(CheckpointAgreementTest, EveryRefusalLeavesTheNextStepMoreRoom) {
 
   for (int i = 0; i < 4; ++i) {
     const Step highest{order.step.value() + 10};
-    saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, highest));
+    saves_.OnCaptured(now_, job_, kB, Past(order.attempt, highest));
     order = *saves_.OnCleared(now_, job_, order.attempt).capture;
     rooms.push_back(order.step.value() - highest.value());
   }
@@ -118,7 +117,7 @@ TEST_F(CheckpointAgreementTest, NoStepAtAllGivesTheSaveUp) {
 
   for (int i = 0; i < 100 && saves_.capture(); ++i) {
     const Capture order = *saves_.capture();
-    saves_.OnCaptured(now_, job_, kBob, Past(order.attempt, Step{order.step.value() + 1}));
+    saves_.OnCaptured(now_, job_, kB, Past(order.attempt, Step{order.step.value() + 1}));
     saves_.OnCleared(now_, job_, order.attempt);
   }
 
@@ -131,7 +130,7 @@ TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
 
   const auto change = saves_.OnCaptured(now_,
                                         job_,
-                                        kBob,
+                                        kB,
                                         {.attempt = order.attempt,
                                          .status = absl::ResourceExhaustedError("no space left"),
                                          .files = {}});
@@ -147,9 +146,9 @@ TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
 
 TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {
   const Capture order = *saves_.Request(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
 
-  const auto change = saves_.OnCaptured(now_, job_, kBob, {.attempt = order.attempt, .files = {}});
+  const auto change = saves_.OnCaptured(now_, job_, kB, {.attempt = order.attempt, .files = {}});
   const auto next = saves_.OnCleared(now_, job_, order.attempt);
 
   EXPECT_FALSE(change.manifest.has_value());
@@ -158,10 +157,10 @@ TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {
 
 TEST_F(CheckpointAgreementTest, WhatALostServerHadReportedStillCounts) {
   const Capture order = *saves_.Request(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
-  const auto lost = saves_.SetServers(now_, job_, {kBob});
+  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
+  const auto lost = saves_.SetServers(now_, job_, {kB});
 
-  const auto change = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+  const auto change = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_FALSE(lost.manifest.has_value());
   EXPECT_TRUE(change.manifest.has_value());
@@ -170,8 +169,7 @@ TEST_F(CheckpointAgreementTest, WhatALostServerHadReportedStillCounts) {
 TEST_F(CheckpointAgreementTest, WordsOnAnotherAttemptChangeNothing) {
   const Capture order = *saves_.Request(now_, job_).capture;
 
-  const auto old =
-      saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt - 1, order.step, {0, 1}));
+  const auto old = saves_.OnCaptured(now_, job_, kA, Files(order.attempt - 1, order.step, {0, 1}));
   const auto early = saves_.OnManifest(now_, job_, order.attempt, absl::OkStatus());
   const auto cleared = saves_.OnCleared(now_, job_, order.attempt);
 
@@ -311,9 +309,9 @@ TEST_F(CheckpointAgreementTest, AtTheEndOfTheJobNobodyIsWaitedFor) {
   saves_.SetWorkers(job_, {kWilma});
   job_.is_over = true;
   const Capture order = *saves_.EndJob(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kAnn, Files(order.attempt, order.step, {0}));
+  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
   EXPECT_FALSE(saves_.OnWhole(job_, kWilma, Past(order.attempt, Step{60})).clearing.has_value());
-  const auto last = saves_.OnCaptured(now_, job_, kBob, Files(order.attempt, order.step, {1}));
+  const auto last = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_TRUE(last.manifest.has_value());
 }

@@ -7,17 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ShardId kShard{5};
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 
 ReplicaSet Entry(uint64_t counter, ServerId primary, std::vector<ServerId> followers) {
   return {{Term{1}, counter}, primary, std::move(followers)};

@@ -13,6 +13,7 @@
 #include "runtime/base/colocated_server.h"
 #include "runtime/coordinator/job_core.h"
 #include "tests/unit/runtime/coordinator/job_core_driver.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
@@ -20,10 +21,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr SessionId kAnnSession{100};
-constexpr SessionId kBobSession{101};
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
+constexpr SessionId kAnnsSession{100};
+constexpr SessionId kBobsSession{101};
 
 // One worker, whose tensors are on every server, and servers that do at once what they are told.
 class LeavingServersTest : public testing::Test, protected JobCoreDriver {
@@ -44,7 +43,7 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
   void RegisterServers(uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) RegisterServer(i, SessionOf(i));
   }
-  void RegisterAnn() { RegisterWorkerAt(kAnnSession, kAnn); }
+  void RegisterAnn() { RegisterWorkerAt(kAnnsSession, kAnn); }
   void RegisterWorkerAt(SessionId session, WorkerId worker) {
     Receive(session, RegisterWorker{.worker = worker, .incarnation = Incarnation{1}});
     RegisterTensors tensors;
@@ -66,7 +65,7 @@ class LeavingServersTest : public testing::Test, protected JobCoreDriver {
     for (size_t next = 0; next < commands_.size(); ++next) {
       const Command command = commands_[next];
       const auto* send = std::get_if<SendMessage>(&command);
-      if (send != nullptr && send->session != kAnnSession && send->session != kBobSession)
+      if (send != nullptr && send->session != kAnnsSession && send->session != kBobsSession)
         AnswerOne(*send);
     }
   }
@@ -199,7 +198,7 @@ TEST_F(LeavingServersTest, WaitForTheFirstShardsWhichGoToOthersAtOnce) {
 
 TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {
   StartJob(3);
-  Receive(kAnnSession, Leave{Step{10}, {}});
+  Receive(kAnnsSession, Leave{Step{10}, {}});
   ASSERT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
 
   Receive(SessionOf(1), DrainRequest{});
@@ -210,9 +209,9 @@ TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {
 TEST_F(LeavingServersTest, AWorkerCannotAsk) {
   StartJob(3);
 
-  Receive(kAnnSession, DrainRequest{});
+  Receive(kAnnsSession, DrainRequest{});
 
-  EXPECT_THAT(Sent<Stop>(kAnnSession)->status.message(), HasSubstr("only a server"));
+  EXPECT_THAT(Sent<Stop>(kAnnsSession)->status.message(), HasSubstr("only a server"));
 }
 
 // ---- servers beside workers, which go with them ----
@@ -233,7 +232,7 @@ class ColocatedServersTest : public LeavingServersTest {
   void StartJob() {
     RegisterServer(0, SessionOf(0));
     RegisterAnn();
-    RegisterWorkerAt(kBobSession, kBob);
+    RegisterWorkerAt(kBobsSession, kBob);
     Answer();
   }
   void StartJobWithAll() {
@@ -278,7 +277,7 @@ TEST_F(ColocatedServersTest, ThatAreLostBeforeTheTensorsDoNotEndTheJob) {
   Close(SessionOf(kBesideBob));
 
   RegisterAnn();
-  RegisterWorkerAt(kBobSession, kBob);
+  RegisterWorkerAt(kBobsSession, kBob);
   Answer();
 
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning) << Said();
@@ -293,7 +292,7 @@ TEST_F(ColocatedServersTest, GoWithTheirWorker) {
   EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, kBesideAnn}));
   EXPECT_TRUE(WasReleased(kBesideBob));
   EXPECT_FALSE(WasReleased(kBesideAnn));
-  EXPECT_TRUE(Sent<Release>(kBobSession)->is_released);
+  EXPECT_TRUE(Sent<Release>(kBobsSession)->is_released);
 }
 
 TEST_F(ColocatedServersTest, KeepWhatTheyHoldUntilOthersHaveIt) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/coordinator/job_core_driver.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
@@ -14,8 +15,6 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr SessionId kServerSession{1};
-constexpr SessionId kAnnSession{2};
 constexpr SessionId kNewSession{3};
 
 class JobCoreLossesTest : public testing::Test, protected JobCoreDriver {

@@ -7,17 +7,13 @@
 
 #include "runtime/coordinator/job_core.h"
 #include "tests/unit/runtime/coordinator/job_core_driver.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
 
 using std::chrono::seconds;
 using testing::HasSubstr;
-
-constexpr SessionId kServerSession{1};
-constexpr SessionId kAnnSession{2};
-constexpr ShardId kShard{5};
-constexpr WorkerId kAnn{0};
 
 class JobCoreRecoveryTest : public testing::Test, protected JobCoreDriver {
  protected:

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/coordinator/job_core_driver.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr SessionId kServerSession{1};
-constexpr SessionId kAnnSession{2};
-constexpr SessionId kBobSession{3};
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 
 // Drives a JobCore of one server and two workers by hand.
 class JobCoreTest : public testing::Test, protected JobCoreDriver {

@@ -8,13 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using ::testing::ElementsAre;
-
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 
 JobStatus StatusOf(const JobStatistics& statistics) {
   JobStatus status;

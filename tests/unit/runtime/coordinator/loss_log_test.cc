@@ -12,8 +12,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Source = RebuiltChunk::Source;
 
-constexpr ShardId kA{1};
-constexpr ShardId kB{2};
+constexpr ShardId kShardA{1};
+constexpr ShardId kShardB{2};
 constexpr ServerId kServer{1};
 
 ChunkPlan FromWorker(uint64_t version, uint64_t copied) {
@@ -24,14 +24,15 @@ ChunkPlan FromWorker(uint64_t version, uint64_t copied) {
 
 TEST(LossLogTest, ALossIsOverWithItsLastShard) {
   LossLog log;
-  log.Begin(SteadyTime{}, kServer, {{kA, 2}, {kB, 1}}, true);
+  log.Begin(SteadyTime{}, kServer, {{kShardA, 2}, {kShardB, 1}}, true);
   EXPECT_TRUE(log.losses()[0].is_waiting);
-  log.StopWaiting(kA);
+  log.StopWaiting(kShardA);
 
-  EXPECT_FALSE(log.OnRebuilt(SteadyTime{} + seconds(1),
-                             {kA, {FromWorker(8, 8), FromWorker(7, 6)}},
-                             {.shard = kA, .has_optimizer_state = true, .state_step = Step{5}}));
-  const auto over = log.OnReturned(SteadyTime{} + seconds(2), kB);
+  EXPECT_FALSE(
+      log.OnRebuilt(SteadyTime{} + seconds(1),
+                    {kShardA, {FromWorker(8, 8), FromWorker(7, 6)}},
+                    {.shard = kShardA, .has_optimizer_state = true, .state_step = Step{5}}));
+  const auto over = log.OnReturned(SteadyTime{} + seconds(2), kShardB);
 
   ASSERT_TRUE(over.has_value());
   EXPECT_EQ(*over, log.losses()[0]);
@@ -54,26 +55,26 @@ TEST(LossLogTest, ALossIsOverWithItsLastShard) {
 
 TEST(LossLogTest, OneShardWithoutStateMakesTheLossStateless) {
   LossLog log;
-  log.Begin(SteadyTime{}, kServer, {{kA, 1}, {kB, 1}}, false);
+  log.Begin(SteadyTime{}, kServer, {{kShardA, 1}, {kShardB, 1}}, false);
   log.OnRebuilt(SteadyTime{},
-                {kA, {FromWorker(8, 8)}},
-                {.shard = kA, .has_optimizer_state = true, .state_step = Step{5}});
+                {kShardA, {FromWorker(8, 8)}},
+                {.shard = kShardA, .has_optimizer_state = true, .state_step = Step{5}});
 
   const auto over = log.OnRebuilt(
-      SteadyTime{}, {kB, {FromWorker(8, 8)}}, {.shard = kB, .has_optimizer_state = true});
+      SteadyTime{}, {kShardB, {FromWorker(8, 8)}}, {.shard = kShardB, .has_optimizer_state = true});
 
   EXPECT_EQ(over->state_step, std::nullopt);
 }
 
 TEST(LossLogTest, AShardLostAgainStaysWithItsFirstLoss) {
   LossLog log;
-  log.Begin(SteadyTime{}, kServer, {{kA, 1}}, false);
+  log.Begin(SteadyTime{}, kServer, {{kShardA, 1}}, false);
 
-  log.Begin(SteadyTime{}, ServerId{2}, {{kA, 1}, {kB, 4}}, false);
+  log.Begin(SteadyTime{}, ServerId{2}, {{kShardA, 1}, {kShardB, 4}}, false);
 
   ASSERT_EQ(log.losses().size(), 2U);
   EXPECT_THAT(log.losses()[0].servers, ElementsAre(kServer, ServerId{2}));
-  EXPECT_THAT(log.losses()[1].shards, ElementsAre(kB));
+  EXPECT_THAT(log.losses()[1].shards, ElementsAre(kShardB));
   EXPECT_EQ(log.losses()[1].chunks, 4U);
 }
 

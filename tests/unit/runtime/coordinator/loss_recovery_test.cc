@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
@@ -21,11 +23,8 @@ using testing::IsEmpty;
 using Kind = ChunkCopy::Kind;
 using Source = RebuiltChunk::Source;
 
-constexpr ShardId kShard{7};
 constexpr ChunkId kChunk{3};
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
-constexpr ServerId kServer{1};
+constexpr ServerId kLostServer{1};
 
 ChunkCopy Whole(uint64_t version, uint64_t checksum = 1) {
   return {.chunk = kChunk,
@@ -165,7 +164,7 @@ TEST_F(LossRecoveryTest, CopiesOfOneVersionThatDifferEndTheJob) {
   PlanOf(Whole(5, 1), Whole(5, 2));
 
   EXPECT_THAT(orders_.failure,
-              HasSubstr("shard 7: the copies of chunk 3 that worker-0 and worker-1"));
+              HasSubstr("shard 5: the copies of chunk 3 that worker-0 and worker-1"));
 }
 
 TEST_F(LossRecoveryTest, WithoutACopyTheValueComesFromTheCheckpoint) {
@@ -180,7 +179,7 @@ TEST_F(LossRecoveryTest, WithoutACopyTheValueComesFromTheCheckpoint) {
 TEST_F(LossRecoveryTest, WithoutACopyAndACheckpointTheJobFails) {
   PlanOf(Nothing(4), Nothing());
 
-  EXPECT_THAT(orders_.failure, HasSubstr("shard 7: no worker has a copy of chunk 3"));
+  EXPECT_THAT(orders_.failure, HasSubstr("shard 5: no worker has a copy of chunk 3"));
 }
 
 TEST_F(LossRecoveryTest, BeforeTheFirstStepWorkersBringTheirOwn) {
@@ -216,18 +215,18 @@ TEST_F(LossRecoveryTest, BeforeAnybodyWasLetInThereIsNothingToAskFor) {
 
 TEST_F(LossRecoveryTest, AnotherServerIsFoundWhenTheNewOneIsLost) {
   PlanOf(Whole(5), Whole(5));
-  recovery_.OnRebuilding(kShard, kServer);
+  recovery_.OnRebuilding(kShard, kLostServer);
   recovery_.LoseServer(ServerId{0});
   EXPECT_THAT(Advance().ask, IsEmpty());
 
-  recovery_.LoseServer(kServer);
+  recovery_.LoseServer(kLostServer);
 
   EXPECT_THAT(Advance().ask, ElementsAre(kShard));
 }
 
 TEST_F(LossRecoveryTest, AllAreAskedAgainWhenAWorkerWhoseCopyIsNeededGoes) {
   PlanOf(Whole(5), Whole(6));
-  recovery_.OnRebuilding(kShard, kServer);
+  recovery_.OnRebuilding(kShard, kLostServer);
   job_.workers = {kBob};
   EXPECT_THAT(Advance().ask, IsEmpty());  // it is Bob's
 

@@ -11,9 +11,9 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr SessionId kFirst{1};
-constexpr SessionId kSecond{2};
-constexpr ServerId kServer{0};
+constexpr SessionId kFirstSession{1};
+constexpr SessionId kSecondSession{2};
+constexpr ServerId kServerZero{0};
 constexpr WorkerId kWorker{0};
 
 class MemberRegistryTest : public testing::Test {
@@ -27,44 +27,45 @@ class MemberRegistryTest : public testing::Test {
 };
 
 TEST_F(MemberRegistryTest, ASessionIsSilentAfterTheTimeout) {
-  registry_.OnReceived(now_, kFirst);
-  registry_.OnReceived(now_ + seconds(15), kSecond);
+  registry_.OnReceived(now_, kFirstSession);
+  registry_.OnReceived(now_ + seconds(15), kSecondSession);
   for (int i = 0; i <= 20; ++i)
     EXPECT_THAT(registry_.FindSilent(now_ + seconds(i)), IsEmpty()) << i;
 
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(21)), ElementsAre(kFirst));
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(21)), ElementsAre(kFirstSession));
 }
 
 TEST_F(MemberRegistryTest, ItsOwnPauseIsNoSilenceOfMembers) {
-  registry_.OnReceived(now_, kFirst);
+  registry_.OnReceived(now_, kFirstSession);
   registry_.FindSilent(now_);
 
   EXPECT_THAT(registry_.FindSilent(now_ + seconds(100)), IsEmpty());
 
   EXPECT_THAT(registry_.FindSilent(now_ + seconds(110)), IsEmpty());
   EXPECT_THAT(registry_.FindSilent(now_ + seconds(120)), IsEmpty());
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(121)), ElementsAre(kFirst));
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(121)), ElementsAre(kFirstSession));
 }
 
 TEST_F(MemberRegistryTest, MembersAreFoundByIndexAndBySession) {
-  registry_.Add(kFirst, RegisterServer{.server = kServer, .incarnation = Incarnation{7}});
-  registry_.Add(kSecond, RegisterWorker{.worker = kWorker});
+  registry_.Add(kFirstSession,
+                RegisterServer{.server = kServerZero, .incarnation = Incarnation{7}});
+  registry_.Add(kSecondSession, RegisterWorker{.worker = kWorker});
 
-  EXPECT_EQ(registry_.ServerAt(kFirst), kServer);
-  EXPECT_EQ(registry_.ServerAt(kSecond), std::nullopt);
-  EXPECT_EQ(registry_.WorkerAt(kSecond), kWorker);
-  EXPECT_EQ(registry_.Find(kServer)->info.incarnation, Incarnation{7});
-  EXPECT_EQ(registry_.Find(kWorker)->session, kSecond);
+  EXPECT_EQ(registry_.ServerAt(kFirstSession), kServerZero);
+  EXPECT_EQ(registry_.ServerAt(kSecondSession), std::nullopt);
+  EXPECT_EQ(registry_.WorkerAt(kSecondSession), kWorker);
+  EXPECT_EQ(registry_.Find(kServerZero)->info.incarnation, Incarnation{7});
+  EXPECT_EQ(registry_.Find(kWorker)->session, kSecondSession);
   EXPECT_EQ(registry_.Find(ServerId{1}), nullptr);
 }
 
 TEST_F(MemberRegistryTest, RemovingASessionReturnsItsMember) {
-  registry_.Add(kFirst, RegisterWorker{.worker = kWorker});
+  registry_.Add(kFirstSession, RegisterWorker{.worker = kWorker});
   registry_.OnLeaving(kWorker);
-  registry_.OnReceived(now_, kSecond);
+  registry_.OnReceived(now_, kSecondSession);
 
-  const MemberRegistry::Departed worker = registry_.Remove(kFirst);
-  const MemberRegistry::Departed nobody = registry_.Remove(kSecond);
+  const MemberRegistry::Departed worker = registry_.Remove(kFirstSession);
+  const MemberRegistry::Departed nobody = registry_.Remove(kSecondSession);
 
   ASSERT_TRUE(std::holds_alternative<MemberRegistry::Worker>(worker));
   EXPECT_TRUE(std::get<MemberRegistry::Worker>(worker).is_leaving);

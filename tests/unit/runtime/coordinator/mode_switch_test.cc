@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
@@ -14,8 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 constexpr Duration kPatience = std::chrono::seconds(30);
 
 View ViewOf(std::vector<WorkerId> workers, ConsistencyMode mode) {

@@ -9,16 +9,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ShardId kShard{5};
 
 class RecoveryTest : public testing::Test {
  protected:

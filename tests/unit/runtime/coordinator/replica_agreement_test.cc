@@ -7,18 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ServerId kC{2};
-constexpr ServerId kD{3};
-constexpr ShardId kShard{7};
 
 // One shard on server A, unless a test places more.
 class ReplicaAgreementTest : public testing::Test {

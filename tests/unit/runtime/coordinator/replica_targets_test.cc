@@ -6,13 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "runtime/coordinator/copy_slots.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ServerId kC{2};
 
 TEST(ReplicaTargetsTest, OnlyPresentServersOfTheTargetCount) {
   ReplicaTargets targets;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/colocated_server.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
@@ -15,10 +16,6 @@ using testing::IsEmpty;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 using Rule = Resizer::LeaveRule;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ServerId kC{2};
 
 class ResizerTest : public testing::Test {
  protected:

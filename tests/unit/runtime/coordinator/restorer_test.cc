@@ -4,15 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ShardId kShard{5};
 
 class RestorerTest : public testing::Test {
  protected:

@@ -6,15 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
-constexpr ServerId kC{2};
 
 class ShardFailoverTest : public testing::Test {
  protected:

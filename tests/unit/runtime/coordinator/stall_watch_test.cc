@@ -4,13 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
-
-constexpr ServerId kA{0};
-constexpr ServerId kB{1};
 
 Stall Waiting(uint64_t step, std::vector<WorkerId> missing, double seconds = 11) {
   return {.step = Step{step}, .tensor = "w", .missing = std::move(missing), .seconds = seconds};

@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/shard/placement.h"
+#include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 
 TensorSpec Spec(const std::string& name, std::vector<int64_t> dims) {
   TensorSpec spec{.name = name, .dims = std::move(dims)};

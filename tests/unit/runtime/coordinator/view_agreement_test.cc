@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/coordinator/members.h"
+
 namespace pushpull {
 namespace {
 
@@ -11,8 +13,6 @@ using testing::ElementsAre;
 
 constexpr ServerId kServer0{0};
 constexpr ServerId kServer1{1};
-constexpr WorkerId kAnn{0};
-constexpr WorkerId kBob{1};
 constexpr Incarnation kFirst{11};
 constexpr Incarnation kSecond{22};
 

@@ -31,7 +31,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr char kCrd[] = "/../../charts/pushpull/files/crd/trainingjobs.yaml";
-constexpr char kMinimal[] =
+constexpr char kSchemaMinimal[] =
     "{apiVersion: pushpull.dev/v1alpha1, kind: TrainingJob, metadata: {name: minimal}, spec: ";
 
 Tree ReadTree(const std::string& file) {
@@ -79,7 +79,7 @@ void Walk(const Tree& schema,
 // The fields with a problem, when `path` alone is set to `value`, judged by type and range alone.
 std::vector<std::string> WrongFields(const std::string& path, const std::string& value) {
   Problems problems;
-  std::optional<Tree> tree = ReadYaml(absl::StrCat(kMinimal, "{}}"), problems);
+  std::optional<Tree> tree = ReadYaml(absl::StrCat(kSchemaMinimal, "{}}"), problems);
   ApplyOverride(absl::StrCat(path, "=", value), *tree, problems);
   DecodeTrainingJob(*tree, problems);
   std::vector<std::string> fields;
@@ -179,7 +179,7 @@ TEST(SchemaTest, ObjectsDefaultToTheDefaultsOfTheirFields) {
 }
 
 TrainingJob Decoded(const std::string& spec) {
-  const ParsedJob parsed = ParseTrainingJob(absl::StrCat(kMinimal, spec, "}"), {});
+  const ParsedJob parsed = ParseTrainingJob(absl::StrCat(kSchemaMinimal, spec, "}"), {});
   EXPECT_THAT(parsed.problems, IsEmpty()) << spec;
   return parsed.job;
 }

@@ -47,7 +47,7 @@ class Counter {
   int count_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-class CoordinatorEnd final : public SessionEvents {
+class TlsCoordinatorEnd final : public SessionEvents {
  public:
   void OnMessage(SessionId, FromMember) override { messages.Add(); }
   void OnClosed(SessionId, const absl::Status&) override {}
@@ -59,7 +59,7 @@ class CoordinatorEnd final : public SessionEvents {
   Counter messages;
 };
 
-class MemberEnd final : public SessionHandler {
+class TlsMemberEnd final : public SessionHandler {
  public:
   void OnMessage(ToMember) override {}
   void OnClosed(const absl::Status& why) override {
@@ -90,7 +90,7 @@ class TlsSessionTest : public ::testing::Test {
 
   const FakeCertificate authority_ = MakeAuthority("job-1");
   FakeTlsMember own_{NewFiles()};
-  CoordinatorEnd coordinator_;
+  TlsCoordinatorEnd coordinator_;
   EventLoop coordinator_loop_{"coordinator"};
   std::unique_ptr<CoordinatorService> service_;
 };
@@ -118,7 +118,7 @@ class SessionOf {
   }
 
  private:
-  MemberEnd handler_;
+  TlsMemberEnd handler_;
   EventLoop loop_{"member"};
   std::unique_ptr<Session> session_;
 };

@@ -38,22 +38,22 @@ std::vector<float> EdgeGradient(size_t num_elements, uint32_t seed) {
 }
 
 TEST(OptimizerTest, MatchesTheReferenceWithinRounding) {
-  constexpr size_t kNumElements = 203;
-  constexpr uint64_t kSteps = 50;
+  constexpr size_t kTensorElements = 203;
+  constexpr uint64_t kOptimizerSteps = 50;
   for (const OptimizerSpec& spec : AllOptimizers()) {
     SCOPED_TRACE(ToString(spec));
-    Chunk chunk = MakeChunk(spec, RandomFloats(kNumElements, 1));
+    Chunk chunk = MakeChunk(spec, RandomFloats(kTensorElements, 1));
     chunk.value[3] = chunk.value[5] = 0.0F;
     std::vector<ReferenceElement> reference;
     for (const float value : chunk.value) reference.emplace_back(spec, value);
 
     double largest_error = 0;
-    for (uint64_t step = 1; step <= kSteps; ++step) {
+    for (uint64_t step = 1; step <= kOptimizerSteps; ++step) {
       const StepInput input = InputOfStep(spec, step);
       const std::vector<float> gradient =
-          EdgeGradient(kNumElements, static_cast<uint32_t>(step) + 1);
+          EdgeGradient(kTensorElements, static_cast<uint32_t>(step) + 1);
       ApplyOptimizer(spec, input, gradient, chunk.value, chunk.value, chunk.state);
-      for (size_t i = 0; i < kNumElements; ++i) {
+      for (size_t i = 0; i < kTensorElements; ++i) {
         reference[i].Update(input, gradient[i]);
         // Relative to the value and to the way it has come.
         const double scale = std::abs(reference[i].value()) + reference[i].distance() + 1e-42;

@@ -201,16 +201,16 @@ TEST(PlanPrimariesTest, LargeModelsAreBalancedWithTheFewestBytesMoved) {
 }
 
 // A cluster with a history: any number of shards, holders and weights.
-struct Cluster {
+struct PlacedCluster {
   std::vector<ShardHolders> shards;
   std::vector<TargetServer> targets;
   uint32_t replication = 0;
 };
 
-Cluster RandomCluster(uint32_t seed, bool has_equal_sizes) {
+PlacedCluster RandomCluster(uint32_t seed, bool has_equal_sizes) {
   std::mt19937 random(seed);
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
-  Cluster cluster;
+  PlacedCluster cluster;
   cluster.replication = below(3);
   const uint32_t num_servers = 1 + below(6);
   for (uint32_t i = 0; i < num_servers; ++i) {
@@ -229,7 +229,7 @@ Cluster RandomCluster(uint32_t seed, bool has_equal_sizes) {
 
 TEST(PlanPrimariesTest, EqualShardsAreBalancedOptimally) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
-    const Cluster cluster = RandomCluster(seed, true);
+    const PlacedCluster cluster = RandomCluster(seed, true);
 
     const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);
 
@@ -242,7 +242,7 @@ TEST(PlanPrimariesTest, EqualShardsAreBalancedOptimally) {
 
 TEST(PlanPrimariesTest, PlanningIsIdempotent) {
   for (uint32_t seed = 0; seed < 1000; ++seed) {
-    Cluster cluster = RandomCluster(seed, seed % 4 < 2);
+    PlacedCluster cluster = RandomCluster(seed, seed % 4 < 2);
     const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);
     const auto followers =
         PlanFollowers(cluster.shards, plan, cluster.targets, cluster.replication);
@@ -259,7 +259,7 @@ TEST(PlanPrimariesTest, PlanningIsIdempotent) {
 
 TEST(PlanFollowersTest, FollowersAreOnDistinctServersWithoutThePrimary) {
   for (uint32_t seed = 0; seed < 1000; ++seed) {
-    const Cluster cluster = RandomCluster(seed, false);
+    const PlacedCluster cluster = RandomCluster(seed, false);
     const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);
 
     const auto followers =

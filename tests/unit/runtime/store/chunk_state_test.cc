@@ -8,16 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/store/buffers.h"
+
 namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
-
-HostBuffer BufferOf(std::initializer_list<float> values) {
-  HostBuffer buffer = *HostBuffer::Uninitialized(values.size() * sizeof(float));
-  std::copy(values.begin(), values.end(), buffer.floats().begin());
-  return buffer;
-}
 
 OptimizerSpec Sgd(double learning_rate, double momentum = 0) {
   OptimizerSpec spec;
