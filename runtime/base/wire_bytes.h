@@ -43,6 +43,9 @@ constexpr size_t kTextBytesMax = 1024;
 // Appends to a vector of its own. Thread-compatible.
 class ByteWriter {
  public:
+  // Most metas fit without growing.
+  ByteWriter() { bytes_.reserve(128); }
+
   template <typename Number>
   void Put(Number number) {
     const size_t at = bytes_.size();

@@ -37,7 +37,7 @@ bool MembershipView::StartsAfter(WorkerId worker, Incarnation incarnation, Step 
   return starts_after(active_) || (proposed_ && starts_after(*proposed_));
 }
 
-void MembershipView::ForEachRequired(Step step, const std::function<void(WorkerId)>& visit) const {
+void MembershipView::ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const {
   for (const ViewMember& member : active_.members) {
     if (member.ContributesTo(step)) visit(member.worker);
   }

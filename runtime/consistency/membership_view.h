@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
+
+#include "absl/functional/function_ref.h"
 
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
@@ -24,7 +25,7 @@ class MembershipView {
   bool StartsAfter(WorkerId worker, Incarnation incarnation, Step step) const;
 
   // Calls `visit` for every worker that `step` must wait for; twice for a worker in both views.
-  void ForEachRequired(Step step, const std::function<void(WorkerId)>& visit) const;
+  void ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const;
 
   // With backup workers: how many contributions complete `step` on the leading chunk of a job with
   // `desired` workers. Above 0. Servers may differ in `desired` for a moment, which is harmless:

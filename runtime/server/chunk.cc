@@ -59,6 +59,7 @@ absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
                                              const std::shared_ptr<BufferPool>& pool) {
   LogEntry entry{.step = state_.version(), .payload = {}};
   const std::span<const Contribution> contributors = step_.counted().contributors();
+  entry.meta.contributors.reserve(contributors.size());
   for (const Contribution& contribution : contributors)
     entry.meta.contributors.push_back(contribution.worker);
   if (rules.policy().AppliesEachPush()) {
@@ -122,12 +123,12 @@ Payload Chunk::LendSum(std::shared_ptr<BufferPool> pool) {
 // A version is answered only when every follower has the entry that made it: otherwise a worker
 // could go on from a version that the next primary does not have. And a request that knows a newer
 // entry than this server waits until that one arrives, because it may name another primary.
-std::vector<Waiter> Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now) {
+WaiterQueue::Taken Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now) {
   const ShardMember& member = shard_.member();
   if (!state_.is_initialized() || !member.MayPublish(index_in_shard_)) return {};
   const std::optional<uint32_t> staleness = rules.policy().StalenessLimit();
   const Step lowest = staleness ? clocks_.Lowest(rules.membership().active()) : Step{};
-  std::vector<Waiter> taken = waiters_.Take([&](const Waiter& waiter) {
+  WaiterQueue::Taken taken = waiters_.Take([&](const Waiter& waiter) {
     const bool waits_for_others =
         staleness && waiter.wants_value && IsTooEarlyToRead(lowest, *staleness, waiter.clock);
     return !waits_for_others && waiter.min_version <= state_.version() &&

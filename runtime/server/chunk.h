@@ -93,7 +93,7 @@ class Chunk {
                                         const std::shared_ptr<BufferPool>& pool);
   // Removes and returns the requests that can be answered now, with the timing of `now`: nobody
   // waits for a newer version, another worker's progress, or an entry not yet known here.
-  std::vector<Waiter> TakeAnswerable(const StepRules& rules, SteadyTime now);
+  WaiterQueue::Taken TakeAnswerable(const StepRules& rules, SteadyTime now);
   // The worker's connection is gone. What it contributed stays.
   void DropRequestsOf(const Connection& connection);
   // This server is no longer primary. Removes and returns all requests. Held contributions of a

@@ -14,7 +14,7 @@ namespace pushpull {
 class Chunk;
 class Lane;
 
-// Where the payload of the frame under way is going.
+// Where the payload of the frame under way is going. Empty between frames.
 struct Reception {
   enum class Place {
     kNowhere,      // read and dropped
@@ -23,7 +23,7 @@ struct Reception {
     kInPlace,      // nowhere: it is added from where the worker has it
   };
   Place place = Place::kNowhere;
-  Chunk* chunk = nullptr;
+  Chunk* chunk = nullptr;  // the receiver, whose shape the header fits; none where nothing does
   HostBuffer buffer;
   std::span<const float> in_place;
 };

@@ -207,26 +207,29 @@ void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
   adopted.channel().Start(adopted);
 }
 
-Chunk* Lane::FindReceiver(const FrameHeader& header) const {
+// The chunk to which the payload of an initial value or a push can go; null where there is none.
+// Looked up once for a frame: the reception keeps it until the frame is complete.
+Chunk* Lane::FindReceiver(Reception& reception, const FrameHeader& header) const {
+  if (reception.chunk != nullptr || !HasPayload(header.type)) return reception.chunk;
   Chunk* chunk = shards_.Find(header.chunk);
-  const bool may_receive = chunk != nullptr && HasPayload(header.type) &&
-                           chunk->shard().member().is_open() && CheckPayload(*chunk, header).ok();
-  return may_receive ? chunk : nullptr;
+  const bool may_receive = chunk != nullptr && chunk->shard().member().is_open() &&
+                           CheckPayload(*chunk, header).ok();
+  if (may_receive) reception.chunk = chunk;
+  return reception.chunk;
 }
 
 std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeader& header) {
-  connection.reception() = Reception{};
-  if (header.type == FrameType::kReturnCopy)
-    return rebuilds_.PlaceCopy(connection.reception(), header);
-  Chunk* chunk = FindReceiver(header);
+  Reception& reception = connection.reception();
+  if (header.type == FrameType::kReturnCopy) return rebuilds_.PlaceCopy(reception, header);
+  Chunk* chunk = FindReceiver(reception, header);
   return chunk == nullptr ? std::span<std::byte>()
                           : engine_.PlacePayload(connection, *chunk, header);
 }
 
 bool Lane::TakesInPlace(Connection& connection, const FrameHeader& header) {
-  connection.reception() = Reception{};
-  Chunk* chunk = IsPush(header.type) ? FindReceiver(header) : nullptr;
-  return chunk != nullptr && engine_.TakesInPlace(connection, *chunk, header);
+  Chunk* chunk = FindReceiver(connection.reception(), header);
+  return chunk != nullptr && IsPush(header.type) &&
+         engine_.TakesInPlace(connection, *chunk, header);
 }
 
 void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
@@ -244,13 +247,15 @@ void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
                    absl::StrCat("frame type ", static_cast<int>(header.type), " from a worker"));
   }
   if (header.type == FrameType::kReturnCopy) return OnCopy(connection, header);
-  Chunk* chunk = shards_.Find(header.chunk);
+  // What the header was checked against holds until here, but for the shard: it may have moved while
+  // the payload was being received.
+  const bool is_checked = connection.reception().chunk != nullptr;
+  Chunk* chunk = is_checked ? connection.reception().chunk : shards_.Find(header.chunk);
   if (chunk == nullptr || !chunk->shard().member().is_open()) {
-    // The shard may have moved while the payload was being received.
     engine_.AbandonReception(connection);
     return responder_.Redirect(connection, header);
   }
-  if (HasPayload(header.type)) {
+  if (HasPayload(header.type) && !is_checked) {
     const absl::Status fits = CheckPayload(*chunk, header);
     if (!fits.ok()) return responder_.Refuse(connection, header, fits);
   }

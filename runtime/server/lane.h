@@ -89,8 +89,7 @@ class Lane {
   void OnClosed(Connection& connection, const absl::Status& why);
 
  private:
-  // The chunk to which a frame with payload can go now; null where there is none.
-  Chunk* FindReceiver(const FrameHeader& header) const;
+  Chunk* FindReceiver(Reception& reception, const FrameHeader& header) const;
   void OnCopy(Connection& connection, const FrameHeader& header);
   void Violate(Connection& connection, const std::string& what);
   void Drop(Connection& connection);

@@ -2,7 +2,6 @@
 #include "runtime/server/open_step.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace pushpull {
@@ -59,11 +58,12 @@ ReceivedContribution OpenStep::TakeFirstHeld() {
 
 std::vector<ReceivedContribution> OpenStep::TakeHeld(
     absl::FunctionRef<bool(const ReceivedContribution&)> matches) {
-  const auto first = std::stable_partition(
-      held_.begin(), held_.end(), [&](const auto& held) { return !matches(held); });
-  std::vector<ReceivedContribution> taken(std::make_move_iterator(first),
-                                          std::make_move_iterator(held_.end()));
-  held_.erase(first, held_.end());
+  std::vector<ReceivedContribution> taken;
+  std::erase_if(held_, [&](ReceivedContribution& held) {
+    const bool is_taken = matches(held);
+    if (is_taken) taken.push_back(std::move(held));
+    return is_taken;
+  });
   return taken;
 }
 

@@ -46,7 +46,6 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
                                               Chunk& chunk,
                                               const FrameHeader& header) {
   Reception& reception = connection.reception();
-  reception.chunk = &chunk;
   if (header.type == FrameType::kInit) {
     if (chunk.state().is_initialized()) return {};
   } else {
@@ -77,7 +76,6 @@ bool StepEngine::TakesInPlace(Connection& connection, Chunk& chunk, const FrameH
   const bool may_add = step.sum().has_sum() && !step.sum().is_receiving() && !step.has_failed() &&
                        header.codec == Codec::kNone && policy.MayAddOnArrival(chunk, header.worker);
   if (!may_add || policy.Judge(chunk, header) != PushVerdict::kContribute) return false;
-  connection.reception().chunk = &chunk;
   connection.reception().place = Reception::Place::kInPlace;
   return true;
 }
@@ -168,8 +166,7 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
     AbandonReception(connection);
     return dependencies_.responder.Refuse(connection, push, refusal);
   }
-  if (verdict == PushVerdict::kContribute)
-    return Contribute(connection, chunk, std::move(received));
+  if (verdict == PushVerdict::kContribute) return Contribute(connection, chunk, received);
   // It counts already, and a worker repeats a push only when it has lost the answer: so the request
   // of this one replaces the earlier one.
   AbandonReception(connection);
@@ -182,7 +179,7 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
   dependencies_.responder.Publish(chunk);
 }
 
-void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContribution received) {
+void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContribution& received) {
   const FrameHeader& push = received.waiter.request;
   OpenStep& step = chunk.step();
   Reception reception = std::exchange(connection.reception(), Reception{});

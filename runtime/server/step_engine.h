@@ -90,7 +90,7 @@ class StepEngine final : public ReplicationHost {
   void AddTo(ServerStats& stats) const;
 
  private:
-  void Contribute(Connection& connection, Chunk& chunk, ReceivedContribution received);
+  void Contribute(Connection& connection, Chunk& chunk, ReceivedContribution& received);
   bool PassesChecks(Chunk& chunk, const Reception& reception, ReceivedContribution& received);
   void AddHeld(Chunk& chunk);
   void ApplyStaleness(const Chunk& chunk, ReceivedContribution& late);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/waiter_queue.h"
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
 
 namespace pushpull {
 namespace {
@@ -26,11 +24,13 @@ void WaiterQueue::DropRequestsOf(const Connection& connection) {
   std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.connection == &connection; });
 }
 
-std::vector<Waiter> WaiterQueue::Take(absl::FunctionRef<bool(const Waiter&)> is_due) {
-  const auto due = std::stable_partition(
-      waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) { return !is_due(waiter); });
-  std::vector<Waiter> taken(std::make_move_iterator(due), std::make_move_iterator(waiters_.end()));
-  waiters_.erase(due, waiters_.end());
+WaiterQueue::Taken WaiterQueue::Take(absl::FunctionRef<bool(const Waiter&)> is_due) {
+  Taken taken;
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    const bool is_taken = is_due(waiter);
+    if (is_taken) taken.push_back(waiter);
+    return is_taken;
+  });
   return taken;
 }
 

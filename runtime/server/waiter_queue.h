@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 
 #include "pushpull/deadline.h"
@@ -38,6 +39,9 @@ struct Waiter {
 // Thread-confined to its lane.
 class WaiterQueue {
  public:
+  // Few workers need no memory of their own.
+  using Taken = absl::InlinedVector<Waiter, 4>;
+
   bool empty() const { return waiters_.empty(); }
 
   // A worker has at most one push, one pull and one fetch waiting; a repeated one replaces the
@@ -46,7 +50,7 @@ class WaiterQueue {
   void DropRequestsOf(const Connection& connection);
 
   // Removes and returns those for which `is_due`, in the order in which they were added.
-  std::vector<Waiter> Take(absl::FunctionRef<bool(const Waiter&)> is_due);
+  Taken Take(absl::FunctionRef<bool(const Waiter&)> is_due);
   std::vector<Waiter> TakeAll() { return std::exchange(waiters_, {}); }
 
   // When the last step completed and when it was applied, for FinishTiming.
