@@ -21,6 +21,9 @@
 
 namespace pushpull {
 
+// All frames of replication are sent in order.
+inline constexpr uint8_t kReplicationPriority = 0;
+
 // A shard's entry: the meta of kMoved, and what follows the timing in kPublished where the worker
 // does not know the entry yet.
 struct ShardEntry {

@@ -52,15 +52,19 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
   return wanted;
 }
 
-absl::StatusOr<RestoredChunk> ReadOne(const ChunkFileReader& file, const ChunkToRead& wanted) {
-  RestoredChunk restored{.chunk = wanted.chunk, .shard = wanted.shard, .record = {}};
+absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkToRead& wanted) {
+  ChunkSnapshot read;
   const uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
-  PUSHPULL_ASSIGN_OR_RETURN(restored.value, HostBuffer::Uninitialized(wanted.bytes));
-  PUSHPULL_ASSIGN_OR_RETURN(restored.state, HostBuffer::Uninitialized(state_bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(read.value, HostBuffer::Uninitialized(wanted.bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(read.optimizer_state, HostBuffer::Uninitialized(state_bytes));
   PUSHPULL_ASSIGN_OR_RETURN(
-      restored.record,
-      file.Read(wanted.stored->place, restored.value.bytes(), restored.state.bytes()));
-  return restored;
+      const ChunkRecord record,
+      file.Read(wanted.stored->place, read.value.bytes(), read.optimizer_state.bytes()));
+  read.version = record.version;
+  read.updates = record.updates;
+  for (const WorkerUpdate& update : record.worker_updates)
+    read.clocks.push_back({update.worker, Step{update.update}});
+  return read;
 }
 
 }  // namespace
@@ -96,12 +100,12 @@ absl::Status ReadChunks(FileSystem& files,
           ChunkFileReader::Open(files, JoinPath(order.folder, manifest.files[number].name)));
       open.emplace(number, std::move(file));
     }
-    PUSHPULL_ASSIGN_OR_RETURN(RestoredChunk restored, ReadOne(open.at(number), wanted));
+    PUSHPULL_ASSIGN_OR_RETURN(ChunkSnapshot read, ReadOne(open.at(number), wanted));
     if (order.version) {
-      restored.record.version = *order.version;
-      restored.record.worker_updates.clear();
+      read.version = *order.version;
+      read.clocks.clear();
     }
-    PUSHPULL_RETURN_IF_ERROR(deliver(std::move(restored)));
+    PUSHPULL_RETURN_IF_ERROR(deliver({wanted.chunk, wanted.shard, std::move(read)}));
   }
   return absl::OkStatus();
 }

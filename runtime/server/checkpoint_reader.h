@@ -8,11 +8,9 @@
 
 #include "absl/status/status.h"
 
-#include "runtime/base/ids.h"
-#include "runtime/checkpoint/chunk_record.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/membership/control.h"
-#include "runtime/tensor/host_buffer.h"
+#include "runtime/server/chunk.h"
 
 namespace pushpull {
 
@@ -20,9 +18,7 @@ namespace pushpull {
 struct RestoredChunk {
   ChunkId chunk;
   ShardId shard;
-  ChunkRecord record;
-  HostBuffer value;
-  HostBuffer state;
+  ChunkSnapshot state;
 };
 
 // Calls `deliver` with every chunk of the shards that `order` names, in the order of the

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/channel.h"
@@ -32,8 +33,10 @@ struct Reception {
 class Connection final : public FrameHandler {
  public:
   // `lane` outlives the connection.
-  Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel);
+  Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel)
+      : lane_(lane), hello_(std::move(hello)), channel_(std::move(channel)) {}
 
+  // To the lane's functions of the same names; defined in lane.cc.
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
   bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;

@@ -22,13 +22,8 @@ bool FollowsPrimary(const ShardMember& member) {
 
 }  // namespace
 
-FollowerStreams::FollowerStreams(ReplicationOptions options,
-                                 const ReplicationDependencies& dependencies,
-                                 Log log)
-    : options_(std::move(options)), dependencies_(dependencies), log_(std::move(log)) {}
-
 FollowerStreams::~FollowerStreams() {
-  dependencies_.executor.Cancel(timer_);
+  lane_.executor.Cancel(timer_);
 }
 
 void FollowerStreams::SetServers(const std::vector<ServerEndpoint>& servers) {
@@ -64,7 +59,7 @@ void FollowerStreams::OnEntry(Shard& shard,
 // Such a stream ended with LacksJoiner. The primary may know the view by now; otherwise its next
 // entry ends the stream again.
 void FollowerStreams::OnViewChanged() {
-  for (const auto& [id, shard] : dependencies_.shards.all())
+  for (const auto& [id, shard] : lane_.shards.all())
     if (FollowsPrimary(shard->member()) && !shard->member().incoming().is_joined()) Join(*shard);
 }
 
@@ -74,16 +69,16 @@ LaneLink* FollowerStreams::LinkTo(ServerId server, ShardId shard) {
   const size_t lane = LaneOf(shard, endpoint->second.lanes);
   auto& link = links_[{server, lane}];
   if (link == nullptr) {
-    link = std::make_unique<LaneLink>(dependencies_.transport,
-                                      dependencies_.executor,
+    link = std::make_unique<LaneLink>(lane_.transport,
+                                      lane_.executor,
                                       LaneLinkTarget{.server = server,
                                                      .address = endpoint->second.data_address,
-                                                     .hello = {.job = options_.job,
+                                                     .hello = {.job = lane_.job,
                                                                .worker = {},
-                                                               .incarnation = options_.incarnation,
+                                                               .incarnation = lane_.incarnation,
                                                                .lane = static_cast<uint32_t>(lane),
-                                                               .server = options_.server},
-                                                     .local_lane = options_.lane},
+                                                               .server = lane_.server},
+                                                     .local_lane = lane_.index},
                                       *this);
   }
   return link.get();
@@ -94,7 +89,7 @@ LaneLink* FollowerStreams::LinkTo(ServerId server, ShardId shard) {
 void FollowerStreams::Join(Shard& shard) {
   Incoming& incoming = incoming_[shard.id()];
   incoming.copy = Copy{};
-  incoming.heard_at = dependencies_.executor.Now();
+  incoming.heard_at = lane_.executor.Now();
   const uint64_t stream = shard.member().incoming().Join();
   CheckJoinsLater();
   LaneLink* link = LinkTo(*shard.member().entry().primary, shard.id());
@@ -113,7 +108,7 @@ void FollowerStreams::Join(Shard& shard) {
 
 void FollowerStreams::CheckJoinsLater() {
   if (timer_ != 0) return;
-  timer_ = dependencies_.executor.RunAfter(options_.retry_after, [this] {
+  timer_ = lane_.executor.RunAfter(lane_.retry_after, [this] {
     timer_ = 0;
     CheckJoins();
   });
@@ -122,9 +117,9 @@ void FollowerStreams::CheckJoinsLater() {
 // Asks again where a primary has not answered: it may not have the entry yet, or a frame was lost.
 // A stream that has started gets more time: a copy may be arriving over a slow link.
 void FollowerStreams::CheckJoins() {
-  const SteadyTime now = dependencies_.executor.Now();
+  const SteadyTime now = lane_.executor.Now();
   bool must_check_again = false;
-  for (const auto& [id, shard] : dependencies_.shards.all()) {
+  for (const auto& [id, shard] : lane_.shards.all()) {
     const ShardMember& member = shard->member();
     if (!FollowsPrimary(member) || !member.incoming().is_joined()) continue;
     LaneLink* link = LinkTo(*member.entry().primary, id);
@@ -133,14 +128,14 @@ void FollowerStreams::CheckJoins() {
     if (member.incoming().is_confirmed() && !may_lose) continue;
     must_check_again = true;
     const bool is_slow = member.incoming().has_started() && !may_lose;
-    const Duration timeout = options_.retry_after * (is_slow ? kRetryOnceStarted : 1);
+    const Duration timeout = lane_.retry_after * (is_slow ? kRetryOnceStarted : 1);
     if (now - incoming_[id].heard_at >= timeout) Join(*shard);
   }
   if (must_check_again) CheckJoinsLater();
 }
 
 void FollowerStreams::OnLinkUp(LaneLink& link) {
-  for (const auto& [id, shard] : dependencies_.shards.all()) {
+  for (const auto& [id, shard] : lane_.shards.all()) {
     if (!FollowsPrimary(shard->member()) || shard->member().entry().primary != link.server())
       continue;
     if (LinkTo(link.server(), id) == &link) Join(*shard);
@@ -148,21 +143,21 @@ void FollowerStreams::OnLinkUp(LaneLink& link) {
 }
 
 void FollowerStreams::OnLinkRefused(LaneLink& link, const absl::Status& why) {
-  log_.Warning("a server refuses replication",
-               {{"server", ToString(link.server())}, {"why", why.message()}});
+  lane_.log.Warning("a server refuses replication",
+                    {{"server", ToString(link.server())}, {"why", why.message()}});
 }
 
 void FollowerStreams::OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) {
-  log_.Warning("no connection, trying again",
-               {{"peer", absl::StrCat(ToString(link.server()), " (", link.address(), ")")},
-                {"why", why.message()},
-                {"lost_seconds", ToSeconds(lasted)}});
+  lane_.log.Warning("no connection, trying again",
+                    {{"peer", absl::StrCat(ToString(link.server()), " (", link.address(), ")")},
+                     {"why", why.message()},
+                     {"lost_seconds", ToSeconds(lasted)}});
 }
 
 std::span<std::byte> FollowerStreams::PayloadBuffer(LaneLink& link, const FrameHeader& header) {
   HostBuffer& buffer = payloads_[&link];
-  dependencies_.pool.Return(std::move(buffer));
-  absl::StatusOr<HostBuffer> fresh = dependencies_.pool.Take(header.payload_bytes);
+  lane_.pool->Return(std::move(buffer));
+  absl::StatusOr<HostBuffer> fresh = lane_.pool->Take(header.payload_bytes);
   if (!fresh.ok()) return {};
   buffer = *std::move(fresh);
   return buffer.bytes();
@@ -173,7 +168,7 @@ std::span<std::byte> FollowerStreams::PayloadBuffer(LaneLink& link, const FrameH
 void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
   HostBuffer payload = std::exchange(payloads_[&link], HostBuffer());
   const absl::StatusOr<StreamMeta> meta = DecodeStreamMeta(frame.meta);
-  Shard* shard = meta.ok() ? dependencies_.shards.Find(meta->shard) : nullptr;
+  Shard* shard = meta.ok() ? lane_.shards.Find(meta->shard) : nullptr;
   if (shard != nullptr) {
     switch (shard->member().Judge(link.server(), meta->at)) {
       case IncomingStream::Verdict::kIgnore:
@@ -185,7 +180,7 @@ void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
         Dispatch(link, *shard, *meta, frame.header, payload);
     }
   }
-  dependencies_.pool.Return(std::move(payload));
+  lane_.pool->Return(std::move(payload));
 }
 
 // A frame that is next in the stream. Each one taken is answered, so that the primary knows what it
@@ -197,7 +192,7 @@ void FollowerStreams::Dispatch(LaneLink& link,
                                HostBuffer& payload) {
   ShardMember& member = shard.member();
   Incoming& incoming = incoming_[shard.id()];
-  incoming.heard_at = dependencies_.executor.Now();
+  incoming.heard_at = lane_.executor.Now();
   Chunk* chunk = shard.Find(header.chunk);
   switch (header.type) {
     case FrameType::kStreamStart:
@@ -227,7 +222,7 @@ void FollowerStreams::Dispatch(LaneLink& link,
 // publishable: the joiner would be overtaken.
 bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
   if (meta.kind == LogEntryKind::kInitialize || meta.kind == LogEntryKind::kAdvance) return false;
-  const MembershipView& membership = dependencies_.rules.membership();
+  const MembershipView& membership = lane_.rules.membership();
   if (!membership.proposed() || meta.update) return false;
   // With backup workers steps wait for nobody in particular.
   if (membership.active().consistency.admits()) return false;
@@ -249,7 +244,7 @@ bool FollowerStreams::TakeEntry(Shard& shard,
   if (chunk == nullptr) return false;
   // What does not fit is repaired by a new stream, which copies the chunk.
   const absl::Status applied = chunk->Apply(meta, header, payload);
-  if (absl::IsResourceExhausted(applied)) dependencies_.notify(Failure{applied});
+  if (absl::IsResourceExhausted(applied)) lane_.notify(Failure{applied});
   return applied.ok();
 }
 

@@ -14,7 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 
 #include "runtime/replication/replica_frame.h"
-#include "runtime/server/replication_host.h"
+#include "runtime/server/lane_context.h"
 #include "runtime/transport/lane_link.h"
 
 namespace pushpull {
@@ -22,8 +22,7 @@ namespace pushpull {
 // Thread-confined to the lane.
 class FollowerStreams final : public LaneLinkHandler {
  public:
-  // `dependencies` outlives this object.
-  FollowerStreams(ReplicationOptions options, const ReplicationDependencies& dependencies, Log log);
+  explicit FollowerStreams(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
   ~FollowerStreams() override;
 
   void SetServers(const std::vector<ServerEndpoint>& servers);
@@ -80,9 +79,7 @@ class FollowerStreams final : public LaneLinkHandler {
                 HostBuffer& payload);
   static void Answer(LaneLink& link, const Shard& shard, Epoch epoch, const StreamAck& ack);
 
-  const ReplicationOptions options_;
-  const ReplicationDependencies& dependencies_;
-  const Log log_;
+  const LaneContext& lane_;
   std::map<ServerId, ServerEndpoint> servers_;
   absl::flat_hash_map<ShardId, Incoming> incoming_;
   std::map<const LaneLink*, HostBuffer> payloads_;  // of the frame under way on each link

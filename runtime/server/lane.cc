@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "runtime/server/push_refusal.h"
-#include "runtime/server/stall_inspector.h"
+#include "runtime/server/push_checks.h"
 
 namespace pushpull {
 namespace {
@@ -21,61 +20,98 @@ bool IsFromWorker(FrameType type) {
          type == FrameType::kDecided || type == FrameType::kReturnCopy;
 }
 
+// A step that has begun and does not complete: some workers have pushed, others have not for longer
+// than spec.sync.stallSeconds. The coordinator logs one line for all servers' reports
+// (coordinator/stall_watch.h). None where the step waits for nobody, or the first contribution came
+// less than `limit` ago.
+std::optional<Stall> StallOf(const Chunk& chunk,
+                             const StepRules& rules,
+                             SteadyTime now,
+                             Duration limit) {
+  const OpenStep& step = chunk.step();
+  const bool waits =
+      step.has_begun() && !rules.policy().AppliesEachPush() && now - step.began_at() >= limit;
+  if (!waits) return std::nullopt;
+  Stall stall{.step = chunk.state().version(),
+              .tensor = chunk.tensor().spec.name,
+              .missing = {},
+              .seconds = ToSeconds(now - step.began_at())};
+  const Admission* admitted = rules.policy().Admitted(chunk);
+  rules.membership().ForEachRequired(chunk.state().version(), [&](WorkerId worker) {
+    if (admitted != nullptr && !admitted->Has(worker)) return;
+    const bool has_pushed = step.counted().HasCounted(worker) || step.HasHeld(worker);
+    const bool is_named =
+        std::find(stall.missing.begin(), stall.missing.end(), worker) != stall.missing.end();
+    if (!has_pushed && !is_named) stall.missing.push_back(worker);
+  });
+  return stall.missing.empty() ? std::nullopt : std::optional<Stall>(std::move(stall));
+}
+
+void TakeLonger(const std::optional<Stall>& other, std::optional<Stall>& kept) {
+  if (other && (!kept || other->seconds > kept->seconds)) kept = other;
+}
+
 }  // namespace
 
-Lane::Lane(LaneOptions options,
-           Transport& transport,
-           ServerMetrics& metrics,
-           std::shared_ptr<CheckpointWriter> writer,
-           Log log,
-           CoordinatorNotifier notify)
-    : options_(std::move(options)),
-      executor_(transport.lane(options_.index)),
-      metrics_(metrics),
-      log_(std::move(log)),
-      shards_(options_.server, options_.index, options_.lane_count),
-      pages_(options_.job, shards_, rules_, *pool_, log_),
-      responder_({options_.server, executor_, metrics_, shards_, rules_, pages_}, log_),
-      engine_({executor_, metrics_, pool_, rules_, replication_, capture_, pages_, responder_},
-              options_.fault_point,
-              log_,
-              notify),
-      replication_({.job = options_.job,
-                    .server = options_.server,
-                    .incarnation = options_.incarnation,
-                    .lane = options_.index,
-                    .retry_after = options_.retry_after},
-                   {transport, executor_, metrics_, *pool_, shards_, rules_, engine_, notify},
-                   log_),
-      capture_(options_.index, executor_, shards_, std::move(writer), notify),
-      rebuilds_(shards_, replication_, log_, notify) {}
+// ---- Connection ----
+
+std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& header) {
+  return lane_.PlacePayload(*this, header);
+}
+
+bool Connection::TakesInPlace(Channel&, const FrameHeader& header) {
+  return lane_.TakesInPlace(*this, header);
+}
+
+void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
+  lane_.OnFrame(*this, frame);
+}
+
+void Connection::OnPayloadLost(Channel&, const FrameHeader&) {
+  lane_.OnPayloadLost(*this);
+}
+
+void Connection::OnClosed(Channel&, const absl::Status& why) {
+  lane_.OnClosed(*this, why);
+}
+
+// ---- Lane ----
+
+Lane::Lane(LaneOptions options)
+    : lane_(std::move(options)),
+      pages_(lane_),
+      responder_(lane_, pages_),
+      engine_(lane_, pages_, responder_, capture_, replication_),
+      replication_(lane_, engine_),
+      capture_(lane_),
+      rebuilds_(lane_, replication_) {}
 
 // ---- what the coordinator decides ----
 
 void Lane::SetDesiredWorkers(uint32_t workers) {
-  if (workers == rules_.desired_workers()) return;
-  rules_.SetDesiredWorkers(workers);
+  if (workers == lane_.rules.desired_workers()) return;
+  lane_.rules.SetDesiredWorkers(workers);
   // The leading chunk may have enough for its step now.
-  if (Chunk* leading = shards_.Find(kLeadingChunk)) engine_.Recheck(*leading);
+  if (Chunk* leading = lane_.shards.Find(kLeadingChunk)) engine_.Recheck(*leading);
 }
 
 void Lane::Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors) {
-  if (!shards_.Install(std::move(tensors))) return;
+  if (!lane_.shards.Install(std::move(tensors))) return;
   for (const pushpull::SetReplicas& message : std::exchange(early_, {})) SetReplicas(message);
 }
 
 std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
   std::vector<Promise> promises;
   // Entries may overtake the tensors that tell which chunks a shard has.
-  if (!shards_.is_installed()) {
+  if (!lane_.shards.is_installed()) {
     early_.push_back(message);
     return promises;
   }
   const auto via = message.are_first ? ShardMember::Via::kFirst : ShardMember::Via::kCoordinator;
   for (const auto& [id, entry] : message.entries) {
-    if (!shards_.Update(id, entry)) continue;
+    if (!lane_.shards.Update(id, entry)) continue;
     rebuilds_.DropOutdated(id, entry.epoch);
-    Shard* shard = shards_.Find(id);
+    Shard* shard = lane_.shards.Find(id);
     if (shard == nullptr) continue;
     replication_.Install(*shard, entry, via);
     promises.push_back(shard->Report());
@@ -84,9 +120,9 @@ std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
 }
 
 ServerReport Lane::Report() const {
-  ServerReport report = shards_.Report();
-  report.active = rules_.membership().active();
-  report.proposed = rules_.membership().proposed();
+  ServerReport report = lane_.shards.Report();
+  report.active = lane_.rules.membership().active();
+  report.proposed = lane_.rules.membership().proposed();
   return report;
 }
 
@@ -95,26 +131,20 @@ void Lane::SetServers(const std::vector<ServerEndpoint>& servers) {
 }
 
 void Lane::BeginHandover(const Handover& message) {
-  Shard* shard = shards_.Find(message.shard);
+  Shard* shard = lane_.shards.Find(message.shard);
   if (shard == nullptr) return;
   shard->DeferHandover(message);
   engine_.BeginHandoverIfFree(*shard);
 }
 
 void Lane::Restore(RestoredChunk restored) {
-  shards_.FindOrAdd(restored.shard);
-  ChunkSnapshot snapshot{.version = restored.record.version,
-                         .updates = restored.record.updates,
-                         .value = std::move(restored.value),
-                         .optimizer_state = std::move(restored.state)};
-  for (const WorkerUpdate& update : restored.record.worker_updates)
-    snapshot.clocks.push_back({update.worker, Step{update.update}});
-  shards_.Find(restored.chunk)->Restore(std::move(snapshot));
+  lane_.shards.FindOrAdd(restored.shard);
+  lane_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
 }
 
 std::vector<uint64_t> Lane::CaptureSizes() const {
   std::vector<uint64_t> sizes;
-  for (const auto& [id, chunk] : shards_.chunks()) {
+  for (const auto& [id, chunk] : lane_.shards.chunks()) {
     if (!chunk->shard().member().is_primary()) continue;
     sizes.push_back(chunk->state().num_bytes());
     sizes.push_back(chunk->state().state_bytes());
@@ -124,7 +154,7 @@ std::vector<uint64_t> Lane::CaptureSizes() const {
 
 ViewAnswer Lane::Propose(const View& view) {
   const Step lowest_free = LowestFreeStep(view);
-  const bool is_accepted = rules_.Propose(view, lowest_free);
+  const bool is_accepted = lane_.rules.Propose(view, lowest_free);
   replication_.incoming().OnViewChanged();
   return {view.number, is_accepted, lowest_free};
 }
@@ -132,19 +162,19 @@ ViewAnswer Lane::Propose(const View& view) {
 // The first step that a joiner of the mode in force may begin with, or with which the mode that
 // `view` changes to may begin: no chunk has begun it.
 Step Lane::LowestFreeStep(const View& view) const {
-  const View& active = rules_.membership().active();
+  const View& active = lane_.rules.membership().active();
   const Consistency& now = active.consistency;
   const bool has_begun = active.number > 0;
   const bool changes_mode = has_begun && view.consistency != now;
-  const bool has_clocks =
-      std::any_of(shards_.chunks().begin(), shards_.chunks().end(), [](const auto& chunk) {
+  const bool has_clocks = std::any_of(
+      lane_.shards.chunks().begin(), lane_.shards.chunks().end(), [](const auto& chunk) {
         return chunk.second->clocks().Highest() > Step{};
       });
   // A job that begins from a checkpoint of Async or Bounded goes on by its clocks.
   const bool counts_versions =
       view.consistency.is_sync() || (now.is_sync() && (has_begun || !has_clocks));
   Step highest = now.from_step;
-  for (const auto& [id, chunk] : shards_.chunks()) {
+  for (const auto& [id, chunk] : lane_.shards.chunks()) {
     highest = std::max(highest, chunk->clocks().Highest());
     if (counts_versions) highest = std::max(highest, chunk->state().version());
   }
@@ -157,11 +187,12 @@ Step Lane::LowestFreeStep(const View& view) const {
 void Lane::Activate(const View& view) {
   // Connections of departed workers end before steps are rechecked: a payload that is still being
   // received would keep its chunk's step from completing.
-  const View before = rules_.membership().active();
-  const StepRules::Contributions contributions = rules_.Activate(view);
+  const View before = lane_.rules.membership().active();
+  const StepRules::Contributions contributions = lane_.rules.Activate(view);
   DropDeparted(before, view);
-  for (const auto& [id, chunk] : shards_.chunks()) engine_.OnViewActivated(*chunk, contributions);
-  for (const auto& [id, shard] : shards_.all()) engine_.BeginHandoverIfFree(*shard);
+  for (const auto& [id, chunk] : lane_.shards.chunks())
+    engine_.OnViewActivated(*chunk, contributions);
+  for (const auto& [id, shard] : lane_.shards.all()) engine_.BeginHandoverIfFree(*shard);
   replication_.incoming().OnViewChanged();
 }
 
@@ -183,24 +214,48 @@ void Lane::DropDeparted(const View& before, const View& now) {
 ServerStats Lane::Stats() const {
   ServerStats stats;
   engine_.AddTo(stats);
-  stats.bytes_replicated = replication_.outgoing().bytes_sent();
+  stats.bytes_replicated = replication_.bytes_sent();
   stats.bytes_copied = replication_.incoming().bytes_copied();
-  for (const auto& [id, chunk] : shards_.chunks()) {
+  for (const auto& [id, chunk] : lane_.shards.chunks()) {
     if (!chunk->shard().member().is_primary()) continue;
     const Step version = chunk->state().version();
     stats.bytes_owned += chunk->state().num_bytes();
     stats.lowest_version = stats.chunks == 0 ? version : std::min(stats.lowest_version, version);
     stats.highest_version = std::max(stats.highest_version, version);
     ++stats.chunks;
-    TakeLonger(StallOf(*chunk, rules_, executor_.Now(), rules_.settings().stall), stats.stall);
+    TakeLonger(StallOf(*chunk, lane_.rules, lane_.executor.Now(), lane_.rules.settings().stall),
+               stats.stall);
   }
   return stats;
+}
+
+ServerStats Sum(std::span<const ServerStats> lanes) {
+  ServerStats total;
+  for (const ServerStats& lane : lanes) {
+    total.bytes_owned += lane.bytes_owned;
+    total.duplicates += lane.duplicates;
+    total.bytes_replicated += lane.bytes_replicated;
+    total.bytes_copied += lane.bytes_copied;
+    TakeLonger(lane.stall, total.stall);
+    if (lane.contributors_max > 0) {
+      total.contributors_min = total.contributors_max == 0
+                                   ? lane.contributors_min
+                                   : std::min(total.contributors_min, lane.contributors_min);
+      total.contributors_max = std::max(total.contributors_max, lane.contributors_max);
+    }
+    if (lane.chunks == 0) continue;
+    total.lowest_version = total.chunks == 0 ? lane.lowest_version
+                                             : std::min(total.lowest_version, lane.lowest_version);
+    total.highest_version = std::max(total.highest_version, lane.highest_version);
+    total.chunks += lane.chunks;
+  }
+  return total;
 }
 
 // ---- connections ----
 
 void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
-  if (hello.server) return replication_.outgoing().Adopt(hello, std::move(channel));
+  if (hello.server) return replication_.Adopt(hello, std::move(channel));
   auto connection = std::make_unique<Connection>(*this, hello, std::move(channel));
   Connection& adopted = *connection;
   connections_.emplace(&adopted, std::move(connection));
@@ -211,9 +266,9 @@ void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
 // Looked up once for a frame: the reception keeps it until the frame is complete.
 Chunk* Lane::FindReceiver(Reception& reception, const FrameHeader& header) const {
   if (reception.chunk != nullptr || !HasPayload(header.type)) return reception.chunk;
-  Chunk* chunk = shards_.Find(header.chunk);
-  const bool may_receive = chunk != nullptr && chunk->shard().member().is_open() &&
-                           CheckPayload(*chunk, header).ok();
+  Chunk* chunk = lane_.shards.Find(header.chunk);
+  const bool may_receive =
+      chunk != nullptr && chunk->shard().member().is_open() && CheckPayload(*chunk, header).ok();
   if (may_receive) reception.chunk = chunk;
   return reception.chunk;
 }
@@ -247,10 +302,10 @@ void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
                    absl::StrCat("frame type ", static_cast<int>(header.type), " from a worker"));
   }
   if (header.type == FrameType::kReturnCopy) return OnCopy(connection, header);
-  // What the header was checked against holds until here, but for the shard: it may have moved while
-  // the payload was being received.
+  // What the header was checked against holds until here, but for the shard: it may have moved
+  // while the payload was being received.
   const bool is_checked = connection.reception().chunk != nullptr;
-  Chunk* chunk = is_checked ? connection.reception().chunk : shards_.Find(header.chunk);
+  Chunk* chunk = is_checked ? connection.reception().chunk : lane_.shards.Find(header.chunk);
   if (chunk == nullptr || !chunk->shard().member().is_open()) {
     engine_.AbandonReception(connection);
     return responder_.Redirect(connection, header);
@@ -278,7 +333,7 @@ void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
 
 void Lane::OnCopy(Connection& connection, const FrameHeader& header) {
   Reception reception = std::exchange(connection.reception(), Reception{});
-  const std::optional<ShardId> shard = shards_.ShardOf(header.chunk);
+  const std::optional<ShardId> shard = lane_.shards.ShardOf(header.chunk);
   if (!shard) return Violate(connection, "a copy of a chunk that does not exist");
   const absl::Status taken = rebuilds_.TakeCopy(*shard, std::move(reception), header);
   if (!taken.ok()) responder_.Refuse(connection, header, taken);
@@ -292,16 +347,17 @@ void Lane::OnPayloadLost(Connection& connection) {
 }
 
 void Lane::OnClosed(Connection& connection, const absl::Status& why) {
-  metrics_.AddError(absl::IsDataLoss(why) ? ServerError::kBadFrame : ServerError::kConnectionLost);
-  log_.Debug("connection closed",
-             {{"worker", ToString(connection.hello().worker)}, {"why", why.message()}});
+  lane_.metrics.AddError(absl::IsDataLoss(why) ? ServerError::kBadFrame
+                                               : ServerError::kConnectionLost);
+  lane_.log.Debug("connection closed",
+                  {{"worker", ToString(connection.hello().worker)}, {"why", why.message()}});
   Drop(connection);
 }
 
 void Lane::Violate(Connection& connection, const std::string& what) {
-  metrics_.AddError(ServerError::kBadFrame);
-  log_.Warning("connection closed: protocol violation",
-               {{"worker", ToString(connection.hello().worker)}, {"what", what}});
+  lane_.metrics.AddError(ServerError::kBadFrame);
+  lane_.log.Warning("connection closed: protocol violation",
+                    {{"worker", ToString(connection.hello().worker)}, {"what", what}});
   Drop(connection);
 }
 
@@ -311,9 +367,9 @@ void Lane::Drop(Connection& connection) {
   connection.channel().Close();
   Chunk* receiver = connection.reception().chunk;
   engine_.AbandonReception(connection);
-  for (const auto& [id, chunk] : shards_.chunks()) chunk->DropRequestsOf(connection);
+  for (const auto& [id, chunk] : lane_.shards.chunks()) chunk->DropRequestsOf(connection);
   // Its own callback may be on the stack: it is destroyed when that has returned.
-  executor_.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
+  lane_.executor.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
   connections_.erase(it);
   if (receiver != nullptr) engine_.Recheck(*receiver);
 }

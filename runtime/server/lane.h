@@ -8,53 +8,29 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 
-#include "runtime/base/executor.h"
-#include "runtime/base/log.h"
-#include "runtime/membership/control.h"
 #include "runtime/server/checkpoint_reader.h"
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
+#include "runtime/server/lane_context.h"
 #include "runtime/server/lane_pages.h"
 #include "runtime/server/lane_rebuilds.h"
-#include "runtime/server/lane_shards.h"
 #include "runtime/server/responder.h"
-#include "runtime/server/server_metrics.h"
 #include "runtime/server/shard_replication.h"
 #include "runtime/server/step_engine.h"
-#include "runtime/server/step_policy.h"
-#include "runtime/store/buffer_pool.h"
 
 namespace pushpull {
-
-struct LaneOptions {
-  std::string job;
-  ServerId server;
-  Incarnation incarnation;
-  size_t index = 0;
-  size_t lane_count = 1;
-  FaultPoint fault_point;  // for tests
-  // After this long without an answer another server is asked again.
-  Duration retry_after = std::chrono::milliseconds(50);
-};
 
 // Thread-confined to its executor, that of its index in the transport, destructor included.
 class Lane {
  public:
-  // `transport` and `metrics` outlive the lane.
-  Lane(LaneOptions options,
-       Transport& transport,
-       ServerMetrics& metrics,
-       std::shared_ptr<CheckpointWriter> writer,
-       Log log,
-       CoordinatorNotifier notify);
+  explicit Lane(LaneOptions options);
 
-  void Configure(const JobSettings& settings) { rules_.Configure(settings); }
+  void Configure(const JobSettings& settings) { lane_.rules.Configure(settings); }
   // How many workers the job should have.
   void SetDesiredWorkers(uint32_t workers);
   // The job's tensors, once; their memory is kept.
@@ -63,7 +39,7 @@ class Lane {
   // member of.
   std::vector<Promise> SetReplicas(const pushpull::SetReplicas& message);
   // A coordinator of this term is in charge: decisions of a lower one are refused from now on.
-  void PromiseTerm(Term term) { shards_.Promise(term); }
+  void PromiseTerm(Term term) { lane_.shards.Promise(term); }
   // Everything this lane knows, for a new coordinator; tensors are those of the job.
   ServerReport Report() const;
   void SetServers(const std::vector<ServerEndpoint>& servers);
@@ -96,15 +72,8 @@ class Lane {
   void DropDeparted(const View& before, const View& now);
   Step LowestFreeStep(const View& view) const;
 
-  const LaneOptions options_;
-  Executor& executor_;
-  ServerMetrics& metrics_;
-  const Log log_;
-  // Shared with payloads that are being sent and give their memory back.
-  const std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   std::vector<pushpull::SetReplicas> early_;  // came before the tensors
-  LaneShards shards_;
-  StepRules rules_;
+  LaneContext lane_;
   LanePages pages_;
   Responder responder_;
   StepEngine engine_;
@@ -114,5 +83,8 @@ class Lane {
   // Last: connections point to chunks, and end first.
   std::map<const Connection*, std::unique_ptr<Connection>> connections_;
 };
+
+// Of all lanes of a server.
+ServerStats Sum(std::span<const ServerStats> lanes);
 
 }  // namespace pushpull

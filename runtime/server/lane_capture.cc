@@ -20,7 +20,7 @@ void LaneCapture::Begin(const Capture& order) {
   captured_.clear();
   has_finished_ = false;
   Step highest;
-  for (const auto& [id, shard] : shards_.all()) {
+  for (const auto& [id, shard] : lane_.shards.all()) {
     if (!shard->member().is_primary()) continue;
     Add(*shard);
     for (const auto& chunk : shard->chunks()) highest = std::max(highest, chunk->state().version());
@@ -44,7 +44,7 @@ void LaneCapture::Begin(const Capture& order) {
                                                    ": every tensor must be pushed in every step")),
         highest);
   }
-  for (const auto& [id, shard] : shards_.all()) CaptureDue(*shard);
+  for (const auto& [id, shard] : lane_.shards.all()) CaptureDue(*shard);
   FinishIfComplete();
 }
 
@@ -52,7 +52,8 @@ void LaneCapture::Refuse(absl::Status why, Step highest) {
   const uint64_t attempt = order_->attempt;
   order_.reset();
   missing_.clear();
-  refuse_({.attempt = attempt, .status = std::move(why), .highest_version = highest, .files = {}});
+  lane_.notify(Captured{
+      .attempt = attempt, .status = std::move(why), .highest_version = highest, .files = {}});
 }
 
 void LaneCapture::Add(Shard& shard) {
@@ -116,7 +117,7 @@ void LaneCapture::CaptureIfDue(Chunk& chunk, bool is_publishable) {
   }
   missing_.erase(&chunk);
   attempts_[&chunk] = order_->attempt;
-  writer_->Write(order_->attempt, lane_, chunk.BeginCapture(writer_->spares()));
+  lane_.writer->Write(order_->attempt, lane_.index, chunk.BeginCapture(lane_.writer->spares()));
   captured_.push_back(&chunk);
 }
 
@@ -125,19 +126,20 @@ void LaneCapture::FinishIfComplete() {
   if (!order_ || !missing_.empty() || std::exchange(has_finished_, true)) return;
   // When they are written, chunks that have not changed since may be changed in place again. One
   // that a later attempt has captured meanwhile is read again.
-  writer_->FinishLane(order_->attempt,
-                      lane_,
-                      [chunks = std::exchange(captured_, {}),
-                       attempt = order_->attempt,
-                       self = std::weak_ptr<LaneCapture*>(self_),
-                       &executor = executor_] {
-                        executor.Post([chunks, attempt, self] {
-                          const auto capture = self.lock();
-                          if (!capture) return;
-                          for (Chunk* chunk : chunks)
-                            if ((*capture)->attempts_.at(chunk) == attempt) chunk->EndCapture();
-                        });
-                      });
+  lane_.writer->FinishLane(order_->attempt,
+                           lane_.index,
+                           [chunks = std::exchange(captured_, {}),
+                            attempt = order_->attempt,
+                            self = std::weak_ptr<LaneCapture*>(self_),
+                            &executor = lane_.executor] {
+                             executor.Post([chunks, attempt, self] {
+                               const auto capture = self.lock();
+                               if (!capture) return;
+                               for (Chunk* chunk : chunks)
+                                 if ((*capture)->attempts_.at(chunk) == attempt)
+                                   chunk->EndCapture();
+                             });
+                           });
 }
 
 }  // namespace pushpull

@@ -10,7 +10,6 @@
 // pushes are applied as they arrive (Async, Bounded), a chunk is captured as it is, at once.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,31 +17,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 
-#include "runtime/membership/control.h"
-#include "runtime/server/checkpoint_writer.h"
-#include "runtime/server/chunk.h"
-#include "runtime/server/lane_shards.h"
+#include "runtime/server/lane_context.h"
 
 namespace pushpull {
 
 // Thread-confined to its lane.
 class LaneCapture {
  public:
-  // Called on the lane's executor with why an order cannot be carried out.
-  using Refuser = std::function<void(Captured)>;
-
-  // `executor` is the lane's; it and `shards` outlive this object.
-  LaneCapture(size_t lane,
-              Executor& executor,
-              const LaneShards& shards,
-              std::shared_ptr<CheckpointWriter> writer,
-              Refuser refuse)
-      : lane_(lane),
-        executor_(executor),
-        shards_(shards),
-        writer_(std::move(writer)),
-        refuse_(std::move(refuse)),
-        self_(std::make_shared<LaneCapture*>(this)) {}
+  explicit LaneCapture(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
 
   // Takes the order in place of an earlier one.
   void Begin(const Capture& order);
@@ -67,17 +49,14 @@ class LaneCapture {
   // Notifies the coordinator and forgets the order.
   void Refuse(absl::Status why, Step highest);
 
-  const size_t lane_;
-  Executor& executor_;
-  const LaneShards& shards_;
-  const std::shared_ptr<CheckpointWriter> writer_;
-  const Refuser refuse_;
+  const LaneContext& lane_;
   std::optional<Capture> order_;
   absl::flat_hash_set<Chunk*> missing_;
   absl::flat_hash_map<const Chunk*, uint64_t> attempts_;  // the last one that captured the chunk
   std::vector<Chunk*> captured_;                          // since the lane last finished
   bool has_finished_ = false;                             // and nothing was added since
-  const std::shared_ptr<LaneCapture*> self_;  // posted tasks hold it weakly: gone with the lane
+  // Posted tasks hold it weakly: gone with the lane.
+  const std::shared_ptr<LaneCapture*> self_ = std::make_shared<LaneCapture*>(this);
 };
 
 }  // namespace pushpull

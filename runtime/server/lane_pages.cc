@@ -23,7 +23,7 @@ bool MayHavePages(const Chunk& chunk) {
 
 bool LanePages::IsAnsweredInPlace(const FrameHeader& push) const {
   return push.type == FrameType::kPushPull && (push.flags & kFlagTakesInPlace) != 0 &&
-         rules_.policy().MayShareValues();
+         lane_.rules.policy().MayShareValues();
 }
 
 void LanePages::Share(Connection& connection, const FrameHeader& push) {
@@ -35,13 +35,13 @@ void LanePages::Share(Connection& connection, const FrameHeader& push) {
 void LanePages::Prepare(const Connection& connection, Chunk& chunk, const FrameHeader& push) {
   StepAccumulator& sum = chunk.step().sum();
   // A worker may be left behind that still reads what a mode before has left in these pages.
-  if (!rules_.policy().MayShareValues() && sum.is_lent()) sum.Release();
+  if (!lane_.rules.policy().MayShareValues() && sum.is_lent()) sum.Release();
   if (!IsAnsweredInPlace(push) || !MayHavePages(chunk) || sum.is_lent()) return;
   if (connection.channel().kind() != "shm") return;
   const Place* place = FindOrMake(chunk);
   if (place == nullptr) return;
   std::optional<HostBuffer> memory = place->pages->Take(place->index, chunk.state().version());
-  if (memory) pool_.Return(sum.ExchangeMemory(*std::move(memory)));
+  if (memory) lane_.pool->Return(sum.ExchangeMemory(*std::move(memory)));
 }
 
 bool LanePages::Publish(const Chunk& chunk, const FrameHeader& push, const HostBuffer& value) {
@@ -60,7 +60,7 @@ const LanePages::Place* LanePages::FindOrMake(const Chunk& chunk) {
   std::vector<const Chunk*> chunks = {&chunk};
   std::vector<uint64_t> sizes = {chunk.state().num_bytes()};
   uint64_t total = sizes.front();
-  for (const auto& [id, other] : shards_.chunks()) {
+  for (const auto& [id, other] : lane_.shards.chunks()) {
     if (other == &chunk || total > kRegionBytesMax || places_.contains(other)) continue;
     if (!MayHavePages(*other) || !other->shard().member().is_open()) continue;
     chunks.push_back(other);
@@ -68,10 +68,11 @@ const LanePages::Place* LanePages::FindOrMake(const Chunk& chunk) {
     total += sizes.back();
   }
   const absl::StatusOr<std::shared_ptr<SharedPages>> made =
-      SharedPages::Create(absl::StrCat("pushpull-", job_), sizes);
+      SharedPages::Create(absl::StrCat("pushpull-", lane_.job), sizes);
   if (!made.ok()) {
     lacks_memory_ = true;
-    log_.Warning("values are copied to workers on this host", {{"why", made.status().message()}});
+    lane_.log.Warning("values are copied to workers on this host",
+                      {{"why", made.status().message()}});
     return nullptr;
   }
   pages_.push_back(*made);

@@ -5,28 +5,20 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 
-#include "runtime/base/log.h"
-#include "runtime/server/chunk.h"
 #include "runtime/server/connection.h"
-#include "runtime/server/lane_shards.h"
+#include "runtime/server/lane_context.h"
 #include "runtime/server/shared_pages.h"
-#include "runtime/server/step_policy.h"
-#include "runtime/store/buffer_pool.h"
 
 namespace pushpull {
 
 // Thread-confined to its lane.
 class LanePages {
  public:
-  // All of them outlive this object, but for `job` and `log`.
-  LanePages(
-      std::string job, const LaneShards& shards, const StepRules& rules, BufferPool& pool, Log log)
-      : job_(std::move(job)), shards_(shards), rules_(rules), pool_(pool), log_(std::move(log)) {}
+  explicit LanePages(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
 
   // Offers the worker the pages that it does not have yet, where its push asks for the answer in
   // place.
@@ -46,11 +38,7 @@ class LanePages {
   bool IsAnsweredInPlace(const FrameHeader& push) const;
   const Place* FindOrMake(const Chunk& chunk);
 
-  const std::string job_;
-  const LaneShards& shards_;
-  const StepRules& rules_;
-  BufferPool& pool_;
-  const Log log_;
+  const LaneContext& lane_;
   std::vector<std::shared_ptr<SharedPages>> pages_;
   absl::flat_hash_map<const Chunk*, Place> places_;
   bool lacks_memory_ = false;  // there was none for a region: no further one is tried

@@ -1,18 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/lane_rebuilds.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
+
 namespace pushpull {
 
+using Source = RebuiltChunk::Source;
+
+ShardRebuild::ShardRebuild(RebuildShard order, bool reads_checkpoint)
+    : order_(std::move(order)), is_reading_(reads_checkpoint) {
+  for (const RebuiltChunk& chunk : order_.chunks) {
+    parts_[chunk.chunk] = {.order = chunk, .value = {}, .stored = {}};
+    if (chunk.source == Source::kWorker) ++missing_;
+  }
+}
+
+bool ShardRebuild::Needs(ChunkId chunk) const {
+  const auto part = parts_.find(chunk);
+  return part != parts_.end() && part->second.order.source == Source::kWorker &&
+         !part->second.value;
+}
+
+absl::Status ShardRebuild::TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value) {
+  Part& part = parts_.at(chunk);
+  if (ChecksumPayload(value.bytes()) != part.order.checksum) {
+    return absl::DataLossError(
+        absl::StrCat("the copy of chunk ",
+                     chunk.value(),
+                     " that ",
+                     ToString(from),
+                     " sent is not what it had when it was asked: its program has written to the "
+                     "memory of the value"));
+  }
+  part.value = std::move(value);
+  --missing_;
+  return absl::OkStatus();
+}
+
+void ShardRebuild::TakeStored(RestoredChunk stored) {
+  const auto part = parts_.find(stored.chunk);
+  if (part != parts_.end()) part->second.stored = std::move(stored);
+}
+
+void ShardRebuild::EndReading(const absl::StatusOr<Step>& read) {
+  is_reading_ = false;
+  read_ = read;
+}
+
+absl::Status ShardRebuild::Install(Chunk& chunk, Rebuilt& report) {
+  Part& part = parts_[chunk.id()];
+  chunk.Clear();
+  if (part.order.source == Source::kNew) return absl::OkStatus();
+  const bool is_stored = read_.ok() && part.stored.has_value();
+  if (part.order.source == Source::kCheckpoint) {
+    if (!is_stored) {
+      return read_.ok() ? absl::NotFoundError(absl::StrCat(chunk.Name(), " is in no checkpoint"))
+                        : read_.status();
+    }
+    part.order.version = std::max(part.order.version, part.stored->state.version);
+    part.value = std::move(part.stored->state.value);
+  }
+  if (!part.value) {
+    return absl::InternalError(absl::StrCat(chunk.Name(), " is not in the order to rebuild it"));
+  }
+  if (chunk.state().state_bytes() > 0) {
+    report.has_optimizer_state = true;
+    if (is_stored) report.state_step = *read_;
+    if (!read_.ok()) report.state_problem = std::string(read_.status().message());
+  }
+  HostBuffer state;
+  if (is_stored) {
+    state = std::move(part.stored->state.optimizer_state);
+  } else {
+    PUSHPULL_ASSIGN_OR_RETURN(state, HostBuffer::Zeroed(chunk.state().state_bytes()));
+  }
+  chunk.Restore({.version = part.order.version,
+                 .updates = is_stored ? part.stored->state.updates : 0,
+                 .value = *std::move(part.value),
+                 .optimizer_state = std::move(state)});
+  return absl::OkStatus();
+}
+
+// ---- LaneRebuilds ----
+
 void LaneRebuilds::Begin(const RebuildShard& order, bool reads_checkpoint) {
-  const bool is_outdated = order.entry.epoch.term < shards_.promised() ||
-                           order.entry.epoch <= shards_.entry(order.shard).epoch;
-  if (!shards_.is_installed() || is_outdated) return;
-  shards_.FindOrAdd(order.shard);
+  const bool is_outdated = order.entry.epoch.term < lane_.shards.promised() ||
+                           order.entry.epoch <= lane_.shards.entry(order.shard).epoch;
+  if (!lane_.shards.is_installed() || is_outdated) return;
+  lane_.shards.FindOrAdd(order.shard);
   rebuilds_.insert_or_assign(order.shard, ShardRebuild(order, reads_checkpoint));
   FinishIfComplete(order.shard);
 }
@@ -31,18 +113,15 @@ void LaneRebuilds::TakeStored(Epoch epoch, RestoredChunk stored) {
   if (ShardRebuild* rebuild = Find(stored.shard, epoch)) rebuild->TakeStored(std::move(stored));
 }
 
-void LaneRebuilds::EndReading(ShardId shard,
-                              Epoch epoch,
-                              const absl::Status& status,
-                              std::optional<Step> step) {
+void LaneRebuilds::EndReading(ShardId shard, Epoch epoch, const absl::StatusOr<Step>& read) {
   ShardRebuild* rebuild = Find(shard, epoch);
   if (rebuild == nullptr) return;
-  rebuild->EndReading(status, step);
+  rebuild->EndReading(read);
   FinishIfComplete(shard);
 }
 
 std::span<std::byte> LaneRebuilds::PlaceCopy(Reception& reception, const FrameHeader& header) {
-  Chunk* chunk = shards_.Find(header.chunk);
+  Chunk* chunk = lane_.shards.Find(header.chunk);
   if (chunk == nullptr || header.payload_bytes != chunk->state().num_bytes()) return {};
   const ShardRebuild* rebuild = Find(chunk->shard().id(), header.epoch);
   if (rebuild == nullptr || !rebuild->Needs(header.chunk)) return {};
@@ -55,14 +134,14 @@ std::span<std::byte> LaneRebuilds::PlaceCopy(Reception& reception, const FrameHe
 }
 
 absl::Status LaneRebuilds::TakeCopy(ShardId shard, Reception reception, const FrameHeader& header) {
-  const Chunk* chunk = shards_.Find(header.chunk);
+  const Chunk* chunk = lane_.shards.Find(header.chunk);
   const Epoch known = chunk == nullptr ? Epoch{} : chunk->shard().member().entry().epoch;
   ShardRebuild* rebuild = Find(shard, header.epoch);
   const bool is_needed = rebuild != nullptr && rebuild->Needs(header.chunk);
   // The worker may learn of the rebuild before this server; or the order arrived, or memory was
   // lacking, while the payload was already being dropped.
   const bool is_early =
-      rebuild == nullptr && header.epoch > known && header.epoch > shards_.entry(shard).epoch;
+      rebuild == nullptr && header.epoch > known && header.epoch > lane_.shards.entry(shard).epoch;
   const bool was_dropped = is_needed && reception.chunk == nullptr;
   if (is_early || was_dropped)
     return absl::UnavailableError(absl::StrCat("not ready for copies of shard ", shard.value()));
@@ -72,7 +151,7 @@ absl::Status LaneRebuilds::TakeCopy(ShardId shard, Reception reception, const Fr
   if (taken.ok()) {
     FinishIfComplete(shard);
   } else {
-    notify_(Rebuilt{.shard = shard, .entry = rebuild->entry(), .status = taken});
+    lane_.notify(Rebuilt{.shard = shard, .entry = rebuild->entry(), .status = taken});
     rebuilds_.erase(shard);
   }
   return absl::OkStatus();
@@ -86,16 +165,17 @@ void LaneRebuilds::FinishIfComplete(ShardId id) {
   if (it == rebuilds_.end() || !it->second.is_complete()) return;
   ShardRebuild rebuild = std::move(it->second);
   rebuilds_.erase(it);
-  Shard& shard = *shards_.Find(id);
+  Shard& shard = *lane_.shards.Find(id);
   Rebuilt report{.shard = id, .entry = rebuild.entry()};
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
     if (report.status.ok()) report.status = rebuild.Install(*chunk, report);
   }
   if (report.status.ok()) {
     replication_.Install(shard, rebuild.entry(), ShardMember::Via::kRebuilt);
-    log_.Info("lost shard rebuilt", {{"shard", id.value()}, {"chunks", shard.chunks().size()}});
+    lane_.log.Info("lost shard rebuilt",
+                   {{"shard", id.value()}, {"chunks", shard.chunks().size()}});
   }
-  notify_(std::move(report));
+  lane_.notify(std::move(report));
 }
 
 }  // namespace pushpull

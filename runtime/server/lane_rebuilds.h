@@ -8,30 +8,61 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
-#include "runtime/base/log.h"
+#include "runtime/server/checkpoint_reader.h"
 #include "runtime/server/connection.h"
-#include "runtime/server/lane_shards.h"
-#include "runtime/server/shard_rebuild.h"
+#include "runtime/server/lane_context.h"
 #include "runtime/server/shard_replication.h"
 
 namespace pushpull {
 
+// One shard whose members are all lost, on the server that becomes its primary: what has arrived of
+// it so far, from workers and from a checkpoint. Nothing of it is visible before all has arrived.
+// Thread-confined to its lane.
+class ShardRebuild {
+ public:
+  // `reads_checkpoint`: TakeStored and EndReading will be called.
+  ShardRebuild(RebuildShard order, bool reads_checkpoint);
+
+  const ReplicaSet& entry() const { return order_.entry; }
+
+  // The value of this chunk is still to come from a worker.
+  bool Needs(ChunkId chunk) const;
+  // kDataLoss: these are not the bytes that the worker reported.
+  absl::Status TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value);
+  void TakeStored(RestoredChunk stored);
+  // The checkpoint of `step` has been read, or why not.
+  void EndReading(const absl::StatusOr<Step>& read);
+
+  bool is_complete() const { return missing_ == 0 && !is_reading_; }
+
+  // Sets the chunk to what has arrived for it; is_complete() must hold. After an error the shard
+  // cannot be rebuilt. Adds to `report` where the optimizer's state is from.
+  absl::Status Install(Chunk& chunk, Rebuilt& report);
+
+ private:
+  struct Part {
+    RebuiltChunk order;
+    std::optional<HostBuffer> value;
+    std::optional<RestoredChunk> stored;
+  };
+
+  RebuildShard order_;
+  std::map<ChunkId, Part> parts_;
+  size_t missing_ = 0;  // workers' copies
+  bool is_reading_;
+  absl::StatusOr<Step> read_ = Step{};  // the step of the checkpoint
+};
+
 // Thread-confined to its lane.
 class LaneRebuilds {
  public:
-  // `shards` and `replication` outlive this object.
-  LaneRebuilds(LaneShards& shards,
-               ShardReplication& replication,
-               Log log,
-               CoordinatorNotifier notify)
-      : shards_(shards),
-        replication_(replication),
-        log_(std::move(log)),
-        notify_(std::move(notify)) {}
+  // Both outlive this object.
+  LaneRebuilds(LaneContext& lane, ShardReplication& replication)
+      : lane_(lane), replication_(replication) {}
 
   // Starts over where the shard is being rebuilt already. Ignored where a newer entry is known.
   // `reads_checkpoint`: TakeStored and EndReading will be called.
@@ -39,7 +70,7 @@ class LaneRebuilds {
   // An entry of epoch `known` is in force: a rebuild under an earlier one is dropped.
   void DropOutdated(ShardId shard, Epoch known);
   void TakeStored(Epoch epoch, RestoredChunk stored);
-  void EndReading(ShardId shard, Epoch epoch, const absl::Status& status, std::optional<Step> step);
+  void EndReading(ShardId shard, Epoch epoch, const absl::StatusOr<Step>& read);
 
   // Where a worker's copy of a chunk goes; nowhere where it is not needed.
   std::span<std::byte> PlaceCopy(Reception& reception, const FrameHeader& header);
@@ -51,10 +82,8 @@ class LaneRebuilds {
   ShardRebuild* Find(ShardId shard, Epoch epoch);
   void FinishIfComplete(ShardId shard);
 
-  LaneShards& shards_;
+  LaneContext& lane_;
   ShardReplication& replication_;
-  const Log log_;
-  const CoordinatorNotifier notify_;
   std::map<ShardId, ShardRebuild> rebuilds_;
 };
 

@@ -33,8 +33,7 @@ void Responder::Publish(Chunk& chunk) const {
   const ReplicaSet& entry = chunk.shard().member().entry();
   const std::shared_ptr<const HostBuffer> value = chunk.state().value();
   const Admission* admission = chunk.admission();
-  for (const Waiter& waiter :
-       chunk.TakeAnswerable(dependencies_.rules, dependencies_.executor.Now())) {
+  for (const Waiter& waiter : chunk.TakeAnswerable(lane_.rules, lane_.executor.Now())) {
     OutgoingFrame answer = AnswerTo(waiter.request, FrameType::kPublished);
     answer.meta = EncodePublishedTiming(waiter.timing);
     if (admission != nullptr) {
@@ -48,9 +47,9 @@ void Responder::Publish(Chunk& chunk) const {
     answer.header.step = chunk.state().version();
     answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
     if (waiter.wants_value) {
-      const bool is_in_place = dependencies_.pages.Publish(chunk, waiter.request, *value);
+      const bool is_in_place = pages_.Publish(chunk, waiter.request, *value);
       answer.payload = {value->bytes(), value, is_in_place};
-      dependencies_.metrics.AddPulled(waiter.connection->channel().kind(), value->num_bytes());
+      lane_.metrics.AddPulled(waiter.connection->channel().kind(), value->num_bytes());
     }
     waiter.connection->channel().Send(std::move(answer));
   }
@@ -59,7 +58,7 @@ void Responder::Publish(Chunk& chunk) const {
 void Responder::SendHeld(const Connection& connection,
                          const Chunk& chunk,
                          const FrameHeader& push) const {
-  if (!dependencies_.rules.policy().HoldsApart(chunk)) return;
+  if (!lane_.rules.policy().HoldsApart(chunk)) return;
   OutgoingFrame answer = AnswerTo(push, FrameType::kHeld);
   answer.header.epoch = chunk.shard().member().entry().epoch;
   connection.channel().Send(std::move(answer));
@@ -67,21 +66,19 @@ void Responder::SendHeld(const Connection& connection,
 
 void Responder::Redirect(Connection& connection, const FrameHeader& request) const {
   const auto refuse = [&](const std::string& what) {
-    Refuse(connection,
-           request,
-           absl::UnavailableError(absl::StrCat(ToString(dependencies_.self), what)));
+    Refuse(connection, request, absl::UnavailableError(absl::StrCat(ToString(lane_.server), what)));
   };
-  const std::optional<ShardId> shard = dependencies_.shards.ShardOf(request.chunk);
+  const std::optional<ShardId> shard = lane_.shards.ShardOf(request.chunk);
   if (!shard) return refuse(absl::StrCat(" has no chunk ", request.chunk.value(), " yet"));
-  Chunk* chunk = dependencies_.shards.Find(request.chunk);
+  Chunk* chunk = lane_.shards.Find(request.chunk);
   if (chunk != nullptr && chunk->shard().member().is_handing_over()) {
     // Answered when it is certain who the next primary is.
     return chunk->waiters().Add({.connection = &connection,
                                  .request = request,
                                  .min_version = Step{std::numeric_limits<uint64_t>::max()}});
   }
-  const ReplicaSet& entry = dependencies_.shards.entry(*shard);
-  if (request.epoch > entry.epoch || entry.primary == dependencies_.self) {
+  const ReplicaSet& entry = lane_.shards.entry(*shard);
+  if (request.epoch > entry.epoch || entry.primary == lane_.server) {
     return refuse(absl::StrCat(" is not the primary of shard ",
                                shard->value(),
                                " yet, under epoch ",
@@ -93,7 +90,7 @@ void Responder::Redirect(Connection& connection, const FrameHeader& request) con
 void Responder::SendMoved(const Connection& connection,
                           const FrameHeader& request,
                           ShardId shard) const {
-  const ReplicaSet& entry = dependencies_.shards.entry(shard);
+  const ReplicaSet& entry = lane_.shards.entry(shard);
   OutgoingFrame answer = AnswerTo(request, FrameType::kMoved);
   answer.meta = EncodeShardEntry({shard, entry});
   answer.header.epoch = entry.epoch;
@@ -104,8 +101,9 @@ void Responder::SendMoved(const Connection& connection,
 void Responder::Refuse(const Connection& connection,
                        const FrameHeader& request,
                        const absl::Status& why) const {
-  dependencies_.metrics.AddError(ServerError::kRefusedPush);
-  log_.Warning("request refused", {{"worker", ToString(request.worker)}, {"why", why.message()}});
+  lane_.metrics.AddError(ServerError::kRefusedPush);
+  lane_.log.Warning("request refused",
+                    {{"worker", ToString(request.worker)}, {"why", why.message()}});
   OutgoingFrame answer = AnswerTo(request, FrameType::kRefused);
   answer.meta = EncodeRefusal(why);
   connection.channel().Send(std::move(answer));

@@ -5,31 +5,17 @@
 
 #include "absl/status/status.h"
 
-#include "runtime/base/executor.h"
-#include "runtime/base/log.h"
-#include "runtime/server/chunk.h"
 #include "runtime/server/connection.h"
+#include "runtime/server/lane_context.h"
 #include "runtime/server/lane_pages.h"
-#include "runtime/server/lane_shards.h"
-#include "runtime/server/server_metrics.h"
-#include "runtime/server/step_policy.h"
 
 namespace pushpull {
 
 // Thread-confined to its lane. Sending never blocks.
 class Responder {
  public:
-  // All of them outlive this object, but for `log`.
-  struct Dependencies {
-    ServerId self;
-    Executor& executor;
-    ServerMetrics& metrics;
-    const LaneShards& shards;
-    const StepRules& rules;
-    LanePages& pages;
-  };
-  Responder(Dependencies dependencies, Log log)
-      : dependencies_(dependencies), log_(std::move(log)) {}
+  // Both outlive this object.
+  Responder(const LaneContext& lane, LanePages& pages) : lane_(lane), pages_(pages) {}
 
   // Answers every request that the chunk's current version satisfies.
   void Publish(Chunk& chunk) const;
@@ -45,8 +31,8 @@ class Responder {
               const absl::Status& why) const;
 
  private:
-  const Dependencies dependencies_;
-  const Log log_;
+  const LaneContext& lane_;
+  LanePages& pages_;
 };
 
 }  // namespace pushpull

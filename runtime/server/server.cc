@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/server/stall_inspector.h"
-#include "runtime/transport/lane.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/optim/optimizer.h"
 
 namespace pushpull {
 namespace {
@@ -18,33 +18,38 @@ namespace {
 // Between two lines about peers without certificates.
 constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
 
-ServerStats Sum(const std::vector<ServerStats>& lanes) {
-  ServerStats total;
-  bool is_first = true;
-  for (const ServerStats& lane : lanes) {
-    total.bytes_owned += lane.bytes_owned;
-    total.chunks += lane.chunks;
-    total.duplicates += lane.duplicates;
-    total.bytes_replicated += lane.bytes_replicated;
-    total.bytes_copied += lane.bytes_copied;
-    TakeLonger(lane.stall, total.stall);
-    if (lane.contributors_max > 0) {
-      total.contributors_min = total.contributors_max == 0
-                                   ? lane.contributors_min
-                                   : std::min(total.contributors_min, lane.contributors_min);
-      total.contributors_max = std::max(total.contributors_max, lane.contributors_max);
-    }
-    if (lane.chunks == 0) continue;
-    total.lowest_version =
-        is_first ? lane.lowest_version : std::min(total.lowest_version, lane.lowest_version);
-    total.highest_version = std::max(total.highest_version, lane.highest_version);
-    is_first = false;
-  }
-  return total;
-}
-
 std::string WithHost(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
+}
+
+// Whether anything of the shard could be in a checkpoint that the workers do not have.
+bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>& tensors) {
+  if (order.checkpoints.empty()) return false;
+  const bool needs_value =
+      std::any_of(order.chunks.begin(), order.chunks.end(), [](const RebuiltChunk& chunk) {
+        return chunk.source == RebuiltChunk::Source::kCheckpoint;
+      });
+  return needs_value ||
+         std::any_of(tensors.begin(), tensors.end(), [&](const PlacedTensor& tensor) {
+           return StateFloatsPerValue(tensor.spec.optimizer) > 0 &&
+                  std::find(tensor.shards.begin(), tensor.shards.end(), order.shard) !=
+                      tensor.shards.end();
+         });
+}
+
+// Reads the newest complete checkpoint; returns its step.
+absl::StatusOr<Step> ReadStored(FileSystem& files,
+                                const RebuildShard& order,
+                                const std::vector<PlacedTensor>& tensors,
+                                const std::function<absl::Status(RestoredChunk)>& deliver) {
+  PUSHPULL_ASSIGN_OR_RETURN(const LoadedCheckpoint newest,
+                            LoadNewestComplete(files, order.checkpoints));
+  PUSHPULL_RETURN_IF_ERROR(ReadChunks(
+      files,
+      {.folder = newest.folder, .sequence = newest.manifest.sequence, .shards = {order.shard}},
+      tensors,
+      deliver));
+  return newest.manifest.step;
 }
 
 }  // namespace
@@ -87,30 +92,26 @@ Server::Server(ServerOptions options, ServerDependencies dependencies, Log log, 
       busy_since_(dependencies.control.Now()),
       self_(std::make_shared<Server*>(this)) {
   const size_t lane_count = dependencies_.transport.lane_count();
-  const std::weak_ptr<Server*> self = self_;
-  Executor& control = dependencies_.control;
-  const CoordinatorNotifier notify = [self, &control](FromMember message) {
-    control.Post([self, message = std::move(message)]() mutable {
-      if (const auto server = self.lock()) (*server)->session_->Send(std::move(message));
-    });
+  const CoordinatorNotifier notify = [post = Poster()](FromMember message) {
+    post([message = std::move(message)](Server& server) { server.session_->Send(message); });
   };
   writer_ = std::make_shared<CheckpointWriter>(
       options_.server, lane_count, dependencies_.disk, dependencies_.files, notify);
-  lanes_.emplace(dependencies_.transport, control, [&](size_t index) {
+  lanes_.emplace(dependencies_.transport, dependencies_.control, [&](size_t index) {
     return std::make_shared<Lane>(LaneOptions{.job = options_.job,
                                               .server = options_.server,
                                               .incarnation = options_.incarnation,
                                               .index = index,
                                               .lane_count = lane_count,
                                               .fault_point = options_.fault_point,
-                                              .retry_after = options_.ask_again_after},
-                                  dependencies_.transport,
-                                  dependencies_.metrics,
-                                  writer_,
-                                  log_,
-                                  notify);
+                                              .retry_after = options_.ask_again_after,
+                                              .transport = dependencies_.transport,
+                                              .metrics = dependencies_.metrics,
+                                              .writer = writer_,
+                                              .log = log_,
+                                              .notify = notify});
   });
-  timer_ = control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  timer_ = dependencies_.control.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
 }
 
 Server::~Server() {
@@ -212,6 +213,15 @@ void Server::On(const Collect& message) {
   SendStats();
 }
 
+std::function<void(std::function<void(Server&)>)> Server::Poster() const {
+  return [self = std::weak_ptr<Server*>(self_),
+          &control = dependencies_.control](std::function<void(Server&)> task) {
+    control.Post([self, task = std::move(task)] {
+      if (const auto server = self.lock()) task(**server);
+    });
+  };
+}
+
 void Server::Reply(uint64_t generation, FromMember message) {
   if (generation == session_->generation()) session_->Send(std::move(message));
 }
@@ -249,13 +259,9 @@ void Server::On(const Capture& message) {
         // After the last step nothing changes any more.
         for (const std::vector<uint64_t>& lane : lanes)
           if (!message.is_last) sizes.insert(sizes.end(), lane.begin(), lane.end());
-        const std::weak_ptr<Server*> self = self_;
-        writer_->Prepare(
-            message.attempt, std::move(sizes), [self, message, &control = dependencies_.control] {
-              control.Post([self, message] {
-                if (const auto server = self.lock()) (*server)->BeginCapture(message);
-              });
-            });
+        writer_->Prepare(message.attempt, std::move(sizes), [message, post = Poster()] {
+          post([message](Server& server) { server.BeginCapture(message); });
+        });
       });
 }
 
@@ -269,33 +275,60 @@ void Server::On(const EndCapture& message) {
   lanes_->PostToAll([attempt = message.attempt](Lane& lane) { lane.EndCapture(attempt); });
 }
 
-// The disk's thread posts each chunk to its lane; when every lane has taken what came before, the
-// coordinator is notified.
+// For the disk's thread: posts each chunk that it has read to its lane, which calls `take`.
+Server::ChunkDelivery Server::DeliverTo(std::function<void(Lane&, RestoredChunk)> take) {
+  return [take = std::move(take),
+          lanes = LaneGroup::Remote(*lanes_),
+          self = std::weak_ptr<Server*>(self_)](RestoredChunk chunk) -> absl::Status {
+    if (self.expired()) return absl::CancelledError("the server ends");
+    const ShardId shard = chunk.shard;
+    const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
+    lanes.Post(shard, [take, moved](Lane& lane) { take(lane, std::move(*moved)); });
+    return absl::OkStatus();
+  };
+}
+
+// When every lane has taken what came before, the coordinator is notified.
 void Server::On(const Restore& message) {
   if (tensors_ == nullptr) return;
   log_.Info("restoring", {{"folder", message.folder}, {"shards", message.shards.size()}});
-  dependencies_.disk.Post([message,
-                           tensors = tensors_,
-                           lanes = LaneGroup::Remote(*lanes_),
-                           self = std::weak_ptr<Server*>(self_),
-                           dependencies = dependencies_] {
-    const auto deliver = [&](RestoredChunk chunk) -> absl::Status {
-      if (self.expired()) return absl::CancelledError("the server ends");
-      const ShardId shard = chunk.shard;
-      const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
-      lanes.Post(shard, [moved](Lane& lane) { lane.Restore(std::move(*moved)); });
-      return absl::OkStatus();
-    };
-    const absl::Status read = ReadChunks(dependencies.files, message, *tensors, deliver);
-    dependencies.control.Post([self, read] {
-      if (const auto server = self.lock()) (*server)->FinishRestore(read);
-    });
-  });
+  const auto deliver =
+      DeliverTo([](Lane& lane, RestoredChunk chunk) { lane.Restore(std::move(chunk)); });
+  dependencies_.disk.Post(
+      [message, deliver, tensors = tensors_, post = Poster(), &files = dependencies_.files] {
+        const absl::Status read = ReadChunks(files, message, *tensors, deliver);
+        post([read](Server& server) {
+          server.lanes_->Ask<bool>(
+              [](Lane&) { return true; },
+              [&server, read](const std::vector<bool>&) { server.session_->Send(Restored{read}); });
+        });
+      });
 }
 
-void Server::FinishRestore(const absl::Status& read) {
-  lanes_->Ask<bool>([](Lane&) { return true; },
-                    [this, read](const std::vector<bool>&) { session_->Send(Restored{read}); });
+// Reads what the newest checkpoint has of a lost shard; the rest is done by the lane
+// (lane_rebuilds.h).
+void Server::On(const RebuildShard& message) {
+  if (tensors_ == nullptr) return;
+  const ShardId shard = message.shard;
+  const Epoch epoch = message.entry.epoch;
+  const bool reads_checkpoint = NeedsCheckpoint(message, *tensors_);
+  lanes_->Post(lanes_->IndexOf(shard), [message, reads_checkpoint](Lane& lane) {
+    lane.rebuilds().Begin(message, reads_checkpoint);
+  });
+  if (!reads_checkpoint) return;
+  const auto deliver = DeliverTo([epoch](Lane& lane, RestoredChunk chunk) {
+    lane.rebuilds().TakeStored(epoch, std::move(chunk));
+  });
+  dependencies_.disk.Post([message,
+                           deliver,
+                           shard,
+                           epoch,
+                           tensors = tensors_,
+                           lanes = LaneGroup::Remote(*lanes_),
+                           &files = dependencies_.files] {
+    const absl::StatusOr<Step> read = ReadStored(files, message, *tensors, deliver);
+    lanes.Post(shard, [=](Lane& lane) { lane.rebuilds().EndReading(shard, epoch, read); });
+  });
 }
 
 void Server::On(const Stop& message) {

@@ -93,24 +93,23 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const SetServers& message);
   void On(const ProposeView& message);
   void On(const ActivateView& message);
-  void On(const TensorsRegistered&) {}
-  void On(const Release&) {}
   void On(const Capture& message);
   void On(const EndCapture& message);
   void On(const Restore& message);
-  void On(const RebuildShard& message);  // server_rebuild.cc
-  void On(const CollectCopies&) {}
-  void On(const OfferCopies&) {}
-  void On(const HoldSteps&) {}
-  void On(const ResumeSteps&) {}
+  void On(const RebuildShard& message);
   void On(const Stop& message);
   void On(const Collect& message);
+  template <typename ForWorkers>
+  void On(const ForWorkers&) {}
 
+  // Posts tasks to this server from any thread; they are dropped once it has ended.
+  std::function<void(std::function<void(Server&)>)> Poster() const;
   // Answers a request of a session, unless another one has begun since.
   void Reply(uint64_t generation, FromMember message);
 
   void BeginCapture(const Capture& message);
-  void FinishRestore(const absl::Status& read);
+  using ChunkDelivery = std::function<absl::Status(RestoredChunk)>;
+  ChunkDelivery DeliverTo(std::function<void(Lane&, RestoredChunk)> take);
   void SendHeartbeat();
   void EndIfAlone();
   void SendStats();

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "absl/strings/string_view.h"
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
 
 #include "pushpull/deadline.h"
 
-#include "runtime/metrics/registry.h"
+#include "runtime/metrics/byte_counters.h"
 
 namespace pushpull {
 
@@ -27,26 +30,35 @@ class ServerMetrics {
  public:
   // Adds the families to `registry`, which outlives this object.
   explicit ServerMetrics(MetricsRegistry& registry);
-  ~ServerMetrics();
 
-  void AddPushed(absl::string_view channel, uint64_t bytes);
-  void AddPulled(absl::string_view channel, uint64_t bytes);
-  void AddReplicated(absl::string_view channel, uint64_t bytes);
+  void AddPushed(absl::string_view channel, uint64_t bytes) { pushed_.Add(channel, bytes); }
+  void AddPulled(absl::string_view channel, uint64_t bytes) { pulled_.Add(channel, bytes); }
+  void AddReplicated(absl::string_view channel, uint64_t bytes) { replicated_.Add(channel, bytes); }
   // Of those that were pushed, what was added from the workers' own memory.
-  void AddInPlace(uint64_t bytes);
-  void AddDuplicate();
-  void AddNonFinite();
-  void AddError(ServerError reason);
-  void ObserveQueue(Duration waited);
+  void AddInPlace(uint64_t bytes) { in_place_.Increment(static_cast<double>(bytes)); }
+  void AddDuplicate() { duplicates_.Increment(); }
+  void AddNonFinite() { nonfinite_.Increment(); }
+  void AddError(ServerError reason) { errors_[static_cast<size_t>(reason)]->Increment(); }
+  void ObserveQueue(Duration waited) { queue_.Observe(ToSeconds(waited)); }
   // Versions that a gradient is behind the chunk it is applied to.
-  void ObserveStaleness(uint64_t steps);
-  void SetBytesOwned(uint64_t bytes);
-  void SetBusyRatio(double ratio);
-  void SetStep(uint64_t version);
+  void ObserveStaleness(uint64_t steps) { staleness_.Observe(static_cast<double>(steps)); }
+  void SetBytesOwned(uint64_t bytes) { bytes_.Set(static_cast<double>(bytes)); }
+  void SetBusyRatio(double ratio) { busy_.Set(ratio); }
+  void SetStep(uint64_t version) { step_.Set(static_cast<double>(version)); }
 
  private:
-  struct Families;
-  const std::unique_ptr<Families> families_;
+  BytesByChannel pushed_;
+  BytesByChannel pulled_;
+  BytesByChannel replicated_;
+  prometheus::Counter& in_place_;
+  prometheus::Counter& duplicates_;
+  prometheus::Counter& nonfinite_;
+  std::vector<prometheus::Counter*> errors_;  // by ServerError
+  prometheus::Histogram& queue_;
+  prometheus::Histogram& staleness_;
+  prometheus::Gauge& bytes_;
+  prometheus::Gauge& busy_;
+  prometheus::Gauge& step_;
 };
 
 }  // namespace pushpull

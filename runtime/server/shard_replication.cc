@@ -1,17 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/shard_replication.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
+
+#include "runtime/server/step_engine.h"
 
 namespace pushpull {
+namespace {
 
-ShardReplication::ShardReplication(const ReplicationOptions& options,
-                                   ReplicationDependencies dependencies,
-                                   const Log& log)
-    : dependencies_(std::move(dependencies)),
-      outgoing_(options.server, dependencies_, *this, log),
-      incoming_(options, dependencies_, log) {}
+// Value, optimizer state in parts of a frame's payload, clocks.
+size_t NumParts(size_t state_bytes) {
+  return 2 + (state_bytes + kFramePayloadBytesMax - 1) / kFramePayloadBytesMax;
+}
+
+}  // namespace
+
+PeerConnection::PeerConnection(ShardReplication& replication,
+                               const Hello& hello,
+                               std::unique_ptr<Channel> channel)
+    : replication_(replication),
+      server_(hello.server.value_or(ServerId{})),
+      channel_(std::move(channel)) {}
+
+std::span<std::byte> PeerConnection::PayloadBuffer(Channel&, const FrameHeader& header) {
+  stamps_ = HostBuffer();
+  if (header.type != FrameType::kJoinShard) return {};
+  absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);
+  if (buffer.ok()) stamps_ = *std::move(buffer);
+  return stamps_.bytes();
+}
+
+void PeerConnection::OnFrame(Channel&, const ReceivedFrame& frame) {
+  replication_.OnFrame(*this, frame);
+}
+
+void PeerConnection::OnClosed(Channel&, const absl::Status&) {
+  replication_.OnClosed(*this);
+}
+
+// ---- entries ----
 
 void ShardReplication::Install(Shard& shard, const ReplicaSet& entry, ShardMember::Via via) {
   const ShardMember::Change change = shard.member().Install(entry, via);
@@ -24,12 +54,12 @@ void ShardReplication::Follow(Shard& shard,
                               const ShardMember::Change& change,
                               bool has_handed_over) {
   const ShardMember& member = shard.member();
-  if (change.is_demoted) dependencies_.host.OnDemoted(shard);
+  if (change.is_demoted) engine_.OnDemoted(shard);
   if (member.role() == ReplicaRole::kNone)
     for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) chunk->Clear();
   incoming_.OnEntry(shard, change, has_handed_over);
-  if (member.is_primary()) dependencies_.host.OnPublishable(shard);
-  outgoing_.OnEntry(shard);
+  if (member.is_primary()) engine_.OnPublishable(shard);
+  ConfirmStreams(shard);
 }
 
 // The old primary takes no pushes from now on; those that arrive wait. When the next one has
@@ -47,17 +77,193 @@ void ShardReplication::FinishHandover(Shard& shard) {
   Follow(shard, shard.member().Install(*due, ShardMember::Via::kCoordinator), true);
 }
 
-bool ShardReplication::TakeHandover(Shard& shard, const ReplicaSet& entry) {
-  Install(shard, entry, ShardMember::Via::kHandedOver);
+// ---- streams to the other members ----
+
+void ShardReplication::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
+  auto peer = std::make_unique<PeerConnection>(*this, hello, std::move(channel));
+  PeerConnection& adopted = *peer;
+  peers_.emplace(&adopted, std::move(peer));
+  adopted.channel().Start(adopted);
+}
+
+void ShardReplication::OnClosed(PeerConnection& peer) {
+  for (auto& [id, joined] : joined_) {
+    const auto it = joined.find(peer.server());
+    if (it == joined.end() || it->second != &peer) continue;
+    joined.erase(it);
+    lane_.shards.Find(id)->member().outgoing().Close(peer.server());
+  }
+  const auto it = peers_.find(&peer);
+  if (it == peers_.end()) return;
+  peer.channel().Close();
+  // Its own callback may be on the stack: it is destroyed when that has returned.
+  lane_.executor.Post([doomed = std::shared_ptr<PeerConnection>(std::move(it->second))] {});
+  peers_.erase(it);
+}
+
+void ShardReplication::OnFrame(PeerConnection& peer, const ReceivedFrame& frame) {
+  switch (frame.header.type) {
+    case FrameType::kJoinShard:
+      return OnJoin(peer, frame);
+    case FrameType::kReplicateAck:
+      return OnAck(peer, frame);
+    default:
+      lane_.metrics.AddError(ServerError::kBadFrame);
+      lane_.log.Warning(
+          "connection closed: protocol violation",
+          {{"server", ToString(peer.server())}, {"frame", static_cast<int>(frame.header.type)}});
+      OnClosed(peer);
+  }
+}
+
+void ShardReplication::OnJoin(PeerConnection& peer, const ReceivedFrame& frame) {
+  const absl::StatusOr<JoinShardMeta> join = DecodeJoinShard(frame.meta);
+  const absl::StatusOr<std::vector<ChunkStamp>> theirs = DecodeStamps(frame.payload);
+  if (!join.ok() || !theirs.ok()) return OnClosed(peer);
+  Shard* shard = lane_.shards.Find(join->shard);
+  if (shard == nullptr) return;  // it asks again; the entry is on its way here
+  if (join->is_handover && !TakeHandover(*shard, peer, *join)) return;
+  // A member under another entry is not answered: it asks again, when one of the two has learned
+  // the newer entry.
+  const bool is_opened = shard->member().Open(
+      peer.server(), frame.header.epoch, join->stream, *theirs, shard->Stamps());
+  if (!is_opened) return;
+  joined_[shard->id()][peer.server()] = &peer;
+  SendNext(*shard, peer.server());
+}
+
+// A primary that has handed over joins the next one, and may arrive before the coordinator's entry.
+// Its word is enough where this server has every entry of its log. False: the entry is refused.
+bool ShardReplication::TakeHandover(Shard& shard,
+                                    const PeerConnection& peer,
+                                    const JoinShardMeta& join) {
+  const ShardMember& member = shard.member();
+  const bool hands_over = member.is_full() && member.seq() == join.seq &&
+                          member.entry().primary == peer.server() &&
+                          join.entry.RoleOf(lane_.server) == ReplicaRole::kPrimary;
+  if (!hands_over || join.entry.epoch <= member.entry().epoch) return true;
+  Install(shard, join.entry, ShardMember::Via::kHandedOver);
   // Refused: it is of a coordinator that was replaced.
-  if (shard.member().entry() != entry) return false;
-  dependencies_.notify(HandedOver{shard.id(), entry});
+  if (member.entry() != join.entry) return false;
+  lane_.notify(HandedOver{shard.id(), join.entry});
   return true;
 }
 
-void ShardReplication::OnAcknowledged(Shard& shard) {
-  dependencies_.host.OnPublishable(shard);
-  FinishHandover(shard);
+void ShardReplication::OnAck(PeerConnection& peer, const ReceivedFrame& frame) {
+  const absl::StatusOr<ReplicateAckMeta> meta = DecodeReplicateAck(frame.meta);
+  if (!meta.ok()) return OnClosed(peer);
+  Shard* shard = lane_.shards.Find(meta->shard);
+  if (shard == nullptr || !shard->member().OnAck(peer.server(), meta->ack)) return;
+  if (meta->ack.is_caught_up)
+    lane_.notify(CaughtUp{meta->shard, frame.header.epoch, peer.server()});
+  // First the next copies, so that the link stays busy; then answers to workers.
+  SendNext(*shard, peer.server());
+  engine_.OnPublishable(*shard);
+  FinishHandover(*shard);
+}
+
+// An entry is in force: streams of servers that are not members any more end. One that goes on is
+// confirmed under the new entry by one more caught-up frame, which NextFrames has ready.
+void ShardReplication::ConfirmStreams(Shard& shard) {
+  const std::vector<ServerId> streams = shard.member().outgoing().Members();
+  const auto joined = joined_.find(shard.id());
+  if (joined != joined_.end()) {
+    std::erase_if(joined->second, [&](const auto& of_member) {
+      return std::find(streams.begin(), streams.end(), of_member.first) == streams.end();
+    });
+  }
+  for (const ServerId member : streams) SendNext(shard, member);
+}
+
+PeerConnection* ShardReplication::FindJoined(ShardId shard, ServerId member) const {
+  const auto joined = joined_.find(shard);
+  if (joined == joined_.end()) return nullptr;
+  const auto peer = joined->second.find(member);
+  return peer == joined->second.end() ? nullptr : peer->second;
+}
+
+// An entry for a member that still gets a copy of the chunk is not sent: the copy is made when its
+// turn comes, and has the entry in it.
+void ShardReplication::Append(Chunk& chunk, LogEntry entry) {
+  Shard& shard = chunk.shard();
+  entry.meta.shard = shard.id();
+  entry.meta.seq = shard.member().Append(chunk.index_in_shard());
+  for (const ServerId member : shard.member().outgoing().Members()) {
+    PeerConnection* peer = FindJoined(shard.id(), member);
+    const std::optional<StreamPosition> at =
+        shard.member().outgoing().PlaceEntry(member, chunk.index_in_shard());
+    if (!at || peer == nullptr) continue;
+    entry.meta.at = *at;
+    Send(*peer,
+         {.type = FrameType::kReplicate,
+          .epoch = shard.member().entry().epoch,
+          .chunk = chunk.id(),
+          .step = entry.step,
+          .learning_rate = entry.learning_rate},
+         entry.meta,
+         entry.payload);
+  }
+}
+
+void ShardReplication::SendNext(Shard& shard, ServerId member) {
+  PeerConnection* peer = FindJoined(shard.id(), member);
+  if (peer == nullptr) return;
+  for (const OutgoingStreams::Frame& next : shard.member().outgoing().NextFrames(member)) {
+    if (next.kind == OutgoingStreams::Frame::Kind::kCopy) {
+      SendCopy(shard, *peer, next);
+      continue;
+    }
+    const bool is_start = next.kind == OutgoingStreams::Frame::Kind::kStart;
+    Send(*peer,
+         {.type = is_start ? FrameType::kStreamStart : FrameType::kCaughtUp,
+          .epoch = shard.member().entry().epoch},
+         {.shard = shard.id(), .at = next.at, .seq = shard.member().seq()},
+         {});
+  }
+}
+
+void ShardReplication::SendCopy(const Shard& shard,
+                                PeerConnection& peer,
+                                const OutgoingStreams::Frame& next) {
+  const Chunk& chunk = *shard.chunks()[next.chunk];
+  // References to one version: later steps are applied beside them while they are being sent, and
+  // follow as entries.
+  const std::shared_ptr<const HostBuffer> value = chunk.state().value();
+  const std::shared_ptr<const HostBuffer> state = chunk.state().optimizer_state();
+  const FrameHeader header{.type = FrameType::kCopyChunk,
+                           .epoch = shard.member().entry().epoch,
+                           .chunk = chunk.id(),
+                           .step = chunk.state().version()};
+  StreamMeta meta{.shard = shard.id(),
+                  .at = next.at,
+                  .seq = shard.member().seq(),
+                  .updates = chunk.state().updates(),
+                  .chunk_epoch = shard.member().chunk_epoch(next.chunk),
+                  .digest = chunk.contributors()};
+  if (const Admission* admission = chunk.admission()) meta.contributors = admission->workers;
+  // A chunk without a value is copied, too: the member may have a value that never counted.
+  if (value == nullptr) return Send(peer, header, meta, {});
+  meta.parts = static_cast<uint32_t>(NumParts(state->num_bytes()));
+  Send(peer, header, meta, {value->bytes(), value});
+  for (meta.part = 1; meta.part + 1 < meta.parts; ++meta.part) {
+    const size_t offset = (meta.part - 1) * kFramePayloadBytesMax;
+    const size_t count = std::min(kFramePayloadBytesMax, state->num_bytes() - offset);
+    Send(peer, header, meta, {state->bytes().subspan(offset, count), state});
+  }
+  const auto clocks =
+      std::make_shared<const std::vector<std::byte>>(EncodeClocks(chunk.clocks().entries()));
+  Send(peer, header, meta, {*clocks, clocks});
+}
+
+void ShardReplication::Send(PeerConnection& peer,
+                            FrameHeader header,
+                            const StreamMeta& meta,
+                            Payload payload) {
+  header.priority = kReplicationPriority;
+  bytes_sent_ += payload.bytes.size();
+  lane_.metrics.AddReplicated(peer.channel().kind(), payload.bytes.size());
+  peer.channel().Send(
+      {.header = header, .meta = EncodeStreamMeta(meta), .payload = std::move(payload)});
 }
 
 }  // namespace pushpull

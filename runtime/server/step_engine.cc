@@ -2,15 +2,13 @@
 #include "runtime/server/step_engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/replication/admission_frame.h"
-#include "runtime/server/push_refusal.h"
-#include "runtime/server/push_values.h"
+#include "runtime/server/push_checks.h"
 #include "runtime/server/sample_chunk.h"
 
 namespace pushpull {
@@ -49,21 +47,21 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
   if (header.type == FrameType::kInit) {
     if (chunk.state().is_initialized()) return {};
   } else {
-    const StepPolicy& policy = dependencies_.rules.policy();
+    const StepPolicy& policy = lane_.rules.policy();
     if (chunk.step().has_failed() || !chunk.state().is_initialized()) return {};
     if (policy.Judge(chunk, header) != PushVerdict::kContribute) return {};
     StepAccumulator& sum = chunk.step().sum();
     if (sum.is_empty() && header.codec == Codec::kNone &&
         policy.MayAddOnArrival(chunk, header.worker)) {
-      dependencies_.pages.Prepare(connection, chunk, header);
-      absl::StatusOr<std::span<std::byte>> place = sum.BeginDirect(*dependencies_.pool);
+      pages_.Prepare(connection, chunk, header);
+      absl::StatusOr<std::span<std::byte>> place = sum.BeginDirect(*lane_.pool);
       if (place.ok()) {
         reception.place = Reception::Place::kAccumulator;
         return *place;
       }
     }
   }
-  absl::StatusOr<HostBuffer> buffer = dependencies_.pool->Take(header.payload_bytes);
+  absl::StatusOr<HostBuffer> buffer = lane_.pool->Take(header.payload_bytes);
   if (!buffer.ok()) return {};
   reception.place = Reception::Place::kBuffer;
   reception.buffer = *std::move(buffer);
@@ -71,7 +69,7 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
 }
 
 bool StepEngine::TakesInPlace(Connection& connection, Chunk& chunk, const FrameHeader& header) {
-  const StepPolicy& policy = dependencies_.rules.policy();
+  const StepPolicy& policy = lane_.rules.policy();
   const OpenStep& step = chunk.step();
   const bool may_add = step.sum().has_sum() && !step.sum().is_receiving() && !step.has_failed() &&
                        header.codec == Codec::kNone && policy.MayAddOnArrival(chunk, header.worker);
@@ -84,32 +82,29 @@ void StepEngine::AbandonReception(Connection& connection) {
   Reception reception = std::exchange(connection.reception(), Reception{});
   if (reception.place == Reception::Place::kAccumulator)
     reception.chunk->step().sum().AbandonDirect();
-  dependencies_.pool->Return(std::move(reception.buffer));
+  lane_.pool->Return(std::move(reception.buffer));
 }
 
 // ---- frames ----
 
 void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header) {
   Reception reception = std::exchange(connection.reception(), Reception{});
-  const auto refuse = [&](const absl::Status& why) {
-    dependencies_.responder.Refuse(connection, header, why);
-  };
+  const auto refuse = [&](const absl::Status& why) { responder_.Refuse(connection, header, why); };
   if (!chunk.state().is_initialized()) {
     if (reception.place != Reception::Place::kBuffer) {
       return refuse(
           absl::ResourceExhaustedError(absl::StrCat(chunk.Name(), ": no memory for its value")));
     }
     const absl::Status divided =
-        HoldsSamples(chunk)
-            ? DivideFirstStep(chunk, dependencies_.rules.membership(), reception.buffer)
-            : absl::OkStatus();
+        HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules.membership(), reception.buffer)
+                            : absl::OkStatus();
     if (!divided.ok()) return refuse(divided);
     absl::StatusOr<LogEntry> entry = chunk.Initialize(std::move(reception.buffer));
     if (!entry.ok()) return refuse(entry.status());
-    dependencies_.replication.outgoing().Append(chunk, *std::move(entry));
+    replication_.Append(chunk, *std::move(entry));
   }
   chunk.waiters().Add({.connection = &connection, .request = header, .min_version = Step{0}});
-  dependencies_.responder.Publish(chunk);
+  responder_.Publish(chunk);
 }
 
 void StepEngine::OnPull(Connection& connection, Chunk& chunk, const FrameHeader& header) {
@@ -117,7 +112,7 @@ void StepEngine::OnPull(Connection& connection, Chunk& chunk, const FrameHeader&
                        .request = header,
                        .min_version = header.step,
                        .clock = header.clock});
-  dependencies_.responder.Publish(chunk);
+  responder_.Publish(chunk);
 }
 
 void StepEngine::OnFetch(Connection& connection, Chunk& chunk, const FrameHeader& header) {
@@ -128,7 +123,7 @@ void StepEngine::OnFetch(Connection& connection, Chunk& chunk, const FrameHeader
                        .min_version = header.step,
                        .clock = header.clock});
   Recheck(chunk);
-  dependencies_.responder.Publish(chunk);
+  responder_.Publish(chunk);
 }
 
 absl::Status StepEngine::LearnAdmission(Chunk& chunk, const ReceivedFrame& frame) {
@@ -137,7 +132,7 @@ absl::Status StepEngine::LearnAdmission(Chunk& chunk, const ReceivedFrame& frame
   absl::StatusOr<Admission> admission = TakeAdmission(meta);
   if (!admission.ok()) return admission.status();
   if (!chunk.is_leading()) chunk.step().Learn(*std::move(admission), chunk.state().version());
-  if (dependencies_.rules.policy().HoldsApart(chunk)) Recheck(chunk);
+  if (lane_.rules.policy().HoldsApart(chunk)) Recheck(chunk);
   return absl::OkStatus();
 }
 
@@ -147,24 +142,24 @@ absl::Status StepEngine::LearnAdmission(Chunk& chunk, const ReceivedFrame& frame
 void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame) {
   At(SyncPhase::kServerQueue);
   const FrameHeader& push = frame.header;
-  const StepPolicy& policy = dependencies_.rules.policy();
+  const StepPolicy& policy = lane_.rules.policy();
   const std::span<const std::byte> in_place = frame.in_place.bytes;
   // Complete floats, aligned: the channel has checked that.
   connection.reception().in_place = {reinterpret_cast<const float*>(in_place.data()),
                                      in_place.size() / sizeof(float)};
-  dependencies_.pages.Share(connection, push);
-  const SteadyTime now = dependencies_.executor.Now();
-  dependencies_.metrics.AddPushed(connection.channel().kind(), push.payload_bytes);
-  dependencies_.metrics.ObserveQueue(now - frame.received_at);
+  pages_.Share(connection, push);
+  const SteadyTime now = lane_.executor.Now();
+  lane_.metrics.AddPushed(connection.channel().kind(), push.payload_bytes);
+  lane_.metrics.ObserveQueue(now - frame.received_at);
   ReceivedContribution received = ContributionOf(connection, frame, now);
 
   PushVerdict verdict = policy.Judge(chunk, push);
   if (verdict == PushVerdict::kContribute && policy.LacksAdmission(chunk))
     verdict = PushVerdict::kNotAdmitted;
-  const absl::Status refusal = WhyRefused(chunk, dependencies_.rules, push, verdict);
+  const absl::Status refusal = WhyRefused(chunk, lane_.rules, push, verdict);
   if (!refusal.ok()) {
     AbandonReception(connection);
-    return dependencies_.responder.Refuse(connection, push, refusal);
+    return responder_.Refuse(connection, push, refusal);
   }
   if (verdict == PushVerdict::kContribute) return Contribute(connection, chunk, received);
   // It counts already, and a worker repeats a push only when it has lost the answer: so the request
@@ -173,10 +168,10 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
   // Any version that the followers have includes a push that has been applied by itself.
   if (policy.AppliesEachPush()) received.waiter.min_version = Step{0};
   ++duplicates_;
-  dependencies_.metrics.AddDuplicate();
+  lane_.metrics.AddDuplicate();
   chunk.waiters().Add(received.waiter);
-  if (verdict == PushVerdict::kDuplicate) dependencies_.responder.SendHeld(connection, chunk, push);
-  dependencies_.responder.Publish(chunk);
+  if (verdict == PushVerdict::kDuplicate) responder_.SendHeld(connection, chunk, push);
+  responder_.Publish(chunk);
 }
 
 void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContribution& received) {
@@ -186,17 +181,17 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   const bool has_lost_sum = reception.place == Reception::Place::kInPlace && !step.sum().has_sum();
   if (has_lost_sum || reception.place == Reception::Place::kNowhere) {
     // Judged differently when its header came, or there was no memory: the worker sends it again.
-    return dependencies_.responder.Refuse(
+    return responder_.Refuse(
         connection,
         push,
         absl::UnavailableError(absl::StrCat(chunk.Name(), ": not ready for this push")));
   }
   step.NoteArrival(received.waiter.taken_up_at);
   if (push.codec != Codec::kNone) {
-    const SteadyTime begin = dependencies_.executor.Now();
-    const absl::Status decoded = DecodePush(chunk, push, *dependencies_.pool, reception);
-    received.waiter.sum_time += dependencies_.executor.Now() - begin;
-    if (!decoded.ok()) return dependencies_.responder.Refuse(connection, push, decoded);
+    const SteadyTime begin = lane_.executor.Now();
+    const absl::Status decoded = DecodePush(chunk, push, *lane_.pool, reception);
+    received.waiter.sum_time += lane_.executor.Now() - begin;
+    if (!decoded.ok()) return responder_.Refuse(connection, push, decoded);
   }
   const bool is_direct = reception.place == Reception::Place::kAccumulator;
   if (!PassesChecks(chunk, reception, received)) {
@@ -205,7 +200,7 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   }
   if (reception.place == Reception::Place::kBuffer) {
     received.values = std::move(reception.buffer);
-    dependencies_.responder.SendHeld(connection, chunk, push);
+    responder_.SendHeld(connection, chunk, push);
     step.Hold(std::move(received));
     return Recheck(chunk);
   }
@@ -213,10 +208,10 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
     step.CountDirect(received);
   } else {
     step.CountFrom(reception.in_place, received);
-    dependencies_.metrics.AddInPlace(reception.in_place.size_bytes());
+    lane_.metrics.AddInPlace(reception.in_place.size_bytes());
   }
   At(SyncPhase::kSum);
-  received.waiter.sum_time = dependencies_.executor.Now() - received.waiter.taken_up_at;
+  received.waiter.sum_time = lane_.executor.Now() - received.waiter.taken_up_at;
   chunk.waiters().Add(received.waiter);
   Recheck(chunk);
 }
@@ -228,19 +223,19 @@ bool StepEngine::PassesChecks(Chunk& chunk,
                               ReceivedContribution& received) {
   const absl::Status finite = CheckFinite(chunk, received.waiter.request, ValuesOf(reception));
   if (finite.ok()) return true;
-  dependencies_.metrics.AddNonFinite();
-  switch (dependencies_.rules.settings().non_finite) {
+  lane_.metrics.AddNonFinite();
+  switch (lane_.rules.settings().non_finite) {
     case NonFinitePolicy::kFail:
       chunk.waiters().Add(received.waiter);
       Fail(chunk, finite);
       return false;
     case NonFinitePolicy::kSkip:
       received.skips_step = true;
-      log_.Warning("chunk keeps its value in this step", {{"why", finite.message()}});
+      lane_.log.Warning("chunk keeps its value in this step", {{"why", finite.message()}});
       return true;
     case NonFinitePolicy::kDrop:
       received.counts = false;
-      log_.Warning("contribution left out", {{"why", finite.message()}});
+      lane_.log.Warning("contribution left out", {{"why", finite.message()}});
       return true;
   }
   return true;
@@ -254,7 +249,7 @@ void StepEngine::Recheck(Chunk& chunk) {
 }
 
 void StepEngine::AddHeld(Chunk& chunk) {
-  const StepPolicy& policy = dependencies_.rules.policy();
+  const StepPolicy& policy = lane_.rules.policy();
   OpenStep& step = chunk.step();
   if (!policy.MayAddHeld(chunk)) return;
   if (policy.HoldsApart(chunk)) {
@@ -272,11 +267,11 @@ void StepEngine::AddHeld(Chunk& chunk) {
       next.waiter.min_version = Step{chunk.state().version().value() + 1};
       ApplyStaleness(chunk, next);
     }
-    const SteadyTime begin = dependencies_.executor.Now();
+    const SteadyTime begin = lane_.executor.Now();
     step.CountHeld(next);
     At(SyncPhase::kSum);
-    dependencies_.pool->Return(std::move(next.values));
-    next.waiter.sum_time += dependencies_.executor.Now() - begin;
+    lane_.pool->Return(std::move(next.values));
+    next.waiter.sum_time += lane_.executor.Now() - begin;
     if (next.waiter.connection != nullptr) chunk.waiters().Add(next.waiter);
     if (policy.AppliesEachPush()) CompleteIfReady(chunk);
   }
@@ -288,8 +283,8 @@ void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) 
   const uint64_t now = chunk.state().version().value();
   const uint64_t base = late.waiter.request.base_version.value();
   const uint64_t staleness = base < now ? now - base : 0;
-  dependencies_.metrics.ObserveStaleness(staleness);
-  if (!dependencies_.rules.settings().scale_by_staleness || staleness <= 1) return;
+  lane_.metrics.ObserveStaleness(staleness);
+  if (!lane_.rules.settings().scale_by_staleness || staleness <= 1) return;
   double& rate = late.contribution.learning_rate;
   if (rate == 0) rate = chunk.tensor().spec.optimizer.learning_rate;
   rate /= static_cast<double>(staleness);
@@ -298,7 +293,7 @@ void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) 
 void StepEngine::CompleteIfReady(Chunk& chunk) {
   const OpenStep& step = chunk.step();
   if (!chunk.shard().member().is_open() || step.has_failed() || step.sum().is_receiving()) return;
-  if (dependencies_.rules.policy().IsComplete(chunk)) Complete(chunk);
+  if (lane_.rules.policy().IsComplete(chunk)) Complete(chunk);
 }
 
 // Step t becomes version t + 1. The order matters:
@@ -310,9 +305,9 @@ void StepEngine::CompleteIfReady(Chunk& chunk) {
 //    nothing is published until the next primary has everything.
 void StepEngine::Complete(Chunk& chunk) {
   At(SyncPhase::kWait);
-  dependencies_.capture.BeforeApply(chunk);
-  const SteadyTime completed_at = dependencies_.executor.Now();
-  absl::StatusOr<LogEntry> entry = chunk.CompleteStep(dependencies_.rules, dependencies_.pool);
+  capture_.BeforeApply(chunk);
+  const SteadyTime completed_at = lane_.executor.Now();
+  absl::StatusOr<LogEntry> entry = chunk.CompleteStep(lane_.rules, lane_.pool);
   if (!entry.ok()) return Fail(chunk, entry.status());
   const auto count = static_cast<uint32_t>(entry->meta.contributors.size());
   // All admitted workers may have died.
@@ -321,11 +316,11 @@ void StepEngine::Complete(Chunk& chunk) {
     contributors_max_ = std::max(contributors_max_, count);
   }
   At(SyncPhase::kOptimize);
-  chunk.waiters().SetStepTimes(completed_at, dependencies_.executor.Now());
-  dependencies_.replication.outgoing().Append(chunk, *std::move(entry));
+  chunk.waiters().SetStepTimes(completed_at, lane_.executor.Now());
+  replication_.Append(chunk, *std::move(entry));
   At(SyncPhase::kReplicate);
-  dependencies_.responder.Publish(chunk);
-  dependencies_.capture.OnPublishable(chunk);
+  responder_.Publish(chunk);
+  capture_.OnPublishable(chunk);
   BeginHandoverIfFree(chunk.shard());
 }
 
@@ -333,14 +328,14 @@ void StepEngine::ReleaseHeld(std::vector<ReceivedContribution> released, Chunk* 
   for (ReceivedContribution& held : released) {
     if (answered_later != nullptr && held.waiter.connection != nullptr)
       answered_later->waiters().Add(held.waiter);
-    dependencies_.pool->Return(std::move(held.values));
+    lane_.pool->Return(std::move(held.values));
   }
 }
 
 // ---- what changes around the chunk ----
 
 void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contributions) {
-  const StepRules& rules = dependencies_.rules;
+  const StepRules& rules = lane_.rules;
   if (contributions == StepRules::Contributions::kDrop) chunk.step().Clear();
   if (rules.policy().Leads(chunk)) {
     // Nothing is decided yet, so requests of departed workers need not be granted.
@@ -353,25 +348,25 @@ void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contribu
   }
   Recheck(chunk);
   Align(chunk);
-  dependencies_.responder.Publish(chunk);
+  responder_.Publish(chunk);
 }
 
 // In synchronous modes the version is the number of the step: versions that other modes have made
 // end where the mode begins.
 void StepEngine::Align(Chunk& chunk) {
-  const Consistency& consistency = dependencies_.rules.membership().active().consistency;
+  const Consistency& consistency = lane_.rules.membership().active().consistency;
   const bool is_behind = consistency.is_sync() && chunk.state().version() < consistency.from_step;
   if (!is_behind || !chunk.state().is_initialized() || !chunk.shard().member().is_open()) return;
-  dependencies_.replication.outgoing().Append(chunk, chunk.AdvanceTo(consistency.from_step));
+  replication_.Append(chunk, chunk.AdvanceTo(consistency.from_step));
 }
 
 void StepEngine::BeginHandoverIfFree(Shard& shard) {
-  const std::optional<Handover> due = shard.TakeHandoverIfFree(dependencies_.rules.policy());
-  if (due) dependencies_.replication.BeginHandover(shard, *due);
+  const std::optional<Handover> due = shard.TakeHandoverIfFree(lane_.rules.policy());
+  if (due) replication_.BeginHandover(shard, *due);
 }
 
 void StepEngine::OnPublishable(Shard& shard) {
-  const StepPolicy& policy = dependencies_.rules.policy();
+  const StepPolicy& policy = lane_.rules.policy();
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
     Align(*chunk);
     if (policy.HoldsApart(*chunk)) {
@@ -382,25 +377,25 @@ void StepEngine::OnPublishable(Shard& shard) {
       }),
                   nullptr);
     }
-    dependencies_.responder.Publish(*chunk);
+    responder_.Publish(*chunk);
   }
-  dependencies_.capture.OnPublishable(shard);
+  capture_.OnPublishable(shard);
 }
 
 void StepEngine::OnDemoted(Shard& shard) {
-  dependencies_.capture.OnDemoted(shard);
+  capture_.OnDemoted(shard);
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
-    const bool keeps_held = dependencies_.rules.policy().HoldsApart(*chunk);
+    const bool keeps_held = lane_.rules.policy().HoldsApart(*chunk);
     for (const Waiter& waiter : chunk->EndPrimary(keeps_held))
-      dependencies_.responder.SendMoved(*waiter.connection, waiter.request, shard.id());
+      responder_.SendMoved(*waiter.connection, waiter.request, shard.id());
   }
 }
 
 void StepEngine::Fail(Chunk& chunk, const absl::Status& why) {
   chunk.step().Fail();
   for (const Waiter& waiter : chunk.waiters().TakeAll())
-    dependencies_.responder.Refuse(*waiter.connection, waiter.request, why);
-  notify_(Failure{why});
+    responder_.Refuse(*waiter.connection, waiter.request, why);
+  lane_.notify(Failure{why});
 }
 
 void StepEngine::AddTo(ServerStats& stats) const {
@@ -410,7 +405,7 @@ void StepEngine::AddTo(ServerStats& stats) const {
 }
 
 void StepEngine::At(SyncPhase phase) const {
-  if (fault_point_) fault_point_(phase);
+  if (lane_.fault_point) lane_.fault_point(phase);
 }
 
 }  // namespace pushpull

@@ -9,50 +9,32 @@
 //            -> Responder: all requests that wait for the version, when the followers have it
 #pragma once
 
-#include <memory>
 #include <span>
-#include <string>
 
 #include "absl/status/status.h"
 
-#include "runtime/base/log.h"
-#include "runtime/server/chunk.h"
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
 #include "runtime/server/lane_pages.h"
-#include "runtime/server/lane_shards.h"
-#include "runtime/server/replication_host.h"
 #include "runtime/server/responder.h"
-#include "runtime/server/server_metrics.h"
 #include "runtime/server/shard_replication.h"
-#include "runtime/server/step_policy.h"
-#include "runtime/store/buffer_pool.h"
 
 namespace pushpull {
 
 // Thread-confined to its lane.
-class StepEngine final : public ReplicationHost {
+class StepEngine {
  public:
   // All of them outlive this object. Some are constructed after it: used from the first frame on.
-  struct Dependencies {
-    Executor& executor;
-    ServerMetrics& metrics;
-    const std::shared_ptr<BufferPool>& pool;
-    const StepRules& rules;
-    ShardReplication& replication;
-    LaneCapture& capture;
-    LanePages& pages;
-    const Responder& responder;
-  };
-
-  StepEngine(const Dependencies& dependencies,
-             FaultPoint fault_point,
-             Log log,
-             CoordinatorNotifier notify)
-      : dependencies_(dependencies),
-        fault_point_(std::move(fault_point)),
-        log_(std::move(log)),
-        notify_(std::move(notify)) {}
+  StepEngine(const LaneContext& lane,
+             LanePages& pages,
+             const Responder& responder,
+             LaneCapture& capture,
+             ShardReplication& replication)
+      : lane_(lane),
+        pages_(pages),
+        responder_(responder),
+        capture_(capture),
+        replication_(replication) {}
 
   // Where the payload of an initial value or a push goes: CheckPayload has passed, and the chunk's
   // shard is open. Empty: it is read and dropped.
@@ -83,8 +65,10 @@ class StepEngine final : public ReplicationHost {
   // Begins a handover of the shard that waits, where it need not wait any more.
   void BeginHandoverIfFree(Shard& shard);
 
-  void OnPublishable(Shard& shard) override;
-  void OnDemoted(Shard& shard) override;
+  // Versions of the shard may have become publishable.
+  void OnPublishable(Shard& shard);
+  // This server was the shard's primary and is not any more: requests that wait must go elsewhere.
+  void OnDemoted(Shard& shard);
 
   // Contributors and duplicates.
   void AddTo(ServerStats& stats) const;
@@ -101,10 +85,11 @@ class StepEngine final : public ReplicationHost {
   void Fail(Chunk& chunk, const absl::Status& why);
   void At(SyncPhase phase) const;
 
-  const Dependencies dependencies_;
-  const FaultPoint fault_point_;
-  const Log log_;
-  const CoordinatorNotifier notify_;
+  const LaneContext& lane_;
+  LanePages& pages_;
+  const Responder& responder_;
+  LaneCapture& capture_;
+  ShardReplication& replication_;
   uint32_t contributors_min_ = 0;  // over all steps; 0 before the first
   uint32_t contributors_max_ = 0;
   uint64_t duplicates_ = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/waiter_queue.h"
 
-#include <chrono>
-
 namespace pushpull {
 namespace {
 

@@ -20,6 +20,7 @@ namespace pushpull {
 
 class Connection;
 
+// The unit of PublishedTiming.
 inline int64_t Nanoseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a push's payload to its values: decoding of codecs (docs/decisions/0036-codecs.md) and the
-// check for values that are not finite (spec.sync.nonFinite).
+// Why a push cannot count, and what the worker does about it; and from its payload to its values:
+// decoding of codecs (docs/decisions/0036-codecs.md) and the check for values that are not finite
+// (spec.sync.nonFinite).
 #pragma once
 
 #include <span>
 
 #include "absl/status/status.h"
 
-#include "runtime/server/chunk.h"
 #include "runtime/server/connection.h"
-#include "runtime/store/buffer_pool.h"
-#include "runtime/transport/frame.h"
+#include "runtime/server/step_policy.h"
 
 namespace pushpull {
+
+// OK where it counts, or has counted before.
+//   kUnavailable   not now: send it again
+//   kAborted       the worker is not a member: rejoin
+//   others         a mistake of the worker or a failed chunk: report
+absl::Status WhyRefused(const Chunk& chunk,
+                        const StepRules& rules,
+                        const FrameHeader& push,
+                        PushVerdict verdict);
+
+// kInvalidArgument: a payload of this length and codec cannot be of the chunk; the text has both
+// sides.
+absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame);
 
 // Replaces a codec's bytes by float32 values, while they are still in the cache. On error the
 // buffer has gone back to the pool.

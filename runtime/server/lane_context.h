@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all parts of one lane use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/base/executor.h"
+#include "runtime/base/log.h"
+#include "runtime/membership/control.h"
+#include "runtime/metrics/sync_phase.h"
+#include "runtime/server/checkpoint_writer.h"
+#include "runtime/server/lane_shards.h"
+#include "runtime/server/server_metrics.h"
+#include "runtime/server/step_policy.h"
+#include "runtime/store/buffer_pool.h"
+#include "runtime/transport/channel.h"
+
+namespace pushpull {
+
+// Sends to the coordinator; called on the lane's executor.
+using CoordinatorNotifier = std::function<void(FromMember)>;
+
+struct LaneOptions {
+  std::string job;
+  ServerId server;
+  Incarnation incarnation;
+  size_t index = 0;
+  size_t lane_count = 1;
+  FaultPoint fault_point;  // for tests
+  // After this long without an answer another server is asked again.
+  Duration retry_after = std::chrono::milliseconds(50);
+  // Both outlive the lane.
+  Transport& transport;
+  ServerMetrics& metrics;
+  std::shared_ptr<CheckpointWriter> writer;
+  Log log;
+  CoordinatorNotifier notify;
+};
+
+// Thread-confined to the executor. Outlives the parts that use it; they change only what is theirs.
+struct LaneContext : LaneOptions {
+  explicit LaneContext(LaneOptions options)
+      : LaneOptions(std::move(options)), shards(server, index, lane_count) {}
+
+  Executor& executor = transport.lane(index);
+  // Shared with payloads that are being sent and give their memory back.
+  const std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>();
+  LaneShards shards;
+  StepRules rules;
+};
+
+}  // namespace pushpull
