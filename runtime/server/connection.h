@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's connection to one lane: its channel and the frame being received on it.
+// A worker's connection to one lane: its channel and the frame being received on it. It routes
+// frames to the parts of the lane (lane.cc).
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "runtime/tensor/host_buffer.h"
@@ -36,7 +38,6 @@ class Connection final : public FrameHandler {
   Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel)
       : lane_(lane), hello_(std::move(hello)), channel_(std::move(channel)) {}
 
-  // To the lane's functions of the same names; defined in lane.cc.
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
   bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
@@ -50,6 +51,10 @@ class Connection final : public FrameHandler {
   size_t& num_pages_shared() { return num_pages_shared_; }
 
  private:
+  Chunk* FindReceiver(const FrameHeader& header);
+  void OnCopy(const FrameHeader& header);
+  void Violate(const std::string& what);
+
   Lane& lane_;
   const Hello hello_;
   Reception reception_;

@@ -53,65 +53,41 @@ void TakeLonger(const std::optional<Stall>& other, std::optional<Stall>& kept) {
 
 }  // namespace
 
-// ---- Connection ----
-
-std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& header) {
-  return lane_.PlacePayload(*this, header);
-}
-
-bool Connection::TakesInPlace(Channel&, const FrameHeader& header) {
-  return lane_.TakesInPlace(*this, header);
-}
-
-void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
-  lane_.OnFrame(*this, frame);
-}
-
-void Connection::OnPayloadLost(Channel&, const FrameHeader&) {
-  lane_.OnPayloadLost(*this);
-}
-
-void Connection::OnClosed(Channel&, const absl::Status& why) {
-  lane_.OnClosed(*this, why);
-}
-
-// ---- Lane ----
-
 Lane::Lane(LaneOptions options)
-    : lane_(std::move(options)),
-      pages_(lane_),
-      responder_(lane_, pages_),
-      engine_(lane_, pages_, responder_, capture_, replication_),
-      replication_(lane_, engine_),
-      capture_(lane_),
-      rebuilds_(lane_, replication_) {}
+    : context_(std::move(options)),
+      pages_(context_),
+      responder_(context_, pages_),
+      engine_(context_, pages_, responder_, capture_, replication_),
+      replication_(context_, engine_),
+      capture_(context_),
+      rebuilds_(context_, replication_) {}
 
 // ---- what the coordinator decides ----
 
 void Lane::SetDesiredWorkers(uint32_t workers) {
-  if (workers == lane_.rules.desired_workers()) return;
-  lane_.rules.SetDesiredWorkers(workers);
+  if (workers == context_.rules.desired_workers()) return;
+  context_.rules.SetDesiredWorkers(workers);
   // The leading chunk may have enough for its step now.
-  if (Chunk* leading = lane_.shards.Find(kLeadingChunk)) engine_.Recheck(*leading);
+  if (Chunk* leading = context_.shards.Find(kLeadingChunk)) engine_.Recheck(*leading);
 }
 
 void Lane::Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors) {
-  if (!lane_.shards.Install(std::move(tensors))) return;
+  if (!context_.shards.Install(std::move(tensors))) return;
   for (const pushpull::SetReplicas& message : std::exchange(early_, {})) SetReplicas(message);
 }
 
 std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
   std::vector<Promise> promises;
   // Entries may overtake the tensors that tell which chunks a shard has.
-  if (!lane_.shards.is_installed()) {
+  if (!context_.shards.is_installed()) {
     early_.push_back(message);
     return promises;
   }
   const auto via = message.are_first ? ShardMember::Via::kFirst : ShardMember::Via::kCoordinator;
   for (const auto& [id, entry] : message.entries) {
-    if (!lane_.shards.Update(id, entry)) continue;
+    if (!context_.shards.Update(id, entry)) continue;
     rebuilds_.DropOutdated(id, entry.epoch);
-    Shard* shard = lane_.shards.Find(id);
+    Shard* shard = context_.shards.Find(id);
     if (shard == nullptr) continue;
     replication_.Install(*shard, entry, via);
     promises.push_back(shard->Report());
@@ -120,9 +96,9 @@ std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
 }
 
 ServerReport Lane::Report() const {
-  ServerReport report = lane_.shards.Report();
-  report.active = lane_.rules.membership().active();
-  report.proposed = lane_.rules.membership().proposed();
+  ServerReport report = context_.shards.Report();
+  report.active = context_.rules.membership().active();
+  report.proposed = context_.rules.membership().proposed();
   return report;
 }
 
@@ -131,20 +107,20 @@ void Lane::SetServers(const std::vector<ServerEndpoint>& servers) {
 }
 
 void Lane::BeginHandover(const Handover& message) {
-  Shard* shard = lane_.shards.Find(message.shard);
+  Shard* shard = context_.shards.Find(message.shard);
   if (shard == nullptr) return;
   shard->DeferHandover(message);
   engine_.BeginHandoverIfFree(*shard);
 }
 
 void Lane::Restore(RestoredChunk restored) {
-  lane_.shards.FindOrAdd(restored.shard);
-  lane_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
+  context_.shards.FindOrAdd(restored.shard);
+  context_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
 }
 
 std::vector<uint64_t> Lane::CaptureSizes() const {
   std::vector<uint64_t> sizes;
-  for (const auto& [id, chunk] : lane_.shards.chunks()) {
+  for (const auto& [id, chunk] : context_.shards.chunks()) {
     if (!chunk->shard().member().is_primary()) continue;
     sizes.push_back(chunk->state().num_bytes());
     sizes.push_back(chunk->state().state_bytes());
@@ -154,7 +130,7 @@ std::vector<uint64_t> Lane::CaptureSizes() const {
 
 ViewAnswer Lane::Propose(const View& view) {
   const Step lowest_free = LowestFreeStep(view);
-  const bool is_accepted = lane_.rules.Propose(view, lowest_free);
+  const bool is_accepted = context_.rules.Propose(view, lowest_free);
   replication_.incoming().OnViewChanged();
   return {view.number, is_accepted, lowest_free};
 }
@@ -162,19 +138,19 @@ ViewAnswer Lane::Propose(const View& view) {
 // The first step that a joiner of the mode in force may begin with, or with which the mode that
 // `view` changes to may begin: no chunk has begun it.
 Step Lane::LowestFreeStep(const View& view) const {
-  const View& active = lane_.rules.membership().active();
+  const View& active = context_.rules.membership().active();
   const Consistency& now = active.consistency;
   const bool has_begun = active.number > 0;
   const bool changes_mode = has_begun && view.consistency != now;
   const bool has_clocks = std::any_of(
-      lane_.shards.chunks().begin(), lane_.shards.chunks().end(), [](const auto& chunk) {
+      context_.shards.chunks().begin(), context_.shards.chunks().end(), [](const auto& chunk) {
         return chunk.second->clocks().Highest() > Step{};
       });
   // A job that begins from a checkpoint of Async or Bounded goes on by its clocks.
   const bool counts_versions =
       view.consistency.is_sync() || (now.is_sync() && (has_begun || !has_clocks));
   Step highest = now.from_step;
-  for (const auto& [id, chunk] : lane_.shards.chunks()) {
+  for (const auto& [id, chunk] : context_.shards.chunks()) {
     highest = std::max(highest, chunk->clocks().Highest());
     if (counts_versions) highest = std::max(highest, chunk->state().version());
   }
@@ -187,12 +163,12 @@ Step Lane::LowestFreeStep(const View& view) const {
 void Lane::Activate(const View& view) {
   // Connections of departed workers end before steps are rechecked: a payload that is still being
   // received would keep its chunk's step from completing.
-  const View before = lane_.rules.membership().active();
-  const StepRules::Contributions contributions = lane_.rules.Activate(view);
+  const View before = context_.rules.membership().active();
+  const StepRules::Contributions contributions = context_.rules.Activate(view);
   DropDeparted(before, view);
-  for (const auto& [id, chunk] : lane_.shards.chunks())
+  for (const auto& [id, chunk] : context_.shards.chunks())
     engine_.OnViewActivated(*chunk, contributions);
-  for (const auto& [id, shard] : lane_.shards.all()) engine_.BeginHandoverIfFree(*shard);
+  for (const auto& [id, shard] : context_.shards.all()) engine_.BeginHandoverIfFree(*shard);
   replication_.incoming().OnViewChanged();
 }
 
@@ -216,15 +192,16 @@ ServerStats Lane::Stats() const {
   engine_.AddTo(stats);
   stats.bytes_replicated = replication_.bytes_sent();
   stats.bytes_copied = replication_.incoming().bytes_copied();
-  for (const auto& [id, chunk] : lane_.shards.chunks()) {
+  for (const auto& [id, chunk] : context_.shards.chunks()) {
     if (!chunk->shard().member().is_primary()) continue;
     const Step version = chunk->state().version();
     stats.bytes_owned += chunk->state().num_bytes();
     stats.lowest_version = stats.chunks == 0 ? version : std::min(stats.lowest_version, version);
     stats.highest_version = std::max(stats.highest_version, version);
     ++stats.chunks;
-    TakeLonger(StallOf(*chunk, lane_.rules, lane_.executor.Now(), lane_.rules.settings().stall),
-               stats.stall);
+    TakeLonger(
+        StallOf(*chunk, context_.rules, context_.executor.Now(), context_.rules.settings().stall),
+        stats.stall);
   }
   return stats;
 }
@@ -262,116 +239,111 @@ void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
   adopted.channel().Start(adopted);
 }
 
-// The chunk to which the payload of an initial value or a push can go; null where there is none.
-// Looked up once for a frame: the reception keeps it until the frame is complete.
-Chunk* Lane::FindReceiver(Reception& reception, const FrameHeader& header) const {
-  if (reception.chunk != nullptr || !HasPayload(header.type)) return reception.chunk;
-  Chunk* chunk = lane_.shards.Find(header.chunk);
-  const bool may_receive =
-      chunk != nullptr && chunk->shard().member().is_open() && CheckPayload(*chunk, header).ok();
-  if (may_receive) reception.chunk = chunk;
-  return reception.chunk;
-}
-
-std::span<std::byte> Lane::PlacePayload(Connection& connection, const FrameHeader& header) {
-  Reception& reception = connection.reception();
-  if (header.type == FrameType::kReturnCopy) return rebuilds_.PlaceCopy(reception, header);
-  Chunk* chunk = FindReceiver(reception, header);
-  return chunk == nullptr ? std::span<std::byte>()
-                          : engine_.PlacePayload(connection, *chunk, header);
-}
-
-bool Lane::TakesInPlace(Connection& connection, const FrameHeader& header) {
-  Chunk* chunk = FindReceiver(connection.reception(), header);
-  return chunk != nullptr && IsPush(header.type) &&
-         engine_.TakesInPlace(connection, *chunk, header);
-}
-
-void Lane::OnFrame(Connection& connection, const ReceivedFrame& frame) {
-  const FrameHeader& header = frame.header;
-  const Hello& hello = connection.hello();
-  if (header.worker != hello.worker || header.incarnation != hello.incarnation) {
-    return Violate(connection,
-                   absl::StrCat("a frame of ",
-                                ToString(header.worker),
-                                " on the connection of ",
-                                ToString(hello.worker)));
-  }
-  if (!IsFromWorker(header.type)) {
-    return Violate(connection,
-                   absl::StrCat("frame type ", static_cast<int>(header.type), " from a worker"));
-  }
-  if (header.type == FrameType::kReturnCopy) return OnCopy(connection, header);
-  // What the header was checked against holds until here, but for the shard: it may have moved
-  // while the payload was being received.
-  const bool is_checked = connection.reception().chunk != nullptr;
-  Chunk* chunk = is_checked ? connection.reception().chunk : lane_.shards.Find(header.chunk);
-  if (chunk == nullptr || !chunk->shard().member().is_open()) {
-    engine_.AbandonReception(connection);
-    return responder_.Redirect(connection, header);
-  }
-  if (HasPayload(header.type) && !is_checked) {
-    const absl::Status fits = CheckPayload(*chunk, header);
-    if (!fits.ok()) return responder_.Refuse(connection, header, fits);
-  }
-  // Before the push itself is judged: the admission says whether it counts.
-  if (!engine_.LearnAdmission(*chunk, frame).ok())
-    return Violate(connection, "an admission that cannot be read");
-  switch (header.type) {
-    case FrameType::kDecided:
-      return;  // the admission was all of it
-    case FrameType::kInit:
-      return engine_.OnInit(connection, *chunk, header);
-    case FrameType::kFetch:
-      return engine_.OnFetch(connection, *chunk, header);
-    case FrameType::kPull:
-      return engine_.OnPull(connection, *chunk, header);
-    default:
-      return engine_.OnPush(connection, *chunk, frame);
-  }
-}
-
-void Lane::OnCopy(Connection& connection, const FrameHeader& header) {
-  Reception reception = std::exchange(connection.reception(), Reception{});
-  const std::optional<ShardId> shard = lane_.shards.ShardOf(header.chunk);
-  if (!shard) return Violate(connection, "a copy of a chunk that does not exist");
-  const absl::Status taken = rebuilds_.TakeCopy(*shard, std::move(reception), header);
-  if (!taken.ok()) responder_.Refuse(connection, header, taken);
-}
-
-void Lane::OnPayloadLost(Connection& connection) {
-  Chunk* chunk = connection.reception().chunk;
-  engine_.AbandonReception(connection);
-  // Others may have waited for the sum.
-  if (chunk != nullptr) engine_.Recheck(*chunk);
-}
-
-void Lane::OnClosed(Connection& connection, const absl::Status& why) {
-  lane_.metrics.AddError(absl::IsDataLoss(why) ? ServerError::kBadFrame
-                                               : ServerError::kConnectionLost);
-  lane_.log.Debug("connection closed",
-                  {{"worker", ToString(connection.hello().worker)}, {"why", why.message()}});
-  Drop(connection);
-}
-
-void Lane::Violate(Connection& connection, const std::string& what) {
-  lane_.metrics.AddError(ServerError::kBadFrame);
-  lane_.log.Warning("connection closed: protocol violation",
-                    {{"worker", ToString(connection.hello().worker)}, {"what", what}});
-  Drop(connection);
-}
-
 void Lane::Drop(Connection& connection) {
   const auto it = connections_.find(&connection);
   if (it == connections_.end()) return;
   connection.channel().Close();
   Chunk* receiver = connection.reception().chunk;
   engine_.AbandonReception(connection);
-  for (const auto& [id, chunk] : lane_.shards.chunks()) chunk->DropRequestsOf(connection);
+  for (const auto& [id, chunk] : context_.shards.chunks()) chunk->DropRequestsOf(connection);
   // Its own callback may be on the stack: it is destroyed when that has returned.
-  lane_.executor.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
+  context_.executor.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
   connections_.erase(it);
   if (receiver != nullptr) engine_.Recheck(*receiver);
+}
+
+// ---- a worker's frames ----
+
+// The chunk to which the payload of an initial value or a push can go; null where there is none.
+// Looked up once for a frame: the reception keeps it until the frame is complete.
+Chunk* Connection::FindReceiver(const FrameHeader& header) {
+  if (reception_.chunk != nullptr || !HasPayload(header.type)) return reception_.chunk;
+  Chunk* chunk = lane_.context_.shards.Find(header.chunk);
+  const bool may_receive =
+      chunk != nullptr && chunk->shard().member().is_open() && CheckPayload(*chunk, header).ok();
+  if (may_receive) reception_.chunk = chunk;
+  return reception_.chunk;
+}
+
+std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& header) {
+  if (header.type == FrameType::kReturnCopy) return lane_.rebuilds_.PlaceCopy(reception_, header);
+  Chunk* chunk = FindReceiver(header);
+  return chunk == nullptr ? std::span<std::byte>()
+                          : lane_.engine_.PlacePayload(*this, *chunk, header);
+}
+
+bool Connection::TakesInPlace(Channel&, const FrameHeader& header) {
+  Chunk* chunk = FindReceiver(header);
+  return chunk != nullptr && IsPush(header.type) &&
+         lane_.engine_.TakesInPlace(*this, *chunk, header);
+}
+
+void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
+  const FrameHeader& header = frame.header;
+  if (header.worker != hello_.worker || header.incarnation != hello_.incarnation) {
+    return Violate(absl::StrCat(
+        "a frame of ", ToString(header.worker), " on the connection of ", ToString(hello_.worker)));
+  }
+  if (!IsFromWorker(header.type)) {
+    return Violate(absl::StrCat("frame type ", static_cast<int>(header.type), " from a worker"));
+  }
+  if (header.type == FrameType::kReturnCopy) return OnCopy(header);
+  // What the header was checked against holds until here, but for the shard: it may have moved
+  // while the payload was being received.
+  const bool is_checked = reception_.chunk != nullptr;
+  Chunk* chunk = is_checked ? reception_.chunk : lane_.context_.shards.Find(header.chunk);
+  if (chunk == nullptr || !chunk->shard().member().is_open()) {
+    lane_.engine_.AbandonReception(*this);
+    return lane_.responder_.Redirect(*this, header);
+  }
+  if (HasPayload(header.type) && !is_checked) {
+    const absl::Status fits = CheckPayload(*chunk, header);
+    if (!fits.ok()) return lane_.responder_.Refuse(*this, header, fits);
+  }
+  // Before the push itself is judged: the admission says whether it counts.
+  if (!lane_.engine_.LearnAdmission(*chunk, frame).ok())
+    return Violate("an admission that cannot be read");
+  switch (header.type) {
+    case FrameType::kDecided:
+      return;  // the admission was all of it
+    case FrameType::kInit:
+      return lane_.engine_.OnInit(*this, *chunk, header);
+    case FrameType::kFetch:
+    case FrameType::kPull:
+      return lane_.engine_.OnRead(*this, *chunk, header);
+    default:
+      return lane_.engine_.OnPush(*this, *chunk, frame);
+  }
+}
+
+void Connection::OnCopy(const FrameHeader& header) {
+  Reception reception = std::exchange(reception_, Reception{});
+  const std::optional<ShardId> shard = lane_.context_.shards.ShardOf(header.chunk);
+  if (!shard) return Violate("a copy of a chunk that does not exist");
+  const absl::Status taken = lane_.rebuilds_.TakeCopy(*shard, std::move(reception), header);
+  if (!taken.ok()) lane_.responder_.Refuse(*this, header, taken);
+}
+
+void Connection::OnPayloadLost(Channel&, const FrameHeader&) {
+  Chunk* chunk = reception_.chunk;
+  lane_.engine_.AbandonReception(*this);
+  // Others may have waited for the sum.
+  if (chunk != nullptr) lane_.engine_.Recheck(*chunk);
+}
+
+void Connection::OnClosed(Channel&, const absl::Status& why) {
+  lane_.context_.metrics.AddError(absl::IsDataLoss(why) ? ServerError::kBadFrame
+                                                        : ServerError::kConnectionLost);
+  lane_.context_.log.Debug("connection closed",
+                           {{"worker", ToString(hello_.worker)}, {"why", why.message()}});
+  lane_.Drop(*this);
+}
+
+void Connection::Violate(const std::string& what) {
+  lane_.context_.metrics.AddError(ServerError::kBadFrame);
+  lane_.context_.log.Warning("connection closed: protocol violation",
+                             {{"worker", ToString(hello_.worker)}, {"what", what}});
+  lane_.Drop(*this);
 }
 
 }  // namespace pushpull

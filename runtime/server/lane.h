@@ -30,7 +30,7 @@ class Lane {
  public:
   explicit Lane(LaneOptions options);
 
-  void Configure(const JobSettings& settings) { lane_.rules.Configure(settings); }
+  void Configure(const JobSettings& settings) { context_.rules.Configure(settings); }
   // How many workers the job should have.
   void SetDesiredWorkers(uint32_t workers);
   // The job's tensors, once; their memory is kept.
@@ -39,7 +39,7 @@ class Lane {
   // member of.
   std::vector<Promise> SetReplicas(const pushpull::SetReplicas& message);
   // A coordinator of this term is in charge: decisions of a lower one are refused from now on.
-  void PromiseTerm(Term term) { lane_.shards.Promise(term); }
+  void PromiseTerm(Term term) { context_.shards.Promise(term); }
   // Everything this lane knows, for a new coordinator; tensors are those of the job.
   ServerReport Report() const;
   void SetServers(const std::vector<ServerEndpoint>& servers);
@@ -57,23 +57,15 @@ class Lane {
   void Adopt(const Hello& hello, std::unique_ptr<Channel> channel);
   ServerStats Stats() const;
 
-  // The frames of a worker's connection; called by Connection.
-  std::span<std::byte> PlacePayload(Connection& connection, const FrameHeader& header);
-  bool TakesInPlace(Connection& connection, const FrameHeader& header);
-  void OnFrame(Connection& connection, const ReceivedFrame& frame);
-  void OnPayloadLost(Connection& connection);
-  void OnClosed(Connection& connection, const absl::Status& why);
-
  private:
-  Chunk* FindReceiver(Reception& reception, const FrameHeader& header) const;
-  void OnCopy(Connection& connection, const FrameHeader& header);
-  void Violate(Connection& connection, const std::string& what);
+  friend class Connection;  // gives its frames to the parts
+
   void Drop(Connection& connection);
   void DropDeparted(const View& before, const View& now);
   Step LowestFreeStep(const View& view) const;
 
   std::vector<pushpull::SetReplicas> early_;  // came before the tensors
-  LaneContext lane_;
+  LaneContext context_;
   LanePages pages_;
   Responder responder_;
   StepEngine engine_;

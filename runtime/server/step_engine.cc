@@ -107,22 +107,15 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
   responder_.Publish(chunk);
 }
 
-void StepEngine::OnPull(Connection& connection, Chunk& chunk, const FrameHeader& header) {
-  chunk.waiters().Add({.connection = &connection,
-                       .request = header,
-                       .min_version = header.step,
-                       .clock = header.clock});
-  responder_.Publish(chunk);
-}
-
-void StepEngine::OnFetch(Connection& connection, Chunk& chunk, const FrameHeader& header) {
+void StepEngine::OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header) {
   // A worker that fetches has no gradient for the steps before; mostly it is a new process.
-  if (!chunk.is_leading()) chunk.step().Withdraw(header.worker, header.step);
+  const bool is_fetch = header.type == FrameType::kFetch;
+  if (is_fetch && !chunk.is_leading()) chunk.step().Withdraw(header.worker, header.step);
   chunk.waiters().Add({.connection = &connection,
                        .request = header,
                        .min_version = header.step,
                        .clock = header.clock});
-  Recheck(chunk);
+  if (is_fetch) Recheck(chunk);
   responder_.Publish(chunk);
 }
 

@@ -51,8 +51,7 @@ class StepEngine {
 
   // Complete frames for a chunk of an open shard.
   void OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header);
-  void OnPull(Connection& connection, Chunk& chunk, const FrameHeader& header);
-  void OnFetch(Connection& connection, Chunk& chunk, const FrameHeader& header);
+  void OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header);  // pull, fetch
   void OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame);
   // Takes the admission that comes with a frame. kDataLoss: it cannot be read.
   absl::Status LearnAdmission(Chunk& chunk, const ReceivedFrame& frame);
