@@ -2,10 +2,10 @@
 #include "runtime/server/follower_streams.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/transport/lane.h"
 
 namespace pushpull {
@@ -177,7 +177,7 @@ void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
         Join(*shard);
         break;
       case IncomingStream::Verdict::kTake:
-        Dispatch(link, *shard, *meta, frame.header, payload);
+        Dispatch(link, {*shard, shard->Find(frame.header.chunk), *meta, frame.header, payload});
     }
   }
   lane_.pool->Return(std::move(payload));
@@ -185,15 +185,11 @@ void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
 
 // A frame that is next in the stream. Each one taken is answered, so that the primary knows what it
 // may publish and how many copies it may send.
-void FollowerStreams::Dispatch(LaneLink& link,
-                               Shard& shard,
-                               const StreamMeta& meta,
-                               const FrameHeader& header,
-                               HostBuffer& payload) {
+void FollowerStreams::Dispatch(LaneLink& link, const Arrived& frame) {
+  const auto& [shard, chunk, meta, header, payload] = frame;
   ShardMember& member = shard.member();
   Incoming& incoming = incoming_[shard.id()];
   incoming.heard_at = lane_.executor.Now();
-  Chunk* chunk = shard.Find(header.chunk);
   switch (header.type) {
     case FrameType::kStreamStart:
       incoming.has_handed_over = false;
@@ -203,12 +199,12 @@ void FollowerStreams::Dispatch(LaneLink& link,
         Answer(link, shard, header.epoch, *ack);
       return;
     case FrameType::kCopyChunk:
-      if (!TakeCopyPart(shard, meta, header, payload)) return;
+      if (!TakeCopyPart(frame)) return;
       return Answer(
           link, shard, header.epoch, member.TakeCopy(chunk->index_in_shard(), meta.chunk_epoch));
     case FrameType::kReplicate:
       if (LacksJoiner(meta, header.step)) return member.incoming().Leave();
-      if (!TakeEntry(shard, meta, header, payload)) return Join(shard);
+      if (!TakeEntry(frame)) return Join(shard);
       return Answer(link,
                     shard,
                     header.epoch,
@@ -236,79 +232,67 @@ bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
   });
 }
 
-bool FollowerStreams::TakeEntry(Shard& shard,
-                                const StreamMeta& meta,
-                                const FrameHeader& header,
-                                HostBuffer& payload) {
-  Chunk* chunk = shard.Find(header.chunk);
-  if (chunk == nullptr) return false;
+bool FollowerStreams::TakeEntry(const Arrived& entry) {
+  if (entry.chunk == nullptr) return false;
   // What does not fit is repaired by a new stream, which copies the chunk.
-  const absl::Status applied = chunk->Apply(meta, header, payload);
+  const absl::Status applied = entry.chunk->Apply(entry.meta, entry.header, entry.payload);
   if (absl::IsResourceExhausted(applied)) lane_.notify(Failure{applied});
   return applied.ok();
 }
 
 // The chunk keeps its old state until all parts have arrived: this server may become primary
 // meanwhile, and must have what was published.
-bool FollowerStreams::TakeCopyPart(Shard& shard,
-                                   const StreamMeta& meta,
-                                   const FrameHeader& header,
-                                   HostBuffer& payload) {
-  Copy& copy = incoming_[shard.id()].copy;
+bool FollowerStreams::TakeCopyPart(const Arrived& part) {
+  const StreamMeta& meta = part.meta;
+  Copy& copy = incoming_[part.shard.id()].copy;
   if (meta.part == 0) copy = Copy{};
-  Chunk* chunk = shard.Find(header.chunk);
-  if (chunk == nullptr || meta.part != copy.next_part) {
-    if (meta.part > copy.next_part) Join(shard);
+  if (part.chunk == nullptr || meta.part != copy.next_part) {
+    if (meta.part > copy.next_part) Join(part.shard);
     return false;
   }
   ++copy.next_part;
-  const absl::Status added = AddPart(*chunk, meta, payload, copy);
-  if (absl::IsResourceExhausted(added)) Join(shard);
+  const absl::Status added = AddPart(part, copy);
+  if (absl::IsResourceExhausted(added)) Join(part.shard);
   if (!added.ok() || copy.next_part < meta.parts) return false;
-  InstallCopy(*chunk, meta, header, std::exchange(copy, Copy{}));
+  InstallCopy(part, std::exchange(copy, Copy{}));
   return true;
 }
 
 // The first part is the value, the last the clocks; between them comes the optimizer's state. A
 // chunk without a value has one part alone, an empty one.
-absl::Status FollowerStreams::AddPart(const Chunk& chunk,
-                                      const StreamMeta& meta,
-                                      HostBuffer& payload,
-                                      Copy& copy) {
+absl::Status FollowerStreams::AddPart(const Arrived& part, Copy& copy) {
   ChunkSnapshot& snapshot = copy.snapshot;
-  if (meta.part == 0) {
-    snapshot.value = std::move(payload);
-    absl::StatusOr<HostBuffer> memory = HostBuffer::Uninitialized(chunk.state().state_bytes());
-    if (memory.ok()) snapshot.optimizer_state = *std::move(memory);
-    return memory.status();
+  if (part.meta.part == 0) {
+    snapshot.value = std::move(part.payload);
+    PUSHPULL_ASSIGN_OR_RETURN(snapshot.optimizer_state,
+                              HostBuffer::Uninitialized(part.chunk->state().state_bytes()));
+    return absl::OkStatus();
   }
-  if (meta.part + 1 == meta.parts) {
-    absl::StatusOr<std::vector<WorkerClock>> clocks = DecodeClocks(payload.bytes());
-    if (clocks.ok()) snapshot.clocks = *std::move(clocks);
-    return clocks.status();
+  const std::span<const std::byte> bytes = part.payload.bytes();
+  if (part.meta.part + 1 == part.meta.parts) {
+    PUSHPULL_ASSIGN_OR_RETURN(snapshot.clocks, DecodeClocks(bytes));
+    return absl::OkStatus();
   }
-  const size_t count = payload.num_bytes();
-  if (copy.state_bytes + count > snapshot.optimizer_state.num_bytes())
-    return absl::DataLossError(absl::StrCat(chunk.Name(), ": more optimizer state than it has"));
-  std::memcpy(
-      snapshot.optimizer_state.bytes().data() + copy.state_bytes, payload.bytes().data(), count);
-  copy.state_bytes += count;
+  const std::span<std::byte> left = snapshot.optimizer_state.bytes().subspan(copy.state_bytes);
+  if (bytes.size() > left.size()) {
+    return absl::DataLossError(
+        absl::StrCat(part.chunk->Name(), ": more optimizer state than it has"));
+  }
+  std::copy(bytes.begin(), bytes.end(), left.begin());
+  copy.state_bytes += bytes.size();
   return absl::OkStatus();
 }
 
-void FollowerStreams::InstallCopy(Chunk& chunk,
-                                  const StreamMeta& meta,
-                                  const FrameHeader& header,
-                                  Copy copy) {
+void FollowerStreams::InstallCopy(const Arrived& last, Copy copy) {
   ChunkSnapshot& snapshot = copy.snapshot;
   bytes_copied_ += snapshot.value.num_bytes() + copy.state_bytes;
-  if (snapshot.value.num_bytes() == 0) return chunk.Clear();
-  snapshot.version = header.step;
-  snapshot.updates = meta.updates;
-  snapshot.contributors = meta.digest;
-  if (!meta.contributors.empty() && header.step > Step{0})
-    snapshot.admission = Admission{Step{header.step.value() - 1}, meta.contributors};
-  chunk.Restore(std::move(snapshot));
+  if (snapshot.value.num_bytes() == 0) return last.chunk->Clear();
+  snapshot.version = last.header.step;
+  snapshot.updates = last.meta.updates;
+  snapshot.contributors = last.meta.digest;
+  if (!last.meta.contributors.empty() && snapshot.version > Step{0})
+    snapshot.admission = Admission{Step{snapshot.version.value() - 1}, last.meta.contributors};
+  last.chunk->Restore(std::move(snapshot));
 }
 
 void FollowerStreams::Answer(LaneLink& link,

@@ -56,27 +56,27 @@ class FollowerStreams final : public LaneLinkHandler {
     bool has_handed_over = false;  // it was primary, and the next one may not know yet that it is
   };
 
+  // A frame of a shard's stream.
+  struct Arrived {
+    Shard& shard;
+    Chunk* chunk;  // null where the shard has no such chunk, or it is about none
+    const StreamMeta& meta;
+    const FrameHeader& header;
+    HostBuffer& payload;
+  };
+
   void Join(Shard& shard);
   LaneLink* LinkTo(ServerId server, ShardId shard);
   void CheckJoins();
   void CheckJoinsLater();
   bool LacksJoiner(const StreamMeta& meta, Step step) const;
-  bool TakeEntry(Shard& shard,
-                 const StreamMeta& meta,
-                 const FrameHeader& header,
-                 HostBuffer& payload);
+  // True where the chunk has taken it.
+  bool TakeEntry(const Arrived& entry);
   // True when the last part has arrived and the chunk has been replaced.
-  bool TakeCopyPart(Shard& shard,
-                    const StreamMeta& meta,
-                    const FrameHeader& header,
-                    HostBuffer& payload);
-  absl::Status AddPart(const Chunk& chunk, const StreamMeta& meta, HostBuffer& payload, Copy& copy);
-  void InstallCopy(Chunk& chunk, const StreamMeta& meta, const FrameHeader& header, Copy copy);
-  void Dispatch(LaneLink& link,
-                Shard& shard,
-                const StreamMeta& meta,
-                const FrameHeader& header,
-                HostBuffer& payload);
+  bool TakeCopyPart(const Arrived& part);
+  absl::Status AddPart(const Arrived& part, Copy& copy);
+  void InstallCopy(const Arrived& last, Copy copy);
+  void Dispatch(LaneLink& link, const Arrived& frame);
   static void Answer(LaneLink& link, const Shard& shard, Epoch epoch, const StreamAck& ack);
 
   const LaneContext& lane_;

@@ -78,14 +78,12 @@ void LaneCapture::OnPublishable(Shard& shard) {
 }
 
 void LaneCapture::OnPublishable(Chunk& chunk) {
-  if (!order_ || !missing_.contains(&chunk)) return;
-  CaptureIfDue(chunk, chunk.shard().member().MayPublish(chunk.index_in_shard()));
-  FinishIfComplete();
+  CaptureIfMissing(chunk, chunk.shard().member().MayPublish(chunk.index_in_shard()));
 }
 
-void LaneCapture::BeforeApply(Chunk& chunk) {
+void LaneCapture::CaptureIfMissing(Chunk& chunk, bool is_publishable) {
   if (!order_ || !missing_.contains(&chunk)) return;
-  CaptureIfDue(chunk, true);
+  CaptureIfDue(chunk, is_publishable);
   FinishIfComplete();
 }
 

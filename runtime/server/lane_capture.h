@@ -37,13 +37,14 @@ class LaneCapture {
   // A step is complete and about to be applied. So some worker has seen the version before it,
   // which may be published therefore, whatever followers have acknowledged since this server became
   // primary.
-  void BeforeApply(Chunk& chunk);
+  void BeforeApply(Chunk& chunk) { CaptureIfMissing(chunk, true); }
   // The next primary captures what is missing of the shard.
   void OnDemoted(Shard& shard);
 
  private:
   void Add(Shard& shard);
   void CaptureDue(Shard& shard);
+  void CaptureIfMissing(Chunk& chunk, bool is_publishable);
   void CaptureIfDue(Chunk& chunk, bool is_publishable);
   void FinishIfComplete();
   // Notifies the coordinator and forgets the order.

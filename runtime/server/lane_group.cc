@@ -23,11 +23,14 @@ void LaneGroup::PostToAll(const std::function<void(Lane&)>& task) {
   for (size_t i = 0; i < lanes_.size(); ++i) Post(i, task);
 }
 
-void LaneGroup::Remote::Post(ShardId shard, std::function<void(Lane&)> task) const {
-  const size_t index = LaneOf(shard, lanes_.size());
-  transport_.lane(index).Post([task = std::move(task), held = lanes_[index]] {
-    if (const auto lane = held.lock()) task(*lane);
-  });
+LaneGroup::Remote LaneGroup::remote() const {
+  const std::vector<std::weak_ptr<Lane>> lanes(lanes_.begin(), lanes_.end());
+  return [lanes, &transport = transport_](ShardId shard, std::function<void(Lane&)> task) {
+    const size_t index = LaneOf(shard, lanes.size());
+    transport.lane(index).Post([task = std::move(task), held = lanes[index]] {
+      if (const auto lane = held.lock()) task(*lane);
+    });
+  };
 }
 
 }  // namespace pushpull

@@ -48,7 +48,7 @@ class LaneGroup {
     };
     const auto gathered = std::make_shared<Gathered>(Gathered{std::vector<Answer>(size()), size()});
     for (size_t i = 0; i < size(); ++i) {
-      Post(i, [=, this_lives = alive(), &control = control_](Lane& lane) {
+      Post(i, [=, this_lives = std::weak_ptr<bool>(alive_), &control = control_](Lane& lane) {
         // The answers come together on the control thread only.
         control.Post([=, answer = ask(lane)] {
           gathered->answers[i] = answer;
@@ -58,23 +58,12 @@ class LaneGroup {
     }
   }
 
-  // Posts tasks to lanes from another thread, which does not keep the lanes alive: a lane must end
-  // on its own thread.
-  class Remote {
-   public:
-    explicit Remote(LaneGroup& group)
-        : transport_(group.transport_), lanes_(group.lanes_.begin(), group.lanes_.end()) {}
-    // Ignored where the lane has ended when its turn comes.
-    void Post(ShardId shard, std::function<void(Lane&)> task) const;
-
-   private:
-    Transport& transport_;
-    std::vector<std::weak_ptr<Lane>> lanes_;
-  };
+  // Posts a task to the lane of a shard from another thread, which does not keep the lanes alive: a
+  // lane must end on its own thread. Ignored where the lane has ended when the task's turn comes.
+  using Remote = std::function<void(ShardId shard, std::function<void(Lane&)> task)>;
+  Remote remote() const;
 
  private:
-  std::weak_ptr<bool> alive() const { return alive_; }
-
   Transport& transport_;
   Executor& control_;
   std::vector<std::shared_ptr<Lane>> lanes_;

@@ -277,13 +277,12 @@ void Server::On(const EndCapture& message) {
 
 // For the disk's thread: posts each chunk that it has read to its lane, which calls `take`.
 Server::ChunkDelivery Server::DeliverTo(std::function<void(Lane&, RestoredChunk)> take) {
-  return [take = std::move(take),
-          lanes = LaneGroup::Remote(*lanes_),
-          self = std::weak_ptr<Server*>(self_)](RestoredChunk chunk) -> absl::Status {
+  return [take = std::move(take), post = lanes_->remote(), self = std::weak_ptr<Server*>(self_)](
+             RestoredChunk chunk) -> absl::Status {
     if (self.expired()) return absl::CancelledError("the server ends");
     const ShardId shard = chunk.shard;
     const auto moved = std::make_shared<RestoredChunk>(std::move(chunk));
-    lanes.Post(shard, [take, moved](Lane& lane) { take(lane, std::move(*moved)); });
+    post(shard, [take, moved](Lane& lane) { take(lane, std::move(*moved)); });
     return absl::OkStatus();
   };
 }
@@ -324,10 +323,10 @@ void Server::On(const RebuildShard& message) {
                            shard,
                            epoch,
                            tensors = tensors_,
-                           lanes = LaneGroup::Remote(*lanes_),
+                           post = lanes_->remote(),
                            &files = dependencies_.files] {
     const absl::StatusOr<Step> read = ReadStored(files, message, *tensors, deliver);
-    lanes.Post(shard, [=](Lane& lane) { lane.rebuilds().EndReading(shard, epoch, read); });
+    post(shard, [=](Lane& lane) { lane.rebuilds().EndReading(shard, epoch, read); });
   });
 }
 
