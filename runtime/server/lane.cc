@@ -71,9 +71,10 @@ void Lane::SetDesiredWorkers(uint32_t workers) {
   if (Chunk* leading = context_.shards.Find(kLeadingChunk)) engine_.Recheck(*leading);
 }
 
-void Lane::Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors) {
-  if (!context_.shards.Install(std::move(tensors))) return;
+bool Lane::Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors) {
+  const bool is_first = context_.shards.Install(std::move(tensors));
   for (const pushpull::SetReplicas& message : std::exchange(early_, {})) SetReplicas(message);
+  return is_first;
 }
 
 std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {

@@ -17,10 +17,10 @@
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
 #include "runtime/server/lane_context.h"
-#include "runtime/server/lane_pages.h"
 #include "runtime/server/lane_rebuilds.h"
 #include "runtime/server/responder.h"
 #include "runtime/server/shard_replication.h"
+#include "runtime/server/shared_pages.h"
 #include "runtime/server/step_engine.h"
 
 namespace pushpull {
@@ -33,8 +33,8 @@ class Lane {
   void Configure(const JobSettings& settings) { context_.rules.Configure(settings); }
   // How many workers the job should have.
   void SetDesiredWorkers(uint32_t workers);
-  // The job's tensors, once; their memory is kept.
-  void Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors);
+  // The job's tensors, once; their memory is kept. False: they were installed before.
+  bool Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors);
   // Takes the entries of this lane's shards. Returns this server's state of those that it is a
   // member of.
   std::vector<Promise> SetReplicas(const pushpull::SetReplicas& message);

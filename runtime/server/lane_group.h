@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,8 +41,9 @@ class LaneGroup {
 
   // Runs `ask` on every lane's thread and `done` with all answers, in the order of the lanes, on
   // the control executor; never after this object has ended.
-  template <typename Answer>
-  void Ask(std::function<Answer(Lane&)> ask, std::function<void(std::vector<Answer>)> done) {
+  template <typename Question, typename Done>
+  void Ask(Question ask, Done done) {
+    using Answer = std::invoke_result_t<Question, Lane&>;
     struct Gathered {
       std::vector<Answer> answers;
       size_t missing;

@@ -7,7 +7,7 @@
 
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_context.h"
-#include "runtime/server/lane_pages.h"
+#include "runtime/server/shared_pages.h"
 
 namespace pushpull {
 

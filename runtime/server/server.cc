@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -25,15 +27,12 @@ std::string WithHost(const std::string& address, const std::string& host) {
 // Whether anything of the shard could be in a checkpoint that the workers do not have.
 bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>& tensors) {
   if (order.checkpoints.empty()) return false;
-  const bool needs_value =
-      std::any_of(order.chunks.begin(), order.chunks.end(), [](const RebuiltChunk& chunk) {
-        return chunk.source == RebuiltChunk::Source::kCheckpoint;
-      });
-  return needs_value ||
-         std::any_of(tensors.begin(), tensors.end(), [&](const PlacedTensor& tensor) {
+  const bool needs_value = absl::c_any_of(order.chunks, [](const RebuiltChunk& chunk) {
+    return chunk.source == RebuiltChunk::Source::kCheckpoint;
+  });
+  return needs_value || absl::c_any_of(tensors, [&](const PlacedTensor& tensor) {
            return StateFloatsPerValue(tensor.spec.optimizer) > 0 &&
-                  std::find(tensor.shards.begin(), tensor.shards.end(), order.shard) !=
-                      tensor.shards.end();
+                  absl::c_linear_search(tensor.shards, order.shard);
          });
 }
 
@@ -155,15 +154,13 @@ void Server::On(const Welcome& message) {
 }
 
 void Server::On(const SetReplicas& message) {
-  lanes_->Ask<std::vector<Promise>>(
-      [message](Lane& lane) { return lane.SetReplicas(message); },
-      [this, generation = session_->generation()](const std::vector<std::vector<Promise>>& lanes) {
-        Promises all;
-        for (const std::vector<Promise>& promises : lanes) {
-          all.promises.insert(all.promises.end(), promises.begin(), promises.end());
-        }
-        if (!all.promises.empty()) Reply(generation, std::move(all));
-      });
+  lanes_->Ask([message](Lane& lane) { return lane.SetReplicas(message); },
+              [this, generation = session_->generation()](const auto& lanes) {
+                Promises all;
+                for (const auto& promises : lanes)
+                  absl::c_copy(promises, std::back_inserter(all.promises));
+                if (!all.promises.empty()) Reply(generation, std::move(all));
+              });
 }
 
 void Server::On(const Handover& message) {
@@ -173,43 +170,36 @@ void Server::On(const Handover& message) {
 
 void Server::On(const SetServers& message) {
   if (message.desired.revision > desired_.revision) desired_ = message.desired;
-  const uint32_t workers = desired_.workers;
-  lanes_->PostToAll([workers](Lane& lane) { lane.SetDesiredWorkers(workers); });
-  const std::vector<ServerEndpoint> servers = message.servers;
-  lanes_->PostToAll([servers](Lane& lane) { lane.SetServers(servers); });
+  lanes_->PostToAll([workers = desired_.workers, servers = message.servers](Lane& lane) {
+    lane.SetDesiredWorkers(workers);
+    lane.SetServers(servers);
+  });
 }
 
 void Server::On(const InstallTensors& message) {
-  const auto tensors = std::make_shared<const std::vector<PlacedTensor>>(message.tensors);
-  tensors_ = tensors;
-  lanes_->Ask<bool>(
-      [tensors](Lane& lane) {
-        lane.Install(tensors);
-        return true;
-      },
-      [this, generation = session_->generation(), version = message.table_version](
-          const std::vector<bool>&) { Reply(generation, TensorsInstalled{version}); });
+  tensors_ = std::make_shared<const std::vector<PlacedTensor>>(message.tensors);
+  lanes_->Ask([tensors = tensors_](Lane& lane) { return lane.Install(tensors); },
+              [this, generation = session_->generation(), version = message.table_version](
+                  const auto&) { Reply(generation, TensorsInstalled{version}); });
 }
 
 // Answered after the lanes have promised the term: no decision of an earlier coordinator can change
 // what they report then.
 void Server::On(const Collect& message) {
-  lanes_->Ask<ServerReport>(
-      [](Lane& lane) { return lane.Report(); },
-      [this, generation = session_->generation(), term = message.term](
-          const std::vector<ServerReport>& lanes) {
-        ServerReport all = lanes.front();
-        for (size_t i = 1; i < lanes.size(); ++i) {
-          const ServerReport& lane = lanes[i];
-          all.entries.insert(all.entries.end(), lane.entries.begin(), lane.entries.end());
-          all.promises.insert(all.promises.end(), lane.promises.begin(), lane.promises.end());
-          // A lane may have refused what another accepted.
-          if (lane.proposed != all.proposed) all.proposed.reset();
-        }
-        all.term = term;
-        all.desired = desired_;
-        Reply(generation, std::move(all));
-      });
+  lanes_->Ask([](Lane& lane) { return lane.Report(); },
+              [this, generation = session_->generation(), term = message.term](const auto& lanes) {
+                ServerReport all = lanes.front();
+                for (size_t i = 1; i < lanes.size(); ++i) {
+                  const ServerReport& lane = lanes[i];
+                  absl::c_copy(lane.entries, std::back_inserter(all.entries));
+                  absl::c_copy(lane.promises, std::back_inserter(all.promises));
+                  // A lane may have refused what another accepted.
+                  if (lane.proposed != all.proposed) all.proposed.reset();
+                }
+                all.term = term;
+                all.desired = desired_;
+                Reply(generation, std::move(all));
+              });
   SendStats();
 }
 
@@ -228,16 +218,15 @@ void Server::Reply(uint64_t generation, FromMember message) {
 
 void Server::On(const ProposeView& message) {
   const View view = message.view;
-  lanes_->Ask<ViewAnswer>(
-      [view](Lane& lane) { return lane.Propose(view); },
-      [this, generation = session_->generation()](const std::vector<ViewAnswer>& answers) {
-        ViewAnswer all = answers.front();
-        for (const ViewAnswer& answer : answers) {
-          all.is_accepted = all.is_accepted && answer.is_accepted;
-          all.lowest_free_step = std::max(all.lowest_free_step, answer.lowest_free_step);
-        }
-        Reply(generation, all);
-      });
+  lanes_->Ask([view](Lane& lane) { return lane.Propose(view); },
+              [this, generation = session_->generation()](const auto& answers) {
+                ViewAnswer all = answers.front();
+                for (const ViewAnswer& answer : answers) {
+                  all.is_accepted = all.is_accepted && answer.is_accepted;
+                  all.lowest_free_step = std::max(all.lowest_free_step, answer.lowest_free_step);
+                }
+                Reply(generation, all);
+              });
 }
 
 void Server::On(const ActivateView& message) {
@@ -252,17 +241,16 @@ void Server::On(const ActivateView& message) {
 
 void Server::On(const Capture& message) {
   writer_->Begin(message);
-  lanes_->Ask<std::vector<uint64_t>>(
-      [](Lane& lane) { return lane.CaptureSizes(); },
-      [this, message](const std::vector<std::vector<uint64_t>>& lanes) {
-        std::vector<uint64_t> sizes;
-        // After the last step nothing changes any more.
-        for (const std::vector<uint64_t>& lane : lanes)
-          if (!message.is_last) sizes.insert(sizes.end(), lane.begin(), lane.end());
-        writer_->Prepare(message.attempt, std::move(sizes), [message, post = Poster()] {
-          post([message](Server& server) { server.BeginCapture(message); });
-        });
-      });
+  lanes_->Ask([](Lane& lane) { return lane.CaptureSizes(); },
+              [this, message](const auto& lanes) {
+                std::vector<uint64_t> sizes;
+                // After the last step nothing changes any more.
+                for (const auto& lane : lanes)
+                  if (!message.is_last) absl::c_copy(lane, std::back_inserter(sizes));
+                writer_->Prepare(message.attempt, std::move(sizes), [message, post = Poster()] {
+                  post([message](Server& server) { server.BeginCapture(message); });
+                });
+              });
 }
 
 void Server::BeginCapture(const Capture& message) {
@@ -297,9 +285,9 @@ void Server::On(const Restore& message) {
       [message, deliver, tensors = tensors_, post = Poster(), &files = dependencies_.files] {
         const absl::Status read = ReadChunks(files, message, *tensors, deliver);
         post([read](Server& server) {
-          server.lanes_->Ask<bool>(
+          server.lanes_->Ask(
               [](Lane&) { return true; },
-              [&server, read](const std::vector<bool>&) { server.session_->Send(Restored{read}); });
+              [&server, read](const auto&) { server.session_->Send(Restored{read}); });
         });
       });
 }
@@ -358,13 +346,13 @@ void Server::EndIfAlone() {
 }
 
 void Server::SendStats() {
-  lanes_->Ask<ServerStats>([](Lane& lane) { return lane.Stats(); },
-                           [this](const std::vector<ServerStats>& lanes) {
-                             const ServerStats stats = Sum(lanes);
-                             dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
-                             dependencies_.metrics.SetStep(stats.highest_version.value());
-                             session_->Send(Heartbeat{stats});
-                           });
+  lanes_->Ask([](Lane& lane) { return lane.Stats(); },
+              [this](const auto& lanes) {
+                const ServerStats stats = Sum(lanes);
+                dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
+                dependencies_.metrics.SetStep(stats.highest_version.value());
+                session_->Send(Heartbeat{stats});
+              });
 }
 
 void Server::UpdateBusyRatio() {

@@ -15,9 +15,9 @@
 
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
-#include "runtime/server/lane_pages.h"
 #include "runtime/server/responder.h"
 #include "runtime/server/shard_replication.h"
+#include "runtime/server/shared_pages.h"
 
 namespace pushpull {
 
