@@ -5,8 +5,9 @@
 // with the first workers that push to it, and every other chunk waits for exactly these. Pure.
 #pragma once
 
-#include <algorithm>
 #include <vector>
+
+#include "absl/algorithm/container.h"
 
 #include "runtime/base/ids.h"
 
@@ -20,9 +21,7 @@ struct Admission {
   Step step;
   std::vector<WorkerId> workers;  // ascending
 
-  bool Has(WorkerId worker) const {
-    return std::binary_search(workers.begin(), workers.end(), worker);
-  }
+  bool Has(WorkerId worker) const { return absl::c_binary_search(workers, worker); }
   friend bool operator==(const Admission&, const Admission&) = default;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/consistency/gate.h"
 
-#include <algorithm>
+#include "absl/algorithm/container.h"
 
 namespace pushpull {
 
@@ -10,7 +10,7 @@ bool MayDecide(const MembershipView& membership, Step step, std::span<const Work
   bool is_complete = true;
   membership.ForEachRequired(step, [&](WorkerId worker) {
     is_anybody_needed = true;
-    is_complete = is_complete && std::binary_search(asked.begin(), asked.end(), worker);
+    is_complete = is_complete && absl::c_binary_search(asked, worker);
   });
   return is_anybody_needed && is_complete;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 namespace {
 
@@ -12,9 +14,7 @@ bool HasMember(const View& view, const ViewMember& member) {
 }
 
 bool ShareAMember(const View& a, const View& b) {
-  return std::any_of(a.members.begin(), a.members.end(), [&](const ViewMember& member) {
-    return HasMember(b, member);
-  });
+  return absl::c_any_of(a.members, [&](const ViewMember& member) { return HasMember(b, member); });
 }
 
 bool Contains(const View& view, WorkerId worker, Incarnation incarnation, Step step) {
@@ -48,10 +48,8 @@ void MembershipView::ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)
 }
 
 size_t MembershipView::Quorum(Step step, uint32_t desired) const {
-  const auto members = static_cast<size_t>(
-      std::count_if(active_.members.begin(), active_.members.end(), [&](const ViewMember& member) {
-        return member.ContributesTo(step);
-      }));
+  const auto members = static_cast<size_t>(absl::c_count_if(
+      active_.members, [&](const ViewMember& member) { return member.ContributesTo(step); }));
   const uint32_t spare = active_.consistency.backup_workers;
   const size_t needed = desired > spare ? desired - spare : 1;
   return std::max<size_t>(1, std::min(members, needed));

@@ -2,9 +2,9 @@
 #include "runtime/consistency/sample_queue.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
@@ -17,9 +17,8 @@ constexpr uint32_t kFormat = 1;
 constexpr size_t kMemberBytes = SampleQueue::kWorkersMax / 8;
 
 uint64_t Count(const std::vector<SampleRange>& ranges) {
-  return std::accumulate(ranges.begin(), ranges.end(), uint64_t{0}, [](uint64_t sum, auto range) {
-    return sum + range.count;
-  });
+  return absl::c_accumulate(
+      ranges, uint64_t{0}, [](uint64_t sum, auto range) { return sum + range.count; });
 }
 
 // Appends a run; extends the last one where it continues that.
@@ -49,7 +48,7 @@ std::vector<SampleRange> Slice(const std::vector<SampleRange>& ranges,
 }
 
 bool Contains(std::span<const WorkerId> workers, WorkerId worker) {
-  return std::find(workers.begin(), workers.end(), worker) != workers.end();
+  return absl::c_linear_search(workers, worker);
 }
 
 }  // namespace
@@ -124,7 +123,7 @@ std::vector<std::byte> SampleQueue::Encode() const {
 
 void SampleQueue::SetMembers(std::vector<WorkerId> members) {
   std::erase_if(members, [](WorkerId worker) { return worker.value() >= kWorkersMax; });
-  std::sort(members.begin(), members.end());
+  absl::c_sort(members);
   members.erase(std::unique(members.begin(), members.end()), members.end());
   members_ = std::move(members);
 }
@@ -160,7 +159,7 @@ StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
                     .ranges = {},
                     .count = 0,
                     .is_over = is_finished()};
-  const auto member = std::find(members_.begin(), members_.end(), worker);
+  const auto member = absl::c_find(members_, worker);
   if (step != step_ || member == members_.end()) return share;
   share.ranges = RangesOf(static_cast<size_t>(member - members_.begin()), taken);
   share.count = Count(share.ranges);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/consistency/sync_step.h"
 
-#include <algorithm>
+#include "absl/algorithm/container.h"
 
 namespace pushpull {
 
@@ -23,11 +23,10 @@ PushVerdict SyncStep::Judge(const MembershipView& membership,
 }
 
 void SyncStep::Count(const Contribution& contribution) {
-  const auto place = std::lower_bound(
-      contributors_.begin(),
-      contributors_.end(),
-      contribution,
-      [](const Contribution& a, const Contribution& b) { return a.worker < b.worker; });
+  const auto place = absl::c_lower_bound(
+      contributors_, contribution, [](const Contribution& a, const Contribution& b) {
+        return a.worker < b.worker;
+      });
   contributors_.insert(place, contribution);
 }
 
@@ -59,10 +58,9 @@ bool SyncStep::IsTurnOf(WorkerId worker,
 }
 
 bool SyncStep::HasCounted(WorkerId worker) const {
-  return std::any_of(
-      contributors_.begin(), contributors_.end(), [&](const Contribution& contribution) {
-        return contribution.worker == worker;
-      });
+  return absl::c_any_of(contributors_, [&](const Contribution& contribution) {
+    return contribution.worker == worker;
+  });
 }
 
 }  // namespace pushpull

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/consistency/view.h"
 
-#include <algorithm>
-
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
@@ -37,9 +36,8 @@ std::string Describe(const Consistency& consistency) {
 }
 
 const ViewMember* View::Find(WorkerId worker) const {
-  const auto it = std::find_if(members.begin(), members.end(), [&](const ViewMember& member) {
-    return member.worker == worker;
-  });
+  const auto it =
+      absl::c_find_if(members, [&](const ViewMember& member) { return member.worker == worker; });
   return it == members.end() ? nullptr : &*it;
 }
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 namespace {
 
@@ -27,13 +29,13 @@ PushVerdict WorkerClocks::Judge(const MembershipView& membership,
 }
 
 Step WorkerClocks::At(WorkerId worker) const {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), worker, IsBefore);
+  const auto at = absl::c_lower_bound(entries_, worker, IsBefore);
   return at != entries_.end() && at->worker == worker ? at->clock : Step{};
 }
 
 void WorkerClocks::Record(const WorkerClock& applied) {
   const auto& [worker, clock] = applied;
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), worker, IsBefore);
+  auto at = absl::c_lower_bound(entries_, worker, IsBefore);
   if (at == entries_.end() || at->worker != worker) {
     at = entries_.insert(at, {worker, Step{}});
     lowest_of_view_ = 0;  // a new clock: its member counted with its from_step

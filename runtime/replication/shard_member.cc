@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 #include "runtime/base/check.h"
 
 namespace pushpull {
@@ -126,7 +128,7 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   if (now == ReplicaRole::kNone) {
     // Its state goes, so nothing of it may look equal to what others have.
     seq_ = 0;
-    std::fill(last_entries_.begin(), last_entries_.end(), LastEntry{});
+    absl::c_fill(last_entries_, LastEntry{});
   }
   // A learner that becomes a follower is one when it has caught up as one.
   if (now == ReplicaRole::kFollower && held_nothing_before) is_full_ = false;
@@ -206,7 +208,7 @@ uint64_t ShardMember::Append(size_t chunk) {
 // Not all of the log, only the chunk's last entry: chunks do not wait for each other.
 bool ShardMember::MayPublish(size_t chunk) const {
   if (!is_open()) return false;
-  return std::all_of(entry_.followers.begin(), entry_.followers.end(), [&](ServerId follower) {
+  return absl::c_all_of(entry_.followers, [&](ServerId follower) {
     const auto acked = acked_.find(follower);
     return acked != acked_.end() && acked->second >= last_entries_[chunk].seq;
   });

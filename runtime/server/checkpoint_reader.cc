@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -45,7 +46,7 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
                         .stored = &manifest.chunks[positions[chunk.value()]]});
     }
   }
-  std::sort(wanted.begin(), wanted.end(), [](const ChunkToRead& a, const ChunkToRead& b) {
+  absl::c_sort(wanted, [](const ChunkToRead& a, const ChunkToRead& b) {
     return std::tuple(a.stored->file, a.stored->place.offset) <
            std::tuple(b.stored->file, b.stored->place.offset);
   });

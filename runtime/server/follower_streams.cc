@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/follower_streams.h"
 
-#include <algorithm>
-
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -223,12 +222,11 @@ bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
   // With backup workers steps wait for nobody in particular.
   if (membership.active().consistency.admits()) return false;
   const auto& members = membership.proposed()->members;
-  return std::any_of(members.begin(), members.end(), [&](const ViewMember& joiner) {
+  return absl::c_any_of(members, [&](const ViewMember& joiner) {
     const ViewMember* active = membership.active().Find(joiner.worker);
     const bool is_new = active == nullptr || active->incarnation != joiner.incarnation;
     return is_new && joiner.ContributesTo(step) &&
-           std::find(meta.contributors.begin(), meta.contributors.end(), joiner.worker) ==
-               meta.contributors.end();
+           !absl::c_linear_search(meta.contributors, joiner.worker);
   });
 }
 
@@ -278,7 +276,7 @@ absl::Status FollowerStreams::AddPart(const Arrived& part, Copy& copy) {
     return absl::DataLossError(
         absl::StrCat(part.chunk->Name(), ": more optimizer state than it has"));
   }
-  std::copy(bytes.begin(), bytes.end(), left.begin());
+  absl::c_copy(bytes, left.begin());
   copy.state_bytes += bytes.size();
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/server/push_checks.h"
@@ -40,8 +41,7 @@ std::optional<Stall> StallOf(const Chunk& chunk,
   rules.membership().ForEachRequired(chunk.state().version(), [&](WorkerId worker) {
     if (admitted != nullptr && !admitted->Has(worker)) return;
     const bool has_pushed = step.counted().HasCounted(worker) || step.HasHeld(worker);
-    const bool is_named =
-        std::find(stall.missing.begin(), stall.missing.end(), worker) != stall.missing.end();
+    const bool is_named = absl::c_linear_search(stall.missing, worker);
     if (!has_pushed && !is_named) stall.missing.push_back(worker);
   });
   return stall.missing.empty() ? std::nullopt : std::optional<Stall>(std::move(stall));
@@ -143,10 +143,9 @@ Step Lane::LowestFreeStep(const View& view) const {
   const Consistency& now = active.consistency;
   const bool has_begun = active.number > 0;
   const bool changes_mode = has_begun && view.consistency != now;
-  const bool has_clocks = std::any_of(
-      context_.shards.chunks().begin(), context_.shards.chunks().end(), [](const auto& chunk) {
-        return chunk.second->clocks().Highest() > Step{};
-      });
+  const bool has_clocks = absl::c_any_of(context_.shards.chunks(), [](const auto& chunk) {
+    return chunk.second->clocks().Highest() > Step{};
+  });
   // A job that begins from a checkpoint of Async or Bounded goes on by its clocks.
   const bool counts_versions =
       view.consistency.is_sync() || (now.is_sync() && (has_begun || !has_clocks));

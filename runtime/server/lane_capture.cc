@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
@@ -31,9 +32,8 @@ void LaneCapture::Begin(const Capture& order) {
                       "a chunk has version ", highest.value(), ", past ", order.step.value())),
                   highest);
   }
-  const auto late = std::find_if(missing_.begin(), missing_.end(), [&](const Chunk* chunk) {
-    return chunk->state().version() < order.step;
-  });
+  const auto late = absl::c_find_if(
+      missing_, [&](const Chunk* chunk) { return chunk->state().version() < order.step; });
   if (is_of_one_step && order.is_last && late != missing_.end()) {
     return Refuse(
         absl::FailedPreconditionError(absl::StrCat((*late)->Name(),

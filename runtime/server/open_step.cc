@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 
 bool OpenStep::HasHeld(WorkerId worker) const {
-  return std::any_of(held_.begin(), held_.end(), [&](const ReceivedContribution& held) {
-    return held.contribution.worker == worker;
-  });
+  return absl::c_any_of(
+      held_, [&](const ReceivedContribution& held) { return held.contribution.worker == worker; });
 }
 
 void OpenStep::NoteArrival(SteadyTime now) {
@@ -44,9 +45,8 @@ void OpenStep::Hold(ReceivedContribution received) {
   const WorkerId worker = received.contribution.worker;
   std::erase_if(
       held_, [&](const ReceivedContribution& held) { return held.contribution.worker == worker; });
-  const auto position = std::find_if(held_.begin(), held_.end(), [&](const auto& held) {
-    return held.contribution.worker > worker;
-  });
+  const auto position =
+      absl::c_find_if(held_, [&](const auto& held) { return held.contribution.worker > worker; });
   held_.insert(position, std::move(received));
 }
 

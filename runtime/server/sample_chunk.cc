@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -35,7 +36,7 @@ absl::Status DivideFirstStep(const Chunk& chunk,
   }
   queue->SetMembers(MembersAt(membership, chunk.state().version()));
   const std::vector<std::byte> bytes = queue->Encode();
-  std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+  absl::c_copy(bytes, value.bytes().begin());
   return absl::OkStatus();
 }
 
@@ -50,7 +51,7 @@ absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const MembershipVi
   queue.Advance(counted, std::move(next));
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(SampleQueue::kBytes));
   const std::vector<std::byte> bytes = queue.Encode();
-  std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+  absl::c_copy(bytes, value.bytes().begin());
   return value;
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+
 #include "runtime/server/step_engine.h"
 
 namespace pushpull {
@@ -169,7 +171,7 @@ void ShardReplication::ConfirmStreams(Shard& shard) {
   const auto joined = joined_.find(shard.id());
   if (joined != joined_.end()) {
     std::erase_if(joined->second, [&](const auto& of_member) {
-      return std::find(streams.begin(), streams.end(), of_member.first) == streams.end();
+      return !absl::c_linear_search(streams, of_member.first);
     });
   }
   for (const ServerId member : streams) SendNext(shard, member);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/step_policy.h"
 
-#include <algorithm>
 #include <vector>
+
+#include "absl/algorithm/container.h"
 
 #include "runtime/consistency/gate.h"
 
@@ -120,7 +121,7 @@ class GatedPolicy final : public LedPolicy {
       asked.push_back(contribution.worker);
     for (const ReceivedContribution& held : leading.step().held())
       asked.push_back(held.contribution.worker);
-    std::sort(asked.begin(), asked.end());
+    absl::c_sort(asked);
     return MayDecide(membership(), leading.state().version(), asked);
   }
 
@@ -139,7 +140,7 @@ class GatedPolicy final : public LedPolicy {
   // What dead workers have contributed is kept. Where all are gone and the job begins anew with the
   // same step, a worker's next process replaces the contribution of the one before.
   bool HasHeld(const Chunk& chunk, const FrameHeader& push) const override {
-    return std::any_of(chunk.step().held().begin(), chunk.step().held().end(), [&](const auto& h) {
+    return absl::c_any_of(chunk.step().held(), [&](const auto& h) {
       return h.contribution.worker == push.worker && h.contribution.incarnation == push.incarnation;
     });
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -65,10 +66,8 @@ std::optional<ChunkLayout> ChunkTable::FindChunk(ChunkId chunk) const {
   if (chunk.value() >= num_chunks_) return std::nullopt;
   // The last tensor that starts at or before the chunk: tensors without chunks that start at the
   // same place come before it.
-  const auto after =
-      std::upper_bound(tensors_.begin(), tensors_.end(), chunk, [](ChunkId id, const auto& tensor) {
-        return id < tensor.chunks.first;
-      });
+  const auto after = absl::c_upper_bound(
+      tensors_, chunk, [](ChunkId id, const auto& tensor) { return id < tensor.chunks.first; });
   const auto owner = after - 1;
   const uint64_t index = chunk.value() - owner->chunks.first.value();
   const uint64_t offset = index * kChunkBytes;

@@ -3,15 +3,14 @@
 // Greedy assignment; see placement.h.
 #include "runtime/shard/placement.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <queue>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -42,10 +41,10 @@ absl::Status CheckWeights(std::span<const double> weights) {
 
 // Weights divided by their sum; by the largest first, so that no sum overflows.
 std::vector<double> Shares(std::span<const double> weights) {
-  const double largest = *std::max_element(weights.begin(), weights.end());
+  const double largest = *absl::c_max_element(weights);
   std::vector<double> shares(weights.begin(), weights.end());
   for (double& share : shares) share /= largest;
-  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const double sum = absl::c_accumulate(shares, 0.0);
   for (double& share : shares) share /= sum;
   return shares;
 }
@@ -98,10 +97,8 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const PlacementState& stat
 // Positions of the chunks, largest first; of equal ones the lower position.
 std::vector<size_t> LargestFirst(std::span<const uint64_t> chunk_bytes) {
   std::vector<size_t> order(chunk_bytes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return chunk_bytes[a] > chunk_bytes[b];
-  });
+  absl::c_iota(order, size_t{0});
+  absl::c_stable_sort(order, [&](size_t a, size_t b) { return chunk_bytes[a] > chunk_bytes[b]; });
   return order;
 }
 
@@ -109,10 +106,8 @@ Candidate& LeastLoaded(std::vector<Candidate>& servers, uint64_t chunk_bytes) {
   const auto load_with = [chunk_bytes](const Candidate& server) {
     return static_cast<double>(server.bytes + chunk_bytes) / server.weight;
   };
-  return *std::min_element(
-      servers.begin(), servers.end(), [&](const Candidate& a, const Candidate& b) {
-        return load_with(a) < load_with(b);
-      });
+  return *absl::c_min_element(
+      servers, [&](const Candidate& a, const Candidate& b) { return load_with(a) < load_with(b); });
 }
 
 }  // namespace
@@ -120,8 +115,7 @@ Candidate& LeastLoaded(std::vector<Candidate>& servers, uint64_t chunk_bytes) {
 absl::StatusOr<std::vector<ServerId>> AssignShards(std::span<const double> weights) {
   PUSHPULL_RETURN_IF_ERROR(CheckWeights(weights));
   const std::vector<double> shares = Shares(weights);
-  const auto num_weighted =
-      std::count_if(shares.begin(), shares.end(), [](double share) { return share > 0; });
+  const auto num_weighted = absl::c_count_if(shares, [](double share) { return share > 0; });
   // Tijdeman's slack 1 / (2n - 2): a server's turn comes when it lags its share by that much, and
   // its deadline is when it would lag by 1 less that much. One server alone always has its turn.
   const double slack = num_weighted > 1 ? 1 / (2 * static_cast<double>(num_weighted) - 2) : 0;

@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 #include <tuple>
 #include <utility>
+
+#include "absl/algorithm/container.h"
 
 #include "runtime/base/check.h"
 
@@ -69,7 +70,7 @@ class Spread {
     return LoadWith(server, bytes) <= load_max_ * (1 + kGainMin);
   }
   static bool Contains(const std::vector<size_t>& list, size_t value) {
-    return std::find(list.begin(), list.end(), value) != list.end();
+    return absl::c_linear_search(list, value);
   }
 
   using Cost = std::tuple<bool, double, int, bool, double, double>;
@@ -96,15 +97,13 @@ Spread::Spread(std::span<const ShardHolders> shards, std::span<const TargetServe
     servers_.push_back({target.server, target.weight});
   }
   // Ties go to the first, so the order decides and must not depend on the caller.
-  std::sort(servers_.begin(), servers_.end(), [](const Server& a, const Server& b) {
-    return a.id < b.id;
-  });
+  absl::c_sort(servers_, [](const Server& a, const Server& b) { return a.id < b.id; });
   for (const ShardHolders& shard : shards) {
     std::vector<size_t> holders;
     if (shard.primary) holders.push_back(IndexOf(*shard.primary));
     for (const ServerId member : shard.members) holders.push_back(IndexOf(member));
     std::erase(holders, kNowhere);
-    std::sort(holders.begin(), holders.end());
+    absl::c_sort(holders);
     holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
     holders_.push_back(std::move(holders));
     shard_bytes_.push_back(static_cast<double>(shard.bytes));
@@ -174,8 +173,7 @@ void Spread::PlaceRest() {
   const auto rank = [&](size_t i) {
     return std::make_tuple(holders_[replicas_[i].shard].empty(), -replicas_[i].bytes);
   };
-  std::stable_sort(
-      homeless.begin(), homeless.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  absl::c_stable_sort(homeless, [&](size_t a, size_t b) { return rank(a) < rank(b); });
 
   for (const size_t i : homeless) {
     Replica& replica = replicas_[i];
@@ -186,9 +184,8 @@ void Spread::PlaceRest() {
     };
     const std::vector<size_t> receivers = Receivers(replica);
     PUSHPULL_CHECK(!receivers.empty());
-    Put(replica, *std::min_element(receivers.begin(), receivers.end(), [&](size_t a, size_t b) {
-          return cost(a) < cost(b);
-        }));
+    Put(replica,
+        *absl::c_min_element(receivers, [&](size_t a, size_t b) { return cost(a) < cost(b); }));
   }
 }
 
@@ -307,17 +304,15 @@ std::vector<std::vector<ServerId>> PlanFollowers(std::span<const ShardHolders> s
 
   // Shards with no more holders than they need keep them; the others take the lightest.
   std::vector<size_t> order(shards.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  absl::c_iota(order, size_t{0});
+  absl::c_stable_sort(order, [&](size_t a, size_t b) {
     return spread.FreeHolders(a).size() < spread.FreeHolders(b).size();
   });
   for (const size_t shard : order) {
     for (size_t slot = 0; slot < num_followers; ++slot) {
       const std::vector<size_t> holders = spread.FreeHolders(shard);
-      const auto lightest =
-          std::min_element(holders.begin(), holders.end(), [&](size_t a, size_t b) {
-            return spread.LoadOf(a) < spread.LoadOf(b);
-          });
+      const auto lightest = absl::c_min_element(
+          holders, [&](size_t a, size_t b) { return spread.LoadOf(a) < spread.LoadOf(b); });
       spread.Add(shard, lightest == holders.end() ? kNowhere : *lightest);
     }
   }
@@ -326,7 +321,7 @@ std::vector<std::vector<ServerId>> PlanFollowers(std::span<const ShardHolders> s
 
   std::vector<std::vector<ServerId>> followers(shards.size());
   spread.ForEach([&](size_t shard, ServerId server) { followers[shard].push_back(server); });
-  for (std::vector<ServerId>& list : followers) std::sort(list.begin(), list.end());
+  for (std::vector<ServerId>& list : followers) absl::c_sort(list);
   return followers;
 }
 

@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 #include "runtime/base/check.h"
 
 namespace pushpull {
 
 ReplicaRole ReplicaSet::RoleOf(ServerId server) const {
   const auto has = [&](const std::vector<ServerId>& servers) {
-    return std::find(servers.begin(), servers.end(), server) != servers.end();
+    return absl::c_linear_search(servers, server);
   };
   if (primary == server) return ReplicaRole::kPrimary;
   if (has(followers)) return ReplicaRole::kFollower;
