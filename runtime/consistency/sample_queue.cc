@@ -47,10 +47,6 @@ std::vector<SampleRange> Slice(const std::vector<SampleRange>& ranges,
   return slice;
 }
 
-bool Contains(std::span<const WorkerId> workers, WorkerId worker) {
-  return absl::c_linear_search(workers, worker);
-}
-
 }  // namespace
 
 absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes) {
@@ -68,14 +64,12 @@ absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes
                                             ": use a newer one"));
   }
   SampleQueue queue{SampleSource{}};
-  queue.source_.num_samples = reader.Get<uint64_t>();
-  queue.source_.epochs = reader.Get<uint64_t>();
-  queue.source_.batch = reader.Get<uint64_t>();
+  for (uint64_t* number : {&queue.source_.num_samples, &queue.source_.epochs, &queue.source_.batch})
+    *number = reader.Get<uint64_t>();
   queue.source_.is_global_batch = reader.Get<uint64_t>() != 0;
   queue.step_ = Step{reader.Get<uint64_t>()};
-  queue.epoch_ = reader.Get<uint64_t>();
-  queue.position_ = reader.Get<uint64_t>();
-  queue.dropped_ = reader.Get<uint64_t>();
+  for (uint64_t* number : {&queue.epoch_, &queue.position_, &queue.dropped_})
+    *number = reader.Get<uint64_t>();
   const auto num_returned = reader.Get<uint64_t>();
   const std::span<const std::byte> members = reader.GetBytes(kMemberBytes);
   for (uint32_t i = 0; i < kWorkersMax; ++i) {
@@ -170,7 +164,7 @@ void SampleQueue::Advance(std::span<const WorkerId> counted, std::vector<WorkerI
   const std::vector<SampleRange> taken = StepRanges();
   std::vector<SampleRange> left;
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (Contains(counted, members_[i])) continue;
+    if (absl::c_linear_search(counted, members_[i])) continue;
     for (const SampleRange& range : RangesOf(i, taken)) Append(range, left);
   }
   const uint64_t from_returned = std::min(Count(taken), Count(returned_));

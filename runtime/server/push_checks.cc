@@ -27,52 +27,46 @@ absl::Status WhyRefused(const Chunk& chunk,
                         const StepRules& rules,
                         const FrameHeader& push,
                         PushVerdict verdict) {
-  if (chunk.step().has_failed() || !chunk.state().is_initialized()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        chunk.Name(),
-        chunk.step().has_failed() ? " has had a value that is not finite" : " has no value yet"));
-  }
+  const auto of_chunk = [&](const auto&... text) { return absl::StrCat(chunk.Name(), text...); };
+  const uint64_t step = push.step.value();
+  if (chunk.step().has_failed())
+    return absl::FailedPreconditionError(of_chunk(" has had a value that is not finite"));
+  if (!chunk.state().is_initialized())
+    return absl::FailedPreconditionError(of_chunk(" has no value yet"));
   if (!(push.weight >= 0) || !std::isfinite(push.weight) || !std::isfinite(push.learning_rate)) {
-    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
-                                                   ": weight ",
-                                                   push.weight,
-                                                   " and learning rate ",
-                                                   push.learning_rate,
-                                                   " must be finite, 0 or more"));
+    const std::string given =
+        absl::StrCat(": weight ", push.weight, " and learning rate ", push.learning_rate);
+    return absl::InvalidArgumentError(of_chunk(given, " must be finite, 0 or more"));
   }
-  if (verdict == PushVerdict::kNotYet) {
-    return absl::UnavailableError(absl::StrCat(chunk.Name(),
-                                               ": the mode that begins with step ",
-                                               push.step.value(),
-                                               " is not in force yet"));
+  switch (verdict) {
+    case PushVerdict::kNotYet:
+      return absl::UnavailableError(
+          of_chunk(": the mode that begins with step ", step, " is not in force yet"));
+    case PushVerdict::kTooEarly:
+      return absl::InvalidArgumentError(
+          of_chunk(": push for step ", step, ", its version is ", chunk.state().version().value()));
+    case PushVerdict::kNotAdmitted:
+      // Gated: the leading chunk has completed the step without it: the worker is being given up,
+      // or learns of that with the next version.
+      return rules.policy().HoldsApart(chunk)
+                 ? absl::UnavailableError(
+                       of_chunk(": step ", step, " is decided without ", ToString(push.worker)))
+                 : absl::InvalidArgumentError(of_chunk(
+                       ": ", ToString(push.worker), " has not been admitted to step ", step));
+    case PushVerdict::kNotMember: {
+      const std::string who =
+          absl::StrCat(ToString(push.worker), " is not a member in step ", step);
+      // Its view may be newer than the one here, and let it begin earlier.
+      return rules.membership().StartsAfter(push.worker, push.incarnation, push.step)
+                 ? absl::UnavailableError(absl::StrCat(who, " yet"))
+                 : absl::AbortedError(absl::StrCat(who, ": rejoin"));
+    }
+    case PushVerdict::kContribute:
+    case PushVerdict::kDuplicate:
+    case PushVerdict::kAnswered:
+      break;
   }
-  if (verdict == PushVerdict::kTooEarly) {
-    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
-                                                   ": push for step ",
-                                                   push.step.value(),
-                                                   ", its version is ",
-                                                   chunk.state().version().value()));
-  }
-  if (verdict == PushVerdict::kNotAdmitted && rules.policy().HoldsApart(chunk)) {
-    // The leading chunk has completed the step without it: the worker is being given up, or learns
-    // of that with the next version.
-    return absl::UnavailableError(absl::StrCat(
-        chunk.Name(), ": step ", push.step.value(), " is decided without ", ToString(push.worker)));
-  }
-  if (verdict == PushVerdict::kNotAdmitted) {
-    return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
-                                                   ": ",
-                                                   ToString(push.worker),
-                                                   " has not been admitted to step ",
-                                                   push.step.value()));
-  }
-  if (verdict != PushVerdict::kNotMember) return absl::OkStatus();
-  const std::string who =
-      absl::StrCat(ToString(push.worker), " is not a member in step ", push.step.value());
-  // Its view may be newer than the one here, and let it begin earlier.
-  return rules.membership().StartsAfter(push.worker, push.incarnation, push.step)
-             ? absl::UnavailableError(absl::StrCat(who, " yet"))
-             : absl::AbortedError(absl::StrCat(who, ": rejoin"));
+  return absl::OkStatus();
 }
 
 absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {

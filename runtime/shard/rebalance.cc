@@ -60,17 +60,18 @@ class Spread {
     size_t server = kNowhere;
   };
 
-  bool Holds(size_t shard, size_t server) const { return Contains(holders_[shard], server); }
-  bool Uses(size_t shard, size_t server) const { return Contains(used_[shard], server); }
+  bool Holds(size_t shard, size_t server) const {
+    return absl::c_linear_search(holders_[shard], server);
+  }
+  bool Uses(size_t shard, size_t server) const {
+    return absl::c_linear_search(used_[shard], server);
+  }
   bool IsOver(size_t server) const { return LoadOf(server) > load_max_ * (1 + kGainMin); }
   double LoadWith(size_t server, double bytes) const {
     return (servers_[server].bytes + bytes) / servers_[server].weight;
   }
   bool Fits(size_t server, double bytes) const {
     return LoadWith(server, bytes) <= load_max_ * (1 + kGainMin);
-  }
-  static bool Contains(const std::vector<size_t>& list, size_t value) {
-    return absl::c_linear_search(list, value);
   }
 
   using Cost = std::tuple<bool, double, int, bool, double, double>;
@@ -154,7 +155,8 @@ std::vector<size_t> Spread::Receivers(const Replica& replica) const {
       lightest = i;
     }
   }
-  if (lightest != kNowhere && !Contains(receivers, lightest)) receivers.push_back(lightest);
+  if (lightest != kNowhere && !absl::c_linear_search(receivers, lightest))
+    receivers.push_back(lightest);
   return receivers;
 }
 
