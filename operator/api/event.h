@@ -7,7 +7,6 @@
 #include <string>
 
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 
 namespace pushpull_operator {
 

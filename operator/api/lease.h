@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 
 namespace pushpull_operator {
 

@@ -3,19 +3,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "operator/kube/json_fields.h"
 
 namespace pushpull_operator {
 namespace {
-
-// What a field that must be an object is read from where it is missing.
-const Json& ObjectField(const Json& json, absl::string_view key) {
-  static const Json none = Json::object();
-  const Json* field = Find(json, key);
-  return field != nullptr && field->is_object() ? *field : none;
-}
 
 std::optional<WallTime> TimeField(const Json& json, absl::string_view key) {
   return ParseWallTime(StringField(json, key));
@@ -54,9 +46,7 @@ ContainerStatus DecodeContainer(const Json& container, bool is_init) {
 }
 
 void AddContainers(const Json& status, absl::string_view key, bool is_init, Pod& pod) {
-  const Json* containers = Find(status, key);
-  if (containers == nullptr || !containers->is_array()) return;
-  for (const Json& container : *containers) {
+  for (const Json& container : ListField(status, key)) {
     pod.containers.push_back(DecodeContainer(container, is_init));
   }
 }
@@ -90,9 +80,7 @@ Pod DecodePod(const Object& object) {
           .deletion_time = TimeField(metadata, "deletionTimestamp")};
   AddContainers(status, "initContainerStatuses", true, pod);
   AddContainers(status, "containerStatuses", false, pod);
-  const Json* conditions = Find(status, "conditions");
-  if (conditions == nullptr || !conditions->is_array()) return pod;
-  for (const Json& condition : *conditions) TakeCondition(condition, pod);
+  for (const Json& condition : ListField(status, "conditions")) TakeCondition(condition, pod);
   return pod;
 }
 

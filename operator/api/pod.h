@@ -4,14 +4,12 @@
 // starting. Pure.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "operator/api/wall_time.h"
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 
 namespace pushpull_operator {
 

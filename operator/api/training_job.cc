@@ -1,15 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/api/training_job.h"
 
-#include <utility>
+#include <optional>
 
-#include "operator/api/json_tree.h"
 #include "operator/kube/json_fields.h"
 #include "runtime/job/decode.h"
+#include "runtime/job/tree.h"
 #include "runtime/job/validate.h"
 
 namespace pushpull_operator {
+
+using pushpull::MakeTree;
+using pushpull::Tree;
+
 namespace {
+
+Tree NumberTree(const Json& json) {
+  const std::optional<int64_t> integer = ToInt(json);
+  Tree tree = MakeTree(integer ? Tree::Kind::kInteger : Tree::Kind::kNumber, ToText(json));
+  if (integer) {
+    tree.integer = *integer;
+  } else {
+    tree.number = json.get<double>();
+  }
+  return tree;
+}
+
+// JSON as the tree that the codec of the manifest reads; a number that is no 64-bit integer becomes
+// one of Kind::kNumber. Recursive: for JSON that ParseJson has read, which bounds the depth.
+Tree ToTree(const Json& json) {
+  if (json.is_number()) return NumberTree(json);
+  if (json.is_string()) return MakeTree(Tree::Kind::kString, json.get<std::string>());
+  Tree tree;
+  if (json.is_boolean()) {
+    tree = MakeTree(Tree::Kind::kBool, ToText(json));
+    tree.boolean = json.get<bool>();
+  } else if (json.is_array()) {
+    tree = MakeTree(Tree::Kind::kList);
+    for (const Json& item : json) tree.items.push_back(ToTree(item));
+  } else if (json.is_object()) {
+    tree = MakeTree(Tree::Kind::kObject);
+    for (const auto& [key, value] : json.items()) tree.fields.push_back({key, ToTree(value)});
+  }
+  return tree;
+}
 
 // What a manifest's metadata has that means something here. The API server's own part grows with
 // its versions, and last-applied-configuration is as long as the rest of the object.

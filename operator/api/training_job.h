@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "operator/api/training_job_status.h"
-#include "operator/api/wall_time.h"
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 #include "runtime/job/problems.h"
 #include "runtime/job/training_job.h"
 

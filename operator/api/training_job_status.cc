@@ -3,6 +3,7 @@
 // Each field is named once, in a function Visit that both the reader and the writer go through.
 #include "operator/api/training_job_status.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "operator/kube/json_fields.h"
@@ -20,8 +21,7 @@ constexpr std::pair<Phase, absl::string_view> kPhases[] = {
     {Phase::kFailed, "Failed"},
 };
 
-template <typename Visitor>
-void Visit(Visitor& visitor, Condition& condition) {
+void Visit(auto& visitor, Condition& condition) {
   visitor.Field("type", condition.type);
   visitor.Field("status", condition.status);
   visitor.Field("observedGeneration", condition.observed_generation);
@@ -31,52 +31,45 @@ void Visit(Visitor& visitor, Condition& condition) {
   visitor.Text("message", condition.message);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, ServersStatus& servers) {
+void Visit(auto& visitor, ServersStatus& servers) {
   visitor.Field("replicas", servers.replicas);
   visitor.Field("ready", servers.ready);
   visitor.Field("draining", servers.draining);
   visitor.Field("selector", servers.selector);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, WorkersStatus& workers) {
+void Visit(auto& visitor, WorkersStatus& workers) {
   visitor.Field("replicas", workers.replicas);
   visitor.Field("ready", workers.ready);
   visitor.Field("succeeded", workers.succeeded);
   visitor.Field("selector", workers.selector);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, CoordinatorStatus& coordinator) {
+void Visit(auto& visitor, CoordinatorStatus& coordinator) {
   visitor.Field("term", coordinator.term);
   visitor.Field("ready", coordinator.is_ready);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, RingStatus& ring) {
+void Visit(auto& visitor, RingStatus& ring) {
   visitor.Field("epoch", ring.epoch);
   visitor.Field("state", ring.state);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, LastRestart& last) {
+void Visit(auto& visitor, LastRestart& last) {
   visitor.Field("pod", last.pod);
   visitor.Field("reason", last.reason);
   visitor.Field("exitCode", last.exit_code);
   visitor.Field("time", last.time);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, MemberRestart& member) {
+void Visit(auto& visitor, MemberRestart& member) {
   visitor.Field("pod", member.pod);
   visitor.Field("uid", member.uid);
   visitor.Field("inARow", member.in_a_row);
   visitor.Field("nextAt", member.next_at);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, RestartsStatus& restarts) {
+void Visit(auto& visitor, RestartsStatus& restarts) {
   visitor.Field("counted", restarts.counted);
   visitor.Field("disruptions", restarts.disruptions);
   visitor.Field("nextAt", restarts.next_at);
@@ -84,29 +77,25 @@ void Visit(Visitor& visitor, RestartsStatus& restarts) {
   visitor.Field("members", restarts.members);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, LastLoss& last) {
+void Visit(auto& visitor, LastLoss& last) {
   visitor.Field("message", last.message);
   visitor.Field("time", last.time);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, LossesStatus& losses) {
+void Visit(auto& visitor, LossesStatus& losses) {
   visitor.Field("counted", losses.counted);
   visitor.Field("term", losses.term);
   visitor.Field("told", losses.told);
   visitor.Field("last", losses.last);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, SavedCheckpoint& checkpoint) {
+void Visit(auto& visitor, SavedCheckpoint& checkpoint) {
   visitor.Field("step", checkpoint.step);
   visitor.Field("time", checkpoint.time);
   visitor.Field("location", checkpoint.location);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, ProgressStatus& progress) {
+void Visit(auto& visitor, ProgressStatus& progress) {
   visitor.Field("step", progress.step);
   visitor.Field("samplesPerSecond", progress.samples_per_second);
   visitor.Field("syncSecondsP50", progress.sync_seconds_p50);
@@ -114,8 +103,7 @@ void Visit(Visitor& visitor, ProgressStatus& progress) {
   visitor.Field("results", progress.results);
 }
 
-template <typename Visitor>
-void Visit(Visitor& visitor, TrainingJobStatus& status) {
+void Visit(auto& visitor, TrainingJobStatus& status) {
   visitor.Field("observedGeneration", status.observed_generation);
   visitor.Field("phase", status.phase);
   visitor.Field("phaseTime", status.phase_time);
@@ -138,11 +126,18 @@ class FieldReader {
  public:
   explicit FieldReader(const Json& json) : json_(json) {}
 
-  template <typename T>
-  void Field(absl::string_view key, T& out) {
+  void Field(absl::string_view key, auto& out) {
     if (const Json* value = Find(json_, key)) Read(*value, out);
   }
   void Text(absl::string_view key, std::string& out) { Field(key, out); }
+
+  // Leaves `out` as it was, and returns false, where the JSON is of another kind.
+  static bool Read(const Json& json, auto& out) {
+    if (!json.is_object()) return false;
+    FieldReader reader(json);
+    Visit(reader, out);
+    return true;
+  }
 
  private:
   static bool Read(const Json& json, std::string& out) {
@@ -155,22 +150,21 @@ class FieldReader {
   }
   static bool Read(const Json& json, int64_t& out) {
     const std::optional<int64_t> value = ToInt(json);
-    if (value) out = *value;
+    out = value.value_or(out);
     return value.has_value();
   }
   static bool Read(const Json& json, WallTime& out) {
     const std::optional<WallTime> time =
         json.is_string() ? ParseWallTime(json.get<std::string>()) : std::nullopt;
-    if (time) out = *time;
+    out = time.value_or(out);
     return time.has_value();
   }
   static bool Read(const Json& json, Phase& out) {
-    for (const auto& [phase, name] : kPhases) {
-      if (!json.is_string() || json.get<std::string>() != name) continue;
-      out = phase;
-      return true;
-    }
-    return false;
+    const std::string name = json.is_string() ? json.get<std::string>() : "";
+    const auto* named =
+        std::ranges::find_if(kPhases, [&](const auto& phase) { return phase.second == name; });
+    if (named != std::end(kPhases)) out = named->first;
+    return named != std::end(kPhases);
   }
   template <typename T>
   static bool Read(const Json& json, std::optional<T>& out) {
@@ -194,13 +188,6 @@ class FieldReader {
     }
     return true;
   }
-  template <typename Struct>
-  static bool Read(const Json& json, Struct& out) {
-    if (!json.is_object()) return false;
-    FieldReader reader(json);
-    Visit(reader, out);
-    return true;
-  }
 
   const Json& json_;
 };
@@ -210,12 +197,18 @@ class FieldWriter {
  public:
   explicit FieldWriter(Json& json) : json_(json) {}
 
-  template <typename T>
-  void Field(absl::string_view key, T& value) {
+  void Field(absl::string_view key, auto& value) {
     Json written = Written(value);
     if (!written.is_null()) json_[std::string(key)] = std::move(written);
   }
   void Text(absl::string_view key, std::string& value) { json_[std::string(key)] = value; }
+
+  static Json Written(auto& value) {
+    Json object = Json::object();
+    FieldWriter writer(object);
+    Visit(writer, value);
+    return object;
+  }
 
  private:
   static Json Written(std::string& value) { return value.empty() ? Json() : Json(value); }
@@ -236,23 +229,9 @@ class FieldWriter {
   static Json Written(std::map<std::string, std::string>& values) {
     return values.empty() ? Json() : Json(values);
   }
-  template <typename Struct>
-  static Json Written(Struct& value) {
-    Json object = Json::object();
-    FieldWriter writer(object);
-    Visit(writer, value);
-    return object;
-  }
 
   Json& json_;
 };
-
-Json Encode(TrainingJobStatus status) {
-  Json json = Json::object();
-  FieldWriter writer(json);
-  Visit(writer, status);
-  return json;
-}
 
 // The merge patch (RFC 7386) from one object to another; empty where they are equal.
 Json Difference(const Json& from, const Json& to) {
@@ -271,6 +250,26 @@ Json Difference(const Json& from, const Json& to) {
 
 }  // namespace
 
+const Condition* FindCondition(const std::vector<Condition>& conditions, absl::string_view type) {
+  const auto found = std::ranges::find(conditions, type, &Condition::type);
+  return found == conditions.end() ? nullptr : &*found;
+}
+
+bool IsTrue(const std::vector<Condition>& conditions, absl::string_view type) {
+  const Condition* condition = FindCondition(conditions, type);
+  return condition != nullptr && condition->status == kConditionTrue;
+}
+
+void SetCondition(std::vector<Condition>& conditions, Condition condition) {
+  for (Condition& old : conditions) {
+    if (old.type != condition.type) continue;
+    if (old.status == condition.status) condition.last_transition = old.last_transition;
+    old = std::move(condition);
+    return;
+  }
+  conditions.push_back(std::move(condition));
+}
+
 absl::string_view NameOf(Phase phase) {
   for (const auto& [value, name] : kPhases) {
     if (value == phase) return name;
@@ -280,17 +279,16 @@ absl::string_view NameOf(Phase phase) {
 
 TrainingJobStatus DecodeStatus(const Json& json) {
   TrainingJobStatus status;
-  if (const Json* field = Find(json, "status")) {
-    FieldReader reader(*field);
-    Visit(reader, status);
-  }
+  if (const Json* field = Find(json, "status")) FieldReader::Read(*field, status);
   return status;
 }
 
 std::string StatusPatchText(const TrainingJobStatus& from,
                             const TrainingJobStatus& to,
                             const std::string& resource_version) {
-  Json changes = Difference(Encode(from), Encode(to));
+  TrainingJobStatus old = from;  // what is visited is not const
+  TrainingJobStatus now = to;
+  Json changes = Difference(FieldWriter::Written(old), FieldWriter::Written(now));
   if (changes.empty()) return "";
   Json patch;
   patch["metadata"]["resourceVersion"] = resource_version;

@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include <nlohmann/json_fwd.hpp>
 
-#include "operator/api/condition.h"
 #include "operator/api/wall_time.h"
 
 namespace pushpull_operator {
@@ -23,6 +22,30 @@ namespace pushpull_operator {
 enum class Phase { kPending, kStarting, kRunning, kScaling, kSuspended, kSucceeded, kFailed };
 
 absl::string_view NameOf(Phase phase);
+
+// How the API spells the status of a condition.
+inline constexpr char kConditionTrue[] = "True";
+inline constexpr char kConditionFalse[] = "False";
+
+// As metav1.Condition; an object has a list with one entry a type.
+struct Condition {
+  std::string type;
+  std::string status;
+  int64_t observed_generation = 0;  // of the spec that it is about
+  WallTime last_transition{};       // since when it has this status
+  std::string reason;               // CamelCase
+  std::string message;
+  friend bool operator==(const Condition&, const Condition&) = default;
+};
+
+// Null where there is none.
+const Condition* FindCondition(const std::vector<Condition>& conditions, absl::string_view type);
+
+bool IsTrue(const std::vector<Condition>& conditions, absl::string_view type);
+
+// Adds `condition`, or replaces the one of its type. Its last_transition is used only where the
+// status has changed; otherwise the old one stays.
+void SetCondition(std::vector<Condition>& conditions, Condition condition);
 
 struct ServersStatus {
   int64_t replicas = 0;  // existing pods

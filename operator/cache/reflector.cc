@@ -7,21 +7,10 @@
 namespace pushpull_operator {
 namespace {
 
-using pushpull::Deadline;
 using pushpull::Duration;
 
 // A watch that lasted this long counts as progress even without events.
 constexpr std::chrono::seconds kStableWatch{30};
-
-class ToSink final : public ListVisitor {
- public:
-  explicit ToSink(ObjectSink& sink) : sink_(sink) {}
-  void Begin() override { sink_.BeginListing(); }
-  void Take(Object object) override { sink_.AddListed(std::move(object)); }
-
- private:
-  ObjectSink& sink_;
-};
 
 }  // namespace
 
@@ -40,9 +29,11 @@ void Reflector::Run(const Cancellation& cancellation) {
 }
 
 Duration Reflector::List() {
-  ToSink visitor(sink_);
-  const absl::StatusOr<std::string> version = client_.List(
-      options_.type, options_.selection, visitor, Deadline(time_.Now() + options_.list_time));
+  const absl::StatusOr<std::string> version =
+      client_.List(options_.type,
+                   options_.selection,
+                   sink_,
+                   pushpull::Deadline(time_.Now() + options_.list_time));
   if (version.ok()) {
     sink_.EndListing();
     return state_.OnListed(*version);

@@ -7,8 +7,8 @@
 #include <functional>
 #include <random>
 
-#include "operator/cache/object_sink.h"
 #include "operator/cache/reflector_state.h"
+#include "operator/cache/store.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,11 +15,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "operator/cache/object_sink.h"
-#include "operator/kube/object.h"
+#include "operator/kube/client.h"
 #include "runtime/base/mutex.h"
 
 namespace pushpull_operator {
+
+// What a reflector writes into. A list is delivered apart from watch events, so that a store can
+// apply all of it at once. Called by one thread.
+class ObjectSink : public ListVisitor {
+ public:
+  // The list is complete: exactly these objects exist.
+  virtual void EndListing() = 0;
+  // The object was created or changed.
+  virtual void Apply(Object object) = 0;
+  // The object was deleted; this is its last state.
+  virtual void Remove(Object object) = 0;
+};
 
 // Immutable once it is in a store.
 template <typename T>

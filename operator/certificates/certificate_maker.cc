@@ -15,8 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "runtime/base/status_macros.h"
-
 namespace pushpull_operator {
 namespace {
 

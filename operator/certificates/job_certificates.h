@@ -10,7 +10,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 #include "runtime/job/training_job.h"
 
 namespace pushpull_operator {

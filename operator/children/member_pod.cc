@@ -17,7 +17,6 @@
 
 namespace pushpull_operator {
 
-using pushpull::CheckpointSpec;
 using pushpull::JobRole;
 using pushpull::TrainingJobSpec;
 
@@ -100,7 +99,7 @@ Json BasePodSpec(const TrainingJobSpec& spec) {
 }
 
 // Servers and coordinator must see checkpoints under one path.
-std::string MountedCheckpoints(const CheckpointSpec& checkpoint) {
+std::string MountedCheckpoints(const pushpull::CheckpointSpec& checkpoint) {
   const std::string path = absl::StrCat(kCheckpointFolder, checkpoint.path);
   return std::string(absl::StripSuffix(path, "/"));
 }

@@ -10,7 +10,6 @@
 
 #include "operator/certificates/job_certificates.h"
 #include "operator/kube/object.h"
-#include "operator/kube/resource.h"
 #include "runtime/job/training_job.h"
 
 namespace pushpull_operator {

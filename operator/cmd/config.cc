@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/cmd/config.h"
 
-#include <chrono>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +16,6 @@ using pushpull::IntRange;
 using pushpull::ManifestProblem;
 using pushpull::ObjectReader;
 using pushpull::Problems;
-using pushpull::Quoted;
 
 namespace {
 
@@ -38,7 +36,8 @@ void ReadLogLevel(ObjectReader& reader, Problems& problems, OperatorConfig& conf
   if (level.ok()) {
     config.log_level = *level;
   } else {
-    problems.Add("logLevel", absl::StrCat("must be debug, info, warn or error, is ", Quoted(name)));
+    problems.Add("logLevel",
+                 absl::StrCat("must be debug, info, warn or error, is ", pushpull::Quoted(name)));
   }
 }
 

@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "operator/kube/object.h"
 #include "operator/kube/rate_limit.h"
-#include "operator/kube/resource.h"
 #include "operator/lease/election.h"
 #include "runtime/base/log.h"
 

@@ -18,7 +18,6 @@
 #include <CLI/Formatter.hpp>
 
 #include "operator/cmd/build_info.h"
-#include "operator/cmd/exit_codes.h"
 #include "operator/cmd/operator_process.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"

@@ -2,12 +2,10 @@
 #include "operator/cmd/operator_process.h"
 
 #include <atomic>
-#include <memory>
-#include <utility>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 
-#include "operator/cmd/exit_codes.h"
 #include "operator/controller/grpc_job_coordinator.h"
 #include "operator/controller/job_controller.h"
 #include "operator/kube/client.h"
@@ -177,6 +175,21 @@ absl::Status OperatorProcess::Run() {
 }
 
 }  // namespace
+
+int ReportError(const absl::Status& status) {
+  std::fprintf(stderr, "pushpull-operator: %s\n", std::string(status.message()).c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnavailable:
+      return kExitNotReachable;
+    default:
+      return kExitFailed;
+  }
+}
 
 int RunOperator(const OperatorStart& start) {
   const auto credentials = Credentials::Create(start.access, SystemPausingTime());

@@ -31,9 +31,7 @@ void DecodeDetails(const Json& details, ApiError& error) {
       seconds.has_value() && *seconds > 0) {
     error.retry_after = std::chrono::seconds(std::min(*seconds, kRetryAfterSecondsMax));
   }
-  const Json* causes = Find(details, "causes");
-  if (causes == nullptr || !causes->is_array()) return;
-  for (const Json& cause : *causes) {
+  for (const Json& cause : ListField(details, "causes")) {
     if (error.causes.size() == kCausesMax) return;
     error.causes.push_back({.reason = StringField(cause, "reason"),
                             .message = StringField(cause, "message"),

@@ -4,6 +4,10 @@
 // before a retry.
 #pragma once
 
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "runtime/base/check.h"
 #include "runtime/base/file_descriptor.h"
 
 namespace pushpull_operator {
@@ -11,12 +15,17 @@ namespace pushpull_operator {
 // One-shot. Thread-safe; outlives every call that it is passed to.
 class Cancellation {
  public:
-  Cancellation();
+  Cancellation() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    PUSHPULL_CHECK(event_.is_open());
+  }
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
-  void Cancel();
-  bool is_cancelled() const;
+  void Cancel() { eventfd_write(event_.get(), 1); }
+  bool is_cancelled() const {
+    pollfd waiting{.fd = event_.get(), .events = POLLIN, .revents = 0};
+    return poll(&waiting, 1, 0) == 1;
+  }
   // Readable once cancelled, for poll.
   int fd() const { return event_.get(); }
 

@@ -39,9 +39,8 @@ std::string DeleteBody(const DeleteOptions& options) {
   return ToText(body);
 }
 
-const char* DryRunValue(DryRun dry_run) {
-  return dry_run == DryRun::kYes ? "All" : "";
-}
+// Of every write that sets fields.
+constexpr std::pair<const char*, const char*> kFieldManager{"fieldManager", "pushpull-operator"};
 
 struct ListPage {
   std::string resource_version;
@@ -58,7 +57,7 @@ absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor)
   if (items->is_array()) {
     for (Json& item : *items) {
       PUSHPULL_ASSIGN_OR_RETURN(Object object, DecodeObject(std::move(item)));
-      visitor.Take(std::move(object));
+      visitor.AddListed(std::move(object));
     }
   }
   const Json* metadata = Find(*json, "metadata");
@@ -71,9 +70,11 @@ absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor)
 
 }  // namespace
 
-struct KubeClient::AttemptResult {
-  Attempt attempt;
-  absl::StatusOr<std::string> body = std::string();  // of an answer 2xx
+// A call as metrics, errors and HTTP name it.
+struct KubeClient::Verb {
+  const char* name;
+  const char* method;
+  const char* content_type = "";
 };
 
 KubeClient::KubeClient(Credentials& credentials, PausingTime& time, ClientOptions options)
@@ -93,19 +94,17 @@ double KubeClient::Jitter() {
   return std::uniform_real_distribution<double>(0, 1)(random_);
 }
 
-void KubeClient::Count(const Call& call, int code) const {
-  if (options_.on_attempt) options_.on_attempt(call.verb, code);
-}
-
-KubeClient::Call KubeClient::MakeCall(absl::string_view verb,
-                                      absl::string_view method,
+KubeClient::Call KubeClient::MakeCall(const Verb& verb,
                                       const ResourceType& type,
                                       const ObjectKey& key,
-                                      std::string target) const {
-  return {.verb = std::string(verb),
-          .what = absl::StrCat(verb, " ", type.plural, " ", ToString(key)),
-          .request = {.method = std::string(method),
-                      .target = credentials_.access().path_prefix + std::move(target)}};
+                                      const std::string& target,
+                                      const std::string& body) const {
+  return {.verb = verb.name,
+          .what = absl::StrCat(verb.name, " ", type.plural, " ", ToString(key)),
+          .request = {.method = verb.method,
+                      .target = credentials_.access().path_prefix + target,
+                      .content_type = verb.content_type,
+                      .body = body}};
 }
 
 absl::Status KubeClient::AwaitRateLimit(const Call& call,
@@ -140,11 +139,11 @@ absl::Status KubeClient::StatusOf(const Call& call, const HttpResponse& response
   return ToStatus(error, call.what);
 }
 
-KubeClient::AttemptResult KubeClient::Try(const Call& call, Deadline deadline) {
+HttpResponse KubeClient::Try(const Call& call, Deadline deadline) {
   SteadyTime end = deadline.when();
   if (call.request.method != "GET" && options_.may_write) {
     const absl::StatusOr<SteadyTime> until = options_.may_write();
-    if (!until.ok()) return {.body = WithContext(until.status(), call.what)};
+    if (!until.ok()) return {.status = WithContext(until.status(), call.what)};
     end = std::min(end, *until);
   }
   // `end` is of time_, which a test may have moved; sockets know the machine's clock only.
@@ -153,35 +152,28 @@ KubeClient::AttemptResult KubeClient::Try(const Call& call, Deadline deadline) {
                                          /*sink=*/nullptr,
                                          {Deadline::After(end - time_.Now()), stopped_});
   if (!response.status.ok()) {
-    return {.attempt = {.was_sent = response.was_sent}, .body = StatusOf(call, response)};
+    response.code = 0;
+  } else if (response.date.has_value() && options_.on_date) {
+    options_.on_date(*response.date);
   }
-  if (response.date.has_value() && options_.on_date) options_.on_date(*response.date);
-  AttemptResult result{
-      .attempt = {.was_sent = true, .code = response.code, .retry_after = response.retry_after}};
-  const absl::Status status = StatusOf(call, response);
-  if (status.ok()) {
-    result.body = std::move(response.body);
-  } else {
-    result.body = status;
-  }
-  return result;
+  response.status = StatusOf(call, response);
+  return response;
 }
 
 absl::StatusOr<std::string> KubeClient::Send(const Call& call, Deadline deadline) {
   for (int attempts = 1;; ++attempts) {
     PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, deadline, stopped_));
-    AttemptResult result = Try(call, deadline);
-    Count(call, result.attempt.code);
-    const absl::Status& status = result.body.status();
+    HttpResponse response = Try(call, deadline);
+    if (options_.on_attempt) options_.on_attempt(call.verb, response.code);
+    const absl::Status& status = response.status;
+    if (status.ok()) return std::move(response.body);
     // Not the server's failure: refused by the write guard, or the client is stopping.
-    if (status.ok() || absl::IsCancelled(status) || absl::IsFailedPrecondition(status)) {
-      return std::move(result.body);
-    }
+    if (absl::IsCancelled(status) || absl::IsFailedPrecondition(status)) return status;
     const std::optional<pushpull::Duration> delay =
-        DelayBeforeRetry(result.attempt, call.repeat, attempts, Jitter());
+        DelayBeforeRetry(response, call.repeat, attempts, Jitter());
     const SteadyTime now = time_.Now();
     // A pause that leaves no time for another attempt only hides the reason.
-    if (!delay.has_value() || now + *delay >= deadline.when()) return std::move(result.body);
+    if (!delay.has_value() || now + *delay >= deadline.when()) return status;
     if (!time_.PauseUntil(now + *delay, stopped_)) {
       return absl::CancelledError(absl::StrCat(call.what, ": cancelled"));
     }
@@ -206,7 +198,7 @@ absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline)
 absl::StatusOr<Object> KubeClient::Get(const ResourceType& type,
                                        const ObjectKey& key,
                                        Deadline deadline) {
-  return SendForObject(MakeCall("get", "GET", type, key, ObjectTarget(type, key)), deadline);
+  return SendForObject(MakeCall({"get", "GET"}, type, key, ObjectTarget(type, key)), deadline);
 }
 
 absl::StatusOr<std::string> KubeClient::List(const ResourceType& type,
@@ -215,7 +207,7 @@ absl::StatusOr<std::string> KubeClient::List(const ResourceType& type,
                                              Deadline deadline) {
   for (int lists = 1;; ++lists) {
     const int page_objects = lists <= kPagedListsMax ? kPageObjects : 0;
-    visitor.Begin();
+    visitor.BeginListing();
     absl::StatusOr<std::string> version =
         ListOnce(type, selection, page_objects, visitor, deadline);
     if (!absl::IsOutOfRange(version.status()) || page_objects == 0) return version;
@@ -230,8 +222,7 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
   ListPage page;
   do {
     const Call call =
-        MakeCall("list",
-                 "GET",
+        MakeCall({"list", "GET"},
                  type,
                  {.name = selection.object_namespace},
                  WithQuery(CollectionTarget(type, selection.object_namespace),
@@ -252,16 +243,14 @@ absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
                                               const std::string& body,
                                               DryRun dry_run,
                                               Deadline deadline) {
-  Call call = MakeCall(
-      "create",
-      "POST",
-      type,
-      {.name = object_namespace},
-      WithQuery(CollectionTarget(type, object_namespace),
-                {{"fieldManager", options_.field_manager}, {"dryRun", DryRunValue(dry_run)}}));
-  call.request.content_type = "application/json";
-  call.request.body = body;
-  call.repeat = dry_run == DryRun::kYes ? Repeat::kSafe : Repeat::kUnsafe;
+  const bool is_dry = dry_run == DryRun::kYes;
+  Call call = MakeCall({"create", "POST", "application/json"},
+                       type,
+                       {.name = object_namespace},
+                       WithQuery(CollectionTarget(type, object_namespace),
+                                 {kFieldManager, {"dryRun", is_dry ? "All" : ""}}),
+                       body);
+  call.repeat = is_dry ? Repeat::kSafe : Repeat::kUnsafe;
   return SendForMeta(std::move(call), deadline);
 }
 
@@ -269,24 +258,20 @@ absl::StatusOr<Object> KubeClient::Replace(const ResourceType& type,
                                            const ObjectKey& key,
                                            const std::string& body,
                                            Deadline deadline) {
-  Call call =
-      MakeCall("replace",
-               "PUT",
-               type,
-               key,
-               WithQuery(ObjectTarget(type, key), {{"fieldManager", options_.field_manager}}));
-  call.request.content_type = "application/json";
-  call.request.body = body;
-  return SendForObject(call, deadline);
+  const std::string target = WithQuery(ObjectTarget(type, key), {kFieldManager});
+  return SendForObject(MakeCall({"replace", "PUT", "application/json"}, type, key, target, body),
+                       deadline);
 }
 
 absl::Status KubeClient::Delete(const ResourceType& type,
                                 const ObjectKey& key,
                                 const DeleteOptions& options,
                                 Deadline deadline) {
-  Call call = MakeCall("delete", "DELETE", type, key, ObjectTarget(type, key));
-  call.request.content_type = "application/json";
-  call.request.body = DeleteBody(options);
+  Call call = MakeCall({"delete", "DELETE", "application/json"},
+                       type,
+                       key,
+                       ObjectTarget(type, key),
+                       DeleteBody(options));
   call.repeat = options.uid.empty() ? Repeat::kUnsafe : Repeat::kSafe;
   return Send(call, deadline).status();
 }
@@ -294,36 +279,26 @@ absl::Status KubeClient::Delete(const ResourceType& type,
 absl::StatusOr<ObjectMeta> KubeClient::MergePatch(const ResourceType& type,
                                                   const ObjectKey& key,
                                                   const std::string& body,
-                                                  const PatchOptions& options,
+                                                  const std::string& subresource,
                                                   Deadline deadline) {
-  Call call = MakeCall("patch",
-                       "PATCH",
-                       type,
-                       key,
-                       WithQuery(ObjectTarget(type, key, options.subresource),
-                                 {{"fieldManager", options_.field_manager},
-                                  {"dryRun", DryRunValue(options.dry_run)}}));
-  call.request.content_type = "application/merge-patch+json";
-  call.request.body = body;
-  return SendForMeta(std::move(call), deadline);
+  const std::string target = WithQuery(ObjectTarget(type, key, subresource), {kFieldManager});
+  return SendForMeta(
+      MakeCall({"patch", "PATCH", "application/merge-patch+json"}, type, key, target, body),
+      deadline);
 }
 
 absl::StatusOr<ObjectMeta> KubeClient::Apply(const ResourceType& type,
                                              const ObjectKey& key,
                                              const std::string& body,
-                                             const ApplyOptions& options,
                                              Deadline deadline) {
-  Call call = MakeCall("apply",
-                       "PATCH",
-                       type,
-                       key,
-                       WithQuery(ObjectTarget(type, key),
-                                 {{"fieldManager", options_.field_manager},
-                                  {"force", options.force == Force::kYes ? "true" : ""},
-                                  {"dryRun", DryRunValue(options.dry_run)}}));
-  call.request.content_type = "application/apply-patch+yaml";  // JSON is YAML
-  call.request.body = body;
-  return SendForMeta(std::move(call), deadline);
+  // JSON is YAML.
+  return SendForMeta(
+      MakeCall({"apply", "PATCH", "application/apply-patch+yaml"},
+               type,
+               key,
+               WithQuery(ObjectTarget(type, key), {kFieldManager, {"force", "true"}}),
+               body),
+      deadline);
 }
 
 absl::Status KubeClient::Watch(const ResourceType& type,
@@ -332,8 +307,7 @@ absl::Status KubeClient::Watch(const ResourceType& type,
                                const Cancellation& cancellation) {
   const std::string& object_namespace = options.selection.object_namespace;
   const Call call =
-      MakeCall("watch",
-               "GET",
+      MakeCall({"watch", "GET"},
                type,
                {.name = object_namespace},
                WithQuery(CollectionTarget(type, object_namespace),
@@ -356,7 +330,7 @@ absl::Status KubeClient::Watch(const ResourceType& type,
                      credentials_.Current(),
                      [&](absl::string_view piece) { return splitter.Feed(piece, on_frame); },
                      {Deadline::After(options.duration + kWatchSlack), cancellation});
-  Count(call, response.status.ok() ? response.code : 0);
+  if (options_.on_attempt) options_.on_attempt(call.verb, response.status.ok() ? response.code : 0);
   return StatusOf(call, response);
 }
 

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -22,7 +21,6 @@
 #include "operator/kube/object.h"
 #include "operator/kube/pausing_time.h"
 #include "operator/kube/rate_limit.h"
-#include "operator/kube/resource.h"
 #include "operator/kube/retry.h"
 #include "operator/kube/watch_event.h"
 #include "runtime/base/mutex.h"
@@ -35,7 +33,6 @@ using WriteGuard = std::function<absl::StatusOr<pushpull::SteadyTime>()>;
 
 struct ClientOptions {
   RateLimit rate_limit;
-  std::string field_manager = "pushpull-operator";
   WriteGuard may_write;  // empty: always
   // Called after each attempt, for metrics; `code` is 0 without an answer. Thread-safe.
   std::function<void(absl::string_view verb, int code)> on_attempt;
@@ -50,13 +47,13 @@ struct Selection {
   std::string field_selector;
 };
 
-// Receives the objects of a list. Begin comes before the first object, and again when the list
-// restarts: drop what came before it.
+// Receives the objects of a list. BeginListing comes before the first object, and again when the
+// list restarts: drop what came before it.
 class ListVisitor {
  public:
   virtual ~ListVisitor() = default;
-  virtual void Begin() = 0;
-  virtual void Take(Object object) = 0;
+  virtual void BeginListing() = 0;
+  virtual void AddListed(Object object) = 0;
 };
 
 enum class DryRun { kNo, kYes };
@@ -70,18 +67,6 @@ struct DeleteOptions {
   std::string propagation;  // "Background", "Foreground", "Orphan"; empty: the kind's default
 };
 
-struct PatchOptions {
-  std::string subresource;  // "status", "scale"; empty: the object itself
-  DryRun dry_run = DryRun::kNo;
-};
-
-enum class Force { kNo, kYes };
-
-struct ApplyOptions {
-  Force force = Force::kYes;  // take over fields that other managers own
-  DryRun dry_run = DryRun::kNo;
-};
-
 struct WatchOptions {
   Selection selection;
   std::string resource_version;  // events after it
@@ -92,6 +77,8 @@ struct WatchOptions {
 // Thread-safe; calls of different threads run concurrently, each on its own connection.
 class KubeClient {
  public:
+  // Of an ordinary call.
+  static constexpr std::chrono::seconds kCallTime{10};
   // Objects in a page of a list.
   static constexpr int kPageObjects = 500;
 
@@ -99,6 +86,9 @@ class KubeClient {
   KubeClient(Credentials& credentials, PausingTime& time, ClientOptions options);
   KubeClient(const KubeClient&) = delete;
   KubeClient& operator=(const KubeClient&) = delete;
+
+  // That of an ordinary call which begins now.
+  pushpull::Deadline CallDeadline() const { return pushpull::Deadline(time_.Now() + kCallTime); }
 
   absl::StatusOr<Object> Get(const ResourceType& type,
                              const ObjectKey& key,
@@ -131,19 +121,19 @@ class KubeClient {
                       pushpull::Deadline deadline);
 
   // Sets the fields that `body` has (JSON merge patch, RFC 7386) and leaves all others unchanged.
-  // With metadata.resourceVersion in it, only if that is current (else kAborted).
+  // With metadata.resourceVersion in it, only if that is current (else kAborted). `subresource` is
+  // "status", "scale", or empty: the object itself.
   absl::StatusOr<ObjectMeta> MergePatch(const ResourceType& type,
                                         const ObjectKey& key,
                                         const std::string& body,
-                                        const PatchOptions& options,
+                                        const std::string& subresource,
                                         pushpull::Deadline deadline);
 
-  // Server-side apply: sets and owns the fields of `body`, creates the object if it does not exist.
-  // Idempotent.
+  // Server-side apply: sets and owns the fields of `body`, also those that other managers own, and
+  // creates the object if it does not exist. Idempotent.
   absl::StatusOr<ObjectMeta> Apply(const ResourceType& type,
                                    const ObjectKey& key,
                                    const std::string& body,
-                                   const ApplyOptions& options,
                                    pushpull::Deadline deadline);
 
   // Calls `on_event` on this thread for each change after options.resource_version, until the
@@ -160,35 +150,35 @@ class KubeClient {
   void Stop();
 
  private:
+  struct Verb;
   // What all attempts of one call share.
   struct Call {
-    std::string verb;  // "create": of metrics and errors
+    const char* verb;  // "create": of metrics and errors
     std::string what;  // "create pods default/mnist-server-0": of errors
     HttpRequest request;
     Repeat repeat = Repeat::kSafe;
   };
-  struct AttemptResult;
 
   // `target` is relative to the path prefix of the cluster's address.
-  Call MakeCall(absl::string_view verb,
-                absl::string_view method,
+  Call MakeCall(const Verb& verb,
                 const ResourceType& type,
                 const ObjectKey& key,
-                std::string target) const;
+                const std::string& target,
+                const std::string& body = "") const;
   absl::StatusOr<std::string> Send(const Call& call, pushpull::Deadline deadline);
   absl::StatusOr<Object> SendForObject(const Call& call, pushpull::Deadline deadline);
   absl::StatusOr<ObjectMeta> SendForMeta(Call call, pushpull::Deadline deadline);
   absl::Status AwaitRateLimit(const Call& call,
                               pushpull::Deadline deadline,
                               const Cancellation& cancellation) ABSL_LOCKS_EXCLUDED(mu_);
-  AttemptResult Try(const Call& call, pushpull::Deadline deadline);
+  // The answer to one attempt; its status is that of the call, its code 0 without an answer.
+  HttpResponse Try(const Call& call, pushpull::Deadline deadline);
   absl::Status StatusOf(const Call& call, const HttpResponse& response);
   absl::StatusOr<std::string> ListOnce(const ResourceType& type,
                                        const Selection& selection,
                                        int page_objects,
                                        ListVisitor& visitor,
                                        pushpull::Deadline deadline);
-  void Count(const Call& call, int code) const;
   double Jitter() ABSL_LOCKS_EXCLUDED(mu_);
 
   Credentials& credentials_;

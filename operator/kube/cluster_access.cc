@@ -2,11 +2,9 @@
 #include "operator/kube/cluster_access.h"
 
 #include <optional>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -23,7 +21,6 @@ namespace pushpull_operator {
 namespace {
 
 using pushpull::FindField;
-using pushpull::HostPort;
 using pushpull::JoinPath;
 using pushpull::ObjectReader;
 using pushpull::Problems;
@@ -142,7 +139,7 @@ class KubeconfigReader {
     const bool has_port =
         colon != std::string::npos && authority.find(']', colon) == std::string::npos;
     if (!has_port) authority += access_.server.uses_tls ? ":443" : ":80";
-    const absl::StatusOr<HostPort> address = pushpull::ParseHostPort(authority);
+    const absl::StatusOr<pushpull::HostPort> address = pushpull::ParseHostPort(authority);
     const std::string forbidden = " @?#%\\\"'<>";
     if (!address.ok() || address->port == 0 || url.find_first_of(forbidden) != std::string::npos) {
       problems_.Add(path, absl::StrCat("must be like https://host:6443, is ", Quoted(url)));

@@ -62,6 +62,29 @@ int DetectDeadPeer(void* /*data*/, curl_socket_t fd, curlsocktype /*purpose*/) {
   return CURL_SOCKOPT_OK;
 }
 
+struct CurlMeaning {
+  int code = CURLE_OK;
+  absl::StatusCode status = absl::StatusCode::kUnavailable;
+  absl::string_view what;
+};
+// Every other code is kUnavailable, in libcurl's words.
+constexpr CurlMeaning kCurlMeanings[] = {
+    {CURLE_OPERATION_TIMEDOUT,
+     absl::StatusCode::kDeadlineExceeded,
+     "no answer within the deadline"},
+    {CURLE_URL_MALFORMAT, absl::StatusCode::kInvalidArgument, "the address is malformed"},
+    {CURLE_SSL_CACERT_BADFILE,
+     absl::StatusCode::kInvalidArgument,
+     "the certificate authorities cannot be used"},
+    {CURLE_SSL_CERTPROBLEM,
+     absl::StatusCode::kInvalidArgument,
+     "the client certificate cannot be used"},
+    {.code = CURLE_COULDNT_CONNECT, .what = "cannot connect"},
+    {.code = CURLE_PEER_FAILED_VERIFICATION, .what = "the server's certificate is not trusted"},
+    {.code = CURLE_GOT_NOTHING, .what = "the connection was closed without an answer"},
+    {.code = CURLE_PARTIAL_FILE, .what = "the answer is incomplete"},
+};
+
 // One request and its answer, as libcurl's callbacks see it.
 struct Transfer {
   CURL* easy = nullptr;
@@ -134,43 +157,13 @@ struct Transfer {
 }  // namespace
 
 absl::Status StatusFromCurl(int code, absl::string_view details) {
-  absl::StatusCode status = absl::StatusCode::kUnavailable;
-  absl::string_view what;
-  switch (code) {
-    case CURLE_OK:
-      return absl::OkStatus();
-    case CURLE_OPERATION_TIMEDOUT:
-      status = absl::StatusCode::kDeadlineExceeded;
-      what = "no answer within the deadline";
-      break;
-    case CURLE_URL_MALFORMAT:
-      status = absl::StatusCode::kInvalidArgument;
-      what = "the address is malformed";
-      break;
-    case CURLE_SSL_CACERT_BADFILE:
-      status = absl::StatusCode::kInvalidArgument;
-      what = "the certificate authorities cannot be used";
-      break;
-    case CURLE_SSL_CERTPROBLEM:
-      status = absl::StatusCode::kInvalidArgument;
-      what = "the client certificate cannot be used";
-      break;
-    case CURLE_COULDNT_CONNECT:
-      what = "cannot connect";
-      break;
-    case CURLE_PEER_FAILED_VERIFICATION:
-      what = "the server's certificate is not trusted";
-      break;
-    case CURLE_GOT_NOTHING:
-      what = "the connection was closed without an answer";
-      break;
-    case CURLE_PARTIAL_FILE:
-      what = "the answer is incomplete";
-      break;
-    default:
-      what = curl_easy_strerror(static_cast<CURLcode>(code));
+  if (code == CURLE_OK) return absl::OkStatus();
+  CurlMeaning meaning{.what = curl_easy_strerror(static_cast<CURLcode>(code))};
+  for (const CurlMeaning& known : kCurlMeanings) {
+    if (known.code == code) meaning = known;
   }
-  return absl::Status(status, details.empty() ? what : absl::StrCat(what, ": ", details));
+  return absl::Status(meaning.status,
+                      absl::StrCat(meaning.what, details.empty() ? "" : ": ", details));
 }
 
 // An easy handle for requests one after another, and the multi handle that drives it and keeps its

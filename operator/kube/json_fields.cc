@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/kube/json_fields.h"
 
-#include <utility>
-
 namespace pushpull_operator {
 
 namespace {
@@ -51,6 +49,18 @@ std::optional<int64_t> ToInt(const Json& json) {
 std::optional<int64_t> IntField(const Json& json, absl::string_view key) {
   const Json* field = Find(json, key);
   return field == nullptr ? std::nullopt : ToInt(*field);
+}
+
+const Json& ListField(const Json& json, absl::string_view key) {
+  static const Json none = Json::array();
+  const Json* field = Find(json, key);
+  return field != nullptr && field->is_array() ? *field : none;
+}
+
+const Json& ObjectField(const Json& json, absl::string_view key) {
+  static const Json none = Json::object();
+  const Json* field = Find(json, key);
+  return field != nullptr && field->is_object() ? *field : none;
 }
 
 std::string ToText(const Json& json) {

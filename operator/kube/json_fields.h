@@ -36,6 +36,10 @@ std::optional<int64_t> ToInt(const Json& json);
 std::string StringField(const Json& json, absl::string_view key);
 std::optional<int64_t> IntField(const Json& json, absl::string_view key);
 
+// The field where it is a list, or an object; an empty one where it is missing or of another type.
+const Json& ListField(const Json& json, absl::string_view key);
+const Json& ObjectField(const Json& json, absl::string_view key);
+
 // The value on one line; invalid UTF-8 is replaced.
 std::string ToText(const Json& json);
 

@@ -9,7 +9,6 @@
 namespace pushpull_operator {
 namespace {
 
-using pushpull::Deadline;
 using pushpull::SteadyTime;
 
 class SystemTime final : public PausingTime {
@@ -17,7 +16,7 @@ class SystemTime final : public PausingTime {
   SteadyTime Now() const override { return std::chrono::steady_clock::now(); }
 
   bool PauseUntil(SteadyTime when, const Cancellation& cancellation) override {
-    const Deadline deadline(when);
+    const pushpull::Deadline deadline(when);
     pollfd waiting{.fd = cancellation.fd(), .events = POLLIN, .revents = 0};
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());

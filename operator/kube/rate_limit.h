@@ -3,6 +3,8 @@
 // Client-side rate limit: `qps` requests a second in the long run, `burst` at once. Pure.
 #pragma once
 
+#include <algorithm>
+
 #include "pushpull/deadline.h"
 
 namespace pushpull_operator {
@@ -16,11 +18,19 @@ struct RateLimit {
 class TokenBucket {
  public:
   // `limit` is at least 0.001 requests a second with a burst of 1.
-  TokenBucket(RateLimit limit, pushpull::SteadyTime now);
+  TokenBucket(RateLimit limit, pushpull::SteadyTime now)
+      : interval_(pushpull::FromSeconds(1 / std::max(limit.qps, 0.001))),
+        burst_span_(interval_ * (std::max(limit.burst, 1) - 1)),
+        next_(now - burst_span_) {}
 
   // Reserves the next slot and returns its time, never before `now`. Slots are reserved in the
   // order of the calls, so no caller starves.
-  pushpull::SteadyTime Reserve(pushpull::SteadyTime now);
+  pushpull::SteadyTime Reserve(pushpull::SteadyTime now) {
+    // Idle time refills the burst and no more.
+    const pushpull::SteadyTime slot = std::max(next_, now - burst_span_);
+    next_ = slot + interval_;
+    return std::max(slot, now);
+  }
 
  private:
   const pushpull::Duration interval_;

@@ -19,21 +19,21 @@ Duration Spread(Duration delay, double jitter) {
 
 }  // namespace
 
-std::optional<Duration> DelayBeforeRetry(const Attempt& attempt,
+std::optional<Duration> DelayBeforeRetry(const HttpResponse& last,
                                          Repeat repeat,
                                          int attempts,
                                          double jitter) {
   if (attempts >= kAttemptsMax) return std::nullopt;
-  if (attempt.code == 0) {
-    if (attempt.was_sent && repeat == Repeat::kUnsafe) return std::nullopt;
+  if (last.code == 0) {
+    if (last.was_sent && repeat == Repeat::kUnsafe) return std::nullopt;
     const Duration doubled = kFirstDelay * (1 << std::clamp(attempts - 1, 0, 7));
     return Spread(std::min<Duration>(doubled, kLongestDelay), jitter);
   }
-  if (attempt.code != 429 && (attempt.code < 500 || !attempt.retry_after.has_value())) {
+  if (last.code != 429 && (last.code < 500 || !last.retry_after.has_value())) {
     return std::nullopt;
   }
   // Jitter never shortens Retry-After.
-  return Spread(attempt.retry_after.value_or(kBusyDelay), jitter);
+  return Spread(last.retry_after.value_or(kBusyDelay), jitter);
 }
 
 }  // namespace pushpull_operator

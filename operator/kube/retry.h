@@ -3,10 +3,11 @@
 // Whether a request to the API server is retried, and when. Pure.
 #pragma once
 
-#include <chrono>
 #include <optional>
 
 #include "pushpull/deadline.h"
+
+#include "operator/kube/http_exchange.h"
 
 namespace pushpull_operator {
 
@@ -16,22 +17,16 @@ enum class Repeat {
   kUnsafe,  // create: the retry would find the first one's object
 };
 
-// The outcome of one attempt.
-struct Attempt {
-  bool was_sent = false;  // whether a byte of the request may have reached the server
-  int code = 0;           // of HTTP; 0: no answer, or an incomplete one
-  std::optional<std::chrono::seconds> retry_after;
-};
-
 // As in client-go; then the caller's own backoff takes over.
 inline constexpr int kAttemptsMax = 10;
 
-// The delay before the next attempt; nothing if there is none. `attempts` counts finished attempts.
+// The delay before the attempt after `last`; nothing if there is none. A code of 0 is no answer, or
+// an incomplete one. `attempts` counts finished attempts.
 // `jitter` in [0, 1) spreads the retries of many clients after an outage.
 //
 // 429, and 5xx with Retry-After, mean that the server did not execute the request: any request is
 // retried after that time. Without an answer, only safe or unsent requests are.
-std::optional<pushpull::Duration> DelayBeforeRetry(const Attempt& attempt,
+std::optional<pushpull::Duration> DelayBeforeRetry(const HttpResponse& last,
                                                    Repeat repeat,
                                                    int attempts,
                                                    double jitter);

@@ -8,7 +8,6 @@
 namespace pushpull_operator {
 
 using pushpull::MutexLock;
-using std::chrono::nanoseconds;
 using std::chrono::sys_seconds;
 
 namespace {
@@ -32,7 +31,7 @@ ServerClock::ServerClock(const pushpull::TimeSource& time,
 // Delays only make a date look older, so the largest offset is the best estimate. A much smaller
 // one means that the server, or its clock, has changed.
 void ServerClock::Observe(sys_seconds date) {
-  const nanoseconds offset = date.time_since_epoch() - time_.Now().time_since_epoch();
+  const std::chrono::nanoseconds offset = date.time_since_epoch() - time_.Now().time_since_epoch();
   MutexLock lock(mu_);
   if (!has_observed_ || offset > offset_ || offset_ - offset > kSlack) offset_ = offset;
   has_observed_ = true;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 
 #include "absl/strings/string_view.h"

@@ -3,8 +3,6 @@
 // Decodes one frame of a watch. Pure.
 #pragma once
 
-#include <optional>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 

@@ -9,7 +9,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+#include "runtime/base/status_macros.h"
 
 namespace pushpull_operator {
 
@@ -26,7 +30,28 @@ class WatchFrameSplitter {
   // Returns the first error of `on_frame`, or kResourceExhausted if a frame is too long; the
   // splitter cannot be used after an error.
   absl::Status Feed(absl::string_view bytes,
-                    absl::FunctionRef<absl::Status(absl::string_view frame)> on_frame);
+                    absl::FunctionRef<absl::Status(absl::string_view frame)> on_frame) {
+    while (!bytes.empty()) {
+      const size_t end = bytes.find('\n');
+      const absl::string_view piece = bytes.substr(0, end);
+      if (pending_.size() + piece.size() > frame_bytes_max_) {
+        return absl::ResourceExhaustedError(absl::StrCat("a frame of the watch has more than ",
+                                                         frame_bytes_max_,
+                                                         " bytes; list the objects instead"));
+      }
+      if (end == absl::string_view::npos) {
+        absl::StrAppend(&pending_, piece);
+        return absl::OkStatus();
+      }
+      bytes.remove_prefix(end + 1);
+      // A frame that arrives in one piece is not copied.
+      const std::string joined = pending_.empty() ? "" : absl::StrCat(pending_, piece);
+      std::string().swap(pending_);  // frees the memory of a long frame
+      const absl::string_view line = absl::StripSuffix(joined.empty() ? piece : joined, "\r");
+      if (!line.empty()) PUSHPULL_RETURN_IF_ERROR(on_frame(line));
+    }
+    return absl::OkStatus();
+  }
 
   // Bytes of an incomplete frame.
   size_t pending_bytes() const { return pending_.size(); }

@@ -26,84 +26,62 @@ const std::vector<double> kCpuSeconds = {
 constexpr std::array<const char*, 7> kPhases = {
     "Pending", "Starting", "Running", "Scaling", "Suspended", "Succeeded", "Failed"};
 // Other reasons become kOtherReason, which bounds the number of series.
-constexpr std::array<const char*, 5> kRestartReasons = {
+constexpr std::array<absl::string_view, 5> kRestartReasons = {
     "Error", "OOMKilled", "Evicted", "Preempted", "NodeLost"};
 constexpr char kOtherReason[] = "Other";
-
-prometheus::Registry& Of(pushpull::MetricsRegistry& registry) {
-  return registry.registry();
-}
 
 }  // namespace
 
 struct OperatorMetrics::Families {
-  explicit Families(pushpull::MetricsRegistry& registry)
-      : jobs(prometheus::BuildGauge()
-                 .Name("pushpull_operator_jobs")
-                 .Help("TrainingJobs by phase")
-                 .Register(Of(registry))),
-        restarts(prometheus::BuildCounter()
-                     .Name("pushpull_operator_restarts_total")
-                     .Help("Member restarts by reason")
-                     .Register(Of(registry))),
-        requests(prometheus::BuildCounter()
-                     .Name("pushpull_operator_api_requests_total")
-                     .Help("Requests to the API server by verb and status code; 0: no answer")
-                     .Register(Of(registry))),
-        scaling_blocked(prometheus::BuildGauge()
-                            .Name("pushpull_operator_scaling_blocked")
-                            .Help("TrainingJobs whose resize exceeds its timeout")
-                            .Register(Of(registry))
-                            .Add({})),
-        queue_depth(prometheus::BuildGauge()
-                        .Name("pushpull_operator_queue_depth")
-                        .Help("TrainingJobs queued for a worker")
-                        .Register(Of(registry))
-                        .Add({})),
-        leader(prometheus::BuildGauge()
-                   .Name("pushpull_operator_leader")
-                   .Help("1 while this process is the leader")
-                   .Register(Of(registry))
-                   .Add({})),
-        conflicts(prometheus::BuildCounter()
-                      .Name("pushpull_operator_conflicts_total")
-                      .Help("Writes rejected because the object had changed")
-                      .Register(Of(registry))
-                      .Add({})),
-        reconcile_errors(prometheus::BuildCounter()
-                             .Name("pushpull_operator_reconcile_errors_total")
-                             .Help("Reconciles that failed")
-                             .Register(Of(registry))
-                             .Add({{"controller", "job"}})),
-        reconcile_seconds(prometheus::BuildHistogram()
-                              .Name("pushpull_operator_reconcile_seconds")
-                              .Help("Duration of a reconcile, with all calls")
-                              .Register(Of(registry))
-                              .Add({{"controller", "job"}}, kReconcileSeconds)),
-        reconcile_cpu_seconds(prometheus::BuildHistogram()
-                                  .Name("pushpull_operator_reconcile_cpu_seconds")
-                                  .Help("CPU time of a reconcile")
-                                  .Register(Of(registry))
-                                  .Add({{"controller", "job"}}, kCpuSeconds)) {
+  explicit Families(prometheus::Registry& all) : registry(all) {
     for (const char* phase : kPhases) jobs.Add({{"phase", phase}});
-    for (const char* reason : kRestartReasons) restarts.Add({{"reason", reason}});
+    for (const absl::string_view reason : kRestartReasons)
+      restarts.Add({{"reason", std::string(reason)}});
     restarts.Add({{"reason", kOtherReason}});
   }
 
-  Family<Gauge>& jobs;
-  Family<Counter>& restarts;
-  Family<Counter>& requests;
-  Gauge& scaling_blocked;
-  Gauge& queue_depth;
-  Gauge& leader;
-  Counter& conflicts;
-  Counter& reconcile_errors;
-  Histogram& reconcile_seconds;
-  Histogram& reconcile_cpu_seconds;
+  template <typename T>
+  Family<T>& Make(prometheus::detail::Builder<T> builder, const char* name, const char* help) {
+    return builder.Name(name).Help(help).Register(registry);
+  }
+  Gauge& MakeGauge(const char* name, const char* help) {
+    return Make(prometheus::BuildGauge(), name, help).Add({});
+  }
+
+  prometheus::Registry& registry;
+  Family<Gauge>& jobs =
+      Make(prometheus::BuildGauge(), "pushpull_operator_jobs", "TrainingJobs by phase");
+  Family<Counter>& restarts = Make(
+      prometheus::BuildCounter(), "pushpull_operator_restarts_total", "Member restarts by reason");
+  Family<Counter>& requests =
+      Make(prometheus::BuildCounter(),
+           "pushpull_operator_api_requests_total",
+           "Requests to the API server by verb and status code; 0: no answer");
+  Gauge& scaling_blocked = MakeGauge("pushpull_operator_scaling_blocked",
+                                     "TrainingJobs whose resize exceeds its timeout");
+  Gauge& queue_depth =
+      MakeGauge("pushpull_operator_queue_depth", "TrainingJobs queued for a worker");
+  Gauge& leader = MakeGauge("pushpull_operator_leader", "1 while this process is the leader");
+  Counter& conflicts = Make(prometheus::BuildCounter(),
+                            "pushpull_operator_conflicts_total",
+                            "Writes rejected because the object had changed")
+                           .Add({});
+  Counter& reconcile_errors = Make(prometheus::BuildCounter(),
+                                   "pushpull_operator_reconcile_errors_total",
+                                   "Reconciles that failed")
+                                  .Add({{"controller", "job"}});
+  Histogram& reconcile_seconds = Make(prometheus::BuildHistogram(),
+                                      "pushpull_operator_reconcile_seconds",
+                                      "Duration of a reconcile, with all calls")
+                                     .Add({{"controller", "job"}}, kReconcileSeconds);
+  Histogram& reconcile_cpu_seconds = Make(prometheus::BuildHistogram(),
+                                          "pushpull_operator_reconcile_cpu_seconds",
+                                          "CPU time of a reconcile")
+                                         .Add({{"controller", "job"}}, kCpuSeconds);
 };
 
 OperatorMetrics::OperatorMetrics(pushpull::MetricsRegistry& registry)
-    : families_(std::make_unique<Families>(registry)) {}
+    : families_(std::make_unique<Families>(registry.registry())) {}
 OperatorMetrics::~OperatorMetrics() = default;
 
 void OperatorMetrics::Update(const OperatorGauges& gauges) {
@@ -130,9 +108,7 @@ void OperatorMetrics::CountConflict() {
 }
 
 void OperatorMetrics::CountRestart(absl::string_view reason) {
-  const bool is_known = std::any_of(kRestartReasons.begin(),
-                                    kRestartReasons.end(),
-                                    [reason](const char* known) { return reason == known; });
+  const bool is_known = std::ranges::count(kRestartReasons, reason) > 0;
   families_->restarts.Add({{"reason", is_known ? std::string(reason) : kOtherReason}}).Increment();
 }
 

@@ -2,7 +2,6 @@
 #include "operator/plan/completion.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/api/condition.h"
-
 namespace pushpull_operator {
 namespace {
 

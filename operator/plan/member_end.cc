@@ -12,7 +12,6 @@
 namespace pushpull_operator {
 
 using pushpull::ExitReason;
-using pushpull::MemberExit;
 
 namespace {
 

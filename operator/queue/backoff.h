@@ -4,6 +4,7 @@
 // failing object does not delay the others. Pure.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,9 +24,19 @@ class KeyBackoff {
   explicit KeyBackoff(BackoffTimes times = {}) : times_(times) {}
 
   // Counts a failure of the key and returns its delay.
-  pushpull::Duration Failed(const std::string& key);
+  pushpull::Duration Failed(const std::string& key) {
+    int& failures = failures_[key];
+    pushpull::Duration delay = times_.first;
+    // Stops before it overflows.
+    for (int i = 0; i < failures && delay < times_.longest; ++i) delay *= 2;
+    ++failures;
+    return std::min(delay, times_.longest);
+  }
   void Forget(const std::string& key) { failures_.erase(key); }
-  int failures(const std::string& key) const;
+  int failures(const std::string& key) const {
+    const auto found = failures_.find(key);
+    return found == failures_.end() ? 0 : found->second;
+  }
 
  private:
   const BackoffTimes times_;

@@ -345,6 +345,8 @@ FakeApiServer::Outcome FakeApiServer::Handle(const FakeRequest& request) {
       return outcome;
     case Fault::Kind::kAnswer:
       outcome.answer = Refusal(outcome.fault.code, "", "injected");
+      if (!outcome.fault.cause.empty())
+        outcome.answer.body["details"]["causes"] = {{{"reason", outcome.fault.cause}}};
       return outcome;
     case Fault::Kind::kNone:
     case Fault::Kind::kDropAfter:

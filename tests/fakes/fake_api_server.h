@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "operator/kube/cluster_access.h"
-#include "operator/kube/resource.h"
+#include "operator/kube/object.h"
 #include "runtime/base/mutex.h"
 #include "tests/fakes/fake_object_store.h"
 
@@ -32,6 +32,7 @@ struct Fault {
   Kind kind = Kind::kNone;
   int code = 0;
   int retry_after_seconds = 0;  // 0: none
+  std::string cause = {};       // of the answer, "NamespaceTerminating"; empty: none
 };
 
 // PEM. With client authorities, clients need a certificate signed by one of them.

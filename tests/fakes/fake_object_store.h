@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "operator/kube/resource.h"
+#include "operator/kube/object.h"
 
 namespace pushpull_operator {
 

@@ -30,11 +30,11 @@ const ObjectKey kA{.object_namespace = "n", .name = "a"};
 
 class Names final : public ListVisitor {
  public:
-  void Begin() override {
+  void BeginListing() override {
     ++num_begins;
     names.clear();
   }
-  void Take(Object object) override { names.push_back(object.meta.key.name); }
+  void AddListed(Object object) override { names.push_back(object.meta.key.name); }
 
   int num_begins = 0;
   std::vector<std::string> names;
@@ -123,12 +123,8 @@ TEST_F(ClientTest, DeleteOptionsAreSent) {
 TEST_F(ClientTest, AStatusPatchKeepsUnknownFields) {
   server_.Put(kPods, kA, {{"spec", {{"future", 1}}}, {"status", {{"old", 2}}}});
 
-  const absl::StatusOr<ObjectMeta> patched =
-      client_.MergePatch(kPods,
-                         kA,
-                         R"({"spec":{"future":9},"status":{"phase":"Running"}})",
-                         {.subresource = "status"},
-                         Soon());
+  const absl::StatusOr<ObjectMeta> patched = client_.MergePatch(
+      kPods, kA, R"({"spec":{"future":9},"status":{"phase":"Running"}})", "status", Soon());
 
   ASSERT_TRUE(patched.ok()) << patched.status();
   const json now = server_.Find(kPods, kA);
@@ -149,8 +145,8 @@ TEST_F(ClientTest, AnOutdatedVersionIsAConflict) {
 TEST_F(ClientTest, ApplyCreatesAndIsIdempotent) {
   const std::string body = R"({"metadata":{"name":"a"},"spec":{"x":1}})";
 
-  const absl::StatusOr<ObjectMeta> first = client_.Apply(kPods, kA, body, {}, Soon());
-  const absl::StatusOr<ObjectMeta> second = client_.Apply(kPods, kA, body, {}, Soon());
+  const absl::StatusOr<ObjectMeta> first = client_.Apply(kPods, kA, body, Soon());
+  const absl::StatusOr<ObjectMeta> second = client_.Apply(kPods, kA, body, Soon());
 
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_EQ(first->resource_version, second->resource_version);
@@ -310,7 +306,7 @@ TEST_F(GuardedClientTest, WritesAreRefusedAndReadsAllowed) {
   EXPECT_TRUE(client_.Get(kPods, kA, Soon()).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(CreateA().status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(client_.Delete(kPods, kA, {}, Soon())));
-  EXPECT_TRUE(absl::IsFailedPrecondition(client_.Apply(kPods, kA, "{}", {}, Soon()).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(client_.Apply(kPods, kA, "{}", Soon()).status()));
   EXPECT_EQ(server_.CountRequests("POST"), 1);
   EXPECT_EQ(server_.CountRequests("DELETE") + server_.CountRequests("PATCH"), 0);
 }

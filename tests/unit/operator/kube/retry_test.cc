@@ -30,9 +30,9 @@ TEST(RetryTest, JitterNeverShortensAPause) {
 }
 
 TEST(RetryTest, BusyAnswersAreRetriedAfterRetryAfter) {
-  const Attempt limited{.was_sent = true, .code = 429, .retry_after = seconds(7)};
-  const Attempt silent{.was_sent = true, .code = 429};
-  const Attempt unavailable{.was_sent = true, .code = 503, .retry_after = seconds(2)};
+  const HttpResponse limited{.was_sent = true, .code = 429, .retry_after = seconds(7)};
+  const HttpResponse silent{.was_sent = true, .code = 429};
+  const HttpResponse unavailable{.was_sent = true, .code = 503, .retry_after = seconds(2)};
 
   EXPECT_EQ(DelayBeforeRetry(limited, Repeat::kUnsafe, 1, 0), seconds(7));
   EXPECT_EQ(DelayBeforeRetry(silent, Repeat::kUnsafe, 1, 0), seconds(1));

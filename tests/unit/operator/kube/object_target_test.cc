@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/kube/resource.h"
-
 #include <gtest/gtest.h>
+
+#include "operator/kube/object.h"
 
 namespace pushpull_operator {
 namespace {
