@@ -5,64 +5,49 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
-#include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 
-#include "operator/api/wall_time.h"
 #include "operator/certificates/job_certificates.h"
+#include "operator/controller/job_state.h"
+#include "operator/controller/observed_job.h"
 #include "operator/kube/client.h"
-#include "operator/kube/object.h"
-#include "runtime/base/time_source.h"
-#include "runtime/job/training_job.h"
-#include "runtime/tls/tls_identity.h"
 
 namespace pushpull_operator {
 
-// What members of a job show and trust; with it the operator is one of them.
-struct MemberCertificates {
-  std::string secret;                               // where they are from; empty: the job has none
-  std::shared_ptr<const pushpull::TlsFiles> files;  // null: no TLS
-  // When to read the Secret again: its renewal is due, or it may have been deleted or replaced.
-  WallTime recheck_at{};
-};
-
-// Thread-safe; remembers nothing.
+// Thread-safe, as long as a CertificateState is with one thread; remembers nothing.
 class CertificateKeeper {
  public:
-  // `life` is that of a member's certificate. `client` and `time` must outlive the keeper.
-  CertificateKeeper(KubeClient& client,
-                    const pushpull::TimeSource& time,
-                    std::chrono::seconds life,
-                    std::chrono::seconds call_time);
+  // `life` is that of a member's certificate. `client` must outlive the keeper.
+  CertificateKeeper(KubeClient& client, std::chrono::seconds life) : client_(client), life_(life) {}
 
-  // Blocks on the API server, one read and at most one write. `now` is that server's. Errors beside
-  // those of KubeClient:
+  // Reads the Secret, and writes it where it is the operator's and due. Blocks on the API server,
+  // one read and at most one write. After an error the certificates read before stay in use. Errors
+  // beside those of KubeClient:
   //
   //   kAlreadyExists   the Secret is not this job's; it was not touched.
   //   kNotFound        the user's Secret does not exist, or lacks a key.
   //   kAborted         another writer was faster. Retry.
-  absl::StatusOr<MemberCertificates> Ensure(const ObjectMeta& job,
-                                            const pushpull::SecuritySpec& security,
-                                            WallTime now);
+  absl::Status Refresh(const ObservedJob& job, CertificateState& state);
+  // Refreshes a running job's certificates if they are due. A job without pods has its Secret read
+  // before the first pod is created; one that has ended needs no new ones, but its coordinator may
+  // still be asked.
+  absl::Status RefreshIfDue(const ObservedJob& job, bool is_active, CertificateState& state);
+  // A coordinator refused the certificates: the Secret may have others by now. Reads it at most
+  // once in 30 s; true: they have changed.
+  bool RefreshAfterRefusal(const ObservedJob& job, CertificateState& state);
 
  private:
-  absl::StatusOr<MemberCertificates> Read(const ObjectKey& secret, WallTime now);
-  absl::StatusOr<MemberCertificates> EnsureOwn(const ObjectMeta& job,
-                                               const ObjectKey& secret,
-                                               WallTime now);
+  absl::Status Read(const ObjectKey& secret, WallTime now, CertificateState& state);
+  absl::Status EnsureOwn(const ObservedJob& job, const ObjectKey& secret, CertificateState& state);
   // `present` is null where there is none yet.
   absl::Status Write(const ObjectMeta& job,
                      const ObjectKey& secret,
                      const Object* present,
                      const JobCertificates& certificates);
-  pushpull::Deadline CallDeadline() const;
 
   KubeClient& client_;
-  const pushpull::TimeSource& time_;
   const std::chrono::seconds life_;
-  const std::chrono::seconds call_time_;
 };
 
 }  // namespace pushpull_operator

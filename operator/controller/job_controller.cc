@@ -9,9 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "operator/api/condition.h"
-#include "runtime/base/status_macros.h"
-
 namespace pushpull_operator {
 
 using pushpull::Deadline;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 
 #include "operator/api/event.h"
+#include "operator/children/job_objects.h"
 #include "operator/plan/plan.h"
 #include "runtime/base/status_macros.h"
 
@@ -19,20 +21,226 @@ namespace {
 // The earliest requeue, also while the caches are behind.
 constexpr seconds kRequeueMin{1};
 
-Observation ObservationOf(const ObservedJob& job, const JobState& state) {
-  Observation seen{.meta = job.meta(),
-                   .object = job.object(),
-                   .save = state.save,
-                   .progress_time = state.progress_time,
-                   .refusal = state.creation.refusal(),
-                   .unused_term = state.creation.unused_term(),
-                   .now = job.now};
-  for (const PodStore::Pointer& pod : job.pods)
-    seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
-  return seen;
+bool IsForCoordinator(const Action& action) {
+  return std::holds_alternative<RequestSize>(action) ||
+         std::holds_alternative<RequestSync>(action) || std::holds_alternative<RequestSave>(action);
 }
 
 }  // namespace
+
+// One reconcile of one job.
+class JobReconciler::Pass {
+ public:
+  Pass(JobReconciler& reconciler, const ObservedJob& job, JobState& state)
+      : reconciler_(reconciler),
+        client_(reconciler.client_),
+        options_(reconciler.options_),
+        job_(job),
+        state_(state) {}
+
+  // Plans, and carries the plan out. A job whose certificates cannot be read for now goes on with
+  // those it has: the error comes last.
+  absl::StatusOr<std::optional<seconds>> Run() {
+    if (!job_.object().job.spec.suspend) state_.save.reset();
+    Observation seen = Observe();
+    const bool is_active = IsActive(seen);
+    const absl::Status refreshed =
+        reconciler_.keeper_.RefreshIfDue(job_, is_active, state_.certificates);
+    seen.coordinator = GetReport();
+    const std::optional<Obstacle>& unreadable = state_.certificates.obstacle;
+    seen.obstacle = unreadable ? unreadable : state_.creation.obstacle();
+    plan_ = Plan(seen);
+    PUSHPULL_RETURN_IF_ERROR(PatchStatus());
+    RecordEvents();
+    PUSHPULL_RETURN_IF_ERROR(Act());
+    PUSHPULL_RETURN_IF_ERROR(refreshed);
+    std::optional<WallTime> requeue_at = plan_.requeue_at;
+    if (is_active && job_.HasPods() && state_.certificates.files != nullptr)
+      requeue_at = std::min(requeue_at.value_or(WallTime::max()), state_.certificates.recheck_at);
+    if (!requeue_at) return std::nullopt;
+    return std::max(*requeue_at - job_.now, kRequeueMin);
+  }
+
+ private:
+  Observation Observe() const {
+    Observation seen{.meta = job_.meta(),
+                     .object = job_.object(),
+                     .save = state_.save,
+                     .progress_time = state_.progress_time,
+                     .refusal = state_.creation.refusal(),
+                     .unused_term = state_.creation.unused_term(),
+                     .now = job_.now};
+    for (const PodStore::Pointer& pod : job_.pods)
+      seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
+    return seen;
+  }
+
+  // Blocks on the coordinator, and on the API server where the certificates may have changed.
+  // Nothing: there is no coordinator, it gave no answer, or it is another job's.
+  std::optional<CoordinatorReport> GetReport() {
+    const Stored<Pod>* pod = job_.Coordinator();
+    if (pod == nullptr || !state_.backoff.MayAsk(pod->meta.uid, job_.now)) return std::nullopt;
+    absl::StatusOr<CoordinatorReport> report = Ask();
+    if (absl::IsUnavailable(report.status()) &&
+        reconciler_.keeper_.RefreshAfterRefusal(job_, state_.certificates))
+      report = Ask();
+    if (absl::IsDeadlineExceeded(report.status()))
+      state_.backoff.OnTimeout(pod->meta.uid, job_.now);
+    if (!report.ok()) return std::nullopt;
+    state_.backoff.OnAnswer();
+    // The address may belong to another pod by now.
+    if (report->job != job_.key().name) return std::nullopt;
+    return *std::move(report);
+  }
+
+  absl::StatusOr<CoordinatorReport> Ask() {
+    PUSHPULL_ASSIGN_OR_RETURN(const CoordinatorEndpoint endpoint, Endpoint());
+    return reconciler_.coordinators_.GetStatus(endpoint, CoordinatorDeadline());
+  }
+
+  // Sends a RequestSize, RequestSync or RequestSave. Blocks. kUnavailable: no coordinator can be
+  // reached; else the errors of JobCoordinator.
+  absl::Status Send(const Action& action) {
+    PUSHPULL_ASSIGN_OR_RETURN(const CoordinatorEndpoint endpoint, Endpoint());
+    JobCoordinator& coordinators = reconciler_.coordinators_;
+    if (const auto* size = std::get_if<RequestSize>(&action))
+      return coordinators.Resize(endpoint, *size, CoordinatorDeadline());
+    if (const auto* sync = std::get_if<RequestSync>(&action))
+      return coordinators.SetSync(endpoint, *sync, CoordinatorDeadline());
+    PUSHPULL_ASSIGN_OR_RETURN(state_.save, coordinators.Save(endpoint, CoordinatorDeadline()));
+    return absl::OkStatus();
+  }
+
+  // Where to reach the coordinator: by its pod's address, not by the name of the Service, so that
+  // it is this coordinator and no earlier one, and no resolver is needed.
+  absl::StatusOr<CoordinatorEndpoint> Endpoint() const {
+    const Stored<Pod>* pod = job_.Coordinator();
+    if (pod == nullptr) return absl::UnavailableError("the job has no ready coordinator");
+    if (state_.certificates.secret != job_.Secret())
+      return absl::UnavailableError("the certificates for calls to the coordinator are missing");
+    return CoordinatorEndpoint{.address = CoordinatorAddressAt(pod->value.ip),
+                               .tls = state_.certificates.files};
+  }
+
+  pushpull::Deadline CoordinatorDeadline() const {
+    return pushpull::Deadline(reconciler_.time_.Now() + options_.coordinator_time);
+  }
+
+  absl::Status PatchStatus() {
+    const std::string& version = job_.meta().resource_version;
+    const std::string patch = StatusPatchText(job_.object().status, plan_.status, version);
+    if (patch.empty()) return absl::OkStatus();
+    PUSHPULL_RETURN_IF_ERROR(
+        client_.MergePatch(TrainingJobType(), job_.key(), patch, "status", client_.CallDeadline())
+            .status());
+    state_.expectations.ExpectUpdate(version, job_.now);
+    if (plan_.status.progress != job_.object().status.progress) state_.progress_time = job_.now;
+    return absl::OkStatus();
+  }
+
+  // Only a status that was written has events, so the version that it replaced names them:
+  // recorded again, they are the same.
+  void RecordEvents() {
+    int number = 0;
+    for (const Event& event : plan_.events) {
+      if (event.action == kRestartAction && options_.on_restart) options_.on_restart(event.reason);
+      const std::string name =
+          absl::StrCat(job_.key().name, ".", job_.meta().resource_version, ".", ++number);
+      const auto write = state_.events.Record(event, name, job_.now);
+      if (write) WriteEvent(event, *write);
+    }
+  }
+
+  // Best effort: an event that cannot be written fails nothing.
+  void WriteEvent(const Event& event, const EventWrite& write) {
+    const ObjectKey key{.object_namespace = job_.key().object_namespace, .name = write.name};
+    const pushpull::Deadline deadline = client_.CallDeadline();
+    absl::StatusOr<ObjectMeta> written;
+    if (write.count > 1) {
+      const std::string patch = EventSeriesText(write.count, job_.now);
+      written = client_.MergePatch(EventType(), key, patch, "", deadline);
+    } else {
+      const std::string text = NewEventText(key, event, job_.meta(), options_.instance, job_.now);
+      written = client_.Create(EventType(), key.object_namespace, text, DryRun::kNo, deadline);
+    }
+    written.status().IgnoreError();
+  }
+
+  // Carries out the actions, in their order. Returns the first error: one of the coordinator does
+  // not keep the others from being carried out, every other one ends the pass.
+  absl::Status Act() {
+    absl::Status first;
+    bool has_refreshed = false;
+    for (const Action& action : plan_.actions) {
+      absl::Status done;
+      // Before the first pod the Secret is read, or written: a pod does not start without it.
+      if (const auto* create = std::get_if<CreatePod>(&action)) {
+        state_.creation.Begin(create->term);
+        if (!std::exchange(has_refreshed, true))
+          done = reconciler_.keeper_.Refresh(job_, state_.certificates);
+      }
+      if (done.ok()) done = ActOnce(action);
+      first.Update(done);
+      if (!done.ok() && !IsForCoordinator(action)) break;
+    }
+    return first;
+  }
+
+  absl::Status ActOnce(const Action& action) {
+    if (const auto* create = std::get_if<CreatePod>(&action)) {
+      const absl::StatusOr<ObjectMeta> created = Create(*create);
+      state_.creation.End(created.status(), create->term);
+      if (created.ok()) state_.expectations.ExpectPod(*created, job_.now);
+      return created.status();
+    }
+    if (const auto* pod = std::get_if<DeletePod>(&action)) {
+      DeleteOptions options{.uid = pod->uid};
+      if (pod->grace == DeletePod::Grace::kNone) options.grace = seconds(0);
+      return Delete(
+          PodType(), {.object_namespace = job_.key().object_namespace, .name = pod->name}, options);
+    }
+    if (const auto* whole = std::get_if<DeleteJob>(&action)) {
+      return Delete(
+          TrainingJobType(), job_.key(), {.uid = whole->uid, .propagation = "Background"});
+    }
+    return Send(action);
+  }
+
+  // With the coordinator, the objects that the job has once. Pods of every role are tried before
+  // anything runs: a mistake in the workers' template is found before servers have started for
+  // them.
+  absl::StatusOr<ObjectMeta> Create(const CreatePod& create) {
+    ObjectMaker& maker = reconciler_.maker_;
+    CreationState& creation = state_.creation;
+    if (create.member.role == pushpull::JobRole::kCoordinator) {
+      PUSHPULL_RETURN_IF_ERROR(maker.EnsureJobObjects(job_.meta(), job_.object()));
+      if (!creation.is_tried())
+        PUSHPULL_RETURN_IF_ERROR(maker.DryRunPods(job_.meta(), job_.object()));
+      creation.OnTried();
+      creation.OnCoordinatorRequest();
+    }
+    return maker.EnsurePod(job_.meta(),
+                           job_.object(),
+                           {.member = create.member,
+                            .term = create.term,
+                            .goes_on = plan_.status.checkpoint.has_value()});
+  }
+
+  // What is missing, or another object by now, counts as deleted.
+  absl::Status Delete(const ResourceType& type,
+                      const ObjectKey& key,
+                      const DeleteOptions& options) {
+    const absl::Status deleted = client_.Delete(type, key, options, client_.CallDeadline());
+    return absl::IsNotFound(deleted) || absl::IsAborted(deleted) ? absl::OkStatus() : deleted;
+  }
+
+  JobReconciler& reconciler_;
+  KubeClient& client_;
+  const ReconcilerOptions& options_;
+  const ObservedJob& job_;
+  JobState& state_;
+  JobPlan plan_;
+};
 
 JobReconciler::JobReconciler(KubeClient& client,
                              const pushpull::TimeSource& time,
@@ -44,11 +252,10 @@ JobReconciler::JobReconciler(KubeClient& client,
       time_(time),
       jobs_(jobs),
       pods_(pods),
+      coordinators_(coordinators),
       options_(std::move(options)),
-      maker_(client, time, options_.pods, options_.call_time),
-      keeper_(client, time, options_.certificate_lifetime, options_.call_time),
-      coordinator_(coordinators, keeper_, time, options_.coordinator_time),
-      actions_(client, time, maker_, keeper_, coordinator_, options_.call_time) {}
+      maker_(client, options_.pods),
+      keeper_(client, options_.certificate_lifetime) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);
@@ -61,8 +268,14 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey&
       .stored = *stored, .pods = pods_.FindByIndex(ToString(key)), .now = options_.now()};
   JobState state = Recall(key, stored->meta.uid);
   absl::StatusOr<std::optional<seconds>> requeue_after = kRequeueMin;
-  if (state.expectations.AreMet(job)) requeue_after = ReconcileObserved(job, state);
-  Remember(key, std::move(state));
+  if (state.expectations.AreMet(job)) requeue_after = Pass(*this, job, state).Run();
+  {
+    pushpull::MutexLock lock(mu_);
+    states_[key] = std::move(state);
+  }
+  // Deleted after the cache saw it: the watch reports that, and there is nothing left to do.
+  const absl::Status& status = requeue_after.status();
+  if (!status.ok() && (IsAboutDeleted(status) || !IsThere(stored->meta))) return std::nullopt;
   return requeue_after;
 }
 
@@ -73,92 +286,9 @@ JobState JobReconciler::Recall(const ObjectKey& key, const std::string& uid) {
   return {.uid = uid};
 }
 
-void JobReconciler::Remember(const ObjectKey& key, JobState state) {
-  pushpull::MutexLock lock(mu_);
-  states_[key] = std::move(state);
-}
-
-// A job whose certificates cannot be read for now goes on with those it has: the error comes last.
-absl::StatusOr<std::optional<seconds>> JobReconciler::ReconcileObserved(const ObservedJob& job,
-                                                                        JobState& state) {
-  if (!job.object().job.spec.suspend) state.save.reset();
-  Observation seen = ObservationOf(job, state);
-  const bool is_active = IsActive(seen);
-  const absl::Status refreshed = state.certificates.RefreshIfDue(keeper_, job, is_active);
-  seen.coordinator = coordinator_.GetReport(job, state);
-  const std::optional<Obstacle>& unreadable = state.certificates.obstacle();
-  seen.obstacle = unreadable ? unreadable : state.creation.obstacle();
-  const JobPlan plan = Plan(seen);
-  const absl::Status patched = PatchStatus(job, plan, state);
-  // Deleted after the cache saw it: the watch is about to report that, and there is nothing left to
-  // do.
-  if (absl::IsNotFound(patched)) return std::nullopt;
-  PUSHPULL_RETURN_IF_ERROR(patched);
-  RecordEvents(job, plan, state.events);
-  PUSHPULL_RETURN_IF_ERROR(actions_.Run(job, plan, state));
-  PUSHPULL_RETURN_IF_ERROR(refreshed);
-  std::optional<WallTime> requeue_at = plan.requeue_at;
-  const std::optional<WallTime> recheck_at = state.certificates.recheck_at();
-  if (is_active && job.HasPods() && recheck_at)
-    requeue_at = std::min(requeue_at.value_or(WallTime::max()), *recheck_at);
-  if (!requeue_at) return std::nullopt;
-  return std::max(*requeue_at - job.now, kRequeueMin);
-}
-
-absl::Status JobReconciler::PatchStatus(const ObservedJob& job,
-                                        const JobPlan& plan,
-                                        JobState& state) {
-  const std::string& version = job.meta().resource_version;
-  const std::string patch = StatusPatchText(job.object().status, plan.status, version);
-  if (patch.empty()) return absl::OkStatus();
-  PUSHPULL_RETURN_IF_ERROR(
-      client_
-          .MergePatch(
-              TrainingJobType(), job.key(), patch, {.subresource = "status"}, CallDeadline())
-          .status());
-  state.expectations.ExpectUpdate(version, job.now);
-  if (plan.status.progress != job.object().status.progress) state.progress_time = job.now;
-  return absl::OkStatus();
-}
-
-// Only a status that was written has events, so the version that it replaced names them: recorded
-// again, they are the same.
-void JobReconciler::RecordEvents(const ObservedJob& job,
-                                 const JobPlan& plan,
-                                 EventHistory& history) {
-  int number = 0;
-  for (const Event& event : plan.events) {
-    if (event.action == kRestartAction && options_.on_restart) options_.on_restart(event.reason);
-    const std::string name =
-        absl::StrCat(job.key().name, ".", job.meta().resource_version, ".", ++number);
-    const auto write = history.Record(event, name, job.now);
-    if (write) WriteEvent(job, event, *write);
-  }
-}
-
-// Best effort: an event that cannot be written fails nothing.
-void JobReconciler::WriteEvent(const ObservedJob& job,
-                               const Event& event,
-                               const EventWrite& write) {
-  const ObjectKey key{.object_namespace = job.key().object_namespace, .name = write.name};
-  if (write.count > 1) {
-    return client_
-        .MergePatch(EventType(), key, EventSeriesText(write.count, job.now), {}, CallDeadline())
-        .status()
-        .IgnoreError();
-  }
-  client_
-      .Create(EventType(),
-              key.object_namespace,
-              NewEventText(key, event, job.meta(), options_.instance, job.now),
-              DryRun::kNo,
-              CallDeadline())
-      .status()
-      .IgnoreError();
-}
-
-pushpull::Deadline JobReconciler::CallDeadline() const {
-  return pushpull::Deadline(time_.Now() + options_.call_time);
+bool JobReconciler::IsThere(const ObjectMeta& job) const {
+  const JobStore::Pointer now = jobs_.Find(job.key);
+  return now != nullptr && now->meta.uid == job.uid && !now->meta.is_deleting;
 }
 
 }  // namespace pushpull_operator

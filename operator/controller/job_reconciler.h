@@ -12,17 +12,13 @@
 
 #include "absl/status/statusor.h"
 
-#include "operator/children/member_pod.h"
-#include "operator/controller/action_runner.h"
 #include "operator/controller/certificate_keeper.h"
-#include "operator/controller/coordinator_link.h"
 #include "operator/controller/job_coordinator.h"
 #include "operator/controller/job_state.h"
 #include "operator/controller/object_maker.h"
 #include "operator/controller/observed_job.h"
 #include "operator/kube/client.h"
 #include "operator/plan/job_plan.h"
-#include "operator/plan/observation.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/time_source.h"
 
@@ -30,9 +26,8 @@ namespace pushpull_operator {
 
 struct ReconcilerOptions {
   PodSettings pods;
-  std::string instance;                // of this operator, for events
-  std::function<WallTime()> now;       // of the API server
-  std::chrono::seconds call_time{10};  // for each call to the API server
+  std::string instance;           // of this operator, for events
+  std::function<WallTime()> now;  // of the API server
   // For each call to a coordinator, all of which answer from memory. One that does not keeps a
   // worker from the other jobs for so long.
   std::chrono::seconds coordinator_time{3};
@@ -54,31 +49,26 @@ class JobReconciler {
                 ReconcilerOptions options);
 
   // Blocks on calls to the API server and the job's coordinator. Returns the time after which to
-  // requeue the job even without a change; nothing: only a change matters. After an error, requeue
-  // with growing delays: what was written stays and is not written twice.
+  // requeue the job even without a change; nothing: only a change matters, or the job is gone.
+  // After an error, requeue with growing delays: what was written stays and is not written twice.
   absl::StatusOr<std::optional<std::chrono::seconds>> Reconcile(const ObjectKey& job)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Plans, and carries the plan out.
-  absl::StatusOr<std::optional<std::chrono::seconds>> ReconcileObserved(const ObservedJob& job,
-                                                                        JobState& state);
-  absl::Status PatchStatus(const ObservedJob& job, const JobPlan& plan, JobState& state);
-  void RecordEvents(const ObservedJob& job, const JobPlan& plan, EventHistory& history);
-  void WriteEvent(const ObservedJob& job, const Event& event, const EventWrite& write);
+  class Pass;
+
   JobState Recall(const ObjectKey& key, const std::string& uid) ABSL_LOCKS_EXCLUDED(mu_);
-  void Remember(const ObjectKey& key, JobState state) ABSL_LOCKS_EXCLUDED(mu_);
-  pushpull::Deadline CallDeadline() const;
+  // Whether the caches still have this job, and nobody has deleted it.
+  bool IsThere(const ObjectMeta& job) const;
 
   KubeClient& client_;
   const pushpull::TimeSource& time_;  // of deadlines
   const JobStore& jobs_;
   const PodStore& pods_;
+  JobCoordinator& coordinators_;
   const ReconcilerOptions options_;
   ObjectMaker maker_;
   CertificateKeeper keeper_;
-  CoordinatorLink coordinator_;
-  ActionRunner actions_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, JobState> states_ ABSL_GUARDED_BY(mu_);

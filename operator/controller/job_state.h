@@ -1,20 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the operator remembers of one job between two reconciles. All of it may be lost: a new
-// operator begins with none.
+// operator begins with none. Pure.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "operator/controller/certificate_state.h"
-#include "operator/controller/coordinator_backoff.h"
-#include "operator/controller/event_history.h"
-#include "operator/controller/expectations.h"
+#include "absl/status/status.h"
+
+#include "operator/api/event.h"
+#include "operator/controller/observed_job.h"
 #include "operator/plan/observation.h"
+#include "runtime/tls/tls_identity.h"
 
 namespace pushpull_operator {
+
+// Writes that the caches must show before a job is planned again, like the expectations of
+// client-go's controllers: a plan on an older state would make a pod twice or count an end twice.
+class Expectations {
+ public:
+  // How long a write is waited for. An object that is still missing then was deleted meanwhile.
+  static constexpr std::chrono::seconds kTimeout{10};
+
+  // The job was patched: it will have another version than `replaced`.
+  void ExpectUpdate(const std::string& replaced, WallTime now);
+  void ExpectPod(const ObjectMeta& created, WallTime now);
+  // Whether `job` shows all of it, or kTimeout has passed since the last write.
+  bool AreMet(const ObservedJob& job);
+
+ private:
+  std::string replaced_version_;
+  std::map<std::string, std::string> created_pods_;  // name -> uid
+  WallTime expires_at_{};
+};
+
+// When to ask a coordinator again that did not answer in time: each such call keeps a worker from
+// the other jobs until its deadline.
+class CoordinatorBackoff {
+ public:
+  static constexpr std::chrono::seconds kPauseMin{4};
+  static constexpr std::chrono::seconds kPauseMax{32};
+
+  // Whether the coordinator in the pod of this uid may be asked now.
+  bool MayAsk(const std::string& pod_uid, WallTime now) const {
+    return pod_uid != silent_uid_ || now >= ask_at_;
+  }
+  void OnAnswer() { silent_uid_.clear(); }
+  // The pause doubles with each timeout in a row of the same pod.
+  void OnTimeout(const std::string& pod_uid, WallTime now);
+
+ private:
+  std::string silent_uid_;  // of the pod that did not answer last; empty: none
+  std::chrono::seconds pause_{0};
+  WallTime ask_at_{};
+};
 
 // What creating the job's pods has come to, for the next plan.
 class CreationState {
@@ -39,6 +84,49 @@ class CreationState {
   bool is_tried_ = false;
 };
 
+// What to write of an event.
+struct EventWrite {
+  std::string name;
+  int count = 1;  // above 1: of the existing event of this name
+  friend bool operator==(const EventWrite&, const EventWrite&) = default;
+};
+
+// The recent events of one job, so that a failing job does not flood the API server: an equal event
+// increments the count of the first one, and writes a minute are limited.
+class EventHistory {
+ public:
+  // Per job: one that flaps cannot flood the API server with events.
+  static constexpr int kWritesAMinute = 10;
+  // As in client-go's correlator: events this far apart are two.
+  static constexpr std::chrono::minutes kSameFor{10};
+
+  // `name` is that of a new event. Nothing: the limit of this minute is reached.
+  std::optional<EventWrite> Record(const Event& event, const std::string& name, WallTime now);
+
+ private:
+  struct Recorded {
+    Event event;
+    std::string name;
+    int count = 0;
+    WallTime last{};
+  };
+  std::deque<Recorded> recorded_;  // of the last ten minutes
+  std::deque<WallTime> times_;     // of the writes of the last minute
+};
+
+// The certificates of the job's members as last read from its Secret: what members show and trust;
+// with it the operator is one of them. CertificateKeeper keeps them.
+struct CertificateState {
+  std::string secret = {};  // where they are from; empty: the job has none
+  std::shared_ptr<const pushpull::TlsFiles> files = {};  // null: no TLS
+  // When to read the Secret again: its renewal is due, or it may have been deleted or replaced.
+  WallTime recheck_at{};
+  // Not before this time because a coordinator refuses them.
+  WallTime reread_at{};
+  // Why the last refresh failed, where that is worth a condition.
+  std::optional<Obstacle> obstacle = {};
+};
+
 struct JobState {
   std::string uid;  // of the job
   Expectations expectations = {};
@@ -49,5 +137,13 @@ struct JobState {
   std::optional<uint64_t> save = {};           // Observation::save
   std::optional<WallTime> progress_time = {};  // Observation::progress_time
 };
+
+// What the next plan is told of an object that could not be created; nothing: it was, or the error
+// is no lasting one.
+std::optional<Obstacle> ObstacleOf(const absl::Status& created);
+
+// Whether the API server refused a write because what it is for is gone or is about to be: the job,
+// or its whole namespace.
+bool IsAboutDeleted(const absl::Status& status);
 
 }  // namespace pushpull_operator

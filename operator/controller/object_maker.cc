@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/controller/object_maker.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 
 #include "operator/api/pod.h"
@@ -21,20 +19,6 @@ absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
       "been deleted: then it is being removed"));
 }
 
-std::optional<Obstacle> ObstacleOf(const absl::Status& created) {
-  const char* reason = absl::IsAlreadyExists(created)      ? "NameConflict"
-                       : absl::IsPermissionDenied(created) ? "Forbidden"
-                                                           : nullptr;
-  if (reason == nullptr) return std::nullopt;
-  return Obstacle{.reason = reason, .message = std::string(created.message())};
-}
-
-ObjectMaker::ObjectMaker(KubeClient& client,
-                         const pushpull::TimeSource& time,
-                         PodSettings settings,
-                         std::chrono::seconds call_time)
-    : client_(client), time_(time), settings_(std::move(settings)), call_time_(call_time) {}
-
 absl::Status ObjectMaker::EnsureJobObjects(const ObjectMeta& owner, const TrainingJobObject& job) {
   for (const JobObject& object : JobObjects(owner, job.job.spec, settings_.operator_namespace))
     PUSHPULL_RETURN_IF_ERROR(EnsureObject(owner, object));
@@ -46,7 +30,9 @@ absl::Status ObjectMaker::DryRunPods(const ObjectMeta& owner, const TrainingJobO
   for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}) {
     const std::string body = MemberPodText(owner, job, {.member = {.role = role}}, settings_);
     absl::Status tried =
-        client_.Create(PodType(), owner.key.object_namespace, body, DryRun::kYes, CallDeadline())
+        client_
+            .Create(
+                PodType(), owner.key.object_namespace, body, DryRun::kYes, client_.CallDeadline())
             .status();
     if (!tried.ok() && !absl::IsAlreadyExists(tried)) return tried;
   }
@@ -60,17 +46,17 @@ absl::StatusOr<ObjectMeta> ObjectMaker::EnsurePod(const ObjectMeta& owner,
                       .name = PodName(owner.key.name, start.member)};
   const std::string body = MemberPodText(owner, job, start, settings_);
   absl::StatusOr<ObjectMeta> made =
-      client_.Create(PodType(), key.object_namespace, body, DryRun::kNo, CallDeadline());
+      client_.Create(PodType(), key.object_namespace, body, DryRun::kNo, client_.CallDeadline());
   if (!absl::IsAlreadyExists(made.status())) return made;
   PUSHPULL_ASSIGN_OR_RETURN(std::optional<ObjectMeta> own, FindOwn(owner, PodType(), key));
-  if (!own) return made.status();  // gone since
+  if (!own) return absl::AbortedError(made.status().message());
   return *std::move(own);
 }
 
 absl::StatusOr<std::optional<ObjectMeta>> ObjectMaker::FindOwn(const ObjectMeta& owner,
                                                                const ResourceType& type,
                                                                const ObjectKey& key) {
-  const absl::StatusOr<Object> found = client_.Get(type, key, CallDeadline());
+  const absl::StatusOr<Object> found = client_.Get(type, key, client_.CallDeadline());
   if (absl::IsNotFound(found.status())) return std::nullopt;
   PUSHPULL_RETURN_IF_ERROR(found.status());
   if (found->meta.controller_uid == owner.uid) return found->meta;
@@ -84,15 +70,11 @@ absl::Status ObjectMaker::EnsureObject(const ObjectMeta& owner, const JobObject&
   if (!is_wanted && absl::IsAlreadyExists(own.status())) return absl::OkStatus();
   PUSHPULL_RETURN_IF_ERROR(own.status());
   if (is_wanted)
-    return client_.Apply(object.type, object.key, object.text, {}, CallDeadline()).status();
+    return client_.Apply(object.type, object.key, object.text, client_.CallDeadline()).status();
   if (!own->has_value()) return absl::OkStatus();
   const absl::Status removed =
-      client_.Delete(object.type, object.key, {.uid = (*own)->uid}, CallDeadline());
+      client_.Delete(object.type, object.key, {.uid = (*own)->uid}, client_.CallDeadline());
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
-}
-
-pushpull::Deadline ObjectMaker::CallDeadline() const {
-  return pushpull::Deadline(time_.Now() + call_time_);
 }
 
 }  // namespace pushpull_operator

@@ -3,8 +3,8 @@
 // Creates the objects of a job in the API server, and touches none of another owner.
 #pragma once
 
-#include <chrono>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,31 +14,24 @@
 #include "operator/children/member_pod.h"
 #include "operator/kube/client.h"
 #include "operator/kube/object.h"
-#include "operator/plan/observation.h"
-#include "runtime/base/time_source.h"
 
 namespace pushpull_operator {
 
 // The kAlreadyExists of an object that is not the job's.
 absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key);
 
-// What the next plan is told of an object that could not be created; nothing: it was, or the error
-// is no lasting one.
-std::optional<Obstacle> ObstacleOf(const absl::Status& created);
-
 // Thread-safe. Every call blocks on the API server, and has these errors beside those of
 // KubeClient:
 //
 //   kAlreadyExists      an object of this name has another owner; it was not touched.
+//   kAborted            an object of this name was there, and is gone since. Retry.
 //   kInvalidArgument    the API server will never accept it, and says why in the message.
 //   kPermissionDenied   not accepted for now: a quota, a rule of the namespace, a missing right.
 class ObjectMaker {
  public:
-  // `client` and `time` must outlive the maker.
-  ObjectMaker(KubeClient& client,
-              const pushpull::TimeSource& time,
-              PodSettings settings,
-              std::chrono::seconds call_time);
+  // `client` must outlive the maker.
+  ObjectMaker(KubeClient& client, PodSettings settings)
+      : client_(client), settings_(std::move(settings)) {}
 
   // Creates or updates the objects that the job has once, and deletes those that its spec switched
   // off.
@@ -58,12 +51,9 @@ class ObjectMaker {
                                                     const ResourceType& type,
                                                     const ObjectKey& key);
   absl::Status EnsureObject(const ObjectMeta& owner, const JobObject& object);
-  pushpull::Deadline CallDeadline() const;
 
   KubeClient& client_;
-  const pushpull::TimeSource& time_;
   const PodSettings settings_;
-  const std::chrono::seconds call_time_;
 };
 
 }  // namespace pushpull_operator

@@ -3,12 +3,15 @@
 // One job as the caches show it at the start of a reconcile.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "operator/api/member.h"
 #include "operator/api/pod.h"
 #include "operator/api/training_job.h"
 #include "operator/cache/store.h"
+#include "operator/children/tls_secret.h"
 
 namespace pushpull_operator {
 
@@ -17,7 +20,11 @@ using JobStore = Store<TrainingJobObject>;
 using PodStore = Store<Pod>;
 
 // "default/mnist" for a pod of that job; empty for other pods.
-std::string PodIndex(const ObjectMeta& pod);
+inline std::string PodIndex(const ObjectMeta& pod) {
+  const auto job = pod.labels.find(kJobLabel);
+  if (job == pod.labels.end()) return "";
+  return ToString(ObjectKey{.object_namespace = pod.key.object_namespace, .name = job->second});
+}
 
 struct ObservedJob {
   const Stored<TrainingJobObject>& stored;
@@ -28,10 +35,22 @@ struct ObservedJob {
   const ObjectKey& key() const { return stored.meta.key; }
   const TrainingJobObject& object() const { return stored.value; }
   // The pod of its coordinator; null while nobody can talk to it.
-  const Stored<Pod>* Coordinator() const;
-  bool HasPods() const;
+  const Stored<Pod>* Coordinator() const {
+    const std::string name = PodName(key().name, {});
+    for (const PodStore::Pointer& pod : pods) {
+      const bool is_it = pod->meta.key.name == name && pod->meta.controller_uid == meta().uid;
+      if (is_it && pod->value.is_ready && !pod->value.ip.empty() && !pod->meta.is_deleting)
+        return pod.get();
+    }
+    return nullptr;
+  }
+  bool HasPods() const {
+    return std::any_of(pods.begin(), pods.end(), [&](const PodStore::Pointer& pod) {
+      return pod->meta.controller_uid == meta().uid;
+    });
+  }
   // Name of the Secret with the certificates of its members; empty: no TLS.
-  std::string Secret() const;
+  std::string Secret() const { return TlsSecretName(key().name, object().job.spec.security); }
 };
 
 }  // namespace pushpull_operator

@@ -29,6 +29,21 @@ struct Requeue {
 };
 
 // `result` is that of JobReconciler::Reconcile.
-Requeue DecideRequeue(const absl::StatusOr<std::optional<std::chrono::seconds>>& result);
+inline Requeue DecideRequeue(const absl::StatusOr<std::optional<std::chrono::seconds>>& result) {
+  using When = Requeue::When;
+  switch (result.status().code()) {
+    case absl::StatusCode::kOk:
+      if (result->has_value()) return {.when = When::kAfterDelay, .delay = **result};
+      return {};
+    // The watch delivers the newer version, mostly within the first backoff of a few milliseconds.
+    case absl::StatusCode::kAborted:
+      return {.when = When::kAfterFailure, .trouble = Requeue::Trouble::kConflict};
+    // The operator stops; the next leader begins with a reconcile of every job.
+    case absl::StatusCode::kCancelled:
+      return {};
+    default:
+      return {.when = When::kAfterFailure, .trouble = Requeue::Trouble::kError};
+  }
+}
 
 }  // namespace pushpull_operator

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker program for tests on real processes: pushes the values that its flags ask for, checks
-// the sums, and prints its longest step at the end. It uses the public C++ API only.
+// A worker's program for tests on real processes: pushes what it is told to and checks what comes
+// back, and says at the end how long its longest step took. Small on purpose: it is also the
+// shortest complete program against the C++ API.
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
 //                [--codec none|fp16|bf16|int8|topk|onebit] [--bypass-codec 1] [--large-at-step S]
@@ -9,25 +10,25 @@
 //                [--slow-worker W --slow-factor F]
 //                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]
 //
-// With `sum` every pushed value is worker + 1, so each sum must be the total over the contributors;
-// with all workers it is exactly workers * (workers + 1) / 2.
+// With `sum` every value that is pushed is worker + 1, so the result must be the sum of that over
+// the contributors; with all workers there it is workers * (workers + 1) / 2, exactly.
 //
-// With --weights each pushed value differs: a function of worker, step, tensor and index. Worker 0
-// writes the final weights to FILE, byte for byte as in memory.
+// With --weights every value that is pushed is another, a function of worker, step, tensor and
+// place alone; worker 0 writes the last weights, as they are in memory, to FILE.
 //
 //   probe_worker --samples 1000 --epochs 2 --batch 10 [--step-milliseconds M]
 //
-// With --samples the workers share a data set, and each adds 1 at the index of each of its samples.
-// Worker 0 reports how often samples counted: the minimum, the maximum and the total.
+// With --samples the workers share a data set, and each adds 1 at the place of each of its samples.
+// The results, of worker 0, are how often the samples counted: least, most, and all together.
 // --slow-worker takes --slow-factor times as long to compute.
 //
-// With --until no step takes compute time once FILE exists: a test paces the job while it acts on
-// it, and creates FILE to let the job finish quickly.
+// With --until nobody computes any longer once FILE is there: a test that does something to a
+// running job has it paced, as long as it takes, and lets it go to its end then.
 //
-// With --registered 1 gradients are in registered memory, which servers on this host read without a
-// copy; with --in-place 1 sums are read and checked in the servers' memory.
+// With --registered 1 gradients lie in memory that servers on this host read where it is; with
+// --in-place 1 sums are taken where the servers have them, and checked there.
 //
-// With --deaf 1 the program of steps never asks whether it should leave.
+// With --deaf 1 a program of steps does not ask whether it is to end.
 #include <unistd.h>
 
 #include <algorithm>
@@ -156,7 +157,7 @@ bool Exists(const std::string& path) {
   return !path.empty() && access(path.c_str(), F_OK) == 0;
 }
 
-// Sleeps for the compute time, or until the file of --until exists.
+// Compute time, or less once the file is there: the thread waits without the processor.
 void Compute(Duration duration, const std::string& until) {
   Mutex mu;
   CondVar never;
@@ -220,7 +221,7 @@ absl::Status WriteWeights(const std::string& path, const std::vector<std::vector
   return absl::UnavailableError(absl::StrCat(path, ": the weights cannot be written"));
 }
 
-// The values as one contiguous span, wherever they arrived.
+// The values as the program has them in one piece, wherever they have come to.
 absl::Status Gather(const PushHandle& handle, std::span<float> value) {
   size_t at = 0;
   for (const std::span<const float> piece : handle.Pieces()) {
@@ -232,7 +233,7 @@ absl::Status Gather(const PushHandle& handle, std::span<float> value) {
   return absl::DataLossError(absl::StrCat(at, " values, expected ", value.size()));
 }
 
-// The longest step, measured from the end of the previous one.
+// How long the longest step took, from the end of the one before on.
 class StepWatch {
  public:
   void Ended(uint64_t step) {
@@ -254,12 +255,12 @@ class StepWatch {
   SteadyTime ended_at_ = std::chrono::steady_clock::now();
 };
 
-// With --deaf 1 only the library ends the program.
+// A program that is deaf to it is told by the library.
 bool MayGoOn(const Job& job, const Flags& flags) {
   return flags.is_deaf || !job.is_released();
 }
 
-// Outlives the job: when one push fails, others may still be in progress.
+// Outlives the job: when one push fails, others are still under way.
 struct Memory {
   std::vector<std::vector<float>> values;
   std::vector<float> gradients;
@@ -352,7 +353,7 @@ absl::Status CountSamples(Job& job, Memory& memory, const Flags& flags) {
   return job.Leave(Deadline::After(kStepTimeout));
 }
 
-// The exit code.
+// What the program ends with.
 absl::StatusOr<int> Main(const Flags& flags) {
   std::map<std::string, std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {

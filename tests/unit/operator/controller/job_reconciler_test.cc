@@ -282,6 +282,58 @@ TEST(JobReconcilerTest, AJobDeletedUnseenIsNoFailure) {
   EXPECT_EQ(cluster.op->requeue, std::nullopt);
 }
 
+TEST(JobReconcilerTest, AJobDeletedWhileItIsReconciledIsNoFailure) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  cluster.now += std::chrono::hours(1);
+  cluster.Change([](json& spec) { spec["servers"]["replicas"] = 3; });
+  cluster.coordinator.on_resize = [] { return absl::UnavailableError("connection refused"); };
+  EXPECT_TRUE(absl::IsUnavailable(cluster.op->Step()));
+
+  cluster.coordinator.on_resize = [&] {
+    cluster.server.Remove(TrainingJobType(), {.object_namespace = "n", .name = "mnist"});
+    EXPECT_TRUE(cluster.op->SyncCaches().ok());
+    return absl::UnavailableError("connection refused");
+  };
+
+  EXPECT_TRUE(cluster.op->Step().ok());
+}
+
+TEST(JobReconcilerTest, ANamespaceThatIsTerminatedIsNoFailure) {
+  for (const std::string plural : {"secrets", "pods"}) {
+    PlayedCluster cluster(kSpec);
+    cluster.server.InjectFaults([&](const FakeRequest& request) {
+      return IsPost(request, plural)
+                 ? Fault{.kind = Fault::Kind::kAnswer, .code = 403, .cause = "NamespaceTerminating"}
+                 : Fault{};
+    });
+
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(cluster.op->Step().ok()) << plural;
+
+    EXPECT_EQ(Say(cluster, "Reconciled"), "True Reconciled");
+    EXPECT_EQ(CountPosts(cluster, "events"), 0);
+  }
+}
+
+TEST(JobReconcilerTest, APodThatIsGoneSinceIsNoNameConflict) {
+  const ObjectKey pod{.object_namespace = "n", .name = "mnist-coordinator"};
+  PlayedCluster cluster(kSpec);
+  bool was_there = false;
+  cluster.server.InjectFaults([&](const FakeRequest& request) {
+    const bool is_pod = IsPost(request, "pods") && !request.query.contains("dryRun");
+    if (is_pod && !std::exchange(was_there, true))
+      cluster.server.Put(PodType(), pod, json::object());
+    if (request.method == "GET" && request.path.ends_with("/pods/mnist-coordinator"))
+      cluster.server.Remove(PodType(), pod);
+    return Fault{};
+  });
+
+  EXPECT_TRUE(absl::IsAborted(cluster.op->Step()));
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+
+  EXPECT_EQ(Say(cluster, "Reconciled"), "True Reconciled");
+}
+
 TEST(JobReconcilerTest, AJobThatIsGoneIsForgotten) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.op->Step().ok());

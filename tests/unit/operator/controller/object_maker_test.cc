@@ -26,7 +26,7 @@ class ObjectMakerTest : public testing::Test {
   FakePausingTime time_;
   std::unique_ptr<Credentials> credentials_ = *Credentials::Create(server_.access(), time_);
   KubeClient client_{*credentials_, time_, {}};
-  ObjectMaker maker_{client_, time_, {.runtime_image = "pushpull:1"}, std::chrono::seconds(10)};
+  ObjectMaker maker_{client_, {.runtime_image = "pushpull:1"}};
   const TrainingJobObject job_ = DecodeTrainingJobObject(
       *ParseObject(R"({"metadata":{"name":"mnist","namespace":"n"},"spec":{"image":"i"}})"));
 };

@@ -36,26 +36,13 @@ std::string PhaseOf(const json& pod) {
   return pod.value(json::json_pointer("/status/phase"), std::string());
 }
 
-// Takes a listing into a store.
-template <typename T>
-class Lister final : public ListVisitor {
- public:
-  explicit Lister(Store<T>& store) : store_(store) {}
-  void Begin() override { store_.BeginListing(); }
-  void Take(Object object) override { store_.AddListed(std::move(object)); }
-
- private:
-  Store<T>& store_;
-};
-
 template <typename T>
 absl::Status ListInto(Store<T>& store,
                       KubeClient& client,
                       const ResourceType& type,
                       const Selection& selection,
                       Deadline by) {
-  Lister<T> lister(store);
-  absl::Status listed = client.List(type, selection, lister, by).status();
+  absl::Status listed = client.List(type, selection, store, by).status();
   if (listed.ok()) store.EndListing();
   return listed;
 }
@@ -77,6 +64,7 @@ absl::StatusOr<CoordinatorReport> PlayedCoordinator::GetStatus(const Coordinator
 absl::Status PlayedCoordinator::Resize(const CoordinatorEndpoint&,
                                        const RequestSize& size,
                                        Deadline) {
+  if (on_resize) return on_resize();
   if (size.servers) report.desired_servers = *size.servers;
   if (size.workers) report.desired_workers = *size.workers;
   return absl::OkStatus();

@@ -38,6 +38,8 @@ class PlayedCoordinator final : public JobCoordinator {
 
   CoordinatorReport report;
   absl::Status trouble;  // what it answers with instead, unless it is OK
+  std::function<absl::Status()>
+      on_resize;  // what happens when it is asked for a size; may be empty
   int num_asked = 0;
   CoordinatorEndpoint endpoint;        // it was last asked at
   std::set<std::string> certificates;  // it was ever asked with; empty where without any

@@ -41,12 +41,12 @@ struct NewEntry {
   bool is_first = false;
 };
 // From the old primary to the new one.
-struct BecomePrimary {
+struct Reign {
   ShardId shard;
   ReplicaSet entry;
   uint64_t seq = 0;
 };
-using Message = std::variant<NewEntry, Handover, BecomePrimary, Promise, CaughtUp, HandedOver>;
+using Message = std::variant<NewEntry, Handover, Reign, Promise, CaughtUp, HandedOver>;
 
 // What one server has of one shard.
 struct Holding {
@@ -55,13 +55,13 @@ struct Holding {
   bool has_bytes = false;
   uint64_t seq = 0;
   // While it serves as primary:
-  bool is_primary = false;
+  bool reigns = false;
   std::map<ServerId, uint64_t> acknowledged = {};  // by those in its stream
   std::set<ServerId> confirmed = {};
   std::optional<ReplicaSet> handover = {};
 
-  void StepDown() {
-    is_primary = false;
+  void StopReign() {
+    reigns = false;
     acknowledged.clear();
     confirmed.clear();
     handover.reset();
@@ -128,8 +128,8 @@ class Simulation {
   std::map<ServerId, double> weights_;
   std::optional<std::set<ServerId>> target_;
   std::map<ShardId, uint64_t> published_;
-  std::map<std::pair<ShardId, Epoch>, ServerId> primaries_;
-  std::map<ShardId, Epoch> newest_epoch_;
+  std::map<std::pair<ShardId, Epoch>, ServerId> reigns_;
+  std::map<ShardId, Epoch> newest_reign_;
   std::map<ShardId, Epoch> told_;
   Epoch newest_{Term{2}, 0};
   std::set<ShardId> lost_;
@@ -244,13 +244,13 @@ void Simulation::OnServer(ServerId self, const Message& message) {
     }
   } else if (const auto* handover = std::get_if<Handover>(&message)) {
     Holding& held = process.shards[handover->shard];
-    if (held.is_primary && held.entry.epoch == handover->current) held.handover = handover->next;
-  } else if (const auto* order = std::get_if<BecomePrimary>(&message)) {
-    Holding& held = process.shards[order->shard];
-    if (held.entry.epoch >= order->entry.epoch || held.seq != order->seq) return;
-    Install(self, order->shard, order->entry, true);
+    if (held.reigns && held.entry.epoch == handover->current) held.handover = handover->next;
+  } else if (const auto* reign = std::get_if<Reign>(&message)) {
+    Holding& held = process.shards[reign->shard];
+    if (held.entry.epoch >= reign->entry.epoch || held.seq != reign->seq) return;
+    Install(self, reign->shard, reign->entry, true);
     if (process.is_known) {
-      Send(self.value(), kCoordinator, HandedOver{order->shard, order->entry});
+      Send(self.value(), kCoordinator, HandedOver{reign->shard, reign->entry});
     }
   }
 }
@@ -261,26 +261,25 @@ void Simulation::Install(ServerId self, ShardId shard, const ReplicaSet& entry, 
   const ReplicaRole before = held.entry.RoleOf(self);
   const ReplicaRole role = entry.RoleOf(self);
   held.entry = entry;
-  if (role != ReplicaRole::kPrimary) held.StepDown();
+  if (role != ReplicaRole::kPrimary) held.StopReign();
   const bool was_counted = before == ReplicaRole::kFollower || before == ReplicaRole::kPrimary;
   if (role == ReplicaRole::kFollower && !was_counted) held.is_full = false;
   if (role == ReplicaRole::kLearner) held.is_full = false;
   if (role == ReplicaRole::kNone) held.is_full = held.has_bytes = false;
   if (role != ReplicaRole::kPrimary || (!held.is_full && !is_handed)) return;
-  held.StepDown();
-  held.is_primary = true;
+  held.StopReign();
+  held.reigns = true;
   held.is_full = true;
-  if (!primaries_.try_emplace({shard, entry.epoch}, self).second)
-    Fail("two primaries in one epoch");
+  if (!reigns_.try_emplace({shard, entry.epoch}, self).second) Fail("two primaries in one epoch");
   // One that was cut off may come late, to an epoch that is over: nobody follows it.
-  const bool is_over = std::exchange(newest_epoch_[shard],
-                                     std::max(newest_epoch_[shard], entry.epoch)) > entry.epoch;
+  const bool is_over = std::exchange(newest_reign_[shard],
+                                     std::max(newest_reign_[shard], entry.epoch)) > entry.epoch;
   if (held.seq < published_[shard] && !is_over && !lost_.contains(shard)) {
     Fail(absl::StrCat("shard ",
                       shard.value(),
                       ": ",
                       ToString(self),
-                      " is primary from ",
+                      " reigns from ",
                       held.seq,
                       ", published was ",
                       published_[shard]));
@@ -294,7 +293,7 @@ void Simulation::Work() {
   auto place = At(self).shards.begin();
   std::advance(place, Below(static_cast<uint32_t>(At(self).shards.size())));
   auto& [shard, held] = *place;
-  if (!held.is_primary) return;
+  if (!held.reigns) return;
   if (!held.handover && Below(4) == 0) ++held.seq;
   std::vector<ServerId> members = held.entry.followers;
   members.insert(members.end(), held.entry.learners.begin(), held.entry.learners.end());
@@ -335,7 +334,7 @@ void Simulation::CompleteHandover(ServerId self, ShardId shard, Holding& primary
   const ReplicaSet next = *primary.handover;
   const auto found = primary.acknowledged.find(*next.primary);
   if (found == primary.acknowledged.end() || found->second != primary.seq) return;
-  Send(self.value(), next.primary->value(), BecomePrimary{shard, next, primary.seq});
+  Send(self.value(), next.primary->value(), Reign{shard, next, primary.seq});
   Install(self, shard, next, false);
 }
 

@@ -259,7 +259,7 @@ TEST_F(ReplicaAgreementTest, ALostShardIsForWhoeverHasBeenGivenItsState) {
   EXPECT_FALSE(agreement_->is_lost(kShard));
 }
 
-TEST_F(ReplicaAgreementTest, OnlyTheLastRebuilderBecomesPrimary) {
+TEST_F(ReplicaAgreementTest, OnlyTheLastWhoWasToldToMakeAShardAnewMayReign) {
   rebuilds_ = true;
   StartWithShardOnA({kA, kB}, 0);
   agreement_->LoseServer(kA);

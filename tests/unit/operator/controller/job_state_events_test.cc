@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/controller/event_history.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "operator/controller/job_state.h"
 
 namespace pushpull_operator {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/controller/expectations.h"
-
 #include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "operator/controller/job_state.h"
 
 namespace pushpull_operator {
 namespace {

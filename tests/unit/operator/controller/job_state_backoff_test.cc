@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/controller/coordinator_backoff.h"
-
 #include <gtest/gtest.h>
+
+#include "operator/controller/job_state.h"
 
 namespace pushpull_operator {
 namespace {
