@@ -11,7 +11,6 @@
 
 namespace pushpull_operator {
 
-using pushpull::ConsistencyMode;
 using pushpull::ControlTarget;
 using pushpull::Deadline;
 using pushpull::JobPhase;
@@ -35,32 +34,8 @@ CoordinatorReport::Phase PhaseOf(JobPhase phase) {
   return CoordinatorReport::Phase::kRecovering;
 }
 
-SyncMode ModeOf(ConsistencyMode mode) {
-  switch (mode) {
-    case ConsistencyMode::kSync:
-      return SyncMode::kSync;
-    case ConsistencyMode::kAsync:
-      return SyncMode::kAsync;
-    case ConsistencyMode::kBounded:
-      return SyncMode::kBounded;
-  }
-  return SyncMode::kSync;
-}
-
-ConsistencyMode ModeOf(SyncMode mode) {
-  switch (mode) {
-    case SyncMode::kAsync:
-      return ConsistencyMode::kAsync;
-    case SyncMode::kBounded:
-      return ConsistencyMode::kBounded;
-    case SyncMode::kSync:
-      return ConsistencyMode::kSync;
-  }
-  return ConsistencyMode::kSync;
-}
-
 SyncSettings SyncOf(const pushpull::Consistency& consistency) {
-  SyncSettings report{.mode = ModeOf(consistency.mode)};
+  SyncSettings report{.mode = consistency.mode};
   if (report.mode == SyncMode::kBounded) report.staleness = static_cast<int>(consistency.staleness);
   if (report.mode == SyncMode::kSync) {
     report.backup_workers = static_cast<int>(consistency.backup_workers);
@@ -150,7 +125,7 @@ absl::Status GrpcJobCoordinator::SetSync(const CoordinatorEndpoint& endpoint,
                                          Deadline deadline) {
   PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
   return pushpull::RequestMode(target,
-                               {.mode = ModeOf(sync.sync.mode),
+                               {.mode = sync.sync.mode,
                                 .staleness = static_cast<uint32_t>(sync.sync.staleness),
                                 .backup_workers = static_cast<uint32_t>(sync.sync.backup_workers),
                                 .gated = sync.sync.is_gated},

@@ -48,18 +48,6 @@ constexpr int kHeartbeatsPerTimeout = 4;
 // Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
-ConsistencyMode ModeOf(SyncMode mode) {
-  switch (mode) {
-    case SyncMode::kAsync:
-      return ConsistencyMode::kAsync;
-    case SyncMode::kBounded:
-      return ConsistencyMode::kBounded;
-    case SyncMode::kSync:
-      return ConsistencyMode::kSync;
-  }
-  return ConsistencyMode::kSync;
-}
-
 // On a lost node, after failures that have made its next start come late, and with time to start.
 Duration CoordinatorTimeout(const RestartSpec& restart) {
   constexpr std::chrono::seconds kNoticedAndStarted{120};
@@ -87,7 +75,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .stall = job.spec.sync.stall,
                    .keeps_copies = repairs_losses && job.spec.servers.replication == 0,
                    .coordinator_timeout = CoordinatorTimeout(job.spec.restart)},
-      .consistency = {.mode = ModeOf(job.spec.sync.mode),
+      .consistency = {.mode = job.spec.sync.mode,
                       .staleness = static_cast<uint32_t>(job.spec.sync.staleness),
                       .backup_workers = static_cast<uint32_t>(job.spec.sync.backup_workers),
                       .gated = job.spec.sync.gated},

@@ -36,7 +36,7 @@ absl::StatusOr<uint32_t> ParseCount(absl::string_view key, absl::string_view val
 
 absl::Status ParseSetting(absl::string_view key, absl::string_view value, ModeChange& change) {
   if (key == "mode") {
-    change.mode = ConsistencyModeFrom(value);
+    change.mode = ValueOf<SyncMode>(value);
     if (change.mode) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("mode: must be Sync, Async or Bounded, is \"", value, "\""));
@@ -72,17 +72,15 @@ absl::StatusOr<ModeChange> ParseSettings(const std::vector<std::string>& setting
     PUSHPULL_RETURN_IF_ERROR(
         ParseSetting(setting.substr(0, equals), setting.substr(equals + 1), change));
   }
-  if (change.mode && *change.mode != ConsistencyMode::kBounded &&
-      change.staleness.value_or(0) > 0) {
+  if (change.mode && *change.mode != SyncMode::kBounded && change.staleness.value_or(0) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("staleness: needs mode Bounded, which is ", NameOf(*change.mode)));
   }
-  if (change.mode && *change.mode != ConsistencyMode::kSync &&
-      change.backup_workers.value_or(0) > 0) {
+  if (change.mode && *change.mode != SyncMode::kSync && change.backup_workers.value_or(0) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("backupWorkers: needs mode Sync, which is ", NameOf(*change.mode)));
   }
-  if (change.mode && *change.mode != ConsistencyMode::kSync && change.gated.value_or(false)) {
+  if (change.mode && *change.mode != SyncMode::kSync && change.gated.value_or(false)) {
     return absl::InvalidArgumentError(
         absl::StrCat("gated: needs mode Sync, which is ", NameOf(*change.mode)));
   }

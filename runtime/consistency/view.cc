@@ -6,29 +6,9 @@
 
 namespace pushpull {
 
-absl::string_view NameOf(ConsistencyMode mode) {
-  switch (mode) {
-    case ConsistencyMode::kSync:
-      return "Sync";
-    case ConsistencyMode::kAsync:
-      return "Async";
-    case ConsistencyMode::kBounded:
-      return "Bounded";
-  }
-  return "unknown";
-}
-
-std::optional<ConsistencyMode> ConsistencyModeFrom(absl::string_view name) {
-  for (const ConsistencyMode mode :
-       {ConsistencyMode::kSync, ConsistencyMode::kAsync, ConsistencyMode::kBounded}) {
-    if (name == NameOf(mode)) return mode;
-  }
-  return std::nullopt;
-}
-
 std::string Describe(const Consistency& consistency) {
   std::string text(NameOf(consistency.mode));
-  if (consistency.mode == ConsistencyMode::kBounded)
+  if (consistency.mode == SyncMode::kBounded)
     absl::StrAppend(&text, ", staleness ", consistency.staleness);
   if (consistency.admits()) absl::StrAppend(&text, ", backupWorkers ", consistency.backup_workers);
   if (consistency.gated) absl::StrAppend(&text, ", gated");

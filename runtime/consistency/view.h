@@ -10,30 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-
 #include "runtime/base/ids.h"
+#include "runtime/job/enum_names.h"
 
 namespace pushpull {
-
-enum class ConsistencyMode : uint8_t {
-  kSync = 1,  // a step is complete when everybody has contributed to it
-  kAsync,     // each push is applied when it arrives
-  kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
-};
-
-constexpr bool IsKnown(ConsistencyMode mode) {
-  return mode >= ConsistencyMode::kSync && mode <= ConsistencyMode::kBounded;
-}
-
-// "Sync", "Async", "Bounded": as in the manifest.
-absl::string_view NameOf(ConsistencyMode mode);
-std::optional<ConsistencyMode> ConsistencyModeFrom(absl::string_view name);
 
 // How pushes count. It changes between two views at a step boundary of every worker
 // (docs/decisions/0012-modes-change-between-steps.md).
 struct Consistency {
-  ConsistencyMode mode = ConsistencyMode::kSync;
+  SyncMode mode = SyncMode::kSync;
   uint32_t staleness = 0;  // steps; kBounded only
   // How many of the desired workers a step does not wait for; kSync only (consistency/admission.h).
   uint32_t backup_workers = 0;
@@ -45,7 +30,7 @@ struct Consistency {
   // By how many the numbers of steps are ahead of the programs' own, because of earlier changes.
   uint64_t steps_skipped = 0;
 
-  bool is_sync() const { return mode == ConsistencyMode::kSync; }
+  bool is_sync() const { return mode == SyncMode::kSync; }
   bool admits() const { return backup_workers > 0; }
   // The leading chunk decides who counts in a step, and every other chunk waits for that.
   bool is_led() const { return admits() || gated; }

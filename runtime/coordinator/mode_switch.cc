@@ -24,7 +24,7 @@ absl::StatusOr<Consistency> WantedMode(const Consistency& active,
     return absl::InvalidArgumentError(
         absl::StrCat("spec.sync.mode: ", static_cast<int>(wanted.mode), " is not known"));
   }
-  const bool is_bounded = wanted.mode == ConsistencyMode::kBounded;
+  const bool is_bounded = wanted.mode == SyncMode::kBounded;
   const absl::string_view name = NameOf(wanted.mode);
   if (change.staleness.value_or(0) > 0 && !is_bounded) {
     return absl::InvalidArgumentError(
@@ -121,7 +121,7 @@ void ModeSwitch::Drain(Orders& orders) {
   for (const auto& [worker, member] : members_)
     first_step_ = std::max(first_step_, *member.next_step);
   for (const auto& [worker, member] : members_) {
-    const bool is_alone = before_.mode == ConsistencyMode::kAsync;
+    const bool is_alone = before_.mode == SyncMode::kAsync;
     const Step until = is_alone ? *member.next_step : first_step_;
     orders.holds.emplace_back(worker, HoldSteps{.round = round_, .until = until});
   }

@@ -4,6 +4,7 @@
 // table.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "absl/strings/string_view.h"
@@ -50,6 +51,15 @@ absl::string_view NameOf(Enum value) {
     if (entry.value == value) return entry.name;
   }
   return "?";
+}
+
+// None where no value has this name.
+template <typename Enum>
+std::optional<Enum> ValueOf(absl::string_view name) {
+  for (const EnumName<Enum>& entry : EnumNames<Enum>()) {
+    if (entry.name == name) return entry.value;
+  }
+  return std::nullopt;
 }
 
 }  // namespace pushpull

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +19,15 @@ inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
 inline constexpr char kTrainingJobKind[] = "TrainingJob";
 
 enum class JobRole { kServer, kWorker, kCoordinator };
-enum class SyncMode { kSync, kAsync, kBounded };
+// Also on the wire, as numbers.
+enum class SyncMode : uint8_t {
+  kSync = 1,  // a step is complete when everybody has contributed to it
+  kAsync,     // each push is applied when it arrives
+  kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
+};
+constexpr bool IsKnown(SyncMode mode) {
+  return mode >= SyncMode::kSync && mode <= SyncMode::kBounded;
+}
 enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };

@@ -306,7 +306,7 @@ using FromMember = std::variant<RegisterServer,
 
 // A request of `pushpull set`; fields without a value keep the current setting.
 struct ModeChange {
-  std::optional<ConsistencyMode> mode;
+  std::optional<SyncMode> mode;
   std::optional<uint32_t> staleness;
   std::optional<uint32_t> backup_workers;
   std::optional<bool> gated = {};

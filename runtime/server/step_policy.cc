@@ -190,9 +190,9 @@ StepRules::Contributions StepRules::Activate(const View& view) {
 
 void StepRules::ChoosePolicy() {
   const Consistency& consistency = membership_.active().consistency;
-  if (consistency.mode == ConsistencyMode::kBounded) {
+  if (consistency.mode == SyncMode::kBounded) {
     policy_ = std::make_unique<AsyncPolicy>(*this, consistency.staleness);
-  } else if (consistency.mode == ConsistencyMode::kAsync) {
+  } else if (consistency.mode == SyncMode::kAsync) {
     policy_ = std::make_unique<AsyncPolicy>(*this, std::nullopt);
   } else if (consistency.gated) {
     policy_ = std::make_unique<GatedPolicy>(*this);

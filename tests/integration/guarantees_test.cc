@@ -131,7 +131,7 @@ TEST(GuaranteesTest, BoundedStalenessIsABoundAndOwnWritesAreAlwaysSeen) {
     SCOPED_TRACE("staleness " + std::to_string(staleness));
     std::mt19937_64 random(staleness);
     SimJob job({.settings = {.job = "sim", .workers = kWorkers, .servers = 3, .replication = 1},
-                .consistency = {.mode = ConsistencyMode::kBounded, .staleness = staleness},
+                .consistency = {.mode = SyncMode::kBounded, .staleness = staleness},
                 .network = BadNetwork()});
     std::vector<TensorSpec> specs;
     for (uint32_t i = 0; i < kWorkers; ++i) {

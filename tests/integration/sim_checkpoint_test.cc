@@ -335,7 +335,7 @@ TEST(SimCheckpointTest, ADamagedFileIsRefusedWithItsPlace) {
 
 // ---- other modes ----
 
-class ModesTest : public testing::TestWithParam<std::pair<ConsistencyMode, ConsistencyMode>> {};
+class ModesTest : public testing::TestWithParam<std::pair<SyncMode, SyncMode>> {};
 
 TEST_P(ModesTest, AJobGoesOnWhereTheOneBeforeEndedWhateverItsMode) {
   MemoryFileSystem files;
@@ -366,18 +366,17 @@ TEST_P(ModesTest, AJobGoesOnWhereTheOneBeforeEndedWhateverItsMode) {
   EXPECT_NE(training.values(), saved);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All,
-    ModesTest,
-    testing::Values(std::pair(ConsistencyMode::kAsync, ConsistencyMode::kAsync),
-                    std::pair(ConsistencyMode::kBounded, ConsistencyMode::kAsync),
-                    std::pair(ConsistencyMode::kSync, ConsistencyMode::kAsync),
-                    std::pair(ConsistencyMode::kAsync, ConsistencyMode::kSync)));
+INSTANTIATE_TEST_SUITE_P(All,
+                         ModesTest,
+                         testing::Values(std::pair(SyncMode::kAsync, SyncMode::kAsync),
+                                         std::pair(SyncMode::kBounded, SyncMode::kAsync),
+                                         std::pair(SyncMode::kSync, SyncMode::kAsync),
+                                         std::pair(SyncMode::kAsync, SyncMode::kSync)));
 
 TEST(SimCheckpointTest, AsyncUpdatesCountOnceAfterARestore) {
   MemoryFileSystem files;
   SimJobOptions options = Options(2, 0, files);
-  options.consistency.mode = ConsistencyMode::kAsync;
+  options.consistency.mode = SyncMode::kAsync;
   options.settings.deterministic = false;
   {
     SimJob job(options);
@@ -404,7 +403,7 @@ TEST(SimCheckpointTest, StepsContinueAfterAChangeOfModeBeforeTheRestore) {
     SimJob job(options);
     Training training(job);
     training.StepsUntil(4);
-    for (const ConsistencyMode mode : {ConsistencyMode::kAsync, ConsistencyMode::kSync}) {
+    for (const SyncMode mode : {SyncMode::kAsync, SyncMode::kSync}) {
       ASSERT_TRUE(job.SetMode({.mode = mode}).ok());
       training.StepsUntil(training.step() + 8);
     }

@@ -199,7 +199,7 @@ TEST(SimCodecMemoryTest, ADeadWorkerLosesItsResidualAndNothingElse) {
 
 TEST(SimCodecMemoryTest, JobsInWhichItWouldBeLostAreRefused) {
   SimJobOptions options = Options(1);
-  options.consistency.mode = ConsistencyMode::kAsync;
+  options.consistency.mode = SyncMode::kAsync;
   options.settings.divides_samples = false;
   SimJob job(options);
   std::vector<float> value(100, 0.0F);
@@ -220,10 +220,10 @@ TEST(SimCodecMemoryTest, SoAreModesOfARunningJob) {
   const auto refusal = [&](const ModeChange& change) {
     return std::string(job.SetMode(change).message());
   };
-  EXPECT_THAT(refusal({.mode = ConsistencyMode::kAsync}), HasSubstr("codec onebit needs"));
+  EXPECT_THAT(refusal({.mode = SyncMode::kAsync}), HasSubstr("codec onebit needs"));
   EXPECT_THAT(refusal({.backup_workers = 1}), HasSubstr("spec.sync.backupWorkers 0, which is 1"));
   EXPECT_THAT(refusal({.gated = true}), HasSubstr("spec.sync.gated"));
-  EXPECT_TRUE(job.SetMode({.mode = ConsistencyMode::kSync}).ok());
+  EXPECT_TRUE(job.SetMode({.mode = SyncMode::kSync}).ok());
 }
 
 }  // namespace

@@ -316,9 +316,9 @@ class Fleet {
   std::string problem_;
 };
 
-constexpr Consistency kAsync{.mode = ConsistencyMode::kAsync};
+constexpr Consistency kAsync{.mode = SyncMode::kAsync};
 Consistency Bounded(uint32_t staleness) {
-  return {.mode = ConsistencyMode::kBounded, .staleness = staleness};
+  return {.mode = SyncMode::kBounded, .staleness = staleness};
 }
 Consistency Backups(uint32_t backup_workers) {
   return {.backup_workers = backup_workers};
@@ -587,11 +587,11 @@ class ModeSchedule {
   uint32_t Draw(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
 
   Consistency DrawMode() {
-    const auto mode = static_cast<ConsistencyMode>(1 + Draw(3));
-    const uint32_t backup_workers = mode == ConsistencyMode::kSync ? Draw(kWorkers) : 0;
-    const bool may_be_gated = mode == ConsistencyMode::kSync && backup_workers == 0;
+    const auto mode = static_cast<SyncMode>(1 + Draw(3));
+    const uint32_t backup_workers = mode == SyncMode::kSync ? Draw(kWorkers) : 0;
+    const bool may_be_gated = mode == SyncMode::kSync && backup_workers == 0;
     return {.mode = mode,
-            .staleness = mode == ConsistencyMode::kBounded ? Draw(4) : 0,
+            .staleness = mode == SyncMode::kBounded ? Draw(4) : 0,
             .backup_workers = backup_workers,
             .gated = may_be_gated && Draw(2) == 0};
   }

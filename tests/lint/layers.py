@@ -28,7 +28,8 @@ LAYERS = {
     "tensor": ["base"],
     "metrics": ["base"],
     "shard": ["base"],
-    "consistency": ["base"],
+    # The mode, as the manifest names it.
+    "consistency": ["base", "job"],
     "optim": ["base", "tensor"],
     "store": ["base", "tensor", "shard", "optim"],
     "checkpoint": ["base", "tensor", "shard", "optim", "store"],

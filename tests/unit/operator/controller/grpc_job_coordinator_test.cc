@@ -101,8 +101,7 @@ TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
   pushpull::v1::JobStatus::Worker* worker = status.add_workers();
   worker->set_worker(0);
   worker->set_has_left(true);
-  status.mutable_consistency()->set_mode(
-      static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
+  status.mutable_consistency()->set_mode(static_cast<uint32_t>(pushpull::SyncMode::kBounded));
   status.mutable_consistency()->set_staleness(4);
   status.set_term(6);
   pushpull::v1::JobStatus::StateLoss* loss = status.add_state_losses();
@@ -155,7 +154,7 @@ TEST_F(GrpcJobCoordinatorTest, AModeIsAskedForWithAllThatBelongsToIt) {
   ASSERT_TRUE(coordinator_.SetSync(place_, ask, Soon()).ok());
 
   const pushpull::MutexLock lock(recorder_.mu);
-  EXPECT_EQ(recorder_.mode.mode(), static_cast<uint32_t>(pushpull::ConsistencyMode::kBounded));
+  EXPECT_EQ(recorder_.mode.mode(), static_cast<uint32_t>(pushpull::SyncMode::kBounded));
   EXPECT_EQ(recorder_.mode.staleness(), 2);
   EXPECT_TRUE(recorder_.mode.has_backup_workers());
   EXPECT_EQ(recorder_.mode.backup_workers(), 0);

@@ -95,7 +95,7 @@ TEST(MembershipViewTest, AModeDoesNotBeginWithACompletedStep) {
   membership.Activate({.number = 1, .members = {ada}});
   View next{.number = 2,
             .members = {ada},
-            .consistency = {.mode = ConsistencyMode::kAsync, .from_step = Step{7}}};
+            .consistency = {.mode = SyncMode::kAsync, .from_step = Step{7}}};
 
   EXPECT_FALSE(membership.Propose(next, Step{8}));
   EXPECT_TRUE(membership.Propose(next, Step{7}));
@@ -107,7 +107,7 @@ TEST(MembershipViewTest, StepsOfAProposedModeWait) {
   membership.Activate({.number = 1, .members = {ada}});
   const View next{.number = 2,
                   .members = {ada},
-                  .consistency = {.mode = ConsistencyMode::kAsync, .from_step = Step{7}}};
+                  .consistency = {.mode = SyncMode::kAsync, .from_step = Step{7}}};
 
   membership.Propose(next, Step{7});
 
@@ -119,7 +119,7 @@ TEST(MembershipViewTest, StepsOfAProposedModeWait) {
 
 TEST(MembershipViewTest, AnAsyncJoinerNeverBeginsWithACompletedStep) {
   MembershipView membership;
-  const Consistency async{.mode = ConsistencyMode::kAsync};
+  const Consistency async{.mode = SyncMode::kAsync};
   const ViewMember before{WorkerId{0}, Incarnation{1}, Step{0}, std::nullopt};
   const ViewMember after{WorkerId{0}, Incarnation{2}, Step{0}, std::nullopt};
   membership.Activate({.number = 1, .members = {before}, .consistency = async});

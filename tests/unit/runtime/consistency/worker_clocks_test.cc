@@ -23,9 +23,8 @@ ViewMember ClockedMember(WorkerId worker, uint64_t from_step, Incarnation incarn
 }
 
 View AsyncView(uint64_t number, std::vector<ViewMember> members) {
-  return {.number = number,
-          .members = std::move(members),
-          .consistency = {.mode = ConsistencyMode::kAsync}};
+  return {
+      .number = number, .members = std::move(members), .consistency = {.mode = SyncMode::kAsync}};
 }
 
 MembershipView MembershipOf(View view) {

@@ -31,9 +31,8 @@ struct Case {
 
 TEST(CodecRulesTest, CodecsWithMemoryAreRejectedWhereItWouldBeLost) {
   const Case cases[] = {
-      {"spec.sync.mode Sync, which is Async", {{.mode = ConsistencyMode::kAsync}}},
-      {"spec.sync.mode Sync, which is Bounded",
-       {{.mode = ConsistencyMode::kBounded, .staleness = 2}}},
+      {"spec.sync.mode Sync, which is Async", {{.mode = SyncMode::kAsync}}},
+      {"spec.sync.mode Sync, which is Bounded", {{.mode = SyncMode::kBounded, .staleness = 2}}},
       {"spec.sync.backupWorkers 0, which is 1", {{.backup_workers = 1}}},
       {"spec.sync.gated", {{.gated = true}}},
       {"spec.sync.deterministic and spec.checkpoint",

@@ -19,7 +19,7 @@ constexpr SessionId kNewSession{3};
 
 class JobCoreLossesTest : public testing::Test, protected JobCoreDriver {
  protected:
-  explicit JobCoreLossesTest(ConsistencyMode mode = ConsistencyMode::kSync)
+  explicit JobCoreLossesTest(SyncMode mode = SyncMode::kSync)
       : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = 1},
                        .consistency = {.mode = mode},
                        .term = Term{7},
@@ -149,7 +149,7 @@ TEST_F(JobCoreLossesTest, NobodyIsLetInBeforeTheShardsAreBack) {
 
 class AsyncJobCoreLossesTest : public JobCoreLossesTest {
  protected:
-  AsyncJobCoreLossesTest() : JobCoreLossesTest(ConsistencyMode::kAsync) {}
+  AsyncJobCoreLossesTest() : JobCoreLossesTest(SyncMode::kAsync) {}
 };
 
 TEST_F(AsyncJobCoreLossesTest, WithoutStepsALostServerEndsTheJob) {

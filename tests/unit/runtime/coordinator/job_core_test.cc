@@ -354,8 +354,8 @@ TEST_F(JobCoreTest, BothSizesAreCheckedBeforeEitherChanges) {
 TEST_F(JobCoreTest, AModeThatContradictsItselfOrTheManifestIsRefused) {
   StartJob();
 
-  const auto stale = core_.SetMode(now_, {.mode = ConsistencyMode::kAsync, .staleness = 3});
-  const auto unknown = core_.SetMode(now_, {.mode = static_cast<ConsistencyMode>(9)});
+  const auto stale = core_.SetMode(now_, {.mode = SyncMode::kAsync, .staleness = 3});
+  const auto unknown = core_.SetMode(now_, {.mode = static_cast<SyncMode>(9)});
 
   EXPECT_TRUE(absl::IsInvalidArgument(stale.status())) << stale.status();
   EXPECT_THAT(std::string(stale.status().message()), HasSubstr("spec.sync.staleness"));
@@ -366,7 +366,7 @@ TEST_F(JobCoreTest, AModeThatContradictsItselfOrTheManifestIsRefused) {
 TEST_F(JobCoreTest, BeforeItsFirstStepAJobKeepsItsMode) {
   RegisterServer0();
 
-  const auto early = core_.SetMode(now_, {.mode = ConsistencyMode::kAsync});
+  const auto early = core_.SetMode(now_, {.mode = SyncMode::kAsync});
 
   EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
 }
@@ -374,7 +374,7 @@ TEST_F(JobCoreTest, BeforeItsFirstStepAJobKeepsItsMode) {
 TEST_F(JobCoreTest, TheModeChangesWhenStepsAreDrained) {
   StartJob();
 
-  Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kBounded, .staleness = 3}));
+  Take(*core_.SetMode(now_, {.mode = SyncMode::kBounded, .staleness = 3}));
   const auto ask = Sent<HoldSteps>(kAnnSession);
   ASSERT_TRUE(ask.has_value());
   for (const SessionId session : {kAnnSession, kBobSession})
@@ -387,7 +387,7 @@ TEST_F(JobCoreTest, TheModeChangesWhenStepsAreDrained) {
 
   const auto view = Sent<ActivateView>(kAnnSession);
   ASSERT_TRUE(view.has_value());
-  EXPECT_EQ(view->view.consistency.mode, ConsistencyMode::kBounded);
+  EXPECT_EQ(view->view.consistency.mode, SyncMode::kBounded);
   EXPECT_EQ(view->view.consistency.from_step, Step{4});
   EXPECT_EQ(core_.Status(now_).consistency.staleness, 3U);
   EXPECT_FALSE(core_.Status(now_).is_mode_changing);
@@ -396,7 +396,7 @@ TEST_F(JobCoreTest, TheModeChangesWhenStepsAreDrained) {
 TEST_F(JobCoreTest, JoinsWaitForAChangeOfMode) {
   StartJob();
   Close(kBobSession);
-  Take(*core_.SetMode(now_, {.mode = ConsistencyMode::kAsync}));
+  Take(*core_.SetMode(now_, {.mode = SyncMode::kAsync}));
   const auto ask = Sent<HoldSteps>(kAnnSession);
   ASSERT_TRUE(ask.has_value());
   commands_.clear();

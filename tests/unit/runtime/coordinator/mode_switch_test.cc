@@ -18,7 +18,7 @@ using testing::SizeIs;
 
 constexpr Duration kPatience = std::chrono::seconds(30);
 
-View ViewOf(std::vector<WorkerId> workers, ConsistencyMode mode) {
+View ViewOf(std::vector<WorkerId> workers, SyncMode mode) {
   View view{.number = 3, .members = {}, .consistency = {.mode = mode}};
   for (const WorkerId worker : workers)
     view.members.push_back({worker, Incarnation{1}, Step{0}, std::nullopt});
@@ -26,19 +26,19 @@ View ViewOf(std::vector<WorkerId> workers, ConsistencyMode mode) {
 }
 
 TEST(WantedModeTest, WhatIsNotGivenStays) {
-  const Consistency bounded{.mode = ConsistencyMode::kBounded, .staleness = 4};
+  const Consistency bounded{.mode = SyncMode::kBounded, .staleness = 4};
 
   const auto wider = WantedMode(bounded, {.staleness = 8}, {});
-  const auto same = WantedMode(bounded, {.mode = ConsistencyMode::kBounded}, {});
+  const auto same = WantedMode(bounded, {.mode = SyncMode::kBounded}, {});
 
   ASSERT_TRUE(wider.ok() && same.ok());
-  EXPECT_EQ(wider->mode, ConsistencyMode::kBounded);
+  EXPECT_EQ(wider->mode, SyncMode::kBounded);
   EXPECT_EQ(wider->staleness, 8U);
   EXPECT_EQ(same->staleness, 4U);
 }
 
 TEST(WantedModeTest, AJobThatNeedsSyncKeepsIt) {
-  const ModeChange async{.mode = ConsistencyMode::kAsync};
+  const ModeChange async{.mode = SyncMode::kAsync};
 
   const auto deterministic = WantedMode({}, async, {.is_deterministic = true});
   const auto divided = WantedMode({}, async, {.divides_samples = true});
@@ -51,10 +51,9 @@ TEST(WantedModeTest, BackupWorkersAreForSyncAndFewerThanTheWorkers) {
   const Consistency backups{.backup_workers = 1};
   const ModeRules rules{.workers = 3};
 
-  const auto kept = WantedMode(backups, {.mode = ConsistencyMode::kSync}, rules);
-  const auto async = WantedMode(backups, {.mode = ConsistencyMode::kAsync}, rules);
-  const auto both =
-      WantedMode(backups, {.mode = ConsistencyMode::kAsync, .backup_workers = 1}, rules);
+  const auto kept = WantedMode(backups, {.mode = SyncMode::kSync}, rules);
+  const auto async = WantedMode(backups, {.mode = SyncMode::kAsync}, rules);
+  const auto both = WantedMode(backups, {.mode = SyncMode::kAsync, .backup_workers = 1}, rules);
   const auto many = WantedMode(backups, {.backup_workers = 3}, rules);
 
   ASSERT_TRUE(kept.ok() && async.ok());
@@ -68,10 +67,10 @@ TEST(WantedModeTest, TheGateIsForSyncWithoutBackupWorkers) {
   const Consistency gated{.gated = true};
   const ModeRules rules{.workers = 3};
 
-  const auto kept = WantedMode(gated, {.mode = ConsistencyMode::kSync}, rules);
+  const auto kept = WantedMode(gated, {.mode = SyncMode::kSync}, rules);
   const auto opened = WantedMode(gated, {.gated = false}, rules);
-  const auto async = WantedMode(gated, {.mode = ConsistencyMode::kAsync}, rules);
-  const auto both = WantedMode(gated, {.mode = ConsistencyMode::kAsync, .gated = true}, rules);
+  const auto async = WantedMode(gated, {.mode = SyncMode::kAsync}, rules);
+  const auto both = WantedMode(gated, {.mode = SyncMode::kAsync, .gated = true}, rules);
   const auto backups = WantedMode(gated, {.backup_workers = 1}, rules);
   const auto instead = WantedMode(gated, {.backup_workers = 1, .gated = false}, rules);
 
@@ -91,7 +90,7 @@ class ModeSwitchTest : public testing::Test {
   ModeSwitch::Orders Advance() { return switch_.Advance(now_, view_, true); }
   // Up to the targets of both workers.
   ModeSwitch::Orders BeginWith(uint64_t anns_step, uint64_t bobs_step) {
-    switch_.Begin(now_, {.mode = ConsistencyMode::kBounded, .staleness = 2});
+    switch_.Begin(now_, {.mode = SyncMode::kBounded, .staleness = 2});
     const ModeSwitch::Orders asked = Advance();
     round_ = asked.holds.front().second.round;
     switch_.OnHeld(kAnn, {.round = round_, .next_step = Step{anns_step}});
@@ -103,7 +102,7 @@ class ModeSwitchTest : public testing::Test {
   }
 
   SteadyTime now_{};
-  View view_ = ViewOf({kAnn, kBob}, ConsistencyMode::kSync);
+  View view_ = ViewOf({kAnn, kBob}, SyncMode::kSync);
   ModeSwitch switch_{kPatience};
   uint64_t round_ = 0;
 };
@@ -117,7 +116,7 @@ TEST_F(ModeSwitchTest, FromSyncAllStopBeforeTheFurthestStepThatHasBegun) {
 }
 
 TEST_F(ModeSwitchTest, FromAsyncEachStopsWhereItIs) {
-  view_ = ViewOf({kAnn, kBob}, ConsistencyMode::kAsync);
+  view_ = ViewOf({kAnn, kBob}, SyncMode::kAsync);
 
   const ModeSwitch::Orders orders = BeginWith(100, 500);
 
@@ -144,7 +143,7 @@ TEST_F(ModeSwitchTest, ItIsOverWhenTheViewIsInForce) {
   Drain(kBob, 7);
   Advance();
 
-  view_.consistency = {.mode = ConsistencyMode::kBounded, .staleness = 2, .from_step = Step{7}};
+  view_.consistency = {.mode = SyncMode::kBounded, .staleness = 2, .from_step = Step{7}};
   Advance();
 
   EXPECT_FALSE(switch_.is_under_way());
@@ -155,13 +154,13 @@ TEST_F(ModeSwitchTest, WhoDiesOrLeavesIsNotWaitedFor) {
   BeginWith(7, 7);
   Drain(kAnn, 7);
 
-  view_ = ViewOf({kAnn}, ConsistencyMode::kSync);
+  view_ = ViewOf({kAnn}, SyncMode::kSync);
 
   EXPECT_EQ(Advance().first_step, Step{7});
 }
 
 TEST_F(ModeSwitchTest, ItWaitsForAViewThatIsBeingAgreedOn) {
-  switch_.Begin(now_, {.mode = ConsistencyMode::kAsync});
+  switch_.Begin(now_, {.mode = SyncMode::kAsync});
 
   EXPECT_THAT(switch_.Advance(now_, view_, false).holds, IsEmpty());
   EXPECT_THAT(switch_.Advance(now_, view_, true).holds, SizeIs(2));

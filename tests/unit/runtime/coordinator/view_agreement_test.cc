@@ -151,12 +151,12 @@ TEST_F(ViewAgreementTest, NumbersOnlyRise) {
 TEST_F(ViewAgreementTest, AModeBeginsWithOneStepForAllMembers) {
   StartWithAnnAndBob();
 
-  const ViewChange proposed = agreement_.ChangeMode({.mode = ConsistencyMode::kAsync}, Step{7});
+  const ViewChange proposed = agreement_.ChangeMode({.mode = SyncMode::kAsync}, Step{7});
   const ViewChange agreed = AcceptAll(proposed);
 
   ASSERT_TRUE(agreed.activate.has_value());
   EXPECT_EQ(agreed.activate->consistency,
-            (Consistency{.mode = ConsistencyMode::kAsync, .from_step = Step{7}}));
+            (Consistency{.mode = SyncMode::kAsync, .from_step = Step{7}}));
   EXPECT_EQ(agreed.activate->Find(kAnn)->from_step, Step{7});
   EXPECT_EQ(agreed.activate->Find(kBob)->from_step, Step{7});
   EXPECT_THAT(agreed.admitted, testing::IsEmpty());
@@ -164,7 +164,7 @@ TEST_F(ViewAgreementTest, AModeBeginsWithOneStepForAllMembers) {
 
 TEST_F(ViewAgreementTest, AModeSkipsTheNumbersThatServersHaveUsed) {
   StartWithAnnAndBob();
-  const ViewChange proposed = agreement_.ChangeMode({.mode = ConsistencyMode::kSync}, Step{7});
+  const ViewChange proposed = agreement_.ChangeMode({.mode = SyncMode::kSync}, Step{7});
   agreement_.Answer(kServer0, {proposed.propose->number, true, Step{5}});
 
   const ViewChange again = agreement_.Answer(kServer1, {proposed.propose->number, false, Step{40}});
@@ -176,19 +176,19 @@ TEST_F(ViewAgreementTest, AModeSkipsTheNumbersThatServersHaveUsed) {
 
 TEST_F(ViewAgreementTest, AModeIsStillAgreedOnWhenAMemberDiesMeanwhile) {
   StartWithAnnAndBob();
-  agreement_.ChangeMode({.mode = ConsistencyMode::kAsync}, Step{7});
+  agreement_.ChangeMode({.mode = SyncMode::kAsync}, Step{7});
 
   const ViewChange death = agreement_.Remove(kBob);
 
   ASSERT_TRUE(death.activate.has_value());
   EXPECT_TRUE(death.activate->consistency.is_sync());
   ASSERT_TRUE(death.propose.has_value());
-  EXPECT_EQ(AcceptAll(death).activate->consistency.mode, ConsistencyMode::kAsync);
+  EXPECT_EQ(AcceptAll(death).activate->consistency.mode, SyncMode::kAsync);
 }
 
 TEST_F(ViewAgreementTest, AsyncRestartsBeginAboveCompletedSteps) {
   StartWithAnnAndBob();
-  AcceptAll(agreement_.ChangeMode({.mode = ConsistencyMode::kAsync}, Step{7}));
+  AcceptAll(agreement_.ChangeMode({.mode = SyncMode::kAsync}, Step{7}));
   agreement_.Remove(kAnn);
   agreement_.Remove(kBob);
   const ViewChange proposed = agreement_.Join({{kAnn, kSecond}});

@@ -93,7 +93,7 @@ View SampleView() {
                        .from_step = Step{7},
                        .end_step = Step{8},
                        .is_released = true}},
-          .consistency = {.mode = ConsistencyMode::kBounded,
+          .consistency = {.mode = SyncMode::kBounded,
                           .staleness = 9,
                           .backup_workers = 12,
                           .gated = true,
@@ -295,7 +295,7 @@ JobStatus SampleJobStatus() {
                        .seconds = 2.5,
                        .restored_step = Step{0}};
   status.failure_exit_code = 3;
-  status.consistency = {.mode = ConsistencyMode::kBounded,
+  status.consistency = {.mode = SyncMode::kBounded,
                         .staleness = 18,
                         .backup_workers = 21,
                         .gated = true,

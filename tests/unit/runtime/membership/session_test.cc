@@ -340,7 +340,7 @@ TEST_F(SessionTest, FetchStatusErrorNamesTheCoordinator) {
 
 TEST_F(SessionTest, UnknownModeIsRejected) {
   const absl::Status status = RequestMode({service_->address()},
-                                          {.mode = static_cast<ConsistencyMode>(9)},
+                                          {.mode = static_cast<SyncMode>(9)},
                                           Deadline::After(std::chrono::seconds(5)));
 
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

@@ -122,7 +122,7 @@ TEST_F(ChunkTest, AContributionThatDoesNotCountIsNoPartOfTheSum) {
 }
 
 TEST_F(ChunkTest, EachPushOfAsyncMovesItsWorkersClock) {
-  rules_.Activate({2, {Member(0), Member(1)}, {.mode = ConsistencyMode::kAsync}});
+  rules_.Activate({2, {Member(0), Member(1)}, {.mode = SyncMode::kAsync}});
   ReceivedContribution contribution = ContributionOf(PushOf(1, 6));
   chunk().step().CountHeld(contribution);
 
@@ -185,7 +185,7 @@ TEST_F(ChunkTest, ARequestThatKnowsANewerEntryWaits) {
 }
 
 TEST_F(ChunkTest, BoundedDelaysTheReadOfAFastWorker) {
-  rules_.Activate({2, {Member(0), Member(1)}, {.mode = ConsistencyMode::kBounded, .staleness = 1}});
+  rules_.Activate({2, {Member(0), Member(1)}, {.mode = SyncMode::kBounded, .staleness = 1}});
   const FrameHeader pull{.type = FrameType::kPull, .worker = WorkerId{0}};
   chunk().waiters().Add({.request = pull, .clock = Step{2}});
   EXPECT_THAT(chunk().TakeAnswerable(rules_, kNow), IsEmpty());

@@ -15,8 +15,8 @@ constexpr WorkerId kB{1};
 constexpr Consistency kSyncMode{};
 constexpr Consistency kBackupMode{.backup_workers = 1};
 constexpr Consistency kGatedMode{.gated = true};
-constexpr Consistency kAsyncMode{.mode = ConsistencyMode::kAsync};
-constexpr Consistency kBoundedMode{.mode = ConsistencyMode::kBounded, .staleness = 3};
+constexpr Consistency kAsyncMode{.mode = SyncMode::kAsync};
+constexpr Consistency kBoundedMode{.mode = SyncMode::kBounded, .staleness = 3};
 
 // Two workers are members; no chunk has a step under way.
 class StepPolicyTest : public testing::Test {
