@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/ids.h"
-#include "runtime/membership/control.h"
+#include "runtime/membership/job_status.h"
 
 namespace pushpull {
 

@@ -40,7 +40,6 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/consistency/view.h"
 #include "runtime/job/training_job.h"
-#include "runtime/membership/stall.h"
 #include "runtime/metrics/sync_phase.h"
 #include "runtime/shard/shard_map.h"
 #include "runtime/store/placed_tensor.h"
@@ -172,6 +171,15 @@ struct WorkerStats {
   std::map<std::string, double> results;  // reported by the program at its end: accuracy, ...
   // Steps whose chunks had different sets of contributors, by the counts in the push answers.
   std::vector<Step> uneven_steps;
+};
+
+// A step that has waited longer than JobSettings::stall since its first contribution. Servers
+// detect stalls, the coordinator merges them.
+struct Stall {
+  Step step;
+  std::string tensor;             // one that is incomplete
+  std::vector<WorkerId> missing;  // whose contribution has not arrived
+  double seconds = 0;             // since the first contribution
 };
 
 struct ServerStats {

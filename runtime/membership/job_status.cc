@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
@@ -34,6 +35,18 @@ void AddPart(uint64_t chunks, absl::string_view from, std::string& text) {
 }
 
 }  // namespace
+
+std::string ToString(const Stall& stall) {
+  const std::string missing =
+      absl::StrJoin(stall.missing, ", ", [](std::string* out, WorkerId worker) {
+        out->append(ToString(worker));
+      });
+  return absl::StrFormat("step %d waits for %s: no gradient of tensor \"%s\" for %.1f s",
+                         stall.step.value(),
+                         missing,
+                         stall.tensor,
+                         stall.seconds);
+}
 
 std::string ToString(const StateLoss& loss) {
   std::string text =

@@ -97,6 +97,9 @@ struct StateLoss {
 // One line for people: what was lost, and where it was recovered from.
 std::string ToString(const StateLoss& loss);
 
+// "step 12 waits for worker-1: no gradient of tensor "w" for 10.3 s".
+std::string ToString(const Stall& stall);
+
 struct JobStatus {
   static constexpr size_t kResizesMax = 256;      // the newest are kept
   static constexpr size_t kStateLossesMax = 256;  // likewise

@@ -21,17 +21,8 @@ namespace {
 constexpr size_t kQueuedMax = 1024;
 constexpr std::chrono::seconds kFlushTimeout{1};
 
-// Callbacks of a stream, on gRPC's threads; OnStreamDone is the last.
-class StreamListener {
- public:
-  virtual ~StreamListener() = default;
-  virtual void OnConnected() = 0;
-  // The next message is read after ReadNext.
-  virtual void OnIncoming(ToMember message) = 0;
-  virtual void OnStreamDone(const absl::Status& why) = 0;
-};
-
-// One call of Coordinator.Session. Thread-safe.
+// One call of Coordinator.Session. gRPC calls the reactions on its own threads; they move what they
+// have to the executor.
 //
 // Flow control: at most one read and one write are outstanding. The next read starts only after the
 // executor has handled the last message, so a flood stays in the kernel's buffers.
@@ -39,10 +30,17 @@ class StreamListener {
 // Order at the end: gRPC calls OnDone only after all reads and writes have ended and the hold is
 // gone. The hold goes with the last read, which fails once the call is over. So whoever ends the
 // call (the destructor, Fail) must also keep a read outstanding, or OnDone would never come.
-class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
+class GrpcSession final : public Session,
+                          private grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
  public:
-  Stream(const ControlTarget& target, Duration connect_timeout, StreamListener& listener)
-      : listener_(listener),
+  GrpcSession(const ControlTarget& target,
+              Duration connect_timeout,
+              Executor& executor,
+              SessionHandler& handler)
+      : target_(target),
+        executor_(executor),
+        state_(std::make_shared<State>(State{.session = this, .handler = handler})),
+        timer_(executor.RunAfter(connect_timeout, [this] { OnConnectTimeout(); })),
         stub_(v1::Coordinator::NewStub(MakeControlChannel(target, connect_timeout))) {
     stub_->async()->Session(&context_, this);
     // Reads and writes are started outside of reactions, which gRPC permits only under a hold.
@@ -53,7 +51,9 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
 
   // Sends what is queued, half-closes, and waits for the end of the call; cancels it where the
   // coordinator takes longer than kFlushTimeout.
-  ~Stream() override {
+  ~GrpcSession() override {
+    state_->session = nullptr;
+    executor_.Cancel(timer_);
     {
       MutexLock lock(mu_);
       is_closing_ = true;
@@ -63,7 +63,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
     while (!AwaitDone(Deadline::After(kFlushTimeout))) context_.TryCancel();
   }
 
-  void Send(const FromMember& message) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Send(FromMember message) override ABSL_LOCKS_EXCLUDED(mu_) {
     v1::FromMember wire;
     ToProto(message, wire);
     MutexLock lock(mu_);
@@ -76,18 +76,28 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
 
+ private:
+  // Confined to the executor. Posted tasks hold it, because they may run after the session was
+  // destroyed.
+  struct State {
+    GrpcSession* session = nullptr;  // null: destroyed
+    SessionHandler& handler;
+    bool is_connected = false;
+  };
+
+  void OnConnectTimeout() ABSL_LOCKS_EXCLUDED(mu_) {
+    if (state_->is_connected) return;
+    MutexLock lock(mu_);
+    Fail(absl::UnavailableError("gave no answer"));
+  }
+
   void ReadNext() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     StartReading();
   }
 
-  void Abort(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    Fail(std::move(why));
-  }
-
   void OnReadInitialMetadataDone(bool ok) override {
-    if (ok) listener_.OnConnected();
+    if (ok) executor_.Post([state = state_] { state->is_connected = true; });
   }
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -109,7 +119,11 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
         return;
       }
     }
-    listener_.OnIncoming(*std::move(message));
+    executor_.Post([state = state_, incoming = *std::move(message)]() mutable {
+      if (state->session == nullptr) return;
+      state->handler.OnMessage(std::move(incoming));
+      if (state->session != nullptr) state->session->ReadNext();
+    });
   }
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -127,20 +141,23 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
   }
 
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::Status why;
-    {
-      MutexLock lock(mu_);
-      why = failure_.ok()
-                ? StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message())
-                : failure_;
-    }
-    listener_.OnStreamDone(why);
     MutexLock lock(mu_);
+    absl::Status why = failure_;
+    if (why.ok())
+      why = StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message());
+    // A session that the coordinator closed with OK is lost to the member as well.
+    if (why.ok()) why = absl::UnavailableError("ended the session");
+    executor_.Post([state = state_, why, target = target_] {
+      if (state->session == nullptr) return;
+      const absl::Status reason =
+          state->is_connected ? why : ExplainNoAnswer(why, target.tls != nullptr);
+      state->handler.OnClosed(
+          {reason.code(), absl::StrCat("coordinator at ", target.address, ": ", reason.message())});
+    });
     is_done_ = true;
     changed_.NotifyAll();
   }
 
- private:
   void StartReading() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (is_reading_ || has_ended_) return;
     is_reading_ = true;
@@ -162,7 +179,10 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
     return true;
   }
 
-  StreamListener& listener_;
+  const ControlTarget target_;
+  Executor& executor_;
+  const std::shared_ptr<State> state_;
+  const Executor::TimerId timer_;
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
   grpc::ClientContext context_;
   v1::ToMember incoming_;  // of the outstanding read, then of the reaction to it
@@ -174,71 +194,6 @@ class Stream final : public grpc::ClientBidiReactor<v1::FromMember, v1::ToMember
   bool is_closing_ ABSL_GUARDED_BY(mu_) = false;  // by this side
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-};
-
-// Moves the stream's callbacks to the executor.
-class GrpcSession final : public Session, private StreamListener {
- public:
-  GrpcSession(const ControlTarget& target,
-              Duration connect_timeout,
-              Executor& executor,
-              SessionHandler& handler)
-      : target_(target),
-        executor_(executor),
-        state_(std::make_shared<State>(State{.session = this, .handler = handler})),
-        timer_(executor.RunAfter(connect_timeout, [this] { OnConnectTimeout(); })),
-        stream_(target, connect_timeout, *this) {}
-
-  ~GrpcSession() override {
-    state_->session = nullptr;
-    executor_.Cancel(timer_);
-  }
-
-  void Send(FromMember message) override { stream_.Send(message); }
-
- private:
-  // Confined to the executor. Posted tasks hold it, because they may run after the session was
-  // destroyed.
-  struct State {
-    GrpcSession* session = nullptr;  // null: destroyed
-    SessionHandler& handler;
-    bool is_connected = false;
-  };
-
-  void OnConnectTimeout() {
-    if (state_->is_connected) return;
-    stream_.Abort(absl::UnavailableError("gave no answer"));
-  }
-
-  void OnConnected() override {
-    executor_.Post([state = state_] { state->is_connected = true; });
-  }
-
-  void OnIncoming(ToMember message) override {
-    executor_.Post([state = state_, incoming = std::move(message)]() mutable {
-      if (state->session == nullptr) return;
-      state->handler.OnMessage(std::move(incoming));
-      if (state->session != nullptr) state->session->stream_.ReadNext();
-    });
-  }
-
-  void OnStreamDone(const absl::Status& why) override {
-    // A session that the coordinator closed with OK is lost to the member as well.
-    const absl::Status end = why.ok() ? absl::UnavailableError("ended the session") : why;
-    executor_.Post([state = state_, end, target = target_] {
-      if (state->session == nullptr) return;
-      const absl::Status reason =
-          state->is_connected ? end : ExplainNoAnswer(end, target.tls != nullptr);
-      state->handler.OnClosed(
-          {reason.code(), absl::StrCat("coordinator at ", target.address, ": ", reason.message())});
-    });
-  }
-
-  const ControlTarget target_;
-  Executor& executor_;
-  const std::shared_ptr<State> state_;
-  const Executor::TimerId timer_;
-  Stream stream_;  // last: destroyed first, which ends all callbacks to the above
 };
 
 }  // namespace

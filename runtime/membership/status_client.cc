@@ -46,6 +46,18 @@ absl::Status Answer(const ControlTarget& coordinator, const v1::Status& response
   return status.ok() ? status : AboutCoordinator(coordinator, status);
 }
 
+template <typename Change, typename Request>
+absl::Status Ask(const ControlTarget& coordinator,
+                 Deadline deadline,
+                 Method<Request, v1::Status> method,
+                 const Change& change) {
+  Request request;
+  ToProto(change, request);
+  PUSHPULL_ASSIGN_OR_RETURN(const v1::Status response,
+                            Call(coordinator, deadline, method, request));
+  return Answer(coordinator, response);
+}
+
 }  // namespace
 
 absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline deadline) {
@@ -60,11 +72,7 @@ absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline
 absl::Status RequestResize(const ControlTarget& coordinator,
                            const JobSize& size,
                            Deadline deadline) {
-  v1::ResizeRequest request;
-  ToProto(size, request);
-  PUSHPULL_ASSIGN_OR_RETURN(const v1::Status response,
-                            Call(coordinator, deadline, &v1::Coordinator::Stub::Resize, request));
-  return Answer(coordinator, response);
+  return Ask(coordinator, deadline, &v1::Coordinator::Stub::Resize, size);
 }
 
 absl::StatusOr<uint64_t> RequestCheckpoint(const ControlTarget& coordinator, Deadline deadline) {
@@ -80,11 +88,7 @@ absl::StatusOr<uint64_t> RequestCheckpoint(const ControlTarget& coordinator, Dea
 absl::Status RequestMode(const ControlTarget& coordinator,
                          const ModeChange& change,
                          Deadline deadline) {
-  v1::SetModeRequest request;
-  ToProto(change, request);
-  PUSHPULL_ASSIGN_OR_RETURN(const v1::Status response,
-                            Call(coordinator, deadline, &v1::Coordinator::Stub::SetMode, request));
-  return Answer(coordinator, response);
+  return Ask(coordinator, deadline, &v1::Coordinator::Stub::SetMode, change);
 }
 
 }  // namespace pushpull
