@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -198,10 +199,9 @@ void CheckpointAgreement::Try(SteadyTime now, const Job& job, CheckpointChange& 
 
 void CheckpointAgreement::TryAgain(CheckpointChange& change) {
   if (++refusals_ > kRefusalsMax) {
-    return Fail(absl::StrCat("no step could be agreed on, after ",
-                             kRefusalsMax,
-                             " tries up to ",
-                             order_.step.value()),
+    return Fail(absl::StrFormat("no step could be agreed on, after %d tries up to %d",
+                                kRefusalsMax,
+                                order_.step.value()),
                 change);
   }
   Clear(change);
@@ -219,17 +219,14 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& c
     files_.clear();
     return;
   }
-  const bool have_all_reported =
-      !servers_.empty() &&
-      std::includes(reported_.begin(), reported_.end(), servers_.begin(), servers_.end());
+  const bool have_all_reported = !servers_.empty() && absl::c_includes(reported_, servers_);
   // A chunk changed hands between one server's report and the other's.
   if (have_all_reported) TryAgain(change);
 }
 
 // After the last step, what workers have kept back is never sent.
 bool CheckpointAgreement::AreGradientsWhole() const {
-  return order_.is_last ||
-         std::includes(whole_.begin(), whole_.end(), workers_.begin(), workers_.end());
+  return order_.is_last || absl::c_includes(whole_, workers_);
 }
 
 void CheckpointAgreement::Fail(const std::string& why, CheckpointChange& change) {
@@ -245,7 +242,7 @@ void CheckpointAgreement::Clear(CheckpointChange& change) {
   if (state_ == State::kCapturing) change.end = EndCapture{order_.attempt};
   state_ = State::kClearing;
   files_.clear();
-  change.clearing = {.attempt = order_.attempt, .step = order_.step};
+  change.clearing = {.attempt = order_.attempt, .folder = policy_.folder, .step = order_.step};
 }
 
 void CheckpointAgreement::Finish(SteadyTime now, const Job& job, CheckpointChange& change) {

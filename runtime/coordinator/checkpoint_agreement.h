@@ -32,6 +32,7 @@
 #include "pushpull/deadline.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/coordinator/command.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
 
@@ -55,15 +56,11 @@ struct CheckpointChange {
     ChunkVersions versions = ChunkVersions::kOfOneStep;
     std::vector<ChunkFileSummary> files;
   };
-  struct Clearing {
-    uint64_t attempt = 0;
-    Step step;
-  };
   std::optional<EndCapture> end;     // to every server, and to the workers that have a part in it
   std::optional<Capture> capture;    // likewise
   std::optional<Manifest> manifest;  // to be written; OnManifest has to follow
-  std::optional<Clearing> clearing;  // of a failed attempt; OnCleared has to follow
-  std::string said;                  // for the log
+  std::optional<ClearCheckpoint> clearing;  // of a failed attempt; OnCleared has to follow
+  std::string said;                         // for the log
   bool is_problem = false;
 };
 

@@ -11,28 +11,17 @@
 
 #include "absl/status/statusor.h"
 
-#include "pushpull/deadline.h"
-
-#include "runtime/base/ids.h"
 #include "runtime/coordinator/checkpoint_agreement.h"
-#include "runtime/coordinator/job_core_options.h"
 #include "runtime/coordinator/job_members.h"
-#include "runtime/coordinator/job_statistics.h"
-#include "runtime/coordinator/member_registry.h"
-#include "runtime/coordinator/outbox.h"
-#include "runtime/membership/control.h"
+#include "runtime/coordinator/job_state.h"
 
 namespace pushpull {
 
 // Thread-compatible.
 class CheckpointSaver {
  public:
-  // All are used, not owned, and outlive this object.
-  CheckpointSaver(const JobCoreOptions& options,
-                  const MemberRegistry& registry,
-                  const JobMembers& members,
-                  const JobStatistics& statistics,
-                  Outbox& outbox);
+  // Both are used, not owned, and outlive this object.
+  CheckpointSaver(JobState& job, const JobMembers& members);
 
   // No save is under way.
   bool is_idle() const { return !agreement_ || agreement_->is_idle(); }
@@ -41,30 +30,39 @@ class CheckpointSaver {
   std::string FolderInUse() const;
 
   // The job is running: from the first call on, saves are due.
-  void Start(SteadyTime now);
+  void Start();
   // The number of the save. kFailedPrecondition: the job has no spec.checkpoint.
-  absl::StatusOr<uint64_t> Request(SteadyTime now);
-  void OnTick(SteadyTime now);
-  void OnManifest(SteadyTime now, uint64_t attempt, const absl::Status& written);
-  void OnCleared(SteadyTime now, uint64_t attempt);
-  void OnCaptured(SteadyTime now, ServerId server, const Captured& message);
-  void OnCaptured(WorkerId worker, const Captured& message);
+  absl::StatusOr<uint64_t> Request();
+  void OnTick() {
+    if (agreement_) Apply(agreement_->OnTick(job_.now, View()));
+  }
+  void OnManifest(uint64_t attempt, const absl::Status& written) {
+    if (agreement_) Apply(agreement_->OnManifest(job_.now, View(), attempt, written));
+  }
+  void OnCleared(uint64_t attempt) {
+    if (agreement_) Apply(agreement_->OnCleared(job_.now, View(), attempt));
+  }
+  void OnCaptured(ServerId server, const Captured& message) {
+    if (agreement_) Apply(agreement_->OnCaptured(job_.now, View(), server, message));
+  }
+  void OnCaptured(WorkerId worker, const Captured& message) {
+    if (agreement_) Apply(agreement_->OnWhole(View(), worker, message));
+  }
   // Compares members and view with those that the save under way knows; after every event.
-  void UpdateMembers(SteadyTime now);
+  void UpdateMembers();
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
-  void EndJob(SteadyTime now);
-  void GiveUp();
+  void EndJob();
+  void GiveUp() {
+    if (agreement_) Apply(agreement_->GiveUp());
+  }
 
  private:
   CheckpointAgreement::Job View() const;
   void Apply(CheckpointChange change);
 
-  const JobCoreOptions& options_;
-  const MemberRegistry& registry_;
+  JobState& job_;
   const JobMembers& members_;
-  const JobStatistics& statistics_;
-  Outbox& outbox_;
   std::optional<CheckpointAgreement> agreement_;
   bool has_started_ = false;
   uint64_t servers_revision_ = 0;  // of the servers that agreement_ knows

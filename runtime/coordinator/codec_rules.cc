@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/codec_rules.h"
 
-#include <algorithm>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/tensor/codec.h"
 #include "runtime/tensor/reduction.h"
@@ -48,19 +49,15 @@ std::string InTheWay(const TensorSpec& tensor, const CodecRules& rules) {
 
 absl::Status CheckCodecs(std::span<const TensorSpec> tensors, const CodecRules& rules) {
   const auto keeps_back =
-      std::find_if(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
-        return HasMemory(tensor.codec);
-      });
+      absl::c_find_if(tensors, [](const TensorSpec& tensor) { return HasMemory(tensor.codec); });
   if (keeps_back == tensors.end()) return absl::OkStatus();
   const std::string in_the_way = InTheWay(*keeps_back, rules);
   if (in_the_way.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                 keeps_back->name,
-                                                 "\": codec ",
-                                                 ToString(keeps_back->codec),
-                                                 " ",
-                                                 in_the_way,
-                                                 "; use fp16, bf16 or int8 there"));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("tensor \"%s\": codec %s %s; use fp16, bf16 or int8 there",
+                      keeps_back->name,
+                      ToString(keeps_back->codec),
+                      in_the_way));
 }
 
 }  // namespace pushpull

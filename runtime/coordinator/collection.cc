@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 namespace {
 
@@ -21,17 +23,8 @@ void TakeNewest(const DesiredSize& word, DesiredSize& newest) {
 
 }  // namespace
 
-void Collection::Add(ServerId server, ServerReport report) {
-  servers_[server] = std::move(report);
-}
-
-void Collection::Add(const RegisterWorker& worker, WorkerReport report) {
-  workers_[worker.worker] = {worker.incarnation, worker.is_member, std::move(report)};
-}
-
 bool Collection::has_state() const {
-  return Tensors() != nullptr ||
-         std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+  return Tensors() != nullptr || absl::c_any_of(workers_, [](const auto& worker) {
            return !worker.second.report.entries.empty();
          });
 }
@@ -40,12 +33,12 @@ bool Collection::IsComplete() const {
   for (const auto& [shard, entry] : NewestEntries()) {
     const auto has_spoken = [&](ServerId server) { return servers_.contains(server); };
     const bool is_whole = (!entry.primary || has_spoken(*entry.primary)) &&
-                          std::all_of(entry.followers.begin(), entry.followers.end(), has_spoken) &&
-                          std::all_of(entry.learners.begin(), entry.learners.end(), has_spoken);
+                          absl::c_all_of(entry.followers, has_spoken) &&
+                          absl::c_all_of(entry.learners, has_spoken);
     if (!is_whole) return false;
   }
   const View view = NewestView();
-  return std::all_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {
+  return absl::c_all_of(view.members, [&](const ViewMember& member) {
     // A worker that has left need not be present any more.
     return member.end_step.has_value() || workers_.contains(member.worker);
   });
@@ -58,12 +51,11 @@ std::vector<ShardId> Collection::Unheld() const {
     const auto holds = [&, id = shard, &newest = entry](const auto& server) {
       const ReplicaRole role = newest.RoleOf(server.first);
       if (role != ReplicaRole::kPrimary && role != ReplicaRole::kFollower) return false;
-      return std::any_of(
-          server.second.promises.begin(),
-          server.second.promises.end(),
-          [&](const Promise& promise) { return promise.shard == id && promise.is_full; });
+      return absl::c_any_of(server.second.promises, [&](const Promise& promise) {
+        return promise.shard == id && promise.is_full;
+      });
     };
-    if (std::none_of(servers_.begin(), servers_.end(), holds)) unheld.push_back(shard);
+    if (absl::c_none_of(servers_, holds)) unheld.push_back(shard);
   }
   return unheld;
 }
@@ -117,7 +109,7 @@ bool Collection::IsAcceptedByAll(const View& proposed) const {
     if (entry.primary) members.insert(*entry.primary);
     members.insert(entry.followers.begin(), entry.followers.end());
   }
-  return std::all_of(members.begin(), members.end(), [&](ServerId server) {
+  return absl::c_all_of(members, [&](ServerId server) {
     const auto report = servers_.find(server);
     return report != servers_.end() && report->second.proposed == proposed;
   });
@@ -132,13 +124,12 @@ const std::vector<PlacedTensor>* Collection::Tensors() const {
 
 bool Collection::HasBegun(const View& view) const {
   const auto has_values = [](const auto& server) {
-    return std::any_of(server.second.promises.begin(),
-                       server.second.promises.end(),
-                       [](const Promise& promise) { return promise.seq > 0; });
+    return absl::c_any_of(server.second.promises,
+                          [](const Promise& promise) { return promise.seq > 0; });
   };
   const auto is_member = [](const auto& worker) { return worker.second.is_member; };
-  return view.number > 0 || std::any_of(servers_.begin(), servers_.end(), has_values) ||
-         std::any_of(workers_.begin(), workers_.end(), is_member);
+  return view.number > 0 || absl::c_any_of(servers_, has_values) ||
+         absl::c_any_of(workers_, is_member);
 }
 
 }  // namespace pushpull

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/ids.h"
@@ -35,8 +36,10 @@ struct CollectedJob {
 class Collection {
  public:
   // A member's report; the last one counts.
-  void Add(ServerId server, ServerReport report);
-  void Add(const RegisterWorker& worker, WorkerReport report);
+  void Add(ServerId server, ServerReport report) { servers_[server] = std::move(report); }
+  void Add(const RegisterWorker& worker, WorkerReport report) {
+    workers_[worker.worker] = {worker.incarnation, worker.is_member, std::move(report)};
+  }
   // The member has departed, or another process has taken its place.
   void Remove(ServerId server) { servers_.erase(server); }
   void Remove(WorkerId worker) { workers_.erase(worker); }

@@ -46,12 +46,4 @@ struct ClearCheckpoint {
 };
 using Command = std::variant<SendMessage, CloseSession, Announce, SaveManifest, ClearCheckpoint>;
 
-// Why the job fails.
-struct JobFailure {
-  std::string text;
-  uint32_t exit_code = 0;  // of `pushpull run`; 0: the usual one
-  // No worker can add which tensor and step the failure interrupted, so that none is waited for.
-  bool is_final = true;
-};
-
 }  // namespace pushpull

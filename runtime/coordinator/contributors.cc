@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/contributors.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
@@ -24,16 +25,11 @@ std::set<ServerId> FirstServers(uint32_t count) {
 
 }  // namespace
 
-Contributors::Contributors(const JobCoreOptions& options,
-                           const MemberRegistry& members,
-                           const TensorCatalog& catalog,
-                           Outbox& outbox)
-    : options_(options),
-      members_(members),
+Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
+    : job_(job),
       catalog_(catalog),
-      outbox_(outbox),
-      agreement_(FirstServers(options.settings.servers),
-                 RestoredConsistency(options.consistency, options.restore)),
+      agreement_(FirstServers(job.options.settings.servers),
+                 RestoredConsistency(job.options.consistency, job.options.restore)),
       mode_switch_(kModeSwitchTimeout) {}
 
 bool Contributors::IsGivenUp(const RegisterWorker& worker) const {
@@ -45,7 +41,7 @@ bool Contributors::IsGivenUp(const RegisterWorker& worker) const {
 std::set<WorkerId> Contributors::Reachable() const {
   std::set<WorkerId> reachable;
   for (const ViewMember& member : active().members) {
-    const auto* worker = members_.Find(member.worker);
+    const auto* worker = job_.members.Find(member.worker);
     if (worker != nullptr && worker->info.incarnation == member.incarnation)
       reachable.insert(member.worker);
   }
@@ -54,30 +50,26 @@ std::set<WorkerId> Contributors::Reachable() const {
 
 CodecRules Contributors::CodecRulesIn(const Consistency& consistency) const {
   return {.consistency = consistency,
-          .is_deterministic = options_.settings.deterministic,
-          .has_checkpoints = options_.checkpoint.has_value()};
-}
-
-void Contributors::UpdateServers() {
-  Apply(agreement_.SetServers(members_.ServerIds()));
+          .is_deterministic = job_.options.settings.deterministic,
+          .has_checkpoints = job_.options.checkpoint.has_value()};
 }
 
 void Contributors::SendViewsTo(SessionId server) {
-  if (active().number > 0) outbox_.Send(server, ActivateView{active()});
+  if (active().number > 0) job_.outbox.Send(server, ActivateView{active()});
   if (const std::optional<View> proposed = agreement_.proposed())
-    outbox_.Send(server, ProposeView{*proposed});
+    job_.outbox.Send(server, ProposeView{*proposed});
 }
 
 void Contributors::AdmitReady() {
   if (is_mode_changing()) return;
   std::map<WorkerId, Incarnation> ready;
   size_t registered = 0;
-  for (const auto& [id, worker] : members_.workers()) {
+  for (const auto& [id, worker] : job_.members.workers()) {
     if (!worker.has_registered_tensors || worker.is_leaving) continue;
     ++registered;
     if (!agreement_.IsMember(id)) ready[id] = worker.info.incarnation;
   }
-  if (!has_started_ && registered < options_.settings.workers) return;
+  if (!has_started_ && registered < job_.options.settings.workers) return;
   Apply(agreement_.Join(ready));
 }
 
@@ -87,13 +79,9 @@ void Contributors::Remind(const MemberRegistry::Worker& worker) {
       member != nullptr && !worker.info.is_member && member->incarnation == worker.info.incarnation;
   if (!is_unaware) return;
   // Initial values count only where there are none yet.
-  outbox_.Send(
+  job_.outbox.Send(
       worker.session,
       TensorsRegistered{catalog_.tensors(), member->from_step, member->from_step == Step{0}});
-}
-
-void Contributors::OnAnswer(ServerId server, const ViewAnswer& answer) {
-  Apply(agreement_.Answer(server, answer));
 }
 
 void Contributors::OnProgress(WorkerId worker, const WorkerStats& stats) {
@@ -104,35 +92,32 @@ void Contributors::OnProgress(WorkerId worker, const WorkerStats& stats) {
 void Contributors::OnLeave(WorkerId worker, Step end_step, bool is_released) {
   const ViewChange change = agreement_.Leave(worker, end_step, is_released);
   // A worker that was never admitted waits for an answer, too.
-  if (!change.activate) outbox_.Send(worker, ActivateView{active()});
+  if (!change.activate) job_.outbox.Send(worker, ActivateView{active()});
   Apply(change);
-}
-
-void Contributors::Remove(WorkerId worker) {
-  Apply(agreement_.Remove(worker));
 }
 
 void Contributors::Recover(const CollectedJob& job) {
   View view = job.view;
-  if (view.number == 0) view.consistency = options_.consistency;
+  if (view.number == 0) view.consistency = job_.options.consistency;
   agreement_ = ViewAgreement::FromCollected(
-      members_.ServerIds(), std::move(view), job.last_view_number, job.established);
+      job_.members.ServerIds(), std::move(view), job.last_view_number, job.established);
   has_started_ = job.has_begun;
 }
 
 // The view goes out before the admissions: a worker that learns of its first step may push at once,
 // and servers must count it by then.
 void Contributors::Apply(const ViewChange& change) {
-  if (change.activate) outbox_.SendToMembers(ActivateView{*change.activate});
+  if (change.activate) job_.outbox.SendToMembers(ActivateView{*change.activate});
   for (const ViewMember& member : change.admitted) {
     // A restored job has values everywhere.
-    const bool is_fresh = member.from_step == Step{0} && !options_.restore;
-    outbox_.Send(member.worker, TensorsRegistered{catalog_.tensors(), member.from_step, is_fresh});
-    outbox_.Log(
+    const bool is_fresh = member.from_step == Step{0} && !job_.options.restore;
+    job_.outbox.Send(member.worker,
+                     TensorsRegistered{catalog_.tensors(), member.from_step, is_fresh});
+    job_.outbox.Log(
         absl::StrCat(ToString(member.worker), " contributes from step ", member.from_step.value()));
     has_started_ = true;
   }
-  if (change.propose) outbox_.SendToServers(ProposeView{*change.propose});
+  if (change.propose) job_.outbox.SendToServers(ProposeView{*change.propose});
 }
 
 // ---- modes ----
@@ -140,50 +125,48 @@ void Contributors::Apply(const ViewChange& change) {
 absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
                                                     uint32_t desired_workers) const {
   const auto& tensors = catalog_.tensors();
-  const bool divides_samples =
-      std::any_of(tensors.begin(), tensors.end(), [](const PlacedTensor& tensor) {
-        return tensor.spec.name == kSampleQueueTensor;
-      });
+  const bool divides_samples = absl::c_any_of(
+      tensors, [](const PlacedTensor& tensor) { return tensor.spec.name == kSampleQueueTensor; });
   PUSHPULL_ASSIGN_OR_RETURN(const Consistency desired,
                             WantedMode(active().consistency,
                                        change,
-                                       {.is_deterministic = options_.settings.deterministic,
+                                       {.is_deterministic = job_.options.settings.deterministic,
                                         .divides_samples = divides_samples,
                                         .workers = desired_workers}));
   PUSHPULL_RETURN_IF_ERROR(CheckCodecs(catalog_.Specs(), CodecRulesIn(desired)));
   return desired;
 }
 
-absl::Status Contributors::ChangeMode(SteadyTime now, const Consistency& desired) {
+absl::Status Contributors::ChangeMode(const Consistency& desired) {
   if (is_mode_changing()) {
-    return absl::FailedPreconditionError(absl::StrCat("job ",
-                                                      options_.settings.job,
-                                                      " is changing its mode to ",
-                                                      Describe(mode_switch_.wanted()),
-                                                      ": wait for that"));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %s is changing its mode to %s: wait for that",
+                        job_.options.settings.job,
+                        Describe(mode_switch_.wanted())));
   }
   Consistency in_force = active().consistency;
   in_force.from_step = desired.from_step;
   in_force.steps_skipped = desired.steps_skipped;
   if (in_force == desired) return absl::OkStatus();
-  outbox_.Log(absl::StrCat("mode: ", Describe(active().consistency), " -> ", Describe(desired)));
-  mode_switch_.Begin(now, desired);
+  job_.outbox.Log(
+      absl::StrCat("mode: ", Describe(active().consistency), " -> ", Describe(desired)));
+  mode_switch_.Begin(job_.now, desired);
   return absl::OkStatus();
 }
 
-bool Contributors::AdvanceMode(SteadyTime now, bool may_begin) {
+bool Contributors::AdvanceMode(bool may_begin) {
   if (!is_mode_changing()) return false;
   const ModeSwitch::Orders orders =
-      mode_switch_.Advance(now, active(), may_begin && !agreement_.proposed());
-  for (const auto& [worker, hold] : orders.holds) outbox_.Send(worker, hold);
-  for (const auto& [worker, resume] : orders.resumes) outbox_.Send(worker, resume);
+      mode_switch_.Advance(job_.now, active(), may_begin && !agreement_.proposed());
+  for (const auto& [worker, hold] : orders.holds) job_.outbox.Send(worker, hold);
+  for (const auto& [worker, resume] : orders.resumes) job_.outbox.Send(worker, resume);
   if (orders.first_step) Apply(agreement_.ChangeMode(mode_switch_.wanted(), *orders.first_step));
   if (is_mode_changing()) return false;
   const Consistency& active = agreement_.active().consistency;
   if (!mode_problem().empty()) {
-    outbox_.Warn(mode_problem());
+    job_.outbox.Warn(mode_problem());
   } else {
-    outbox_.Log(
+    job_.outbox.Log(
         absl::StrCat("mode ", Describe(active), " from step ", active.from_step.value(), " on"));
   }
   return true;

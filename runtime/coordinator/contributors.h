@@ -6,34 +6,27 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
-
-#include "pushpull/deadline.h"
 
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
 #include "runtime/coordinator/codec_rules.h"
 #include "runtime/coordinator/collection.h"
-#include "runtime/coordinator/job_core_options.h"
-#include "runtime/coordinator/member_registry.h"
+#include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/mode_switch.h"
-#include "runtime/coordinator/outbox.h"
 #include "runtime/coordinator/tensor_catalog.h"
 #include "runtime/coordinator/view_agreement.h"
-#include "runtime/membership/control.h"
 
 namespace pushpull {
 
 // Thread-compatible.
 class Contributors {
  public:
-  // All are used, not owned, and outlive this object.
-  Contributors(const JobCoreOptions& options,
-               const MemberRegistry& members,
-               const TensorCatalog& catalog,
-               Outbox& outbox);
+  // Both are used, not owned, and outlive this object.
+  Contributors(JobState& job, const TensorCatalog& catalog);
 
   const View& active() const { return agreement_.active(); }
   // The first view with workers is, or has been, in force.
@@ -45,10 +38,13 @@ class Contributors {
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
   std::set<WorkerId> Reachable() const;
-  CodecRules CodecRulesIn(const Consistency& consistency) const;
+  // kInvalidArgument: a codec does not fit the job; as CheckCodecs.
+  absl::Status Check(std::span<const TensorSpec> tensors) const {
+    return CheckCodecs(tensors, CodecRulesIn(active().consistency));
+  }
 
   // The registered servers have changed: each of them must accept a proposal.
-  void UpdateServers();
+  void UpdateServers() { Apply(agreement_.SetServers(job_.members.ServerIds())); }
   // The views that a server which has just registered has missed.
   void SendViewsTo(SessionId server);
   // Proposes the workers that have registered the tensors. The first view waits until there are as
@@ -58,12 +54,14 @@ class Contributors {
   // coordinator that sent it.
   void Remind(const MemberRegistry::Worker& worker);
 
-  void OnAnswer(ServerId server, const ViewAnswer& answer);
+  void OnAnswer(ServerId server, const ViewAnswer& answer) {
+    Apply(agreement_.Answer(server, answer));
+  }
   void OnHeld(WorkerId worker, const StepsHeld& held) { mode_switch_.OnHeld(worker, held); }
   // `stats.step` as the worker counts: without the steps that were skipped.
   void OnProgress(WorkerId worker, const WorkerStats& stats);
   void OnLeave(WorkerId worker, Step end_step, bool is_released);
-  void Remove(WorkerId worker);
+  void Remove(WorkerId worker) { Apply(agreement_.Remove(worker)); }
 
   // As an earlier coordinator left it.
   void Recover(const CollectedJob& job);
@@ -74,18 +72,17 @@ class Contributors {
   absl::StatusOr<Consistency> CheckMode(const ModeChange& change, uint32_t desired_workers) const;
   // Starts the change to a mode that has passed CheckMode; nothing where it is in force already.
   // kFailedPrecondition: another change is under way.
-  absl::Status ChangeMode(SteadyTime now, const Consistency& desired);
+  absl::Status ChangeMode(const Consistency& desired);
   // To be called after every event; `may_begin`: the job is running. True when a change has ended
   // and workers that were kept waiting can be admitted.
-  bool AdvanceMode(SteadyTime now, bool may_begin);
+  bool AdvanceMode(bool may_begin);
 
  private:
   void Apply(const ViewChange& change);
+  CodecRules CodecRulesIn(const Consistency& consistency) const;
 
-  const JobCoreOptions& options_;
-  const MemberRegistry& members_;
+  JobState& job_;
   const TensorCatalog& catalog_;
-  Outbox& outbox_;
   ViewAgreement agreement_;
   ModeSwitch mode_switch_;
   bool has_started_ = false;

@@ -28,37 +28,11 @@ Coordinator::~Coordinator() {
   executor_.Cancel(timer_);
 }
 
-void Coordinator::OnMessage(SessionId session, FromMember message) {
-  CarryOut(core_.OnMessage(executor_.Now(), session, message));
-}
-
-void Coordinator::OnClosed(SessionId session, const absl::Status& why) {
-  CarryOut(core_.OnClosed(executor_.Now(), session, why));
-}
-
-JobStatus Coordinator::GetStatus() {
-  return core_.Status(executor_.Now());
-}
-
-absl::Status Coordinator::Resize(const JobSize& size) {
-  absl::StatusOr<std::vector<Command>> commands = core_.Resize(executor_.Now(), size);
-  if (!commands.ok()) return commands.status();
-  CarryOut(*std::move(commands));
-  return absl::OkStatus();
-}
-
 absl::StatusOr<uint64_t> Coordinator::SaveCheckpoint() {
   absl::StatusOr<JobCore::Save> save = core_.SaveCheckpoint(executor_.Now());
   if (!save.ok()) return save.status();
   CarryOut(std::move(save->commands));
   return save->number;
-}
-
-absl::Status Coordinator::SetMode(const ModeChange& change) {
-  absl::StatusOr<std::vector<Command>> commands = core_.SetMode(executor_.Now(), change);
-  if (!commands.ok()) return commands.status();
-  CarryOut(*std::move(commands));
-  return absl::OkStatus();
 }
 
 void Coordinator::Leave(std::function<void()> done) {
@@ -68,10 +42,6 @@ void Coordinator::Leave(std::function<void()> done) {
 
 void Coordinator::EndIfNotNeeded() {
   if (left_ && core_.IsNeededNoMore()) std::exchange(left_, nullptr)();
-}
-
-void Coordinator::Stop() {
-  CarryOut(core_.OnStop());
 }
 
 void Coordinator::Tick() {

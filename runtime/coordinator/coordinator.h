@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/executor.h"
@@ -29,23 +30,35 @@ class Coordinator final : public SessionEvents {
               Log log);
   ~Coordinator() override;
 
-  void OnMessage(SessionId session, FromMember message) override;
-  void OnClosed(SessionId session, const absl::Status& why) override;
-  JobStatus GetStatus() override;
-  absl::Status Resize(const JobSize& size) override;
+  void OnMessage(SessionId session, FromMember message) override {
+    CarryOut(core_.OnMessage(executor_.Now(), session, message));
+  }
+  void OnClosed(SessionId session, const absl::Status& why) override {
+    CarryOut(core_.OnClosed(executor_.Now(), session, why));
+  }
+  JobStatus GetStatus() override { return core_.Status(executor_.Now()); }
+  absl::Status Resize(const JobSize& size) override {
+    return CarryOutIfOk(core_.Resize(executor_.Now(), size));
+  }
   absl::StatusOr<uint64_t> SaveCheckpoint() override;
-  absl::Status SetMode(const ModeChange& change) override;
+  absl::Status SetMode(const ModeChange& change) override {
+    return CarryOutIfOk(core_.SetMode(executor_.Now(), change));
+  }
 
   // The process is to end: calls `done` once, as soon as no member needs this coordinator any more.
   // Until then the coordinator keeps running.
   void Leave(std::function<void()> done);
   // Before it is destroyed: tells members to end unless another coordinator will follow.
-  void Stop();
+  void Stop() { CarryOut(core_.OnStop()); }
 
  private:
   void Tick();
   void EndIfNotNeeded();
   void CarryOut(std::vector<Command> commands);
+  absl::Status CarryOutIfOk(absl::StatusOr<std::vector<Command>> commands) {
+    if (commands.ok()) CarryOut(std::move(*commands));
+    return commands.status();
+  }
   void Save(SaveManifest command);
   void OnSaved(uint64_t attempt, const absl::Status& written, const absl::Status& pruned);
   void Clear(const ClearCheckpoint& command);

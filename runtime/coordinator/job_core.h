@@ -23,32 +23,22 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
-#include "pushpull/deadline.h"
-
-#include "runtime/base/ids.h"
 #include "runtime/coordinator/checkpoint_saver.h"
-#include "runtime/coordinator/command.h"
-#include "runtime/coordinator/job_core_options.h"
-#include "runtime/coordinator/job_lifecycle.h"
 #include "runtime/coordinator/job_members.h"
-#include "runtime/coordinator/job_statistics.h"
-#include "runtime/coordinator/member_registry.h"
-#include "runtime/coordinator/outbox.h"
-#include "runtime/coordinator/stall_watch.h"
-#include "runtime/membership/control.h"
-#include "runtime/membership/job_status.h"
-#include "runtime/membership/session.h"
+#include "runtime/coordinator/job_state.h"
 
 namespace pushpull {
 
 // Thread-compatible.
 class JobCore {
  public:
-  explicit JobCore(JobCoreOptions options);
+  explicit JobCore(JobCoreOptions options)
+      : job_(std::move(options)), members_(job_), saver_(job_, members_) {}
 
   std::vector<Command> OnMessage(SteadyTime now, SessionId session, const FromMember& message);
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
@@ -98,13 +88,7 @@ class JobCore {
   void WatchStall();
   void StopAll(const absl::Status& status);
 
-  const JobCoreOptions options_;
-  SteadyTime now_;
-  MemberRegistry registry_;
-  Outbox outbox_;
-  JobLifecycle lifecycle_;
-  JobStatistics statistics_;
-  StallWatch stalls_;
+  JobState job_;
   JobMembers members_;
   CheckpointSaver saver_;
   bool has_announced_failure_ = false;

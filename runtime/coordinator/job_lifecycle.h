@@ -18,10 +18,17 @@
 
 #include "pushpull/deadline.h"
 
-#include "runtime/coordinator/command.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
+
+// Why the job fails.
+struct JobFailure {
+  std::string text;
+  uint32_t exit_code = 0;  // of `pushpull run`; 0: the usual one
+  // No worker can add which tensor and step the failure interrupted, so that none is waited for.
+  bool is_final = true;
+};
 
 // Thread-compatible.
 class JobLifecycle {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 
@@ -24,17 +25,12 @@ pushpull::Welcome MakeWelcome(const JobCoreOptions& options) {
 }
 
 std::string DescribeRecovered(const CollectedJob& job, Term term, size_t servers) {
-  return absl::StrCat("recovered in term ",
-                      term.value(),
-                      ": ",
-                      servers,
-                      " servers, ",
-                      job.view.members.size(),
-                      " workers in view ",
-                      job.view.number,
-                      ", ",
-                      job.entries.size(),
-                      " shards");
+  return absl::StrFormat("recovered in term %d: %d servers, %d workers in view %d, %d shards",
+                         term.value(),
+                         servers,
+                         job.view.members.size(),
+                         job.view.number,
+                         job.entries.size());
 }
 
 Resizer::LeaveRule LeaveRuleOf(const JobLifecycle& lifecycle,
@@ -70,29 +66,11 @@ absl::Status CheckResizable(const std::string& job,
 
 }  // namespace
 
-JobMembers::JobMembers(const JobCoreOptions& options,
-                       MemberRegistry& registry,
-                       JobLifecycle& lifecycle,
-                       JobStatistics& statistics,
-                       StallWatch& stalls,
-                       Outbox& outbox)
-    : options_(options),
-      registry_(registry),
-      lifecycle_(lifecycle),
-      statistics_(statistics),
-      stalls_(stalls),
-      outbox_(outbox),
-      shards_(options, registry, outbox),
-      contributors_(options, registry, shards_.catalog(), outbox),
-      resizer_(options, registry),
-      recovery_(options, registry),
-      tensors_(registry, shards_, contributors_, outbox, [this] { OnPlaced(); }) {}
-
 // ---- members that come ----
 
 absl::Status JobMembers::CheckRegistration(Term promised, const absl::Status& index) {
   PUSHPULL_RETURN_IF_ERROR(recovery_.CheckTerm(promised));
-  if (lifecycle_.has_failed()) return absl::UnavailableError(lifecycle_.failure());
+  if (job_.lifecycle.has_failed()) return absl::UnavailableError(job_.lifecycle.failure());
   // The size is known when the recovery is over.
   return is_recovering() ? absl::OkStatus() : index;
 }
@@ -100,20 +78,20 @@ absl::Status JobMembers::CheckRegistration(Term promised, const absl::Status& in
 void JobMembers::On(SessionId session, const RegisterServer& message) {
   const ServerId id = message.server;
   absl::Status status = CheckRegistration(message.promised, resizer_.CheckIndex(id));
-  if (!status.ok()) return outbox_.Refuse(session, std::move(status));
+  if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
   // The same process connects again before its old session was seen to end. Another process has to
   // wait until the old one is dead.
-  const auto* known = registry_.Find(id);
+  const auto* known = job_.members.Find(id);
   if (known != nullptr && known->info.incarnation == message.incarnation)
-    Drop(now_, known->session, "it has connected anew");
-  status = registry_.Check(message);
-  if (!status.ok()) return outbox_.Refuse(session, std::move(status));
-  registry_.Add(session, message);
-  outbox_.Log(absl::StrCat(ToString(id), " registered at ", message.data_address));
+    Drop(known->session, "it has connected anew");
+  status = job_.members.Check(message);
+  if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
+  job_.members.Add(session, message);
+  job_.outbox.Log(absl::StrCat(ToString(id), " registered at ", message.data_address));
   Welcome(session, message.promised);
   if (is_recovering()) return AdvanceRecovery();
   if (!shards_.is_prepared()) {
-    if (registry_.HasFirstServers(options_.settings.servers)) PrepareShards();
+    if (job_.members.HasFirstServers(job_.options.settings.servers)) PrepareShards();
     return;
   }
   // It gets everything that the others have received before, then shards.
@@ -127,67 +105,60 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
 void JobMembers::On(SessionId session, const RegisterWorker& message) {
   const WorkerId id = message.worker;
   absl::Status status = CheckRegistration(message.promised, resizer_.CheckIndex(id));
-  if (!status.ok()) return outbox_.Refuse(session, std::move(status));
-  if (const auto* known = registry_.Find(id))
-    Drop(now_, known->session, "replaced by a new process");
+  if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
+  if (const auto* known = job_.members.Find(id)) Drop(known->session, "replaced by a new process");
   if (!is_recovering() && contributors_.IsGivenUp(message))
-    return outbox_.Refuse(session, GivenUp());
-  registry_.Add(session, message);
+    return job_.outbox.Refuse(session, GivenUp());
+  job_.members.Add(session, message);
   roster_.OnRegistered(message);
-  outbox_.Log(absl::StrCat(ToString(id), " registered"));
+  job_.outbox.Log(absl::StrCat(ToString(id), " registered"));
   Welcome(session, message.promised);
   if (!shards_.is_prepared()) return;
-  outbox_.Send(session, SetServers{registry_.Endpoints(), resizer_.desired()});
+  job_.outbox.Send(session, SetServers{job_.members.Endpoints(), resizer_.desired()});
   shards_.SendTableTo(session, false);
 }
 
 void JobMembers::Welcome(SessionId session, Term promised) {
-  outbox_.Send(session, MakeWelcome(options_));
-  recovery_.OnRegistered(now_);
+  job_.outbox.Send(session, MakeWelcome(job_.options));
+  recovery_.OnRegistered(job_.now);
   // A process that no coordinator has welcomed before has nothing to report.
-  if (promised > Term{}) outbox_.Send(session, Collect{options_.term});
+  if (promised > Term{}) job_.outbox.Send(session, Collect{job_.options.term});
 }
 
 // ---- members that go ----
 
 void JobMembers::On(WorkerId worker, const Leave& message) {
   if (is_recovering()) return recovery_.Defer(worker, message);
-  registry_.OnLeaving(worker);
-  statistics_.OnWorker(worker, message.stats);
-  const bool is_released = message.is_released && lifecycle_.has_started();
+  job_.members.OnLeaving(worker);
+  job_.statistics.OnWorker(worker, message.stats);
+  const bool is_released = message.is_released && job_.lifecycle.has_started();
   roster_.OnLeft(worker, is_released);
   end_step_ = std::max(end_step_, message.end_step);
-  outbox_.Log(absl::StrCat(ToString(worker), " leaves after step ", message.end_step.value()));
+  job_.outbox.Log(absl::StrCat(ToString(worker), " leaves after step ", message.end_step.value()));
   contributors_.OnLeave(worker, message.end_step, is_released);
 }
 
 void JobMembers::On(ServerId server, const DrainRequest& /*message*/) {
   if (!resizer_.RequestDrain(server)) return;
-  outbox_.Log(absl::StrCat(ToString(server), " is to end and asks to leave"));
-  if (is_recovering() || lifecycle_.has_failed()) return;
+  job_.outbox.Log(absl::StrCat(ToString(server), " is to end and asks to leave"));
+  if (is_recovering() || job_.lifecycle.has_failed()) return;
   if (!shards_.is_prepared()) {  // nothing was ever placed: the next process has its place at once
-    const SessionId session = registry_.Find(server)->session;
-    outbox_.Send(session, Stop{absl::OkStatus(), options_.term});
-    outbox_.Add(CloseSession{session});
-    registry_.Remove(session);
+    const SessionId session = job_.members.Find(server)->session;
+    job_.outbox.Send(session, Stop{absl::OkStatus(), job_.options.term});
+    job_.outbox.Add(CloseSession{session});
+    job_.members.Remove(session);
     resizer_.OnServerGone(server);
     return;
   }
   Retarget();
   if (resizer_.IsTarget(server) && !shards_.replicas().is_drained(server)) {
-    outbox_.Warn(
+    job_.outbox.Warn(
         absl::StrCat(ToString(server), " keeps its shards for now: nobody is there to take them"));
   }
 }
 
-void JobMembers::Drop(SteadyTime now, SessionId session, const std::string& why) {
-  outbox_.Add(CloseSession{session});
-  Lose(now, session, why);
-}
-
-void JobMembers::Lose(SteadyTime now, SessionId session, const std::string& why) {
-  now_ = now;
-  const MemberRegistry::Departed departed = registry_.Remove(session);
+void JobMembers::Lose(SessionId session, const std::string& why) {
+  const MemberRegistry::Departed departed = job_.members.Remove(session);
   if (const auto* server = std::get_if<MemberRegistry::Server>(&departed)) Lose(*server, why);
   if (const auto* worker = std::get_if<MemberRegistry::Worker>(&departed)) Lose(*worker, why);
 }
@@ -197,22 +168,24 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   const bool was_released = resizer_.IsReleased(id);
   const bool has_leaving = resizer_.has_leaving();
   resizer_.OnServerGone(id);
-  statistics_.RetireServer(id);
-  stalls_.Remove(id);
+  job_.statistics.RetireServer(id);
+  job_.stalls.Remove(id);
   if (is_recovering()) return recovery_.Remove(id);
-  if (lifecycle_.is_over()) return;
+  if (job_.lifecycle.is_over()) return;
   const std::string who = absl::StrCat(ToString(id), " (", server.info.data_address, ")");
   const View& view = contributors_.active();
-  const auto [change, fatal] = shards_.RemoveServer(id, view.consistency);
-  if (fatal) {
+  losses_.OnServerLost(id);
+  const ReplicaChange change = shards_.replicas().LoseServer(id);
+  const std::string fatal = change.lost.empty() ? "" : losses_.WhyFatal(view.consistency);
+  if (!fatal.empty() || shards_.IsAwaited(id)) {
     // Workers with a push under way report next which tensor and step it was.
-    return FailIf(
-        JobFailure{.text = absl::StrCat(who, " is lost: ", why, fatal->empty() ? "" : "; ", *fatal),
-                   .is_final = view.members.empty()});
+    return job_.Fail(
+        {.text = absl::StrCat(who, " is lost: ", why, fatal.empty() ? "" : "; ", fatal),
+         .is_final = view.members.empty()});
   }
   const char* then = change.lost.empty() ? "; its shards go to others" : "";
-  if (!was_released) outbox_.Warn(absl::StrCat(who, " is lost: ", why, then));
-  if (was_released) outbox_.Log(absl::StrCat(who, " has gone"));
+  if (!was_released) job_.outbox.Warn(absl::StrCat(who, " is lost: ", why, then));
+  if (was_released) job_.outbox.Log(absl::StrCat(who, " has gone"));
   UpdateServers();
   shards_.Apply(change);
   if (has_leaving) Retarget();
@@ -220,60 +193,88 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
 
 void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& why) {
   const WorkerId id = worker.info.worker;
-  tensors_.Forget(id);
+  waiting_.erase(id);
   roster_.OnGone(id);
-  statistics_.RetireWorker(id);
+  job_.statistics.RetireWorker(id);
   if (is_recovering()) return recovery_.Remove(id);
   if (!worker.is_leaving)
-    outbox_.Warn(absl::StrCat(ToString(id), " is lost: ", why, "; the others go on without it"));
+    job_.outbox.Warn(
+        absl::StrCat(ToString(id), " is lost: ", why, "; the others go on without it"));
   contributors_.Remove(id);
 }
 
 // ---- the way to the first step ----
 
 void JobMembers::PrepareShards() {
-  FailIf(shards_.Prepare());
-  if (lifecycle_.has_failed()) return;
+  shards_.Prepare();
+  if (job_.lifecycle.has_failed()) return;
   Retarget();
   UpdateServers();
   // Tensors that an earlier coordinator placed, and that have no values yet.
   if (!shards_.catalog().tensors().empty()) {
-    FailIf(shards_.Place());
+    shards_.Place();
     OnPlaced();
   }
-  FailIf(tensors_.RegisterWaiting());
+  RegisterWaiting();
 }
 
 void JobMembers::On(WorkerId worker, const RegisterTensors& message) {
-  tensors_.Add(worker, message);
-  if (shards_.is_prepared()) FailIf(tensors_.RegisterWaiting());
+  waiting_[worker] = message;
+  if (shards_.is_prepared()) RegisterWaiting();
+}
+
+// A list that does not fit ends its worker's session. The first one is placed.
+void JobMembers::RegisterWaiting() {
+  for (const auto& [id, request] : std::exchange(waiting_, {})) {
+    const MemberRegistry::Worker& worker = *job_.members.Find(id);
+    const bool is_first = shards_.catalog().tensors().empty();
+    absl::Status registered = contributors_.Check(request.tensors);
+    if (registered.ok()) registered = shards_.Register(id, request.tensors);
+    if (!registered.ok()) {
+      job_.outbox.Refuse(worker.session, std::move(registered));
+      continue;
+    }
+    job_.members.OnTensorsRegistered(id);
+    contributors_.Remind(worker);
+    if (!is_first) continue;
+    shards_.Place();
+    if (job_.lifecycle.has_failed()) return;
+    OnPlaced();
+  }
+  AdmitReady();
+}
+
+// While servers lack tensors, a checkpoint's chunks or lost shards, a joining worker would wait for
+// values that nobody can publish.
+void JobMembers::AdmitReady() {
+  if (shards_.is_installed() && !losses_.is_under_way()) contributors_.AdmitReady();
 }
 
 // Servers of the first entries may be about to leave, and servers that have come since shards were
 // assigned get theirs now.
 void JobMembers::OnPlaced() {
-  if (shards_.is_restoring() || lifecycle_.has_failed()) return;
-  if (!resizer_.has_leaving() && !options_.has_colocated_servers) return;
+  if (shards_.is_restoring() || job_.lifecycle.has_failed()) return;
+  if (!resizer_.has_leaving() && !job_.options.has_colocated_servers) return;
   shards_.SetTarget(*resizer_.TakeTarget(true));
 }
 
 void JobMembers::On(ServerId server, const TensorsInstalled& message) {
-  registry_.OnTensorsInstalled(server, message.table_version);
-  tensors_.AdmitReady();
+  job_.members.OnTensorsInstalled(server, message.table_version);
+  AdmitReady();
 }
 
 void JobMembers::On(ServerId server, const Restored& message) {
-  if (lifecycle_.has_failed() || !shards_.is_restoring()) return;
-  FailIf(shards_.OnRestored(server, message));
-  if (lifecycle_.has_failed() || shards_.is_restoring()) return;
+  if (job_.lifecycle.has_failed() || !shards_.is_restoring()) return;
+  shards_.OnRestored(server, message);
+  if (job_.lifecycle.has_failed() || shards_.is_restoring()) return;
   OnPlaced();
-  tensors_.AdmitReady();
+  AdmitReady();
 }
 
 // After a change of the servers that are desired, present, or about to leave. Not before the first
 // entries are given out, and not when the job's values are final.
 void JobMembers::Retarget() {
-  if (shards_.is_restoring() || lifecycle_.has_succeeded()) return;
+  if (shards_.is_restoring() || job_.lifecycle.has_succeeded()) return;
   if (const auto target = resizer_.TakeTarget()) shards_.SetTarget(*target);
 }
 
@@ -285,21 +286,23 @@ void JobMembers::UpdateServers() {
 
 // ---- requests of users ----
 
-absl::Status JobMembers::Resize(SteadyTime now, const JobSize& size) {
-  now_ = now;
+absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(resizer_.Check(size));
-  PUSHPULL_RETURN_IF_ERROR(CheckResizable(
-      absl::StrCat("job ", options_.settings.job), lifecycle_, shards_, is_recovering(), size));
+  PUSHPULL_RETURN_IF_ERROR(CheckResizable(absl::StrCat("job ", job_.options.settings.job),
+                                          job_.lifecycle,
+                                          shards_,
+                                          is_recovering(),
+                                          size));
   const DesiredSize before = resizer_.desired();
   if (size.servers && *size.servers != before.servers) {
-    outbox_.Log(absl::StrCat("servers: ", before.servers, " -> ", *size.servers));
+    job_.outbox.Log(absl::StrCat("servers: ", before.servers, " -> ", *size.servers));
     resizer_.ResizeServers(
-        now, *size.servers, statistics_.HighestVersion(), statistics_.ResizeTotals());
+        job_.now, *size.servers, job_.statistics.HighestVersion(), job_.statistics.ResizeTotals());
   }
   if (size.workers && *size.workers != before.workers) {
-    outbox_.Log(absl::StrCat("workers: ", before.workers, " -> ", *size.workers));
+    job_.outbox.Log(absl::StrCat("workers: ", before.workers, " -> ", *size.workers));
     for (auto& [worker, release] : resizer_.ResizeWorkers(*size.workers))
-      outbox_.Send(worker, release);
+      job_.outbox.Send(worker, release);
   }
   // Members keep the size for the next coordinator.
   if (resizer_.desired().revision != before.revision) SendServerList();
@@ -307,89 +310,85 @@ absl::Status JobMembers::Resize(SteadyTime now, const JobSize& size) {
   return absl::OkStatus();
 }
 
-absl::Status JobMembers::SetMode(SteadyTime now, const ModeChange& change) {
-  now_ = now;
+absl::Status JobMembers::SetMode(const ModeChange& change) {
   PUSHPULL_ASSIGN_OR_RETURN(const Consistency desired,
                             contributors_.CheckMode(change, resizer_.desired().workers));
-  PUSHPULL_RETURN_IF_ERROR(lifecycle_.CheckRunning());
-  return contributors_.ChangeMode(now, desired);
+  PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
+  return contributors_.ChangeMode(desired);
 }
 
 // ---- what follows from an event ----
 
-void JobMembers::OnTick(SteadyTime now) {
-  now_ = now;
+void JobMembers::OnTick() {
   AdvanceRecovery();
   if (resizer_.is_log_open())
-    resizer_.UpdateLog(now, shards_.replicas().shards_moving(), statistics_.ResizeTotals());
+    resizer_.UpdateLog(
+        job_.now, shards_.replicas().shards_moving(), job_.statistics.ResizeTotals());
 }
 
-void JobMembers::Settle(SteadyTime now, const std::string& checkpoints, bool is_saved) {
-  now_ = now;
-  if (contributors_.has_started() && !lifecycle_.has_started() && !lifecycle_.has_failed())
-    lifecycle_.Start(now);
+void JobMembers::Settle(const std::string& checkpoints, bool is_saved) {
+  if (contributors_.has_started() && !job_.lifecycle.has_started() && !job_.lifecycle.has_failed())
+    job_.lifecycle.Start(job_.now);
   AdvanceLosses(checkpoints);
-  if (!lifecycle_.has_failed() && contributors_.AdvanceMode(now, lifecycle_.is_running()))
-    tensors_.AdmitReady();
+  if (!job_.lifecycle.has_failed() && contributors_.AdvanceMode(job_.lifecycle.is_running()))
+    AdmitReady();
   ReleaseServers(is_saved);
 }
 
 // Workers that do not answer in time are removed, and the others' answers decide.
 void JobMembers::AdvanceLosses(const std::string& checkpoints) {
-  while (shards_.has_losses() && !lifecycle_.is_over() && !is_recovering()) {
-    const LossRecovery::Job job{.workers = contributors_.Reachable(),
-                                .has_server = resizer_.HasDesiredServer(),
-                                .has_begun = lifecycle_.has_started(),
-                                .has_steps = statistics_.HighestVersion() > Step{},
-                                .has_checkpoint = !checkpoints.empty()};
-    const LossHandler::Result result =
-        shards_.AdvanceLosses(now_, contributors_.active().consistency, job, checkpoints);
-    FailIf(result.failure);
-    for (const WorkerId worker : result.silent)
-      Drop(now_, registry_.Find(worker)->session, kSilentAboutCopies);
-    if (!shards_.has_losses() && !lifecycle_.is_over()) tensors_.AdmitReady();
-    if (result.silent.empty()) return;
+  while (losses_.is_under_way() && !job_.lifecycle.is_over() && !is_recovering()) {
+    const std::set<WorkerId> silent = losses_.Advance(contributors_.active().consistency,
+                                                      contributors_.Reachable(),
+                                                      resizer_.HasDesiredServer(),
+                                                      checkpoints);
+    for (const WorkerId worker : silent)
+      Drop(job_.members.Find(worker)->session, kSilentAboutCopies);
+    if (!losses_.is_under_way() && !job_.lifecycle.is_over()) AdmitReady();
+    if (silent.empty()) return;
   }
 }
 
 void JobMembers::ReleaseServers(bool is_saved) {
-  if (lifecycle_.has_failed() || is_recovering() || !shards_.is_prepared()) return;
-  const auto rule = LeaveRuleOf(lifecycle_, shards_, is_saved);
+  if (job_.lifecycle.has_failed() || is_recovering() || !shards_.is_prepared()) return;
+  const auto rule = LeaveRuleOf(job_.lifecycle, shards_, is_saved);
   const auto is_drained = [&](ServerId server) { return shards_.replicas().is_drained(server); };
   for (const ServerId server : resizer_.TakeReleased(rule, is_drained)) {
-    outbox_.Log(absl::StrCat(ToString(server), " holds nothing any more and is released"));
-    outbox_.Send(server, Stop{absl::OkStatus(), options_.term});
+    job_.outbox.Log(absl::StrCat(ToString(server), " holds nothing any more and is released"));
+    job_.outbox.Send(server, Stop{absl::OkStatus(), job_.options.term});
   }
 }
 
 // ---- recovery ----
 
 void JobMembers::On(SessionId session, const ServerReport& message) {
-  const std::optional<ServerId> server = registry_.ServerAt(session);
-  if (!server || message.term != options_.term) return;
-  registry_.OnTensorsInstalled(
-      *server, std::max(registry_.Find(*server)->table_version, uint64_t{message.tensors.size()}));
+  const std::optional<ServerId> server = job_.members.ServerAt(session);
+  if (!server || message.term != job_.options.term) return;
+  job_.members.OnTensorsInstalled(
+      *server,
+      std::max(job_.members.Find(*server)->table_version, uint64_t{message.tensors.size()}));
   if (is_recovering()) {
     recovery_.Add(*server, message);
     return AdvanceRecovery();
   }
   // It comes late, and may know of a view that nobody else has reported.
   const uint64_t seen = HighestView(message);
-  if (lifecycle_.has_started() && seen > contributors_.active().number) contributors_.Renew(seen);
+  if (job_.lifecycle.has_started() && seen > contributors_.active().number)
+    contributors_.Renew(seen);
 }
 
 void JobMembers::On(SessionId session, const WorkerReport& message) {
-  const std::optional<WorkerId> worker = registry_.WorkerAt(session);
-  if (!worker || message.term != options_.term || !is_recovering()) return;
-  recovery_.Add(registry_.Find(*worker)->info, message);
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (!worker || message.term != job_.options.term || !is_recovering()) return;
+  recovery_.Add(job_.members.Find(*worker)->info, message);
   AdvanceRecovery();
 }
 
 void JobMembers::AdvanceRecovery() {
-  if (!is_recovering() || lifecycle_.has_failed()) return;
-  const Recovery::Decision decision = recovery_.Advance(now_, resizer_.desired().servers);
+  if (!is_recovering() || job_.lifecycle.has_failed()) return;
+  const Recovery::Decision decision = recovery_.Advance(job_.now, resizer_.desired().servers);
   if (const auto* wait = std::get_if<Recovery::Wait>(&decision)) {
-    if (!wait->warning.empty()) outbox_.Warn(wait->warning);
+    if (!wait->warning.empty()) job_.outbox.Warn(wait->warning);
   } else if (const auto* go_on = std::get_if<Recovery::GoOn>(&decision)) {
     Recover(go_on->job);
   } else {
@@ -398,41 +397,42 @@ void JobMembers::AdvanceRecovery() {
 }
 
 void JobMembers::Recover(const CollectedJob& job) {
-  FailIf(shards_.RecoverTensors(job));
-  if (lifecycle_.has_failed()) return;
+  shards_.RecoverTensors(job);
+  if (job_.lifecycle.has_failed()) return;
   resizer_.Restore(job.desired);
   contributors_.Recover(job);
   if (!job.has_begun) return PrepareShards();
-  outbox_.Log(DescribeRecovered(job, options_.term, registry_.servers().size()));
-  lifecycle_.Start(now_);
+  job_.outbox.Log(DescribeRecovered(job, job_.options.term, job_.members.servers().size()));
+  job_.lifecycle.Start(job_.now);
   shards_.RecoverServers(*resizer_.TakeTarget(true));
   UpdateServers();
   // Views before entries: a server that becomes primary counts contributions by the view.
   contributors_.Renew(job.last_view_number);
   shards_.RecoverEntries(job.entries);
+  losses_.OnHoldersAwaited();
   RecoverWorkers(job.view);
 }
 
 // Workers that are registered take their places in the view again; the others have died meanwhile.
 void JobMembers::RecoverWorkers(const View& view) {
   for (const ViewMember& member : view.members) {
-    const auto* worker = registry_.Find(member.worker);
+    const auto* worker = job_.members.Find(member.worker);
     if (worker != nullptr && worker->info.incarnation == member.incarnation) continue;
     const std::string who = ToString(member.worker);
     if (member.end_step) {
       roster_.OnLeft(member.worker, member.is_released || !resizer_.IsDesired(member.worker));
-      outbox_.Log(absl::StrCat(who, " has left"));
+      job_.outbox.Log(absl::StrCat(who, " has left"));
     } else {
-      outbox_.Warn(absl::StrCat(who, " is lost: it did not come back in time"));
+      job_.outbox.Warn(absl::StrCat(who, " is lost: it did not come back in time"));
     }
     contributors_.Remove(member.worker);
   }
-  for (const auto& [id, worker] : registry_.workers()) {
-    outbox_.Send(id, Release{!resizer_.IsDesired(id)});
-    if (contributors_.IsGivenUp(worker.info)) outbox_.Refuse(worker.session, GivenUp());
+  for (const auto& [id, worker] : job_.members.workers()) {
+    job_.outbox.Send(id, Release{!resizer_.IsDesired(id)});
+    if (contributors_.IsGivenUp(worker.info)) job_.outbox.Refuse(worker.session, GivenUp());
   }
   for (const auto& [worker, leave] : recovery_.TakeLeaves()) On(worker, leave);
-  FailIf(tensors_.RegisterWaiting());
+  RegisterWaiting();
 }
 
 }  // namespace pushpull

@@ -15,10 +15,6 @@ void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
   kept.losses.clear();
 }
 
-void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
-  servers_[server] = stats;
-}
-
 void JobStatistics::RetireWorker(WorkerId worker) {
   const auto it = workers_.find(worker);
   if (it == workers_.end()) return;

@@ -25,7 +25,7 @@ class JobStatistics {
   static constexpr size_t kLossPointsMax = 4096;
 
   void OnWorker(WorkerId worker, const WorkerStats& stats);
-  void OnServer(ServerId server, const ServerStats& stats);
+  void OnServer(ServerId server, const ServerStats& stats) { servers_[server] = stats; }
   // The process has ended; its totals are kept.
   void RetireWorker(WorkerId worker);
   void RetireServer(ServerId server);

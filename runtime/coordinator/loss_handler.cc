@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/loss_handler.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_format.h"
 
 namespace pushpull {
-
-LossHandler::LossHandler(const JobCoreOptions& options, ReplicaAgreement& replicas, Outbox& outbox)
-    : options_(options),
-      replicas_(replicas),
-      outbox_(outbox),
-      recovery_({.grace = options.loss_grace, .answer_within = options.peer_timeout}) {}
 
 // A worker's copy is the value of a step, so that it can replace the lost one only where steps say
 // which updates a value contains. In Async and Bounded nothing says so; with backup workers and
 // gated steps the decision who counts in the last step was lost with its leading chunk.
 std::string LossHandler::WhyFatal(const Consistency& active) const {
-  if (!options_.repairs_losses) return "its shards have no copy on another server";
+  if (!job_.options.repairs_losses) return "its shards have no copy on another server";
   if (active.gated)
     return "with spec.sync.gated it is not known who counts in the step that was lost";
   if (active.admits())
     return "with backup workers it is not known who was admitted to the step that was lost";
   if (active.is_sync()) return "";
-  return absl::StrCat("in the mode ",
-                      NameOf(active.mode),
-                      " it is not known which updates the workers' copies contain");
+  return absl::StrFormat("in the mode %s it is not known which updates the workers' copies contain",
+                         NameOf(active.mode));
 }
 
-void LossHandler::Begin(SteadyTime now,
-                        const std::vector<ShardId>& lost,
-                        std::span<const PlacedTensor> tensors) {
+void LossHandler::Begin(const std::vector<ShardId>& lost) {
   std::map<ShardId, std::vector<ChunkId>> chunks;
   for (const ShardId shard : lost) chunks[shard] = {};
-  for (const PlacedTensor& tensor : tensors) {
+  for (const PlacedTensor& tensor : shards_.catalog().tensors()) {
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       const auto of_shard = chunks.find(tensor.shards[i]);
       if (of_shard != chunks.end()) of_shard->second.emplace_back(tensor.first_chunk.value() + i);
@@ -42,85 +33,98 @@ void LossHandler::Begin(SteadyTime now,
   }
   std::map<std::optional<ServerId>, std::map<ShardId, uint64_t>> by_server;
   for (auto& [shard, ids] : chunks) {
-    const std::vector<ServerId>& holders = replicas_.table().at(shard).followers;
+    const std::vector<ServerId>& holders = shards_.replicas().table().at(shard).followers;
     std::optional<ServerId> holder;
     if (!holders.empty()) holder = holders.front();
     by_server[holder][shard] = ids.size();
-    recovery_.Lose(now, shard, std::move(ids), true);
+    recovery_.Lose(job_.now, shard, std::move(ids), !has_waited_);
   }
-  for (const auto& [server, shards] : by_server) log_.Begin(now, server, shards, true);
-  outbox_.Warn(absl::StrCat(lost.size(),
-                            lost.size() == 1 ? " shard has" : " shards have",
-                            " lost the last holder, the first is shard ",
-                            lost.front().value(),
-                            ": waiting up to ",
-                            ToSeconds(options_.loss_grace),
-                            " s for it, then rebuilding from the workers' copies"));
+  for (const auto& [server, shards] : by_server) log_.Begin(job_.now, server, shards, true);
+  job_.outbox.Warn(absl::StrFormat(
+      "%d %s lost the last holder, the first is shard %d: waiting up to %g s for it, "
+      "then rebuilding from the workers' copies",
+      lost.size(),
+      lost.size() == 1 ? "shard has" : "shards have",
+      lost.front().value(),
+      ToSeconds(job_.options.loss_grace)));
 }
 
-void LossHandler::StopWaiting() {
-  for (const ShardId shard : recovery_.Waiting()) recovery_.StopWaiting(shard);
-}
-
-absl::StatusOr<ReplicaChange> LossHandler::OnRebuilt(ServerId server, const Rebuilt& rebuilt) {
+void LossHandler::OnRebuilt(ServerId server, const Rebuilt& rebuilt) {
   // The order may be outdated: replaced by another one, or the old holder came back meanwhile.
   const auto rebuild = rebuilds_.find(rebuilt.shard);
-  const bool is_expected = rebuild != rebuilds_.end() && replicas_.is_lost(rebuilt.shard) &&
+  const bool is_expected = rebuild != rebuilds_.end() &&
+                           shards_.replicas().is_lost(rebuilt.shard) &&
                            rebuild->second.answer.entry == rebuilt.entry;
-  if (!is_expected) return ReplicaChange{};
+  if (!is_expected) return;
   if (!rebuilt.status.ok()) {
-    return absl::Status(rebuilt.status.code(),
-                        absl::StrCat(ToString(server),
-                                     " cannot make shard ",
-                                     rebuilt.shard.value(),
-                                     " anew: ",
-                                     rebuilt.status.message()));
+    return job_.Fail({absl::StrFormat("%s cannot make shard %d anew: %s",
+                                      ToString(server),
+                                      rebuilt.shard.value(),
+                                      rebuilt.status.message())});
   }
   if (!rebuilt.state_problem.empty()) {
-    outbox_.Warn(absl::StrCat(ToString(server),
-                              ": shard ",
-                              rebuilt.shard.value(),
-                              " starts with an optimizer state of zero: ",
-                              rebuilt.state_problem));
+    job_.outbox.Warn(absl::StrFormat("%s: shard %d starts with an optimizer state of zero: %s",
+                                     ToString(server),
+                                     rebuilt.shard.value(),
+                                     rebuilt.state_problem));
   }
   rebuild->second.answer = rebuilt;
   rebuild->second.is_done = true;
-  return replicas_.OnRebuilt(rebuilt.shard, rebuilt.entry);
+  shards_.Apply(shards_.replicas().OnRebuilt(rebuilt.shard, rebuilt.entry));
 }
 
-LossHandler::Result LossHandler::Advance(SteadyTime now,
-                                         const LossRecovery::Job& job,
-                                         const std::string& checkpoints) {
-  CloseRecovered(now);
+std::set<WorkerId> LossHandler::Advance(const Consistency& active,
+                                        const std::set<WorkerId>& workers,
+                                        bool has_server,
+                                        const std::string& checkpoints) {
+  if (const std::vector<ShardId> lost = shards_.TakeLost(); !lost.empty()) {
+    if (!WhyFatal(active).empty()) {
+      job_.Fail(
+          {.text = absl::StrFormat(
+               "shard %d%s no server left that holds their state",
+               lost.front().value(),
+               lost.size() > 1 ? absl::StrFormat(" and %d more have", lost.size() - 1) : " has"),
+           .is_final = false});
+      return {};
+    }
+    Begin(lost);
+  }
+  has_waited_ = false;
+  CloseRecovered();
   StopWaitingForReplaced();
-  if (!is_under_way()) return {};
-  const LossRecovery::Orders orders = recovery_.Advance(now, job);
+  if (!recovery_.is_under_way()) return {};
+  const LossRecovery::Orders orders =
+      recovery_.Advance(job_.now,
+                        {.workers = workers,
+                         .has_server = has_server,
+                         .has_begun = job_.lifecycle.has_started(),
+                         .has_steps = job_.statistics.HighestVersion() > Step{},
+                         .has_checkpoint = !checkpoints.empty()});
   for (const ShardId shard : recovery_.Lost()) {
     if (!recovery_.IsWaiting(shard)) log_.StopWaiting(shard);
   }
   if (!orders.failure.empty()) {
-    return {.failure = JobFailure{absl::StrCat(
-                "a server was lost and its shards cannot be made anew: ", orders.failure)},
-            .silent = {}};
+    job_.Fail({"a server was lost and its shards cannot be made anew: " + orders.failure});
+    return {};
   }
-  if (!orders.ask.empty()) Ask(orders, job.workers);
+  if (!orders.ask.empty()) Ask(orders, workers);
   for (const ShardPlan& plan : orders.plans) Rebuild(plan, checkpoints);
-  return {.failure = std::nullopt, .silent = orders.silent};
+  return orders.silent;
 }
 
-void LossHandler::CloseRecovered(SteadyTime now) {
+void LossHandler::CloseRecovered() {
   for (const ShardId shard : recovery_.Lost()) {
-    if (replicas_.is_lost(shard)) continue;
+    if (shards_.replicas().is_lost(shard)) continue;
     recovery_.OnRecovered(shard);
     const auto rebuild = rebuilds_.find(shard);
     const bool is_rebuilt = rebuild != rebuilds_.end() && rebuild->second.is_done;
     const std::optional<StateLoss> closed =
-        is_rebuilt ? log_.OnRebuilt(now, rebuild->second.plan, rebuild->second.answer)
-                   : log_.OnReturned(now, shard);
+        is_rebuilt ? log_.OnRebuilt(job_.now, rebuild->second.plan, rebuild->second.answer)
+                   : log_.OnReturned(job_.now, shard);
     if (rebuild != rebuilds_.end()) rebuilds_.erase(rebuild);
     if (!closed) continue;
     const bool has_all_returned = closed->returned == closed->shards.size();
-    outbox_.Add(Announce{!has_all_returned, ToString(*closed)});
+    job_.outbox.Add(Announce{!has_all_returned, ToString(*closed)});
   }
 }
 
@@ -128,10 +132,9 @@ void LossHandler::CloseRecovered(SteadyTime now) {
 // promised, new processes have their places and the old ones cannot come back.
 void LossHandler::StopWaitingForReplaced() {
   for (const ShardId shard : recovery_.Waiting()) {
-    const std::vector<ServerId>& holders = replicas_.table().at(shard).followers;
-    const bool is_replaced = std::all_of(holders.begin(), holders.end(), [&](ServerId holder) {
-      return replicas_.HasPromised(shard, holder);
-    });
+    const std::vector<ServerId>& holders = shards_.replicas().table().at(shard).followers;
+    const bool is_replaced = absl::c_all_of(
+        holders, [&](ServerId holder) { return shards_.replicas().HasPromised(shard, holder); });
     if (is_replaced) recovery_.StopWaiting(shard);
   }
 }
@@ -139,17 +142,16 @@ void LossHandler::StopWaitingForReplaced() {
 void LossHandler::Ask(const LossRecovery::Orders& orders, const std::set<WorkerId>& workers) {
   CollectCopies question{.round = orders.round, .entries = {}};
   for (const ShardId shard : orders.ask)
-    question.entries.emplace_back(shard, replicas_.table().at(shard));
-  outbox_.Warn(absl::StrCat("asking ",
-                            workers.size(),
-                            " workers for their copies of ",
-                            orders.ask.size(),
-                            orders.ask.size() == 1 ? " lost shard" : " lost shards"));
-  for (const WorkerId worker : workers) outbox_.Send(worker, question);
+    question.entries.emplace_back(shard, shards_.replicas().table().at(shard));
+  job_.outbox.Warn(absl::StrFormat("asking %d workers for their copies of %d lost %s",
+                                   workers.size(),
+                                   orders.ask.size(),
+                                   orders.ask.size() == 1 ? "shard" : "shards"));
+  for (const WorkerId worker : workers) job_.outbox.Send(worker, question);
 }
 
 void LossHandler::Rebuild(const ShardPlan& plan, const std::string& checkpoints) {
-  const std::optional<ReplicaSet> entry = replicas_.Rebuild(plan.shard);
+  const std::optional<ReplicaSet> entry = shards_.replicas().Rebuild(plan.shard);
   // The server that was to take the shard has gone since: plan again with its successor.
   if (!entry) return recovery_.AskAgain(plan.shard);
   recovery_.OnRebuilding(plan.shard, *entry->primary);
@@ -164,8 +166,8 @@ void LossHandler::Rebuild(const ShardPlan& plan, const std::string& checkpoints)
     offer.entry = *entry;
     offer.chunks.push_back(chunk.chunk.chunk);
   }
-  outbox_.Send(*entry->primary, std::move(order));
-  for (auto& [worker, offer] : offers) outbox_.Send(worker, std::move(offer));
+  job_.outbox.Send(*entry->primary, std::move(order));
+  for (auto& [worker, offer] : offers) job_.outbox.Send(worker, std::move(offer));
 }
 
 }  // namespace pushpull

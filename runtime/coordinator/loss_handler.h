@@ -6,58 +6,47 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
-#include "pushpull/deadline.h"
-
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
-#include "runtime/coordinator/command.h"
-#include "runtime/coordinator/job_core_options.h"
+#include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/loss_log.h"
 #include "runtime/coordinator/loss_recovery.h"
-#include "runtime/coordinator/outbox.h"
-#include "runtime/coordinator/replica_agreement.h"
-#include "runtime/membership/control.h"
-#include "runtime/membership/job_status.h"
+#include "runtime/coordinator/shard_directory.h"
 
 namespace pushpull {
 
-// Thread-compatible.
+// Thread-compatible. A loss that cannot be repaired fails the job.
 class LossHandler {
  public:
-  // All are used, not owned, and outlive this object. `replicas` says which shards are lost.
-  LossHandler(const JobCoreOptions& options, ReplicaAgreement& replicas, Outbox& outbox);
+  // Both are used, not owned, and outlive this object.
+  LossHandler(JobState& job, ShardDirectory& shards)
+      : job_(job),
+        shards_(shards),
+        recovery_({.grace = job.options.loss_grace, .answer_within = job.options.peer_timeout}) {}
 
   // Why shards that are lost now end the job; empty: they are rebuilt.
   std::string WhyFatal(const Consistency& active) const;
-
-  // These shards of `tensors` have lost their last holder.
-  void Begin(SteadyTime now,
-             const std::vector<ShardId>& lost,
-             std::span<const PlacedTensor> tensors);
-  // The holders have been waited for already.
-  void StopWaiting();
+  // The holders of the shards that are lost now have been waited for already.
+  void OnHoldersAwaited() { has_waited_ = true; }
   void OnServerLost(ServerId server) { recovery_.LoseServer(server); }
   void OnCopies(WorkerId worker, const ShardCopies& copies) { recovery_.OnCopies(worker, copies); }
-  // The result of an order that was sent to `server`; outdated ones are ignored. An error ends the
-  // job.
-  absl::StatusOr<ReplicaChange> OnRebuilt(ServerId server, const Rebuilt& rebuilt);
+  // The result of an order that was sent to `server`; outdated ones are ignored.
+  void OnRebuilt(ServerId server, const Rebuilt& rebuilt);
 
-  bool is_under_way() const { return recovery_.is_under_way(); }
-  struct Result {
-    std::optional<JobFailure> failure;
-    std::set<WorkerId> silent;  // did not answer in time: to be removed, then Advance again
-  };
-  // Goes as far as it can without another message; to be called after every event. `checkpoints` is
-  // the folder of the job's checkpoints, empty where there are none.
-  Result Advance(SteadyTime now, const LossRecovery::Job& job, const std::string& checkpoints);
+  // Shards have lost their last holder and are not rebuilt yet.
+  bool is_under_way() const { return shards_.has_lost() || recovery_.is_under_way(); }
+  // Goes as far as it can without another message; to be called after every event. `workers` and
+  // `has_server` as in LossRecovery::Job; `checkpoints` is the folder of the job's checkpoints,
+  // empty where there are none. The result did not answer in time: to be removed, then Advance
+  // again.
+  std::set<WorkerId> Advance(const Consistency& active,
+                             const std::set<WorkerId>& workers,
+                             bool has_server,
+                             const std::string& checkpoints);
 
   const std::vector<StateLoss>& losses() const { return log_.losses(); }
 
@@ -69,17 +58,18 @@ class LossHandler {
     bool is_done = false;
   };
 
-  void CloseRecovered(SteadyTime now);
+  void Begin(const std::vector<ShardId>& lost);
+  void CloseRecovered();
   void StopWaitingForReplaced();
   void Ask(const LossRecovery::Orders& orders, const std::set<WorkerId>& workers);
   void Rebuild(const ShardPlan& plan, const std::string& checkpoints);
 
-  const JobCoreOptions& options_;
-  ReplicaAgreement& replicas_;
-  Outbox& outbox_;
+  JobState& job_;
+  ShardDirectory& shards_;
   LossRecovery recovery_;
   LossLog log_;
   std::map<ShardId, Rebuilding> rebuilds_;
+  bool has_waited_ = false;
 };
 
 }  // namespace pushpull

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 namespace {
 
 void AddTo(std::vector<ServerId>& servers, std::optional<ServerId> server) {
-  if (server && std::find(servers.begin(), servers.end(), *server) == servers.end())
-    servers.push_back(*server);
+  if (server && absl::c_find(servers, *server) == servers.end()) servers.push_back(*server);
 }
 
 }  // namespace
@@ -89,8 +90,8 @@ std::optional<StateLoss> LossLog::Close(SteadyTime now, ShardId shard) {
   const auto it = open_.find(shard);
   const size_t index = it->second;
   open_.erase(it);
-  const bool is_open = std::any_of(
-      open_.begin(), open_.end(), [&](const auto& other) { return other.second == index; });
+  const bool is_open =
+      absl::c_any_of(open_, [&](const auto& other) { return other.second == index; });
   if (is_open) return std::nullopt;
   StateLoss& loss = losses_[index];
   loss.is_waiting = false;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 
@@ -22,11 +24,6 @@ void LossRecovery::Lose(SteadyTime now,
                     .copies = {}};
 }
 
-void LossRecovery::StopWaiting(ShardId shard) {
-  const auto it = shards_.find(shard);
-  if (it != shards_.end() && it->second.state == State::kWaiting) it->second.state = State::kDue;
-}
-
 void LossRecovery::OnCopies(WorkerId worker, const ShardCopies& copies) {
   const auto it = shards_.find(copies.shard);
   const bool is_awaited = it != shards_.end() && it->second.state == State::kAsking &&
@@ -36,25 +33,10 @@ void LossRecovery::OnCopies(WorkerId worker, const ShardCopies& copies) {
   for (const ChunkCopy& copy : copies.chunks) of_worker[copy.chunk] = copy;
 }
 
-void LossRecovery::OnRebuilding(ShardId shard, ServerId server) {
-  const auto it = shards_.find(shard);
-  if (it != shards_.end() && it->second.state == State::kRebuilding) it->second.server = server;
-}
-
-void LossRecovery::AskAgain(ShardId shard) {
-  const auto it = shards_.find(shard);
-  if (it != shards_.end() && it->second.state == State::kRebuilding) it->second.state = State::kDue;
-}
-
 void LossRecovery::LoseServer(ServerId server) {
   for (auto& [id, shard] : shards_) {
     if (shard.state == State::kRebuilding && shard.server == server) shard.state = State::kDue;
   }
-}
-
-bool LossRecovery::IsWaiting(ShardId shard) const {
-  const auto it = shards_.find(shard);
-  return it != shards_.end() && it->second.state == State::kWaiting;
 }
 
 std::vector<ShardId> LossRecovery::Waiting() const {
@@ -75,11 +57,10 @@ LossRecovery::Orders LossRecovery::Advance(SteadyTime now, const Job& job) {
   Orders orders;
   const auto has_gone = [&](WorkerId worker) { return !job.workers.contains(worker); };
   std::erase_if(asked_, has_gone);
-  const bool is_joined =
-      !std::includes(asked_.begin(), asked_.end(), job.workers.begin(), job.workers.end());
+  const bool is_joined = !absl::c_includes(asked_, job.workers);
   for (auto& [id, shard] : shards_) {
     std::erase_if(shard.copies, [&](const auto& word) { return has_gone(word.first); });
-    const bool lacks_copy = std::any_of(shard.needed.begin(), shard.needed.end(), has_gone);
+    const bool lacks_copy = absl::c_any_of(shard.needed, has_gone);
     const bool is_over = shard.state == State::kWaiting && now >= shard.until;
     const bool must_ask_again = (shard.state == State::kRebuilding && lacks_copy) ||
                                 (shard.state == State::kAsking && is_joined);
@@ -87,9 +68,8 @@ LossRecovery::Orders LossRecovery::Advance(SteadyTime now, const Job& job) {
   }
   Begin(now, job, orders);
 
-  const bool is_asking = std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) {
-    return shard.second.state == State::kAsking;
-  });
+  const bool is_asking = absl::c_any_of(
+      shards_, [](const auto& shard) { return shard.second.state == State::kAsking; });
   if (!is_asking) return orders;
   std::set<WorkerId> missing;
   for (const WorkerId worker : asked_) {
@@ -121,18 +101,17 @@ LossRecovery::Orders LossRecovery::Advance(SteadyTime now, const Job& job) {
 // Asks about everything that is due, one round at a time.
 void LossRecovery::Begin(SteadyTime now, const Job& job, Orders& orders) {
   const auto is_in = [&](State state) {
-    return std::any_of(shards_.begin(), shards_.end(), [state](const auto& shard) {
-      return shard.second.state == state;
-    });
+    return absl::c_any_of(shards_,
+                          [state](const auto& shard) { return shard.second.state == state; });
   };
   if (!is_in(State::kDue) || job.has_server) without_server_since_.reset();
   if (!is_in(State::kDue) || is_in(State::kAsking)) return;
   if (!job.has_server) {
     if (!without_server_since_) without_server_since_ = now;
     if (now - *without_server_since_ >= options_.server_within) {
-      orders.failure = absl::StrCat("no server has come within ",
-                                    ToSeconds(options_.server_within),
-                                    " s to take over the shards that were lost");
+      orders.failure =
+          absl::StrFormat("no server has come within %g s to take over the shards that were lost",
+                          ToSeconds(options_.server_within));
     }
     return;
   }
@@ -148,7 +127,7 @@ void LossRecovery::Begin(SteadyTime now, const Job& job, Orders& orders) {
 }
 
 bool LossRecovery::HasAnswered(WorkerId worker) const {
-  return std::all_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
+  return absl::c_all_of(shards_, [&](const auto& shard) {
     return shard.second.state != State::kAsking || shard.second.copies.contains(worker);
   });
 }
@@ -186,15 +165,13 @@ absl::StatusOr<ChunkPlan> LossRecovery::PlanChunk(ChunkId chunk,
   if (!newest.empty()) {
     for (const auto& [worker, copy] : newest) {
       if (copy.checksum == newest.front().second.checksum) continue;
-      return absl::DataLossError(absl::StrCat("the copies of chunk ",
-                                              chunk.value(),
-                                              " that ",
-                                              ToString(newest.front().first),
-                                              " and ",
-                                              ToString(worker),
-                                              " have of version ",
-                                              copy.version.value(),
-                                              " differ: a program has written to its `out`"));
+      return absl::DataLossError(absl::StrFormat(
+          "the copies of chunk %d that %s and %s have of version %d differ: a program "
+          "has written to its `out`",
+          chunk.value(),
+          ToString(newest.front().first),
+          ToString(worker),
+          copy.version.value()));
     }
     // Workers share the sending.
     const auto& [from, copy] = newest[chunk.value() % newest.size()];

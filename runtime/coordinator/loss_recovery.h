@@ -63,19 +63,21 @@ class LossRecovery {
   // for.
   void Lose(SteadyTime now, ShardId shard, std::vector<ChunkId> chunks, bool may_return);
   // The holder cannot return any more.
-  void StopWaiting(ShardId shard);
+  void StopWaiting(ShardId shard) { Change(shard, State::kWaiting, State::kDue); }
   // The shard has a primary.
   void OnRecovered(ShardId shard) { shards_.erase(shard); }
 
   void OnCopies(WorkerId worker, const ShardCopies& copies);
   // The server was ordered to carry out the plan.
-  void OnRebuilding(ShardId shard, ServerId server);
+  void OnRebuilding(ShardId shard, ServerId server) {
+    if (IsIn(shard, State::kRebuilding)) shards_.at(shard).server = server;
+  }
   // The plan could not be carried out.
-  void AskAgain(ShardId shard);
+  void AskAgain(ShardId shard) { Change(shard, State::kRebuilding, State::kDue); }
   void LoseServer(ServerId server);
 
   bool is_under_way() const { return !shards_.empty(); }
-  bool IsWaiting(ShardId shard) const;
+  bool IsWaiting(ShardId shard) const { return IsIn(shard, State::kWaiting); }
   // Shards that wait for their holder, and all.
   std::vector<ShardId> Waiting() const;
   std::vector<ShardId> Lost() const;
@@ -109,6 +111,13 @@ class LossRecovery {
     std::map<WorkerId, std::map<ChunkId, ChunkCopy>> copies;
   };
 
+  bool IsIn(ShardId shard, State state) const {
+    const auto it = shards_.find(shard);
+    return it != shards_.end() && it->second.state == state;
+  }
+  void Change(ShardId shard, State from, State to) {
+    if (IsIn(shard, from)) shards_.at(shard).state = to;
+  }
   void Begin(SteadyTime now, const Job& job, Orders& orders);
   bool HasAnswered(WorkerId worker) const;
   absl::StatusOr<ShardPlan> Plan(ShardId id, const Shard& shard, const Job& job) const;

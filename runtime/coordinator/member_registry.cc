@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/member_registry.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
-namespace {
-
-template <typename Id, typename Member>
-const Member* FindIn(const std::map<Id, Member>& members, Id id) {
-  const auto it = members.find(id);
-  return it == members.end() ? nullptr : &it->second;
-}
-
-}  // namespace
-
 std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now) {
   // A coordinator that was stopped or starved has received nothing meanwhile. Without this it would
   // declare every member dead when it goes on.
@@ -62,42 +52,10 @@ MemberRegistry::Departed MemberRegistry::Remove(SessionId session) {
   return departed;
 }
 
-void MemberRegistry::OnTensorsInstalled(ServerId server, uint64_t table_version) {
-  servers_.at(server).table_version = table_version;
-}
-
-void MemberRegistry::OnTensorsRegistered(WorkerId worker) {
-  workers_.at(worker).has_registered_tensors = true;
-}
-
-void MemberRegistry::OnLeaving(WorkerId worker) {
-  workers_.at(worker).is_leaving = true;
-}
-
 std::vector<SessionId> MemberRegistry::sessions() const {
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   return ids;
-}
-
-std::optional<ServerId> MemberRegistry::ServerAt(SessionId session) const {
-  const auto it = sessions_.find(session);
-  const auto* server = it == sessions_.end() ? nullptr : std::get_if<ServerId>(&it->second.member);
-  return server == nullptr ? std::nullopt : std::optional(*server);
-}
-
-std::optional<WorkerId> MemberRegistry::WorkerAt(SessionId session) const {
-  const auto it = sessions_.find(session);
-  const auto* worker = it == sessions_.end() ? nullptr : std::get_if<WorkerId>(&it->second.member);
-  return worker == nullptr ? std::nullopt : std::optional(*worker);
-}
-
-const MemberRegistry::Server* MemberRegistry::Find(ServerId server) const {
-  return FindIn(servers_, server);
-}
-
-const MemberRegistry::Worker* MemberRegistry::Find(WorkerId worker) const {
-  return FindIn(workers_, worker);
 }
 
 std::set<ServerId> MemberRegistry::ServerIds() const {
@@ -121,9 +79,8 @@ bool MemberRegistry::HasFirstServers(uint32_t count) const {
 }
 
 bool MemberRegistry::AllServersHave(uint64_t table_version) const {
-  return std::all_of(servers_.begin(), servers_.end(), [&](const auto& server) {
-    return server.second.table_version >= table_version;
-  });
+  return absl::c_all_of(
+      servers_, [&](const auto& server) { return server.second.table_version >= table_version; });
 }
 
 }  // namespace pushpull

@@ -53,18 +53,20 @@ class MemberRegistry {
   // The session is over; the result is what it had registered as.
   Departed Remove(SessionId session);
 
-  void OnTensorsInstalled(ServerId server, uint64_t table_version);
-  void OnTensorsRegistered(WorkerId worker);
-  void OnLeaving(WorkerId worker);
+  void OnTensorsInstalled(ServerId server, uint64_t table_version) {
+    servers_.at(server).table_version = table_version;
+  }
+  void OnTensorsRegistered(WorkerId worker) { workers_.at(worker).has_registered_tensors = true; }
+  void OnLeaving(WorkerId worker) { workers_.at(worker).is_leaving = true; }
 
   // All of them, in the order in which they began, registered or not.
   std::vector<SessionId> sessions() const;
   bool IsRegistered(SessionId session) const { return ServerAt(session) || WorkerAt(session); }
-  std::optional<ServerId> ServerAt(SessionId session) const;
-  std::optional<WorkerId> WorkerAt(SessionId session) const;
+  std::optional<ServerId> ServerAt(SessionId session) const { return MemberAt<ServerId>(session); }
+  std::optional<WorkerId> WorkerAt(SessionId session) const { return MemberAt<WorkerId>(session); }
   // Null where none is registered under this index.
-  const Server* Find(ServerId server) const;
-  const Worker* Find(WorkerId worker) const;
+  const Server* Find(ServerId server) const { return FindIn(servers_, server); }
+  const Worker* Find(WorkerId worker) const { return FindIn(workers_, worker); }
   const std::map<ServerId, Server>& servers() const { return servers_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
 
@@ -81,6 +83,19 @@ class MemberRegistry {
     SteadyTime last_heard;
     std::variant<std::monostate, ServerId, WorkerId> member;
   };
+
+  template <typename Map>
+  static const typename Map::mapped_type* FindIn(const Map& map,
+                                                 const typename Map::key_type& key) {
+    const auto it = map.find(key);
+    return it == map.end() ? nullptr : &it->second;
+  }
+  template <typename Id>
+  std::optional<Id> MemberAt(SessionId id) const {
+    const Session* session = FindIn(sessions_, id);
+    const Id* member = session == nullptr ? nullptr : std::get_if<Id>(&session->member);
+    return member == nullptr ? std::nullopt : std::optional<Id>(*member);
+  }
 
   const Duration peer_timeout_;
   std::map<SessionId, Session> sessions_;

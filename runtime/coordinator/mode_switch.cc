@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace pushpull {
 namespace {
@@ -85,8 +87,7 @@ ModeSwitch::Orders ModeSwitch::Advance(SteadyTime now, const View& active, bool 
   Orders orders;
   std::erase_if(members_, [&](const auto& member) { return !IsStaying(active, member.first); });
   const auto all = [&](const auto& condition) {
-    return std::all_of(
-        members_.begin(), members_.end(), [&](const auto& m) { return condition(m.second); });
+    return absl::c_all_of(members_, [&](const auto& m) { return condition(m.second); });
   };
   if (phase_ == Phase::kWanted && may_begin) Ask(active, orders);
   if (phase_ == Phase::kAsking && all([](const Member& m) { return m.next_step.has_value(); }))
@@ -128,13 +129,10 @@ void ModeSwitch::Drain(Orders& orders) {
 }
 
 void ModeSwitch::GiveUp(Orders& orders) {
-  problem_ = absl::StrCat("the mode stays ",
-                          NameOf(before_.mode),
-                          ": ",
-                          phase_ == Phase::kWanted ? "members were still joining" : Missing(),
-                          " after ",
-                          ToSeconds(patience_),
-                          " s");
+  problem_ = absl::StrFormat("the mode stays %s: %s after %g s",
+                             NameOf(before_.mode),
+                             phase_ == Phase::kWanted ? "members were still joining" : Missing(),
+                             ToSeconds(patience_));
   for (const auto& [worker, member] : members_)
     orders.resumes.emplace_back(worker, ResumeSteps{.round = round_});
   phase_ = Phase::kIdle;

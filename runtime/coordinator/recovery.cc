@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_format.h"
 
 namespace pushpull {
 
@@ -27,24 +28,10 @@ bool Recovery::IsUnderstood(const FromMember& message) {
 absl::Status Recovery::CheckTerm(Term promised) {
   highest_term_ = std::max(highest_term_, promised);
   if (highest_term_ <= options_.term) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("this coordinator has term ",
-                                                    options_.term.value(),
-                                                    ", one of term ",
-                                                    highest_term_.value(),
-                                                    " has taken over"));
-}
-
-void Recovery::Add(ServerId server, const ServerReport& report) {
-  collection_->Add(server, report);
-}
-
-void Recovery::Add(const RegisterWorker& worker, const WorkerReport& report) {
-  collection_->Add(worker, report);
-}
-
-void Recovery::Remove(WorkerId worker) {
-  collection_->Remove(worker);
-  deferred_leaves_.erase(worker);
+  return absl::FailedPreconditionError(
+      absl::StrFormat("this coordinator has term %d, one of term %d has taken over",
+                      options_.term.value(),
+                      highest_term_.value()));
 }
 
 Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
@@ -62,7 +49,7 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const Duration waited = now - first_registered_at_.value_or(now);
   if (!collection_->has_state()) {
     const auto& servers = members_.servers();
-    const bool all_reported = std::all_of(servers.begin(), servers.end(), [&](const auto& server) {
+    const bool all_reported = absl::c_all_of(servers, [&](const auto& server) {
       // A server that no coordinator has welcomed yet is not asked: it has nothing to report.
       return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
     });
@@ -83,13 +70,10 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const bool may_come = !collection_->IsComplete() || !options_.repairs_losses;
   if (!unheld.empty() && may_come && waited < options_.loss_grace) {
     if (std::exchange(has_named_missing_, true)) return Wait{};
-    return Wait{absl::StrCat("waiting up to ",
-                             ToSeconds(options_.loss_grace),
-                             " s for the servers that hold shard ",
-                             unheld.front().value(),
-                             " and ",
-                             unheld.size() - 1,
-                             " more")};
+    return Wait{absl::StrFormat("waiting up to %g s for the servers that hold shard %d and %d more",
+                                ToSeconds(options_.loss_grace),
+                                unheld.front().value(),
+                                unheld.size() - 1)};
   }
   return GoOn{std::move(job)};
 }

@@ -41,10 +41,15 @@ class Recovery {
     if (!first_registered_at_) first_registered_at_ = now;
   }
   // Reports and departures count only while is_under_way().
-  void Add(ServerId server, const ServerReport& report);
-  void Add(const RegisterWorker& worker, const WorkerReport& report);
+  void Add(ServerId server, const ServerReport& report) { collection_->Add(server, report); }
+  void Add(const RegisterWorker& worker, const WorkerReport& report) {
+    collection_->Add(worker, report);
+  }
   void Remove(ServerId server) { collection_->Remove(server); }
-  void Remove(WorkerId worker);
+  void Remove(WorkerId worker) {
+    collection_->Remove(worker);
+    deferred_leaves_.erase(worker);
+  }
   // A worker announced its last step before the view is known: to be taken with TakeLeaves.
   void Defer(WorkerId worker, const Leave& leave) { deferred_leaves_[worker] = leave; }
   std::map<WorkerId, Leave> TakeLeaves() { return std::exchange(deferred_leaves_, {}); }

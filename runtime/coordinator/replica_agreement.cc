@@ -3,14 +3,12 @@
 // One shard at a time, from one entry to the next; see replica_agreement.h.
 #include "runtime/coordinator/replica_agreement.h"
 
-#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
 
 namespace pushpull {
 namespace {
-
-bool Contains(const std::vector<ServerId>& servers, ServerId server) {
-  return std::find(servers.begin(), servers.end(), server) != servers.end();
-}
 
 bool IsMember(const ReplicaSet& entry, ServerId server) {
   return entry.RoleOf(server) != ReplicaRole::kNone;
@@ -22,10 +20,7 @@ bool IsMember(const ReplicaSet& entry, ServerId server) {
 
 ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight) {
   targets_.Add(server, weight);
-  is_plan_due_ = true;
-  ReplicaChange change;
-  Settle(change);
-  return change;
+  return Replan();
 }
 
 ReplicaChange ReplicaAgreement::LoseServer(ServerId server) {
@@ -36,10 +31,7 @@ ReplicaChange ReplicaAgreement::LoseServer(ServerId server) {
     shard.confirmed.erase(server);
     if (shard.failover) shard.failover->Forget(server);
   }
-  is_plan_due_ = true;
-  ReplicaChange change;
-  Settle(change);
-  return change;
+  return Replan();
 }
 
 ReplicaChange ReplicaAgreement::Place(const std::vector<FirstEntry>& entries) {
@@ -54,78 +46,65 @@ ReplicaChange ReplicaAgreement::Place(const std::vector<FirstEntry>& entries) {
   if (!targets.empty()) {
     followers = PlanFollowers(holders, primaries, targets, options_.replication);
   }
-  ReplicaChange change;
   for (size_t i = 0; i < entries.size(); ++i) {
     const FirstEntry& entry = entries[i];
     Shard& shard = shards_[entry.shard];
     shard.bytes = entry.bytes;
     shard.wanted = {entry.primary, followers[i]};
     table_[entry.shard] = {};
-    Install(entry.shard, shard, {NextEpoch(), entry.primary, followers[i]}, change);
+    Install(entry.shard, shard, {NextEpoch(), entry.primary, followers[i]});
   }
-  return change;
+  return std::exchange(change_, {});
 }
 
 ReplicaChange ReplicaAgreement::Restore(const std::vector<EarlierEntry>& entries) {
-  ReplicaChange change;
   for (const EarlierEntry& earlier : entries) {
     Shard& shard = shards_[earlier.shard];
     shard.bytes = earlier.bytes;
     table_[earlier.shard] = earlier.entry;
     slots_.Take(earlier.entry);
-    StartFailover(earlier.shard, shard, change);
+    StartFailover(earlier.shard, shard);
   }
-  is_plan_due_ = true;
-  Settle(change);
-  return change;
+  return Replan();
 }
 
 ReplicaChange ReplicaAgreement::SetTarget(const std::set<ServerId>& servers) {
   targets_.Set(servers);
-  is_plan_due_ = true;
-  ReplicaChange change;
-  Settle(change);
-  return change;
+  return Replan();
 }
 
 ReplicaChange ReplicaAgreement::OnPromise(ServerId server, const Promise& promise) {
-  ReplicaChange change;
   const auto found = shards_.find(promise.shard);
-  if (found == shards_.end() || !targets_.IsPresent(server)) return change;
+  if (found == shards_.end() || !targets_.IsPresent(server)) return {};
   Shard& shard = found->second;
   const ReplicaSet& entry = table_.at(promise.shard);
   if (promise.entry.epoch > entry.epoch) {
-    TakeOver(promise.shard, promise.entry, change);
+    TakeOver(promise.shard, promise.entry);
   } else if (promise.entry.epoch == entry.epoch) {
     if (shard.failover) shard.failover->OnPromise(server, promise);
     if (entry.primary == server && !promise.is_full && !shard.handover) {
       shard.is_primary_empty = true;
     }
   }
-  SettleOne(promise.shard, shard, change);
-  return change;
+  return SettleOne(promise.shard, shard);
 }
 
 ReplicaChange ReplicaAgreement::OnCaughtUp(const CaughtUp& message) {
-  ReplicaChange change;
   const auto found = shards_.find(message.shard);
-  if (found == shards_.end()) return change;
+  if (found == shards_.end()) return {};
   Shard& shard = found->second;
   const ReplicaSet& entry = table_.at(message.shard);
-  if (message.epoch != entry.epoch || !IsMember(entry, message.member)) return change;
-  if (!IsLive(shard, message.member)) return change;
+  if (message.epoch != entry.epoch || !IsMember(entry, message.member)) return {};
+  if (!IsLive(shard, message.member)) return {};
   shard.confirmed.insert(message.member);
-  SettleOne(message.shard, shard, change);
-  return change;
+  return SettleOne(message.shard, shard);
 }
 
 ReplicaChange ReplicaAgreement::OnHandedOver(const HandedOver& message) {
-  ReplicaChange change;
   const auto found = shards_.find(message.shard);
-  if (found == shards_.end()) return change;
-  TakeOver(message.shard, message.entry, change);
-  SettleOne(message.shard, found->second, change);
-  return change;
+  if (found == shards_.end()) return {};
+  TakeOver(message.shard, message.entry);
+  return SettleOne(message.shard, found->second);
 }
 
 bool ReplicaAgreement::is_lost(ShardId shard) const {
@@ -147,45 +126,32 @@ std::optional<ReplicaSet> ReplicaAgreement::Rebuild(ShardId id) {
 }
 
 ReplicaChange ReplicaAgreement::OnRebuilt(ShardId id, const ReplicaSet& entry) {
-  ReplicaChange change;
-  if (!is_lost(id)) return change;
-  TakeOver(id, entry, change);
-  SettleOne(id, shards_.at(id), change);
-  return change;
+  if (!is_lost(id)) return {};
+  TakeOver(id, entry);
+  return SettleOne(id, shards_.at(id));
 }
 
 // ---- What is so ----
 
-Epoch ReplicaAgreement::epoch() const {
-  return {options_.term, counter_};
-}
-
 size_t ReplicaAgreement::shards_moving() const {
-  return static_cast<size_t>(std::count_if(shards_.begin(), shards_.end(), [&](const auto& shard) {
+  return static_cast<size_t>(absl::c_count_if(shards_, [&](const auto& shard) {
     return !IsSettled(table_.at(shard.first), shard.second);
   }));
 }
 
 bool ReplicaAgreement::is_drained(ServerId server) const {
-  return std::none_of(table_.begin(), table_.end(), [&](const auto& entry) {
-    return IsMember(entry.second, server);
-  });
+  return absl::c_none_of(table_, [&](const auto& entry) { return IsMember(entry.second, server); });
 }
 
 bool ReplicaAgreement::IsSettled(const ReplicaSet& entry, const Shard& shard) const {
   return entry.primary && entry.primary == shard.wanted.primary && !shard.handover &&
          entry.followers == shard.wanted.followers && entry.learners.empty() &&
-         std::all_of(entry.followers.begin(), entry.followers.end(), [&](ServerId follower) {
-           return shard.confirmed.contains(follower);
-         });
+         absl::c_all_of(entry.followers,
+                        [&](ServerId follower) { return shard.confirmed.contains(follower); });
 }
 
 bool ReplicaAgreement::IsLive(const Shard& shard, ServerId member) const {
   return targets_.IsPresent(member) && !shard.departed.contains(member);
-}
-
-Epoch ReplicaAgreement::NextEpoch() {
-  return {options_.term, ++counter_};
 }
 
 // ---- Who should hold what ----
@@ -214,7 +180,7 @@ void ReplicaAgreement::Plan() {
     ShardHolders now = Holders(id, shard);
     const bool stays_lost = shard.failover && shard.failover->is_lost() && !options_.rebuilds;
     if (targets.empty() || stays_lost) {
-      std::sort(now.members.begin(), now.members.end());
+      absl::c_sort(now.members);
       shard.wanted = {now.primary, now.members};
       continue;
     }
@@ -231,36 +197,43 @@ void ReplicaAgreement::Plan() {
 
 // ---- From entry to entry ----
 
-void ReplicaAgreement::Settle(ReplicaChange& change) {
+void ReplicaAgreement::Settle() {
   do {
     if (is_plan_due_) Plan();
     is_plan_due_ = false;
     slots_.TakeFreed();
     for (const Urgency urgency : {Urgency::kRepair, Urgency::kMove}) {
       for (auto& [id, shard] : shards_) {
-        while (Advance(id, shard, urgency, change)) {
+        while (Advance(id, shard, urgency)) {
         }
       }
     }
   } while (is_plan_due_ || slots_.TakeFreed());
 }
 
+ReplicaChange ReplicaAgreement::Replan() {
+  is_plan_due_ = true;
+  Settle();
+  return std::exchange(change_, {});
+}
+
 // Other shards are visited only where they may have gained something: a new plan, or a slot.
-void ReplicaAgreement::SettleOne(ShardId id, Shard& shard, ReplicaChange& change) {
-  while (Advance(id, shard, Urgency::kMove, change)) {
+ReplicaChange ReplicaAgreement::SettleOne(ShardId id, Shard& shard) {
+  while (Advance(id, shard, Urgency::kMove)) {
   }
-  if (is_plan_due_ || slots_.TakeFreed()) Settle(change);
+  if (is_plan_due_ || slots_.TakeFreed()) Settle();
+  return std::exchange(change_, {});
 }
 
 // Makes one change of the shard; false when it has to wait or is where it should be.
-bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency, ReplicaChange& change) {
-  if (shard.failover) return FinishFailover(id, shard, change);
+bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency) {
+  if (shard.failover) return FinishFailover(id, shard);
   const ReplicaSet& entry = table_.at(id);
   const bool has_primary =
       entry.primary && IsLive(shard, *entry.primary) && !shard.is_primary_empty;
   const bool is_cut_short = shard.handover && !IsLive(shard, *shard.handover->primary);
   if (!has_primary || is_cut_short) {
-    StartFailover(id, shard, change);
+    StartFailover(id, shard);
     return true;
   }
   if (shard.handover) return false;
@@ -268,26 +241,26 @@ bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency, Replic
   ReplicaSet next = NextMembers(entry, shard, urgency);
   if (next.followers != entry.followers || next.learners != entry.learners) {
     next.epoch = NextEpoch();
-    Install(id, shard, std::move(next), change);
+    Install(id, shard, std::move(next));
     shard.departed.clear();
     return true;
   }
   if (urgency == Urgency::kRepair || !MayHandOver(entry, shard)) return false;
-  StartHandover(id, shard, change);
+  StartHandover(id, shard);
   return true;
 }
 
 // Dead members stay listed: one that returns with its state may be the last that has it.
-void ReplicaAgreement::StartFailover(ShardId id, Shard& shard, ReplicaChange& change) {
+void ReplicaAgreement::StartFailover(ShardId id, Shard& shard) {
   ReplicaSet next = table_.at(id);
   next.epoch = NextEpoch();
   if (next.primary) next.followers.push_back(*next.primary);
   next.primary.reset();
-  Install(id, shard, std::move(next), change);
+  Install(id, shard, std::move(next));
   shard.failover.emplace();
 }
 
-bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard, ReplicaChange& change) {
+bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard) {
   const auto is_live = [&](ServerId member) { return IsLive(shard, member); };
   std::optional<ReplicaSet> next =
       shard.failover->Elect(table_.at(id), is_live, shard.wanted.primary);
@@ -295,16 +268,15 @@ bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard, ReplicaChange& c
   const bool has_primary = next->primary.has_value();
   if (has_primary) {
     next->epoch = NextEpoch();
-    Install(id, shard, *std::move(next), change);
+    Install(id, shard, *std::move(next));
     shard.departed.clear();
   } else {
-    change.lost.push_back(id);
+    change_.lost.push_back(id);
   }
   // Failovers only keep shards available; when the last one is over, shards are spread anew.
-  is_plan_due_ =
-      is_plan_due_ || std::none_of(shards_.begin(), shards_.end(), [](const auto& other) {
-        return other.second.failover && !other.second.failover->is_lost();
-      });
+  is_plan_due_ = is_plan_due_ || absl::c_none_of(shards_, [](const auto& other) {
+                   return other.second.failover && !other.second.failover->is_lost();
+                 });
   return has_primary;
 }
 
@@ -320,18 +292,20 @@ ReplicaSet ReplicaAgreement::NextMembers(const ReplicaSet& entry,
   const bool has_all_wanted =
       entry.primary == wanted.primary &&
       wanted.followers.size() >= targets_.NumFollowers(options_.replication) &&
-      std::all_of(wanted.followers.begin(), wanted.followers.end(), [&](ServerId follower) {
-        return Contains(next.followers, follower) && shard.confirmed.contains(follower);
+      absl::c_all_of(wanted.followers, [&](ServerId follower) {
+        return absl::c_linear_search(next.followers, follower) &&
+               shard.confirmed.contains(follower);
       });
   if (has_all_wanted) next.followers = wanted.followers;
   for (const ServerId learner : entry.learners) {
-    const bool is_wanted = learner == wanted.primary || Contains(wanted.followers, learner);
+    const bool is_wanted =
+        learner == wanted.primary || absl::c_linear_search(wanted.followers, learner);
     if (!is_wanted || !IsLive(shard, learner)) continue;
     (shard.confirmed.contains(learner) ? next.followers : next.learners).push_back(learner);
   }
   AddLearners(shard, urgency, next);
-  std::sort(next.followers.begin(), next.followers.end());
-  std::sort(next.learners.begin(), next.learners.end());
+  absl::c_sort(next.followers);
+  absl::c_sort(next.learners);
   return next;
 }
 
@@ -353,26 +327,26 @@ void ReplicaAgreement::AddLearners(const Shard& shard, Urgency urgency, ReplicaS
 
 bool ReplicaAgreement::MayHandOver(const ReplicaSet& entry, const Shard& shard) const {
   const std::optional<ServerId>& to = shard.wanted.primary;
-  return to && to != entry.primary && entry.learners.empty() && Contains(entry.followers, *to) &&
-         shard.confirmed.contains(*to);
+  return to && to != entry.primary && entry.learners.empty() &&
+         absl::c_linear_search(entry.followers, *to) && shard.confirmed.contains(*to);
 }
 
-void ReplicaAgreement::StartHandover(ShardId id, Shard& shard, ReplicaChange& change) {
+void ReplicaAgreement::StartHandover(ShardId id, Shard& shard) {
   const ReplicaSet& entry = table_.at(id);
   const ServerId source = *entry.primary;
   ReplicaSet next = entry;
   next.epoch = NextEpoch();
   next.primary = shard.wanted.primary;
-  std::replace(next.followers.begin(), next.followers.end(), *next.primary, source);
-  std::sort(next.followers.begin(), next.followers.end());
-  change.handovers.push_back({source, {id, entry.epoch, next}});
+  absl::c_replace(next.followers, *next.primary, source);
+  absl::c_sort(next.followers);
+  change_.handovers.push_back({source, {id, entry.epoch, next}});
   shard.handover = std::move(next);
 }
 
 // Confirmations, failover and handover belong to the entry before, and start anew with this one.
-void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry, ReplicaChange& change) {
-  std::sort(entry.followers.begin(), entry.followers.end());
-  std::sort(entry.learners.begin(), entry.learners.end());
+void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry) {
+  absl::c_sort(entry.followers);
+  absl::c_sort(entry.learners);
   ReplicaSet& held = table_.at(id);
   slots_.Give(held);
   slots_.Take(entry);
@@ -381,13 +355,13 @@ void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry, Repli
   shard.is_primary_empty = false;
   shard.failover.reset();
   shard.handover.reset();
-  change.entries.emplace_back(id, held);
+  change_.entries.emplace_back(id, held);
 }
 
 // A server has a higher entry than the table: that of a handover or a rebuilt shard whose
 // completion was not received yet. An epoch above every one that this coordinator has issued comes
 // from a successor, and is not for this one to handle.
-void ReplicaAgreement::TakeOver(ShardId id, const ReplicaSet& entry, ReplicaChange& change) {
+void ReplicaAgreement::TakeOver(ShardId id, const ReplicaSet& entry) {
   if (entry.epoch <= table_.at(id).epoch || entry.epoch > epoch()) return;
   Shard& shard = shards_.at(id);
   // Above an entry without primary there is only that of a shard that is being rebuilt. If another
@@ -397,7 +371,7 @@ void ReplicaAgreement::TakeOver(ShardId id, const ReplicaSet& entry, ReplicaChan
     is_plan_due_ = true;
     shard.departed.clear();  // the server with the rebuilt state is another process
   }
-  Install(id, shard, entry, change);
+  Install(id, shard, entry);
   std::erase_if(shard.departed, [&](ServerId member) { return !IsMember(entry, member); });
 }
 

@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "runtime/base/ids.h"
-#include "runtime/coordinator/copy_slots.h"
 #include "runtime/coordinator/replica_targets.h"
 #include "runtime/coordinator/shard_failover.h"
 #include "runtime/membership/control.h"
@@ -58,6 +57,36 @@ struct ReplicaChange {
   std::vector<std::pair<ShardId, ReplicaSet>> entries;   // to every server and worker
   std::vector<std::pair<ServerId, Handover>> handovers;  // each to that server
   std::vector<ShardId> lost;  // no member that holds their state is alive
+};
+
+// Limits how many shards are copied to or from one server at a time. Thread-compatible.
+class CopySlots {
+ public:
+  explicit CopySlots(size_t per_server) : per_server_(per_server) {}
+
+  // A shard's learners are copied from its primary while an entry is in force. `Give` follows for
+  // each entry that was taken.
+  void Take(const ReplicaSet& entry) { Count(entry, true); }
+  void Give(const ReplicaSet& entry) { Count(entry, false); }
+  bool IsFree(ServerId server) const {
+    const auto used = used_.find(server);
+    return used == used_.end() || used->second < per_server_;
+  }
+  // Whether a slot was given back since the last call.
+  bool TakeFreed() { return std::exchange(was_freed_, false); }
+
+ private:
+  void Count(const ReplicaSet& entry, bool is_taken) {
+    if (!entry.primary || entry.learners.empty()) return;  // without primary nobody sends
+    const auto count = [&](ServerId server) { is_taken ? ++used_[server] : --used_[server]; };
+    count(*entry.primary);
+    for (const ServerId learner : entry.learners) count(learner);
+    was_freed_ = was_freed_ || !is_taken;
+  }
+
+  const size_t per_server_;
+  std::map<ServerId, size_t> used_;
+  bool was_freed_ = false;
 };
 
 // Thread-compatible.
@@ -117,7 +146,7 @@ class ReplicaAgreement {
   // By shard; a shard that is not in it has no chunks.
   const std::map<ShardId, ReplicaSet>& table() const { return table_; }
   // Highest epoch given out.
-  Epoch epoch() const;
+  Epoch epoch() const { return {options_.term, counter_}; }
   // Shards whose members are not yet, or not yet confirmed to be, what target and replication
   // require.
   size_t shards_moving() const;
@@ -143,23 +172,24 @@ class ReplicaAgreement {
   // Shards that have too few members get their learners before shards that merely move.
   enum class Urgency { kRepair, kMove };
 
-  Epoch NextEpoch();
+  Epoch NextEpoch() { return {options_.term, ++counter_}; }
   bool IsLive(const Shard& shard, ServerId member) const;
   ShardHolders Holders(ShardId id, const Shard& shard) const;
   void Plan();
 
-  // Takes shards as far as they can go without another message.
-  void Settle(ReplicaChange& change);
-  void SettleOne(ShardId id, Shard& shard, ReplicaChange& change);
-  bool Advance(ShardId id, Shard& shard, Urgency urgency, ReplicaChange& change);
-  void StartFailover(ShardId id, Shard& shard, ReplicaChange& change);
-  bool FinishFailover(ShardId id, Shard& shard, ReplicaChange& change);
+  // Take shards as far as they can go without another message.
+  void Settle();
+  ReplicaChange Replan();
+  ReplicaChange SettleOne(ShardId id, Shard& shard);
+  bool Advance(ShardId id, Shard& shard, Urgency urgency);
+  void StartFailover(ShardId id, Shard& shard);
+  bool FinishFailover(ShardId id, Shard& shard);
   ReplicaSet NextMembers(const ReplicaSet& entry, const Shard& shard, Urgency urgency) const;
   void AddLearners(const Shard& shard, Urgency urgency, ReplicaSet& next) const;
   bool MayHandOver(const ReplicaSet& entry, const Shard& shard) const;
-  void StartHandover(ShardId id, Shard& shard, ReplicaChange& change);
-  void Install(ShardId id, Shard& shard, ReplicaSet entry, ReplicaChange& change);
-  void TakeOver(ShardId id, const ReplicaSet& entry, ReplicaChange& change);
+  void StartHandover(ShardId id, Shard& shard);
+  void Install(ShardId id, Shard& shard, ReplicaSet entry);
+  void TakeOver(ShardId id, const ReplicaSet& entry);
   bool IsSettled(const ReplicaSet& entry, const Shard& shard) const;
 
   const ReplicaOptions options_;
@@ -169,6 +199,7 @@ class ReplicaAgreement {
   std::map<ShardId, ReplicaSet> table_;
   std::map<ShardId, Shard> shards_;  // the same shards
   bool is_plan_due_ = false;
+  ReplicaChange change_;  // by the call under way
 };
 
 }  // namespace pushpull

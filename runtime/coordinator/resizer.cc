@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/colocated_server.h"
 #include "runtime/base/status_macros.h"
@@ -13,13 +14,12 @@ namespace {
 
 absl::Status CheckReplicas(absl::string_view field, uint32_t desired, uint32_t low, uint32_t high) {
   if (desired >= std::max(low, 1u) && desired <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field,
-                                                 ".replicas: must be between ",
-                                                 low,
-                                                 " (minReplicas) and ",
-                                                 high,
-                                                 " (maxReplicas), is ",
-                                                 desired));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s.replicas: must be between %d (minReplicas) and %d (maxReplicas), is %d",
+                      field,
+                      low,
+                      high,
+                      desired));
 }
 
 }  // namespace
@@ -39,32 +39,26 @@ bool Resizer::IsDesired(ServerId server) const {
 
 bool Resizer::HasDesiredServer() const {
   const auto& servers = members_.servers();
-  return std::any_of(servers.begin(), servers.end(), [this](const auto& server) {
-    return IsDesired(server.first);
-  });
+  return absl::c_any_of(servers, [this](const auto& server) { return IsDesired(server.first); });
 }
 
 absl::Status Resizer::CheckIndex(ServerId server) const {
   if (IsDesired(server)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("job ",
-                   options_.settings.job,
-                   " has ",
-                   desired_.servers,
-                   " servers",
-                   options_.has_colocated_servers ? " and one beside each of its workers" : "",
-                   ", there is no place for ",
-                   ToString(server)));
+      absl::StrFormat("job %s has %d servers%s, there is no place for %s",
+                      options_.settings.job,
+                      desired_.servers,
+                      options_.has_colocated_servers ? " and one beside each of its workers" : "",
+                      ToString(server)));
 }
 
 absl::Status Resizer::CheckIndex(WorkerId worker) const {
   if (IsDesired(worker)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("job ",
-                                                    options_.settings.job,
-                                                    " has ",
-                                                    desired_.workers,
-                                                    " workers, there is no place for ",
-                                                    ToString(worker)));
+  return absl::FailedPreconditionError(
+      absl::StrFormat("job %s has %d workers, there is no place for %s",
+                      options_.settings.job,
+                      desired_.workers,
+                      ToString(worker)));
 }
 
 absl::Status Resizer::Check(const JobSize& size) const {
@@ -75,10 +69,10 @@ absl::Status Resizer::Check(const JobSize& size) const {
   if (!size.servers) return absl::OkStatus();
   const uint32_t replication = options_.settings.replication;
   if (*size.servers <= replication && replication > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("spec.servers.replicas: must be above ",
-                                                   replication,
-                                                   " (spec.servers.replication), is ",
-                                                   *size.servers));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("spec.servers.replicas: must be above %d (spec.servers.replication), is %d",
+                        replication,
+                        *size.servers));
   }
   return CheckReplicas("spec.servers", *size.servers, options_.min_servers, options_.max_servers);
 }
@@ -129,7 +123,7 @@ std::set<ServerId> Resizer::Target() const {
   for (uint32_t i = 0; i < desired_.servers; ++i) target.insert(ServerId{i});
   for (uint32_t i = 0; options_.has_colocated_servers && i < desired_.workers; ++i)
     target.insert(ServerBeside(WorkerId{i}));
-  const bool has_heir = std::any_of(target.begin(), target.end(), [&](ServerId server) {
+  const bool has_heir = absl::c_any_of(target, [&](ServerId server) {
     return members_.Find(server) != nullptr && !IsLeaving(server);
   });
   std::pair<uint64_t, ServerId> last{};  // turn, server
@@ -162,10 +156,9 @@ std::vector<ServerId> Resizer::TakeReleased(LeaveRule rule,
 
 void Resizer::UpdateLog(SteadyTime now, size_t shards_moving, const ResizeLog::Totals& totals) {
   const auto& servers = members_.servers();
-  const bool is_settled = shards_moving == 0 && members_.HasFirstServers(desired_.servers) &&
-                          std::all_of(servers.begin(), servers.end(), [this](const auto& server) {
-                            return IsDesired(server.first);
-                          });
+  const bool is_settled =
+      shards_moving == 0 && members_.HasFirstServers(desired_.servers) &&
+      absl::c_all_of(servers, [this](const auto& server) { return IsDesired(server.first); });
   log_.Update(now, is_settled, totals);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/optim/optimizer.h"
@@ -17,11 +18,8 @@ namespace {
 absl::StatusOr<uint64_t> BytesOf(const TensorSpec& spec) {
   const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
   if (!bytes.ok() || *bytes == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                   spec.name,
-                                                   "\": shape ",
-                                                   DimsToString(spec.dims),
-                                                   " has no values or too many"));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "tensor \"%s\": shape %s has no values or too many", spec.name, DimsToString(spec.dims)));
   }
   return bytes;
 }
@@ -66,11 +64,6 @@ absl::StatusOr<TensorCatalog> TensorCatalog::FromPlaced(const std::vector<Placed
   return catalog;
 }
 
-void TensorCatalog::SetServers(std::vector<ServerId> primaries, std::vector<double> weights) {
-  primaries_ = std::move(primaries);
-  weights_ = std::move(weights);
-}
-
 absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec> tensors) {
   if (tensors_.empty()) {
     PUSHPULL_RETURN_IF_ERROR(Place(tensors));
@@ -78,35 +71,29 @@ absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec
     return absl::OkStatus();
   }
   if (tensors.size() != tensors_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(ToString(worker),
-                                                   " registers ",
-                                                   tensors.size(),
-                                                   " tensors, ",
-                                                   ToString(first_worker_),
-                                                   " registered ",
-                                                   tensors_.size(),
-                                                   ": all workers must register the same list"));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s registers %d tensors, %s registered %d: all workers must register the same list",
+        ToString(worker),
+        tensors.size(),
+        ToString(first_worker_),
+        tensors_.size()));
   }
   for (const TensorSpec& tensor : tensors) {
     const auto it = index_by_name_.find(tensor.name);
     if (it == index_by_name_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                     tensor.name,
-                                                     "\": registered by ",
-                                                     ToString(worker),
-                                                     " but not by ",
-                                                     ToString(first_worker_)));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor \"%s\": registered by %s but not by %s",
+                          tensor.name,
+                          ToString(worker),
+                          ToString(first_worker_)));
     }
     const std::string difference = Difference(tensors_[it->second].spec, tensor);
     if (!difference.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                     tensor.name,
-                                                     "\": ",
-                                                     ToString(worker),
-                                                     " and ",
-                                                     ToString(first_worker_),
-                                                     " differ in it: ",
-                                                     difference));
+      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": %s and %s differ in it: %s",
+                                                        tensor.name,
+                                                        ToString(worker),
+                                                        ToString(first_worker_),
+                                                        difference));
     }
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,7 +31,10 @@ class TensorCatalog {
 
   // Fixes where chunks can go. `primaries[s]` is the server of shard s, `weights[i]` that of server
   // i.
-  void SetServers(std::vector<ServerId> primaries, std::vector<double> weights);
+  void SetServers(std::vector<ServerId> primaries, std::vector<double> weights) {
+    primaries_ = std::move(primaries);
+    weights_ = std::move(weights);
+  }
 
   // Places the list of the first worker; compares that of every other. SetServers comes first.
   //

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace pushpull {
 namespace {
 
@@ -12,11 +14,10 @@ namespace {
 constexpr uint64_t kMarginMax = 1024;
 
 void InsertInOrder(View& view, const ViewMember& member) {
-  const auto place = std::lower_bound(
-      view.members.begin(),
-      view.members.end(),
-      member,
-      [](const ViewMember& a, const ViewMember& b) { return a.worker < b.worker; });
+  const auto place =
+      absl::c_lower_bound(view.members, member, [](const ViewMember& a, const ViewMember& b) {
+        return a.worker < b.worker;
+      });
   view.members.insert(place, member);
 }
 
@@ -49,9 +50,8 @@ ViewChange ViewAgreement::Join(const std::map<WorkerId, Incarnation>& joiners) {
 
 ViewChange ViewAgreement::Leave(WorkerId worker, Step end_step, bool is_released) {
   ViewChange change;
-  const auto member = std::find_if(active_.members.begin(),
-                                   active_.members.end(),
-                                   [&](const ViewMember& m) { return m.worker == worker; });
+  const auto member =
+      absl::c_find_if(active_.members, [&](const ViewMember& m) { return m.worker == worker; });
   if (member == active_.members.end()) return change;
   member->end_step = end_step;
   member->is_released = is_released;
@@ -155,9 +155,7 @@ View ViewAgreement::NextView() const {
     for (ViewMember& member : view.members) member.from_step = next_mode_->from_step;
   }
   const bool somebody_stays =
-      std::any_of(view.members.begin(), view.members.end(), [](const ViewMember& m) {
-        return !m.end_step.has_value();
-      });
+      absl::c_any_of(view.members, [](const ViewMember& m) { return !m.end_step.has_value(); });
   // In the other modes step numbers say which pushes have been applied, so a joiner must not reuse
   // those of completed steps.
   const bool is_bound = somebody_stays || !view.consistency.is_sync();
@@ -170,8 +168,7 @@ void ViewAgreement::Propose(ViewChange& change) {
   View view = NextView();
   // Members that have left cannot be overtaken. Without them servers recognise a full restart.
   const bool is_restart =
-      view.consistency.is_sync() &&
-      std::none_of(view.members.begin(), view.members.end(), [&](const ViewMember& m) {
+      view.consistency.is_sync() && absl::c_none_of(view.members, [&](const ViewMember& m) {
         return !m.end_step.has_value() && !joiners_.contains(m.worker);
       });
   if (is_restart) {
@@ -204,10 +201,9 @@ void ViewAgreement::RescueStranded() {
   };
   for (ViewMember& member : active_.members) {
     if (member.from_step == Step{0} || established_.contains(member.worker)) continue;
-    const bool has_help =
-        std::any_of(active_.members.begin(), active_.members.end(), [&](const ViewMember& other) {
-          return other.worker != member.worker && brings_to(other, member.from_step);
-        });
+    const bool has_help = absl::c_any_of(active_.members, [&](const ViewMember& other) {
+      return other.worker != member.worker && brings_to(other, member.from_step);
+    });
     if (!has_help) member.from_step = Step{0};
   }
 }

@@ -26,11 +26,24 @@ class WorkerRoster {
     entries_[info.worker] = {.info = info, .is_alive = true};
   }
   // It leaves in order; `is_released`: because it was told to.
-  void OnLeft(WorkerId worker, bool is_released);
-  void OnGone(WorkerId worker);
+  void OnLeft(WorkerId worker, bool is_released) {
+    Entry& entry = entries_[worker];
+    entry.was_released = is_released;
+    entry.has_left = !is_released;
+  }
+  void OnGone(WorkerId worker) {
+    const auto it = entries_.find(worker);
+    if (it != entries_.end()) it->second.is_alive = false;
+  }
 
   // The workers 0 to `desired` - 1 have done their part.
-  bool IsComplete(uint32_t desired) const;
+  bool IsComplete(uint32_t desired) const {
+    for (uint32_t i = 0; i < desired; ++i) {
+      const auto entry = entries_.find(WorkerId{i});
+      if (entry == entries_.end() || !entry->second.has_left) return false;
+    }
+    return desired > 0;
+  }
 
   const std::map<WorkerId, Entry>& entries() const { return entries_; }
 

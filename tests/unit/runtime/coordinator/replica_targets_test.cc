@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/coordinator/copy_slots.h"
+#include "runtime/coordinator/replica_agreement.h"
 #include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {

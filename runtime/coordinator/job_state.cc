@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/coordinator/outbox.h"
+#include "runtime/coordinator/job_state.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands that follow from one event, in the order in which they are carried out. The parts of
-// the coordinator's core share one, so that a member receives what they decide in the order of the
-// decisions. Pure.
+// What the parts of the coordinator's core share: the manifest, the members, the statistics, and
+// the commands that follow from an event. Pure.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
 #include "runtime/coordinator/command.h"
+#include "runtime/coordinator/job_core_options.h"
+#include "runtime/coordinator/job_lifecycle.h"
+#include "runtime/coordinator/job_statistics.h"
 #include "runtime/coordinator/member_registry.h"
+#include "runtime/coordinator/stall_watch.h"
 
 namespace pushpull {
 
-// Thread-compatible.
+// The commands that follow from one event, in the order in which they are carried out: a member
+// receives what the parts decide in the order of the decisions. Thread-compatible.
 class Outbox {
  public:
   // `members` is used, not owned, and outlives this object.
@@ -44,6 +50,21 @@ class Outbox {
   const MemberRegistry& members_;
   const Term term_;
   std::vector<Command> commands_;
+};
+
+// Thread-compatible.
+struct JobState {
+  explicit JobState(JobCoreOptions its_options) : options(std::move(its_options)) {}
+
+  void Fail(JobFailure failure) { lifecycle.Fail(now, std::move(failure)); }
+
+  const JobCoreOptions options;
+  SteadyTime now;  // of the event under way
+  MemberRegistry members{options.peer_timeout};
+  Outbox outbox{members, options.term};
+  JobLifecycle lifecycle{options.settings.job, options.failure_grace};
+  JobStatistics statistics;
+  StallWatch stalls;
 };
 
 }  // namespace pushpull
