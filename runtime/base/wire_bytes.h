@@ -2,8 +2,16 @@
 //
 // Encodes numbers, texts and bytes, little-endian, and decodes them: for frame headers, metas and
 // file headers. Not for tensors, whose bytes are sent as they lie in memory.
+//
+// A format is one list of fields for both directions:
+//
+//   template <typename Visit, typename Offer>
+//   void VisitOffer(Visit& visit, Offer& offer) { visit(offer.name, offer.token); }
+//
+// With a ByteWriter or HeaderWriter it writes the fields, with a ByteReader it reads them.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -22,23 +30,67 @@ namespace pushpull {
 static_assert(std::endian::native == std::endian::little,
               "tensors are sent and stored as they lie in memory; the formats are little-endian");
 
+// Numbers and arrays of them are, structs with holes are not.
+template <typename Type>
+constexpr bool kHasNoPadding =
+    std::is_floating_point_v<Type> || std::has_unique_object_representations_v<Type>;
+
 // Writes `number` to the first bytes of `out`, which must be long enough.
 template <typename Number>
 void StoreNumber(Number number, std::span<std::byte> out) {
-  static_assert(std::is_arithmetic_v<Number>);
+  static_assert(kHasNoPadding<Number>);
   std::memcpy(out.data(), &number, sizeof number);
 }
 
 template <typename Number>
 Number LoadNumber(std::span<const std::byte> bytes) {
-  static_assert(std::is_arithmetic_v<Number>);
+  static_assert(kHasNoPadding<Number>);
   Number number;
   std::memcpy(&number, bytes.data(), sizeof number);
   return number;
 }
 
+// Bytes of a format that mean nothing yet: written as zeros, whatever is read is dropped.
+template <size_t kBytes>
+using Reserved = std::array<uint8_t, kBytes>;
+
+// What a field is in bytes: the number behind an id, an enumeration or a bool; a number or an array
+// of numbers itself.
+template <typename Field>
+constexpr auto NumberOf(const Field& field) {
+  if constexpr (requires { field.value(); }) {
+    return field.value();
+  } else if constexpr (std::is_enum_v<Field>) {
+    return static_cast<std::underlying_type_t<Field>>(field);
+  } else if constexpr (std::is_same_v<Field, bool>) {
+    return uint8_t{field};
+  } else {
+    return field;
+  }
+}
+
 // For error texts and names; a meta with two of them stays far below kFrameMetaBytesMax.
 constexpr size_t kTextBytesMax = 1024;
+
+// Writes fields of a fixed size to the first bytes of `out`, which must be long enough.
+class HeaderWriter {
+ public:
+  explicit HeaderWriter(std::span<std::byte> out) : out_(out) {}
+
+  template <typename... Fields>
+  void operator()(const Fields&... fields) {
+    (Put(NumberOf(fields)), ...);
+  }
+
+ private:
+  template <typename Number>
+  void Put(Number number) {
+    StoreNumber(number, out_);
+    out_ = out_.subspan(sizeof number);
+  }
+
+  std::span<std::byte> out_;
+};
 
 // Appends to a vector of its own. Thread-compatible.
 class ByteWriter {
@@ -46,6 +98,11 @@ class ByteWriter {
   // Most metas fit without growing.
   ByteWriter() { bytes_.reserve(128); }
 
+  // Fields as NumberOf takes them, texts and statuses.
+  template <typename... Fields>
+  void operator()(const Fields&... fields) {
+    (Add(fields), ...);
+  }
   template <typename Number>
   void Put(Number number) {
     const size_t at = bytes_.size();
@@ -62,8 +119,23 @@ class ByteWriter {
   std::vector<std::byte> Take() { return std::move(bytes_); }
 
  private:
+  void Add(const std::string& text) { PutText(text); }
+  void Add(const absl::Status& status) { PutStatus(status); }
+  template <typename Field>
+  void Add(const Field& field) {
+    Put(NumberOf(field));
+  }
+
   std::vector<std::byte> bytes_;
 };
+
+// The bytes of a message that is only written here.
+template <typename... Fields>
+std::vector<std::byte> BytesOf(const Fields&... fields) {
+  ByteWriter writer;
+  writer(fields...);
+  return writer.Take();
+}
 
 // Decodes untrusted bytes of a peer or a file: after the first read beyond the end every read
 // returns zero and ok() is false. Callers ignore trailing bytes, which a later version may append.
@@ -72,6 +144,11 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
+  // Fields as a writer takes them.
+  template <typename... Fields>
+  void operator()(Fields&&... fields) {
+    (Read(fields), ...);
+  }
   template <typename Number>
   Number Get() {
     if (!Has(sizeof(Number))) return Number{};
@@ -88,6 +165,13 @@ class ByteReader {
   bool ok() const { return is_ok_; }
 
  private:
+  void Read(std::string& text) { text = GetText(); }
+  void Read(absl::Status& status) { status = GetStatus(); }
+  template <typename Field>
+  void Read(Field& field) {
+    field = static_cast<Field>(Get<decltype(NumberOf(field))>());
+  }
+
   bool Has(size_t num_bytes) {
     is_ok_ = is_ok_ && bytes_.size() >= num_bytes;
     return is_ok_;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -14,7 +14,6 @@
 #include "absl/strings/strip.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/checkpoint/damage.h"
 
 namespace pushpull {
 namespace {
@@ -67,8 +66,7 @@ absl::Status WriteWhole(FileSystem& file_system,
                         const std::string& path,
                         std::span<const std::byte> bytes) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, file_system.CreateFile(path));
-  const std::array<std::span<const std::byte>, 1> buffers{bytes};
-  PUSHPULL_RETURN_IF_ERROR(file->Append(buffers));
+  PUSHPULL_RETURN_IF_ERROR(file->Append(std::array{bytes}));
   return file->Sync();
 }
 
@@ -81,8 +79,7 @@ absl::StatusOr<uint64_t> HighestSequence(FileSystem& file_system, const std::str
     const std::string path = JoinPath(JoinPath(dir, entry.name), kManifestName);
     const absl::StatusOr<std::unique_ptr<ReadableFile>> file = file_system.OpenFile(path);
     std::array<std::byte, kManifestHeaderBytes> bytes;
-    const std::array<std::span<std::byte>, 1> buffers{bytes};
-    if (!file.ok() || !(*file)->ReadAt(0, buffers).ok()) continue;
+    if (!file.ok() || !(*file)->ReadAt(0, std::array{std::span<std::byte>(bytes)}).ok()) continue;
     const absl::StatusOr<ManifestHeader> header = DecodeManifestHeader(bytes, path);
     if (header.ok()) highest = std::max(highest, header->sequence);
   }
@@ -201,8 +198,8 @@ absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(FileSystem& file_s
     const std::optional<Step> step = StepOf(entry);
     if (step) list.push_back(Describe(file_system, JoinPath(dir, entry.name), *step));
   }
-  std::sort(list.begin(), list.end(), [](const ListedCheckpoint& a, const ListedCheckpoint& b) {
-    return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
+  std::ranges::sort(list, std::greater<>(), [](const ListedCheckpoint& listed) {
+    return std::pair(listed.sequence, listed.step);
   });
   return list;
 }

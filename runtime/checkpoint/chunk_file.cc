@@ -3,18 +3,16 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
-#include "runtime/checkpoint/damage.h"
-#include "runtime/checkpoint/section.h"
 
 namespace pushpull {
 namespace {
@@ -22,60 +20,41 @@ namespace {
 // "PuPuCkpD"
 constexpr uint64_t kFileMagic = 0x44706B4375507550;
 
-// Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
-enum FileOffset : size_t {
-  kFileMagicAt = 0,
-  kFileVersionAt = 8,
-  kServerAt = 16,
-  kLaneAt = 20,
-  kStepAt = 24,
-  kAttemptAt = 32,
-  kFileHeaderChecksumAt = 56,
-};
+constexpr size_t kFileChecksumAt = kFileHeaderBytes - sizeof(uint64_t);
 
 using FileHeaderBytes = std::array<std::byte, kFileHeaderBytes>;
 using RecordHeaderBytes = std::array<std::byte, kRecordHeaderBytes>;
 
 uint64_t HeaderChecksum(const FileHeaderBytes& bytes) {
-  return LoadNumber<uint64_t>(std::span(bytes).subspan(kFileHeaderChecksumAt));
+  return LoadNumber<uint64_t>(std::span(bytes).subspan(kFileChecksumAt));
+}
+
+// The fields after the version, as in docs/decisions/0009-checkpoint-format.md.
+template <typename Visit, typename FileId>
+void VisitFileId(Visit& visit, FileId& id) {
+  visit(Reserved<6>{}, id.server, id.lane, id.step, id.attempt, Reserved<16>{});
 }
 
 FileHeaderBytes EncodeFileHeader(const ChunkFileId& id) {
-  FileHeaderBytes bytes{};
-  const auto put = [&bytes](FileOffset at, auto number) {
-    StoreNumber(number, std::span(bytes).subspan(at));
-  };
-  put(kFileMagicAt, kFileMagic);
-  put(kFileVersionAt, kCheckpointVersion);
-  put(kServerAt, id.server.value());
-  put(kLaneAt, id.lane);
-  put(kStepAt, id.step.value());
-  put(kAttemptAt, id.attempt);
-  put(kFileHeaderChecksumAt, ChecksumBytes(std::span(bytes).first(kFileHeaderChecksumAt)));
+  FileHeaderBytes bytes;
+  HeaderWriter put(bytes);
+  put(kFileMagic, kCheckpointVersion);
+  VisitFileId(put, id);
+  put(ChecksumBytes(std::span(bytes).first(kFileChecksumAt)));
   return bytes;
 }
 
 absl::StatusOr<ChunkFileId> DecodeFileHeader(const FileHeaderBytes& bytes,
                                              const std::string& path) {
-  const auto get = [&bytes]<typename Number>(FileOffset at, Number) {
-    return LoadNumber<Number>(std::span(bytes).subspan(at));
-  };
-  if (get(kFileMagicAt, uint64_t{}) != kFileMagic)
+  ByteReader get(bytes);
+  if (get.Get<uint64_t>() != kFileMagic)
     return DamageError(path, 0, "is no data file of a checkpoint");
-  if (HeaderChecksum(bytes) != ChecksumBytes(std::span(bytes).first(kFileHeaderChecksumAt)))
+  if (HeaderChecksum(bytes) != ChecksumBytes(std::span(bytes).first(kFileChecksumAt)))
     return DamageError(path, 0, "wrong checksum of the file's header");
-  const uint16_t version = get(kFileVersionAt, uint16_t{});
-  if (version > kCheckpointVersion) {
-    return absl::UnimplementedError(absl::StrCat(path,
-                                                 ": has format version ",
-                                                 version,
-                                                 ", this program reads up to version ",
-                                                 kCheckpointVersion));
-  }
-  return ChunkFileId{.step = Step{get(kStepAt, uint64_t{})},
-                     .attempt = get(kAttemptAt, uint64_t{}),
-                     .server = ServerId{get(kServerAt, uint32_t{})},
-                     .lane = get(kLaneAt, uint32_t{})};
+  PUSHPULL_RETURN_IF_ERROR(CheckVersion(get.Get<uint16_t>(), path));
+  ChunkFileId id;
+  VisitFileId(get, id);
+  return id;
 }
 
 }  // namespace
@@ -93,6 +72,16 @@ uint64_t ExtendFileChecksum(uint64_t checksum, uint64_t record_checksum) {
   return XXH3_64bits_withSeed(&record_checksum, sizeof record_checksum, checksum);
 }
 
+std::string DifferenceFrom(const ChunkPlace& place, const StoredRecord& stored) {
+  if (stored.checksum == place.checksum && stored.record.chunk == place.chunk &&
+      stored.record.version == place.version && stored.parts.RecordBytes() == place.bytes) {
+    return "";
+  }
+  return absl::StrFormat("here is not version %d of chunk %d that the manifest speaks of",
+                         place.version.value(),
+                         place.chunk.value());
+}
+
 absl::StatusOr<std::unique_ptr<ChunkFileWriter>> ChunkFileWriter::Create(FileSystem& file_system,
                                                                          const std::string& dir,
                                                                          const ChunkFileId& id) {
@@ -103,13 +92,11 @@ absl::StatusOr<std::unique_ptr<ChunkFileWriter>> ChunkFileWriter::Create(FileSys
                             file_system.CreateFile(JoinPath(folder, name)));
   std::unique_ptr<ChunkFileWriter> writer(new ChunkFileWriter(file_system, folder, name));
   writer->file_ = std::move(file);
-  PUSHPULL_RETURN_IF_ERROR(writer->WriteHeader(id));
+  const FileHeaderBytes header = EncodeFileHeader(id);
+  PUSHPULL_RETURN_IF_ERROR(writer->file_->Append(std::array{std::span<const std::byte>(header)}));
+  writer->summary_.bytes = header.size();
+  writer->summary_.checksum = HeaderChecksum(header);
   return writer;
-}
-
-ChunkFileWriter::ChunkFileWriter(FileSystem& file_system, std::string folder, std::string name)
-    : file_system_(file_system), folder_(std::move(folder)) {
-  summary_.name = std::move(name);
 }
 
 ChunkFileWriter::~ChunkFileWriter() {
@@ -117,15 +104,6 @@ ChunkFileWriter::~ChunkFileWriter() {
   file_.reset();
   // Without a manifest it is not a part of anything, removed or not.
   file_system_.RemoveFile(JoinPath(folder_, summary_.name)).IgnoreError();
-}
-
-absl::Status ChunkFileWriter::WriteHeader(const ChunkFileId& id) {
-  const FileHeaderBytes header = EncodeFileHeader(id);
-  const std::array<std::span<const std::byte>, 1> buffers{header};
-  PUSHPULL_RETURN_IF_ERROR(file_->Append(buffers));
-  summary_.bytes = header.size();
-  summary_.checksum = HeaderChecksum(header);
-  return absl::OkStatus();
 }
 
 absl::Status ChunkFileWriter::Append(const ChunkRecord& record,
@@ -174,33 +152,21 @@ absl::StatusOr<ChunkFileReader> ChunkFileReader::Open(FileSystem& file_system,
                                                       const std::string& path) {
   PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, file_system.OpenFile(path));
   ChunkFileReader reader(path, std::move(file));
-  PUSHPULL_RETURN_IF_ERROR(reader.ReadFileHeader());
+  FileHeaderBytes header;
+  PUSHPULL_RETURN_IF_ERROR(reader.file_->ReadAt(0, std::array{std::span<std::byte>(header)}));
+  PUSHPULL_ASSIGN_OR_RETURN(reader.id_, DecodeFileHeader(header, path));
+  reader.header_checksum_ = HeaderChecksum(header);
   return reader;
-}
-
-absl::Status ChunkFileReader::ReadFileHeader() {
-  FileHeaderBytes bytes;
-  const std::array<std::span<std::byte>, 1> buffers{bytes};
-  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(0, buffers));
-  PUSHPULL_ASSIGN_OR_RETURN(id_, DecodeFileHeader(bytes, path_));
-  header_checksum_ = HeaderChecksum(bytes);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<StoredRecord> ChunkFileReader::ReadHeader(uint64_t offset) const {
   RecordHeaderBytes bytes;
-  const std::array<std::span<std::byte>, 1> header_buffer{bytes};
-  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(offset, header_buffer));
-  PUSHPULL_ASSIGN_OR_RETURN(RecordHeader header, DecodeRecordHeader(bytes, path_, offset));
-  StoredRecord stored{.record = std::move(header.record),
-                      .parts = header.parts,
-                      .offset = offset,
-                      .checksum = header.checksum};
+  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(offset, std::array{std::span<std::byte>(bytes)}));
+  PUSHPULL_ASSIGN_OR_RETURN(StoredRecord stored, DecodeRecordHeader(bytes, path_, offset));
   if (stored.parts.section_bytes == 0) return stored;
   const uint64_t sections_at = offset + kRecordHeaderBytes;
   std::vector<std::byte> sections(stored.parts.section_bytes);
-  const std::array<std::span<std::byte>, 1> section_buffer{sections};
-  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(sections_at, section_buffer));
+  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(sections_at, std::array{std::span<std::byte>(sections)}));
   if (ChecksumBytes(sections) != stored.parts.section_checksum)
     return DamageError(path_, sections_at, "wrong checksum of a chunk's sections");
   PUSHPULL_RETURN_IF_ERROR(DecodeRecordSections(sections, path_, sections_at, stored.record));
@@ -226,8 +192,7 @@ absl::Status ChunkFileReader::ReadParts(const StoredRecord& stored,
     return damage(value_at, "checksum of the value");
   if (ChecksumBytes(state) != parts.state_checksum)
     return damage(state_at, "checksum of the optimizer's state");
-  const bool is_zero =
-      std::all_of(padding.begin(), padding.end(), [](std::byte b) { return b == std::byte{0}; });
+  const bool is_zero = absl::c_all_of(padding, [](std::byte b) { return b == std::byte{0}; });
   return is_zero ? absl::OkStatus() : damage(state_at + parts.state_bytes, "bytes after the state");
 }
 
@@ -235,28 +200,18 @@ absl::StatusOr<ChunkRecord> ChunkFileReader::Read(const ChunkPlace& place,
                                                   std::span<std::byte> value,
                                                   std::span<std::byte> state) const {
   PUSHPULL_ASSIGN_OR_RETURN(StoredRecord stored, ReadHeader(place.offset));
-  if (stored.checksum != place.checksum || stored.record.chunk != place.chunk ||
-      stored.record.version != place.version || stored.parts.RecordBytes() != place.bytes) {
-    return DamageError(path_,
-                       place.offset,
-                       absl::StrCat("here is not version ",
-                                    place.version.value(),
-                                    " of chunk ",
-                                    place.chunk.value(),
-                                    " that the manifest speaks of"));
-  }
-  if (stored.parts.value_bytes != value.size() || stored.parts.state_bytes != state.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(path_,
-                                                   ": chunk ",
-                                                   place.chunk.value(),
-                                                   " has ",
-                                                   stored.parts.value_bytes,
-                                                   " bytes of value and ",
-                                                   stored.parts.state_bytes,
-                                                   " of optimizer state, expected ",
-                                                   value.size(),
-                                                   " and ",
-                                                   state.size()));
+  const std::string difference = DifferenceFrom(place, stored);
+  if (!difference.empty()) return DamageError(path_, place.offset, difference);
+  const RecordParts& parts = stored.parts;
+  if (parts.value_bytes != value.size() || parts.state_bytes != state.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: chunk %d has %d bytes of value and %d of optimizer state, expected %d and %d",
+        path_,
+        place.chunk.value(),
+        parts.value_bytes,
+        parts.state_bytes,
+        value.size(),
+        state.size()));
   }
   PUSHPULL_RETURN_IF_ERROR(ReadParts(stored, value, state));
   return std::move(stored.record);

@@ -94,8 +94,8 @@ class ChunkFileWriter {
   absl::StatusOr<ChunkFileSummary> Finish();
 
  private:
-  ChunkFileWriter(FileSystem& file_system, std::string folder, std::string name);
-  absl::Status WriteHeader(const ChunkFileId& id);
+  ChunkFileWriter(FileSystem& file_system, std::string folder, std::string name)
+      : file_system_(file_system), folder_(std::move(folder)), summary_{.name = std::move(name)} {}
 
   FileSystem& file_system_;
   const std::string folder_;
@@ -105,13 +105,8 @@ class ChunkFileWriter {
   ChunkFileSummary summary_;
 };
 
-// A record's header and sections, and where it is.
-struct StoredRecord {
-  ChunkRecord record;
-  RecordParts parts;
-  uint64_t offset = 0;
-  uint64_t checksum = 0;  // of the header
-};
+// What is wrong where `stored` is not the record that `place` speaks of; empty: it is.
+std::string DifferenceFrom(const ChunkPlace& place, const StoredRecord& stored);
 
 // Reads records of one file, in any order. Thread-compatible: several threads may read at once.
 class ChunkFileReader {
@@ -138,7 +133,8 @@ class ChunkFileReader {
                                    std::span<std::byte> value,
                                    std::span<std::byte> state) const;
 
-  // The two halves of Read, for who does not know the sizes. `value` and `state` must be as long as
+  // The two halves of Read, for who does not know the sizes; ReadHeader takes the sections too.
+  // `value` and `state` must be as long as
   // `stored.parts` says.
   absl::StatusOr<StoredRecord> ReadHeader(uint64_t offset) const;
   absl::Status ReadParts(const StoredRecord& stored,
@@ -148,7 +144,6 @@ class ChunkFileReader {
  private:
   ChunkFileReader(std::string path, std::unique_ptr<ReadableFile> file)
       : path_(std::move(path)), file_(std::move(file)) {}
-  absl::Status ReadFileHeader();
 
   std::string path_;
   std::unique_ptr<ReadableFile> file_;

@@ -3,14 +3,11 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
+#include "absl/strings/str_format.h"
 
-#include "absl/strings/str_cat.h"
-
-#include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
-#include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/section.h"
 
 namespace pushpull {
@@ -19,29 +16,37 @@ namespace {
 // "PuCh"
 constexpr uint32_t kRecordMagic = 0x68437550;
 
-// Offsets of docs/decisions/0009-checkpoint-format.md. What is not named is zero in version 1.
-enum RecordOffset : size_t {
-  kRecordMagicAt = 0,
-  kTensorAt = 4,
-  kChunkAt = 8,
-  kIndexAt = 16,
-  kRecordVersionAt = 24,
-  kUpdatesAt = 32,
-  kTermAt = 40,
-  kCounterAt = 48,
-  kDTypeAt = 56,
-  kSectionBytesAt = 60,
-  kValueBytesAt = 64,
-  kStateBytesAt = 68,
-  kSectionChecksumAt = 72,
-  kValueChecksumAt = 80,
-  kStateChecksumAt = 88,
-  kRecordHeaderChecksumAt = 120,
-};
+// The last field.
+constexpr size_t kRecordChecksumAt = kRecordHeaderBytes - sizeof(uint64_t);
+
+// The fields between magic and checksum, as in docs/decisions/0009-checkpoint-format.md.
+template <typename Visit, typename Record, typename Parts>
+void VisitRecordHeader(Visit& visit, Record& record, Parts& parts) {
+  visit(record.tensor,
+        record.chunk,
+        record.index,
+        record.version,
+        record.updates,
+        record.epoch.term,
+        record.epoch.counter,
+        record.dtype,
+        Reserved<3>{},
+        parts.section_bytes,
+        parts.value_bytes,
+        parts.state_bytes,
+        parts.section_checksum,
+        parts.value_checksum,
+        parts.state_checksum,
+        Reserved<24>{});
+}
 
 constexpr char kWorkerUpdates[] = "worker-updates";
-// worker as 32 bits, zero as 32 bits, update as 64 bits
 constexpr size_t kWorkerUpdateBytes = 16;
+
+template <typename Visit, typename Update>
+void VisitWorkerUpdate(Visit& visit, Update& update) {
+  visit(update.worker, Reserved<4>{}, update.update);
+}
 
 uint64_t UnpaddedBytes(const RecordParts& parts) {
   return uint64_t{kRecordHeaderBytes} + parts.section_bytes + parts.value_bytes + parts.state_bytes;
@@ -61,89 +66,62 @@ uint64_t ChecksumBytes(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+absl::Status CheckVersion(uint16_t version, const std::string& file) {
+  if (version <= kCheckpointVersion) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrFormat("%s: has format version %d, this program reads up to version %d",
+                      file,
+                      version,
+                      kCheckpointVersion));
+}
+
 uint64_t EncodeRecordHeader(const ChunkRecord& record,
                             const RecordParts& parts,
                             std::span<std::byte, kRecordHeaderBytes> out) {
-  const auto put = [out](RecordOffset at, auto number) { StoreNumber(number, out.subspan(at)); };
-  std::fill(out.begin(), out.end(), std::byte{0});
-  put(kRecordMagicAt, kRecordMagic);
-  put(kTensorAt, record.tensor.value());
-  put(kChunkAt, record.chunk.value());
-  put(kIndexAt, record.index);
-  put(kRecordVersionAt, record.version.value());
-  put(kUpdatesAt, record.updates);
-  put(kTermAt, record.epoch.term.value());
-  put(kCounterAt, record.epoch.counter);
-  put(kDTypeAt, static_cast<uint8_t>(record.dtype));
-  put(kSectionBytesAt, parts.section_bytes);
-  put(kValueBytesAt, parts.value_bytes);
-  put(kStateBytesAt, parts.state_bytes);
-  put(kSectionChecksumAt, parts.section_checksum);
-  put(kValueChecksumAt, parts.value_checksum);
-  put(kStateChecksumAt, parts.state_checksum);
-  const uint64_t checksum = ChecksumBytes(out.first(kRecordHeaderChecksumAt));
-  put(kRecordHeaderChecksumAt, checksum);
+  HeaderWriter put(out);
+  put(kRecordMagic);
+  VisitRecordHeader(put, record, parts);
+  const uint64_t checksum = ChecksumBytes(out.first<kRecordChecksumAt>());
+  put(checksum);
   return checksum;
 }
 
-absl::StatusOr<RecordHeader> DecodeRecordHeader(
+absl::StatusOr<StoredRecord> DecodeRecordHeader(
     std::span<const std::byte, kRecordHeaderBytes> bytes,
     const std::string& file,
     uint64_t offset) {
-  const auto get = [bytes]<typename Number>(RecordOffset at, Number) {
-    return LoadNumber<Number>(bytes.subspan(at));
-  };
-  RecordHeader header;
-  header.checksum = get(kRecordHeaderChecksumAt, uint64_t{});
-  if (header.checksum != ChecksumBytes(bytes.first(kRecordHeaderChecksumAt)))
+  StoredRecord stored{.offset = offset,
+                      .checksum = LoadNumber<uint64_t>(bytes.subspan<kRecordChecksumAt>())};
+  if (stored.checksum != ChecksumBytes(bytes.first<kRecordChecksumAt>()))
     return DamageError(file, offset, "wrong checksum of a chunk's header");
-  if (get(kRecordMagicAt, uint32_t{}) != kRecordMagic)
-    return DamageError(file, offset, "here is no chunk");
-  header.record = {.chunk = ChunkId{get(kChunkAt, uint64_t{})},
-                   .tensor = TensorId{get(kTensorAt, uint32_t{})},
-                   .index = get(kIndexAt, uint64_t{}),
-                   .version = Step{get(kRecordVersionAt, uint64_t{})},
-                   .updates = get(kUpdatesAt, uint64_t{}),
-                   .epoch = {Term{get(kTermAt, uint64_t{})}, get(kCounterAt, uint64_t{})},
-                   .dtype = static_cast<DType>(get(kDTypeAt, uint8_t{}))};
-  header.parts = {.section_bytes = get(kSectionBytesAt, uint32_t{}),
-                  .value_bytes = get(kValueBytesAt, uint32_t{}),
-                  .state_bytes = get(kStateBytesAt, uint32_t{}),
-                  .section_checksum = get(kSectionChecksumAt, uint64_t{}),
-                  .value_checksum = get(kValueChecksumAt, uint64_t{}),
-                  .state_checksum = get(kStateChecksumAt, uint64_t{})};
-  const RecordParts& parts = header.parts;
+  ByteReader get(bytes);
+  if (get.Get<uint32_t>() != kRecordMagic) return DamageError(file, offset, "here is no chunk");
+  VisitRecordHeader(get, stored.record, stored.parts);
+  const RecordParts& parts = stored.parts;
   if (parts.section_bytes > kRecordSectionBytesMax || parts.value_bytes > kChunkBytes ||
       parts.state_bytes > kStateBytesMax) {
-    return DamageError(file,
-                       offset,
-                       absl::StrCat("a chunk with ",
-                                    parts.section_bytes,
-                                    " bytes of sections, ",
-                                    parts.value_bytes,
-                                    " of value and ",
-                                    parts.state_bytes,
-                                    " of state cannot be"));
+    return DamageError(
+        file,
+        offset,
+        absl::StrFormat("a chunk with %d bytes of sections, %d of value and %d of state cannot be",
+                        parts.section_bytes,
+                        parts.value_bytes,
+                        parts.state_bytes));
   }
-  if (!IsKnown(header.record.dtype)) {
-    return absl::UnimplementedError(absl::StrCat(file,
-                                                 " at byte ",
-                                                 offset,
-                                                 ": this version does not know ",
-                                                 ToString(header.record.dtype),
-                                                 "; use a later one"));
+  if (!IsKnown(stored.record.dtype)) {
+    return absl::UnimplementedError(
+        absl::StrFormat("%s at byte %d: this version does not know %s; use a later one",
+                        file,
+                        offset,
+                        ToString(stored.record.dtype)));
   }
-  return header;
+  return stored;
 }
 
 std::vector<std::byte> EncodeRecordSections(const ChunkRecord& record) {
   if (record.worker_updates.empty()) return {};
   ByteWriter updates;
-  for (const WorkerUpdate& update : record.worker_updates) {
-    updates.Put(update.worker.value());
-    updates.Put(uint32_t{0});
-    updates.Put(update.update);
-  }
+  for (const WorkerUpdate& update : record.worker_updates) VisitWorkerUpdate(updates, update);
   ByteWriter sections;
   PutSection(kWorkerUpdates, SectionRule::kRequired, updates.Take(), sections);
   return sections.Take();
@@ -160,12 +138,8 @@ absl::Status DecodeRecordSections(std::span<const std::byte> bytes,
   ByteReader reader(sections.front().bytes);
   if (sections.size() > 1 || reader.num_left() % kWorkerUpdateBytes != 0)
     return DamageError(file, offset, "the list of the workers' updates cannot be read");
-  record.worker_updates.reserve(reader.num_left() / kWorkerUpdateBytes);
-  while (reader.num_left() > 0) {
-    const WorkerId worker{reader.Get<uint32_t>()};
-    reader.Get<uint32_t>();
-    record.worker_updates.push_back({.worker = worker, .update = reader.Get<uint64_t>()});
-  }
+  record.worker_updates.resize(reader.num_left() / kWorkerUpdateBytes);
+  for (WorkerUpdate& update : record.worker_updates) VisitWorkerUpdate(reader, update);
   return absl::OkStatus();
 }
 

@@ -66,23 +66,29 @@ struct RecordParts {
   friend bool operator==(const RecordParts&, const RecordParts&) = default;
 };
 
-struct RecordHeader {
-  ChunkRecord record;  // worker_updates are in the sections, and empty here
+// A record's header, and where it is.
+struct StoredRecord {
+  ChunkRecord record;
   RecordParts parts;
-  uint64_t checksum = 0;  // of this header, and with it of all it describes
+  uint64_t offset = 0;
+  uint64_t checksum = 0;  // of the header, and with it of all it describes
 };
 
 // XXH3-64, what every checksum of the format is.
 uint64_t ChecksumBytes(std::span<const std::byte> bytes);
+
+// kUnimplemented: `file` has a later version of the format; the text has both.
+absl::Status CheckVersion(uint16_t version, const std::string& file);
 
 // Writes the header with its checksum, which is returned; `record.worker_updates` is left out.
 uint64_t EncodeRecordHeader(const ChunkRecord& record,
                             const RecordParts& parts,
                             std::span<std::byte, kRecordHeaderBytes> out);
 
-// `file` and `offset` say where the bytes come from.
+// `file` and `offset` say where the bytes come from. The worker_updates are in the sections, and
+// empty in the result.
 // kDataLoss: no record, or damaged. kUnimplemented: a dtype that this version does not know.
-absl::StatusOr<RecordHeader> DecodeRecordHeader(
+absl::StatusOr<StoredRecord> DecodeRecordHeader(
     std::span<const std::byte, kRecordHeaderBytes> bytes, const std::string& file, uint64_t offset);
 
 // The sections of a record; empty where it has none.

@@ -14,15 +14,18 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/check.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/checkpoint/damage.h"
 
 namespace pushpull {
 namespace {
+
+constexpr char kOffsetPayload[] = "pushpull.dev/offset";
 
 absl::Status PathError(int error, absl::string_view call, const std::string& path) {
   return StatusFromErrno(error, absl::StrCat(call, " ", path));
@@ -116,12 +119,20 @@ class PosixReadableFile final : public ReadableFile {
   const uint64_t num_bytes_;
 };
 
-std::string ParentOf(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
+}  // namespace
+
+absl::Status DamageError(const std::string& file, uint64_t offset, absl::string_view what) {
+  absl::Status status = absl::DataLossError(absl::StrCat(file, " at byte ", offset, ": ", what));
+  status.SetPayload(kOffsetPayload, absl::Cord(absl::StrCat(offset)));
+  return status;
 }
 
-}  // namespace
+std::optional<uint64_t> DamageOffset(const absl::Status& status) {
+  const auto payload = status.GetPayload(kOffsetPayload);
+  uint64_t offset = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &offset)) return std::nullopt;
+  return offset;
+}
 
 std::string JoinPath(const std::string& folder, const std::string& name) {
   return absl::StrCat(folder, "/", name);
@@ -136,8 +147,7 @@ absl::StatusOr<std::vector<std::byte>> ReadWholeFile(FileSystem& file_system,
         path, bytes_max, absl::StrCat("has ", file->num_bytes(), " bytes, more than there can be"));
   }
   std::vector<std::byte> bytes(file->num_bytes());
-  const std::array<std::span<std::byte>, 1> buffers{bytes};
-  PUSHPULL_RETURN_IF_ERROR(file->ReadAt(0, buffers));
+  PUSHPULL_RETURN_IF_ERROR(file->ReadAt(0, std::array{std::span<std::byte>(bytes)}));
   return bytes;
 }
 
@@ -163,7 +173,8 @@ absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenFile(const st
 absl::Status PosixFileSystem::CreateFolders(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return absl::OkStatus();
-  const std::string parent = ParentOf(path);
+  const std::filesystem::path above = std::filesystem::path(path).parent_path();
+  const std::string parent = above.empty() ? "." : above.string();
   if (parent != path) PUSHPULL_RETURN_IF_ERROR(CreateFolders(parent));
   // Another server may have been faster.
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
@@ -207,9 +218,7 @@ absl::StatusOr<std::vector<FolderEntry>> PosixFileSystem::ListFolder(const std::
     if (error) break;
   }
   if (error) return PathError(error.value(), "list", path);
-  std::sort(entries.begin(), entries.end(), [](const FolderEntry& a, const FolderEntry& b) {
-    return a.name < b.name;
-  });
+  std::ranges::sort(entries, {}, &FolderEntry::name);
   return entries;
 }
 

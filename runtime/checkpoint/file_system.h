@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace pushpull {
 
@@ -95,6 +97,13 @@ class PosixFileSystem final : public FileSystem {
   absl::Status RemoveFolder(const std::string& path) override;
   absl::StatusOr<std::vector<FolderEntry>> ListFolder(const std::string& path) override;
 };
+
+// How every reader of a checkpoint says where a file is damaged: in the text for people, and as a
+// number for those who print it. kDataLoss "FILE at byte OFFSET: WHAT".
+absl::Status DamageError(const std::string& file, uint64_t offset, absl::string_view what);
+
+// The offset of a status made by DamageError; nothing for any other.
+std::optional<uint64_t> DamageOffset(const absl::Status& status);
 
 // All of a file. kDataLoss: it has more than `bytes_max`. Other errors as OpenFile and ReadAt.
 absl::StatusOr<std::vector<std::byte>> ReadWholeFile(FileSystem& file_system,

@@ -3,13 +3,14 @@
 // The rules of a manifest; its bytes are in manifest_bytes.cc.
 #include "runtime/checkpoint/manifest.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
@@ -30,13 +31,8 @@ absl::Status Wrong(absl::string_view what) {
 std::string DescribeChunk(const CheckpointManifest& manifest, const ChunkTable& table, ChunkId id) {
   const std::optional<ChunkLayout> layout = table.FindChunk(id);
   if (!layout) return absl::StrCat("chunk ", id.value(), " (of no tensor)");
-  return absl::StrCat("chunk ",
-                      id.value(),
-                      " (tensor ",
-                      manifest.tensors[layout->tensor.value()].name,
-                      ", index ",
-                      layout->index,
-                      ")");
+  const std::string& tensor = manifest.tensors[layout->tensor.value()].name;
+  return absl::StrFormat("chunk %d (tensor %s, index %d)", id.value(), tensor, layout->index);
 }
 
 absl::Status CheckTensors(std::span<const TensorSpec> tensors) {
@@ -56,8 +52,8 @@ absl::Status CheckTensors(std::span<const TensorSpec> tensors) {
 
 // A name that comes from a file must not lead out of the folder.
 bool IsPlainFileName(const std::string& name) {
-  const bool has_odd = std::any_of(
-      name.begin(), name.end(), [](char c) { return c == '/' || c < ' ' || c == '\x7f'; });
+  const bool has_odd =
+      absl::c_any_of(name, [](char c) { return c == '/' || c < ' ' || c == '\x7f'; });
   return !name.empty() && name.size() <= 255 && name.front() != '.' && !has_odd;
 }
 
@@ -86,15 +82,11 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
   // In this order nothing can overflow.
   if (place.offset < kFileHeaderBytes || place.offset > file.bytes ||
       place.bytes > file.bytes - place.offset) {
-    return wrong(absl::StrCat("offset ",
-                              place.offset,
-                              " and ",
-                              place.bytes,
-                              " bytes are not inside of file ",
-                              file.name,
-                              " of ",
-                              file.bytes,
-                              " bytes"));
+    return wrong(absl::StrFormat("offset %d and %d bytes are not inside of file %s of %d bytes",
+                                 place.offset,
+                                 place.bytes,
+                                 file.name,
+                                 file.bytes));
   }
   const ChunkLayout layout = *table.FindChunk(place.chunk);
   const uint64_t least =
@@ -103,10 +95,9 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
   if (place.bytes < least || place.offset % kRecordAlignment != 0)
     return wrong("its record is too short, or not where a record can start");
   if (manifest.versions == ChunkVersions::kOfOneStep && place.version != manifest.step) {
-    return wrong(absl::StrCat("has version ",
-                              place.version.value(),
-                              ", the checkpoint is of step ",
-                              manifest.step.value()));
+    return wrong(absl::StrFormat("has version %d, the checkpoint is of step %d",
+                                 place.version.value(),
+                                 manifest.step.value()));
   }
   return absl::OkStatus();
 }
@@ -126,12 +117,9 @@ absl::Status CheckTexts(const CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// What a restore could not make up for; empty: nothing.
-std::string OptimizerDifference(const OptimizerSpec& saved, const OptimizerSpec& wanted) {
-  if (saved.kind == wanted.kind && StateFloatsPerValue(saved) == StateFloatsPerValue(wanted))
-    return "";
-  return absl::StrCat(
-      "has optimizer ", ToString(saved), " in the checkpoint, ", ToString(wanted), " in the job");
+// Without the same state a restored optimizer would go on differently.
+bool HaveSameState(const OptimizerSpec& a, const OptimizerSpec& b) {
+  return a.kind == b.kind && StateFloatsPerValue(a) == StateFloatsPerValue(b);
 }
 
 }  // namespace
@@ -168,13 +156,12 @@ absl::Status AddFiles(std::span<const ChunkFileSummary> files, CheckpointManifes
     const bool is_there = chunk != found.end();
     if (!is_there || (manifest.versions == ChunkVersions::kOfOneStep &&
                       chunk->second.place.version != manifest.step)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint of step ",
-                       manifest.step.value(),
-                       ": ",
-                       DescribeChunk(manifest, table, ChunkId{i}),
-                       is_there ? absl::StrCat(" has version ", chunk->second.place.version.value())
-                                : " was captured by nobody"));
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "checkpoint of step %d: %s %s",
+          manifest.step.value(),
+          DescribeChunk(manifest, table, ChunkId{i}),
+          is_there ? absl::StrCat("has version ", chunk->second.place.version.value())
+                   : "was captured by nobody"));
     }
     manifest.chunks.push_back(chunk->second);
   }
@@ -207,6 +194,10 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
     differences.push_back(absl::StrCat("tensor ", name, ": ", what));
   };
   for (const TensorSpec& tensor : wanted) {
+    const auto differs = [&](absl::string_view verb, const auto& saved, const auto& in_job) {
+      add(tensor.name,
+          absl::StrFormat("%s %s in the checkpoint, %s in the job", verb, saved, in_job));
+    };
     const auto found = saved_by_name.find(tensor.name);
     if (found == saved_by_name.end()) {
       add(tensor.name, "is in the job, not in the checkpoint");
@@ -214,24 +205,11 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
     }
     const TensorSpec& saved = *found->second;
     saved_by_name.erase(found);
-    if (saved.dims != tensor.dims) {
-      add(tensor.name,
-          absl::StrCat("has shape ",
-                       DimsToString(saved.dims),
-                       " in the checkpoint, ",
-                       DimsToString(tensor.dims),
-                       " in the job"));
-    }
-    if (saved.dtype != tensor.dtype) {
-      add(tensor.name,
-          absl::StrCat("is ",
-                       ToString(saved.dtype),
-                       " in the checkpoint, ",
-                       ToString(tensor.dtype),
-                       " in the job"));
-    }
-    const std::string optimizer = OptimizerDifference(saved.optimizer, tensor.optimizer);
-    if (!optimizer.empty()) add(tensor.name, optimizer);
+    if (saved.dims != tensor.dims)
+      differs("has shape", DimsToString(saved.dims), DimsToString(tensor.dims));
+    if (saved.dtype != tensor.dtype) differs("is", ToString(saved.dtype), ToString(tensor.dtype));
+    if (!HaveSameState(saved.optimizer, tensor.optimizer))
+      differs("has optimizer", ToString(saved.optimizer), ToString(tensor.optimizer));
   }
   for (const TensorSpec& tensor : manifest.tensors) {
     if (saved_by_name.contains(tensor.name))

@@ -3,14 +3,14 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/check.h"
-#include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/file_system.h"
 
 namespace pushpull {
 
@@ -29,11 +29,7 @@ void PutSection(absl::string_view name,
                 std::span<const std::byte> bytes,
                 ByteWriter& out) {
   PUSHPULL_CHECK(!name.empty() && name.size() <= kTextBytesMax);
-  ByteWriter writer;
-  writer.PutText(name);
-  writer.Put(static_cast<uint8_t>(rule));
-  writer.Put(uint64_t{bytes.size()});
-  const std::vector<std::byte> head = writer.Take();
+  const std::vector<std::byte> head = BytesOf(std::string(name), rule, uint64_t{bytes.size()});
   out.PutBytes(head);
   out.Put(ChecksumSection(head, bytes));
   out.PutBytes(bytes);
@@ -48,9 +44,9 @@ absl::StatusOr<std::vector<Section>> ReadSections(std::span<const std::byte> byt
   while (reader.num_left() > 0) {
     const size_t start = bytes.size() - reader.num_left();
     Section section;
-    section.name = reader.GetText();
-    const auto rule = reader.Get<uint8_t>();
-    const auto num_bytes = reader.Get<uint64_t>();
+    uint8_t rule = 0;
+    uint64_t num_bytes = 0;
+    reader(section.name, rule, num_bytes);
     const size_t head_bytes = bytes.size() - reader.num_left() - start;
     const auto checksum = reader.Get<uint64_t>();
     section.bytes = reader.GetBytes(num_bytes);
@@ -60,7 +56,7 @@ absl::StatusOr<std::vector<Section>> ReadSections(std::span<const std::byte> byt
     if (checksum != ChecksumSection(bytes.subspan(start, head_bytes), section.bytes))
       return DamageError(file, offset + start, absl::StrCat("wrong checksum of section ", shown));
     section.rule = rule == 0 ? SectionRule::kSkip : SectionRule::kRequired;
-    const bool is_known = std::find(known.begin(), known.end(), section.name) != known.end();
+    const bool is_known = absl::c_linear_search(known, section.name);
     if (!is_known && section.rule == SectionRule::kRequired) {
       return absl::UnimplementedError(absl::StrCat(
           file, ": needs section ", shown, ", which this version does not know; use a later one"));

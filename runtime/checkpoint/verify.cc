@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/chunk_file.h"
-#include "runtime/checkpoint/damage.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/tensor/host_buffer.h"
@@ -77,10 +77,8 @@ class Verifier {
       ReportAt(path, 0, absl::StrCat("this file is of step ", reader->id().step.value()));
     PUSHPULL_RETURN_IF_ERROR(CheckRecords(file, path, *reader, expected));
     for (const auto& [offset, chunk] : expected) {
-      ReportAt(path,
-               offset,
-               absl::StrCat("no record starts where the manifest has chunk ",
-                            chunk->place.chunk.value()));
+      const uint64_t id = chunk->place.chunk.value();
+      ReportAt(path, offset, absl::StrCat("no record starts where the manifest has chunk ", id));
     }
     return absl::OkStatus();
   }
@@ -115,11 +113,10 @@ class Verifier {
     if (is_whole && (num_records != file.num_records || checksum != file.checksum)) {
       ReportAt(path,
                0,
-               absl::StrCat("the records are not those of the manifest: ",
-                            num_records,
-                            ", expected ",
-                            file.num_records,
-                            num_records == file.num_records ? " with another checksum" : ""));
+               absl::StrFormat("the records are not those of the manifest: %d, expected %d%s",
+                               num_records,
+                               file.num_records,
+                               num_records == file.num_records ? " with another checksum" : ""));
     }
     return absl::OkStatus();
   }
@@ -147,24 +144,12 @@ class Verifier {
     if (stored.record.tensor != layout->tensor || stored.record.index != layout->index ||
         stored.record.dtype != tensor.dtype || stored.parts.value_bytes != layout->bytes ||
         stored.parts.state_bytes != layout->bytes * StateFloatsPerValue(tensor.optimizer)) {
-      return absl::StrCat("chunk ",
-                          stored.record.chunk.value(),
-                          " does not fit to tensor ",
-                          tensor.name,
-                          ", index ",
-                          layout->index);
+      return absl::StrFormat("chunk %d does not fit to tensor %s, index %d",
+                             stored.record.chunk.value(),
+                             tensor.name,
+                             layout->index);
     }
-    if (chunk == nullptr) return "";
-    const ChunkPlace& place = chunk->place;
-    if (place.chunk == stored.record.chunk && place.version == stored.record.version &&
-        place.checksum == stored.checksum && place.bytes == stored.parts.RecordBytes()) {
-      return "";
-    }
-    return absl::StrCat("here is not version ",
-                        place.version.value(),
-                        " of chunk ",
-                        place.chunk.value(),
-                        " that the manifest speaks of");
+    return chunk == nullptr ? "" : DifferenceFrom(chunk->place, stored);
   }
 
   FileSystem& file_system_;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/file_system.h"
 
 namespace pushpull {
 namespace {

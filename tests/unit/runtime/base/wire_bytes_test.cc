@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/wire_bytes.h"
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "pushpull/ids.h"
 
 namespace pushpull {
 namespace {
@@ -49,6 +52,59 @@ TEST(ByteReaderTest, NothingIsReadBeyondTheEnd) {
   EXPECT_THAT(reader.GetBytes(1), IsEmpty());
   EXPECT_EQ(reader.GetText(), "");
   EXPECT_FALSE(reader.ok());
+}
+
+enum class Color : uint8_t { kRed = 1, kBlue = 7 };
+
+struct Example {
+  Id<struct ExampleTag, uint16_t> id;
+  Color color = Color::kRed;
+  bool is_set = false;
+  std::array<uint16_t, 2> pair{};
+  std::string text;
+  friend bool operator==(const Example&, const Example&) = default;
+};
+
+template <typename Visit, typename Value>
+void VisitExample(Visit& visit, Value& value) {
+  visit(value.id, value.color, value.is_set, value.pair, value.text);
+}
+
+TEST(FieldsTest, OneListWritesAndReads) {
+  Example example;
+  example.id = decltype(example.id)(0x0201);
+  example.color = Color::kBlue;
+  example.is_set = true;
+  example.pair = {3, 4};
+  example.text = "ab";
+  ByteWriter writer;
+
+  VisitExample(writer, example);
+
+  const std::vector<std::byte> bytes = writer.Take();
+  std::vector<int> numbers;
+  for (const std::byte byte : bytes) numbers.push_back(std::to_integer<int>(byte));
+  EXPECT_THAT(numbers, ElementsAre(1, 2, 7, 1, 3, 0, 4, 0, 2, 0, 'a', 'b'));
+  Example read;
+  ByteReader reader(bytes);
+  VisitExample(reader, read);
+  EXPECT_EQ(read, example);
+  EXPECT_EQ(reader.num_left(), 0);
+}
+
+TEST(FieldsTest, ReservedBytesOfAHeaderAreZeroAndNotRead) {
+  std::array<std::byte, 5> bytes;
+  bytes.fill(std::byte{9});
+  HeaderWriter writer(bytes);
+  ByteReader reader{std::span(bytes).subspan(1)};
+  uint16_t last = 0;
+
+  writer(uint8_t{1}, Reserved<2>{}, uint16_t{0x0403});
+  reader(Reserved<2>{}, last);
+
+  EXPECT_THAT(bytes,
+              ElementsAre(std::byte{1}, std::byte{0}, std::byte{0}, std::byte{3}, std::byte{4}));
+  EXPECT_EQ(last, 0x0403);
 }
 
 TEST(ByteWriterTest, ALongTextIsCut) {

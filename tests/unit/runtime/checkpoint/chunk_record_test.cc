@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/wire_bytes.h"
-#include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/section.h"
 
 namespace pushpull {
@@ -50,7 +50,7 @@ TEST(RecordHeaderTest, EveryFieldIsReadBack) {
   HeaderBytes bytes;
   const uint64_t checksum = EncodeRecordHeader(SampleRecord(), SampleParts(), bytes);
 
-  const absl::StatusOr<RecordHeader> header = DecodeRecordHeader(bytes, "file", 0);
+  const absl::StatusOr<StoredRecord> header = DecodeRecordHeader(bytes, "file", 0);
 
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->record, SampleRecord());

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/wire_bytes.h"
-#include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/section.h"
 #include "tests/fakes/memory_file_system.h"
 #include "tests/unit/runtime/checkpoint/sample_checkpoint.h"
