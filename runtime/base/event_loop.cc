@@ -2,7 +2,6 @@
 #include "runtime/base/event_loop.h"
 
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <memory>
 
 #include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
 
 namespace pushpull {
 namespace {
@@ -28,16 +28,9 @@ thread_local const EventLoop* current_loop = nullptr;
 EventLoop::EventLoop(const std::string& name)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   PUSHPULL_CHECK(epoll_.is_open() && wakeup_.is_open());
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = wakeup_.get();
-  PUSHPULL_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event) == 0);
+  PUSHPULL_CHECK(Control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN).ok());
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
-}
-
-EventLoop::~EventLoop() {
-  Stop();
 }
 
 void EventLoop::Post(std::function<void()> task) {
@@ -65,26 +58,17 @@ void EventLoop::Cancel(TimerId timer) {
   timer_times_.erase(it);
 }
 
-SteadyTime EventLoop::Now() const {
-  return std::chrono::steady_clock::now();
+absl::Status EventLoop::Control(int operation, int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) == 0) return absl::OkStatus();
+  return StatusFromErrno(errno, operation == EPOLL_CTL_ADD ? "epoll_ctl add" : "epoll_ctl mod");
 }
 
 absl::Status EventLoop::Watch(int fd, uint32_t events, FdHandler handler) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-    return StatusFromErrno(errno, "epoll_ctl add");
+  PUSHPULL_RETURN_IF_ERROR(Control(EPOLL_CTL_ADD, fd, events));
   handlers_[fd] = std::make_shared<FdHandler>(std::move(handler));
-  return absl::OkStatus();
-}
-
-absl::Status EventLoop::Rewatch(int fd, uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0)
-    return StatusFromErrno(errno, "epoll_ctl mod");
   return absl::OkStatus();
 }
 

@@ -4,7 +4,7 @@
 // sleeps in epoll_wait until something happens; it never polls.
 #pragma once
 
-#include <sys/types.h>
+#include <sys/epoll.h>
 
 #include <atomic>
 #include <functional>
@@ -33,19 +33,19 @@ class EventLoop final : public Executor {
 
   // `name` has at most 15 characters (Linux's limit for a thread's name).
   explicit EventLoop(const std::string& name);
-  ~EventLoop() override;
+  ~EventLoop() override { Stop(); }
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
   void Post(std::function<void()> task) override ABSL_LOCKS_EXCLUDED(mu_);
   TimerId RunAt(SteadyTime when, std::function<void()> task) override;
   void Cancel(TimerId timer) override;
-  SteadyTime Now() const override;
+  SteadyTime Now() const override { return std::chrono::steady_clock::now(); }
 
   // Calls `handler` while `fd` is ready for `events` (level-triggered). The caller keeps the
   // descriptor and must call Unwatch before closing it. The handler may Unwatch itself.
   absl::Status Watch(int fd, uint32_t events, FdHandler handler);
-  absl::Status Rewatch(int fd, uint32_t events);
+  absl::Status Rewatch(int fd, uint32_t events) { return Control(EPOLL_CTL_MOD, fd, events); }
   void Unwatch(int fd);
 
   // Runs the closures that are posted already, then ends and joins the thread. Must not be called
@@ -58,6 +58,7 @@ class EventLoop final : public Executor {
   Duration busy() const { return Duration(busy_ticks_.load(std::memory_order_relaxed)); }
 
  private:
+  absl::Status Control(int operation, int fd, uint32_t events);
   void Run();
   void RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
   void RunTimers();

@@ -10,14 +10,6 @@
 
 namespace pushpull {
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    Reset();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
 void FileDescriptor::Reset() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }

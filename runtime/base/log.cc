@@ -7,18 +7,20 @@
 namespace pushpull {
 namespace {
 
+struct Level {
+  absl::string_view name;
+  LogLevel level;
+  spdlog::level::level_enum in_spdlog;
+};
+
+// In the order of LogLevel.
+constexpr Level kLevels[] = {{"debug", LogLevel::kDebug, spdlog::level::debug},
+                             {"info", LogLevel::kInfo, spdlog::level::info},
+                             {"warning", LogLevel::kWarning, spdlog::level::warn},
+                             {"error", LogLevel::kError, spdlog::level::err}};
+
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
+  return kLevels[static_cast<size_t>(level)].in_spdlog;
 }
 
 bool NeedsQuotes(absl::string_view value) {
@@ -46,10 +48,9 @@ struct Log::Sink {
 };
 
 absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view text) {
-  if (text == "debug") return LogLevel::kDebug;
-  if (text == "info") return LogLevel::kInfo;
-  if (text == "warning") return LogLevel::kWarning;
-  if (text == "error") return LogLevel::kError;
+  for (const Level& level : kLevels) {
+    if (text == level.name) return level.level;
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("log level: must be debug, info, warning or error, is \"", text, "\""));
 }
@@ -61,22 +62,7 @@ Log::Log(absl::string_view node, LogLevel level) {
   sink_->logger.set_level(ToSpdlog(level));
 }
 
-void Log::Debug(absl::string_view message, std::initializer_list<LogField> fields) const {
-  Write(LogLevel::kDebug, message, fields);
-}
-void Log::Info(absl::string_view message, std::initializer_list<LogField> fields) const {
-  Write(LogLevel::kInfo, message, fields);
-}
-void Log::Warning(absl::string_view message, std::initializer_list<LogField> fields) const {
-  Write(LogLevel::kWarning, message, fields);
-}
-void Log::Error(absl::string_view message, std::initializer_list<LogField> fields) const {
-  Write(LogLevel::kError, message, fields);
-}
-
-void Log::Write(LogLevel level,
-                absl::string_view message,
-                std::initializer_list<LogField> fields) const {
+void Log::Write(LogLevel level, absl::string_view message, Fields fields) const {
   if (!sink_->logger.should_log(ToSpdlog(level))) return;
   std::string line(message);
   for (const LogField& field : fields) AppendField(field, line);

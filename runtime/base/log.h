@@ -21,11 +21,8 @@ namespace pushpull {
 absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view text);
 
 struct LogField {
-  LogField(absl::string_view name, absl::string_view text) : key(name), value(text) {}
-  LogField(absl::string_view name, const char* text) : key(name), value(text) {}
-  LogField(absl::string_view name, const std::string& text) : key(name), value(text) {}
-  template <typename Number>
-  LogField(absl::string_view name, Number number) : key(name), value(absl::StrCat(number)) {}
+  // A text or a number.
+  LogField(absl::string_view name, const absl::AlphaNum& shown) : key(name), value(shown.Piece()) {}
 
   std::string key;
   std::string value;
@@ -37,15 +34,22 @@ class Log {
   // `node` is printed on every line, e.g. "server-1".
   explicit Log(absl::string_view node, LogLevel level = LogLevel::kInfo);
 
-  void Debug(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
-  void Info(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
-  void Warning(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
-  void Error(absl::string_view message, std::initializer_list<LogField> fields = {}) const;
+  using Fields = std::initializer_list<LogField>;
+  void Debug(absl::string_view message, Fields fields = {}) const {
+    Write(LogLevel::kDebug, message, fields);
+  }
+  void Info(absl::string_view message, Fields fields = {}) const {
+    Write(LogLevel::kInfo, message, fields);
+  }
+  void Warning(absl::string_view message, Fields fields = {}) const {
+    Write(LogLevel::kWarning, message, fields);
+  }
+  void Error(absl::string_view message, Fields fields = {}) const {
+    Write(LogLevel::kError, message, fields);
+  }
 
  private:
-  void Write(LogLevel level,
-             absl::string_view message,
-             std::initializer_list<LogField> fields) const;
+  void Write(LogLevel level, absl::string_view message, Fields fields) const;
 
   struct Sink;
   std::shared_ptr<const Sink> sink_;

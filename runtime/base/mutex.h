@@ -12,6 +12,8 @@
 
 #include "pushpull/deadline.h"
 
+#include "runtime/base/check.h"
+
 namespace pushpull {
 
 class ABSL_LOCKABLE Mutex {
@@ -61,6 +63,22 @@ class CondVar {
 
  private:
   std::condition_variable condition_;
+};
+
+// A wait for what a working process does at once. If it has not after half a minute it is broken,
+// and going on could read freed memory: aborts. Counts seconds one by one, so that time in which
+// the process is stopped (SIGSTOP) does not count.
+//
+//   for (BriefWait wait; count_ > 0;) wait.Continue(changed_, mu_);
+class BriefWait {
+ public:
+  void Continue(CondVar& changed, Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (!changed.WaitUntil(mutex, Deadline::After(std::chrono::seconds(1)))) ++num_seconds_;
+    PUSHPULL_CHECK(num_seconds_ < 30);
+  }
+
+ private:
+  int num_seconds_ = 0;
 };
 
 }  // namespace pushpull

@@ -53,10 +53,4 @@ double Quantiles::At(double q) const {
   return 0;
 }
 
-Quantiles Quantiles::FromBuckets(std::map<int32_t, uint64_t> buckets) {
-  Quantiles result;
-  result.counts_ = std::move(buckets);
-  return result;
-}
-
 }  // namespace pushpull

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 namespace pushpull {
 
@@ -24,7 +25,11 @@ class Quantiles {
 
   // Bucket number to count: the form that workers send to the coordinator.
   const std::map<int32_t, uint64_t>& buckets() const { return counts_; }
-  static Quantiles FromBuckets(std::map<int32_t, uint64_t> buckets);
+  static Quantiles FromBuckets(std::map<int32_t, uint64_t> buckets) {
+    Quantiles result;
+    result.counts_ = std::move(buckets);
+    return result;
+  }
 
  private:
   static int32_t BucketOf(double seconds);

@@ -15,6 +15,12 @@ class TimeSource {
 };
 
 // The machine's steady clock, one object for the process.
-const TimeSource& SystemTime();
+inline const TimeSource& SystemTime() {
+  class SystemTimeSource final : public TimeSource {
+    SteadyTime Now() const override { return std::chrono::steady_clock::now(); }
+  };
+  static const SystemTimeSource time;
+  return time;
+}
 
 }  // namespace pushpull

@@ -4,20 +4,34 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "runtime/transport/peer_clock.h"
 
 namespace pushpull {
+
+void EncodeHead(OutgoingFrame& frame,
+                SteadyTime now,
+                bool has_checksums,
+                std::span<std::byte, kFrameHeaderBytes> out) {
+  frame.header.sent_at = NanosecondsOf(now);
+  const bool lacks_checksum = has_checksums && (frame.header.flags & kFlagPayloadChecksum) == 0;
+  if (lacks_checksum && !frame.payload.bytes.empty()) {
+    frame.header.flags |= kFlagPayloadChecksum;
+    frame.header.payload_checksum = ChecksumPayload(frame.payload.bytes);
+  }
+  EncodeFrameHeader(frame.header, out);
+}
 
 absl::Status FrameQueue::Push(OutgoingFrame frame) {
   if (frame.meta.size() > kFrameMetaBytesMax ||
       frame.payload.bytes.size() > kFramePayloadBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a frame with ",
-                                                   frame.meta.size(),
-                                                   " bytes of meta and ",
-                                                   frame.payload.bytes.size(),
-                                                   " of payload; it may have ",
-                                                   kFrameMetaBytesMax,
-                                                   " and ",
-                                                   kFramePayloadBytesMax));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a frame with %d bytes of meta and %d of payload; it may have %d and %d",
+                        frame.meta.size(),
+                        frame.payload.bytes.size(),
+                        kFrameMetaBytesMax,
+                        kFramePayloadBytesMax));
   }
   if (num_frames_ >= frames_max_) {
     return absl::ResourceExhaustedError(

@@ -19,6 +19,13 @@ inline size_t WireBytes(const OutgoingFrame& frame) {
   return kFrameHeaderBytes + frame.meta.size() + frame.payload.bytes.size();
 }
 
+// The header of a frame whose first byte is about to leave, at `now`. A payload's checksum is
+// computed once: a frame that the connection did not take comes here again.
+void EncodeHead(OutgoingFrame& frame,
+                SteadyTime now,
+                bool has_checksums,
+                std::span<std::byte, kFrameHeaderBytes> out);
+
 // Bounded. Thread-compatible.
 class FrameQueue {
  public:

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/hello.h"
 
-#include <utility>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <array>
+#include <fstream>
+#include <random>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,14 +20,16 @@ absl::Status TooShort(absl::string_view what, size_t num_bytes) {
   return absl::DataLossError(absl::StrCat(what, ": its ", num_bytes, " bytes are too short"));
 }
 
-void PutToken(const ShmToken& token, ByteWriter& writer) {
-  for (const uint64_t half : token) writer.Put(half);
-}
-
-ShmToken GetToken(ByteReader& reader) {
-  ShmToken token;
-  for (uint64_t& half : token) half = reader.Get<uint64_t>();
-  return token;
+template <typename Visit, typename Meta>
+void VisitHelloAck(Visit& visit, Meta& meta) {
+  visit(meta.admitted,
+        meta.lane_count,
+        meta.host,
+        meta.has_payload_checksums,
+        meta.hello_sent_at,
+        meta.hello_received_at,
+        meta.shm_attached,
+        meta.shm_proof);
 }
 
 }  // namespace
@@ -30,40 +38,42 @@ std::string PeerName(const Hello& hello) {
   return hello.server ? ToString(*hello.server) : ToString(hello.worker);
 }
 
+uint64_t HostIdentity() {
+  std::string identity;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
+  if (identity.empty()) {
+    std::random_device random;
+    return (uint64_t{random()} << 32) | random();
+  }
+  // Clocks differ between time namespaces (time_namespaces(7)).
+  std::array<char, 64> space{};
+  if (readlink("/proc/self/ns/time", space.data(), space.size() - 1) > 0) identity += space.data();
+  return XXH3_64bits(identity.data(), identity.size());
+}
+
 std::vector<std::byte> EncodeHello(const HelloMeta& meta) {
   ByteWriter writer;
-  writer.PutText(meta.hello.job);
-  writer.Put(meta.hello.worker.value());
-  writer.Put(meta.hello.incarnation.value());
-  writer.Put(meta.hello.lane);
-  writer.Put(static_cast<uint8_t>(meta.hello.server.has_value()));
-  writer.Put(meta.hello.server.value_or(ServerId{}).value());
-  writer.Put(meta.host);
-  writer.Put(static_cast<uint8_t>(meta.shm.has_value()));
-  if (meta.shm) {
-    writer.PutText(meta.shm->name);
-    PutToken(meta.shm->token, writer);
-  }
-  writer.Put(static_cast<uint8_t>(meta.payload_checksums));
+  const Hello& hello = meta.hello;
+  writer(hello.job, hello.worker, hello.incarnation, hello.lane);
+  writer(hello.server.has_value(), hello.server.value_or(ServerId{}), meta.host);
+  writer(meta.shm.has_value());
+  if (meta.shm) writer(meta.shm->name, meta.shm->token);
+  writer(meta.payload_checksums);
   return writer.Take();
 }
 
 absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta) {
   ByteReader reader(meta);
   HelloMeta decoded;
-  decoded.hello.job = reader.GetText();
-  decoded.hello.worker = WorkerId{reader.Get<uint32_t>()};
-  decoded.hello.incarnation = Incarnation{reader.Get<uint64_t>()};
-  decoded.hello.lane = reader.Get<uint32_t>();
-  const bool is_server = reader.Get<uint8_t>() != 0;
-  const ServerId server{reader.Get<uint32_t>()};
-  if (is_server) decoded.hello.server = server;
-  decoded.host = reader.Get<uint64_t>();
-  if (reader.Get<uint8_t>() != 0) {
-    std::string name = reader.GetText();
-    decoded.shm = ShmOffer{.name = std::move(name), .token = GetToken(reader)};
-  }
-  decoded.payload_checksums = static_cast<PayloadChecksums>(reader.Get<uint8_t>());
+  Hello& hello = decoded.hello;
+  bool is_server = false;
+  bool has_shm = false;
+  ServerId server;
+  reader(hello.job, hello.worker, hello.incarnation, hello.lane);
+  reader(is_server, server, decoded.host, has_shm);
+  if (is_server) hello.server = server;
+  if (has_shm) reader(decoded.shm.emplace().name, decoded.shm->token);
+  reader(decoded.payload_checksums);
   if (!reader.ok()) return TooShort("hello", meta.size());
   if (decoded.payload_checksums > PayloadChecksums::kOff) {
     return absl::DataLossError(absl::StrCat("hello: payload checksum ",
@@ -75,28 +85,14 @@ absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta) {
 
 std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta) {
   ByteWriter writer;
-  writer.PutStatus(meta.admitted);
-  writer.Put(meta.lane_count);
-  writer.Put(meta.host);
-  writer.Put(static_cast<uint8_t>(meta.has_payload_checksums));
-  writer.Put(meta.hello_sent_at);
-  writer.Put(meta.hello_received_at);
-  writer.PutStatus(meta.shm_attached);
-  PutToken(meta.shm_proof, writer);
+  VisitHelloAck(writer, meta);
   return writer.Take();
 }
 
 absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta) {
   ByteReader reader(meta);
   HelloAckMeta decoded;
-  decoded.admitted = reader.GetStatus();
-  decoded.lane_count = reader.Get<uint32_t>();
-  decoded.host = reader.Get<uint64_t>();
-  decoded.has_payload_checksums = reader.Get<uint8_t>() != 0;
-  decoded.hello_sent_at = reader.Get<int64_t>();
-  decoded.hello_received_at = reader.Get<int64_t>();
-  decoded.shm_attached = reader.GetStatus();
-  decoded.shm_proof = GetToken(reader);
+  VisitHelloAck(reader, decoded);
   if (!reader.ok()) return TooShort("answer to a hello", meta.size());
   return decoded;
 }

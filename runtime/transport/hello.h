@@ -32,6 +32,11 @@ inline constexpr char kPayloadChecksumVariable[] = "PUSHPULL_PAYLOAD_CHECKSUM";
 absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
     const std::map<std::string, std::string>& environment);
 
+// The same number in all processes that share this boot of the machine and this time namespace, a
+// different one in all others: processes with the same one read the same steady clock. Random where
+// the kernel does not tell, so that two hosts are never taken for one. Reads two small files.
+uint64_t HostIdentity();
+
 // A random secret: only an end that was sent it, or can read the memory it lies in, knows it.
 using ShmToken = std::array<uint64_t, 2>;
 

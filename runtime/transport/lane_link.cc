@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/transport/channel_choice.h"
 
@@ -24,14 +24,14 @@ absl::StatusOr<std::string> AddressFor(const Transport& transport, const LaneLin
   if (address.substr(0, scheme_size) == transport.scheme())
     return std::string(address.substr(scheme_size));
   const bool is_theirs = scheme_size > 0;
-  return absl::FailedPreconditionError(absl::StrCat(ToString(target.server),
-                                                    " at ",
-                                                    target.address,
-                                                    is_theirs ? " uses" : " does not use",
-                                                    " gRPC for tensors, and this side ",
-                                                    is_theirs ? "does not" : "does",
-                                                    ": give all members of the job the same ",
-                                                    kChannelVariable));
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s at %s %s gRPC for tensors, and this side %s: give all members of the job "
+                      "the same %s",
+                      ToString(target.server),
+                      target.address,
+                      is_theirs ? "uses" : "does not use",
+                      is_theirs ? "does not" : "does",
+                      kChannelVariable));
 }
 
 }  // namespace
@@ -47,10 +47,6 @@ LaneLink::LaneLink(Transport& transport,
       pace_(kBackoffMin, kBackoffMax),
       self_(std::make_shared<LaneLink*>(this)) {
   Connect();
-}
-
-LaneLink::~LaneLink() {
-  executor_.Cancel(retry_);
 }
 
 void LaneLink::Connect() {
@@ -88,14 +84,6 @@ void LaneLink::OnConnected(absl::StatusOr<std::unique_ptr<Channel>> channel) {
 void LaneLink::ReconnectAfter(const absl::Status& why) {
   retry_ = executor_.RunAfter(pace_.Failed(executor_.Now()), [this] { Connect(); });
   if (pace_.is_warning_due()) handler_.OnLinkWaiting(*this, why, pace_.Lasted(executor_.Now()));
-}
-
-std::span<std::byte> LaneLink::PayloadBuffer(Channel&, const FrameHeader& header) {
-  return handler_.PayloadBuffer(*this, header);
-}
-
-bool LaneLink::TakesInPlace(Channel&, const FrameHeader& header) {
-  return handler_.TakesInPlace(*this, header);
 }
 
 // Only a received frame resets the backoff: a server that accepts and closes at once is no success.

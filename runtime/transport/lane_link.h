@@ -46,7 +46,7 @@ class LaneLink final : public FrameHandler {
            Executor& executor,
            LaneLinkTarget target,
            LaneLinkHandler& handler);
-  ~LaneLink() override;
+  ~LaneLink() override { executor_.Cancel(retry_); }
 
   ServerId server() const { return target_.server; }
   const std::string& address() const { return target_.address; }
@@ -54,8 +54,12 @@ class LaneLink final : public FrameHandler {
   // Null while there is no connection; what is to be sent waits for OnLinkUp then.
   Channel* channel() { return channel_.get(); }
 
-  std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
-  bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
+  std::span<std::byte> PayloadBuffer(Channel&, const FrameHeader& header) override {
+    return handler_.PayloadBuffer(*this, header);
+  }
+  bool TakesInPlace(Channel&, const FrameHeader& header) override {
+    return handler_.TakesInPlace(*this, header);
+  }
   void OnFrame(Channel& channel, const ReceivedFrame& frame) override;
   void OnPayloadLost(Channel&, const FrameHeader&) override {}
   void OnClosed(Channel& channel, const absl::Status& why) override;

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/peer_clock.h"
 
+#include <algorithm>
+
 #include "runtime/base/wire_bytes.h"
 
 namespace pushpull {
 namespace {
-
-int64_t Nanoseconds(SteadyTime time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
 
 SteadyTime AtNanoseconds(int64_t nanoseconds) {
   return SteadyTime(std::chrono::nanoseconds(nanoseconds));
 }
 
 }  // namespace
+
+void ClockEstimate::Add(const ClockSample& sample) {
+  const Duration there = sample.peer_received - sample.sent;
+  const Duration back = sample.peer_sent - sample.received;
+  measurements_.push_back({.round_trip = there - back, .offset = (there + back) / 2});
+  if (measurements_.size() > kSamplesKept) measurements_.pop_front();
+}
+
+Duration ClockEstimate::offset() const {
+  if (measurements_.empty()) return Duration::zero();
+  return std::ranges::min_element(measurements_, {}, &Measurement::round_trip)->offset;
+}
 
 PeerClock::PeerClock(Role role, ClockEstimate estimate)
     : role_(role),
@@ -23,19 +33,18 @@ PeerClock::PeerClock(Role role, ClockEstimate estimate)
 
 std::optional<OutgoingFrame> PeerClock::Ping() {
   if (std::exchange(is_ping_pending_, true)) return std::nullopt;
-  ByteWriter meta;
-  meta.Put(int64_t{std::chrono::nanoseconds(offset_).count()});
-  return OutgoingFrame{.header = {.type = FrameType::kPing}, .meta = meta.Take(), .payload = {}};
+  return OutgoingFrame{.header = {.type = FrameType::kPing},
+                       .meta = BytesOf(int64_t{std::chrono::nanoseconds(offset_).count()}),
+                       .payload = {}};
 }
 
 OutgoingFrame PeerClock::Answer(const ReceivedFrame& ping) {
   ByteReader reader(ping.meta);
   const std::chrono::nanoseconds our_offset(reader.Get<int64_t>());
   if (reader.ok() && role_ == Role::kFollows) offset_ = -our_offset;
-  ByteWriter meta;
-  meta.Put(ping.header.sent_at);
-  meta.Put(Nanoseconds(ping.received_at));
-  return {.header = {.type = FrameType::kPong}, .meta = meta.Take(), .payload = {}};
+  return {.header = {.type = FrameType::kPong},
+          .meta = BytesOf(ping.header.sent_at, NanosecondsOf(ping.received_at)),
+          .payload = {}};
 }
 
 void PeerClock::TakePong(const ReceivedFrame& pong) {

@@ -8,10 +8,8 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "runtime/base/check.h"
 #include "runtime/tls/grpc_credentials.h"
 #include "runtime/transport/grpc/reactor_wire.h"
-#include "runtime/transport/grpc/stream_arguments.h"
 
 namespace pushpull {
 namespace {
@@ -60,10 +58,10 @@ class ClientWire final : public ReactorWire<ClientReactor>,
     connection_->stub = std::make_unique<grpc::GenericStub>(Connect(address, timeout, options));
   }
 
-  void Start(std::shared_ptr<WireEvents> events) override ABSL_LOCKS_EXCLUDED(mu_) {
+  void Start(std::shared_ptr<GrpcStream> stream) override ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(mu_);
-      events_ = std::move(events);
+      receiver_ = std::move(stream);
       self_ = shared_from_this();
       connection_->stub->PrepareBidiStreamingCall(&connection_->context, kStreamMethod, {}, this);
       // Reads and writes start outside of reactions; the hold delays OnDone until End.
@@ -78,17 +76,13 @@ class ClientWire final : public ReactorWire<ClientReactor>,
   void End() override ABSL_LOCKS_EXCLUDED(mu_) {
     std::unique_ptr<Connection> connection;
     MutexLock lock(mu_);
-    events_.reset();
+    receiver_.reset();
     if (connection_ == nullptr) return;
     if (!std::exchange(is_ending_, true)) {
       connection_->context.TryCancel();
       RemoveHold();
     }
-    for (int waited = 0; !is_done_;) {
-      const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
-      if (!is_notified) ++waited;
-      PUSHPULL_CHECK(waited < kGrpcEndSeconds);
-    }
+    for (BriefWait wait; !is_done_;) wait.Continue(changed_, mu_);
     connection = std::move(connection_);  // ends after the lock
   }
 
@@ -107,7 +101,7 @@ class ClientWire final : public ReactorWire<ClientReactor>,
   }
 
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
-    if (const auto events = Events()) events->OnEnded(FromGrpc(status));
+    if (const auto receiver = Receiver()) receiver->OnEnded(FromGrpc(status));
     std::shared_ptr<ClientWire> self;
     {
       MutexLock lock(mu_);

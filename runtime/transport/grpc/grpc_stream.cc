@@ -2,12 +2,23 @@
 #include "runtime/transport/grpc/grpc_stream.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
+namespace {
+
+// Like the tcp channel's batches (tcp/send_queue.h).
+constexpr size_t kBatchBytes = 256 * 1024;
+constexpr size_t kBatchFrames = 32;
+
+// Copying so few bytes is cheaper than lending them.
+constexpr size_t kCopiedBytesMax = 4096;
+
+}  // namespace
 
 std::shared_ptr<GrpcStream> GrpcStream::Open(EventLoop& loop,
                                              std::shared_ptr<Wire> wire,
@@ -52,7 +63,7 @@ void GrpcStream::CloseAfter(OutgoingFrame frame) {
   const std::shared_ptr<Wire> wire = std::exchange(wire_, nullptr);
   waiting_.Clear();
   if (wire == nullptr || !waiting_.Push(std::move(frame)).ok()) return;
-  wire->EndWith(NextMessage(waiting_, loop().Now(), false, OwnerlessPayloads::kCopy, loans_));
+  wire->EndWith(NextMessage());
 }
 
 void GrpcStream::Disconnect() {
@@ -73,11 +84,38 @@ absl::Status GrpcStream::Enqueue(OutgoingFrame frame) {
 void GrpcStream::Flush() {
   if (wire_ == nullptr || is_writing_ || waiting_.empty()) return;
   const size_t before = waiting_.num_bytes();
-  OutgoingMessage message =
-      NextMessage(waiting_, loop().Now(), has_checksums_, ownerless(), loans_);
+  OutgoingMessage message = NextMessage();
   num_writing_bytes_ = before - waiting_.num_bytes();
   is_writing_ = true;
   wire_->Write(std::move(message));
+}
+
+// Takes the most urgent frames, always complete ones and at least one if any waits: enough to
+// amortize the cost of a message.
+OutgoingMessage GrpcStream::NextMessage() {
+  const SteadyTime now = loop().Now();
+  OutgoingMessage message;
+  std::vector<std::byte> own;
+  size_t num_bytes = 0;
+  for (size_t i = 0; i < kBatchFrames && num_bytes < kBatchBytes && !waiting_.empty(); ++i) {
+    OutgoingFrame frame = waiting_.Pop();
+    num_bytes += WireBytes(frame);
+    std::array<std::byte, kFrameHeaderBytes> header;
+    EncodeHead(frame, now, has_checksums_, header);
+    own.insert(own.end(), header.begin(), header.end());
+    own.insert(own.end(), frame.meta.begin(), frame.meta.end());
+    const std::span<const std::byte> payload = frame.payload.bytes;
+    // Closing the accepting side does not wait for loans to return.
+    const bool must_copy = frame.payload.owner == nullptr && side_ == StreamSide::kAccepting;
+    if (must_copy || payload.size() <= kCopiedBytesMax) {
+      own.insert(own.end(), payload.begin(), payload.end());
+    } else {
+      message.push_back(
+          {.own = std::exchange(own, {}), .payload = loans_.Lend(std::move(frame.payload))});
+    }
+  }
+  if (!own.empty()) message.push_back({.own = std::move(own), .payload = nullptr});
+  return message;
 }
 
 // ---- receiving ----

@@ -13,7 +13,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/transport/frame_queue.h"
-#include "runtime/transport/grpc/send_batch.h"
+#include "runtime/transport/grpc/payload_loans.h"
 #include "runtime/transport/grpc/wire.h"
 #include "runtime/transport/stream/frame_stream.h"
 
@@ -28,7 +28,7 @@ struct StreamSettings {
 };
 
 // Thread-confined to the loop, but for what the wire calls.
-class GrpcStream final : public FrameStream, public WireEvents {
+class GrpcStream final : public FrameStream {
  public:
   // Starts the wire, whose events go to the result. `loop` and `in_flight` outlive the stream.
   static std::shared_ptr<GrpcStream> Open(EventLoop& loop,
@@ -45,10 +45,16 @@ class GrpcStream final : public FrameStream, public WireEvents {
   size_t queued_bytes() const override { return waiting_.num_bytes() + num_writing_bytes_; }
   absl::string_view kind() const override { return "grpc"; }
 
-  // The wire's calls.
-  void OnRead(IncomingMessage message) override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnWritten() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnEnded(const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mu_);
+  // The wire's calls, on gRPC's threads.
+  //
+  // Follows a Read.
+  void OnRead(IncomingMessage message) ABSL_LOCKS_EXCLUDED(mu_);
+  // gRPC has taken the message of the last Write, as far as the peer's window allows; the next
+  // Write may follow.
+  void OnWritten() ABSL_LOCKS_EXCLUDED(mu_);
+  // kUnavailable: the connection or the peer's end is closed. Other codes: this peer does not speak
+  // the protocol. May be called more than once; an OnRead of earlier bytes may follow.
+  void OnEnded(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   bool is_connected() const override { return wire_ != nullptr; }
@@ -60,9 +66,7 @@ class GrpcStream final : public FrameStream, public WireEvents {
   void Disconnect() override;
   std::shared_ptr<FrameStream> Rehome(EventLoop& loop, std::string peer) override;
 
-  OwnerlessPayloads ownerless() const {
-    return side_ == StreamSide::kConnecting ? OwnerlessPayloads::kLend : OwnerlessPayloads::kCopy;
-  }
+  OutgoingMessage NextMessage();
   // Posts a turn, unless one is posted already.
   void ScheduleTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeTurn() ABSL_LOCKS_EXCLUDED(mu_);

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "runtime/base/status_macros.h"
-#include "runtime/transport/grpc/grpc_connector.h"
+#include "runtime/tls/grpc_credentials.h"
+#include "runtime/transport/grpc/client_wire.h"
 #include "runtime/transport/grpc/grpc_stream.h"
 #include "runtime/transport/grpc/server_wire.h"
+#include "runtime/transport/stream/stream_connector.h"
 
 namespace pushpull {
 namespace {
@@ -65,6 +67,29 @@ class GrpcAcceptor final : public StreamAcceptor {
 
   InFlight& in_flight_;
   std::shared_ptr<GrpcServer> server_;
+};
+
+// gRPC looks up the host and connects by itself. Thread-confined to the loop.
+class GrpcConnector final : public StreamConnector {
+ public:
+  using StreamConnector::StreamConnector;
+
+  // Called after Begin.
+  void Dial(InFlight& in_flight) {
+    const auto wire =
+        MakeClientWire(request().address, request().deadline.remaining(), options(), in_flight);
+    SendHello(GrpcStream::Open(loop(),
+                               wire,
+                               {.side = StreamSide::kConnecting,
+                                .peer = peer(),
+                                .frames_max = options().send_queue_frames_max},
+                               in_flight));
+  }
+
+ private:
+  absl::Status Explain(const absl::Status& why) const override {
+    return ExplainNoAnswer(why, options().tls != nullptr);
+  }
 };
 
 }  // namespace

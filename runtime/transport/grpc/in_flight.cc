@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/grpc/in_flight.h"
 
-#include "runtime/base/check.h"
 #include "runtime/transport/grpc/wire.h"
 
 namespace pushpull {
+
 void InFlight::Add() {
   MutexLock lock(mu_);
   ++count_;
@@ -41,11 +41,7 @@ void InFlight::EndWires() {
 
 void InFlight::AwaitNone() {
   MutexLock lock(mu_);
-  for (int waited = 0; count_ > 0;) {
-    const bool is_notified = changed_.WaitUntil(mu_, Deadline::After(std::chrono::seconds(1)));
-    if (!is_notified) ++waited;
-    PUSHPULL_CHECK(waited < kGrpcEndSeconds);
-  }
+  for (BriefWait wait; count_ > 0;) wait.Continue(changed_, mu_);
 }
 
 }  // namespace pushpull

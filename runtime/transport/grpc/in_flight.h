@@ -13,11 +13,6 @@ namespace pushpull {
 
 class Wire;
 
-// gRPC releases payloads at once when a connection closes. If it has not after this many seconds it
-// is broken, and going on would let it read freed memory. Counted one by one, so that time in which
-// the process is stopped (SIGSTOP) does not count.
-constexpr int kGrpcEndSeconds = 30;
-
 // Thread-safe.
 class InFlight {
  public:

@@ -8,21 +8,14 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "runtime/base/executor.h"
-#include "runtime/base/mutex.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/grpc/in_flight.h"
 
 namespace pushpull {
 
-// A payload is lent until this is destroyed, on any thread.
-class PayloadLoan {
- public:
-  virtual ~PayloadLoan() = default;
-  virtual std::span<const std::byte> bytes() const = 0;
-};
+class PayloadLoan;
 
 // Confined to one executor.
 class PayloadLoans {
@@ -37,10 +30,25 @@ class PayloadLoans {
   void AwaitAll();
 
  private:
+  friend class PayloadLoan;
   class State;
-  class Loan;
 
   const std::shared_ptr<State> state_;
+};
+
+// A payload is lent until this is destroyed, on any thread.
+class PayloadLoan {
+ public:
+  PayloadLoan(std::shared_ptr<PayloadLoans::State> state, Payload payload);
+  ~PayloadLoan();
+  PayloadLoan(const PayloadLoan&) = delete;
+  PayloadLoan& operator=(const PayloadLoan&) = delete;
+
+  std::span<const std::byte> bytes() const { return payload_.bytes; }
+
+ private:
+  const std::shared_ptr<PayloadLoans::State> state_;
+  Payload payload_;
 };
 
 }  // namespace pushpull

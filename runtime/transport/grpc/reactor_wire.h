@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of a wire that is the same on both sides: one read, one write, and who is notified.
+// The part of a wire that is the same on both sides: gRPC's settings, one read, one write, and who
+// is notified.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
+#include <grpcpp/support/byte_buffer.h>
+
 #include "runtime/base/mutex.h"
-#include "runtime/transport/grpc/byte_buffer.h"
+#include "runtime/transport/grpc/grpc_stream.h"
 #include "runtime/transport/grpc/wire.h"
+#include "runtime/transport/stream/transport_options.h"
 
 namespace pushpull {
+
+// Calls `set` with the name and value of each of gRPC's channel arguments for chunks.
+void SetStreamArguments(const TransportOptions& options,
+                        const std::function<void(const char* name, int value)>& set);
+
+// To and from gRPC's type without copying.
+grpc::ByteBuffer ToByteBuffer(OutgoingMessage message);
+IncomingMessage FromByteBuffer(const grpc::ByteBuffer& buffer);
 
 // `Reactor`: gRPC's base class for a bidirectional stream of ByteBuffers. Thread-safe.
 template <typename Reactor>
@@ -34,7 +47,7 @@ class ReactorWire : public Wire, public Reactor {
       outgoing_.Clear();
     }
     if (!ok) return;  // the end follows
-    if (const auto events = Events()) events->OnWritten();
+    if (const auto receiver = Receiver()) receiver->OnWritten();
   }
 
  protected:
@@ -46,19 +59,19 @@ class ReactorWire : public Wire, public Reactor {
       message = FromByteBuffer(incoming_);
       incoming_.Clear();
     }
-    if (const auto events = Events()) events->OnRead(std::move(message));
+    if (const auto receiver = Receiver()) receiver->OnRead(std::move(message));
   }
 
   // Null before Start and after the end. Called without the lock, because they lock a stream.
-  std::shared_ptr<WireEvents> Events() ABSL_LOCKS_EXCLUDED(mu_) {
+  std::shared_ptr<GrpcStream> Receiver() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    return events_;
+    return receiver_;
   }
 
   Mutex mu_;
   grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
-  std::shared_ptr<WireEvents> events_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<GrpcStream> receiver_ ABSL_GUARDED_BY(mu_);
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;  // neither read nor write starts any more
 };
 

@@ -14,7 +14,6 @@
 
 #include "runtime/tls/grpc_credentials.h"
 #include "runtime/transport/grpc/reactor_wire.h"
-#include "runtime/transport/grpc/stream_arguments.h"
 
 namespace pushpull {
 namespace {
@@ -42,14 +41,14 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
     in_flight_.AddWire(shared_from_this());
   }
 
-  void Start(std::shared_ptr<WireEvents> events) override ABSL_LOCKS_EXCLUDED(mu_) {
+  void Start(std::shared_ptr<GrpcStream> stream) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    if (!is_ending_) events_ = std::move(events);
+    if (!is_ending_) receiver_ = std::move(stream);
   }
 
   void End() override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    events_.reset();
+    receiver_.reset();
     if (std::exchange(is_ending_, true)) return;
     context_.TryCancel();
     Finish(grpc::Status::CANCELLED);
@@ -57,7 +56,7 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
 
   void EndWith(OutgoingMessage message) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    events_.reset();
+    receiver_.reset();
     if (std::exchange(is_ending_, true)) return;
     outgoing_ = ToByteBuffer(std::move(message));
     StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
@@ -84,8 +83,8 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
 
  private:
   void ReportEnd() ABSL_LOCKS_EXCLUDED(mu_) {
-    if (const auto events = Events())
-      events->OnEnded(absl::UnavailableError("closed the connection"));
+    if (const auto receiver = Receiver())
+      receiver->OnEnded(absl::UnavailableError("closed the connection"));
   }
 
   InFlight& in_flight_;

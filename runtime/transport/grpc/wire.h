@@ -9,13 +9,13 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/status.h"
-
 #include "pushpull/deadline.h"
 
 #include "runtime/transport/grpc/payload_loans.h"
 
 namespace pushpull {
+
+class GrpcStream;
 
 // The method of every stream; its messages are not protobuf.
 inline constexpr char kStreamMethod[] = "/pushpull.v1.DataPlane/Frames";
@@ -36,26 +36,12 @@ struct IncomingMessage {
   SteadyTime received_at;
 };
 
-// Notified of what happens, on gRPC's threads.
-class WireEvents {
- public:
-  virtual ~WireEvents() = default;
-  // Follows a Read.
-  virtual void OnRead(IncomingMessage message) = 0;
-  // gRPC has taken the message of the last Write, as far as the peer's window allows; the next
-  // Write may follow.
-  virtual void OnWritten() = 0;
-  // kUnavailable: the connection or the peer's end is closed. Other codes: this peer does not speak
-  // the protocol. May be called more than once; an OnRead of earlier bytes may follow.
-  virtual void OnEnded(const absl::Status& why) = 0;
-};
-
 // Stays alive until gRPC is done with it. Thread-safe.
 class Wire {
  public:
   virtual ~Wire() = default;
-  // Called first; on the accepting side again when the stream moves to another owner.
-  virtual void Start(std::shared_ptr<WireEvents> events) = 0;
+  // Called first; on the accepting side again when the connection moves to another stream.
+  virtual void Start(std::shared_ptr<GrpcStream> stream) = 0;
   // At most one read and one write are outstanding.
   virtual void Read() = 0;
   virtual void Write(OutgoingMessage message) = 0;

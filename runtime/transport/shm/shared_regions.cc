@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
@@ -24,8 +25,8 @@ absl::Status Unexpected(absl::string_view what, uint64_t region) {
 void AppendPlace(const RegionPlace& place, std::vector<std::byte>& meta) {
   const size_t at = meta.size();
   meta.resize(at + kRegionPlaceBytes);
-  StoreNumber(place.region, std::span(meta).subspan(at));
-  StoreNumber(place.offset, std::span(meta).subspan(at + sizeof place.region));
+  HeaderWriter writer{std::span(meta).subspan(at)};
+  writer(place.region, place.offset);
 }
 
 absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta) {
@@ -33,8 +34,7 @@ absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta) {
     return absl::DataLossError("a frame refers to shared memory without a place");
   ByteReader reader(std::span<const std::byte>(meta).last(kRegionPlaceBytes));
   RegionPlace place;
-  place.region = reader.Get<uint64_t>();
-  place.offset = reader.Get<uint64_t>();
+  reader(place.region, place.offset);
   meta.resize(meta.size() - kRegionPlaceBytes);
   return place;
 }
@@ -43,12 +43,10 @@ absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta) {
 
 std::vector<std::byte> SharedRegions::Offer(std::shared_ptr<const SharedMemory> memory,
                                             ShareRefused on_refused) {
-  ByteWriter writer;
-  writer.Put(static_cast<uint8_t>(Message::kOffered));
-  writer.Put(uint64_t{own_.size()});
-  writer.Put(uint64_t{memory->bytes().size()});
+  const uint64_t region = own_.size();
+  const uint64_t num_bytes = memory->bytes().size();
   own_.push_back({.memory = std::move(memory), .on_refused = std::move(on_refused)});
-  return writer.Take();
+  return BytesOf(Message::kOffered, region, num_bytes);
 }
 
 absl::StatusOr<std::vector<std::byte>> SharedRegions::OnInbox(uint64_t region,
@@ -56,10 +54,7 @@ absl::StatusOr<std::vector<std::byte>> SharedRegions::OnInbox(uint64_t region,
   if (region >= own_.size() || own_[region].is_taken) return Unexpected("an inbox", region);
   const absl::Status sent = SendDescriptor(inbox, own_[region].memory->descriptor());
   if (!sent.ok() && own_[region].on_refused) std::exchange(own_[region].on_refused, nullptr)(sent);
-  ByteWriter writer;
-  writer.Put(static_cast<uint8_t>(Message::kSent));
-  writer.Put(region);
-  return writer.Take();
+  return BytesOf(Message::kSent, region);
 }
 
 absl::Status SharedRegions::OnTaken(uint64_t region, const absl::Status& taken) {
@@ -93,43 +88,31 @@ absl::StatusOr<Payload> SharedRegions::Resolve(const RegionPlace& place, size_t 
   const uint64_t size = is_known ? found->second.num_bytes : 0;
   const bool is_inside = num_bytes <= size && place.offset <= size - num_bytes;
   if (!is_known || !is_inside || place.offset % kPlaceAlignment != 0) {
-    return absl::DataLossError(absl::StrCat("a frame refers to ",
-                                            num_bytes,
-                                            " bytes at ",
-                                            place.offset,
-                                            " of region ",
-                                            place.region,
-                                            " of shared memory, which has ",
-                                            size));
+    return absl::DataLossError(absl::StrFormat(
+        "a frame refers to %d bytes at %d of region %d of shared memory, which has %d",
+        num_bytes,
+        place.offset,
+        place.region,
+        size));
   }
   const std::shared_ptr<const AttachedMemory>& memory = found->second.memory;
   return Payload{memory->bytes().subspan(place.offset, num_bytes), memory};
-}
-
-std::vector<std::byte> SharedRegions::Taken(uint64_t region, const absl::Status& status) {
-  ByteWriter writer;
-  writer.Put(static_cast<uint8_t>(Message::kTaken));
-  writer.Put(region);
-  writer.PutStatus(status);
-  return writer.Take();
 }
 
 absl::StatusOr<std::vector<std::byte>> SharedRegions::OnOffered(uint64_t region,
                                                                 uint64_t num_bytes) {
   if (theirs_.contains(region)) return Unexpected("a second offer", region);
   if (theirs_.size() >= kRegionsMax || num_waiting_ >= kWaitingMax)
-    return Taken(region, absl::ResourceExhaustedError("too many regions on one connection"));
+    return BytesOf(Message::kTaken,
+                   region,
+                   absl::ResourceExhaustedError("too many regions on one connection"));
   absl::StatusOr<DescriptorInbox> inbox = DescriptorInbox::Open(prefix_);
-  if (!inbox.ok()) return Taken(region, inbox.status());
-  ByteWriter writer;
-  writer.Put(static_cast<uint8_t>(Message::kInbox));
-  writer.Put(region);
-  writer.PutText(inbox->address().name);
-  for (const uint64_t half : inbox->address().token) writer.Put(half);
+  if (!inbox.ok()) return BytesOf(Message::kTaken, region, inbox.status());
+  const ShmOffer address = inbox->address();
   ++num_waiting_;
   theirs_.emplace(region,
                   Theirs{.num_bytes = num_bytes, .inbox = *std::move(inbox), .memory = nullptr});
-  return writer.Take();
+  return BytesOf(Message::kInbox, region, address.name, address.token);
 }
 
 absl::StatusOr<std::vector<std::byte>> SharedRegions::OnSent(uint64_t region) {
@@ -138,24 +121,24 @@ absl::StatusOr<std::vector<std::byte>> SharedRegions::OnSent(uint64_t region) {
   const absl::StatusOr<FileDescriptor> descriptor = found->second.inbox->Take();
   found->second.inbox.reset();
   --num_waiting_;
-  if (!descriptor.ok()) return Taken(region, descriptor.status());
+  if (!descriptor.ok()) return BytesOf(Message::kTaken, region, descriptor.status());
   absl::StatusOr<std::shared_ptr<const AttachedMemory>> attached =
       AttachedMemory::Attach(*descriptor, found->second.num_bytes);
   if (attached.ok()) found->second.memory = *attached;
-  return Taken(region, attached.status());
+  return BytesOf(Message::kTaken, region, attached.status());
 }
 
 absl::StatusOr<std::vector<std::byte>> SharedRegions::Answer(std::span<const std::byte> message) {
   ByteReader reader(message);
-  const auto kind = static_cast<Message>(reader.Get<uint8_t>());
-  const auto region = reader.Get<uint64_t>();
-  const auto num_bytes = kind == Message::kOffered ? reader.Get<uint64_t>() : 0;
+  Message kind{};
+  uint64_t region = 0;
+  uint64_t num_bytes = 0;
   ShmOffer inbox;
-  if (kind == Message::kInbox) {
-    inbox.name = reader.GetText();
-    for (uint64_t& half : inbox.token) half = reader.Get<uint64_t>();
-  }
-  const absl::Status taken = kind == Message::kTaken ? reader.GetStatus() : absl::OkStatus();
+  absl::Status taken;
+  reader(kind, region);
+  if (kind == Message::kOffered) reader(num_bytes);
+  if (kind == Message::kInbox) reader(inbox.name, inbox.token);
+  if (kind == Message::kTaken) reader(taken);
   if (!reader.ok()) return absl::DataLossError("a message about shared memory is too short");
   switch (kind) {
     case Message::kOffered:

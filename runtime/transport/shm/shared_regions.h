@@ -86,7 +86,6 @@ class SharedRegions {
   absl::StatusOr<std::vector<std::byte>> OnInbox(uint64_t region, const ShmOffer& inbox);
   absl::StatusOr<std::vector<std::byte>> OnSent(uint64_t region);
   absl::Status OnTaken(uint64_t region, const absl::Status& taken);
-  static std::vector<std::byte> Taken(uint64_t region, const absl::Status& status);
 
   const std::string prefix_;
   std::vector<Own> own_;  // by region

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/transport/channel_choice.h"
 
 namespace pushpull {
 namespace {
@@ -78,6 +79,18 @@ absl::Status CheckAllocated(int file, const std::string& path) {
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       path, " has ", size, " bytes, ", allocated, " of them allocated; expected ", kSegmentBytes));
+}
+
+// Removes segments whose creators have ended. Those in use are locked.
+void SweepSegments(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), &closedir);
+  if (entries == nullptr) return;  // Create reports why
+  while (const dirent* entry = readdir(entries.get())) {
+    if (!IsSegmentName(entry->d_name)) continue;
+    const std::string path = absl::StrCat(folder, "/", entry->d_name);
+    const FileDescriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.is_open() && flock(file.get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+  }
 }
 
 }  // namespace
@@ -162,15 +175,28 @@ std::span<std::byte> ShmSegment::Incoming(ShmSide side) const {
   return Outgoing(side == ShmSide::kConnecting ? ShmSide::kAccepting : ShmSide::kConnecting);
 }
 
-void SweepSegments(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), &closedir);
-  if (entries == nullptr) return;  // Create reports why
-  while (const dirent* entry = readdir(entries.get())) {
-    if (!IsSegmentName(entry->d_name)) continue;
-    const std::string path = absl::StrCat(folder, "/", entry->d_name);
-    const FileDescriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (file.is_open() && flock(file.get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
-  }
+ShmFolder::ShmFolder(std::string path, std::string job, const Log& log)
+    : path_(std::move(path)), job_(std::move(job)), log_(log) {
+  SweepSegments(path_);
+}
+
+void ShmFolder::WarnOnce(const std::string& peer, const absl::Status& why) const {
+  if (has_warned_.exchange(true)) return;
+  log_.Warning("a peer on this host is reached over a socket, not over shared memory",
+               {{"peer", peer},
+                {"why", why.message()},
+                {"help",
+                 absl::StrCat("give both ends the same ",
+                              kShmFolderVariable,
+                              " with room in it, or set ",
+                              kChannelVariable,
+                              "=tcp")}});
+}
+
+std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,
+                                         const std::string& job,
+                                         const Log& log) {
+  return path.empty() ? nullptr : std::make_unique<ShmFolder>(path, job, log);
 }
 
 }  // namespace pushpull

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/log.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/shm/payload_ring.h"
 
@@ -68,7 +71,31 @@ class ShmSegment {
   FileDescriptor owned_;  // locked while it has a name, so that SweepSegments skips it
 };
 
-// Removes segments whose creators have ended. Those in use are locked.
-void SweepSegments(const std::string& folder);
+// The folder in which a process and its neighbours share memory: /dev/shm, or the memory volume of
+// a pod's containers. Thread-safe.
+class ShmFolder {
+ public:
+  // Removes segments that killed processes left behind. Blocks on the file system.
+  ShmFolder(std::string path, std::string job, const Log& log);
+
+  // As those of ShmSegment.
+  absl::StatusOr<ShmSegment> Create() const { return ShmSegment::Create(path_, job_); }
+  absl::StatusOr<ShmSegment> Attach(const ShmOffer& offer) const {
+    return ShmSegment::Attach(path_, offer);
+  }
+  // Logs why a connection has no shared memory; only the first call does.
+  void WarnOnce(const std::string& peer, const absl::Status& why) const;
+
+ private:
+  const std::string path_;
+  const std::string job_;
+  const Log log_;
+  mutable std::atomic<bool> has_warned_ = false;
+};
+
+// Null for an empty path.
+std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,
+                                         const std::string& job,
+                                         const Log& log);
 
 }  // namespace pushpull

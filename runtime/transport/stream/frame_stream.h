@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One connection on one event loop: frames in, frames out. What frames mean is up to the owner: a
-// handshake first (inbound_handshake.h, stream_connector.h), then a channel (stream_channel.h). How
+// handshake first (stream_listener.cc, stream_connector.h), then a channel (stream_channel.h). How
 // bytes move is up to the subclass (tcp/tcp_connection.h, grpc/grpc_stream.h).
 #pragma once
 

@@ -2,18 +2,37 @@
 //
 // The accepting side: accepts sockets and receives hellos on the first loop, then moves each
 // connection to the loop of the lane it asked for.
+//
+//   accept -> hello -> Admit -> move to the lane's loop -> ack -> OnChannel
+//               '-- invalid hello, end or timeout --> OnRejected
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/file_descriptor.h"
+#include "runtime/transport/acceptor_gate.h"
 #include "runtime/transport/channel.h"
-#include "runtime/transport/stream/inbound_handshake.h"
+#include "runtime/transport/stream/frame_stream.h"
+#include "runtime/transport/stream/transport_options.h"
 
 namespace pushpull {
+
+// What all connections of one listener share.
+struct AcceptContext {
+  AcceptContext(std::vector<EventLoop*> lanes,
+                const TransportOptions& transport_options,
+                ChannelAcceptor& acceptor)
+      : loops(std::move(lanes)), options(transport_options), gate(acceptor) {}
+
+  const std::vector<EventLoop*> loops;  // one a lane; handshakes run on the first
+  const TransportOptions options;
+  AcceptorGate gate;
+};
 
 // Outlives the listener until the first loop has processed its end. Confined to that loop, but for
 // the constructor and Shut.
@@ -21,7 +40,7 @@ class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
  public:
   // `socket` listens.
   StreamAcceptor(std::shared_ptr<AcceptContext> context, FileDescriptor socket);
-  virtual ~StreamAcceptor() = default;
+  virtual ~StreamAcceptor();
   StreamAcceptor(const StreamAcceptor&) = delete;
   StreamAcceptor& operator=(const StreamAcceptor&) = delete;
 
@@ -40,6 +59,8 @@ class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
   bool is_ended() const { return is_ended_; }
 
  private:
+  class Handshake;
+
   // Makes a stream of an accepted connection, now or later, and calls Receive with it.
   virtual void TakeSocket(FileDescriptor socket) = 0;
 
@@ -48,7 +69,7 @@ class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
 
   const std::shared_ptr<AcceptContext> context_;
   FileDescriptor socket_;
-  std::map<uint64_t, std::shared_ptr<InboundHandshake>> handshakes_;  // the oldest first
+  std::map<uint64_t, std::shared_ptr<Handshake>> handshakes_;  // the oldest first
   uint64_t next_number_ = 0;
   Executor::TimerId retry_ = 0;
   bool is_ended_ = false;

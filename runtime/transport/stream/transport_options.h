@@ -10,8 +10,7 @@
 
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/hello.h"
-#include "runtime/transport/host_identity.h"
-#include "runtime/transport/shm/shm_folder.h"
+#include "runtime/transport/shm/shm_segment.h"
 #include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {

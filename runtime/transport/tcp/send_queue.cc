@@ -14,18 +14,6 @@ size_t SendQueue::num_bytes() const {
          (begun_ ? WireBytes(begun_->frame) - begun_->bytes_written : 0);
 }
 
-void SendQueue::Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const {
-  frame.header.sent_at =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
-  // NextBuffers prepares a waiting frame again if the socket did not take it the last time.
-  const bool lacks_checksum = has_checksums_ && (frame.header.flags & kFlagPayloadChecksum) == 0;
-  if (lacks_checksum && !frame.payload.bytes.empty()) {
-    frame.header.flags |= kFlagPayloadChecksum;
-    frame.header.payload_checksum = ChecksumPayload(frame.payload.bytes);
-  }
-  EncodeFrameHeader(frame.header, header);
-}
-
 void SendQueue::Append(const OutgoingFrame& frame, const HeaderBytes& header, size_t skip) {
   for (std::span<const std::byte> part : {std::span<const std::byte>(header),
                                           std::span<const std::byte>(frame.meta),
@@ -45,9 +33,8 @@ void SendQueue::UseRing(PayloadRingWriter& ring, const SharedRegions& regions) {
 }
 
 void SendQueue::PushCredit(uint64_t num_bytes, SteadyTime now) {
-  ByteWriter meta;
-  meta.Put(num_bytes);
-  OutgoingFrame credit{.header = {.type = FrameType::kCredit}, .meta = meta.Take(), .payload = {}};
+  OutgoingFrame credit{
+      .header = {.type = FrameType::kCredit}, .meta = BytesOf(num_bytes), .payload = {}};
   credit.header.meta_bytes = static_cast<uint16_t>(credit.meta.size());
   Stage(credit, now);
 }
@@ -66,7 +53,7 @@ bool SendQueue::RefersToRegion(OutgoingFrame& frame) const {
 void SendQueue::Stage(OutgoingFrame& frame, SteadyTime now) {
   const bool refers = RefersToRegion(frame);
   HeaderBytes header;
-  Prepare(frame, now, header);
+  EncodeHead(frame, now, has_checksums_, header);
   if (refers) {
     ring_->Skip(frame.payload.bytes.size());
   } else {
@@ -102,7 +89,7 @@ std::span<const iovec> SendQueue::NextBuffers(SteadyTime now) {
   waiting_.ForEach([&](OutgoingFrame& frame) {
     if (num_bytes >= kBatchBytes || num_frames == kBatchFrames) return false;
     HeaderBytes& header = headers_[num_frames++];
-    Prepare(frame, now, header);
+    EncodeHead(frame, now, has_checksums_, header);
     Append(frame, header, 0);
     num_bytes += WireBytes(frame);
     return true;

@@ -64,7 +64,6 @@ class SendQueue {
     size_t bytes_written = 0;
   };
 
-  void Prepare(OutgoingFrame& frame, SteadyTime now, HeaderBytes& header) const;
   std::span<const iovec> NextOverRing(SteadyTime now);
   void Stage(OutgoingFrame& frame, SteadyTime now);
   // True: the payload is not copied, the frame's meta says where it lies.

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/transport/tcp/tcp_transport.h"
 
+#include <sys/epoll.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/transport/stream/socket.h"
 #include "runtime/transport/stream/socket_address.h"
+#include "runtime/transport/stream/stream_connector.h"
 #include "runtime/transport/tcp/tcp_connection.h"
-#include "runtime/transport/tcp/tcp_connector.h"
 
 namespace pushpull {
 namespace {
@@ -21,6 +28,68 @@ class TcpAcceptor final : public StreamAcceptor {
     TcpStream stream(std::move(socket), CurrentIdentity(options.tls), TlsSide::kAccepting);
     Receive(std::make_shared<TcpConnection>(loop(), std::move(stream), std::move(peer), options));
   }
+};
+
+// Dials a peer: its addresses one after the other until one answers. Thread-confined to the loop.
+class TcpConnector final : public StreamConnector {
+ public:
+  using StreamConnector::StreamConnector;
+
+  // What the look-up found, or why it found nothing. Called after Begin.
+  void TryAddresses(absl::StatusOr<std::vector<SocketAddress>> addresses) {
+    if (is_done()) return;  // the deadline passed during the look-up
+    if (!addresses.ok()) return Fail(addresses.status());
+    addresses_ = *std::move(addresses);
+    std::reverse(addresses_.begin(), addresses_.end());
+    TryNext(absl::UnavailableError("it has no address"));
+  }
+
+ private:
+  absl::Status Explain(const absl::Status& why) const override {
+    // Certificates are replaced on one host after the other: a mismatch may be gone soon.
+    if (absl::IsUnauthenticated(why)) return absl::UnavailableError(why.message());
+    if (options().tls != nullptr || !absl::IsUnavailable(why)) return why;
+    return absl::UnavailableError(absl::StrCat(
+        why.message(), " before it answered a hello; if it has TLS, set PUSHPULL_TLS_DIR here"));
+  }
+
+  void StopDialing() override {
+    if (socket_.is_open()) loop().Unwatch(socket_.get());
+    socket_.Reset();
+  }
+
+  // Goes on with the next address, or fails with `why` where there is none.
+  void TryNext(absl::Status why) {
+    while (!addresses_.empty()) {
+      const SocketAddress address = addresses_.back();
+      addresses_.pop_back();
+      why = Try(address);
+      if (why.ok()) return;
+    }
+    // Whatever the reason, trying again later may help.
+    Fail(absl::UnavailableError(why.message()));
+  }
+
+  absl::Status Try(const SocketAddress& address) {
+    PUSHPULL_ASSIGN_OR_RETURN(socket_, BeginConnect(address, options()));
+    const auto self = std::static_pointer_cast<TcpConnector>(shared_from_this());
+    return loop().Watch(socket_.get(), EPOLLOUT, [self](uint32_t) { self->OnConnected(); });
+  }
+
+  void OnConnected() {
+    loop().Unwatch(socket_.get());
+    const absl::Status connected = ConnectResult(socket_.get());
+    if (!connected.ok()) {
+      socket_.Reset();
+      return TryNext(connected);
+    }
+    TuneToPeer(socket_.get(), options().buffers);
+    TcpStream stream(std::move(socket_), CurrentIdentity(options().tls), TlsSide::kConnecting);
+    SendHello(std::make_shared<TcpConnection>(loop(), std::move(stream), peer(), options()));
+  }
+
+  std::vector<SocketAddress> addresses_;  // not tried yet, the next one last
+  FileDescriptor socket_;                 // while a connect is in progress
 };
 
 void LookUpAndTry(const HostPort& address,

@@ -7,8 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/transport/host_identity.h"
-
 namespace pushpull {
 namespace {
 

@@ -25,7 +25,6 @@
 #include "runtime/transport/hello.h"
 #include "runtime/transport/shm/shared_memory.h"
 #include "runtime/transport/shm/shared_regions.h"
-#include "runtime/transport/shm/shm_folder.h"
 #include "tests/unit/runtime/transport/channel_rig.h"
 #include "tests/unit/runtime/transport/raw_peer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/transport/clock_estimate.h"
+#include "runtime/transport/peer_clock.h"
 
 #include <gtest/gtest.h>
 
