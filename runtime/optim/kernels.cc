@@ -49,37 +49,25 @@ HWY_INLINE hn::Vec<D> GradientAt(D tag,
   return PlusScaled(tag, Scaled(tag, terms.gradient_scale, gradient), terms.l2, value);
 }
 
-struct SumUpdate {
-  UpdateMemory memory;
-  float scale = 1;
-
-  template <class D>
-  HWY_INLINE void operator()(D tag, size_t i) const {
+// The loops copy what they read of scalars, so that no store can change it.
+void SumKernel(const UpdateMemory& memory, float scale) {
+  ForEachVector(memory.num_elements, [memory, scale](auto tag, size_t i) HWY_ATTR {
     const auto gradient = hn::LoadU(tag, memory.gradient + i);
     hn::StoreU(Scaled(tag, scale, gradient), tag, memory.value_out + i);
-  }
-};
+  });
+}
 
-struct SgdUpdate {
-  UpdateMemory memory;
-  SgdScalars scalars;
-
-  template <class D>
-  HWY_INLINE void operator()(D tag, size_t i) const {
+void SgdKernel(const UpdateMemory& memory, const SgdScalars& scalars) {
+  ForEachVector(memory.num_elements, [memory, scalars](auto tag, size_t i) HWY_ATTR {
     const auto gradient = GradientAt(tag, memory, scalars.gradient, i);
     const auto value = hn::LoadU(tag, memory.value_in + i);
     const auto next = PlusScaled(tag, value, -scalars.learning_rate, gradient);
     hn::StoreU(next, tag, memory.value_out + i);
-  }
-};
+  });
+}
 
-struct MomentumUpdate {
-  UpdateMemory memory;
-  MomentumScalars scalars;
-  float* momentum = nullptr;
-
-  template <class D>
-  HWY_INLINE void operator()(D tag, size_t i) const {
+void MomentumKernel(const UpdateMemory& memory, const MomentumScalars& scalars, float* momentum) {
+  ForEachVector(memory.num_elements, [memory, scalars, momentum](auto tag, size_t i) HWY_ATTR {
     const auto gradient = GradientAt(tag, memory, scalars.gradient, i);
     const auto old_momentum = hn::LoadU(tag, momentum + i);
     const auto new_momentum = PlusScaled(tag, gradient, scalars.momentum, old_momentum);
@@ -89,16 +77,11 @@ struct MomentumUpdate {
     const auto next = PlusScaled(tag, value, -scalars.learning_rate, direction);
     hn::StoreU(new_momentum, tag, momentum + i);
     hn::StoreU(next, tag, memory.value_out + i);
-  }
-};
+  });
+}
 
-struct AdagradUpdate {
-  UpdateMemory memory;
-  AdagradScalars scalars;
-  float* squares = nullptr;
-
-  template <class D>
-  HWY_INLINE void operator()(D tag, size_t i) const {
+void AdagradKernel(const UpdateMemory& memory, const AdagradScalars& scalars, float* squares) {
+  ForEachVector(memory.num_elements, [memory, scalars, squares](auto tag, size_t i) HWY_ATTR {
     const auto gradient = GradientAt(tag, memory, scalars.gradient, i);
     const auto sum = hn::Add(hn::LoadU(tag, squares + i), hn::Mul(gradient, gradient));
     const auto root = hn::Add(hn::Sqrt(sum), hn::Set(tag, scalars.epsilon));
@@ -106,56 +89,29 @@ struct AdagradUpdate {
     const auto next = PlusScaled(tag, value, -scalars.learning_rate, hn::Div(gradient, root));
     hn::StoreU(sum, tag, squares + i);
     hn::StoreU(next, tag, memory.value_out + i);
-  }
-};
-
-struct AdamUpdate {
-  UpdateMemory memory;
-  AdamScalars scalars;
-  float* first_moment = nullptr;
-  float* second_moment = nullptr;
-
-  template <class D>
-  HWY_INLINE void operator()(D tag, size_t i) const {
-    const auto gradient = GradientAt(tag, memory, scalars.gradient, i);
-    const auto first = PlusScaled(tag,
-                                  Scaled(tag, scalars.beta1, hn::LoadU(tag, first_moment + i)),
-                                  scalars.one_minus_beta1,
-                                  gradient);
-    const auto second = PlusScaled(tag,
-                                   Scaled(tag, scalars.beta2, hn::LoadU(tag, second_moment + i)),
-                                   scalars.one_minus_beta2,
-                                   hn::Mul(gradient, gradient));
-    const auto root = hn::Add(hn::Sqrt(second), hn::Set(tag, scalars.epsilon));
-    const auto value = Scaled(tag, scalars.value_scale, hn::LoadU(tag, memory.value_in + i));
-    const auto next = PlusScaled(tag, value, -scalars.step_size, hn::Div(first, root));
-    hn::StoreU(first, tag, first_moment + i);
-    hn::StoreU(second, tag, second_moment + i);
-    hn::StoreU(next, tag, memory.value_out + i);
-  }
-};
-
-void SumKernel(const UpdateMemory& memory, float scale) {
-  ForEachVector(memory.num_elements, SumUpdate{memory, scale});
-}
-
-void SgdKernel(const UpdateMemory& memory, const SgdScalars& scalars) {
-  ForEachVector(memory.num_elements, SgdUpdate{memory, scalars});
-}
-
-void MomentumKernel(const UpdateMemory& memory, const MomentumScalars& scalars, float* momentum) {
-  ForEachVector(memory.num_elements, MomentumUpdate{memory, scalars, momentum});
-}
-
-void AdagradKernel(const UpdateMemory& memory, const AdagradScalars& scalars, float* squares) {
-  ForEachVector(memory.num_elements, AdagradUpdate{memory, scalars, squares});
+  });
 }
 
 void AdamKernel(const UpdateMemory& memory,
                 const AdamScalars& scalars,
                 float* first_moment,
                 float* second_moment) {
-  ForEachVector(memory.num_elements, AdamUpdate{memory, scalars, first_moment, second_moment});
+  ForEachVector(
+      memory.num_elements,
+      [memory, scalars, first_moment, second_moment](auto tag, size_t i) HWY_ATTR {
+        const auto old_first = Scaled(tag, scalars.beta1, hn::LoadU(tag, first_moment + i));
+        const auto old_second = Scaled(tag, scalars.beta2, hn::LoadU(tag, second_moment + i));
+        const auto gradient = GradientAt(tag, memory, scalars.gradient, i);
+        const auto first = PlusScaled(tag, old_first, scalars.one_minus_beta1, gradient);
+        const auto square = hn::Mul(gradient, gradient);
+        const auto second = PlusScaled(tag, old_second, scalars.one_minus_beta2, square);
+        const auto root = hn::Add(hn::Sqrt(second), hn::Set(tag, scalars.epsilon));
+        const auto value = Scaled(tag, scalars.value_scale, hn::LoadU(tag, memory.value_in + i));
+        const auto next = PlusScaled(tag, value, -scalars.step_size, hn::Div(first, root));
+        hn::StoreU(first, tag, first_moment + i);
+        hn::StoreU(second, tag, second_moment + i);
+        hn::StoreU(next, tag, memory.value_out + i);
+      });
 }
 
 }  // namespace

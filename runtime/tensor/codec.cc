@@ -94,35 +94,39 @@ HWY_INLINE void StoreAt(std::byte* bytes, size_t index, Number number) {
   std::memcpy(bytes + index * sizeof(Number), &number, sizeof(Number));
 }
 
-// Each: how many finite values became infinite.
-uint64_t EncodeFloat16Kernel(const float* values, size_t num_values, std::byte* out) {
-  constexpr uint32_t kLeastTooLarge = 0x477FF000U;  // 65,520
+// Writes 16 bits a value, its sign and `convert` of its magnitude. Returns how many finite values
+// became infinite: those of `least_too_large` and above.
+template <typename Convert>
+HWY_INLINE uint64_t EncodeHalves(const float* values,
+                                 size_t num_values,
+                                 std::byte* out,
+                                 uint32_t least_too_large,
+                                 Convert convert) {
   uint32_t overflows = 0;
   for (size_t i = 0; i < num_values; ++i) {
     const uint32_t bits = BitsOf(values[i]);
     const uint32_t magnitude = bits & ~kSignBit;
     const uint32_t sign = (bits & kSignBit) >> 16;
-    StoreAt(out, i, static_cast<uint16_t>(sign | MagnitudeToFloat16(magnitude)));
-    const uint32_t is_above = magnitude >= kLeastTooLarge ? 1U : 0U;
+    StoreAt(out, i, static_cast<uint16_t>(sign | convert(magnitude)));
+    const uint32_t is_above = magnitude >= least_too_large ? 1U : 0U;
     const uint32_t is_finite = magnitude < kInfinityBits ? 1U : 0U;
     overflows += is_above & is_finite;
   }
   return overflows;
 }
 
+uint64_t EncodeFloat16Kernel(const float* values, size_t num_values, std::byte* out) {
+  constexpr uint32_t kLeastTooLarge = 0x477FF000U;  // 65,520
+  return EncodeHalves(values, num_values, out, kLeastTooLarge, [](uint32_t magnitude) HWY_ATTR {
+    return MagnitudeToFloat16(magnitude);
+  });
+}
+
 uint64_t EncodeBFloat16Kernel(const float* values, size_t num_values, std::byte* out) {
   constexpr uint32_t kLeastTooLarge = 0x7F7F8000U;
-  uint32_t overflows = 0;
-  for (size_t i = 0; i < num_values; ++i) {
-    const uint32_t bits = BitsOf(values[i]);
-    const uint32_t magnitude = bits & ~kSignBit;
-    const uint32_t sign = (bits & kSignBit) >> 16;
-    StoreAt(out, i, static_cast<uint16_t>(sign | MagnitudeToBFloat16(magnitude)));
-    const uint32_t is_above = magnitude >= kLeastTooLarge ? 1U : 0U;
-    const uint32_t is_finite = magnitude < kInfinityBits ? 1U : 0U;
-    overflows += is_above & is_finite;
-  }
-  return overflows;
+  return EncodeHalves(values, num_values, out, kLeastTooLarge, [](uint32_t magnitude) HWY_ATTR {
+    return MagnitudeToBFloat16(magnitude);
+  });
 }
 
 void DecodeFloat16Kernel(const std::byte* encoded, float* values, size_t num_values) {
@@ -201,8 +205,9 @@ constexpr uint8_t kEncodedVersion = 1;
 constexpr std::array<absl::string_view, 6> kNames = {
     "none", "fp16", "bf16", "int8", "topk", "onebit"};
 
-size_t NumBlocks(size_t num_values) {
-  return (num_values + kInt8BlockValues - 1) / kInt8BlockValues;
+// How many blocks of `size` values there are, the last one perhaps shorter.
+constexpr size_t NumBlocks(size_t num_values, size_t size) {
+  return (num_values + size - 1) / size;
 }
 
 struct BlockScale {
@@ -221,7 +226,7 @@ BlockScale ScaleOf(float largest) {
 }
 
 void EncodeInt8(std::span<const float> values, uint64_t seed, std::span<std::byte> encoded) {
-  const size_t num_blocks = NumBlocks(values.size());
+  const size_t num_blocks = NumBlocks(values.size(), kInt8BlockValues);
   const std::span<std::byte> quanta = encoded.subspan(num_blocks * sizeof(float));
   for (size_t block = 0; block < num_blocks; ++block) {
     const size_t first = block * kInt8BlockValues;
@@ -240,7 +245,7 @@ void EncodeInt8(std::span<const float> values, uint64_t seed, std::span<std::byt
 }
 
 void DecodeInt8(std::span<const std::byte> encoded, std::span<float> values) {
-  const size_t num_blocks = NumBlocks(values.size());
+  const size_t num_blocks = NumBlocks(values.size(), kInt8BlockValues);
   const std::span<const std::byte> quanta = encoded.subspan(num_blocks * sizeof(float));
   for (size_t block = 0; block < num_blocks; ++block) {
     const size_t first = block * kInt8BlockValues;
@@ -249,10 +254,6 @@ void DecodeInt8(std::span<const std::byte> encoded, std::span<float> values) {
     HWY_DYNAMIC_DISPATCH(DequantizeKernel)
     (quanta.data() + first, values.data() + first, count, scale);
   }
-}
-
-size_t NumSent(size_t num_values) {
-  return (num_values + kTopKOneIn - 1) / kTopKOneIn;
 }
 
 uint32_t MagnitudeOf(float x) {
@@ -284,15 +285,11 @@ Threshold FindThreshold(std::span<const float> values, size_t rank) {
   return found;
 }
 
-size_t NumTopKBlocks(size_t num_values) {
-  return (num_values + kTopKBlockValues - 1) / kTopKBlockValues;
-}
-
 // Where the parts of topk's bytes begin.
 struct TopKLayout {
   explicit TopKLayout(size_t num_values)
-      : num_blocks(NumTopKBlocks(num_values)),
-        num_sent(NumSent(num_values)),
+      : num_blocks(NumBlocks(num_values, kTopKBlockValues)),
+        num_sent(NumBlocks(num_values, kTopKOneIn)),
         places(num_blocks * sizeof(uint32_t)),
         values(places + num_sent * sizeof(uint16_t)),
         end(values + num_sent * sizeof(float)) {}
@@ -368,12 +365,8 @@ absl::Status DecodeTopK(std::span<const std::byte> encoded, std::span<float> val
   });
 }
 
-size_t NumOneBitBlocks(size_t num_values) {
-  return (num_values + kOneBitBlockValues - 1) / kOneBitBlockValues;
-}
-
 void EncodeOneBit(std::span<const float> values, std::span<std::byte> encoded) {
-  const size_t num_blocks = NumOneBitBlocks(values.size());
+  const size_t num_blocks = NumBlocks(values.size(), kOneBitBlockValues);
   const std::span<std::byte> bits = encoded.subspan(num_blocks * 2 * sizeof(float));
   std::fill(bits.begin(), bits.end(), std::byte{0});
   for (size_t block = 0; block < num_blocks; ++block) {
@@ -395,7 +388,7 @@ void EncodeOneBit(std::span<const float> values, std::span<std::byte> encoded) {
 }
 
 void DecodeOneBit(std::span<const std::byte> encoded, std::span<float> values) {
-  const size_t num_blocks = NumOneBitBlocks(values.size());
+  const size_t num_blocks = NumBlocks(values.size(), kOneBitBlockValues);
   const std::span<const std::byte> bits = encoded.subspan(num_blocks * 2 * sizeof(float));
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t bit = std::to_integer<size_t>(bits[i / 8] >> (i % 8)) & 1;
@@ -446,11 +439,12 @@ size_t EncodedBytes(Codec codec, size_t num_values) {
     case Codec::kBFloat16:
       return kEncodedHeaderBytes + num_values * sizeof(uint16_t);
     case Codec::kInt8:
-      return kEncodedHeaderBytes + NumBlocks(num_values) * sizeof(float) + num_values;
+      return kEncodedHeaderBytes + NumBlocks(num_values, kInt8BlockValues) * sizeof(float) +
+             num_values;
     case Codec::kTopK:
       return kEncodedHeaderBytes + TopKLayout(num_values).end;
     case Codec::kOneBit:
-      return kEncodedHeaderBytes + NumOneBitBlocks(num_values) * 2 * sizeof(float) +
+      return kEncodedHeaderBytes + NumBlocks(num_values, kOneBitBlockValues) * 2 * sizeof(float) +
              (num_values + 7) / 8;
   }
   return num_values * sizeof(float);

@@ -6,7 +6,11 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 #include "pushpull/tensor_spec.h"
+
+#include "runtime/base/check.h"
 
 namespace pushpull {
 
@@ -16,9 +20,14 @@ constexpr bool IsKnown(DType dtype) {
 }
 
 // Bytes of one element.
-size_t DTypeBytes(DType dtype);
+inline size_t DTypeBytes(DType dtype) {
+  PUSHPULL_CHECK(IsKnown(dtype));
+  return sizeof(float);
+}
 
 // "float32"; "dtype 7" for an unknown value.
-std::string ToString(DType dtype);
+inline std::string ToString(DType dtype) {
+  return IsKnown(dtype) ? "float32" : absl::StrCat("dtype ", static_cast<unsigned>(dtype));
+}
 
 }  // namespace pushpull

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tensor/reduction.h"
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
+namespace {
+
+constexpr std::array<absl::string_view, 4> kReductionNames = {"mean", "sum", "min", "max"};
+constexpr auto kFirstReduction = static_cast<size_t>(Reduction::kMean);
+
+}  // namespace
 
 absl::StatusOr<Reduction> ParseReduction(absl::string_view text) {
-  for (const Reduction reduction :
-       {Reduction::kMean, Reduction::kSum, Reduction::kMin, Reduction::kMax}) {
-    if (text == ToString(reduction)) return reduction;
-  }
+  for (size_t i = 0; i < kReductionNames.size(); ++i)
+    if (kReductionNames[i] == text) return static_cast<Reduction>(kFirstReduction + i);
   return absl::InvalidArgumentError(
       absl::StrCat("reduction: must be mean, sum, min or max, is \"", text, "\""));
 }
 
 std::string ToString(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kMean:
-      return "mean";
-    case Reduction::kSum:
-      return "sum";
-    case Reduction::kMin:
-      return "min";
-    case Reduction::kMax:
-      return "max";
-  }
-  return absl::StrCat("reduction ", static_cast<unsigned>(reduction));
+  if (!IsKnown(reduction)) return absl::StrCat("reduction ", static_cast<unsigned>(reduction));
+  return std::string(kReductionNames[static_cast<size_t>(reduction) - kFirstReduction]);
 }
 
 }  // namespace pushpull
