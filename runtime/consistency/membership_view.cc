@@ -38,12 +38,10 @@ bool MembershipView::StartsAfter(WorkerId worker, Incarnation incarnation, Step 
 }
 
 void MembershipView::ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const {
-  for (const ViewMember& member : active_.members) {
-    if (member.ContributesTo(step)) visit(member.worker);
-  }
-  if (!proposed_) return;
-  for (const ViewMember& member : proposed_->members) {
-    if (member.ContributesTo(step)) visit(member.worker);
+  for (const View* view : {&active_, proposed_ ? &*proposed_ : nullptr}) {
+    if (view == nullptr) return;
+    for (const ViewMember& member : view->members)
+      if (member.ContributesTo(step)) visit(member.worker);
   }
 }
 

@@ -27,10 +27,7 @@ bool OutgoingStreams::Open(ServerId member, uint64_t stream, std::set<size_t> to
 }
 
 void OutgoingStreams::Keep(const ReplicaSet& entry) {
-  std::erase_if(streams_, [&](const auto& stream) {
-    const ReplicaRole role = entry.RoleOf(stream.first);
-    return role != ReplicaRole::kFollower && role != ReplicaRole::kLearner;
-  });
+  std::erase_if(streams_, [&](const auto& stream) { return !IsCopy(entry.RoleOf(stream.first)); });
   for (auto& [member, stream] : streams_) stream.has_caught_up_frame = false;
 }
 
@@ -141,10 +138,7 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   }
   if (is_primary_) {
     // Still primary: so the streams to those who are still members go on.
-    std::erase_if(acked_, [&](const auto& acked) {
-      const ReplicaRole its_role = entry_.RoleOf(acked.first);
-      return its_role != ReplicaRole::kFollower && its_role != ReplicaRole::kLearner;
-    });
+    std::erase_if(acked_, [&](const auto& acked) { return !IsCopy(entry_.RoleOf(acked.first)); });
     outgoing_.Keep(entry_);
     return change;
   }
@@ -160,10 +154,6 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   }
   FollowPrimary(is_same_primary, change);
   return change;
-}
-
-void ShardMember::Promise(Term term) {
-  promised_ = std::max(promised_, term);
 }
 
 void ShardMember::FollowPrimary(bool is_same_primary, Change& change) {
@@ -219,10 +209,8 @@ bool ShardMember::Open(ServerId member,
                        uint64_t stream,
                        std::span<const ChunkStamp> theirs,
                        std::span<const ChunkStamp> ours) {
-  const ReplicaRole of_member = entry_.RoleOf(member);
-  const bool may_join = of_member == ReplicaRole::kFollower || of_member == ReplicaRole::kLearner;
-  if (!is_primary_ || epoch != entry_.epoch || !may_join || theirs.size() != ours.size())
-    return false;
+  const bool may_join = is_primary_ && epoch == entry_.epoch && IsCopy(entry_.RoleOf(member));
+  if (!may_join || theirs.size() != ours.size()) return false;
   std::set<size_t> to_copy;
   for (size_t chunk = 0; chunk < ours.size(); ++chunk)
     if (ours[chunk] != theirs[chunk]) to_copy.insert(chunk);

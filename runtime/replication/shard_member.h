@@ -18,6 +18,7 @@
 // each member anew, with one more caught-up frame.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -179,7 +180,7 @@ class ShardMember {
   Change Install(const ReplicaSet& entry, Via via);
   // A coordinator of this term is in charge: entries of a lower one, also those of handovers under
   // way, are refused from now on. Never lowered.
-  void Promise(Term term);
+  void Promise(Term term) { promised_ = std::max(promised_, term); }
 
   // ---- the primary ----
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/chunk.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -14,16 +14,10 @@ namespace {
 constexpr int kRetryOnceStarted = 20;
 
 bool FollowsPrimary(const ShardMember& member) {
-  const ReplicaRole role = member.role();
-  return (role == ReplicaRole::kFollower || role == ReplicaRole::kLearner) &&
-         member.entry().primary.has_value();
+  return IsCopy(member.role()) && member.entry().primary.has_value();
 }
 
 }  // namespace
-
-FollowerStreams::~FollowerStreams() {
-  lane_.executor.Cancel(timer_);
-}
 
 void FollowerStreams::SetServers(const std::vector<ServerEndpoint>& servers) {
   std::map<ServerId, ServerEndpoint> now;

@@ -23,7 +23,7 @@ namespace pushpull {
 class FollowerStreams final : public LaneLinkHandler {
  public:
   explicit FollowerStreams(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
-  ~FollowerStreams() override;
+  ~FollowerStreams() override { lane_.executor.Cancel(timer_); }
 
   void SetServers(const std::vector<ServerEndpoint>& servers);
   // An entry is in force. `has_handed_over`: this server has just handed the shard over, and says

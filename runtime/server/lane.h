@@ -8,7 +8,7 @@
 
 #include <map>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"

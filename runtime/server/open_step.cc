@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/open_step.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"

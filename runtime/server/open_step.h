@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/statusor.h"
 
 #include "pushpull/deadline.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/sample_chunk.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -173,10 +173,6 @@ void StepRules::Configure(const JobSettings& settings) {
   desired_workers_ = settings.workers;
 }
 
-bool StepRules::Propose(const View& view, Step lowest_free_step) {
-  return membership_.Propose(view, lowest_free_step);
-}
-
 StepRules::Contributions StepRules::Activate(const View& view) {
   const bool was_gated = membership_.active().consistency.gated;
   const bool all_gone = membership_.Activate(view);

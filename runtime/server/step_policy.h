@@ -92,7 +92,9 @@ class StepRules {
   void Configure(const JobSettings& settings);
   // How many workers the job should have.
   void SetDesiredWorkers(uint32_t workers) { desired_workers_ = workers; }
-  bool Propose(const View& view, Step lowest_free_step);
+  bool Propose(const View& view, Step lowest_free) {
+    return membership_.Propose(view, lowest_free);
+  }
 
   // Whether the contributions to steps under way are still of use under the new view.
   enum class Contributions { kKeep, kDrop };

@@ -13,12 +13,9 @@
 namespace pushpull {
 
 ReplicaRole ReplicaSet::RoleOf(ServerId server) const {
-  const auto has = [&](const std::vector<ServerId>& servers) {
-    return absl::c_linear_search(servers, server);
-  };
   if (primary == server) return ReplicaRole::kPrimary;
-  if (has(followers)) return ReplicaRole::kFollower;
-  return has(learners) ? ReplicaRole::kLearner : ReplicaRole::kNone;
+  if (absl::c_linear_search(followers, server)) return ReplicaRole::kFollower;
+  return absl::c_linear_search(learners, server) ? ReplicaRole::kLearner : ReplicaRole::kNone;
 }
 
 bool ShardMap::Update(ShardId shard, ReplicaSet entry) {
@@ -27,10 +24,6 @@ bool ShardMap::Update(ShardId shard, ReplicaSet entry) {
   if (entry.epoch <= held.epoch || entry.epoch.term < promised_) return false;
   held = std::move(entry);
   return true;
-}
-
-void ShardMap::Promise(Term term) {
-  promised_ = std::max(promised_, term);
 }
 
 const ReplicaSet& ShardMap::entry(ShardId shard) const {

@@ -6,6 +6,7 @@
 // Pure: no I/O, no clock, no thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -22,6 +23,10 @@ constexpr bool IsShard(ShardId shard) {
 }
 
 enum class ReplicaRole { kNone, kLearner, kFollower, kPrimary };
+
+constexpr bool IsCopy(ReplicaRole role) {
+  return role == ReplicaRole::kFollower || role == ReplicaRole::kLearner;
+}
 
 struct ReplicaSet {
   Epoch epoch;                           // 0.0 until the coordinator has placed the shard
@@ -47,7 +52,7 @@ class ShardMap {
   bool Update(ShardId shard, ReplicaSet entry);
 
   // From now on entries of a lower term are rejected, also where none is held. Never lowered.
-  void Promise(Term term);
+  void Promise(Term term) { promised_ = std::max(promised_, term); }
   Term promised() const { return promised_; }
 
   // IsShard(shard) must hold.

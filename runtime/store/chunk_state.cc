@@ -93,8 +93,4 @@ void ChunkState::AdvanceTo(Step version) {
   version_ = version;
 }
 
-void ChunkState::Skip() {
-  version_ = Step{version_.value() + 1};
-}
-
 }  // namespace pushpull

@@ -66,7 +66,7 @@ class ChunkState {
   void EndCapture() { spares_ = nullptr; }
 
   // Turns version t into t + 1 with the value as it is: a step whose gradient does not count.
-  void Skip();
+  void Skip() { version_ = Step{version_.value() + 1}; }
   // The version becomes `version`, which is higher, with the value as it is.
   void AdvanceTo(Step version);
 

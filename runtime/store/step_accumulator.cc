@@ -45,23 +45,15 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
   if (reduction_ == Reduction::kMean && weight == 0) return;
   switch (reduction_) {
     case Reduction::kMean:
-      AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
       total_weight_ += weight;
-      break;
+      return AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
     case Reduction::kSum:
-      AddScaled(sum_.floats(), contribution, 1.0F);
-      break;
+      return AddScaled(sum_.floats(), contribution, 1.0F);
     case Reduction::kMin:
-      Minimum(sum_.floats(), contribution);
-      break;
+      return Minimum(sum_.floats(), contribution);
     case Reduction::kMax:
-      Maximum(sum_.floats(), contribution);
-      break;
+      return Maximum(sum_.floats(), contribution);
   }
-}
-
-double StepAccumulator::scale() const {
-  return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1.0;
 }
 
 HostBuffer StepAccumulator::TakeSum() {

@@ -53,7 +53,9 @@ class StepAccumulator {
   // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
   // optimizer, which walks over the values anyway. has_sum() must hold.
   std::span<const float> sum() const { return sum_.floats(); }
-  double scale() const;
+  double scale() const {
+    return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1;
+  }
 
   void Clear();
   // The memory of the sum, which leaves this accumulator; has_sum() must hold. Clears.
