@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/api/member.h"
-#include "operator/children/ownership.h"
 #include "operator/kube/json_fields.h"
 #include "runtime/base/host_port.h"
 
@@ -23,24 +22,21 @@ const ResourceType kNetworkPolicies{
 const ResourceType kDisruptionBudgets{
     .group = "policy", .version = "v1", .plural = "poddisruptionbudgets"};
 
-ObjectKey NextTo(const ObjectMeta& owner, std::string name) {
-  return {.object_namespace = owner.key.object_namespace, .name = std::move(name)};
-}
-
-std::string TextOf(const ObjectMeta& owner,
-                   const ResourceType& type,
-                   const char* kind,
-                   const ObjectKey& key,
-                   Json spec) {
+// With a null `spec`, that the job has none.
+JobObject Child(const ObjectMeta& owner,
+                const ResourceType& type,
+                const char* kind,
+                const std::string& name,
+                Json spec) {
+  JobObject child{.type = type,
+                  .key = {.object_namespace = owner.key.object_namespace, .name = name}};
+  if (spec.is_null()) return child;
   const std::string version = type.group.empty() ? type.version : type.group + "/" + type.version;
-  return ToText({{"apiVersion", version},
-                 {"kind", kind},
-                 {"metadata",
-                  {{"name", key.name},
-                   {"namespace", key.object_namespace},
-                   {"labels", JobLabels(owner.key.name)},
-                   {"ownerReferences", OwnerReferences(owner)}}},
-                 {"spec", std::move(spec)}});
+  child.text = ToText({{"apiVersion", version},
+                       {"kind", kind},
+                       {"metadata", ChildMetadata(owner, name)},
+                       {"spec", std::move(spec)}});
+  return child;
 }
 
 Json MembersOf(const ObjectMeta& owner) {
@@ -53,15 +49,12 @@ Json MembersOf(const ObjectMeta& owner, JobRole role) {
 }
 
 JobObject CoordinatorService(const ObjectMeta& owner) {
-  const ObjectKey key = NextTo(owner, PodName(owner.key.name, {}));
   const Json spec{{"clusterIP", "None"},
                   // Members connect while it still collects their state, before it is ready.
                   {"publishNotReadyAddresses", true},
                   {"selector", MembersOf(owner, JobRole::kCoordinator)["matchLabels"]},
                   {"ports", Json::array({{{"name", "control"}, {"port", kControlPort}}})}};
-  return {.type = ServiceType(),
-          .key = key,
-          .text = TextOf(owner, ServiceType(), "Service", key, spec)};
+  return Child(owner, ServiceType(), "Service", PodName(owner.key.name, {}), spec);
 }
 
 Json Port(int port) {
@@ -86,9 +79,8 @@ Json OperatorsPods(const std::string& operator_namespace) {
 JobObject Isolation(const ObjectMeta& owner,
                     const TrainingJobSpec& spec,
                     const std::string& operator_namespace) {
-  const ObjectKey key = NextTo(owner, owner.key.name);
-  if (spec.security.network_policy.value_or(NetworkPolicy::kIsolated) == NetworkPolicy::kOff)
-    return {.type = kNetworkPolicies, .key = key, .text = ""};
+  const bool is_off =
+      spec.security.network_policy.value_or(NetworkPolicy::kIsolated) == NetworkPolicy::kOff;
   Json control{{"ports", Json::array({Port(kControlPort)})}};
   if (!operator_namespace.empty()) control["from"] = OperatorsPods(operator_namespace);
   const Json policy{{"podSelector", MembersOf(owner)},
@@ -97,22 +89,30 @@ JobObject Isolation(const ObjectMeta& owner,
                      Json::array({{{"from", Json::array({{{"podSelector", MembersOf(owner)}}})}},
                                   {{"ports", MetricsPorts(spec)}},
                                   std::move(control)})}};
-  return {.type = kNetworkPolicies,
-          .key = key,
-          .text = TextOf(owner, kNetworkPolicies, "NetworkPolicy", key, policy)};
+  return Child(owner, kNetworkPolicies, "NetworkPolicy", owner.key.name, is_off ? Json() : policy);
 }
 
 JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
-  const ObjectKey key = NextTo(owner, absl::StrCat(owner.key.name, "-servers"));
+  const std::string name = absl::StrCat(owner.key.name, "-servers");
   const bool is_wanted = !spec.scheduling || spec.scheduling->pdb;
-  if (!is_wanted) return {.type = kDisruptionBudgets, .key = key, .text = ""};
   const Json budget{{"maxUnavailable", 1}, {"selector", MembersOf(owner, JobRole::kServer)}};
-  return {.type = kDisruptionBudgets,
-          .key = key,
-          .text = TextOf(owner, kDisruptionBudgets, "PodDisruptionBudget", key, budget)};
+  return Child(owner, kDisruptionBudgets, "PodDisruptionBudget", name, is_wanted ? budget : Json());
 }
 
 }  // namespace
+
+Json ChildMetadata(const ObjectMeta& owner, const std::string& name) {
+  return {{"name", name},
+          {"namespace", owner.key.object_namespace},
+          {"labels", JobLabels(owner.key.name)},
+          {"ownerReferences",
+           Json::array({{{"apiVersion", pushpull::kTrainingJobApiVersion},
+                         {"kind", pushpull::kTrainingJobKind},
+                         {"name", owner.key.name},
+                         {"uid", owner.uid},
+                         {"controller", true},
+                         {"blockOwnerDeletion", true}}})}};
+}
 
 std::string CoordinatorHost(const ObjectKey& job) {
   return absl::StrCat(PodName(job.name, {}), ".", job.object_namespace, ".svc");

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "operator/kube/object.h"
 #include "runtime/job/training_job.h"
 
@@ -31,6 +33,10 @@ std::string CoordinatorHost(const ObjectKey& job);
 std::string CoordinatorAddress(const ObjectKey& job);
 // Where a coordinator whose pod has this address listens: host:port.
 std::string CoordinatorAddressAt(const std::string& pod_ip);
+
+// The metadata of a child `name` of the TrainingJob `owner`, which controls it: Kubernetes' garbage
+// collector deletes it with the job. For .cc files of operator/children.
+nlohmann::json ChildMetadata(const ObjectMeta& owner, const std::string& name);
 
 struct JobObject {
   ResourceType type;

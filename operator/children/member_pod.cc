@@ -10,7 +10,6 @@
 
 #include "operator/children/job_objects.h"
 #include "operator/children/overlay.h"
-#include "operator/children/ownership.h"
 #include "operator/children/tls_secret.h"
 #include "operator/kube/json_fields.h"
 #include "runtime/base/colocated_server.h"
@@ -268,9 +267,8 @@ void SetIdentity(const ObjectMeta& owner,
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
   Json& metadata = ObjectAt("metadata", pod);
-  metadata["name"] = PodName(owner.key.name, start.member);
-  metadata["namespace"] = owner.key.object_namespace;
-  metadata["ownerReferences"] = OwnerReferences(owner);
+  const Json own = ChildMetadata(owner, PodName(owner.key.name, start.member));
+  for (const char* key : {"name", "namespace", "ownerReferences"}) metadata[key] = own[key];
   Json& labels = ObjectAt("labels", metadata);
   for (const auto& [key, value] : MemberLabels(owner.key.name, start.member)) labels[key] = value;
   if (pod["spec"].is_object()) pod["spec"]["restartPolicy"] = "Never";

@@ -8,7 +8,6 @@
 
 #include "operator/api/member.h"
 #include "operator/children/job_objects.h"
-#include "operator/children/ownership.h"
 #include "operator/kube/json_fields.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/tls/tls_identity.h"
@@ -61,11 +60,7 @@ JobCertificates DecodeTlsSecret(const Object& secret) {
 std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& certificates) {
   return ToText({{"apiVersion", "v1"},
                  {"kind", "Secret"},
-                 {"metadata",
-                  {{"name", TlsSecretName(owner.key.name, {})},
-                   {"namespace", owner.key.object_namespace},
-                   {"labels", JobLabels(owner.key.name)},
-                   {"ownerReferences", OwnerReferences(owner)}}},
+                 {"metadata", ChildMetadata(owner, TlsSecretName(owner.key.name, {}))},
                  {"type", "Opaque"},
                  {"data", EncodeData(certificates)}});
 }

@@ -39,20 +39,115 @@ class OperatorProcess {
         controller_(client_, time_, coordinators_, metrics_, ControllerOptionsOf(start), log_) {}
 
   // OK after a stop signal.
-  absl::Status Run();
+  absl::Status Run() {
+    const auto exposer =
+        pushpull::HttpExposer::Start({.listen = absl::StrCat("0.0.0.0:", config_.metrics_port),
+                                      .metrics = [this] { return MetricsText(); },
+                                      .ready = [this] { return Ready(); }});
+    if (!exposer.ok()) return exposer.status();
+    pushpull::EventLoop loop("op-signals");
+    const pushpull::StopSignals signals(loop, [this](pushpull::StopSignal signal) {
+      signal_ = signal.number;
+      stop_.Cancel();
+    });
+    log_.Info("started", {{"metrics", (*exposer)->address()}});
+    const absl::Status led = Lead();
+    if (absl::IsFailedPrecondition(led)) {
+      log_.Warning("lost the lease, continues as standby", {{"why", led.message()}});
+    }
+    End(led);
+    return absl::IsCancelled(led) ? absl::OkStatus() : led;
+  }
+
   int signal() const { return signal_; }
 
  private:
-  ClientOptions LeaseClientOptions();
-  ClientOptions ClientOptionsOf();
-  LeaderElectorOptions ElectorOptions(const OperatorStart& start);
-  ControllerOptions ControllerOptionsOf(const OperatorStart& start);
+  // Leader election has its own client: the controller's is guarded by the election and stops
+  // first.
+  ClientOptions LeaseClientOptions() {
+    return {.rate_limit = config_.rate_limit,
+            .on_attempt = [this](absl::string_view verb,
+                                 int code) { metrics_.CountRequest(verb, code); },
+            .on_date = [this](std::chrono::sys_seconds date) { clock_.Observe(date); }};
+  }
 
-  absl::Status Lead();
-  void Begin();
-  void End(const absl::Status& led);
-  std::string MetricsText();
-  absl::Status Ready() const;
+  ClientOptions ClientOptionsOf() {
+    ClientOptions options = LeaseClientOptions();
+    if (config_.has_election) options.may_write = [this] { return elector_.MayWrite(); };
+    return options;
+  }
+
+  LeaderElectorOptions ElectorOptions(const OperatorStart& start) {
+    LeaderElectorOptions options{
+        .lease = config_.lease,
+        .identity = start.instance,
+        .times = config_.lease_times,
+        .on_error = [this](const absl::Status& status) {
+          log_.Warning("cannot read or renew the lease",
+                       {{"lease", ToString(config_.lease)}, {"why", status.message()}});
+        }};
+    if (options.lease.object_namespace.empty())
+      options.lease.object_namespace = start.access.default_namespace;
+    return options;
+  }
+
+  ControllerOptions ControllerOptionsOf(const OperatorStart& start) {
+    return {
+        .namespaces = config_.namespaces,
+        .workers = config_.workers,
+        .reconciler = {
+            .pods = {.runtime_image = config_.runtime_image,
+                     .log_level = config_.member_log_level,
+                     .operator_namespace = start.pod_namespace},
+            .instance = start.instance,
+            .now = [this] { return clock_.Now(); },
+            .certificate_lifetime = config_.certificate_lifetime,
+            .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
+  }
+
+  void Begin() {
+    log_.Info("became leader",
+              {{"lease", config_.has_election ? ToString(config_.lease) : "none"}});
+    controller_.Start();
+    has_begun_ = true;
+  }
+
+  absl::Status Lead() {
+    if (config_.has_election) return elector_.Run([this] { Begin(); }, stop_);
+    Begin();
+    while (time_.PauseUntil(time_.Now() + std::chrono::hours(1), stop_)) {
+    }
+    return absl::CancelledError("stopped");
+  }
+
+  // Without the lease there is nothing to drain and nothing to release.
+  void End(const absl::Status& led) {
+    controller_.Stop();
+    const bool was_stopped = absl::IsCancelled(led);
+    if (was_stopped && !controller_.AwaitIdle(Deadline::After(kDrainTime)).ok()) {
+      log_.Info("stopped with reconciles in progress");
+    }
+    client_.Stop();
+    if (!was_stopped || !config_.has_election) return;
+    const absl::Status released = elector_.Release(Deadline(time_.Now() + kReleaseTime));
+    if (!released.ok()) {
+      log_.Warning("cannot release the lease, a standby waits until it expires",
+                   {{"why", released.message()}});
+    }
+  }
+
+  std::string MetricsText() {
+    OperatorGauges gauges = controller_.gauges();
+    gauges.is_leader = has_begun_ && (!config_.has_election || elector_.is_leader());
+    metrics_.Update(gauges);
+    return registry_.Text();
+  }
+
+  // A standby is ready if it could lead.
+  absl::Status Ready() const {
+    if (has_begun_) return controller_.Ready();
+    return config_.has_election ? elector_.last_error() : absl::OkStatus();
+  }
 
   const OperatorConfig config_;
   const pushpull::Log log_;
@@ -69,110 +164,6 @@ class OperatorProcess {
   GrpcJobCoordinator coordinators_;
   JobController controller_;
 };
-
-// Leader election has its own client: the controller's is guarded by the election and stops first.
-ClientOptions OperatorProcess::LeaseClientOptions() {
-  return {
-      .rate_limit = config_.rate_limit,
-      .on_attempt = [this](absl::string_view verb, int code) { metrics_.CountRequest(verb, code); },
-      .on_date = [this](std::chrono::sys_seconds date) { clock_.Observe(date); }};
-}
-
-ClientOptions OperatorProcess::ClientOptionsOf() {
-  ClientOptions options = LeaseClientOptions();
-  if (config_.has_election) options.may_write = [this] { return elector_.MayWrite(); };
-  return options;
-}
-
-LeaderElectorOptions OperatorProcess::ElectorOptions(const OperatorStart& start) {
-  LeaderElectorOptions options{
-      .lease = config_.lease,
-      .identity = start.instance,
-      .times = config_.lease_times,
-      .on_error = [this](const absl::Status& status) {
-        log_.Warning("cannot read or renew the lease",
-                     {{"lease", ToString(config_.lease)}, {"why", status.message()}});
-      }};
-  if (options.lease.object_namespace.empty())
-    options.lease.object_namespace = start.access.default_namespace;
-  return options;
-}
-
-ControllerOptions OperatorProcess::ControllerOptionsOf(const OperatorStart& start) {
-  return {.namespaces = config_.namespaces,
-          .workers = config_.workers,
-          .reconciler = {
-              .pods = {.runtime_image = config_.runtime_image,
-                       .log_level = config_.member_log_level,
-                       .operator_namespace = start.pod_namespace},
-              .instance = start.instance,
-              .now = [this] { return clock_.Now(); },
-              .certificate_lifetime = config_.certificate_lifetime,
-              .on_restart = [this](const std::string& reason) { metrics_.CountRestart(reason); }}};
-}
-
-std::string OperatorProcess::MetricsText() {
-  OperatorGauges gauges = controller_.gauges();
-  gauges.is_leader = has_begun_ && (!config_.has_election || elector_.is_leader());
-  metrics_.Update(gauges);
-  return registry_.Text();
-}
-
-// A standby is ready if it could lead.
-absl::Status OperatorProcess::Ready() const {
-  if (has_begun_) return controller_.Ready();
-  return config_.has_election ? elector_.last_error() : absl::OkStatus();
-}
-
-void OperatorProcess::Begin() {
-  log_.Info("became leader", {{"lease", config_.has_election ? ToString(config_.lease) : "none"}});
-  controller_.Start();
-  has_begun_ = true;
-}
-
-absl::Status OperatorProcess::Lead() {
-  if (config_.has_election) return elector_.Run([this] { Begin(); }, stop_);
-  Begin();
-  while (time_.PauseUntil(time_.Now() + std::chrono::hours(1), stop_)) {
-  }
-  return absl::CancelledError("stopped");
-}
-
-// Without the lease there is nothing to drain and nothing to release.
-void OperatorProcess::End(const absl::Status& led) {
-  controller_.Stop();
-  const bool was_stopped = absl::IsCancelled(led);
-  if (was_stopped && !controller_.AwaitIdle(Deadline::After(kDrainTime)).ok()) {
-    log_.Info("stopped with reconciles in progress");
-  }
-  client_.Stop();
-  if (!was_stopped || !config_.has_election) return;
-  const absl::Status released = elector_.Release(Deadline(time_.Now() + kReleaseTime));
-  if (!released.ok()) {
-    log_.Warning("cannot release the lease, a standby waits until it expires",
-                 {{"why", released.message()}});
-  }
-}
-
-absl::Status OperatorProcess::Run() {
-  const auto exposer =
-      pushpull::HttpExposer::Start({.listen = absl::StrCat("0.0.0.0:", config_.metrics_port),
-                                    .metrics = [this] { return MetricsText(); },
-                                    .ready = [this] { return Ready(); }});
-  if (!exposer.ok()) return exposer.status();
-  pushpull::EventLoop loop("op-signals");
-  const pushpull::StopSignals signals(loop, [this](pushpull::StopSignal signal) {
-    signal_ = signal.number;
-    stop_.Cancel();
-  });
-  log_.Info("started", {{"metrics", (*exposer)->address()}});
-  const absl::Status led = Lead();
-  if (absl::IsFailedPrecondition(led)) {
-    log_.Warning("lost the lease, continues as standby", {{"why", led.message()}});
-  }
-  End(led);
-  return absl::IsCancelled(led) ? absl::OkStatus() : led;
-}
 
 }  // namespace
 

@@ -60,11 +60,7 @@ JobController::~JobController() {
 JobController::Scope JobController::MakeScope(const std::string& object_namespace) {
   Scope scope;
   scope.watch = std::make_unique<JobWatch>(
-      client_,
-      time_,
-      JobWatchOptions{.object_namespace = object_namespace,
-                      .on_change = [this](const std::string& job) { queue_.Add(job); }},
-      log_);
+      client_, time_, object_namespace, [this](const std::string& job) { queue_.Add(job); }, log_);
   scope.reconciler = std::make_unique<JobReconciler>(
       client_, time_, scope.watch->jobs(), scope.watch->pods(), coordinators_, options_.reconciler);
   return scope;
@@ -166,8 +162,7 @@ OperatorGauges JobController::gauges() const {
     for (const JobStore::Pointer& job : scope.watch->jobs().All()) {
       const TrainingJobStatus& status = job->value.status;
       ++gauges.jobs[std::string(NameOf(status.phase.value_or(Phase::kPending)))];
-      const Condition* blocked = FindCondition(status.conditions, "ScalingBlocked");
-      if (blocked != nullptr && blocked->status == kConditionTrue) ++gauges.scaling_blocked;
+      if (IsTrue(status.conditions, "ScalingBlocked")) ++gauges.scaling_blocked;
     }
   }
   return gauges;

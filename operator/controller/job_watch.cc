@@ -14,28 +14,33 @@ namespace pushpull_operator {
 
 JobWatch::JobWatch(KubeClient& client,
                    PausingTime& time,
-                   JobWatchOptions options,
+                   const std::string& object_namespace,
+                   const OnJobChange& on_change,
                    pushpull::Log log)
-    : options_(std::move(options)),
-      log_(std::move(log)),
-      jobs_(
-          {.decode = DecodeTrainingJobObject,
-           .on_change =
-               [this](const Stored<TrainingJobObject>* old, const Stored<TrainingJobObject>* now) {
-                 options_.on_change(ToString((now == nullptr ? old : now)->meta.key));
-               }}),
+    : log_(std::move(log)),
+      jobs_({.decode = DecodeTrainingJobObject,
+             .on_change =
+                 [on_change](const auto* old, const auto* now) {
+                   on_change(ToString((now == nullptr ? old : now)->meta.key));
+                 }}),
       pods_({.decode = DecodePod,
              .index = PodIndex,
              .on_change =
-                 [this](const Stored<Pod>* old, const Stored<Pod>* now) {
+                 [on_change](const auto* old, const auto* now) {
                    const std::string job = PodIndex((now == nullptr ? old : now)->meta);
-                   if (!job.empty()) options_.on_change(job);
+                   if (!job.empty()) on_change(job);
                  }}),
-      job_reflector_(client, time, jobs_, OptionsFor(TrainingJobType(), "")),
-      pod_reflector_(client,
+      job_reflector_(client,
                      time,
-                     pods_,
-                     OptionsFor(PodType(), absl::StrCat(kManagedByLabel, "=", kManagedBy))) {}
+                     jobs_,
+                     OptionsFor(TrainingJobType(), {.object_namespace = object_namespace})),
+      pod_reflector_(
+          client,
+          time,
+          pods_,
+          OptionsFor(PodType(),
+                     {.object_namespace = object_namespace,
+                      .label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)})) {}
 
 JobWatch::~JobWatch() {
   Stop();
@@ -58,11 +63,9 @@ absl::Status JobWatch::AwaitSynced(pushpull::Deadline deadline) const {
   return pods_.AwaitSynced(deadline);
 }
 
-ReflectorOptions JobWatch::OptionsFor(const ResourceType& type,
-                                      const std::string& label_selector) const {
+ReflectorOptions JobWatch::OptionsFor(const ResourceType& type, Selection selection) const {
   return {.type = type,
-          .selection = {.object_namespace = options_.object_namespace,
-                        .label_selector = label_selector},
+          .selection = std::move(selection),
           .on_error = [this, plural = type.plural](const absl::Status& status) {
             log_.Warning("watch failed", {{"kind", plural}, {"why", status.message()}});
           }};

@@ -19,18 +19,19 @@
 
 namespace pushpull_operator {
 
-struct JobWatchOptions {
-  std::string object_namespace;  // empty: all
-  // The job of this key ("default/mnist") or one of its pods has changed. Called on the watch's
-  // threads; must not block.
-  std::function<void(const std::string& job)> on_change;
-};
+// The job of this key ("default/mnist") or one of its pods has changed. Called on the watch's
+// threads; must not block.
+using OnJobChange = std::function<void(const std::string& job)>;
 
 // Start is called once; everything else is thread-safe.
 class JobWatch {
  public:
-  // `client` and `time` must outlive the watch.
-  JobWatch(KubeClient& client, PausingTime& time, JobWatchOptions options, pushpull::Log log);
+  // `client` and `time` must outlive the watch. An empty namespace is all of them.
+  JobWatch(KubeClient& client,
+           PausingTime& time,
+           const std::string& object_namespace,
+           const OnJobChange& on_change,
+           pushpull::Log log);
   // Stops and waits for the threads; a listing under way is ended by KubeClient::Stop only.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
@@ -45,9 +46,8 @@ class JobWatch {
   absl::Status AwaitSynced(pushpull::Deadline deadline) const;
 
  private:
-  ReflectorOptions OptionsFor(const ResourceType& type, const std::string& label_selector) const;
+  ReflectorOptions OptionsFor(const ResourceType& type, Selection selection) const;
 
-  const JobWatchOptions options_;
   const pushpull::Log log_;
   Cancellation stop_;
   JobStore jobs_;

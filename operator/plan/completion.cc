@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/completion.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+
+#include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/conditions.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -8,8 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-#include "operator/plan/members.h"
-#include "operator/plan/restarts.h"
+#include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 
@@ -23,9 +20,7 @@ constexpr std::chrono::seconds kProgressPeriod{60};
 constexpr std::chrono::seconds kAskPeriod{30};
 
 int64_t CountWorkersDone(const Draft& draft) {
-  return std::count_if(draft.finished_members().begin(),
-                       draft.finished_members().end(),
-                       [](const MemberId& member) { return member.role == JobRole::kWorker; });
+  return std::ranges::count(draft.finished_members(), JobRole::kWorker, &MemberId::role);
 }
 
 void DescribeRing(Draft& draft) {

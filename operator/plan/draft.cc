@@ -63,19 +63,11 @@ const MemberPod* Draft::Find(const MemberId& member) const {
   return found == pods_.end() ? nullptr : &found->second;
 }
 
-std::string Draft::NameOf(const MemberId& member) const {
-  return PodName(seen_.meta.key.name, member);
-}
-
 int Draft::DesiredNow(pushpull::JobRole role) const {
   if (role == pushpull::JobRole::kCoordinator) return 1;
   const CoordinatorReport* said = report();
   if (said == nullptr) return 0;
   return role == pushpull::JobRole::kServer ? said->desired_servers : said->desired_workers;
-}
-
-bool Draft::IsFinished() const {
-  return plan_.status.phase == Phase::kSucceeded || plan_.status.phase == Phase::kFailed;
 }
 
 void Draft::SetPhase(Phase phase) {
@@ -145,15 +137,6 @@ void Draft::Delete(const MemberPod& pod) {
   const WallTime stuck_at = StuckSince(pod);
   if (now() < stuck_at) return RequeueAt(stuck_at);
   Do(DeletePod{.name = meta.key.name, .uid = meta.uid, .grace = DeletePod::Grace::kNone});
-}
-
-void Draft::DropActions() {
-  plan_.actions.clear();
-  deleted_.clear();
-}
-
-void Draft::RequeueAt(WallTime when) {
-  plan_.requeue_at = plan_.requeue_at ? std::min(*plan_.requeue_at, when) : when;
 }
 
 void Draft::RequeueSoon() {

@@ -4,6 +4,7 @@
 // that every part of the plan uses to add to them.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,13 +41,15 @@ class Draft {
   const MemberPod* Find(const MemberId& member) const;
   // Whether a pod of the member's name is another owner's.
   bool IsTaken(const MemberId& member) const { return taken_.contains(member); }
-  std::string NameOf(const MemberId& member) const;
+  std::string NameOf(const MemberId& member) const { return PodName(seen_.meta.key.name, member); }
   // The number of servers, or workers, that the coordinator has agreed to; 0 before its first
   // report, so that nobody is missing then.
   int DesiredNow(pushpull::JobRole role) const;
 
   TrainingJobStatus& status() { return plan_.status; }
-  bool IsFinished() const;
+  bool IsFinished() const {
+    return plan_.status.phase == Phase::kSucceeded || plan_.status.phase == Phase::kFailed;
+  }
   void SetPhase(Phase phase);
 
   // Sets a condition; one that was never set is not set to false. A change of its status is an
@@ -60,8 +63,13 @@ class Draft {
   // Deletes a pod once, however often it is called. A pod that is still there after its grace
   // period is deleted by force.
   void Delete(const MemberPod& pod);
-  void DropActions();
-  void RequeueAt(WallTime when);
+  void DropActions() {
+    plan_.actions.clear();
+    deleted_.clear();
+  }
+  void RequeueAt(WallTime when) {
+    plan_.requeue_at = std::min(plan_.requeue_at.value_or(when), when);
+  }
   // As soon as another report of the coordinator can be news.
   void RequeueSoon();
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/members.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "operator/plan/restarts.h"
+#include "operator/plan/parts.h"
 #include "runtime/base/colocated_server.h"
 
 namespace pushpull_operator {

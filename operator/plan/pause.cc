@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/pause.h"
-
 #include <algorithm>
+
+#include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 namespace {

@@ -6,12 +6,7 @@
 
 #include "absl/strings/str_join.h"
 
-#include "operator/plan/completion.h"
-#include "operator/plan/conditions.h"
-#include "operator/plan/draft.h"
-#include "operator/plan/members.h"
-#include "operator/plan/pause.h"
-#include "operator/plan/restarts.h"
+#include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/restarts.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
+#include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 
@@ -16,16 +16,12 @@ namespace {
 
 const MemberRestart* RecordOf(const TrainingJobStatus& status, absl::string_view pod) {
   const std::vector<MemberRestart>& members = status.restarts.members;
-  const auto found = std::find_if(
-      members.begin(), members.end(), [&](const MemberRestart& m) { return m.pod == pod; });
+  const auto found = std::ranges::find(members, pod, &MemberRestart::pod);
   return found == members.end() ? nullptr : &*found;
 }
 
 void Keep(MemberRestart record, std::vector<MemberRestart>& members) {
-  const auto position = std::lower_bound(
-      members.begin(), members.end(), record.pod, [](const MemberRestart& m, const std::string& p) {
-        return m.pod < p;
-      });
+  const auto position = std::ranges::lower_bound(members, record.pod, {}, &MemberRestart::pod);
   if (position != members.end() && position->pod == record.pod) {
     *position = std::move(record);
   } else {

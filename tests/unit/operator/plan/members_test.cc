@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Changes of the size while a job runs.
-#include "operator/plan/members.h"
-
 #include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/plan/parts.h"
 #include "tests/unit/operator/plan/world.h"
 
 namespace pushpull_operator {

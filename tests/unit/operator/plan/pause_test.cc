@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/pause.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/plan/parts.h"
 #include "tests/unit/operator/plan/world.h"
 
 namespace pushpull_operator {

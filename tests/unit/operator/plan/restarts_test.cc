@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/plan/restarts.h"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/plan/parts.h"
 #include "tests/unit/operator/plan/world.h"
 
 namespace pushpull_operator {

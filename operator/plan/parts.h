@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of a plan, in the order in which plan.cc calls them. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/plan/draft.h"
+
+namespace pushpull_operator {
+
+// pause.cc: times in which a job has no members: suspended, or between the end of all members and
+// their common restart.
+
+// Accounts for the time that the job is suspended. Comes first: deadlines depend on it.
+void CountSuspension(Draft& draft);
+
+// Pauses the job and keeps it paused. True: nothing else is to be planned.
+bool PlanPause(Draft& draft);
+
+// completion.cc: the end of a job and what follows: success, deadlines, cleanup, time to live.
+// Final: a job that has ended never runs again.
+
+// Fails the job when it exceeds activeDeadlineSeconds, or startDeadlineSeconds while it starts.
+void CheckDeadlines(Draft& draft);
+
+// Ends the job when all workers are done and the last checkpoint is written. After PlanRestarts,
+// which finds the members that are done.
+void CheckSuccess(Draft& draft);
+
+// Deletes pods by spec.cleanup, and the job after spec.ttlAfterFinishedSeconds.
+void PlanFinished(Draft& draft);
+
+// restarts.cc: handles members that have ended: spec.restart, by the policy that `pushpull run`
+// uses too (runtime/job/restart_policy.h), with its counts in the status.
+//
+// An end is counted once: its pod's uid is written together with the count, before the pod is
+// deleted. The end of a worker or server is handled only with a report of the coordinator, which
+// may say that the job has failed or that the member was released.
+
+// Deletes the pods of members that restart, adds those that do not to finished_members, sets
+// restarts.next_at when all members restart, or fails the job.
+void PlanRestarts(Draft& draft);
+
+// When the member may restart; nothing: at once.
+std::optional<WallTime> RestartDue(const TrainingJobStatus& status, const std::string& pod);
+
+// members.cc: creates and deletes members: the coordinator first, then servers, then workers, as
+// many as the coordinator has agreed to.
+//
+// Scaling up: the coordinator gets the new size, the pods are created, then it moves shards to
+// them. Scaling down: the coordinator moves the shards of the highest indices away and releases
+// those members; a pod is deleted once it holds nothing. Scaling back cancels that.
+
+void PlanMembers(Draft& draft);
+
+// Members of this role that are no longer desired and still have a pod.
+std::vector<MemberId> Leaving(const Draft& draft, pushpull::JobRole role);
+
+// spec.sync, as far as a running job can change it.
+SyncSettings DesiredSync(const Draft& draft);
+
+// Whether spec.scaling.cooldownSeconds puts off the next change of the size.
+bool IsCoolingDown(const Draft& draft);
+
+// conditions.cc: the part of the status that a plan writes for users: counts, phase, conditions.
+
+// Selectors, counts of pods, generation: of every job.
+void DescribePods(Draft& draft);
+
+// Phase and conditions of a job that has not ended, has members and is not being stopped.
+void DescribeRunning(Draft& draft);
+
+// Of one that has none, or is losing them; `reason` is CamelCase.
+void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message);
+
+}  // namespace pushpull_operator
