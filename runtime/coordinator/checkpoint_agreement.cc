@@ -19,38 +19,36 @@ constexpr uint64_t kMarginBitsMax = 10;
 }  // namespace
 
 CheckpointChange CheckpointAgreement::Request(SteadyTime now, const Job& job) {
-  CheckpointChange change;
   // One save that has not begun serves all requests that come meanwhile.
   const bool has_waiting =
       status_.requested > (state_ == State::kIdle ? status_.finished : under_way_);
   if (!has_waiting) ++status_.requested;
-  if (state_ == State::kIdle) Begin(now, job, change);
-  return change;
+  if (state_ == State::kIdle) Begin(now, job);
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
-  CheckpointChange change;
   if (state_ == State::kIdle) {
-    if (!next_due_ || now < *next_due_ || job.is_over) return change;
+    if (!next_due_ || now < *next_due_ || job.is_over) return {};
     return Request(now, job);
   }
-  if (now < deadline_) return change;
+  if (now < deadline_) return {};
   const std::string limit = absl::StrFormat("within %.0f s", ToSeconds(policy_.attempt_timeout));
   switch (state_) {
     case State::kCapturing:
-      Fail(absl::StrCat("not captured and written ", limit, ": ", DescribeMissing()), change);
+      Fail(absl::StrCat("not captured and written ", limit, ": ", DescribeMissing()));
       break;
     case State::kWriting:
-      Fail(absl::StrCat(policy_.folder, ": the manifest was not written ", limit), change);
+      Fail(absl::StrCat(policy_.folder, ": the manifest was not written ", limit));
       break;
     case State::kClearing:
       // What cannot be removed is no part of a checkpoint, and a later save removes it.
-      Finish(now, job, change);
+      Finish(now, job);
       break;
     case State::kIdle:
       break;
   }
-  return change;
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
@@ -59,126 +57,117 @@ CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
   servers_ = std::move(servers);
   // Files that a server has reported exist without it.
   std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
-  CheckpointChange change;
-  if (state_ == State::kCapturing) ConcludeIfComplete(job, change);
-  return change;
+  if (state_ == State::kCapturing) ConcludeIfComplete(job);
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnCaptured(SteadyTime /*now*/,
                                                  const Job& job,
                                                  ServerId server,
                                                  const Captured& captured) {
-  CheckpointChange change;
-  if (state_ != State::kCapturing || captured.attempt != order_.attempt) return change;
+  if (state_ != State::kCapturing || captured.attempt != order_.attempt) return {};
   if (absl::IsAborted(captured.status)) {
     reached_ = std::max(reached_, captured.highest_version);
-    TryAgain(change);
+    TryAgain();
   } else if (!captured.status.ok()) {
-    Fail(absl::StrCat(ToString(server), ": ", captured.status.message()), change);
+    Fail(absl::StrCat(ToString(server), ": ", captured.status.message()));
   } else {
     reported_.insert(server);
     for (const ChunkFileSummary& file : captured.files) {
       for (const ChunkPlace& place : file.chunks) covered_.insert(place.chunk);
       files_.push_back(file);
     }
-    ConcludeIfComplete(job, change);
+    ConcludeIfComplete(job);
   }
-  return change;
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::SetWorkers(const Job& job, std::set<WorkerId> workers) {
   workers_ = std::move(workers);
-  CheckpointChange change;
-  if (state_ == State::kCapturing) ConcludeIfComplete(job, change);
-  return change;
+  if (state_ == State::kCapturing) ConcludeIfComplete(job);
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnWhole(const Job& job,
                                               WorkerId worker,
                                               const Captured& word) {
-  CheckpointChange change;
-  if (state_ != State::kCapturing || word.attempt != order_.attempt || order_.is_last)
-    return change;
+  if (state_ != State::kCapturing || word.attempt != order_.attempt || order_.is_last) return {};
   if (word.status.ok()) {
     whole_.insert(worker);
-    ConcludeIfComplete(job, change);
+    ConcludeIfComplete(job);
   } else {
     reached_ = std::max(reached_, word.highest_version);
-    TryAgain(change);
+    TryAgain();
   }
-  return change;
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
                                                  const Job& job,
                                                  uint64_t attempt,
                                                  const absl::Status& written) {
-  CheckpointChange change;
-  if (state_ != State::kWriting || attempt != order_.attempt) return change;
+  if (state_ != State::kWriting || attempt != order_.attempt) return {};
   if (!written.ok()) {
-    Fail(std::string(written.message()), change);
-    return change;
+    Fail(std::string(written.message()));
+    return std::exchange(change_, {});
   }
   status_.step = order_.step;
   ++status_.saved;
   status_.succeeded = under_way_;
   status_.seconds = ToSeconds(now - began_at_);
-  change.said = absl::StrFormat(
+  change_.said = absl::StrFormat(
       "checkpoint of step %d saved in %.2f s", order_.step.value(), status_.seconds);
-  Finish(now, job, change);
-  return change;
+  Finish(now, job);
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnCleared(SteadyTime now, const Job& job, uint64_t attempt) {
-  CheckpointChange change;
-  if (state_ != State::kClearing || attempt != order_.attempt) return change;
+  if (state_ != State::kClearing || attempt != order_.attempt) return {};
   if (is_given_up_) {
-    Finish(now, job, change);
+    Finish(now, job);
   } else {
-    Try(now, job, change);
+    Try(now, job);
   }
-  return change;
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::EndJob(SteadyTime now, const Job& job) {
-  CheckpointChange change;
   if (state_ == State::kCapturing && order_.step > job.highest_version) {
     // Its step will never be reached. The next try takes what there is.
-    Clear(change);
-    return change;
+    Clear();
+    return std::exchange(change_, {});
   }
-  if (state_ == State::kClearing && !is_given_up_) return change;
+  if (state_ == State::kClearing && !is_given_up_) return {};
   const bool is_under_way = state_ == State::kCapturing || state_ == State::kWriting;
   const bool is_saved = (status_.saved > 0 && status_.step == job.highest_version) ||
                         (is_under_way && order_.step == job.highest_version) ||
                         status_.restored_step == job.highest_version;
   // Without common steps nothing says that the last save contains every push.
-  if (is_saved && job.versions == ChunkVersions::kOfOneStep) return change;
+  if (is_saved && job.versions == ChunkVersions::kOfOneStep) return {};
   return Request(now, job);
 }
 
 CheckpointChange CheckpointAgreement::GiveUp() {
-  CheckpointChange change;
   next_due_.reset();
-  if (state_ == State::kCapturing) change.end = EndCapture{order_.attempt};
+  if (state_ == State::kCapturing) change_.end = EndCapture{order_.attempt};
   if (state_ != State::kIdle || status_.finished < status_.requested) ++status_.failures;
   status_.finished = status_.requested;
   state_ = State::kIdle;
-  return change;
+  return std::exchange(change_, {});
 }
 
 // ---- one save ----
 
-void CheckpointAgreement::Begin(SteadyTime now, const Job& job, CheckpointChange& change) {
+void CheckpointAgreement::Begin(SteadyTime now, const Job& job) {
   under_way_ = status_.requested;
   began_at_ = now;
   refusals_ = 0;
   reached_ = job.highest_version;
   if (next_due_) next_due_ = now + policy_.every;
-  Try(now, job, change);
+  Try(now, job);
 }
 
-void CheckpointAgreement::Try(SteadyTime now, const Job& job, CheckpointChange& change) {
+void CheckpointAgreement::Try(SteadyTime now, const Job& job) {
   const uint64_t margin = uint64_t{1} << std::min(refusals_, kMarginBitsMax);
   const Step reached = std::max(reached_, job.highest_version);
   const bool has_to_wait = !job.is_over && job.versions == ChunkVersions::kOfOneStep;
@@ -194,34 +183,32 @@ void CheckpointAgreement::Try(SteadyTime now, const Job& job, CheckpointChange& 
   whole_.clear();
   covered_.clear();
   files_.clear();
-  change.capture = order_;
+  change_.capture = order_;
 }
 
-void CheckpointAgreement::TryAgain(CheckpointChange& change) {
+void CheckpointAgreement::TryAgain() {
   if (++refusals_ > kRefusalsMax) {
-    return Fail(absl::StrFormat("no step could be agreed on, after %d tries up to %d",
-                                kRefusalsMax,
-                                order_.step.value()),
-                change);
+    return Fail(absl::StrFormat(
+        "no step could be agreed on, after %d tries up to %d", kRefusalsMax, order_.step.value()));
   }
-  Clear(change);
+  Clear();
 }
 
-void CheckpointAgreement::ConcludeIfComplete(const Job& job, CheckpointChange& change) {
+void CheckpointAgreement::ConcludeIfComplete(const Job& job) {
   if (covered_.size() >= job.num_chunks) {
     if (!AreGradientsWhole()) return;
     state_ = State::kWriting;
-    change.end = EndCapture{order_.attempt};
-    change.manifest = {.attempt = order_.attempt,
-                       .step = order_.step,
-                       .versions = order_.versions,
-                       .files = std::move(files_)};
+    change_.end = EndCapture{order_.attempt};
+    change_.manifest = {.attempt = order_.attempt,
+                        .step = order_.step,
+                        .versions = order_.versions,
+                        .files = std::move(files_)};
     files_.clear();
     return;
   }
   const bool have_all_reported = !servers_.empty() && absl::c_includes(reported_, servers_);
   // A chunk changed hands between one server's report and the other's.
-  if (have_all_reported) TryAgain(change);
+  if (have_all_reported) TryAgain();
 }
 
 // After the last step, what workers have kept back is never sent.
@@ -229,26 +216,26 @@ bool CheckpointAgreement::AreGradientsWhole() const {
   return order_.is_last || absl::c_includes(whole_, workers_);
 }
 
-void CheckpointAgreement::Fail(const std::string& why, CheckpointChange& change) {
+void CheckpointAgreement::Fail(const std::string& why) {
   ++status_.failures;
   status_.failure = absl::StrCat("checkpoint of step ", order_.step.value(), ": ", why);
-  change.said = absl::StrCat(status_.failure, "; the job goes on");
-  change.is_problem = true;
+  change_.said = absl::StrCat(status_.failure, "; the job goes on");
+  change_.is_problem = true;
   is_given_up_ = true;
-  Clear(change);
+  Clear();
 }
 
-void CheckpointAgreement::Clear(CheckpointChange& change) {
-  if (state_ == State::kCapturing) change.end = EndCapture{order_.attempt};
+void CheckpointAgreement::Clear() {
+  if (state_ == State::kCapturing) change_.end = EndCapture{order_.attempt};
   state_ = State::kClearing;
   files_.clear();
-  change.clearing = {.attempt = order_.attempt, .folder = policy_.folder, .step = order_.step};
+  change_.clearing = {.attempt = order_.attempt, .folder = policy_.folder, .step = order_.step};
 }
 
-void CheckpointAgreement::Finish(SteadyTime now, const Job& job, CheckpointChange& change) {
+void CheckpointAgreement::Finish(SteadyTime now, const Job& job) {
   state_ = State::kIdle;
   status_.finished = under_way_;
-  if (status_.requested > under_way_) Begin(now, job, change);
+  if (status_.requested > under_way_) Begin(now, job);
 }
 
 std::string CheckpointAgreement::DescribeMissing() const {

@@ -114,14 +114,14 @@ class CheckpointAgreement {
  private:
   enum class State { kIdle, kCapturing, kWriting, kClearing };
 
-  void Begin(SteadyTime now, const Job& job, CheckpointChange& change);
-  void Try(SteadyTime now, const Job& job, CheckpointChange& change);
-  void TryAgain(CheckpointChange& change);
-  void ConcludeIfComplete(const Job& job, CheckpointChange& change);
+  void Begin(SteadyTime now, const Job& job);
+  void Try(SteadyTime now, const Job& job);
+  void TryAgain();
+  void ConcludeIfComplete(const Job& job);
   bool AreGradientsWhole() const;
-  void Fail(const std::string& why, CheckpointChange& change);
-  void Clear(CheckpointChange& change);
-  void Finish(SteadyTime now, const Job& job, CheckpointChange& change);
+  void Fail(const std::string& why);
+  void Clear();
+  void Finish(SteadyTime now, const Job& job);
   std::string DescribeMissing() const;
 
   const CheckpointPolicy policy_;
@@ -143,6 +143,7 @@ class CheckpointAgreement {
   std::set<WorkerId> whole_;
   std::set<ChunkId> covered_;
   std::vector<ChunkFileSummary> files_;
+  CheckpointChange change_;  // by the call under way
 };
 
 }  // namespace pushpull

@@ -3,6 +3,9 @@
 // One shard at a time, from one entry to the next; see replica_agreement.h.
 #include "runtime/coordinator/replica_agreement.h"
 
+#include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -15,6 +18,61 @@ bool IsMember(const ReplicaSet& entry, ServerId server) {
 }
 
 }  // namespace
+
+// ---- Targets and elections ----
+
+void ReplicaTargets::Add(ServerId server, double weight) {
+  weights_[server] = std::isfinite(weight) ? weight : 0;
+}
+
+std::vector<TargetServer> ReplicaTargets::Servers() const {
+  std::vector<TargetServer> servers;
+  for (const auto& [server, weight] : weights_) {
+    if (weight > 0 && (!target_ || target_->contains(server))) servers.push_back({server, weight});
+  }
+  return servers;
+}
+
+size_t ReplicaTargets::NumFollowers(uint32_t replication) const {
+  if (!target_) return 0;
+  const auto holders = std::count_if(target_->begin(), target_->end(), [&](ServerId server) {
+    const auto found = weights_.find(server);
+    return found == weights_.end() || found->second > 0;
+  });
+  return std::min<size_t>(replication, holders == 0 ? 0 : static_cast<size_t>(holders) - 1);
+}
+
+std::optional<ReplicaSet> ShardFailover::Elect(const ReplicaSet& entry,
+                                               absl::FunctionRef<bool(ServerId)> is_live,
+                                               std::optional<ServerId> preferred) {
+  ReplicaSet next;
+  std::tuple<uint64_t, bool> best{};
+  for (const auto* members : {&entry.followers, &entry.learners}) {
+    for (const ServerId member : *members) {
+      const auto promise = promises_.find(member);
+      if (promise == promises_.end()) {
+        if (is_live(member)) return std::nullopt;
+        continue;
+      }
+      // A learner may lack versions that were published before it joined, whatever it says.
+      if (members == &entry.learners || !promise->second.is_full) {
+        next.learners.push_back(member);
+        continue;
+      }
+      next.followers.push_back(member);
+      const std::tuple rank{promise->second.seq, member == preferred};
+      if (next.primary && rank <= best) continue;
+      next.primary = member;
+      best = rank;
+    }
+  }
+  if (next.primary) {
+    std::erase(next.followers, *next.primary);
+  } else if (std::exchange(is_lost_, true)) {
+    return std::nullopt;
+  }
+  return next;
+}
 
 // ---- What happens ----
 

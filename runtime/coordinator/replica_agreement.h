@@ -35,9 +35,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 #include "runtime/base/ids.h"
-#include "runtime/coordinator/replica_targets.h"
-#include "runtime/coordinator/shard_failover.h"
 #include "runtime/membership/control.h"
 #include "runtime/shard/rebalance.h"
 #include "runtime/shard/shard_map.h"
@@ -57,6 +57,55 @@ struct ReplicaChange {
   std::vector<std::pair<ShardId, ReplicaSet>> entries;   // to every server and worker
   std::vector<std::pair<ServerId, Handover>> handovers;  // each to that server
   std::vector<ShardId> lost;  // no member that holds their state is alive
+};
+
+// The servers that shards are planned on: those that are present, with their weights, as far as the
+// target names them. Thread-compatible.
+class ReplicaTargets {
+ public:
+  // A weight that is not finite counts as 0: the server holds nothing.
+  void Add(ServerId server, double weight);
+  void Remove(ServerId server) { weights_.erase(server); }
+  void Set(const std::set<ServerId>& target) { target_ = target; }
+
+  bool IsPresent(ServerId server) const { return weights_.contains(server); }
+  std::vector<TargetServer> Servers() const;
+  // Followers that each shard has once the whole target is present. Until then surplus members are
+  // kept, because they may be the only ones beside the primary.
+  size_t NumFollowers(uint32_t replication) const;
+
+ private:
+  std::map<ServerId, double> weights_;        // of the servers that are present
+  std::optional<std::set<ServerId>> target_;  // none: every server that is present
+};
+
+// The election of a shard's next primary, after the entry without primary has gone to all servers.
+// Every live member promises to take nothing older and reports how far its log is; the longest log
+// of those that hold everything that was published wins. Thread-compatible.
+class ShardFailover {
+ public:
+  void OnPromise(ServerId member, const Promise& promise) { promises_[member] = promise; }
+  // The member's process died: another one has to promise anew.
+  void Forget(ServerId member) { promises_.erase(member); }
+  bool HasPromised(ServerId member) const { return promises_.contains(member); }
+
+  // The members of the next entry, without its epoch, as soon as every live member of `entry` has
+  // promised; without primary where none of them is full, which is reported once: the shard is
+  // lost then, until a full member returns or the shard is rebuilt. Of logs of equal length
+  // `preferred` wins.
+  std::optional<ReplicaSet> Elect(const ReplicaSet& entry,
+                                  absl::FunctionRef<bool(ServerId)> is_live,
+                                  std::optional<ServerId> preferred);
+  bool is_lost() const { return is_lost_; }
+
+  // The entry that the next primary of a lost shard, alone, was told to rebuild it under.
+  const std::optional<ReplicaSet>& rebuilt() const { return rebuilt_; }
+  void SetRebuilt(const ReplicaSet& entry) { rebuilt_ = entry; }
+
+ private:
+  std::map<ServerId, Promise> promises_;
+  bool is_lost_ = false;
+  std::optional<ReplicaSet> rebuilt_;
 };
 
 // Limits how many shards are copied to or from one server at a time. Thread-compatible.

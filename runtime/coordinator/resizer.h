@@ -20,8 +20,8 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/coordinator/job_core_options.h"
+#include "runtime/coordinator/job_statistics.h"
 #include "runtime/coordinator/member_registry.h"
-#include "runtime/coordinator/resize_log.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
 

@@ -36,50 +36,45 @@ ViewAgreement ViewAgreement::FromCollected(std::set<ServerId> servers,
 
 ViewChange ViewAgreement::Renew(uint64_t seen) {
   last_number_ = std::max(last_number_, seen);
-  ViewChange change;
-  Activate(change);
-  return change;
+  Activate();
+  return std::exchange(change_, {});
 }
 
 ViewChange ViewAgreement::Join(const std::map<WorkerId, Incarnation>& joiners) {
   for (const auto& [worker, incarnation] : joiners) joiners_[worker] = incarnation;
-  ViewChange change;
-  if (!joiners_.empty() && !proposal_) Propose(change);
-  return change;
+  if (!joiners_.empty() && !proposal_) Propose();
+  return std::exchange(change_, {});
 }
 
 ViewChange ViewAgreement::Leave(WorkerId worker, Step end_step, bool is_released) {
-  ViewChange change;
   const auto member =
       absl::c_find_if(active_.members, [&](const ViewMember& m) { return m.worker == worker; });
-  if (member == active_.members.end()) return change;
+  if (member == active_.members.end()) return {};
   member->end_step = end_step;
   member->is_released = is_released;
   RescueStranded();
-  Activate(change);
-  return change;
+  Activate();
+  return std::exchange(change_, {});
 }
 
 ViewChange ViewAgreement::Remove(WorkerId worker) {
   joiners_.erase(worker);
   established_.erase(worker);
-  ViewChange change;
   const auto erased =
       std::erase_if(active_.members, [&](const ViewMember& m) { return m.worker == worker; });
   const bool was_proposed = proposal_ && proposal_->view.Find(worker) != nullptr;
-  if (erased == 0 && !was_proposed) return change;
+  if (erased == 0 && !was_proposed) return {};
   RescueStranded();
-  Activate(change);
-  return change;
+  Activate();
+  return std::exchange(change_, {});
 }
 
 ViewChange ViewAgreement::ChangeMode(const Consistency& wanted, Step first_step) {
   next_mode_ = wanted;
   next_mode_->from_step = first_step;
   next_mode_->steps_skipped = active_.consistency.steps_skipped;
-  ViewChange change;
-  Propose(change);
-  return change;
+  Propose();
+  return std::exchange(change_, {});
 }
 
 // Versions that servers have reached already cannot be used again as the new mode's steps, so their
@@ -91,24 +86,22 @@ void ViewAgreement::RaiseMode(Step lowest_free) {
 }
 
 ViewChange ViewAgreement::Answer(ServerId server, const ViewAnswer& answer) {
-  ViewChange change;
-  if (!proposal_ || proposal_->view.number != answer.number) return change;
+  if (!proposal_ || proposal_->view.number != answer.number) return {};
   proposal_->answers[server] = answer;
-  ConcludeIfAnswered(change);
-  return change;
+  ConcludeIfAnswered();
+  return std::exchange(change_, {});
 }
 
 ViewChange ViewAgreement::SetServers(std::set<ServerId> servers) {
   servers_ = std::move(servers);
-  ViewChange change;
-  if (!proposal_) return change;
+  if (!proposal_) return {};
   std::erase_if(proposal_->answers,
                 [&](const auto& answer) { return !servers_.contains(answer.first); });
-  ConcludeIfAnswered(change);
-  return change;
+  ConcludeIfAnswered();
+  return std::exchange(change_, {});
 }
 
-void ViewAgreement::ConcludeIfAnswered(ViewChange& change) {
+void ViewAgreement::ConcludeIfAnswered() {
   if (servers_.empty() || proposal_->answers.size() < servers_.size()) return;
   bool all_accept = true;
   Step highest;
@@ -123,14 +116,14 @@ void ViewAgreement::ConcludeIfAnswered(ViewChange& change) {
     const uint64_t margin = active_.members.empty() ? 0 : doubled;
     first_step_ = Step{highest.value() + margin};
     RaiseMode(highest);
-    Propose(change);
+    Propose();
     return;
   }
   refusals_ = 0;
   for (const ViewMember& member : proposal_->view.members) {
     const auto joiner = joiners_.find(member.worker);
     if (joiner == joiners_.end() || joiner->second != member.incarnation) continue;
-    change.admitted.push_back(member);
+    change_.admitted.push_back(member);
     joiners_.erase(joiner);
   }
   active_ = proposal_->view;
@@ -139,8 +132,8 @@ void ViewAgreement::ConcludeIfAnswered(ViewChange& change) {
     next_mode_.reset();
     for (const ViewMember& member : active_.members) established_.insert(member.worker);
   }
-  change.activate = active_;
-  if (!joiners_.empty()) Propose(change);
+  change_.activate = active_;
+  if (!joiners_.empty()) Propose();
 }
 
 void ViewAgreement::OnProgress(WorkerId worker, Step step) {
@@ -164,7 +157,7 @@ View ViewAgreement::NextView() const {
   return view;
 }
 
-void ViewAgreement::Propose(ViewChange& change) {
+void ViewAgreement::Propose() {
   View view = NextView();
   // Members that have left cannot be overtaken. Without them servers recognise a full restart.
   const bool is_restart =
@@ -176,17 +169,17 @@ void ViewAgreement::Propose(ViewChange& change) {
   }
   view.number = ++last_number_;
   proposal_ = Proposal{.view = view, .answers = {}};
-  change.propose = std::move(view);
+  change_.propose = std::move(view);
 }
 
-void ViewAgreement::Activate(ViewChange& change) {
+void ViewAgreement::Activate() {
   active_.number = ++last_number_;
-  change.activate = active_;
+  change_.activate = active_;
   // The proposal under way was made from the old view. Servers drop it when they see the higher
   // number, so it is made anew from this one.
   if (proposal_) {
     proposal_.reset();
-    if (!joiners_.empty() || next_mode_) Propose(change);
+    if (!joiners_.empty() || next_mode_) Propose();
   }
 }
 

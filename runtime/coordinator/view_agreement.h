@@ -80,9 +80,9 @@ class ViewAgreement {
     std::map<ServerId, ViewAnswer> answers;
   };
 
-  void Propose(ViewChange& change);
-  void ConcludeIfAnswered(ViewChange& change);
-  void Activate(ViewChange& change);
+  void Propose();
+  void ConcludeIfAnswered();
+  void Activate();
   void RescueStranded();
   void RaiseMode(Step lowest_free);
   View NextView() const;
@@ -96,6 +96,7 @@ class ViewAgreement {
   std::optional<Consistency> next_mode_;
   Step first_step_;        // for the next proposal
   uint64_t refusals_ = 0;  // in a row
+  ViewChange change_;      // by the call under way
 };
 
 }  // namespace pushpull

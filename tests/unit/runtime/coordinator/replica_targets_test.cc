@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/coordinator/replica_targets.h"
-
 #include <limits>
 
 #include <gtest/gtest.h>

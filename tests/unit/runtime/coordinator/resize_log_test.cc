@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/coordinator/resize_log.h"
-
 #include <gtest/gtest.h>
+
+#include "runtime/coordinator/job_statistics.h"
 
 namespace pushpull {
 namespace {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/coordinator/shard_failover.h"
-
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/coordinator/replica_agreement.h"
 #include "tests/unit/runtime/coordinator/members.h"
 
 namespace pushpull {
