@@ -126,14 +126,11 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdenti
 
 absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls) {
   if (!absl::IsUnavailable(why)) return why;
-  if (!has_tls) {
-    return absl::UnavailableError(
-        absl::StrCat(why.message(), "; if it has TLS, set PUSHPULL_TLS_DIR here"));
-  }
-  return absl::UnavailableError(
-      absl::StrCat(why.message(),
-                   "; over TLS: PUSHPULL_TLS_DIR must be set there too, and both sides' "
-                   "certificates be of one job"));
+  return absl::UnavailableError(absl::StrCat(
+      why.message(),
+      has_tls ? "; over TLS: PUSHPULL_TLS_DIR must be set there too, and both sides' certificates "
+                "be of one job"
+              : "; if it has TLS, set PUSHPULL_TLS_DIR here"));
 }
 
 }  // namespace pushpull

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
+#include "runtime/transport/channel_choice.h"
 
 namespace pushpull {
 namespace {
@@ -105,9 +106,8 @@ bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, boo
 
 absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
     const std::map<std::string, std::string>& environment) {
-  const auto found = environment.find(kPayloadChecksumVariable);
-  const std::string text = found == environment.end() ? "auto" : found->second;
-  if (text == "auto" || text.empty()) return PayloadChecksums::kAuto;
+  const std::string text = SettingOf(environment, kPayloadChecksumVariable, "auto");
+  if (text == "auto") return PayloadChecksums::kAuto;
   if (text == "on") return PayloadChecksums::kOn;
   if (text == "off") return PayloadChecksums::kOff;
   return absl::InvalidArgumentError(

@@ -8,7 +8,6 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel_choice.h"
-#include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {
 namespace {

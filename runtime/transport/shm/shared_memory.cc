@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace pushpull {
 namespace {
@@ -30,11 +31,8 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(absl::string_
   const auto machine =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (num_bytes == 0 || num_bytes > machine) {
-    return absl::ResourceExhaustedError(absl::StrCat("take ",
-                                                     num_bytes,
-                                                     " bytes of shared memory: this host has ",
-                                                     machine,
-                                                     " bytes of memory"));
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "take %d bytes of shared memory: this host has %d bytes of memory", num_bytes, machine));
   }
   FileDescriptor file(memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.is_open()) return Failed("create");
@@ -62,15 +60,12 @@ absl::StatusOr<std::shared_ptr<const AttachedMemory>> AttachedMemory::Attach(
   const int seals = S_ISREG(found.st_mode) ? fcntl(file.get(), F_GET_SEALS) : -1;
   const bool is_sealed = seals >= 0 && (seals & kSeals) == kSeals;
   if (!is_sealed || num_bytes == 0 || size != num_bytes || allocated < num_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("shared memory has ",
-                                                   size,
-                                                   " bytes, ",
-                                                   allocated,
-                                                   " of them allocated, ",
-                                                   is_sealed ? "sealed" : "not sealed",
-                                                   "; expected ",
-                                                   num_bytes,
-                                                   ", sealed"));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("shared memory has %d bytes, %d of them allocated, %s; expected %d, sealed",
+                        size,
+                        allocated,
+                        is_sealed ? "sealed" : "not sealed",
+                        num_bytes));
   }
   void* const memory = mmap(nullptr, num_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return Failed("map");

@@ -18,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/transport/channel_choice.h"
@@ -186,11 +187,9 @@ void ShmFolder::WarnOnce(const std::string& peer, const absl::Status& why) const
                {{"peer", peer},
                 {"why", why.message()},
                 {"help",
-                 absl::StrCat("give both ends the same ",
-                              kShmFolderVariable,
-                              " with room in it, or set ",
-                              kChannelVariable,
-                              "=tcp")}});
+                 absl::StrFormat("give both ends the same %s with room in it, or set %s=tcp",
+                                 kShmFolderVariable,
+                                 kChannelVariable)}});
 }
 
 std::unique_ptr<ShmFolder> OpenShmFolder(const std::string& path,

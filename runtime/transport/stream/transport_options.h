@@ -9,9 +9,9 @@
 #include "pushpull/deadline.h"
 
 #include "runtime/tls/tls_folder.h"
+#include "runtime/transport/channel_choice.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/shm/shm_segment.h"
-#include "runtime/transport/socket_buffers.h"
 
 namespace pushpull {
 

@@ -219,10 +219,7 @@ absl::Status TcpConnection::TakeCredit(const ReceivedFrame& frame) {
 // ---- the loop's watch ----
 
 void TcpConnection::WatchForPeer() {
-  WatchFor(is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
-}
-
-void TcpConnection::WatchFor(uint32_t events) {
+  const uint32_t events = is_blocked_ ? EPOLLIN | EPOLLOUT : EPOLLIN;
   if (watched_ == events) return;
   const bool is_new = watched_ == 0;
   watched_ = events;

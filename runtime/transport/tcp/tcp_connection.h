@@ -68,7 +68,6 @@ class TcpConnection final : public FrameStream {
   void ScheduleRead();
   void FlushAfterReading();
   void WatchForPeer();
-  void WatchFor(uint32_t events);
   void Unwatch();
 
   const TransportOptions options_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/transport/socket_buffers.h"
-
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "runtime/transport/channel_choice.h"
 
 namespace pushpull {
 namespace {
