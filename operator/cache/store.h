@@ -85,11 +85,6 @@ class Store final : public ObjectSink {
     return all;
   }
 
-  size_t size() const ABSL_LOCKS_EXCLUDED(mu_) {
-    pushpull::MutexLock lock(mu_);
-    return objects_.size();
-  }
-
   // Waits until the first list is complete. kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const ABSL_LOCKS_EXCLUDED(mu_) {
     pushpull::MutexLock lock(mu_);

@@ -133,26 +133,13 @@ void JobController::ReconcileJob(const std::string& job) {
     queue_.Forget(job);
     if (next.when == Requeue::When::kAfterDelay) queue_.AddAfter(job, next.delay);
   }
-  RecordResult(job, next, failures, result.status());
-}
-
-void JobController::RecordResult(const std::string& job,
-                                 const Requeue& next,
-                                 int failures,
-                                 const absl::Status& status) {
-  switch (next.trouble) {
-    case Requeue::Trouble::kNone:
-      return;
-    case Requeue::Trouble::kConflict:
-      return metrics_.CountConflict();
-    case Requeue::Trouble::kError:
-      break;
-  }
+  if (next.trouble == Requeue::Trouble::kConflict) metrics_.CountConflict();
+  if (next.trouble != Requeue::Trouble::kError) return;
   metrics_.CountReconcileError();
   // The first failure in a row, and then each time that there are twice as many.
   if (std::has_single_bit(static_cast<unsigned>(failures))) {
     log_.Warning("job not reconciled",
-                 {{"job", job}, {"failures", failures}, {"why", status.message()}});
+                 {{"job", job}, {"failures", failures}, {"why", result.status().message()}});
   }
 }
 

@@ -73,10 +73,6 @@ class JobController {
   void Work();
   bool AwaitSynced() const;
   void ReconcileJob(const std::string& job);
-  void RecordResult(const std::string& job,
-                    const Requeue& next,
-                    int failures,
-                    const absl::Status& status);
 
   KubeClient& client_;
   PausingTime& time_;

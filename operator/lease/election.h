@@ -72,9 +72,6 @@ class Election {
   // When to read the Lease again: after retry_period, or earlier when it expires.
   pushpull::SteadyTime NextCheck(pushpull::SteadyTime now) const;
 
-  const std::string& identity() const { return identity_; }
-  const LeaseTimes& times() const { return times_; }
-
  private:
   pushpull::SteadyTime LeaseEnds() const;
 

@@ -182,33 +182,25 @@ void DescribeScaling(Draft& draft) {
                          "; training goes on, scaling back cancels the change"));
 }
 
-void DescribeTrouble(Draft& draft) {
+// What keeps the job from running as it should; nothing: all is well.
+std::optional<StartProblem> TroubleOf(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
-    if (const std::optional<StartProblem> problem = StartProblemOf(*pod.seen))
-      return draft.Set("Degraded", true, problem->reason, problem->message);
+    if (std::optional<StartProblem> problem = StartProblemOf(*pod.seen)) return problem;
   }
   for (const MemberRestart& record : draft.status().restarts.members) {
     if (!record.next_at || draft.now() >= *record.next_at) continue;
-    return draft.Set("Degraded",
-                     true,
-                     "WaitingForRestart",
-                     absl::StrCat(record.pod, " starts again at ", ToText(*record.next_at)));
+    return StartProblem{"WaitingForRestart",
+                        absl::StrCat(record.pod, " starts again at ", ToText(*record.next_at))};
   }
-  const bool is_silent = draft.status().coordinator.is_ready && draft.report() == nullptr;
-  if (is_silent) {
-    return draft.Set("Degraded",
-                     true,
-                     "CoordinatorSilent",
-                     "the coordinator does not report the complete state of the job");
+  const CoordinatorReport* report = draft.report();
+  if (draft.status().coordinator.is_ready && report == nullptr) {
+    return StartProblem{"CoordinatorSilent",
+                        "the coordinator does not report the complete state of the job"};
   }
-  if (draft.report() != nullptr && !draft.report()->sync_problem.empty() &&
-      draft.report()->sync != DesiredSync(draft)) {
-    return draft.Set("Degraded",
-                     true,
-                     "SyncNotChanged",
-                     absl::StrCat("spec.sync is not in force: ", draft.report()->sync_problem));
-  }
-  draft.Set("Degraded", false, "AllWell", "");
+  if (report == nullptr || report->sync_problem.empty() || report->sync == DesiredSync(draft))
+    return std::nullopt;
+  return StartProblem{"SyncNotChanged",
+                      absl::StrCat("spec.sync is not in force: ", report->sync_problem)};
 }
 
 }  // namespace
@@ -249,7 +241,8 @@ void DescribeRunning(Draft& draft) {
   const bool is_ready = IsReady(draft);
   draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
   DescribeScaling(draft);
-  DescribeTrouble(draft);
+  const StartProblem trouble = TroubleOf(draft).value_or(StartProblem{.reason = "AllWell"});
+  draft.Set("Degraded", trouble.reason != "AllWell", trouble.reason, trouble.message);
   if (draft.status().phase == Phase::kStarting) draft.RequeueSoon();
   draft.RequeueAt(draft.now() + kAskPeriod);
 }

@@ -111,7 +111,7 @@ TEST_F(ReflectorTest, UnselectedObjectsAreNotStored) {
   server_.Put(kPods, Key("b"), Labelled("yes"));
 
   ASSERT_TRUE(AwaitChanges(2));
-  EXPECT_EQ(store_.size(), 2u);
+  EXPECT_EQ(store_.All().size(), 2u);
 }
 
 TEST_F(ReflectorTest, AnOutageDoesNotRelist) {
@@ -189,7 +189,7 @@ TEST_F(ReflectorTest, AThousandTooOldVersionsLoseNoObject) {
   ASSERT_TRUE(AwaitChanges(2));
   EXPECT_EQ(deletes(), 0);
   EXPECT_EQ(num_lists(), 1001);
-  EXPECT_EQ(store_.size(), 2u);
+  EXPECT_EQ(store_.All().size(), 2u);
 }
 
 }  // namespace

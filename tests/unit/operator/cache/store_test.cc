@@ -80,7 +80,7 @@ TEST_F(StoreTest, ARelistNotifiesDifferencesOnly) {
 
   EXPECT_THAT(Told(), ElementsAre("-c@1", "b@1>b@5", "+d@6"));
   EXPECT_EQ(num_decoded_, 2);
-  EXPECT_EQ(store_.size(), 3u);
+  EXPECT_EQ(store_.All().size(), 3u);
 }
 
 TEST_F(StoreTest, ARestartedListDropsItsObjects) {
