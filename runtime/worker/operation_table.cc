@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -21,82 +22,87 @@ Step Minus(Step step, uint64_t skipped) {
 
 // ---- by the program's threads ----
 
-absl::StatusOr<OperationTable::Push> OperationTable::MakePush(absl::string_view tensor,
-                                                              std::span<const float> gradient,
-                                                              std::span<float> out,
-                                                              const PushOptions& options,
-                                                              SteadyTime now) {
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakePush(absl::string_view tensor,
+                                                                  std::span<const float> gradient,
+                                                                  std::span<float> out,
+                                                                  const PushOptions& options,
+                                                                  SteadyTime now) {
   MutexLock lock(mu_);
   return MakePushLocked(tensor, gradient, out, options, now);
 }
 
-absl::StatusOr<OperationTable::Push> OperationTable::MakePushLocked(absl::string_view tensor,
-                                                                    std::span<const float> gradient,
-                                                                    std::span<float> out,
-                                                                    const PushOptions& options,
-                                                                    SteadyTime now) {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor known, Find(tensor, gradient.size()));
-  if (!out.empty() && out.size() != known.num_values) {
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(
+    absl::string_view name,
+    std::span<const float> gradient,
+    std::span<float> out,
+    const PushOptions& options,
+    SteadyTime now) {
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, gradient.size()));
+  if (!out.empty() && out.size() != tensor->num_values) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "tensor \"", tensor, "\": out has ", out.size(), " values, expected ", known.num_values));
+        "tensor \"", name, "\": out has ", out.size(), " values, expected ", tensor->num_values));
   }
-  if (!numbers_.MayPush(known.index)) {
+  if (!numbers_.MayPush(tensor->index)) {
     return absl::CancelledError(
         "this process was told to end (SIGTERM) and takes no further step: end it with "
         "exit_code()");
   }
   const FrameType type = out.empty() ? FrameType::kPush : FrameType::kPushPull;
-  const Step step = numbers_.Next(known.index);
-  Push push{
-      .request = {.type = type,
-                  .tensor = known.index,
-                  .step = step,
-                  .source = std::as_bytes(gradient),
-                  .target = std::as_writable_bytes(out),
-                  .weight = options.samples,
-                  .learning_rate = options.learning_rate,
-                  .priority = known.priority,
-                  .is_kept = known.keeps_value,
-                  .takes_in_place = options.in_place && !out.empty(),
-                  .ready = now,
-                  .pending = std::make_shared<PendingOperation>(Describe(type, tensor, step))}};
-  push.starts = numbers_.Take(known.index).has_value();
-  if (push.starts) {
-    ++num_starting_;
-  } else if (std::ranges::any_of(waiting_,
-                                 [&](const auto& other) { return other.tensor == known.index; })) {
-    push.request.pending->Fail(
+  const Step step = numbers_.Next(tensor->index);
+  TensorRequest request{.type = type,
+                        .tensor = tensor->index,
+                        .step = step,
+                        .source = std::as_bytes(gradient),
+                        .target = std::as_writable_bytes(out),
+                        .weight = options.samples,
+                        .learning_rate = options.learning_rate,
+                        .priority = tensor->priority,
+                        .is_kept = tensor->keeps_value,
+                        .takes_in_place = options.in_place && !out.empty(),
+                        .ready = now,
+                        .pending = std::make_shared<PendingOperation>(type, tensor->name, step)};
+  if (numbers_.Take(tensor->index)) return Begin(std::move(request));
+  const std::shared_ptr<PendingOperation> pending = request.pending;
+  if (absl::c_any_of(waiting_, [&](const auto& it) { return it.tensor == tensor->index; })) {
+    pending->Fail(
         absl::FailedPreconditionError("the one before it is still under way: wait for it"));
   } else {
-    waiting_.push_back(push.request);
+    waiting_.push_back(std::move(request));
   }
-  return push;
+  return Accepted{pending};
 }
 
-absl::StatusOr<TensorRequest> OperationTable::MakePull(absl::string_view tensor,
-                                                       std::span<float> out,
-                                                       Step min_version,
-                                                       SteadyTime now) {
+OperationTable::Accepted OperationTable::Begin(TensorRequest request) {
+  Accepted accepted{request.pending, due_.empty()};
+  due_.push_back(std::move(request));
+  ++num_starting_;
+  return accepted;
+}
+
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(absl::string_view name,
+                                                                  std::span<float> out,
+                                                                  Step min_version,
+                                                                  SteadyTime now) {
   MutexLock lock(mu_);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor known, Find(tensor, out.size()));
-  return TensorRequest{.type = FrameType::kPull,
-                       .tensor = known.index,
-                       .step = min_version,
-                       .clock = numbers_.Next(known.index),
-                       .source = {},
-                       .target = std::as_writable_bytes(out),
-                       .priority = known.priority,
-                       .ready = now,
-                       .pending = std::make_shared<PendingOperation>(
-                           Describe(FrameType::kPull, tensor, min_version))};
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, out.size()));
+  return Begin(
+      {.type = FrameType::kPull,
+       .tensor = tensor->index,
+       .step = min_version,
+       .clock = numbers_.Next(tensor->index),
+       .source = {},
+       .target = std::as_writable_bytes(out),
+       .priority = tensor->priority,
+       .ready = now,
+       .pending = std::make_shared<PendingOperation>(FrameType::kPull, tensor->name, min_version)});
 }
 
-absl::StatusOr<OperationTable::Tensor> OperationTable::Find(absl::string_view name,
-                                                            size_t num_values) const {
+absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name,
+                                                                   size_t num_values) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end())
     return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
-  if (num_values == it->second.num_values) return it->second;
+  if (num_values == it->second.num_values) return &it->second;
   return absl::InvalidArgumentError(absl::StrCat(
       "tensor \"", name, "\" has ", it->second.num_values, " values, got ", num_values));
 }
@@ -140,15 +146,19 @@ absl::StatusOr<StepSamples> OperationTable::NextSamples() const {
   return samples_->At(queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index));
 }
 
-absl::StatusOr<std::optional<OperationTable::Push>> OperationTable::CommitSamples(bool must_leave,
-                                                                                  SteadyTime now) {
+absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(bool must_leave,
+                                                                       SteadyTime now) {
   MutexLock lock(mu_);
   if (!samples_)
     return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
   const double weight = samples_->Commit(must_leave);
-  if (!samples_->is_divided()) return std::nullopt;
-  return MakePushLocked(
-      kSampleQueueTensor, samples_->gradient(), samples_->value(), {.samples = weight}, now);
+  if (samples_->is_divided()) {
+    return MakePushLocked(
+        kSampleQueueTensor, samples_->gradient(), samples_->value(), {.samples = weight}, now);
+  }
+  Accepted done{std::make_shared<PendingOperation>("commit of samples")};
+  done.pending->Finish();
+  return done;
 }
 
 std::optional<RegisteredTensor> OperationTable::SampleTensor() {
@@ -200,7 +210,8 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
   MutexLock lock(mu_);
   for (size_t i = 0; i < registration.tensors().size(); ++i) {
     const RegisteredTensor& tensor = registration.tensors()[i];
-    tensors_[tensor.spec.name] = {.index = registration.places()[i],
+    tensors_[tensor.spec.name] = {.name = std::make_shared<const std::string>(tensor.spec.name),
+                                  .index = registration.places()[i],
                                   .num_values = tensor.value.size(),
                                   .priority = tensor.priority,
                                   .keeps_value = tensor.keeps_value};
@@ -241,8 +252,8 @@ void OperationTable::EndSoon() {
 }
 
 std::vector<TensorRequest> OperationTable::TakeDue() {
-  std::vector<TensorRequest> due;
   MutexLock lock(mu_);
+  std::vector<TensorRequest> due = std::exchange(due_, {});
   for (TensorRequest& request : std::exchange(waiting_, {})) {
     const std::optional<Step> step = numbers_.Take(request.tensor);
     if (step) {
@@ -254,9 +265,9 @@ std::vector<TensorRequest> OperationTable::TakeDue() {
   return due;
 }
 
-void OperationTable::OnStarted() {
+void OperationTable::OnStarted(size_t count) {
   MutexLock lock(mu_);
-  --num_starting_;
+  num_starting_ -= count;
 }
 
 bool OperationTable::IsDrained() const {

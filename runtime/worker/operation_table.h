@@ -34,26 +34,25 @@ class OperationTable {
 
   // ---- by the program's threads ----
 
-  // A push that begins at once, or one that TakeDue returns later (`starts` is false).
-  struct Push {
-    TensorRequest request;
-    bool starts = true;
+  // An operation of the program's. Where `is_first` is set, the executor is to call TakeDue.
+  struct Accepted {
+    std::shared_ptr<PendingOperation> pending;
+    bool is_first = false;
   };
   // kCancelled: the worker is to leave and has done its last step. Others as Job::PushPull.
-  absl::StatusOr<Push> MakePush(absl::string_view tensor,
-                                std::span<const float> gradient,
-                                std::span<float> out,
-                                const PushOptions& options,
-                                SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<TensorRequest> MakePull(absl::string_view tensor,
-                                         std::span<float> out,
-                                         Step min_version,
-                                         SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Accepted> MakePush(absl::string_view tensor,
+                                    std::span<const float> gradient,
+                                    std::span<float> out,
+                                    const PushOptions& options,
+                                    SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Accepted> MakePull(absl::string_view tensor,
+                                    std::span<float> out,
+                                    Step min_version,
+                                    SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<StepSamples> Samples() const ABSL_LOCKS_EXCLUDED(mu_);
-  // The push that says that the step's samples are done; none: the worker divides them with nobody.
-  absl::StatusOr<std::optional<Push>> CommitSamples(bool must_leave, SteadyTime now)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // A push that says that the step's samples are done, unless the worker divides them with nobody.
+  absl::StatusOr<Accepted> CommitSamples(bool must_leave, SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   // The tensor of the job's sample queue, to register with the program's; none: there is none.
   std::optional<RegisteredTensor> SampleTensor() ABSL_LOCKS_EXCLUDED(mu_);
   // Whether there are further samples for this worker; empty: it uses none.
@@ -86,29 +85,31 @@ class OperationTable {
   void Resume() ABSL_LOCKS_EXCLUDED(mu_);
   // No step begins after the present one: the worker is to leave.
   void EndSoon() ABSL_LOCKS_EXCLUDED(mu_);
-  // The waiting pushes that may begin now.
+  // The operations that may begin now, in order.
   std::vector<TensorRequest> TakeDue() ABSL_LOCKS_EXCLUDED(mu_);
-  // A push that MakePush or TakeDue returned has reached the executor.
-  void OnStarted() ABSL_LOCKS_EXCLUDED(mu_);
-  // Every step below the hold has begun, and no push is on its way to the executor.
+  // So many that TakeDue returned have been started.
+  void OnStarted(size_t count) ABSL_LOCKS_EXCLUDED(mu_);
+  // Every step below the hold has begun, and no operation is yet to be started.
   bool IsDrained() const ABSL_LOCKS_EXCLUDED(mu_);
   // Fails the pushes that wait.
   void FailWaiting(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Tensor {
+    std::shared_ptr<const std::string> name;
     size_t index = 0;
     uint64_t num_values = 0;
     uint8_t priority = 0;
     bool keeps_value = true;
   };
 
-  absl::StatusOr<Push> MakePushLocked(absl::string_view tensor,
-                                      std::span<const float> gradient,
-                                      std::span<float> out,
-                                      const PushOptions& options,
-                                      SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<Tensor> Find(absl::string_view name, size_t num_values) const
+  absl::StatusOr<Accepted> MakePushLocked(absl::string_view name,
+                                          std::span<const float> gradient,
+                                          std::span<float> out,
+                                          const PushOptions& options,
+                                          SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Accepted Begin(TensorRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const Tensor*> Find(absl::string_view name, size_t num_values) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<StepSamples> NextSamples() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -116,8 +117,9 @@ class OperationTable {
   mutable Mutex mu_;
   absl::flat_hash_map<std::string, Tensor> tensors_ ABSL_GUARDED_BY(mu_);
   StepNumbers numbers_ ABSL_GUARDED_BY(mu_);
+  std::vector<TensorRequest> due_ ABSL_GUARDED_BY(mu_);      // for the executor to start
   std::vector<TensorRequest> waiting_ ABSL_GUARDED_BY(mu_);  // at most one of each tensor
-  size_t num_starting_ ABSL_GUARDED_BY(mu_) = 0;             // on their way to the executor
+  size_t num_starting_ ABSL_GUARDED_BY(mu_) = 0;             // due, or taken and not started
   Step start_step_ ABSL_GUARDED_BY(mu_);
   uint64_t steps_skipped_ ABSL_GUARDED_BY(mu_) = 0;  // of the mode in force
   JobSettings settings_ ABSL_GUARDED_BY(mu_);

@@ -1,29 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/pending_operation.h"
 
-#include <utility>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace pushpull {
+namespace {
+
+absl::string_view NameOf(FrameType type) {
+  switch (type) {
+    case FrameType::kPush:
+      return "push";
+    case FrameType::kPull:
+      return "pull";
+    case FrameType::kInit:
+      return "initial value";
+    default:
+      return "push_pull";
+  }
+}
+
+}  // namespace
+
+std::string PendingOperation::what() const {
+  if (!type_) return *subject_;
+  return absl::StrCat(NameOf(*type_), " of tensor \"", *subject_, "\" step ", step_.value());
+}
 
 void PendingOperation::Expect(ServerId server, size_t parts) {
+  if (parts == 0) return;
   MutexLock lock(mu_);
-  if (parts > 0) missing_[server] += parts;
+  const auto at = std::ranges::lower_bound(missing_, server, {}, &Missing::first);
+  if (at != missing_.end() && at->first == server) {
+    at->second += parts;
+  } else {
+    missing_.emplace(at, server, parts);
+  }
 }
 
 void PendingOperation::PartDone(ServerId server) {
   {
     MutexLock lock(mu_);
-    const auto it = missing_.find(server);
+    const auto it = std::ranges::find(missing_, server, &Missing::first);
     if (it == missing_.end()) return;
     if (--it->second == 0) missing_.erase(it);
     if (!missing_.empty()) return;
   }
-  End(absl::OkStatus());
-}
-
-void PendingOperation::Finish() {
   End(absl::OkStatus());
 }
 
@@ -43,7 +67,7 @@ std::vector<std::span<const float>> PendingOperation::Pieces() const {
 }
 
 void PendingOperation::Fail(const absl::Status& why) {
-  End(absl::Status(why.code(), absl::StrCat(what_, ": ", why.message())));
+  End(absl::Status(why.code(), absl::StrCat(what(), ": ", why.message())));
 }
 
 void PendingOperation::End(const absl::Status& status) {
@@ -72,10 +96,10 @@ absl::Status PendingOperation::Wait(Deadline deadline) {
   while (!is_done_) {
     if (changed_.WaitUntil(mu_, deadline) || is_done_) continue;
     if (!note_.empty())
-      return absl::DeadlineExceededError(absl::StrCat(what_, ": not done in time; ", note_));
+      return absl::DeadlineExceededError(absl::StrCat(what(), ": not done in time; ", note_));
     const std::string missing = MissingServersLocked();
     return absl::DeadlineExceededError(absl::StrCat(
-        what_, ": not done in time", missing.empty() ? "" : "; no answer from ", missing));
+        what(), ": not done in time", missing.empty() ? "" : "; no answer from ", missing));
   }
   return status_;
 }
@@ -86,10 +110,9 @@ std::string PendingOperation::MissingServers() const {
 }
 
 std::string PendingOperation::MissingServersLocked() const {
-  std::string text;
-  for (const auto& [server, parts] : missing_)
-    absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(server));
-  return text;
+  return absl::StrJoin(missing_, ", ", [](std::string* text, const Missing& missing) {
+    text->append(ToString(missing.first));
+  });
 }
 
 }  // namespace pushpull

@@ -5,12 +5,15 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 
 #include "pushpull/deadline.h"
 
@@ -28,13 +31,20 @@ class PendingOperation {
   // `what` begins every error text, e.g. "push_pull of tensor "w" step 3". `on_done`, if any, is
   // called once by the thread that finishes or fails the operation, without a lock held.
   explicit PendingOperation(std::string what, DoneHandler on_done = nullptr)
-      : what_(std::move(what)), on_done_(std::move(on_done)) {}
+      : subject_(std::make_shared<const std::string>(std::move(what))),
+        on_done_(std::move(on_done)) {}
+  // A request on a tensor, which is named in words only when somebody asks.
+  PendingOperation(FrameType type,
+                   std::shared_ptr<const std::string> tensor,
+                   Step step,
+                   DoneHandler on_done = nullptr)
+      : subject_(std::move(tensor)), type_(type), step_(step), on_done_(std::move(on_done)) {}
 
   // Before the first PartDone: `parts` answers of `server` belong to it.
   void Expect(ServerId server, size_t parts) ABSL_LOCKS_EXCLUDED(mu_);
   void PartDone(ServerId server) ABSL_LOCKS_EXCLUDED(mu_);
   // For operations without parts.
-  void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_) { End(absl::OkStatus()); }
   // Sets where the piece of the value at `offset`, in bytes, is. Before the PartDone of that piece.
   void SetPiece(uint64_t offset, Payload piece) ABSL_LOCKS_EXCLUDED(mu_);
   // All of them, in order.
@@ -51,22 +61,27 @@ class PendingOperation {
   // still under way; names the servers that have not answered.
   absl::Status Wait(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
-  const std::string& what() const { return what_; }
+  std::string what() const;
   // The servers that have not answered everything, e.g. "server-1, server-3".
   std::string MissingServers() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  using Missing = std::pair<ServerId, size_t>;
+
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   std::string MissingServersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::string what_;
+  const std::shared_ptr<const std::string> subject_;  // a tensor's name where there is a type
+  const std::optional<FrameType> type_;
+  const Step step_;
   const DoneHandler on_done_;
   mutable Mutex mu_;
   CondVar changed_;
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);
-  std::map<ServerId, size_t> missing_ ABSL_GUARDED_BY(mu_);
+  // Parts by server, in order; none of 0.
+  absl::InlinedVector<Missing, 2> missing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -54,10 +54,8 @@ std::optional<ChunkId> PushWindow::Next() {
       return std::nullopt;
     }
   }
-  const auto first = waiting_.begin();
-  const ChunkId next = first->second.front();
-  first->second.pop_front();
-  if (first->second.empty()) waiting_.erase(first);
+  const ChunkId next = waiting_.top().chunk;
+  waiting_.pop();
   return next;
 }
 

@@ -9,12 +9,13 @@
 // (docs/decisions/0042-push-window.md).
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <queue>
+#include <vector>
 
 #include "runtime/base/executor.h"
 #include "runtime/base/ids.h"
@@ -35,7 +36,7 @@ class PushWindow {
   void SetLimit(uint64_t bytes) { limit_ = bytes; }
 
   // Queues the chunk's payload. Equal priorities keep their order.
-  void Add(uint8_t priority, ChunkId chunk) { waiting_[priority].push_back(chunk); }
+  void Add(uint8_t priority, ChunkId chunk) { waiting_.push({priority, num_added_++, chunk}); }
 
   // Removes and returns the next chunk to send; empty: the window is full, or none waits.
   std::optional<ChunkId> Next();
@@ -45,10 +46,17 @@ class PushWindow {
 
  private:
   struct Account;
+  struct Waiting {
+    uint8_t priority;
+    uint64_t number;
+    ChunkId chunk;
+    friend auto operator<=>(const Waiting&, const Waiting&) = default;
+  };
 
   const std::shared_ptr<Account> account_;
   uint64_t limit_ = 1;
-  std::map<uint8_t, std::deque<ChunkId>> waiting_;  // no empty ones
+  uint64_t num_added_ = 0;
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;
 };
 
 }  // namespace pushpull

@@ -16,24 +16,7 @@ namespace {
 
 constexpr absl::string_view kReservedPrefix = "pushpull.";
 
-absl::string_view NameOf(FrameType type) {
-  switch (type) {
-    case FrameType::kPush:
-      return "push";
-    case FrameType::kPull:
-      return "pull";
-    case FrameType::kInit:
-      return "initial value";
-    default:
-      return "push_pull";
-  }
-}
-
 }  // namespace
-
-std::string Describe(FrameType type, absl::string_view tensor, Step step) {
-  return absl::StrCat(NameOf(type), " of tensor \"", tensor, "\" step ", step.value());
-}
 
 absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     std::span<const TensorRegistration> tensors) {
@@ -86,16 +69,17 @@ std::vector<TensorRequest> Registration::Requests(FrameType type,
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const RegisteredTensor& tensor = tensors_[i];
     const std::span<std::byte> value = std::as_writable_bytes(tensor.value);
-    requests.push_back({.type = type,
-                        .tensor = places_[i],
-                        .step = step,
-                        .source = type == FrameType::kInit ? value : std::span<std::byte>(),
-                        .target = value,
-                        .priority = tensor.priority,
-                        .is_kept = tensor.keeps_value,
-                        .ready = now,
-                        .pending = std::make_shared<PendingOperation>(
-                            Describe(type, tensor.spec.name, step), on_done)});
+    requests.push_back(
+        {.type = type,
+         .tensor = places_[i],
+         .step = step,
+         .source = type == FrameType::kInit ? value : std::span<std::byte>(),
+         .target = value,
+         .priority = tensor.priority,
+         .is_kept = tensor.keeps_value,
+         .ready = now,
+         .pending = std::make_shared<PendingOperation>(
+             type, std::make_shared<const std::string>(tensor.spec.name), step, on_done)});
   }
   return requests;
 }

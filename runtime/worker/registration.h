@@ -31,9 +31,6 @@ struct RegisteredTensor {
 absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     std::span<const TensorRegistration> tensors);
 
-// "push_pull of tensor "w" step 3".
-std::string Describe(FrameType type, absl::string_view tensor, Step step);
-
 // Thread-confined to the worker's executor, apart from the constructor.
 class Registration : public std::enable_shared_from_this<Registration> {
  public:

@@ -67,11 +67,11 @@ void WorkerMember::Run(const TensorRequest& request) {
   client_->Start(request);
 }
 
-void WorkerMember::StartWaitingPushes() {
-  for (const TensorRequest& request : operations_.TakeDue()) {
-    operations_.OnStarted();
-    Run(request);
-  }
+void WorkerMember::RunDue() {
+  const std::vector<TensorRequest> due = operations_.TakeDue();
+  for (const TensorRequest& request : due) Run(request);
+  operations_.OnStarted(due.size());
+  ReportIfDrained();
 }
 
 // ---- the session ----
@@ -303,8 +303,7 @@ void WorkerMember::On(const HoldSteps& message) {
   hold_ = message;
   has_reported_hold_ = false;
   if (message.until) {
-    StartWaitingPushes();
-    ReportIfDrained();
+    RunDue();
   } else {
     session_->Send(StepsHeld{.round = message.round, .next_step = next});
   }
@@ -314,7 +313,7 @@ void WorkerMember::On(const ResumeSteps& message) {
   if (!hold_ || hold_->round != message.round) return;
   hold_.reset();
   operations_.Resume();
-  StartWaitingPushes();
+  RunDue();
 }
 
 void WorkerMember::TakeMode(const View& view) {
@@ -327,7 +326,7 @@ void WorkerMember::TakeMode(const View& view) {
   hold_.reset();
   operations_.Continue(from_step_, consistency_.steps_skipped);
   log_.Info("mode", {{"name", NameOf(consistency_.mode)}, {"from_step", from_step_.value()}});
-  StartWaitingPushes();
+  RunDue();
 }
 
 void WorkerMember::ReportIfDrained() {

@@ -63,8 +63,8 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   // Connects; the operation is done with the coordinator's Welcome. First of all.
   void Open(std::shared_ptr<PendingOperation> joining);
   void StartRegistration(std::shared_ptr<Registration> registration);
-  // Starts an operation of the program.
-  void Run(const TensorRequest& request);
+  // Starts the operations of the program that may begin now.
+  void RunDue();
   // The process is to end (Departure::RequestEnd).
   void OnEndRequested();
   // The worker leaves before step `end_step`.
@@ -110,7 +110,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void CatchUp();
   void FinishRegistration();
 
-  void StartWaitingPushes();
+  void Run(const TensorRequest& request);
 
   // Ends a worker that has no part in the job yet.
   void EndBeforeFirstStep();

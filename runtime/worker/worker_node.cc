@@ -39,46 +39,29 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(
     std::span<const float> gradient,
     std::span<float> out,
     const PushOptions& options) {
-  const SteadyTime now = dependencies_.executor.Now();
-  return Post(operations_.MakePush(tensor, gradient, out, options, now));
-}
-
-absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
-  auto push = operations_.CommitSamples(departure_.must_leave(), dependencies_.executor.Now());
-  if (!push.ok()) return Post(push.status());
-  if (*push) return Post(**std::move(push));
-  auto done = std::make_shared<PendingOperation>("commit of samples");
-  done->Finish();
-  return done;
-}
-
-absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Post(
-    absl::StatusOr<OperationTable::Push> push) {
-  if (absl::IsCancelled(push.status())) {
-    departure_.SetKnown();
-    departure_.SetReplaced();
-    Leave();
-  }
-  PUSHPULL_RETURN_IF_ERROR(push.status());
-  auto pending = push->request.pending;
-  if (push->starts) {
-    dependencies_.executor.Post([this, request = std::move(push->request)] {
-      operations_.OnStarted();
-      member_.Run(request);
-    });
-  }
-  return pending;
+  return Begin(operations_.MakePush(tensor, gradient, out, options, dependencies_.executor.Now()));
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Pull(absl::string_view tensor,
                                                                    std::span<float> out,
                                                                    Step min_version) {
-  PUSHPULL_ASSIGN_OR_RETURN(
-      TensorRequest request,
-      operations_.MakePull(tensor, out, min_version, dependencies_.executor.Now()));
-  auto pending = request.pending;
-  dependencies_.executor.Post([this, request = std::move(request)] { member_.Run(request); });
-  return pending;
+  return Begin(operations_.MakePull(tensor, out, min_version, dependencies_.executor.Now()));
+}
+
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
+  return Begin(operations_.CommitSamples(departure_.must_leave(), dependencies_.executor.Now()));
+}
+
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(
+    absl::StatusOr<OperationTable::Accepted> accepted) {
+  if (absl::IsCancelled(accepted.status())) {
+    departure_.SetKnown();
+    departure_.SetReplaced();
+    Leave();
+  }
+  PUSHPULL_RETURN_IF_ERROR(accepted.status());
+  if (accepted->is_first) dependencies_.executor.Post([this] { member_.RunDue(); });
+  return std::move(accepted->pending);
 }
 
 bool WorkerNode::is_released() {

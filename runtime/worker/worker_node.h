@@ -57,8 +57,9 @@ class WorkerNode {
   uint32_t workers() const { return operations_.workers(); }
 
  private:
-  // Starts the push on the executor, unless it has to wait for ResumeSteps.
-  absl::StatusOr<std::shared_ptr<PendingOperation>> Post(absl::StatusOr<OperationTable::Push> push);
+  // The executor starts what was accepted, unless it has to wait for ResumeSteps.
+  absl::StatusOr<std::shared_ptr<PendingOperation>> Begin(
+      absl::StatusOr<OperationTable::Accepted> accepted);
 
   const WorkerDependencies dependencies_;
   OperationTable operations_;

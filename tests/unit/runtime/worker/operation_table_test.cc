@@ -24,7 +24,7 @@ class OperationTableTest : public testing::Test {
     operations_.Begin(*registration, Step{3}, 0);
   }
 
-  absl::StatusOr<OperationTable::Push> Push() {
+  absl::StatusOr<OperationTable::Accepted> Push() {
     return operations_.MakePush("w", gradient_, out_, {}, {});
   }
 
@@ -36,8 +36,13 @@ class OperationTableTest : public testing::Test {
 TEST_F(OperationTableTest, PushesAreNumbered) {
   EXPECT_EQ(operations_.start_step(), Step{3});
 
-  EXPECT_EQ(Push()->request.step, Step{3});
-  EXPECT_EQ(Push()->request.step, Step{4});
+  ASSERT_TRUE(Push()->is_first);
+  ASSERT_FALSE(Push()->is_first);
+  const std::vector<TensorRequest> due = operations_.TakeDue();
+
+  ASSERT_THAT(due, SizeIs(2));
+  EXPECT_EQ(due[0].step, Step{3});
+  EXPECT_EQ(due[1].step, Step{4});
   EXPECT_EQ(operations_.next_step(), Step{5});
 }
 
@@ -52,10 +57,10 @@ TEST_F(OperationTableTest, UnknownTensorsAndWrongSizesAreRejected) {
 TEST_F(OperationTableTest, HeldPushStartsAfterResume) {
   operations_.Hold(std::nullopt, std::nullopt);
 
-  const absl::StatusOr<OperationTable::Push> push = Push();
+  const absl::StatusOr<OperationTable::Accepted> push = Push();
 
   ASSERT_TRUE(push.ok());
-  EXPECT_FALSE(push->starts);
+  EXPECT_FALSE(push->is_first);
   EXPECT_THAT(operations_.TakeDue(), SizeIs(0));
   operations_.Resume();
   EXPECT_THAT(operations_.TakeDue(), SizeIs(1));
@@ -66,7 +71,7 @@ TEST_F(OperationTableTest, DrainedWhenPushesBelowTheHoldHaveStarted) {
   operations_.Hold(Step{4}, std::nullopt);
   EXPECT_FALSE(operations_.IsDrained());
 
-  operations_.OnStarted();
+  operations_.OnStarted(operations_.TakeDue().size());
 
   EXPECT_TRUE(operations_.IsDrained());
 }
