@@ -4,6 +4,8 @@
 // table.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <span>
 
@@ -13,53 +15,60 @@
 
 namespace pushpull {
 
+// The names of an enumeration's values, in the order of the values. Other enumerations have none,
+// and do not compile.
 template <typename Enum>
-struct EnumName {
-  Enum value;
-  absl::string_view name;
-};
+inline constexpr std::nullptr_t kEnumNames = nullptr;
+template <>
+inline constexpr absl::string_view kEnumNames<JobRole>[] = {"Server", "Worker", "Coordinator"};
+template <>
+inline constexpr absl::string_view kEnumNames<SyncMode>[] = {"Sync", "Async", "Bounded"};
+template <>
+inline constexpr absl::string_view kEnumNames<NonFinitePolicy>[] = {"Fail", "Skip", "Drop"};
+template <>
+inline constexpr absl::string_view kEnumNames<StallPolicy>[] = {"Warn", "DropWorker", "Fail"};
+template <>
+inline constexpr absl::string_view kEnumNames<DrainTimeoutPolicy>[] = {"Block", "Force"};
+template <>
+inline constexpr absl::string_view kEnumNames<RestartAction>[] = {
+    "RestartPod", "RestartJob", "FailJob", "Ignore"};
+template <>
+inline constexpr absl::string_view kEnumNames<ExitReason>[] = {
+    "OOMKilled", "Evicted", "Preempted", "NodeLost", "Error"};
+template <>
+inline constexpr absl::string_view kEnumNames<CleanupPolicy>[] = {"Running", "All", "None"};
+template <>
+inline constexpr absl::string_view kEnumNames<TlsMode>[] = {"Auto", "Off"};
+template <>
+inline constexpr absl::string_view kEnumNames<NetworkPolicy>[] = {"Isolated", "Off"};
 
-// All values of an enumeration, in the order of the documentation.
+// The number of an enumeration's first value.
 template <typename Enum>
-std::span<const EnumName<Enum>> EnumNames();
+inline constexpr size_t kFirstValue = 0;
+template <>
+inline constexpr size_t kFirstValue<SyncMode> = static_cast<size_t>(SyncMode::kSync);
 
-template <>
-std::span<const EnumName<JobRole>> EnumNames();
-template <>
-std::span<const EnumName<SyncMode>> EnumNames();
-template <>
-std::span<const EnumName<NonFinitePolicy>> EnumNames();
-template <>
-std::span<const EnumName<StallPolicy>> EnumNames();
-template <>
-std::span<const EnumName<DrainTimeoutPolicy>> EnumNames();
-template <>
-std::span<const EnumName<RestartAction>> EnumNames();
-template <>
-std::span<const EnumName<ExitReason>> EnumNames();
-template <>
-std::span<const EnumName<CleanupPolicy>> EnumNames();
-template <>
-std::span<const EnumName<TlsMode>> EnumNames();
-template <>
-std::span<const EnumName<NetworkPolicy>> EnumNames();
+// The value whose name is at this position of kEnumNames.
+template <typename Enum>
+constexpr Enum ValueAt(size_t position) {
+  return static_cast<Enum>(position + kFirstValue<Enum>);
+}
 
 // "Sync" for SyncMode::kSync. Valid for the life of the program.
 template <typename Enum>
 absl::string_view NameOf(Enum value) {
-  for (const EnumName<Enum>& entry : EnumNames<Enum>()) {
-    if (entry.value == value) return entry.name;
-  }
-  return "?";
+  const std::span<const absl::string_view> names = kEnumNames<Enum>;
+  const size_t position = static_cast<size_t>(value) - kFirstValue<Enum>;
+  return position < names.size() ? names[position] : "?";
 }
 
 // None where no value has this name.
 template <typename Enum>
 std::optional<Enum> ValueOf(absl::string_view name) {
-  for (const EnumName<Enum>& entry : EnumNames<Enum>()) {
-    if (entry.name == name) return entry.value;
-  }
-  return std::nullopt;
+  const std::span<const absl::string_view> names = kEnumNames<Enum>;
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return ValueAt<Enum>(static_cast<size_t>(found - names.begin()));
 }
 
 }  // namespace pushpull

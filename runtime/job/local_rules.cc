@@ -60,23 +60,23 @@ absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
 
 std::vector<ManifestProblem> LocalProblems(const TrainingJob& job) {
   std::vector<ManifestProblem> problems;
+  const auto refuse = [&problems](bool is_set, const std::string& field, const char* why) {
+    if (is_set) problems.push_back({field, why});
+  };
+  const TrainingJobSpec& spec = job.spec;
   // A server in a worker's pod shares memory with it, which all local processes do.
-  if (job.spec.workers.colocated_server) {
-    problems.push_back({.field = "spec.workers.colocatedServer",
-                        .text = "is for pods: here all processes share memory; use false"});
-  }
-  if (job.spec.suspend) {
-    problems.push_back({.field = "spec.suspend",
-                        .text = "is for Kubernetes; use false, stop a local job with SIGTERM"});
-  }
-  if (job.spec.command.empty()) {
-    problems.push_back({.field = "spec.command",
-                        .text = "must be set to run locally, where no image says what to run"});
-  }
-  for (size_t i = 0; i < job.spec.env.size(); ++i) {
-    if (job.spec.env[i].value_from_json.empty()) continue;
-    problems.push_back({.field = JoinPath(JoinPath("spec.env", i), "valueFrom"),
-                        .text = "cannot be read without a cluster; give the value itself"});
+  refuse(spec.workers.colocated_server,
+         "spec.workers.colocatedServer",
+         "is for pods: here all processes share memory; use false");
+  refuse(
+      spec.suspend, "spec.suspend", "is for Kubernetes; use false, stop a local job with SIGTERM");
+  refuse(spec.command.empty(),
+         "spec.command",
+         "must be set to run locally, where no image says what to run");
+  for (size_t i = 0; i < spec.env.size(); ++i) {
+    refuse(!spec.env[i].value_from_json.empty(),
+           JoinPath(JoinPath("spec.env", i), "valueFrom"),
+           "cannot be read without a cluster; give the value itself");
   }
   return problems;
 }

@@ -17,6 +17,17 @@ std::string NotA(absl::string_view kind_name, const Tree& tree) {
   return absl::StrCat("must be ", kind_name, ", is ", Describe(tree));
 }
 
+// All items, or nothing where `read` cannot take one; it is given every item, also after that.
+template <typename Item, typename Read>
+bool ReadItems(const Tree& list, std::vector<Item>& out, Read read) {
+  std::vector<Item> values(list.items.size());
+  bool is_sound = true;
+  for (size_t i = 0; i < values.size(); ++i)
+    is_sound = read(list.items[i], i, values[i]) && is_sound;
+  if (is_sound) out = std::move(values);
+  return is_sound;
+}
+
 }  // namespace
 
 ObjectReader::ObjectReader(const Tree& tree, std::string path, Problems& problems)
@@ -79,47 +90,22 @@ bool ObjectReader::ReadBool(absl::string_view key, bool& out) {
   return value != nullptr;
 }
 
-bool ObjectReader::ReadInt(const Tree& tree, const std::string& path, IntRange range, int& out) {
+std::optional<int> ObjectReader::IntFrom(const Tree& tree,
+                                         const std::string& path,
+                                         IntRange range) {
   if (tree.kind != Tree::Kind::kInteger) {
     problems_.Add(path, NotA("an integer", tree));
-    return false;
+    return std::nullopt;
   }
-  if (tree.integer < range.min || tree.integer > range.max) {
-    problems_.Add(
-        path,
-        absl::StrCat("must be between ", range.min, " and ", range.max, ", is ", tree.integer));
-    return false;
-  }
-  out = static_cast<int>(tree.integer);
-  return true;
+  if (tree.integer >= range.min && tree.integer <= range.max) return static_cast<int>(tree.integer);
+  problems_.Add(
+      path, absl::StrCat("must be between ", range.min, " and ", range.max, ", is ", tree.integer));
+  return std::nullopt;
 }
 
-bool ObjectReader::ReadInt(absl::string_view key, IntRange range, int& out) {
+std::optional<int> ObjectReader::IntAt(absl::string_view key, IntRange range) {
   const Tree* value = Take(key);
-  return value != nullptr && ReadInt(*value, JoinPath(path_, key), range, out);
-}
-
-bool ObjectReader::ReadInt(absl::string_view key, IntRange range, std::optional<int>& out) {
-  int value = 0;
-  const bool was_read = ReadInt(key, range, value);
-  if (was_read) out = value;
-  return was_read;
-}
-
-bool ObjectReader::ReadSeconds(absl::string_view key, IntRange range, std::chrono::seconds& out) {
-  int value = 0;
-  const bool was_read = ReadInt(key, range, value);
-  if (was_read) out = std::chrono::seconds(value);
-  return was_read;
-}
-
-bool ObjectReader::ReadSeconds(absl::string_view key,
-                               IntRange range,
-                               std::optional<std::chrono::seconds>& out) {
-  std::chrono::seconds value{0};
-  const bool was_read = ReadSeconds(key, range, value);
-  if (was_read) out = value;
-  return was_read;
+  return value == nullptr ? std::nullopt : IntFrom(*value, JoinPath(path_, key), range);
 }
 
 bool ObjectReader::ReadString(const Tree& tree, const std::string& path, std::string& out) {
@@ -143,30 +129,20 @@ bool ObjectReader::ReadInts(absl::string_view key,
                             IntRange range,
                             std::vector<int>& out) {
   const Tree* list = TakeList(key, "a list of integers", items_max);
-  if (list == nullptr) return false;
-  std::vector<int> values(list->items.size());
-  bool is_sound = true;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string path = JoinPath(JoinPath(path_, key), i);
-    is_sound = ReadInt(list->items[i], path, range, values[i]) && is_sound;
-  }
-  if (is_sound) out = std::move(values);
-  return is_sound;
+  return list != nullptr && ReadItems(*list, out, [&](const Tree& item, size_t i, int& value) {
+           const auto number = IntFrom(item, JoinPath(JoinPath(path_, key), i), range);
+           value = number.value_or(0);
+           return number.has_value();
+         });
 }
 
 bool ObjectReader::ReadStrings(absl::string_view key,
                                size_t items_max,
                                std::vector<std::string>& out) {
   const Tree* list = TakeList(key, "a list of strings", items_max);
-  if (list == nullptr) return false;
-  std::vector<std::string> values(list->items.size());
-  bool is_sound = true;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string path = JoinPath(JoinPath(path_, key), i);
-    is_sound = ReadString(list->items[i], path, values[i]) && is_sound;
-  }
-  if (is_sound) out = std::move(values);
-  return is_sound;
+  return list != nullptr && ReadItems(*list, out, [&](const Tree& item, size_t i, auto& value) {
+           return ReadString(item, JoinPath(JoinPath(path_, key), i), value);
+         });
 }
 
 bool ObjectReader::ReadStringMap(absl::string_view key, std::map<std::string, std::string>& out) {

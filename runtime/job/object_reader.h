@@ -44,8 +44,19 @@ class ObjectReader {
   const std::string& path() const { return path_; }
 
   bool ReadBool(absl::string_view key, bool& out);
-  bool ReadInt(absl::string_view key, IntRange range, int& out);
-  bool ReadSeconds(absl::string_view key, IntRange range, std::chrono::seconds& out);
+  // `out` of the following two may be a std::optional, for a field that may be unset.
+  template <typename Out>
+  bool ReadInt(absl::string_view key, IntRange range, Out& out) {
+    const std::optional<int> value = IntAt(key, range);
+    if (value) out = *value;
+    return value.has_value();
+  }
+  template <typename Out>
+  bool ReadSeconds(absl::string_view key, IntRange range, Out& out) {
+    const std::optional<int> value = IntAt(key, range);
+    if (value) out = std::chrono::seconds(*value);
+    return value.has_value();
+  }
   bool ReadString(absl::string_view key, std::string& out);
   bool ReadInts(absl::string_view key, size_t items_max, IntRange range, std::vector<int>& out);
   bool ReadStrings(absl::string_view key, size_t items_max, std::vector<std::string>& out);
@@ -59,13 +70,18 @@ class ObjectReader {
                    size_t items_max,
                    const std::function<void(ObjectReader&)>& read);
   template <typename Enum>
-  bool ReadEnum(absl::string_view key, Enum& out);
-
-  // The same for a field that may be unset.
-  bool ReadInt(absl::string_view key, IntRange range, std::optional<int>& out);
-  bool ReadSeconds(absl::string_view key, IntRange range, std::optional<std::chrono::seconds>& out);
+  bool ReadEnum(absl::string_view key, Enum& out) {
+    const std::optional<size_t> chosen = ReadChoice(key, kEnumNames<Enum>);
+    if (chosen) out = ValueAt<Enum>(*chosen);
+    return chosen.has_value();
+  }
   template <typename Enum>
-  bool ReadEnum(absl::string_view key, std::optional<Enum>& out);
+  bool ReadEnum(absl::string_view key, std::optional<Enum>& out) {
+    Enum value{};
+    const bool was_read = ReadEnum(key, value);
+    if (was_read) out = value;
+    return was_read;
+  }
 
   // Adds a problem when the field is missing or null, unless the object itself is none.
   void Require(absl::string_view key);
@@ -82,7 +98,8 @@ class ObjectReader {
   // As Take for a list, and null with a problem when it has more than `items_max` items.
   const Tree* TakeList(absl::string_view key, absl::string_view kind_name, size_t items_max);
   bool ReadString(const Tree& tree, const std::string& path, std::string& out);
-  bool ReadInt(const Tree& tree, const std::string& path, IntRange range, int& out);
+  std::optional<int> IntFrom(const Tree& tree, const std::string& path, IntRange range);
+  std::optional<int> IntAt(absl::string_view key, IntRange range);
   // The position of the field's string in `names`.
   std::optional<size_t> ReadChoice(absl::string_view key, std::span<const absl::string_view> names);
 
@@ -91,23 +108,5 @@ class ObjectReader {
   Problems& problems_;
   std::vector<absl::string_view> known_;  // keys asked for so far
 };
-
-template <typename Enum>
-bool ObjectReader::ReadEnum(absl::string_view key, Enum& out) {
-  const std::span<const EnumName<Enum>> values = EnumNames<Enum>();
-  std::vector<absl::string_view> names;
-  for (const EnumName<Enum>& value : values) names.push_back(value.name);
-  const std::optional<size_t> chosen = ReadChoice(key, names);
-  if (chosen.has_value()) out = values[*chosen].value;
-  return chosen.has_value();
-}
-
-template <typename Enum>
-bool ObjectReader::ReadEnum(absl::string_view key, std::optional<Enum>& out) {
-  Enum value{};
-  const bool was_read = ReadEnum(key, value);
-  if (was_read) out = value;
-  return was_read;
-}
 
 }  // namespace pushpull

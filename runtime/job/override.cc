@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/job/yaml_reader.h"
 
@@ -75,11 +76,8 @@ std::string CannotStep(const Tree& parent, const PathStep& step) {
         "cannot be set: ", Describe(parent), " has no field ", Quoted(std::get<std::string>(step)));
   }
   if (parent.kind == Tree::Kind::kList) {
-    return absl::StrCat("cannot be set: the list has ",
-                        parent.items.size(),
-                        " items; [",
-                        parent.items.size(),
-                        "] would append one");
+    return absl::Substitute("cannot be set: the list has $0 items; [$0] would append one",
+                            parent.items.size());
   }
   return absl::StrCat(
       "cannot be set: ", Describe(parent), " has no position ", std::get<size_t>(step));

@@ -3,7 +3,6 @@
 // Resolution of scalars; see plain_scalar.h.
 #include "runtime/job/plain_scalar.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -33,8 +33,7 @@ bool IsSpelled(absl::string_view text, absl::string_view lower) {
 }
 
 bool IsAnyOf(absl::string_view text, std::initializer_list<absl::string_view> words) {
-  return std::any_of(
-      words.begin(), words.end(), [text](absl::string_view word) { return IsSpelled(text, word); });
+  return absl::c_any_of(words, [text](absl::string_view word) { return IsSpelled(text, word); });
 }
 
 // The base that the prefix of an unsigned number stands for; the prefix is taken off.
@@ -65,9 +64,8 @@ std::optional<int64_t> ParseInteger(absl::string_view text) {
 }
 
 std::optional<double> ParseNumber(absl::string_view text) {
-  const bool has_only_number_characters = std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isdigit(static_cast<unsigned char>(c)) || absl::StrContains("+-.eE", c);
-  });
+  const bool has_only_number_characters =
+      text.find_first_not_of("0123456789+-.eE") == absl::string_view::npos;
   double number = 0;
   if (!has_only_number_characters || !absl::SimpleAtod(text, &number)) return std::nullopt;
   if (!std::isfinite(number)) return std::nullopt;

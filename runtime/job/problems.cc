@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -24,10 +25,9 @@ constexpr size_t kWordBytesMax = 40;
 constexpr size_t kPrefixBytesMin = 4;
 
 bool IsPlainKey(absl::string_view key) {
-  const bool is_plain = std::all_of(key.begin(), key.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  return !key.empty() && key.size() <= kQuotedBytesMax && absl::c_all_of(key, [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '-';
   });
-  return is_plain && !key.empty() && key.size() <= kQuotedBytesMax;
 }
 
 // Whether `outer` is `inner` or an object or list around it; the empty path is around everything.
@@ -38,11 +38,8 @@ bool Contains(absl::string_view outer, absl::string_view inner) {
 }
 
 std::string Printable(std::string text) {
-  std::replace_if(
-      text.begin(),
-      text.end(),
-      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); },
-      '?');
+  const auto is_control = [](unsigned char c) { return absl::ascii_iscntrl(c); };
+  std::ranges::replace_if(text, is_control, '?');
   return text;
 }
 
@@ -77,22 +74,18 @@ void Problems::Add(std::string field, std::string text) {
 }
 
 bool Problems::Covers(absl::string_view field) const {
-  return std::any_of(problems_.begin(), problems_.end(), [&](const ManifestProblem& problem) {
-    return Contains(problem.field, field);
-  });
+  return absl::c_any_of(problems_, [&](const auto& it) { return Contains(it.field, field); });
 }
 
 bool Problems::Touches(absl::string_view field) const {
-  return std::any_of(problems_.begin(), problems_.end(), [&](const ManifestProblem& problem) {
+  return absl::c_any_of(problems_, [&](const ManifestProblem& problem) {
     return Contains(problem.field, field) || Contains(field, problem.field);
   });
 }
 
 std::vector<ManifestProblem> Problems::Take() {
-  if (num_dropped_ > 0) {
-    problems_.push_back(
-        {.field = "", .text = absl::StrCat("and ", num_dropped_, " more problems")});
-  }
+  if (num_dropped_ > 0)
+    problems_.push_back({"", absl::StrCat("and ", num_dropped_, " more problems")});
   num_dropped_ = 0;
   return std::exchange(problems_, {});
 }

@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/job/enum_names.h"
 
@@ -27,17 +28,13 @@ int CodeOf(const MemberExit& exit) {
   return exit.signal > 0 ? kSignalExitCode + exit.signal : exit.exit_code;
 }
 
-bool Contains(const std::vector<int>& codes, int code) {
-  return std::find(codes.begin(), codes.end(), code) != codes.end();
-}
-
 bool Matches(const RestartRule& rule, const MemberExit& exit) {
   if (rule.role.has_value() && *rule.role != exit.role) return false;
   if (rule.reason.has_value()) return *rule.reason == exit.reason.value_or(ExitReason::kError);
   if (!rule.exit_codes.has_value()) return false;
   const ExitCodeMatch& codes = *rule.exit_codes;
-  return codes.in.empty() ? !Contains(codes.not_in, CodeOf(exit))
-                          : Contains(codes.in, CodeOf(exit));
+  return codes.in.empty() ? !absl::c_linear_search(codes.not_in, CodeOf(exit))
+                          : absl::c_linear_search(codes.in, CodeOf(exit));
 }
 
 bool HasFinalCode(const MemberExit& exit) {
@@ -94,12 +91,10 @@ ExitDecision Restart(const RestartSpec& spec,
                      RestartHistory history) {
   const bool counts = !IsDisruption(exit);
   if (counts && history.counted >= spec.backoff_limit) {
-    ExitDecision failed = Fail(exit,
-                               history,
-                               absl::StrCat(Describe(exit),
-                                            "; the job fails, spec.restart.backoffLimit (",
-                                            spec.backoff_limit,
-                                            ") is reached"));
+    constexpr absl::string_view kText =
+        "$0; the job fails, spec.restart.backoffLimit ($1) is reached";
+    ExitDecision failed =
+        Fail(exit, history, absl::Substitute(kText, Describe(exit), spec.backoff_limit));
     failed.is_limit_reached = true;
     return failed;
   }
@@ -110,13 +105,12 @@ ExitDecision Restart(const RestartSpec& spec,
   return {.action = action,
           .delay = delay,
           .history = history,
-          .text = absl::StrCat(
+          .text = absl::Substitute(
+              "$0; $1, $2, in $3 s",
               Describe(exit),
-              action == ExitAction::kRestartJob ? "; all members restart, " : "; restart, ",
+              action == ExitAction::kRestartJob ? "all members restart" : "restart",
               counts ? absl::StrCat(history.counted, " of ", spec.backoff_limit) : "not counted",
-              ", in ",
-              delay.count(),
-              " s")};
+              delay.count())};
 }
 
 }  // namespace

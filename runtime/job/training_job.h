@@ -18,6 +18,7 @@ namespace pushpull {
 inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
 inline constexpr char kTrainingJobKind[] = "TrainingJob";
 
+// Their values are numbered as enum_names.h lists their names.
 enum class JobRole { kServer, kWorker, kCoordinator };
 // Also on the wire, as numbers.
 enum class SyncMode : uint8_t {

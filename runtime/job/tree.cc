@@ -51,9 +51,7 @@ Tree MakeTree(Tree::Kind kind, absl::string_view text) {
 }
 
 const Tree* FindField(const Tree& tree, absl::string_view key) {
-  const auto found = std::find_if(tree.fields.begin(),
-                                  tree.fields.end(),
-                                  [key](const Tree::Field& field) { return field.key == key; });
+  const auto found = std::ranges::find(tree.fields, key, &Tree::Field::key);
   return found == tree.fields.end() ? nullptr : &found->value;
 }
 

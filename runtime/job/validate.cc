@@ -3,17 +3,19 @@
 // Rules between fields; see validate.h.
 #include "runtime/job/validate.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/job/enum_names.h"
 
@@ -36,10 +38,8 @@ class RuleChecker {
   void Broken(std::string field,
               std::string text,
               std::initializer_list<absl::string_view> others = {}) {
-    if (before_.Covers(field)) return;
-    for (const absl::string_view other : others) {
-      if (before_.Touches(other)) return;
-    }
+    const auto is_wrong = [&](absl::string_view other) { return before_.Touches(other); };
+    if (before_.Covers(field) || absl::c_any_of(others, is_wrong)) return;
     problems_.Add(std::move(field), std::move(text));
   }
 
@@ -57,25 +57,21 @@ bool IsLowerAlnum(char c) {
 bool IsDnsLabel(absl::string_view text) {
   return !text.empty() && text.size() <= kLabelBytesMax && IsLowerAlnum(text.front()) &&
          IsLowerAlnum(text.back()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return IsLowerAlnum(c) || c == '-'; });
+         absl::c_all_of(text, [](char c) { return IsLowerAlnum(c) || c == '-'; });
 }
 
 // RFC 1123 labels between dots.
 bool IsDnsSubdomain(absl::string_view text) {
-  if (text.size() > kSubdomainBytesMax) return false;
-  for (const absl::string_view label : absl::StrSplit(text, '.')) {
-    if (!IsDnsLabel(label)) return false;
-  }
-  return true;
+  const std::vector<absl::string_view> labels = absl::StrSplit(text, '.');
+  return text.size() <= kSubdomainBytesMax && absl::c_all_of(labels, IsDnsLabel);
 }
 
 // The second half of a label's key, and a label's value when it is not empty.
 bool IsLabelWord(absl::string_view text) {
   const auto is_alnum = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
   return !text.empty() && text.size() <= kLabelBytesMax && is_alnum(text.front()) &&
-         is_alnum(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_alnum(c) || absl::StrContains("-_.", c);
-         });
+         is_alnum(text.back()) &&
+         absl::c_all_of(text, [&](char c) { return is_alnum(c) || absl::StrContains("-_.", c); });
 }
 
 // "app" or "example.com/app".
@@ -135,39 +131,30 @@ void CheckProgram(const TrainingJobSpec& spec, RuleChecker& rules) {
 }
 
 // Of `spec.servers` or `spec.workers`.
-struct ReplicaCounts {
-  int replicas;
-  int min;
-  int max;
-};
-
-void CheckReplicas(const std::string& path, const ReplicaCounts& counts, RuleChecker& rules) {
-  if (counts.min > counts.max) {
+template <typename Spec>
+void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules) {
+  const auto [min, max] = std::pair(spec.min_replicas, spec.max_replicas);
+  if (min > max) {
     rules.Broken(path + ".minReplicas",
-                 absl::StrCat("must be at most maxReplicas (", counts.max, "), is ", counts.min),
+                 absl::Substitute("must be at most maxReplicas ($0), is $1", max, min),
                  {path + ".maxReplicas"});
-  } else if (counts.replicas < counts.min || counts.replicas > counts.max) {
+  } else if (spec.replicas < min || spec.replicas > max) {
+    constexpr absl::string_view kText =
+        "must be between minReplicas ($0) and maxReplicas ($1), is $2";
     rules.Broken(path + ".replicas",
-                 absl::StrCat("must be between minReplicas (",
-                              counts.min,
-                              ") and maxReplicas (",
-                              counts.max,
-                              "), is ",
-                              counts.replicas),
+                 absl::Substitute(kText, min, max, spec.replicas),
                  {path + ".minReplicas", path + ".maxReplicas"});
   }
 }
 
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
   const ServersSpec& servers = spec.servers;
-  CheckReplicas(
-      "spec.servers", {servers.replicas, servers.min_replicas, servers.max_replicas}, rules);
+  CheckReplicas("spec.servers", servers, rules);
   if (servers.replication > 0 && servers.replication >= servers.replicas) {
     rules.Broken("spec.servers.replication",
-                 absl::StrCat("must be less than spec.servers.replicas (",
-                              servers.replicas,
-                              "), is ",
-                              servers.replication),
+                 absl::Substitute("must be less than spec.servers.replicas ($0), is $1",
+                                  servers.replicas,
+                                  servers.replication),
                  {"spec.servers.replicas"});
   }
 }
@@ -192,10 +179,9 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
     needs("spec.sync.backupWorkers", "Sync");
   } else if (sync.backup_workers > 0 && sync.backup_workers >= spec.workers.replicas) {
     rules.Broken("spec.sync.backupWorkers",
-                 absl::StrCat("must be less than spec.workers.replicas (",
-                              spec.workers.replicas,
-                              "), is ",
-                              sync.backup_workers),
+                 absl::Substitute("must be less than spec.workers.replicas ($0), is $1",
+                                  spec.workers.replicas,
+                                  sync.backup_workers),
                  {"spec.workers.replicas"});
   }
 }
@@ -239,10 +225,9 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
 void CheckRestart(const RestartSpec& restart, RuleChecker& rules) {
   if (restart.initial_delay > restart.max_delay) {
     rules.Broken("spec.restart.initialDelaySeconds",
-                 absl::StrCat("must be at most maxDelaySeconds (",
-                              restart.max_delay.count(),
-                              "), is ",
-                              restart.initial_delay.count()),
+                 absl::Substitute("must be at most maxDelaySeconds ($0), is $1",
+                                  restart.max_delay.count(),
+                                  restart.initial_delay.count()),
                  {"spec.restart.maxDelaySeconds"});
   }
   for (size_t i = 0; i < restart.rules.size(); ++i) {
@@ -284,9 +269,7 @@ void CheckRules(const TrainingJob& job, Problems& problems) {
   CheckMetadata(job.metadata, rules);
   CheckProgram(job.spec, rules);
   CheckServers(job.spec, rules);
-  const WorkersSpec& workers = job.spec.workers;
-  CheckReplicas(
-      "spec.workers", {workers.replicas, workers.min_replicas, workers.max_replicas}, rules);
+  CheckReplicas("spec.workers", job.spec.workers, rules);
   CheckSync(job.spec, rules);
   if (job.spec.checkpoint.has_value()) CheckCheckpoint(*job.spec.checkpoint, rules);
   CheckRestart(job.spec.restart, rules);

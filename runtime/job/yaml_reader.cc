@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -289,12 +290,8 @@ std::optional<Tree> ReadDocument(std::istream& text, Problems& problems) {
 
 std::optional<Tree> ReadYaml(absl::string_view text, Problems& problems) {
   if (text.size() > kManifestBytesMax) {
-    problems.Add("",
-                 absl::StrCat("is larger than ",
-                              kManifestBytesMax,
-                              " bytes, has ",
-                              text.size(),
-                              "; is it a manifest?"));
+    constexpr absl::string_view kText = "is larger than $0 bytes, has $1; is it a manifest?";
+    problems.Add("", absl::Substitute(kText, kManifestBytesMax, text.size()));
     return std::nullopt;
   }
   if (!IsText(text, problems)) return std::nullopt;
