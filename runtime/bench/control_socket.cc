@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/status_macros.h"
 
@@ -22,11 +23,9 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(absl::StrCat("socket ",
-                                                   path,
-                                                   ": the path is longer than ",
-                                                   sizeof address.sun_path - 1,
-                                                   " bytes; set TMPDIR to a shorter one"));
+    constexpr absl::string_view kText =
+        "socket $0: the path is longer than $1 bytes; set TMPDIR to a shorter one";
+    return absl::InvalidArgumentError(absl::Substitute(kText, path, sizeof address.sun_path - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;

@@ -10,11 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include <nlohmann/json.hpp>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/text_file.h"
-#include "runtime/local/workdir.h"
 
 namespace pushpull {
 namespace {
@@ -28,9 +26,8 @@ constexpr size_t kLinesKept = 5;
 
 absl::StatusOr<BenchFolder> BenchFolder::Make(
     const std::map<std::string, std::string>& environment) {
-  const auto found = environment.find("TMPDIR");
-  const bool is_set = found != environment.end() && !found->second.empty();
-  std::string path = absl::StrCat(is_set ? found->second : "/tmp", "/pushpull-bench-XXXXXX");
+  const std::string parent = VariableOf(environment, "TMPDIR");
+  std::string path = absl::StrCat(parent.empty() ? "/tmp" : parent, "/pushpull-bench-XXXXXX");
   if (mkdtemp(path.data()) == nullptr) return StatusFromErrno(errno, absl::StrCat("folder ", path));
   return BenchFolder(std::move(path));
 }
@@ -59,23 +56,18 @@ absl::StatusOr<std::unique_ptr<JobProcess>> JobProcess::Start(
 
 absl::Status JobProcess::StartOnLoop(const ProcessSpec& spec) {
   loop_.Post([this, spec] {
+    const auto on_output = [this](const std::string& line) {
+      MutexLock lock(mu_);
+      output_.push_back(line);
+      if (output_.size() > kLinesKept) output_.erase(output_.begin());
+    };
+    const auto on_end = [this](const ProcessEnd& end) {
+      MutexLock lock(mu_);
+      end_ = end;
+      changed_.NotifyAll();
+    };
     absl::StatusOr<std::unique_ptr<ChildProcess>> process =
-        ChildProcess::Start(spec,
-                            loop_,
-                            {.on_forked = {},
-                             .on_output =
-                                 [this](const std::string& line) {
-                                   MutexLock lock(mu_);
-                                   output_.push_back(line);
-                                   if (output_.size() > kLinesKept) output_.erase(output_.begin());
-                                 },
-                             .on_ready = {},
-                             .on_end =
-                                 [this](const ProcessEnd& end) {
-                                   MutexLock lock(mu_);
-                                   end_ = end;
-                                   changed_.NotifyAll();
-                                 }});
+        ChildProcess::Start(spec, loop_, {{}, on_output, {}, on_end});
     MutexLock lock(mu_);
     started_ = process.status();
     if (process.ok()) process_ = *std::move(process);
@@ -102,20 +94,6 @@ void JobProcess::Stop() {
   loop_.Post([this] {
     if (process_ != nullptr) process_->Signal(SIGTERM);
   });
-}
-
-absl::StatusOr<std::vector<JobMember>> JobProcess::Members() const {
-  const std::string file = workdir_ + "/endpoints.json";
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-  const nlohmann::json endpoints = nlohmann::json::parse(text, nullptr, false);
-  if (!endpoints.is_array()) return absl::DataLossError(absl::StrCat(file, ": is no list"));
-  std::vector<JobMember> members;
-  for (const nlohmann::json& endpoint : endpoints) {
-    members.push_back({.role = endpoint.value("role", ""),
-                       .pid = endpoint.value("pid", pid_t{0}),
-                       .metrics = endpoint.value("metrics", "")});
-  }
-  return members;
 }
 
 absl::Status JobProcess::WaitForEnd(Deadline deadline) {

@@ -3,8 +3,6 @@
 // The job of a benchmark: `pushpull run` as a child, in a folder of its own that goes with it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,15 +15,9 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/mutex.h"
 #include "runtime/local/process.h"
+#include "runtime/local/workdir.h"
 
 namespace pushpull {
-
-// A process of the job.
-struct JobMember {
-  std::string role;
-  pid_t pid = 0;
-  std::string metrics;  // host:port
-};
 
 // A folder in TMPDIR, or /tmp; removed with all that is in it. Movable.
 class BenchFolder {
@@ -60,7 +52,7 @@ class JobProcess {
   JobProcess& operator=(const JobProcess&) = delete;
 
   // All processes of the job but its launcher. Valid once they run.
-  absl::StatusOr<std::vector<JobMember>> Members() const;
+  absl::StatusOr<std::vector<Endpoint>> Members() const { return ReadEndpoints(workdir_); }
 
   // Blocks until the launcher has ended. kInternal: the job failed, with what was said last.
   absl::Status WaitForEnd(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);

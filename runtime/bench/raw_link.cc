@@ -4,13 +4,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <ctime>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -22,7 +21,6 @@
 namespace pushpull {
 namespace {
 
-constexpr size_t kMemoryBytes = 160'000'000;
 constexpr size_t kCallBytes = 256 * 1024;
 constexpr size_t kStreams = 2;
 constexpr Duration kSilence = std::chrono::seconds(30);
@@ -62,12 +60,6 @@ absl::StatusOr<SocketPair> ConnectPair() {
   return pair;
 }
 
-double ThreadCpuSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-}
-
 // Calls `move` for pieces of `memory`, which it walks over again and again from `start` on, until
 // `num_bytes` have been moved. `move` returns what the system call did.
 template <typename Move>
@@ -90,21 +82,6 @@ struct End {
   absl::Status status;
   double cpu_seconds = 0;
 };
-
-absl::StatusOr<std::span<std::byte>> MapMemory() {
-  void* const memory = mmap(nullptr,
-                            kMemoryBytes,
-                            PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
-                            -1,
-                            0);
-  if (memory == MAP_FAILED) return StatusFromErrno(errno, "memory for the raw link");
-  return std::span(static_cast<std::byte*>(memory), kMemoryBytes);
-}
-
-void Unmap(std::span<std::byte> memory) {
-  if (!memory.empty()) munmap(memory.data(), memory.size());
-}
 
 // One end of a round trip: a socket that does not block, and what tells when to read.
 class EpollEnd {
@@ -173,20 +150,10 @@ absl::StatusOr<std::vector<double>> Ask(const EpollEnd& end, size_t num_bytes, s
 
 }  // namespace
 
-absl::StatusOr<RawLink> RawLink::Make() {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> outgoing, MapMemory());
-  RawLink link(outgoing, {});
-  PUSHPULL_ASSIGN_OR_RETURN(link.incoming_, MapMemory());
-  return link;
-}
-
-RawLink::RawLink(RawLink&& other) noexcept
-    : outgoing_(std::exchange(other.outgoing_, {})),
-      incoming_(std::exchange(other.incoming_, {})) {}
-
-RawLink::~RawLink() {
-  Unmap(outgoing_);
-  Unmap(incoming_);
+int64_t NanosecondsOf(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 absl::StatusOr<LinkBurst> RawLink::Measure(uint64_t num_bytes) {
@@ -199,21 +166,19 @@ absl::StatusOr<LinkBurst> RawLink::Measure(uint64_t num_bytes) {
   const SteadyTime begin = std::chrono::steady_clock::now();
   {
     std::vector<std::jthread> threads;
+    const auto walk = [&](End& end, std::span<std::byte> memory, size_t start, auto move) {
+      threads.emplace_back([&end, memory, start, part, move] {
+        end.status = Walk(memory, start, part, move);
+        end.cpu_seconds = static_cast<double>(NanosecondsOf(CLOCK_THREAD_CPUTIME_ID)) * 1e-9;
+      });
+    };
     for (size_t i = 0; i < kStreams; ++i) {
       const size_t start = i * (kMemoryBytes / kStreams);
-      threads.emplace_back([&, i, start] {
-        const int socket = pairs[i].near.get();
-        ends[2 * i].status = Walk(outgoing_, start, part, [socket](std::span<std::byte> piece) {
-          return send(socket, piece.data(), piece.size(), MSG_NOSIGNAL);
-        });
-        ends[2 * i].cpu_seconds = ThreadCpuSeconds();
+      walk(ends[2 * i], outgoing_, start, [socket = pairs[i].near.get()](auto piece) {
+        return send(socket, piece.data(), piece.size(), MSG_NOSIGNAL);
       });
-      threads.emplace_back([&, i, start] {
-        const int socket = pairs[i].far.get();
-        ends[2 * i + 1].status = Walk(incoming_, start, part, [socket](std::span<std::byte> piece) {
-          return recv(socket, piece.data(), piece.size(), 0);
-        });
-        ends[2 * i + 1].cpu_seconds = ThreadCpuSeconds();
+      walk(ends[2 * i + 1], incoming_, start, [socket = pairs[i].far.get()](auto piece) {
+        return recv(socket, piece.data(), piece.size(), 0);
       });
     }
   }

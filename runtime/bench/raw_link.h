@@ -6,10 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <ctime>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "runtime/bench/sync_summary.h"
@@ -20,25 +19,19 @@ namespace pushpull {
 // 160 MB, so that payloads come from memory and go to it as gradients do. Thread-compatible.
 class RawLink {
  public:
-  // Maps and fills the memory. kResourceExhausted: there is none.
-  static absl::StatusOr<RawLink> Make();
-  ~RawLink();
-  RawLink(RawLink&& other) noexcept;
-  RawLink& operator=(RawLink&&) = delete;
-  RawLink(const RawLink&) = delete;
-  RawLink& operator=(const RawLink&) = delete;
-
   // Moves that many bytes, half over each stream; blocks. Its two senders and two receivers have
   // ended when it returns. kUnavailable, kDeadlineExceeded: of the sockets.
   absl::StatusOr<LinkBurst> Measure(uint64_t num_bytes);
 
  private:
-  RawLink(std::span<std::byte> outgoing, std::span<std::byte> incoming)
-      : outgoing_(outgoing), incoming_(incoming) {}
+  static constexpr size_t kMemoryBytes = 160'000'000;
 
-  std::span<std::byte> outgoing_;
-  std::span<std::byte> incoming_;
+  std::vector<std::byte> outgoing_ = std::vector<std::byte>(kMemoryBytes);
+  std::vector<std::byte> incoming_ = std::vector<std::byte>(kMemoryBytes);
 };
+
+// What a clock of this machine shows, in nanoseconds.
+int64_t NanosecondsOf(clockid_t clock);
 
 // Seconds of `count` round trips of `num_bytes` in both directions, over a TCP connection between
 // two threads that wait with epoll; blocks.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 namespace pushpull {
 namespace {
@@ -42,14 +42,9 @@ absl::Status StepValues::Check(uint64_t step, uint64_t place, std::span<const fl
     if (std::memcmp(period, &sum[i], count * sizeof(float)) == 0) continue;
     const size_t at =
         static_cast<size_t>(std::mismatch(period, period + count, &sum[i]).first - period);
-    return absl::DataLossError(absl::StrCat("step ",
-                                            step,
-                                            ": value ",
-                                            place + i + at,
-                                            " of the sum is ",
-                                            sum[i + at],
-                                            ", expected ",
-                                            period[at]));
+    constexpr absl::string_view kText = "step $0: value $1 of the sum is $2, expected $3";
+    return absl::DataLossError(
+        absl::Substitute(kText, step, place + i + at, sum[i + at], period[at]));
   }
   return absl::OkStatus();
 }

@@ -10,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/substitute.h"
 
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bench/control_socket.h"
 #include "runtime/bench/job_process.h"
@@ -45,33 +47,6 @@ absl::Status CheckCount(const char* option, uint32_t value, uint32_t max) {
   if (value >= 1 && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--", option, ": must be between 1 and ", max, ", is ", value));
-}
-
-absl::Status CheckChannel(const SyncOptions& options) {
-  for (const char* known : {"tcp", "shm", "grpc"}) {
-    if (options.channel == known) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--channel: must be tcp, shm or grpc, is \"", options.channel, "\""));
-}
-
-absl::Status CheckRegistered(const SyncOptions& options) {
-  if (!options.is_registered || options.channel == "shm") return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--registered: needs --channel shm, is \"", options.channel, "\""));
-}
-
-absl::Status CheckTls(const SyncOptions& options,
-                      const std::map<std::string, std::string>& environment) {
-  if (!options.has_tls) return absl::OkStatus();
-  const auto folder = environment.find(kTlsFolderVariable);
-  if (folder == environment.end() || folder->second.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--tls: set ", kTlsFolderVariable, " to a folder with ca.crt, tls.crt and tls.key"));
-  }
-  if (!options.has_payload_checksum) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--payload-checksum: must be off with --tls, which checks the bytes itself");
 }
 
 std::string ManifestOf(const SyncOptions& options,
@@ -109,9 +84,8 @@ std::map<std::string, std::string> EnvironmentOf(const SyncOptions& options,
 // CPU time of another process, all its threads, in seconds; 0 when it has ended.
 double CpuSecondsOf(pid_t pid) {
   clockid_t clock = 0;
-  timespec used{};
-  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  if (clock_getcpuclockid(pid, &clock) != 0) return 0;
+  return static_cast<double>(NanosecondsOf(clock)) * 1e-9;
 }
 
 class SyncBench {
@@ -125,7 +99,7 @@ class SyncBench {
     PUSHPULL_ASSIGN_OR_RETURN(const std::vector<uint64_t> tensors,
                               MakeTensors(options_.tensors, options_.bytes));
     measured_.chunks = CountChunks(tensors);
-    PUSHPULL_ASSIGN_OR_RETURN(RawLink link, RawLink::Make());
+    RawLink link;
     PUSHPULL_RETURN_IF_ERROR(Steps(kWarmUpSteps));
     measured_.steps.clear();
 
@@ -230,8 +204,8 @@ class SyncBench {
   // Of servers and coordinator; workers say themselves what they take.
   double RolesCpuSeconds() const {
     double seconds = 0;
-    for (const JobMember& member : members_) {
-      if (member.role != "worker") seconds += CpuSecondsOf(member.pid);
+    for (const Endpoint& member : members_) {
+      if (member.role != "worker") seconds += CpuSecondsOf(static_cast<pid_t>(member.pid));
     }
     return seconds;
   }
@@ -239,7 +213,7 @@ class SyncBench {
   // Bytes of tensors that the servers have received and sent over the channel that is measured.
   absl::StatusOr<uint64_t> WireBytes() const {
     double bytes = 0;
-    for (const JobMember& member : members_) {
+    for (const Endpoint& member : members_) {
       if (member.role != "server") continue;
       PUSHPULL_ASSIGN_OR_RETURN(const std::string text, FetchMetrics(member.metrics));
       for (const char* series : {"pushpull_push_bytes_total", "pushpull_pull_bytes_total"})
@@ -252,7 +226,7 @@ class SyncBench {
   JobProcess& job_;
   const std::atomic<bool>& is_stopped_;
   std::vector<ControlSocket> workers_;
-  std::vector<JobMember> members_;
+  std::vector<Endpoint> members_;
   SyncMeasurements measured_;
 };
 
@@ -260,13 +234,12 @@ class SyncBench {
 absl::Status CheckUsedChannel(const SyncOptions& options, const SyncMeasurements& measured) {
   const uint64_t expected = 2 * options.bytes * options.workers * options.steps;
   if (measured.wire_bytes == expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the servers have counted ",
-                                                    measured.wire_bytes,
-                                                    " bytes over the channel ",
-                                                    options.channel,
-                                                    ", expected ",
-                                                    expected,
-                                                    ": the job has used another one"));
+  constexpr absl::string_view kText =
+      "the servers have counted $0 bytes over the channel $1, expected $2: the job has used "
+      "another "
+      "one";
+  return absl::FailedPreconditionError(
+      absl::Substitute(kText, measured.wire_bytes, options.channel, expected));
 }
 
 }  // namespace
@@ -276,15 +249,25 @@ absl::Status Validate(const SyncOptions& options,
   PUSHPULL_RETURN_IF_ERROR(CheckCount("workers", options.workers, kMembersMax));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("servers", options.servers, kMembersMax));
   PUSHPULL_RETURN_IF_ERROR(CheckCount("steps", options.steps, 1'000'000));
-  if (options.bytes > kBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--bytes: must be at most ", kBytesMax, ", is ", options.bytes));
-  }
+  const auto wrong = [](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(parts...));
+  };
+  if (options.bytes > kBytesMax)
+    return wrong("--bytes: must be at most ", kBytesMax, ", is ", options.bytes);
   const absl::Status tensors = MakeTensors(options.tensors, options.bytes).status();
-  if (!tensors.ok()) return absl::InvalidArgumentError(absl::StrCat("--", tensors.message()));
-  PUSHPULL_RETURN_IF_ERROR(CheckChannel(options));
-  PUSHPULL_RETURN_IF_ERROR(CheckRegistered(options));
-  return CheckTls(options, environment);
+  if (!tensors.ok()) return wrong("--", tensors.message());
+  if (options.channel != "tcp" && options.channel != "shm" && options.channel != "grpc")
+    return wrong("--channel: must be tcp, shm or grpc, is \"", options.channel, "\"");
+  if (options.is_registered && options.channel != "shm")
+    return wrong("--registered: needs --channel shm, is \"", options.channel, "\"");
+  if (!options.has_tls) return absl::OkStatus();
+  if (VariableOf(environment, kTlsFolderVariable).empty()) {
+    return wrong(
+        "--tls: set ", kTlsFolderVariable, " to a folder with ca.crt, tls.crt and tls.key");
+  }
+  if (options.has_payload_checksum)
+    return wrong("--payload-checksum: must be off with --tls, which checks the bytes itself");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SyncMeasurements> RunSyncBench(const SyncOptions& options,

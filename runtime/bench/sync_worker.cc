@@ -2,7 +2,6 @@
 #include "runtime/bench/sync_worker.h"
 
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +12,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/bench/control_socket.h"
+#include "runtime/bench/raw_link.h"
 #include "runtime/bench/step_values.h"
 #include "runtime/bench/tensor_mix.h"
 
@@ -23,12 +23,6 @@ constexpr Duration kWorkerStartTimeout = std::chrono::seconds(120);
 constexpr Duration kWorkerStepTimeout = std::chrono::seconds(120);
 // The benchmark measures its references meanwhile, and other workers may be slow to start.
 constexpr Duration kOrderTimeout = std::chrono::seconds(300);
-
-int64_t Nanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 struct Tensor {
   std::string name;
@@ -83,8 +77,8 @@ class SyncWorker {
 
   absl::StatusOr<StepTimes> Step() {
     handles_.clear();
-    const int64_t cpu = Nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
-    StepTimes times{.begin = Nanoseconds(CLOCK_MONOTONIC)};
+    const int64_t cpu = NanosecondsOf(CLOCK_PROCESS_CPUTIME_ID);
+    StepTimes times{.begin = NanosecondsOf(CLOCK_MONOTONIC)};
     for (const Tensor& tensor : tensors_) {
       PUSHPULL_ASSIGN_OR_RETURN(
           PushHandle handle,
@@ -93,8 +87,8 @@ class SyncWorker {
     }
     const Deadline deadline = Deadline::After(kWorkerStepTimeout);
     for (PushHandle& handle : handles_) PUSHPULL_RETURN_IF_ERROR(handle.Wait(deadline));
-    times.end = Nanoseconds(CLOCK_MONOTONIC);
-    times.cpu = Nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    times.end = NanosecondsOf(CLOCK_MONOTONIC);
+    times.cpu = NanosecondsOf(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     return times;
   }
 

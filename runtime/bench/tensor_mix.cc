@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/check.h"
-#include "runtime/base/status_macros.h"
 #include "runtime/shard/chunk.h"
 
 namespace pushpull {
@@ -41,7 +41,8 @@ static_assert(std::gcd(kMixedStride, kMixedTensors) == 1);
 
 constexpr uint64_t kTensorsMax = 1'000'000;
 
-absl::StatusOr<uint64_t> UnitOf(absl::string_view text, absl::string_view unit) {
+// 0: there is no such unit.
+uint64_t UnitOf(absl::string_view unit) {
   constexpr std::array<std::pair<absl::string_view, uint64_t>, 7> kUnits = {
       {{"", 1},
        {"K", 1'000},
@@ -53,8 +54,7 @@ absl::StatusOr<uint64_t> UnitOf(absl::string_view text, absl::string_view unit) 
   for (const auto& [name, bytes] : kUnits) {
     if (name == unit) return bytes;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("must be bytes such as 160M, 4K or 1Ki, is \"", text, "\""));
+  return 0;
 }
 
 std::vector<uint64_t> MakeMixed(uint64_t total_values) {
@@ -81,9 +81,9 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const auto digits = static_cast<size_t>(end - text.data());
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t unit, UnitOf(text, text.substr(digits)));
-  const bool is_in_range =
-      error == std::errc() && number > 0 && number <= std::numeric_limits<uint64_t>::max() / unit;
+  const uint64_t unit = UnitOf(text.substr(digits));
+  const bool is_in_range = error == std::errc() && number > 0 && unit > 0 &&
+                           number <= std::numeric_limits<uint64_t>::max() / unit;
   if (is_in_range) return number * unit;
   return absl::InvalidArgumentError(
       absl::StrCat("must be bytes such as 160M, 4K or 1Ki, is \"", text, "\""));
@@ -108,13 +108,9 @@ absl::StatusOr<std::vector<uint64_t>> MakeTensors(absl::string_view mix, uint64_
   const uint64_t values = std::min(*bytes / sizeof(float), total_values);
   const uint64_t count = (total_values + values - 1) / values;
   if (count > kTensorsMax) {
-    return absl::InvalidArgumentError(absl::StrCat("tensors: ",
-                                                   count,
-                                                   " of ",
-                                                   mix,
-                                                   " bytes; there may be ",
-                                                   kTensorsMax,
-                                                   ": push fewer bytes"));
+    constexpr absl::string_view kText =
+        "tensors: $0 of $1 bytes; there may be $2: push fewer bytes";
+    return absl::InvalidArgumentError(absl::Substitute(kText, count, mix, kTensorsMax));
   }
   std::vector<uint64_t> tensors(count, values);
   tensors.back() = total_values - (count - 1) * values;

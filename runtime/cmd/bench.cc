@@ -8,9 +8,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/signals.h"
@@ -43,7 +40,7 @@ absl::Status TakeTexts(SyncFlags& flags) {
 
 int RunSync(SyncFlags& flags) {
   const absl::Status valid = TakeTexts(flags);
-  if (!valid.ok()) return ReportError(valid);
+  if (!valid.ok()) return Report(valid);
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
   EventLoop loop("pp-signals");
@@ -59,7 +56,7 @@ int RunSync(SyncFlags& flags) {
   }
   loop.Stop();
   if (signal != 0) return ExitCodeOf(signal);
-  if (!measured.ok()) return ReportError(measured.status());
+  if (!measured.ok()) return Report(measured.status());
   const SyncSummary summary = Summarize(flags.options, *measured);
   const auto format = flags.is_json ? ToJson : ToText;
   std::fputs(format(flags.options, summary, measured->is_verified).c_str(), stdout);
@@ -108,10 +105,8 @@ void AddSyncWorkerCommand(CLI::App& bench, int& exit_code) {
   command->add_option("--bytes", options->bytes)->required();
   command->add_option("--tensors", options->tensors)->required();
   command->add_flag("--registered", options->is_registered);
-  command->callback([options, &exit_code] {
-    const absl::Status done = RunSyncWorker(*options, Environment());
-    exit_code = done.ok() ? kExitDone : ReportError(done);
-  });
+  command->callback(
+      [options, &exit_code] { exit_code = Report(RunSyncWorker(*options, Environment())); });
 }
 
 }  // namespace

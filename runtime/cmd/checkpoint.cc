@@ -10,9 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/status_macros.h"
@@ -105,7 +102,7 @@ void PrintTable(const std::vector<ListedCheckpoint>& list) {
 int List(const CheckpointFlags& flags) {
   PosixFileSystem files;
   const absl::StatusOr<std::vector<ListedCheckpoint>> list = ListCheckpoints(files, flags.dir);
-  if (!list.ok()) return ReportError(list.status());
+  if (!list.ok()) return Report(list.status());
   if (flags.is_json) {
     nlohmann::json all = nlohmann::json::array();
     for (const ListedCheckpoint& listed : *list) all.push_back(ToJson(listed));
@@ -191,7 +188,7 @@ void PrintText(const Verified& verified) {
 int VerifyAll(const CheckpointFlags& flags) {
   PosixFileSystem files;
   absl::StatusOr<std::vector<Verified>> folders = FoldersToVerify(files, flags.dir);
-  if (!folders.ok()) return ReportError(folders.status());
+  if (!folders.ok()) return Report(folders.status());
   bool is_fine = true;
   nlohmann::json all = nlohmann::json::array();
   for (Verified& verified : *folders) {

@@ -6,9 +6,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/status_macros.h"
@@ -33,11 +30,8 @@ absl::StatusOr<std::string> LookAtSave(const JobStatus& status,
   saved = status.checkpoint;
   if (saved.succeeded >= number) return "";
   if (saved.finished < number) return "not saved";
-  return absl::AbortedError(
-      absl::StrCat("job ",
-                   status.job,
-                   ": ",
-                   saved.failure.empty() ? "was over before it was saved" : saved.failure));
+  const std::string why = saved.failure.empty() ? "was over before it was saved" : saved.failure;
+  return absl::AbortedError(absl::StrCat("job ", status.job, ": ", why));
 }
 
 absl::Status SaveNow(const NowFlags& flags) {
@@ -69,10 +63,7 @@ void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code) {
   AddJobFlags(*command, flags->job);
   AddWaitFlags(*command, "Return when it is complete, or has failed", flags->wait);
   command->add_flag("--json", flags->is_json, "As JSON");
-  command->callback([flags, &exit_code] {
-    const absl::Status saved = SaveNow(*flags);
-    exit_code = saved.ok() ? kExitDone : ReportError(saved);
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(SaveNow(*flags)); });
 }
 
 }  // namespace pushpull

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Config.hpp>  // parts of App that it only declares
+#include <CLI/Formatter.hpp>
 
 namespace pushpull {
 

@@ -10,17 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/manifest.h"
-#include "runtime/cmd/ready_file.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/membership/session_service.h"
@@ -131,59 +126,55 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
 
 // A checkpoint that cannot be used is a file that cannot be reached.
 int ReportUnusable(const absl::Status& why) {
-  const int exit_code = ReportError(why);
+  const int exit_code = Report(why);
   return absl::IsInvalidArgument(why) ? exit_code : kExitNotReachable;
 }
 
-int RunCoordinator(const CoordinatorFlags& flags) {
-  const absl::StatusOr<LogLevel> level = ParseLogLevel(flags.log_level);
-  if (!level.ok()) return ReportError(level.status());
-  const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
-  if (!job.ok()) return ReportError(job.status());
-  const Log log("coordinator", *level);
-  absl::StatusOr<std::unique_ptr<MemberTls>> tls =
-      MemberTls::Open(Environment()[kTlsFolderVariable], log);
-  if (!tls.ok()) return ReportError(tls.status());
+absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(flags.log_level));
+  PUSHPULL_ASSIGN_OR_RETURN(const TrainingJob job, LoadManifest(flags.manifest, flags.overrides));
+  const Log log("coordinator", level);
+  PUSHPULL_ASSIGN_OR_RETURN(const auto tls,
+                            MemberTls::Open(Environment()[kTlsFolderVariable], log));
   PosixFileSystem files;
-  JobCoreOptions options = OptionsOf(*job, flags);
-  const absl::Status found = AddCheckpoints(flags, *job, files, log, options);
+  JobCoreOptions options = OptionsOf(job, flags);
+  const absl::Status found = AddCheckpoints(flags, job, files, log, options);
   if (!found.ok()) return ReportUnusable(found);
   MetricsRegistry registry;
   CoordinatorMetrics metrics(registry);
-  (*tls)->AddTo(registry);
+  tls->AddTo(registry);
   RoleProcess process("pp-coordinator");
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
-  absl::StatusOr<std::unique_ptr<HttpExposer>> exposer =
+  PUSHPULL_ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpExposer> exposer,
       HttpExposer::Start({.listen = flags.metrics,
-                          .metrics = [&] { return (*tls)->MetricsText(registry); },
-                          .ready = [] { return absl::OkStatus(); }});
-  if (!exposer.ok()) return ReportError(exposer.status());
-  absl::StatusOr<std::unique_ptr<CoordinatorService>> service =
-      CoordinatorService::Listen(flags.listen, process.control(), (*tls)->folder());
-  if (!service.ok()) return ReportError(service.status());
+                          .metrics = [&] { return tls->MetricsText(registry); },
+                          .ready = [] { return absl::OkStatus(); }}));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<CoordinatorService> service,
+      CoordinatorService::Listen(flags.listen, process.control(), tls->folder()));
   std::unique_ptr<Coordinator> coordinator;
-  const absl::Status started = process.Call([&] {
+  PUSHPULL_RETURN_IF_ERROR(process.Call([&] {
     coordinator = std::make_unique<Coordinator>(
-        std::move(options), process.control(), **service, metrics, checkpoints, log);
+        std::move(options), process.control(), *service, metrics, checkpoints, log);
     return absl::OkStatus();
-  });
-  if (!started.ok()) return ReportError(started);
-  (*service)->Serve(*coordinator);
+  }));
+  service->Serve(*coordinator);
   process.LeaveOnWarning(kLeaveTime, [&process, &coordinator] {
     coordinator->Leave([&process] { process.End(absl::OkStatus()); });
   });
   ReportReady(flags.ready_fd,
-              {.control = (*service)->address(), .data = "", .metrics = (*exposer)->address()});
-  log.Info("listening", {{"control", (*service)->address()}, {"metrics", (*exposer)->address()}});
+              {.control = service->address(), .data = "", .metrics = exposer->address()});
+  log.Info("listening", {{"control", service->address()}, {"metrics", exposer->address()}});
 
   const int exit_code = process.WaitForEnd();
-  exposer->reset();
+  exposer.reset();
   const absl::Status told = process.Call([&] {
     coordinator->Stop();
     return absl::OkStatus();
   });
-  (*service)->Shutdown(Deadline::After(std::chrono::seconds(2)));
+  service->Shutdown(Deadline::After(std::chrono::seconds(2)));
   const absl::Status stopped = process.Call([&] {
     coordinator.reset();
     return absl::OkStatus();
@@ -222,7 +213,7 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option(
       "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
-  command->callback([flags, &exit_code] { exit_code = RunCoordinator(*flags); });
+  command->callback([flags, &exit_code] { exit_code = Report(RunCoordinator(*flags)); });
 }
 
 }  // namespace pushpull

@@ -3,15 +3,14 @@
 
 #include <unistd.h>
 
+#include "absl/strings/str_split.h"
+
 namespace pushpull {
 
 std::map<std::string, std::string> Environment() {
   std::map<std::string, std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) environment[text.substr(0, equals)] = text.substr(equals + 1);
-  }
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    environment.insert(absl::StrSplit(*entry, absl::MaxSplits('=', 1)));
   return environment;
 }
 

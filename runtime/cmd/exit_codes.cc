@@ -23,9 +23,13 @@ int ExitCodeFor(const absl::Status& status) {
   }
 }
 
-int ReportError(const absl::Status& status) {
-  std::fprintf(stderr, "pushpull: %s\n", std::string(status.message()).c_str());
+int Report(const absl::Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "pushpull: %s\n", std::string(status.message()).c_str());
   return ExitCodeFor(status);
+}
+
+int Report(const absl::StatusOr<int>& exit_code) {
+  return exit_code.ok() ? *exit_code : Report(exit_code.status());
 }
 
 }  // namespace pushpull

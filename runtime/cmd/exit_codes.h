@@ -4,6 +4,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace pushpull {
 
@@ -16,7 +17,9 @@ constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
 // everything else is 1.
 int ExitCodeFor(const absl::Status& status);
 
-// Prints `pushpull: TEXT` to standard error and returns ExitCodeFor(status).
-int ReportError(const absl::Status& status);
+// Prints `pushpull: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status).
+int Report(const absl::Status& status);
+// The exit code, or Report of what kept a command from having one.
+int Report(const absl::StatusOr<int>& exit_code);
 
 }  // namespace pushpull

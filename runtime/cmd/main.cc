@@ -4,10 +4,6 @@
 #include <cstdio>
 #include <exception>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include "runtime/base/signals.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/exit_codes.h"

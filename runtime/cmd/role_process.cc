@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cmd/role_process.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <memory>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "runtime/cmd/exit_codes.h"
 
@@ -14,6 +18,15 @@ namespace {
 constexpr Duration kLook = std::chrono::seconds(60);
 
 }  // namespace
+
+void ReportReady(int fd, const RoleAddresses& addresses) {
+  if (fd < 0) return;
+  const nlohmann::json line = {
+      {"control", addresses.control}, {"data", addresses.data}, {"metrics", addresses.metrics}};
+  const std::string text = line.dump() + "\n";
+  [[maybe_unused]] const ssize_t written = write(fd, text.data(), text.size());
+  close(fd);
+}
 
 RoleProcess::RoleProcess(const std::string& loop_name)
     : control_(loop_name), signals_(control_, [this](StopSignal signal) { OnSignal(signal); }) {}
@@ -78,7 +91,7 @@ int RoleProcess::WaitForEnd() {
   if (!ended_) return ExitCodeOf(signal_ == 0 ? SIGTERM : signal_);
   const bool is_in_order = ended_->ok() || absl::IsCancelled(*ended_);
   if (is_in_order) return leaves_until_ ? ExitCodeOf(SIGTERM) : kExitDone;
-  return ReportError(*ended_);
+  return Report(*ended_);
 }
 
 }  // namespace pushpull

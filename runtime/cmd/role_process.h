@@ -16,6 +16,18 @@
 
 namespace pushpull {
 
+// Where a role listens: host:port; empty where the role has none of the kind.
+struct RoleAddresses {
+  std::string control;
+  std::string data;
+  std::string metrics;
+};
+
+// Tells the launcher that the role listens: writes one line of JSON to `fd`,
+// {"control":...,"data":...,"metrics":...}, and closes it. A negative fd means that nobody waits.
+// The launcher being gone is no error: its guardian ends this process.
+void ReportReady(int fd, const RoleAddresses& addresses);
+
 // Thread-safe.
 class RoleProcess {
  public:

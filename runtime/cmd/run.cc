@@ -8,9 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
@@ -32,7 +29,7 @@ struct RunFlags {
 int Run(const RunFlags& flags) {
   const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
   if (!job.ok()) {
-    if (!absl::IsInvalidArgument(job.status())) return ReportError(job.status());
+    if (!absl::IsInvalidArgument(job.status())) return Report(job.status());
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
     return kExitUsage;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cmd/running_job.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -10,14 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <nlohmann/json.hpp>
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/environment.h"
+#include "runtime/local/workdir.h"
 #include "runtime/membership/status_client.h"
 
 namespace pushpull {
@@ -27,21 +26,13 @@ constexpr Duration kLookPeriod = std::chrono::milliseconds(100);
 
 // The coordinator's control address from the launcher's list of endpoints.
 absl::StatusOr<std::string> CoordinatorOf(const std::string& workdir) {
-  const std::string path = absl::StrCat(workdir, "/endpoints.json");
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no job runs in this workdir"));
-  const nlohmann::json endpoints = nlohmann::json::parse(file, nullptr, false);
-  if (endpoints.is_array()) {
-    for (const auto& endpoint : endpoints) {
-      if (endpoint.is_object() && endpoint.value("role", "") == "coordinator")
-        return endpoint.value("control", "");
-    }
-    return absl::NotFoundError(absl::StrCat(
-        path,
-        ": the coordinator is not there at the moment; steps go on without it, and `pushpull run` "
-        "starts it again by spec.restart: ask again"));
-  }
-  return absl::DataLossError(absl::StrCat(path, ": names no coordinator"));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, ReadEndpoints(workdir));
+  const auto found = std::ranges::find(endpoints, "coordinator", &Endpoint::role);
+  if (found != endpoints.end()) return found->control;
+  return absl::NotFoundError(absl::StrCat(
+      workdir,
+      "/endpoints.json: the coordinator is not there at the moment; steps go on without it, and "
+      "`pushpull run` starts it again by spec.restart: ask again"));
 }
 
 // The workdir of the one job that runs from this folder.
@@ -121,15 +112,9 @@ absl::Status AwaitJob(const FoundCoordinator& coordinator,
     PUSHPULL_ASSIGN_OR_RETURN(const std::string lacking, look(status));
     if (lacking.empty()) return absl::OkStatus();
     if (deadline.has_passed()) {
-      return absl::DeadlineExceededError(absl::StrCat("job ",
-                                                      status.job,
-                                                      ": ",
-                                                      lacking,
-                                                      " after ",
-                                                      flags.timeout_seconds,
-                                                      " s (--timeout); the ",
-                                                      ongoing,
-                                                      " goes on"));
+      constexpr absl::string_view kText = "job $0: $1 after $2 s (--timeout); the $3 goes on";
+      return absl::DeadlineExceededError(
+          absl::Substitute(kText, status.job, lacking, flags.timeout_seconds, ongoing));
     }
     MutexLock lock(mu);
     never.WaitUntil(mu, Deadline::After(kLookPeriod));

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull scale`.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
@@ -34,20 +32,15 @@ std::string KubectlFor(const std::string& job, const JobSize& size) {
     commands.push_back(
         absl::StrCat("kubectl scale trainingjob/", job, " --replicas=", *size.servers));
   if (size.workers) {
-    commands.push_back(absl::StrCat("kubectl patch trainingjob/",
-                                    job,
-                                    " --type=merge -p '{\"spec\":{\"workers\":{\"replicas\":",
-                                    *size.workers,
-                                    "}}}'"));
+    constexpr absl::string_view kPatch =
+        "kubectl patch trainingjob/$0 --type=merge -p '{\"spec\":{\"workers\":{\"replicas\":$1}}}'";
+    commands.push_back(absl::Substitute(kPatch, job, *size.workers));
   }
   return absl::StrJoin(commands, " && ");
 }
 
-size_t NumMembers(const JobStatus& status) {
-  return static_cast<size_t>(
-      std::count_if(status.workers.begin(), status.workers.end(), [](const WorkerStatus& worker) {
-        return worker.is_alive && worker.is_member;
-      }));
+bool IsTakingPart(const WorkerStatus& worker) {
+  return worker.is_alive && worker.is_member;
 }
 
 // Every worker that is wanted contributes, or has done its part, and no other is there.
@@ -55,24 +48,20 @@ bool HasWorkers(const JobStatus& status) {
   const auto is_due = [&](const WorkerStatus& worker) {
     return worker.worker.value() < status.desired_workers;
   };
-  const bool has_surplus =
-      std::any_of(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
-        return !is_due(worker) && worker.is_alive;
-      });
-  const auto there =
-      std::count_if(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
-        return is_due(worker) && (worker.has_left || (worker.is_alive && worker.is_member));
-      });
+  const bool has_surplus = absl::c_any_of(
+      status.workers, [&](const auto& worker) { return !is_due(worker) && worker.is_alive; });
+  const auto there = absl::c_count_if(status.workers, [&](const auto& worker) {
+    return is_due(worker) && (worker.has_left || IsTakingPart(worker));
+  });
   return !has_surplus && static_cast<uint32_t>(there) == status.desired_workers;
 }
 
 // Servers 0 to wanted - 1 and no others, each shard where it should be, and all of it accounted
 // for.
 bool HasServers(const JobStatus& status) {
-  const bool has_surplus =
-      std::any_of(status.servers.begin(), status.servers.end(), [&](const ServerStatus& server) {
-        return server.server.value() >= status.desired_servers;
-      });
+  const bool has_surplus = absl::c_any_of(status.servers, [&](const auto& server) {
+    return server.server.value() >= status.desired_servers;
+  });
   const bool is_accounted_for = status.resizes.empty() || status.resizes.back().is_final;
   return status.shards_moving == 0 && !has_surplus && is_accounted_for &&
          status.servers.size() == status.desired_servers;
@@ -85,33 +74,28 @@ absl::Status CheckIsUnderWay(const JobStatus& status, const JobSize& size) {
     return absl::AbortedError(absl::StrCat("job ", status.job, " ended before it was resized"));
   if (status.desired_servers != size.servers.value_or(status.desired_servers) ||
       status.desired_workers != size.workers.value_or(status.desired_workers)) {
-    return absl::AbortedError(absl::StrCat("job ",
-                                           status.job,
-                                           " was resized to ",
-                                           status.desired_servers,
-                                           " servers and ",
-                                           status.desired_workers,
-                                           " workers meanwhile"));
+    return absl::AbortedError(
+        absl::Substitute("job $0 was resized to $1 servers and $2 workers meanwhile",
+                         status.job,
+                         status.desired_servers,
+                         status.desired_workers));
   }
   return absl::OkStatus();
 }
 
 std::string Describe(const JobStatus& status, const JobSize& size) {
-  std::string text;
+  std::vector<std::string> texts;
   if (size.servers) {
-    absl::StrAppend(&text,
-                    status.servers.size(),
-                    " servers of ",
-                    *size.servers,
-                    ", ",
-                    status.shards_moving,
-                    " shards to move");
+    texts.push_back(absl::Substitute("$0 servers of $1, $2 shards to move",
+                                     status.servers.size(),
+                                     *size.servers,
+                                     status.shards_moving));
   }
   if (size.workers) {
-    absl::StrAppend(
-        &text, text.empty() ? "" : ", ", NumMembers(status), " workers of ", *size.workers);
+    const auto members = absl::c_count_if(status.workers, IsTakingPart);
+    texts.push_back(absl::StrCat(members, " workers of ", *size.workers));
   }
-  return text;
+  return absl::StrJoin(texts, ", ");
 }
 
 absl::Status AwaitSize(const FoundCoordinator& coordinator, const ScaleFlags& flags) {
@@ -157,10 +141,7 @@ void AddScaleCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 4096));
   AddJobFlags(*command, flags->job);
   AddWaitFlags(*command, "Return when they are there and nothing moves any more", flags->wait);
-  command->callback([flags, &exit_code] {
-    const absl::Status scaled = Scale(*flags);
-    exit_code = scaled.ok() ? kExitDone : ReportError(scaled);
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(Scale(*flags)); });
 }
 
 }  // namespace pushpull

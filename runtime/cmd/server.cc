@@ -3,6 +3,7 @@
 // `pushpull server`.
 #include "runtime/server/server.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -10,9 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/host_port.h"
 #include "runtime/base/status_macros.h"
@@ -20,7 +19,6 @@
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/exit_codes.h"
-#include "runtime/cmd/ready_file.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
@@ -54,11 +52,10 @@ uint64_t RandomIncarnation() {
 absl::Status CheckCanBeFound(const ServerFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(flags.listen));
   if (!flags.advertise.empty() || !IsWildcard(listen)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--listen ",
-                   flags.listen,
-                   " is every address of this host: add --advertise HOST, the one that workers "
-                   "connect to, or listen on that one alone"));
+  return absl::InvalidArgumentError(absl::Substitute(
+      "--listen $0 is every address of this host: add --advertise HOST, the one that workers "
+      "connect to, or listen on that one alone",
+      flags.listen));
 }
 
 using Lanes = std::vector<std::unique_ptr<EventLoop>>;
@@ -71,9 +68,8 @@ Lanes StartLanes(uint32_t num_lanes) {
 }
 
 std::vector<EventLoop*> PointersTo(const Lanes& lanes) {
-  std::vector<EventLoop*> pointers;
-  pointers.reserve(lanes.size());
-  for (const auto& lane : lanes) pointers.push_back(lane.get());
+  std::vector<EventLoop*> pointers(lanes.size());
+  std::ranges::transform(lanes, pointers.begin(), &std::unique_ptr<EventLoop>::get);
   return pointers;
 }
 
@@ -102,40 +98,38 @@ absl::StatusOr<DataPath> OpenDataPath(const std::string& job,
   return path;
 }
 
-int RunServer(const ServerFlags& flags) {
-  const absl::StatusOr<LogLevel> level = ParseLogLevel(flags.log_level);
-  if (!level.ok()) return ReportError(level.status());
+absl::StatusOr<int> RunServer(const ServerFlags& flags) {
+  PUSHPULL_RETURN_IF_ERROR(CheckCanBeFound(flags));
+  PUSHPULL_ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(flags.log_level));
   const ServerId id{flags.index};
-  const Log log(ToString(id), *level);
-  absl::StatusOr<std::unique_ptr<MemberTls>> tls =
-      MemberTls::Open(Environment()[kTlsFolderVariable], log);
-  if (!tls.ok()) return ReportError(tls.status());
-  const absl::StatusOr<DataPath> data_path = OpenDataPath(flags.job, (*tls)->folder(), log);
-  if (!data_path.ok()) return ReportError(data_path.status());
+  const Log log(ToString(id), level);
+  PUSHPULL_ASSIGN_OR_RETURN(const auto tls,
+                            MemberTls::Open(Environment()[kTlsFolderVariable], log));
+  PUSHPULL_ASSIGN_OR_RETURN(const DataPath data_path, OpenDataPath(flags.job, tls->folder(), log));
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
-  (*tls)->AddTo(registry);
+  tls->AddTo(registry);
   RoleProcess process("pp-control");
   const Lanes lanes = StartLanes(flags.threads);
-  const auto transport = MakeMemberTransport(PointersTo(lanes), data_path->options);
+  const auto transport = MakeMemberTransport(PointersTo(lanes), data_path.options);
   PosixFileSystem files;
   EventLoop disk("pp-checkpoint");
-  GrpcSessionConnector coordinator(flags.coordinator, (*tls)->folder());
+  GrpcSessionConnector coordinator(flags.coordinator, tls->folder());
 
   std::unique_ptr<Server> server;
   std::atomic<Server*> running = nullptr;
-  absl::StatusOr<std::unique_ptr<HttpExposer>> exposer = HttpExposer::Start(
-      {.listen = flags.metrics,
-       .metrics = [&] { return (*tls)->MetricsText(registry); },
-       .ready =
-           [&] {
-             const Server* current = running.load();
-             return current != nullptr && current->is_ready()
-                        ? absl::OkStatus()
-                        : absl::UnavailableError("not registered with the coordinator");
-           }});
-  if (!exposer.ok()) return ReportError(exposer.status());
-  const absl::Status started = process.Call([&]() -> absl::Status {
+  const auto is_ready = [&] {
+    const Server* current = running.load();
+    return current != nullptr && current->is_ready()
+               ? absl::OkStatus()
+               : absl::UnavailableError("not registered with the coordinator");
+  };
+  PUSHPULL_ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpExposer> exposer,
+      HttpExposer::Start({.listen = flags.metrics,
+                          .metrics = [&] { return tls->MetricsText(registry); },
+                          .ready = is_ready}));
+  PUSHPULL_RETURN_IF_ERROR(process.Call([&]() -> absl::Status {
     PUSHPULL_ASSIGN_OR_RETURN(
         server,
         Server::Start({.server = id,
@@ -143,7 +137,7 @@ int RunServer(const ServerFlags& flags) {
                        .job = flags.job,
                        .listen = flags.listen,
                        .advertise_host = flags.advertise,
-                       .metrics_address = (*exposer)->address(),
+                       .metrics_address = exposer->address(),
                        .weight = flags.weight,
                        .busy_time = [&lanes] { return TotalBusy(lanes); }},
                       {process.control(), *transport, coordinator, metrics, disk, files},
@@ -151,18 +145,17 @@ int RunServer(const ServerFlags& flags) {
                       [&](const absl::Status& status) { process.End(status); }));
     running = server.get();
     return absl::OkStatus();
-  });
-  if (!started.ok()) return ReportError(started);
+  }));
   if (flags.leave_seconds > 0)
     process.LeaveOnWarning(FromSeconds(flags.leave_seconds), [&server] { server->Leave(); });
   ReportReady(flags.ready_fd,
-              {.control = "", .data = server->data_address(), .metrics = (*exposer)->address()});
-  log.Info("listening", {{"data", server->data_address()}, {"metrics", (*exposer)->address()}});
+              {.control = "", .data = server->data_address(), .metrics = exposer->address()});
+  log.Info("listening", {{"data", server->data_address()}, {"metrics", exposer->address()}});
 
   const int exit_code = process.WaitForEnd();
   // The other way round: nobody looks any more, then the role ends on its own thread, then the
   // lanes.
-  exposer->reset();
+  exposer.reset();
   const absl::Status stopped = process.Call([&] {
     server.reset();
     return absl::OkStatus();
@@ -210,10 +203,7 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option(
       "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
-  command->callback([flags, &exit_code] {
-    const absl::Status can_be_found = CheckCanBeFound(*flags);
-    exit_code = can_be_found.ok() ? RunServer(*flags) : ReportError(can_be_found);
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(RunServer(*flags)); });
 }
 
 }  // namespace pushpull

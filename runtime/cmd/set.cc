@@ -8,9 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
@@ -72,18 +69,16 @@ absl::StatusOr<ModeChange> ParseSettings(const std::vector<std::string>& setting
     PUSHPULL_RETURN_IF_ERROR(
         ParseSetting(setting.substr(0, equals), setting.substr(equals + 1), change));
   }
-  if (change.mode && *change.mode != SyncMode::kBounded && change.staleness.value_or(0) > 0) {
+  const auto check = [&](const char* key, bool is_set, SyncMode mode) {
+    if (!is_set || change.mode.value_or(mode) == mode) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("staleness: needs mode Bounded, which is ", NameOf(*change.mode)));
-  }
-  if (change.mode && *change.mode != SyncMode::kSync && change.backup_workers.value_or(0) > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("backupWorkers: needs mode Sync, which is ", NameOf(*change.mode)));
-  }
-  if (change.mode && *change.mode != SyncMode::kSync && change.gated.value_or(false)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gated: needs mode Sync, which is ", NameOf(*change.mode)));
-  }
+        absl::StrCat(key, ": needs mode ", NameOf(mode), ", which is ", NameOf(*change.mode)));
+  };
+  PUSHPULL_RETURN_IF_ERROR(
+      check("staleness", change.staleness.value_or(0) > 0, SyncMode::kBounded));
+  PUSHPULL_RETURN_IF_ERROR(
+      check("backupWorkers", change.backup_workers.value_or(0) > 0, SyncMode::kSync));
+  PUSHPULL_RETURN_IF_ERROR(check("gated", change.gated.value_or(false), SyncMode::kSync));
   if (change.gated.value_or(false) && change.backup_workers.value_or(0) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("gated: needs backupWorkers 0, which is ", *change.backup_workers));
@@ -137,10 +132,7 @@ void AddSetCommand(CLI::App& app, int& exit_code) {
       ->required();
   AddJobFlags(*command, flags->job);
   AddWaitFlags(*command, "Return when the mode is in force", flags->wait);
-  command->callback([flags, &exit_code] {
-    const absl::Status set = Set(*flags);
-    exit_code = set.ok() ? kExitDone : ReportError(set);
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(Set(*flags)); });
 }
 
 }  // namespace pushpull

@@ -5,9 +5,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/mutex.h"
@@ -29,19 +26,10 @@ struct StatusFlags {
 };
 
 const char* PhaseName(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kStarting:
-      return "Starting";
-    case JobPhase::kRunning:
-      return "Running";
-    case JobPhase::kSucceeded:
-      return "Succeeded";
-    case JobPhase::kFailed:
-      return "Failed";
-    case JobPhase::kRecovering:
-      return "Recovering";
-  }
-  return "Unknown";
+  constexpr std::array kNames = {
+      "Unknown", "Starting", "Running", "Succeeded", "Failed", "Recovering"};
+  static_assert(static_cast<size_t>(JobPhase::kRecovering) == kNames.size() - 1);
+  return kNames.at(static_cast<size_t>(phase));
 }
 
 nlohmann::json ToJson(const JobStatus& status) {
@@ -186,10 +174,7 @@ void AddStatusCommand(CLI::App& app, int& exit_code) {
   AddJobFlags(*command, flags->job);
   command->add_flag("--json", flags->is_json, "As JSON");
   command->add_flag("--watch", flags->is_watching, "Again every second until the job ends");
-  command->callback([flags, &exit_code] {
-    const absl::Status shown = ShowStatus(*flags);
-    exit_code = shown.ok() ? kExitDone : ReportError(shown);
-  });
+  command->callback([flags, &exit_code] { exit_code = Report(ShowStatus(*flags)); });
 }
 
 }  // namespace pushpull

@@ -6,9 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/cmd/commands.h"
@@ -48,7 +45,7 @@ void PrintText(const std::string& path, const ParsedJob& parsed) {
 
 int Validate(const ValidateFlags& flags) {
   const absl::StatusOr<ParsedJob> parsed = ReadManifest(flags.manifest, flags.overrides);
-  if (!parsed.ok()) return ReportError(parsed.status());
+  if (!parsed.ok()) return Report(parsed.status());
   if (flags.is_json) {
     PrintJson(*parsed);
   } else {

@@ -5,9 +5,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/cmd/build_info.h"

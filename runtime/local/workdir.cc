@@ -18,6 +18,16 @@
 
 namespace pushpull {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Endpoint, role, index, pid, control, data, metrics)
+
+namespace {
+
+std::string EndpointsFile(const std::string& workdir) {
+  return absl::StrCat(workdir, "/endpoints.json");
+}
+
+}  // namespace
+
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view text) {
   const std::string fresh = absl::StrCat(path, ".new");
   errno = 0;
@@ -82,20 +92,22 @@ absl::StatusOr<std::string> Workdir::KeepManifest(const std::string& manifest) {
 }
 
 absl::Status Workdir::WriteEndpoints(const std::vector<Endpoint>& endpoints) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Endpoint& endpoint : endpoints) {
-    list.push_back({{"role", endpoint.role},
-                    {"index", endpoint.index},
-                    {"pid", endpoint.pid},
-                    {"control", endpoint.control},
-                    {"data", endpoint.data},
-                    {"metrics", endpoint.metrics}});
-  }
-  return WriteFileAtomically(path_ + "/endpoints.json", list.dump(2) + "\n");
+  return WriteFileAtomically(EndpointsFile(path_), nlohmann::json(endpoints).dump(2) + "\n");
 }
 
 void Workdir::RemoveEndpoints() {
-  unlink((path_ + "/endpoints.json").c_str());
+  unlink(EndpointsFile(path_).c_str());
+}
+
+absl::StatusOr<std::vector<Endpoint>> ReadEndpoints(const std::string& workdir) {
+  const std::string path = EndpointsFile(workdir);
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no job runs in this workdir"));
+  try {
+    return nlohmann::json::parse(file).get<std::vector<Endpoint>>();
+  } catch (const nlohmann::json::exception&) {
+    return absl::DataLossError(absl::StrCat(path, ": names no coordinator"));
+  }
 }
 
 }  // namespace pushpull

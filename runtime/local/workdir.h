@@ -40,7 +40,7 @@ class Workdir {
   absl::StatusOr<uint64_t> NextTerm();
   // The manifest as it is now, so that later edits do not reach a running job. Returns its path.
   absl::StatusOr<std::string> KeepManifest(const std::string& manifest);
-  // `<path>/endpoints.json`, replaced as a whole.
+  // The file that ReadEndpoints reads, replaced as a whole.
   absl::Status WriteEndpoints(const std::vector<Endpoint>& endpoints);
   void RemoveEndpoints();
 
@@ -50,6 +50,10 @@ class Workdir {
   std::string path_;
   FileDescriptor lock_;
 };
+
+// The members that run in a workdir, from its `endpoints.json`. kNotFound: no job runs in it.
+// kDataLoss: the file has something else.
+absl::StatusOr<std::vector<Endpoint>> ReadEndpoints(const std::string& workdir);
 
 // Writes a file so that a reader sees the old text or the new, never a part.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view text);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/train/idx_file.h"
@@ -30,47 +31,33 @@ absl::StatusOr<NamedArray> ReadMember(const std::string& directory,
   }
   return absl::NotFoundError(absl::StrCat(
       plain,
-      ": not found, nor with .gz; install the package dataset-fashion-mnist, or name the "
-      "folder that has the IDX files"));
+      ": not found, nor with .gz; install the package dataset-fashion-mnist, or name the folder "
+      "that has the IDX files"));
 }
 
 absl::Status CheckImages(const NamedArray& images) {
   const std::vector<uint32_t>& dims = images.array.dims;
   if (dims[0] >= 1 && dims[1] == kImageHeight && dims[2] == kImageWidth) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(images.path,
-                                          ": holds ",
-                                          dims[0],
-                                          " images of ",
-                                          dims[1],
-                                          " x ",
-                                          dims[2],
-                                          ", expected at least one, of ",
-                                          kImageHeight,
-                                          " x ",
-                                          kImageWidth));
+  constexpr absl::string_view kText =
+      "$0: holds $1 images of $2 x $3, expected at least one, of $4 x $5";
+  return absl::DataLossError(
+      absl::Substitute(kText, images.path, dims[0], dims[1], dims[2], kImageHeight, kImageWidth));
 }
 
 absl::Status CheckLabels(const NamedArray& labels, const NamedArray& images) {
   if (labels.array.dims[0] != images.array.dims[0]) {
-    return absl::DataLossError(absl::StrCat(labels.path,
-                                            ": holds ",
-                                            labels.array.dims[0],
-                                            " labels, expected ",
-                                            images.array.dims[0],
-                                            ", as many as there are images in ",
-                                            images.path));
+    constexpr absl::string_view kText =
+        "$0: holds $1 labels, expected $2, as many as there are images in $3";
+    return absl::DataLossError(absl::Substitute(
+        kText, labels.path, labels.array.dims[0], images.array.dims[0], images.path));
   }
   const std::vector<uint8_t>& values = labels.array.values;
   const auto wrong =
       std::ranges::find_if(values, [](uint8_t label) { return label >= kImageClasses; });
   if (wrong == values.end()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(labels.path,
-                                          ": label ",
-                                          wrong - values.begin(),
-                                          " is ",
-                                          *wrong,
-                                          ", expected less than ",
-                                          kImageClasses));
+  constexpr absl::string_view kText = "$0: label $1 is $2, expected less than $3";
+  return absl::DataLossError(
+      absl::Substitute(kText, labels.path, wrong - values.begin(), int{*wrong}, kImageClasses));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
@@ -115,12 +116,8 @@ absl::StatusOr<std::vector<uint8_t>> ReadValues(Source& source,
                                                 const std::vector<uint32_t>& dims) {
   const std::optional<uint64_t> num_values = NumValues(dims);
   if (!num_values) {
-    return absl::DataLossError(absl::StrCat(path,
-                                            ": claims to hold ",
-                                            DimsToString(dims),
-                                            ", expected at most ",
-                                            kIdxValuesMax,
-                                            " values"));
+    constexpr absl::string_view kText = "$0: claims to hold $1, expected at most $2 values";
+    return absl::DataLossError(absl::Substitute(kText, path, DimsToString(dims), kIdxValuesMax));
   }
   std::vector<uint8_t> values;
   while (values.size() < *num_values) {
@@ -128,13 +125,9 @@ absl::StatusOr<std::vector<uint8_t>> ReadValues(Source& source,
     values.resize(begin + std::min<size_t>(kPieceBytes, *num_values - begin));
     PUSHPULL_ASSIGN_OR_RETURN(const size_t num_read, source.Read(std::span(values).subspan(begin)));
     if (begin + num_read < values.size()) {
-      return absl::DataLossError(absl::StrCat(path,
-                                              ": has ",
-                                              begin + num_read,
-                                              " values, expected ",
-                                              *num_values,
-                                              " for ",
-                                              DimsToString(dims)));
+      constexpr absl::string_view kText = "$0: has $1 values, expected $2 for $3";
+      return absl::DataLossError(
+          absl::Substitute(kText, path, begin + num_read, *num_values, DimsToString(dims)));
     }
   }
   // Also where the checksum of a compressed file is checked.

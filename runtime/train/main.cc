@@ -18,15 +18,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include "pushpull/job.h"
 
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/codec.h"
-#include "runtime/train/compute_threads.h"
 #include "runtime/train/trainer.h"
 
 namespace pushpull {
@@ -36,8 +37,6 @@ constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitNotReachable = 3;
-
-using Environment = std::map<std::string, std::string>;
 
 // Values as given, where TrainingSettings has them in another form.
 struct Flags {
@@ -190,12 +189,18 @@ absl::StatusOr<TrainingSettings> SettingsFromFlags(const Flags& flags, WorkerId 
   return settings;
 }
 
-int ThreadsFrom(const Flags& flags, const Environment& environment) {
+std::map<std::string, std::string> Environment() {
+  std::map<std::string, std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    environment.insert(absl::StrSplit(*entry, absl::MaxSplits('=', 1)));
+  return environment;
+}
+
+int ThreadsFrom(const Flags& flags) {
   if (flags.threads.has_value()) return *flags.threads;
-  const auto openmp = environment.find("OMP_NUM_THREADS");
   int threads = 0;
-  if (openmp == environment.end() || !absl::SimpleAtoi(openmp->second, &threads)) return 1;
-  return threads > 0 ? threads : 1;
+  const bool is_set = absl::SimpleAtoi(VariableOf(Environment(), "OMP_NUM_THREADS"), &threads);
+  return is_set && threads > 0 ? threads : 1;
 }
 
 int Report(const absl::Status& status, int exit_code) {
@@ -207,8 +212,8 @@ bool IsNotReachable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-int Run(const Flags& flags, const Environment& environment) {
-  absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(environment);
+int Run(const Flags& flags) {
+  absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(Environment());
   if (!options.ok()) return Report(options.status(), kExitUsage);
   options->bypasses_codecs = flags.bypasses_codec;
   const absl::StatusOr<TrainingSettings> settings = SettingsFromFlags(flags, options->worker);
@@ -219,7 +224,7 @@ int Run(const Flags& flags, const Environment& environment) {
   const absl::StatusOr<ImageSet> test = ReadFashionMnist(flags.data, ImageSplit::kTest);
   if (!test.ok()) return Report(test.status(), kExitNotReachable);
 
-  SetComputeThreads(ThreadsFrom(flags, environment));
+  SetComputeThreads(ThreadsFrom(flags));
   absl::StatusOr<std::unique_ptr<Job>> job =
       Job::Join(*options, Deadline::After(settings->start_timeout));
   if (!job.ok()) {
@@ -227,16 +232,6 @@ int Run(const Flags& flags, const Environment& environment) {
   }
   const absl::StatusOr<int> exit_code = Train(*std::move(job), *training, *test, *settings, stdout);
   return exit_code.ok() ? *exit_code : Report(exit_code.status(), kExitFailed);
-}
-
-Environment ReadEnvironment() {
-  Environment environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) environment[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return environment;
 }
 
 int Main(int argc, char** argv) {
@@ -256,7 +251,7 @@ int Main(int argc, char** argv) {
   }
   // LibTorch throws.
   try {
-    return Run(flags, ReadEnvironment());
+    return Run(flags);
   } catch (const std::exception& error) {
     return Report(absl::InternalError(error.what()), kExitFailed);
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/trainer.h"
 
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,10 +17,10 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/utils.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/gradient_exchange.h"
-#include "runtime/train/image_batch.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/sample_order.h"
 
@@ -31,6 +34,35 @@ constexpr uint32_t kEvaluationBatch = 250;
 
 // Leaving is one message to the coordinator.
 constexpr std::chrono::seconds kLeaveTimeout{10};
+
+// Mean and standard deviation of all pixels of Fashion-MNIST's training images, of 255.
+constexpr float kPixelMean = 72.9F;
+constexpr float kPixelDeviation = 90.0F;
+
+constexpr size_t kImagePixels = size_t{kImageHeight} * kImageWidth;
+
+struct ImageBatch {
+  torch::Tensor images;  // [batch, 1, kImageHeight, kImageWidth] float32, about mean 0, variance 1
+  torch::Tensor labels;  // [batch] int64
+};
+
+// Copies the images numbered `indices`, each below images.num_images(), in that order.
+ImageBatch MakeImageBatch(const ImageSet& images, std::span<const uint32_t> indices) {
+  const auto batch = static_cast<int64_t>(indices.size());
+  ImageBatch result{.images = torch::empty({batch, 1, kImageHeight, kImageWidth}),
+                    .labels = torch::empty({batch}, torch::kInt64)};
+  auto* pixel = result.images.data_ptr<float>();
+  auto* label = result.labels.data_ptr<int64_t>();
+  for (const uint32_t index : indices) {
+    PUSHPULL_CHECK(index < images.num_images());
+    const uint8_t* from = images.pixels.data() + index * kImagePixels;
+    for (size_t i = 0; i < kImagePixels; ++i) {
+      *pixel++ = (static_cast<float>(from[i]) - kPixelMean) / kPixelDeviation;
+    }
+    *label++ = images.labels[index];
+  }
+  return result;
+}
 
 struct Evaluation {
   double loss = 0;      // mean cross-entropy
@@ -220,6 +252,17 @@ class Trainer {
 };
 
 }  // namespace
+
+void SetComputeThreads(int threads) {
+  at::set_num_threads(threads);
+  at::set_num_interop_threads(1);
+  // LibTorch sets the threads of OpenMP only. OpenBLAS may have its own, one a core, and whether
+  // OpenBLAS is there at all is the system's choice of libblas.so.3.
+  using SetThreads = void (*)(int);
+  auto* const set_blas_threads =
+      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
+  if (set_blas_threads != nullptr) set_blas_threads(threads);
+}
 
 absl::Status Validate(const TrainingSettings& settings) {
   if (settings.epochs == 0) return absl::InvalidArgumentError("epochs: must be above 0, is 0");

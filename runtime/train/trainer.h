@@ -44,6 +44,11 @@ struct TrainingSettings {
 // kInvalidArgument names the field.
 absl::Status Validate(const TrainingSettings& settings);
 
+// How many threads LibTorch and the linear algebra below it may use.
+// Call before the first tensor operation. `threads` above 0. The number of threads determines the
+// order of sums, so runs with different numbers differ in their bits.
+void SetComputeThreads(int threads);
+
 // Trains from the job's start_step to the end, or until this worker is released, reports losses and
 // results to the job, and leaves it. Returns the process's exit code. Worker 0 evaluates on `test`
 // and writes a line for each evaluation to `lines`, then the final accuracy. Blocks for the whole
