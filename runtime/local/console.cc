@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "runtime/local/progress.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace pushpull {
 namespace {
@@ -22,6 +24,27 @@ std::string FitTerminal(const std::string& line) {
 }
 
 }  // namespace
+
+std::string FormatProgress(const JobStatus& status, const JobStatus& before) {
+  const auto is_alive = [](const auto& member) { return member.is_alive; };
+  const std::string members = absl::StrCat(" | ",
+                                           absl::c_count_if(status.servers, is_alive),
+                                           " servers | ",
+                                           absl::c_count_if(status.workers, is_alive),
+                                           " workers");
+  if (status.phase == JobPhase::kStarting) return absl::StrCat("starting", members);
+  std::string line = absl::StrCat("step ", status.step.value());
+  if (!status.losses.empty())
+    absl::StrAppendFormat(&line, " | loss %.4f", status.losses.back().loss);
+  const double seconds = status.seconds - before.seconds;
+  if (seconds > 0 && status.samples >= before.samples) {
+    absl::StrAppendFormat(
+        &line, " | %.0f samples/s", static_cast<double>(status.samples - before.samples) / seconds);
+  }
+  if (status.sync_seconds.count() > 0)
+    absl::StrAppendFormat(&line, " | sync %.1f ms", status.sync_seconds.At(0.5) * 1e3);
+  return line + members;
+}
 
 Console::Console(bool shows_progress)
     : shows_progress_(shows_progress), is_terminal_(shows_progress && isatty(STDERR_FILENO) == 1) {}

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 
-#include "runtime/local/earlier_status.h"
+#include "runtime/local/status_rules.h"
 #include "runtime/membership/status_client.h"
 
 namespace pushpull {
@@ -55,20 +55,20 @@ void CoordinatorLink::CancelCalls() {
   loop_.Cancel(wait_timer_);
 }
 
-ControlTarget CoordinatorLink::Target() const {
-  return {.address = address_, .tls = CurrentIdentity(tls_)};
+template <typename Answer>
+void CoordinatorLink::Call(absl::StatusOr<Answer> (*ask)(const ControlTarget&, Deadline),
+                           std::function<void(absl::StatusOr<Answer>)> then) {
+  const ControlTarget target{.address = address_, .tls = CurrentIdentity(tls_)};
+  calls_.Post([ask, target, then, self = std::weak_ptr<CoordinatorLink*>(self_), &loop = loop_] {
+    loop.Post([self, then, answer = ask(target, Deadline::After(kAnswerTimeout))]() mutable {
+      if (!self.expired()) then(std::move(answer));
+    });
+  });
 }
 
 void CoordinatorLink::FetchStatus(std::function<void(bool)> then) {
-  calls_.Post([target = Target(),
-               then = std::move(then),
-               self = std::weak_ptr<CoordinatorLink*>(self_),
-               &loop = loop_] {
-    auto answer = std::make_shared<absl::StatusOr<JobStatus>>(
-        pushpull::FetchStatus(target, Deadline::After(kAnswerTimeout)));
-    loop.Post([self, then, answer] {
-      if (const auto link = self.lock()) then((*link)->TakeAnswer(*std::move(answer)));
-    });
+  Call<JobStatus>(pushpull::FetchStatus, [this, then](absl::StatusOr<JobStatus> answer) {
+    then(TakeAnswer(std::move(answer)));
   });
 }
 
@@ -97,37 +97,21 @@ void CoordinatorLink::AwaitStatus(StatusWait wait) {
 
 void CoordinatorLink::SaveCheckpoint(Duration limit,
                                      std::function<void(absl::StatusOr<Step>)> then) {
-  calls_.Post([target = Target(),
-               limit,
-               then = std::move(then),
-               self = std::weak_ptr<CoordinatorLink*>(self_),
-               &loop = loop_] {
-    const absl::StatusOr<uint64_t> number =
-        RequestCheckpoint(target, Deadline::After(kAnswerTimeout));
-    loop.Post([self, limit, then, number] {
-      const auto link = self.lock();
-      if (link == nullptr) return;
-      if (!number.ok()) return then(number.status());
-      (*link)->AwaitSave(*number, limit, then);
-    });
+  Call<uint64_t>(RequestCheckpoint, [this, limit, then](absl::StatusOr<uint64_t> requested) {
+    if (!requested.ok()) return then(requested.status());
+    const auto is_over = [number = *requested](const JobStatus& status) {
+      return status.checkpoint.finished >= number || status.phase == JobPhase::kFailed;
+    };
+    AwaitStatus({.is_enough = is_over,
+                 .period = kSavePeriod,
+                 .give_up = loop_.Now() + limit,
+                 .then = [this, number = *requested, is_over, then] {
+                   const CheckpointStatus& saved = status_.checkpoint;
+                   if (saved.succeeded >= number) return then(saved.step);
+                   then(is_over(status_) ? absl::InternalError(saved.failure)
+                                         : absl::DeadlineExceededError("it was not saved in time"));
+                 }});
   });
-}
-
-void CoordinatorLink::AwaitSave(uint64_t number,
-                                Duration limit,
-                                std::function<void(absl::StatusOr<Step>)> then) {
-  const auto is_over = [number](const JobStatus& status) {
-    return status.checkpoint.finished >= number || status.phase == JobPhase::kFailed;
-  };
-  AwaitStatus({.is_enough = is_over,
-               .period = kSavePeriod,
-               .give_up = loop_.Now() + limit,
-               .then = [this, number, is_over, then = std::move(then)] {
-                 const CheckpointStatus& saved = status_.checkpoint;
-                 if (saved.succeeded >= number) return then(saved.step);
-                 then(is_over(status_) ? absl::InternalError(saved.failure)
-                                       : absl::DeadlineExceededError("it was not saved in time"));
-               }});
 }
 
 }  // namespace pushpull

@@ -62,9 +62,11 @@ class CoordinatorLink {
   void CancelCalls();
 
  private:
-  ControlTarget Target() const;
+  // Calls `ask` with the coordinator on the calls' thread and `then` with its answer on the loop.
+  template <typename Answer>
+  void Call(absl::StatusOr<Answer> (*ask)(const ControlTarget&, Deadline),
+            std::function<void(absl::StatusOr<Answer>)> then);
   bool TakeAnswer(absl::StatusOr<JobStatus> answer);
-  void AwaitSave(uint64_t number, Duration limit, std::function<void(absl::StatusOr<Step>)> then);
 
   const std::string job_;
   const TlsFolder* const tls_;

@@ -72,13 +72,6 @@ Guardian::~Guardian() {
   waitpid(pid_, nullptr, 0);
 }
 
-void Guardian::Watch(pid_t group) {
-  Tell('+', group);
-}
-void Guardian::Forget(pid_t group) {
-  Tell('-', group);
-}
-
 void Guardian::Tell(char what, pid_t group) {
   const Message message{what, group};
   // A guardian that is gone was killed by somebody; PR_SET_PDEATHSIG is left.

@@ -26,8 +26,8 @@ class Guardian {
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  void Watch(pid_t group);
-  void Forget(pid_t group);
+  void Watch(pid_t group) { Tell('+', group); }
+  void Forget(pid_t group) { Tell('-', group); }
 
  private:
   Guardian(pid_t pid, FileDescriptor pipe) : pid_(pid), pipe_(std::move(pipe)) {}

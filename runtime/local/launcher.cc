@@ -26,7 +26,6 @@ namespace pushpull {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr int kExitNotReachable = 3;
 constexpr Duration kLook = std::chrono::seconds(60);
 
 int Complain(const absl::Status& why, int exit_code) {
@@ -100,8 +99,8 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   ExitCode exit_code;
   std::unique_ptr<Supervisor> supervisor;
   loop.Post([&] {
-    supervisor = std::make_unique<Supervisor>(
-        options, job, *workdir, **guardian, loop, [&exit_code](int code) { exit_code.Set(code); });
+    supervisor = std::make_unique<Supervisor>(LocalJob{options, job, *workdir, **guardian, loop},
+                                              [&exit_code](int code) { exit_code.Set(code); });
     supervisor->Start();
   });
   int code = 0;

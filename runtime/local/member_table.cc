@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/local/member_table.h"
 
-#include <algorithm>
-#include <cstdio>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/status_macros.h"
 #include "runtime/local/status_rules.h"
 
 namespace pushpull {
@@ -12,64 +20,143 @@ namespace {
 // How long a server that the coordinator has lost has to end by itself.
 constexpr Duration kUnlistedGrace = std::chrono::seconds(3);
 
-}  // namespace
-
-absl::Status MemberTable::Start(JobRole role, int index, const absl::StatusOr<ProcessSpec>& spec) {
-  if (!spec.ok()) return spec.status();
-  const std::string name = MemberName(role, index);
-  LocalMember& member = members_.try_emplace(name, role, index, loop_, guardian_).first->second;
-  member.is_done = false;
-  member.is_listed = false;
-  member.unlisted_since.reset();
-  absl::Status started = member.process.Start(
-      *spec,
-      workdir_.log_path(name),
-      {.on_output = [this, &member](const std::string& line) { events_.on_output(member, line); },
-       .on_ready =
-           [this, &member] {
-             PublishEndpoints();
-             events_.on_ready(member);
-           },
-       .on_end =
-           [this, &member](const ProcessEnd& end) {
-             PublishEndpoints();
-             events_.on_end(member, end);
-           }});
-  if (started.ok()) PublishEndpoints();
-  return started;
+const char* RoleName(JobRole role) {
+  switch (role) {
+    case JobRole::kCoordinator:
+      return "coordinator";
+    case JobRole::kServer:
+      return "server";
+    case JobRole::kWorker:
+      return "worker";
+  }
+  return "member";
 }
 
-LocalMember* MemberTable::Find(const std::string& name) {
+// A worker that ended in order because it was not desired at that moment. A released server is
+// removed when it ends.
+bool IsReleased(const MemberProcess& member, const JobStatus& status) {
+  return member.role() == JobRole::kWorker && member.is_done() && !member.is_running() &&
+         WasReleased(status, member.endpoint().index);
+}
+
+}  // namespace
+
+std::string MemberName(JobRole role, int index) {
+  return role == JobRole::kCoordinator ? RoleName(role) : absl::StrCat(RoleName(role), "-", index);
+}
+
+// ---- one member ----
+
+MemberProcess::MemberProcess(JobRole role,
+                             int index,
+                             const LocalJob& job,
+                             const MemberEvents& events)
+    : role_(role),
+      job_(job),
+      events_(events),
+      endpoint_{.role = RoleName(role), .index = static_cast<uint32_t>(index)} {}
+
+absl::Status MemberProcess::Start(const ProcessSpec& spec) {
+  if (!log_.is_open()) log_.open(job_.workdir.log_path(name()), std::ios::trunc);
+  Reset();
+  is_listed_ = false;
+  unlisted_since_.reset();
+  started_at_ = job_.loop.Now();
+  PUSHPULL_ASSIGN_OR_RETURN(
+      process_,
+      ChildProcess::Start(spec,
+                          job_.loop,
+                          {.on_forked = [this](pid_t group) { job_.guardian.Watch(group); },
+                           .on_output =
+                               [this](const std::string& line) {
+                                 log_ << line << '\n' << std::flush;
+                                 events_.on_output(*this, line);
+                               },
+                           .on_ready = [this](const std::string& line) { OnReady(line); },
+                           .on_end = [this](const ProcessEnd& end) { OnEnd(end); }}));
+  endpoint_ = {.role = endpoint_.role, .index = endpoint_.index, .pid = process_->pid()};
+  return absl::OkStatus();
+}
+
+void MemberProcess::OnReady(const std::string& line) {
+  const nlohmann::json addresses = nlohmann::json::parse(line, nullptr, false);
+  if (!addresses.is_object()) return;
+  const auto text_at = [&addresses](const char* key) {
+    const auto it = addresses.find(key);
+    return it != addresses.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
+  has_been_ready_ = true;
+  endpoint_.control = text_at("control");
+  endpoint_.data = text_at("data");
+  endpoint_.metrics = text_at("metrics");
+  events_.on_ready(*this);
+}
+
+void MemberProcess::OnEnd(const ProcessEnd& end) {
+  job_.guardian.Forget(process_->pid());
+  // This runs in a callback of the process: it is deleted after that has returned.
+  job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
+  events_.on_end(*this, end);  // last: it may start the member anew or delete it
+}
+
+bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
+  // The process or one of its children: a worker may be the child of a shell. Another one is of an
+  // earlier start.
+  const auto pid = static_cast<pid_t>(worker.pid);
+  if (!is_running() || pid <= 0 || getpgid(pid) != process_->pid()) return false;
+  const bool has_changed = endpoint_.pid != pid || endpoint_.metrics != worker.metrics_address;
+  endpoint_.pid = pid;
+  endpoint_.metrics = worker.metrics_address;
+  const bool is_given_up = !worker.is_alive && !worker.has_left && !worker.was_released;
+  if (is_given_up) KillGroup();
+  return has_changed;
+}
+
+// A released server ends by itself; one that the coordinator has lost may not notice.
+void MemberProcess::FollowServer(const JobStatus& status) {
+  if (IsListed(status, endpoint_)) {
+    is_listed_ = true;
+    unlisted_since_.reset();
+  } else if (is_listed_ && !IsAwaited(status, endpoint_.index)) {
+    if (!unlisted_since_) unlisted_since_ = job_.loop.Now();
+    if (job_.loop.Now() - *unlisted_since_ >= kUnlistedGrace) KillGroup();
+  }
+}
+
+void MemberProcess::RequestEnd() const {
+  process_->EndNow();
+  process_->Signal(SIGCONT);
+}
+
+// ---- all members ----
+
+absl::Status MemberTable::Start(JobRole role, int index, const ProcessSpec& spec) {
+  const std::string name = MemberName(role, index);
+  MemberProcess& member = members_.try_emplace(name, role, index, job_, events_).first->second;
+  PUSHPULL_RETURN_IF_ERROR(member.Start(spec));
+  PublishEndpoints();
+  return absl::OkStatus();
+}
+
+MemberProcess* MemberTable::Find(const std::string& name) {
   const auto it = members_.find(name);
   return it == members_.end() ? nullptr : &it->second;
 }
 
-std::vector<const MemberProcess*> MemberTable::Running(const std::vector<JobRole>& roles) const {
-  std::vector<const MemberProcess*> running;
-  for (const auto& [name, member] : members_) {
-    const JobRole role = member.process.role();
-    const bool has_role = std::find(roles.begin(), roles.end(), role) != roles.end();
-    if (has_role && member.process.is_running()) running.push_back(&member.process);
-  }
-  return running;
-}
-
 bool MemberTable::AreServersReady() const {
-  return std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
-    const MemberProcess& process = entry.second.process;
-    return process.role() != JobRole::kServer || process.has_been_ready();
+  return absl::c_all_of(members_, [](const auto& entry) {
+    return entry.second.role() != JobRole::kServer || entry.second.has_been_ready();
   });
 }
 
 bool MemberTable::AreWorkersDone() const {
-  return std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
-    return entry.second.process.role() != JobRole::kWorker || entry.second.is_done;
+  return absl::c_all_of(members_, [](const auto& entry) {
+    return entry.second.role() != JobRole::kWorker || entry.second.is_done();
   });
 }
 
 std::vector<int> MemberTable::Missing(JobRole role, const JobStatus& status) const {
-  const uint32_t desired =
-      role == JobRole::kWorker ? status.desired_workers : status.desired_servers;
+  const uint32_t desired = DesiredCount(status, role);
   std::vector<int> missing;
   for (int i = 0; static_cast<uint32_t>(i) < desired; ++i) {
     const auto it = members_.find(MemberName(role, i));
@@ -78,61 +165,78 @@ std::vector<int> MemberTable::Missing(JobRole role, const JobStatus& status) con
   return missing;
 }
 
-// A worker that ended in order because it was not desired at that moment. A released server is
-// removed when it ends.
-bool MemberTable::IsReleased(const LocalMember& member, const JobStatus& status) const {
-  return member.process.role() == JobRole::kWorker && member.is_done &&
-         !member.process.is_running() && WasReleased(status, member.process.endpoint().index);
-}
-
 void MemberTable::Follow(const JobStatus& status) {
   bool has_changed = false;
   for (const WorkerStatus& worker : status.workers) {
-    LocalMember* member = Find(ToString(worker.worker));
-    const auto pid = static_cast<pid_t>(worker.pid);
-    if (member == nullptr || !member->process.IsInGroup(pid)) continue;  // of an earlier start
-    has_changed |= member->process.SetWorkerAddress(pid, worker.metrics_address);
-    const bool is_given_up = !worker.is_alive && !worker.has_left && !worker.was_released;
-    if (is_given_up) member->process.KillGroup();
+    MemberProcess* member = Find(ToString(worker.worker));
+    has_changed |= member != nullptr && member->FollowWorker(worker);
   }
   if (has_changed) PublishEndpoints();
   for (auto& [name, member] : members_) {
-    const MemberProcess& process = member.process;
-    if (process.role() == JobRole::kServer && process.is_running()) FollowServer(member, status);
+    if (member.role() == JobRole::kServer && member.is_running()) member.FollowServer(status);
   }
 }
 
-// A released server ends by itself; one that the coordinator has lost may not notice.
-void MemberTable::FollowServer(LocalMember& server, const JobStatus& status) {
-  const Endpoint& endpoint = server.process.endpoint();
-  if (IsListed(status, endpoint)) {
-    server.is_listed = true;
-    server.unlisted_since.reset();
-  } else if (server.is_listed && !IsAwaited(status, endpoint.index)) {
-    if (!server.unlisted_since) server.unlisted_since = loop_.Now();
-    if (loop_.Now() - *server.unlisted_since >= kUnlistedGrace) server.process.KillGroup();
-  }
-}
-
-void MemberTable::Reset(int servers, int workers) {
+void MemberTable::Reset() {
+  const TrainingJobSpec& spec = job_.job.spec;
   std::erase_if(members_, [&](const auto& entry) {
-    const MemberProcess& process = entry.second.process;
-    return process.index() >= (process.role() == JobRole::kWorker ? workers : servers);
+    const bool is_worker = entry.second.role() == JobRole::kWorker;
+    return entry.second.index() >= (is_worker ? spec.workers.replicas : spec.servers.replicas);
   });
-  for (auto& [name, member] : members_) {
-    member.process.ResetReady();
-    member.is_done = false;
-  }
+  for (auto& [name, member] : members_) member.Reset();
 }
 
 void MemberTable::PublishEndpoints() const {
   std::vector<Endpoint> endpoints;
   for (const auto& [name, member] : members_) {
-    if (member.process.is_running()) endpoints.push_back(member.process.endpoint());
+    if (member.is_running()) endpoints.push_back(member.endpoint());
   }
   // A full disk must not end the job; `status` and scrapers then read the previous list.
-  const absl::Status written = workdir_.WriteEndpoints(endpoints);
+  const absl::Status written = job_.workdir.WriteEndpoints(endpoints);
   if (!written.ok()) std::fprintf(stderr, "pushpull: %s\n", std::string(written.message()).c_str());
+}
+
+// ---- stop ----
+
+bool MemberTable::Stop(std::vector<StopStage> stages) {
+  stages_ = std::move(stages);
+  is_requested_ = false;
+  return ContinueStop();
+}
+
+bool MemberTable::ContinueStop() {
+  while (!stages_.empty()) {
+    const std::vector<const MemberProcess*> running = Running(stages_.front().roles);
+    if (running.empty()) {
+      stages_.erase(stages_.begin());
+      is_requested_ = false;
+      continue;
+    }
+    if (std::exchange(is_requested_, true)) return false;
+    for (const MemberProcess* member : running) member->RequestEnd();
+    job_.loop.Cancel(kill_timer_);
+    kill_timer_ = job_.loop.RunAfter(stages_.front().grace, [this] {
+      for (const MemberProcess* member : Running(stages_.front().roles)) member->KillGroup();
+    });
+    return false;
+  }
+  job_.loop.Cancel(kill_timer_);
+  return true;
+}
+
+void MemberTable::KillAll() const {
+  for (const auto& [name, member] : members_) {
+    if (member.is_running()) member.KillGroup();
+  }
+}
+
+std::vector<const MemberProcess*> MemberTable::Running(const std::vector<JobRole>& roles) const {
+  std::vector<const MemberProcess*> running;
+  for (const auto& [name, member] : members_) {
+    if (member.is_running() && absl::c_linear_search(roles, member.role()))
+      running.push_back(&member);
+  }
+  return running;
 }
 
 }  // namespace pushpull

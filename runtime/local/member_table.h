@@ -1,76 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processes of a local job's members by name, and their endpoints in the workdir.
+// The processes of a local job's members by name: each one's program, log file and addresses, the
+// endpoints of all in the workdir, and their orderly end.
 #pragma once
 
+#include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
-#include "runtime/local/member_process.h"
+#include "runtime/local/guardian.h"
+#include "runtime/local/launcher.h"
+#include "runtime/local/process.h"
 #include "runtime/local/workdir.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
 
-struct LocalMember {
-  LocalMember(JobRole role, int index, EventLoop& loop, Guardian& guardian)
-      : process(role, index, loop, guardian) {}
+// What the parts of the launcher share; all of it outlives them.
+struct LocalJob {
+  const LaunchOptions& options;
+  const TrainingJob& job;
+  Workdir& workdir;
+  Guardian& guardian;
+  EventLoop& loop;
+};
 
-  MemberProcess process;
-  bool is_done = false;  // a worker that has finished its part
+// "coordinator", "server-0", "worker-2".
+std::string MemberName(JobRole role, int index);
+
+class MemberProcess;
+
+struct MemberEvents {
+  std::function<void(MemberProcess&, const std::string& line)> on_output;
+  std::function<void(MemberProcess&)> on_ready;  // the endpoint is known
+  std::function<void(MemberProcess&, const ProcessEnd&)> on_end;
+};
+
+// Thread-confined to the loop. Not movable: events refer to it.
+class MemberProcess {
+ public:
+  // `events` outlives the member.
+  MemberProcess(JobRole role, int index, const LocalJob& job, const MemberEvents& events);
+  MemberProcess(const MemberProcess&) = delete;
+  MemberProcess& operator=(const MemberProcess&) = delete;
+
+  JobRole role() const { return role_; }
+  int index() const { return static_cast<int>(endpoint_.index); }
+  std::string name() const { return MemberName(role(), index()); }
+  const Endpoint& endpoint() const { return endpoint_; }
+  bool is_running() const { return process_ != nullptr && process_->is_running(); }
+  // Since its last start, also when it has ended since.
+  bool has_been_ready() const { return has_been_ready_; }
+  Duration SinceStart() const { return job_.loop.Now() - started_at_; }
+  // A worker that has finished its part.
+  bool is_done() const { return is_done_; }
+  void SetDone() { is_done_ = true; }
+
+  // Appends what the program prints to its log, a fresh file at the member's first start.
+  absl::Status Start(const ProcessSpec& spec);
+  // Takes over what only a worker knows of itself. True: the endpoint has changed.
+  bool FollowWorker(const WorkerStatus& worker);
+  // Kills a server that the coordinator has lost and that does not end by itself.
+  void FollowServer(const JobStatus& status);
+  // Before the whole job starts anew.
+  void Reset() { has_been_ready_ = is_done_ = false; }
+  // Asks the process to end at once, also one that is stopped.
+  void RequestEnd() const;
+  void KillGroup() const { process_->KillGroup(); }
+
+ private:
+  void OnReady(const std::string& line);
+  void OnEnd(const ProcessEnd& end);
+
+  const JobRole role_;
+  const LocalJob& job_;
+  const MemberEvents& events_;
+  Endpoint endpoint_;
+  bool has_been_ready_ = false;
+  bool is_done_ = false;
   // A server that the coordinator has listed as alive, and since when it no longer does.
-  bool is_listed = false;
-  std::optional<SteadyTime> unlisted_since;
+  bool is_listed_ = false;
+  std::optional<SteadyTime> unlisted_since_;
+  SteadyTime started_at_;
+  std::ofstream log_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+// Members that are asked to end together, killed after the grace period, and waited for before the
+// next stage begins.
+struct StopStage {
+  std::vector<JobRole> roles;
+  Duration grace;
 };
 
 // Thread-confined to the loop.
 class MemberTable {
  public:
-  struct Events {
-    std::function<void(LocalMember&, const std::string& line)> on_output;
-    std::function<void(LocalMember&)> on_ready;
-    std::function<void(LocalMember&, const ProcessEnd&)> on_end;
-  };
-
-  // All references outlive the table.
-  MemberTable(Workdir& workdir, Guardian& guardian, EventLoop& loop, Events events)
-      : workdir_(workdir), guardian_(guardian), loop_(loop), events_(std::move(events)) {}
+  MemberTable(const LocalJob& job, MemberEvents events) : job_(job), events_(std::move(events)) {}
+  ~MemberTable() { job_.loop.Cancel(kill_timer_); }
+  MemberTable(const MemberTable&) = delete;
+  MemberTable& operator=(const MemberTable&) = delete;
 
   // A member that ran before keeps its log. An error names the program that cannot be started.
-  absl::Status Start(JobRole role, int index, const absl::StatusOr<ProcessSpec>& spec);
+  absl::Status Start(JobRole role, int index, const ProcessSpec& spec);
   // Null if it has never been started, or has been removed.
-  LocalMember* Find(const std::string& name);
-  std::vector<const MemberProcess*> Running(const std::vector<JobRole>& roles) const;
+  MemberProcess* Find(const std::string& name);
   bool AreServersReady() const;
   bool AreWorkersDone() const;
 
   // Indices of the desired members of a role that have to be started: never started here, or
   // released before and desired again.
   std::vector<int> Missing(JobRole role, const JobStatus& status) const;
-  // Takes over what only workers know of themselves. Kills the processes that the coordinator has
-  // given up: one that is stopped or hangs would never end by itself.
+  // Kills the processes that the coordinator has given up: one that is stopped or hangs would never
+  // end by itself.
   void Follow(const JobStatus& status);
 
   void Remove(const std::string& name) { members_.erase(name); }
   // Before the whole job starts anew with the manifest's size.
-  void Reset(int servers, int workers);
-
- private:
-  bool IsReleased(const LocalMember& member, const JobStatus& status) const;
-  void FollowServer(LocalMember& server, const JobStatus& status);
+  void Reset();
   // Rewrites endpoints.json.
   void PublishEndpoints() const;
 
-  Workdir& workdir_;
-  Guardian& guardian_;
-  EventLoop& loop_;
-  const Events events_;
-  std::map<std::string, LocalMember> members_;
+  // Stops members in stages, in place of a stop under way. True: nothing runs any more.
+  bool Stop(std::vector<StopStage> stages);
+  // Whenever a process has ended. True: nothing runs any more.
+  bool ContinueStop();
+  void KillAll() const;
+
+ private:
+  std::vector<const MemberProcess*> Running(const std::vector<JobRole>& roles) const;
+
+  const LocalJob& job_;
+  const MemberEvents events_;
+  std::map<std::string, MemberProcess> members_;
+  std::vector<StopStage> stages_;  // still to come; the first is under way
+  bool is_requested_ = false;      // the first stage's members have been asked to end
+  Executor::TimerId kill_timer_ = 0;
 };
 
 }  // namespace pushpull

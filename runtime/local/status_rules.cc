@@ -2,44 +2,128 @@
 #include "runtime/local/status_rules.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
 
 namespace pushpull {
+namespace {
+
+const Quantiles& WithMore(const Quantiles& a, const Quantiles& b) {
+  return a.count() > b.count() ? a : b;
+}
+
+std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
+                             const std::vector<LossPoint>& now) {
+  std::map<Step, LossPoint> by_step;
+  for (const std::vector<LossPoint>* points : {&earlier, &now}) {
+    for (const LossPoint& point : *points) by_step[point.step] = point;
+  }
+  std::vector<LossPoint> all;
+  all.reserve(by_step.size());
+  for (const auto& [step, point] : by_step) all.push_back(point);
+  return all;
+}
+
+bool ShareAShard(const StateLoss& a, const StateLoss& b) {
+  return absl::c_any_of(a.shards,
+                        [&](ShardId shard) { return absl::c_linear_search(b.shards, shard); });
+}
+
+// Those that both have are in `now` because workers still say them.
+void AddEarlierUnevenSteps(const JobStatus& earlier, JobStatus& now) {
+  std::set<Step> steps(earlier.newest_uneven_steps.begin(), earlier.newest_uneven_steps.end());
+  const bool is_cut = earlier.uneven_steps > steps.size();
+  const Step oldest = is_cut && !steps.empty() ? *steps.begin() : Step{};
+  uint64_t both = 0;
+  for (const Step step : now.newest_uneven_steps) {
+    if (step < oldest || !steps.insert(step).second) ++both;
+  }
+  now.uneven_steps += earlier.uneven_steps - std::min(earlier.uneven_steps, both);
+  while (steps.size() > JobStatus::kUnevenStepsMax) steps.erase(steps.begin());
+  now.newest_uneven_steps.assign(steps.begin(), steps.end());
+}
+
+// A loss that was not over is the next coordinator's, who saw it anew.
+std::vector<StateLoss> Sequence(const std::vector<StateLoss>& earlier,
+                                const std::vector<StateLoss>& now) {
+  std::vector<StateLoss> all;
+  for (const StateLoss& loss : earlier) {
+    const auto shares = [&](const StateLoss& other) { return ShareAShard(loss, other); };
+    if (!loss.is_repaired && absl::c_any_of(now, shares)) continue;
+    all.push_back(loss);
+    all.back().is_waiting = false;
+  }
+  absl::c_copy(now, std::back_inserter(all));
+  return all;
+}
+
+}  // namespace
+
+uint32_t DesiredCount(const JobStatus& status, JobRole role) {
+  return role == JobRole::kWorker ? status.desired_workers : status.desired_servers;
+}
 
 bool IsDesired(const JobStatus& status, JobRole role, uint32_t index) {
-  const uint32_t desired =
-      role == JobRole::kWorker ? status.desired_workers : status.desired_servers;
+  const uint32_t desired = DesiredCount(status, role);
   return desired == 0 || index < desired;
 }
 
 bool WasReleased(const JobStatus& status, uint32_t worker) {
-  return std::any_of(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& it) {
+  return absl::c_any_of(status.workers, [&](const WorkerStatus& it) {
     return it.worker.value() == worker && it.was_released && !it.is_alive;
   });
 }
 
 bool IsListed(const JobStatus& status, const Endpoint& server) {
-  return std::any_of(status.servers.begin(), status.servers.end(), [&](const ServerStatus& it) {
+  return absl::c_any_of(status.servers, [&](const ServerStatus& it) {
     return it.is_alive && it.server.value() == server.index &&
            static_cast<int64_t>(it.pid) == server.pid;
   });
 }
 
 bool IsAwaited(const JobStatus& status, uint32_t server) {
-  const auto is_it = [&](ServerId id) { return id.value() == server; };
-  return std::any_of(
-      status.state_losses.begin(), status.state_losses.end(), [&](const StateLoss& loss) {
-        return loss.is_waiting && std::any_of(loss.servers.begin(), loss.servers.end(), is_it);
-      });
+  return absl::c_any_of(status.state_losses, [&](const StateLoss& loss) {
+    return loss.is_waiting && absl::c_linear_search(loss.servers, ServerId{server});
+  });
 }
 
 bool HasLastStatistics(const JobStatus& status) {
-  return std::all_of(status.servers.begin(), status.servers.end(), [&](const ServerStatus& server) {
+  return absl::c_all_of(status.servers, [&](const ServerStatus& server) {
     return server.stats.chunks == 0 || server.stats.highest_version >= status.step;
   });
 }
 
 bool IsSaved(const JobStatus& status) {
   return status.checkpoint.finished == status.checkpoint.requested;
+}
+
+JobStatus WithEarlier(const JobStatus& earlier, JobStatus now) {
+  now.samples = std::max(now.samples, earlier.samples);
+  now.bytes_pushed = std::max(now.bytes_pushed, earlier.bytes_pushed);
+  now.bytes_pulled = std::max(now.bytes_pulled, earlier.bytes_pulled);
+  now.bytes_replicated = std::max(now.bytes_replicated, earlier.bytes_replicated);
+  now.resends = std::max(now.resends, earlier.resends);
+  now.step = std::max(now.step, earlier.step);
+  now.contributors_max = std::max(now.contributors_max, earlier.contributors_max);
+  if (now.contributors_min == 0) {
+    now.contributors_min = earlier.contributors_min;
+  } else if (earlier.contributors_min > 0) {
+    now.contributors_min = std::min(now.contributors_min, earlier.contributors_min);
+  }
+  AddEarlierUnevenSteps(earlier, now);
+  now.sync_seconds = WithMore(earlier.sync_seconds, now.sync_seconds);
+  for (size_t i = 0; i < kSyncPhaseCount; ++i)
+    now.phase_seconds[i] = WithMore(earlier.phase_seconds[i], now.phase_seconds[i]);
+  now.losses = Union(earlier.losses, now.losses);
+  now.results.insert(earlier.results.begin(), earlier.results.end());
+  now.resizes.insert(now.resizes.begin(), earlier.resizes.begin(), earlier.resizes.end());
+  now.state_losses = Sequence(earlier.state_losses, now.state_losses);
+  return now;
 }
 
 }  // namespace pushpull

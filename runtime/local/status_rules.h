@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator's status says of a member whose process the launcher watches. Pure.
+// What the coordinator's status says of a member whose process the launcher watches, and of the
+// whole run where coordinators were restarted. Pure.
 #pragma once
 
 #include "runtime/job/training_job.h"
@@ -8,6 +9,9 @@
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
+
+// Of servers or workers; 0 before the coordinator's first answer.
+uint32_t DesiredCount(const JobStatus& status, JobRole role);
 
 // Whether the desired size includes the member. Everybody is desired before the coordinator's first
 // answer: the manifest's size is in force.
@@ -27,5 +31,11 @@ bool HasLastStatistics(const JobStatus& status);
 
 // No requested checkpoint is under way.
 bool IsSaved(const JobStatus& status);
+
+// `now` with what only `earlier` had, the status of a coordinator that has died: the report then
+// has the losses and resizes of before. Members count from their own start, so where both have a
+// total the higher one is the later; what a member that ended in between had counted since the last
+// report of it is missing.
+JobStatus WithEarlier(const JobStatus& earlier, JobStatus now);
 
 }  // namespace pushpull

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/role_commands.h"
 #include "runtime/local/status_rules.h"
@@ -28,7 +29,6 @@ constexpr Duration kReasonPeriod = std::chrono::milliseconds(100);
 constexpr Duration kStatisticsGrace = std::chrono::seconds(2);
 constexpr Duration kStatisticsPeriod = std::chrono::milliseconds(50);
 constexpr int kExitFailed = 1;
-constexpr int kExitNotReachable = 3;
 
 bool EndedInOrder(const ProcessEnd& end) {
   return end.signal == 0 && end.exit_code == 0;
@@ -36,32 +36,23 @@ bool EndedInOrder(const ProcessEnd& end) {
 
 }  // namespace
 
-Supervisor::Supervisor(const LaunchOptions& options,
-                       const TrainingJob& job,
-                       Workdir& workdir,
-                       Guardian& guardian,
-                       EventLoop& loop,
-                       std::function<void(int)> on_end)
-    : options_(options),
-      job_(job),
-      workdir_(workdir),
-      loop_(loop),
+Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
+    : local_(job),
+      spec_(job.job.spec),
+      loop_(job.loop),
       on_end_(std::move(on_end)),
-      began_at_(loop.Now()),
-      console_(options.shows_progress),
-      coordinator_(job.metadata.name, options.tls, loop),
-      members_(workdir,
-               guardian,
-               loop,
+      began_at_(loop_.Now()),
+      console_(job.options.shows_progress),
+      coordinator_(job.job.metadata.name, job.options.tls, loop_),
+      members_(local_,
                {.on_output =
-                    [this](const LocalMember& member, const std::string& line) {
-                      console_.Print(absl::StrCat(member.process.name(), " | ", line));
+                    [this](const MemberProcess& member, const std::string& line) {
+                      console_.Print(absl::StrCat(member.name(), " | ", line));
                     },
-                .on_ready = [this](const LocalMember& member) { OnReady(member.process); },
-                .on_end = [this](const LocalMember& member,
-                                 const ProcessEnd& end) { OnEnd(member.process, end); }}),
-      restarts_(job.spec.restart, loop),
-      stop_(loop, [this](const std::vector<JobRole>& roles) { return members_.Running(roles); }) {}
+                .on_ready = [this](const MemberProcess& member) { OnReady(member); },
+                .on_end = [this](const MemberProcess& member,
+                                 const ProcessEnd& end) { OnEnd(member, end); }}),
+      restarts_(spec_.restart, loop_) {}
 
 void Supervisor::CancelTimers() {
   restarts_.Cancel();
@@ -74,72 +65,67 @@ void Supervisor::CancelTimers() {
 
 void Supervisor::Start() {
   // Checked before anything runs, not when the first worker is due.
-  const absl::Status found = WorkerProcess(options_, job_, 0, "").status();
+  const absl::Status found = WorkerProcess(local_.options, local_.job, 0, "").status();
   if (!found.ok()) return Fail(kExitNotReachable, std::string(found.message()));
-  const absl::StatusOr<std::string> manifest = workdir_.KeepManifest(options_.manifest_path);
+  const absl::StatusOr<std::string> manifest =
+      local_.workdir.KeepManifest(local_.options.manifest_path);
   if (!manifest.ok()) return Fail(kExitNotReachable, std::string(manifest.status().message()));
   manifest_ = *manifest;
-  const std::chrono::seconds deadline = job_.spec.start_deadline.value_or(kLocalStartDeadline);
+  const std::chrono::seconds deadline = spec_.start_deadline.value_or(kLocalStartDeadline);
   deadline_timer_ = loop_.RunAfter(deadline, [this, deadline] {
     Fail(kExitFailed,
          absl::StrCat("not all members were ready within ",
                       deadline.count(),
                       " s (spec.startDeadlineSeconds)"));
   });
-  StartCoordinator();
+  StartMember(JobRole::kCoordinator, 0);
 }
 
-// A successor listens at its predecessor's address, with a higher term.
-void Supervisor::StartCoordinator() {
-  const absl::StatusOr<uint64_t> term = workdir_.NextTerm();
-  if (!term.ok()) return Fail(kExitNotReachable, std::string(term.status().message()));
-  StartMember(JobRole::kCoordinator,
-              0,
-              CoordinatorProcess(options_, {manifest_, *term, has_saved_, coordinator_.address()}));
-}
-
-void Supervisor::StartServer(int index) {
-  StartMember(
-      JobRole::kServer, index, ServerProcess(options_, job_, index, coordinator_.address()));
-}
-
-void Supervisor::StartWorkers() {
-  has_started_workers_ = true;
-  coordinator_.RestartSilence();
-  for (int i = 0; i < job_.spec.workers.replicas && !stopping_with_; ++i) StartWorker(i);
-  Poll();
-}
-
-void Supervisor::StartWorker(int index) {
-  StartMember(
-      JobRole::kWorker, index, WorkerProcess(options_, job_, index, coordinator_.address()));
-}
-
-void Supervisor::StartMember(JobRole role, int index, const absl::StatusOr<ProcessSpec>& spec) {
-  const absl::Status started = members_.Start(role, index, spec);
+void Supervisor::StartMember(JobRole role, int index) {
+  const absl::StatusOr<ProcessSpec> spec = SpecOf(role, index);
+  const absl::Status started = spec.ok() ? members_.Start(role, index, *spec) : spec.status();
   if (!started.ok()) Fail(kExitNotReachable, std::string(started.message()));
 }
 
+absl::StatusOr<ProcessSpec> Supervisor::SpecOf(JobRole role, int index) {
+  const std::string& coordinator = coordinator_.address();
+  if (role == JobRole::kServer)
+    return ServerProcess(local_.options, local_.job, index, coordinator);
+  if (role == JobRole::kWorker)
+    return WorkerProcess(local_.options, local_.job, index, coordinator);
+  // A successor listens at its predecessor's address, with a higher term.
+  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t term, local_.workdir.NextTerm());
+  return CoordinatorProcess(local_.options, {manifest_, term, has_saved_, coordinator});
+}
+
+void Supervisor::StartMembers(JobRole role, int count) {
+  for (int i = 0; i < count && !stopping_with_; ++i) StartMember(role, i);
+}
+
 void Supervisor::OnReady(const MemberProcess& process) {
+  members_.PublishEndpoints();
   if (stopping_with_) return;
   if (process.role() == JobRole::kCoordinator) {
     const bool is_first = coordinator_.address().empty();
     coordinator_.OnReady(process.endpoint().control);
     console_.PrintProgress(absl::StrCat("coordinator ready at ", coordinator_.address()));
-    for (int i = 0; is_first && i < job_.spec.servers.replicas && !stopping_with_; ++i)
-      StartServer(i);
+    if (is_first) StartMembers(JobRole::kServer, spec_.servers.replicas);
     return;
   }
   if (has_started_workers_ || !members_.AreServersReady()) return;
-  console_.PrintProgress(absl::StrCat(job_.spec.servers.replicas, " servers ready"));
-  StartWorkers();
+  console_.PrintProgress(absl::StrCat(spec_.servers.replicas, " servers ready"));
+  has_started_workers_ = true;
+  coordinator_.RestartSilence();
+  StartMembers(JobRole::kWorker, spec_.workers.replicas);
+  Poll();
 }
 
 // ---- ends of processes ----
 
 void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
+  members_.PublishEndpoints();
   if (stopping_with_) {
-    if (stop_.Advance()) End();
+    if (members_.ContinueStop()) End();
     return;
   }
   if (is_failing_ || is_saving_) return;
@@ -160,8 +146,8 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
   if (role != JobRole::kServer) return Judge(name, end, loop_.Now() + kReasonGrace);
   lost_servers_.insert(name);
   // Where the job may survive this, the coordinator has as long as it takes it to notice silence.
-  const bool may_survive = job_.spec.servers.replication > 0 || job_.spec.restart.backoff_limit > 0;
-  const Duration more = may_survive ? Duration(job_.spec.restart.peer_timeout) : Duration(0);
+  const bool may_survive = spec_.servers.replication > 0 || spec_.restart.backoff_limit > 0;
+  const Duration more = may_survive ? Duration(spec_.restart.peer_timeout) : Duration(0);
   Judge(name, end, loop_.Now() + kReasonGrace + more);
 }
 
@@ -171,43 +157,35 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
     if (stopping_with_ || is_failing_) return;
     const JobStatus& status = coordinator_.status();
     if (!status.failure.empty()) return FailWithReason(status.failure);
-    const LocalMember* member = members_.Find(name);
-    if (member == nullptr || member->process.is_running()) return;  // of an earlier start
-    const MemberProcess& process = member->process;
-    const bool is_server = process.role() == JobRole::kServer;
+    const MemberProcess* member = members_.Find(name);
+    if (member == nullptr || member->is_running()) return;  // of an earlier start
+    const bool is_server = member->role() == JobRole::kServer;
+    const bool is_listed = is_server && IsListed(status, member->endpoint());
     const bool is_answering = coordinator_.is_answering();
     // A server's end is judged once the coordinator has noticed it. A worker that ends because the
     // job has failed is not the cause: the servers are judged first.
-    const bool is_due = is_server ? !IsListed(status, process.endpoint()) || loop_.Now() >= give_up
-                                  : !IsDesired(process) || lost_servers_.empty();
+    const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
+                                  : !IsDesired(*member) || lost_servers_.empty();
     if (!is_answering || !is_due) {
       // While there is no coordinator the time does not count: its successor decides.
       const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
       return restarts_.RunAfter(
           name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });
     }
-    if (is_server) return JudgeServer(process, end);
-    // Rejected, or released before the launcher received the new size.
-    if (!IsDesired(process)) return Forget(process);
+    // The job goes on without a server once the coordinator has noticed its end and does not fail.
+    if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
+    lost_servers_.erase(name);
+    // A worker was rejected, or released before the launcher received the new size.
+    if (!IsDesired(*member)) return Forget(*member);
+    // Released, and desired again since.
+    if (is_server && EndedInOrder(end)) return StartMember(JobRole::kServer, member->index());
     ApplyRestartRules(name, end);
   });
 }
 
-// The job goes on without a server once the coordinator has noticed its end and does not fail.
-void Supervisor::JudgeServer(const MemberProcess& server, const ProcessEnd& end) {
-  const std::string name = server.name();
-  if (IsListed(coordinator_.status(), server.endpoint()))
-    return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
-  lost_servers_.erase(name);
-  if (!IsDesired(server)) return Forget(server);
-  // Released, and desired again since.
-  if (EndedInOrder(end)) return StartServer(server.index());
-  ApplyRestartRules(name, end);
-}
-
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
-  LocalMember& member = *members_.Find(name);
-  const ExitDecision decision = restarts_.Decide(member.process, end);
+  MemberProcess& member = *members_.Find(name);
+  const ExitDecision decision = restarts_.Decide(member, end);
   const std::string text = absl::StrCat(name, " ", decision.text);
   if (decision.action == ExitAction::kFailJob)
     return Fail(decision.job_exit_code == 0 ? kExitFailed : decision.job_exit_code, text);
@@ -220,20 +198,20 @@ void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& en
                 {{{JobRole::kWorker, JobRole::kServer}, kStopGrace},
                  {{JobRole::kCoordinator}, kStopGrace}});
   }
-  member.is_done = true;
+  member.SetDone();
   FinishIfDone();
 }
 
 // A member that is no longer desired when its delay is over is forgotten instead.
 void Supervisor::Restart(const std::string& name) {
   if (stopping_with_) return;
-  const MemberProcess& process = members_.Find(name)->process;
-  if (process.role() == JobRole::kCoordinator) return StartCoordinator();
-  if (!coordinator_.is_answering())  // nobody would register it
-    return restarts_.RunAfter(name, kPollPeriod, [this, name] { Restart(name); });
-  if (!IsDesired(process)) return Forget(process);
-  if (process.role() == JobRole::kWorker) return StartWorker(process.index());
-  StartServer(process.index());
+  const MemberProcess& member = *members_.Find(name);
+  if (member.role() != JobRole::kCoordinator) {
+    if (!coordinator_.is_answering())  // nobody would register it
+      return restarts_.RunAfter(name, kPollPeriod, [this, name] { Restart(name); });
+    if (!IsDesired(member)) return Forget(member);
+  }
+  StartMember(member.role(), member.index());
 }
 
 bool Supervisor::IsDesired(const MemberProcess& member) const {
@@ -283,30 +261,30 @@ void Supervisor::OnStatus(bool has_answer) {
   if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(), status.failure);
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
-  for (const int index : members_.Missing(JobRole::kWorker, status)) {
-    if (!stopping_with_) StartWorker(index);
-  }
+  StartMissing(JobRole::kWorker);
   members_.Follow(status);
-  if (has_started_workers_) {
-    for (const int index : members_.Missing(JobRole::kServer, status)) {
-      if (!stopping_with_) StartServer(index);
-    }
-  }
+  if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);
+}
+
+void Supervisor::StartMissing(JobRole role) {
+  for (const int index : members_.Missing(role, coordinator_.status())) {
+    if (!stopping_with_) StartMember(role, index);
+  }
 }
 
 void Supervisor::OnTrainingBegun() {
   loop_.Cancel(deadline_timer_);
-  if (!job_.spec.active_deadline) return;
-  deadline_timer_ = loop_.RunAfter(*job_.spec.active_deadline, [this] {
+  if (!spec_.active_deadline) return;
+  deadline_timer_ = loop_.RunAfter(*spec_.active_deadline, [this] {
     Fail(kExitFailed,
          absl::StrCat(
-             "ran for ", job_.spec.active_deadline->count(), " s (spec.activeDeadlineSeconds)"));
+             "ran for ", spec_.active_deadline->count(), " s (spec.activeDeadlineSeconds)"));
   });
 }
 
 void Supervisor::KillSilentCoordinator() {
-  const MemberProcess& coordinator = members_.Find("coordinator")->process;
+  const MemberProcess& coordinator = *members_.Find("coordinator");
   if (!coordinator.is_running() || coordinator_.SinceLastAnswer() < kSilenceMax) return;
   coordinator_.RestartSilence();
   console_.Print(absl::StrCat(
@@ -333,7 +311,7 @@ void Supervisor::FailWithReason(const std::string& text) {
 void Supervisor::Fail(int exit_code, const std::string& text) {
   if (stopping_with_) return;
   failure_ = text;
-  console_.Print(absl::StrCat("pushpull: job ", job_.metadata.name, " failed: ", text));
+  console_.Print(absl::StrCat("pushpull: job ", local_.job.metadata.name, " failed: ", text));
   Stop(exit_code,
        {{{JobRole::kWorker, JobRole::kServer}, kFailureGrace},
         {{JobRole::kCoordinator}, kFailureGrace}});
@@ -350,9 +328,7 @@ void Supervisor::OnSignal(int signal) {
   const bool is_first = (!stopping_with_ && !is_saving_) || start_again_after_;
   start_again_after_.reset();
   if (!is_first) {
-    for (const MemberProcess* member :
-         members_.Running({JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}))
-      member->KillGroup();
+    members_.KillAll();
     if (!stopping_with_) StopInOrder(128 + signal);
     return;
   }
@@ -363,7 +339,7 @@ void Supervisor::OnSignal(int signal) {
 }
 
 bool Supervisor::CanSave() const {
-  return !options_.checkpoints.empty() && has_started_workers_ && !is_failing_ &&
+  return !local_.options.checkpoints.empty() && has_started_workers_ && !is_failing_ &&
          coordinator_.status().phase == JobPhase::kRunning;
 }
 
@@ -390,13 +366,13 @@ void Supervisor::StopInOrder(int exit_code) {
 void Supervisor::Stop(int exit_code, std::vector<StopStage> stages) {
   stopping_with_ = exit_code;
   CancelTimers();
-  if (stop_.Begin(std::move(stages))) End();
+  if (members_.Stop(std::move(stages))) End();
 }
 
 void Supervisor::End() {
   if (start_again_after_) return StartJobAgain(*std::exchange(start_again_after_, std::nullopt));
   console_.ClearProgressLine();
-  workdir_.RemoveEndpoints();
+  local_.workdir.RemoveEndpoints();
   WriteReport();
   on_end_(*stopping_with_);
 }
@@ -407,7 +383,7 @@ void Supervisor::StartJobAgain(Duration delay) {
   has_started_workers_ = has_training_begun_ = false;
   coordinator_.Reset();
   lost_servers_.clear();
-  members_.Reset(job_.spec.servers.replicas, job_.spec.workers.replicas);
+  members_.Reset();
   deadline_timer_ = loop_.RunAfter(delay, [this] { Start(); });
 }
 
@@ -418,8 +394,8 @@ void Supervisor::WriteReport() {
                                               .seconds = ToSeconds(loop_.Now() - began_at_),
                                               .restarts = restarts_.count(),
                                               .failure = failure_},
-                                             workdir_.path() + "/logs",
-                                             options_.report_path);
+                                             local_.workdir.path() + "/logs",
+                                             local_.options.report_path);
   if (!written.ok() && *stopping_with_ == 0) stopping_with_ = kExitNotReachable;
 }
 

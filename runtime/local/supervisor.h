@@ -25,28 +25,21 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/local/console.h"
 #include "runtime/local/coordinator_link.h"
-#include "runtime/local/guardian.h"
-#include "runtime/local/launcher.h"
 #include "runtime/local/member_table.h"
 #include "runtime/local/report.h"
 #include "runtime/local/restarts.h"
-#include "runtime/local/stop_sequence.h"
-#include "runtime/local/workdir.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
 
+// A program, file or peer cannot be reached.
+inline constexpr int kExitNotReachable = 3;
+
 // Thread-confined to the loop, constructor and destructor included.
 class Supervisor {
  public:
-  // All references outlive the supervisor. `on_end` is called once, with the exit code, when every
-  // process has ended.
-  Supervisor(const LaunchOptions& options,
-             const TrainingJob& job,
-             Workdir& workdir,
-             Guardian& guardian,
-             EventLoop& loop,
-             std::function<void(int exit_code)> on_end);
+  // `on_end` is called once, with the exit code, when every process has ended.
+  Supervisor(const LocalJob& job, std::function<void(int exit_code)> on_end);
   ~Supervisor() { CancelTimers(); }
 
   // A program that cannot be found or a folder that cannot be written ends it with
@@ -56,17 +49,14 @@ class Supervisor {
   void OnSignal(int signal);
 
  private:
-  void StartCoordinator();
-  void StartServer(int index);
-  void StartWorkers();
-  void StartWorker(int index);
-  void StartMember(JobRole role, int index, const absl::StatusOr<ProcessSpec>& spec);
+  void StartMember(JobRole role, int index);
+  absl::StatusOr<ProcessSpec> SpecOf(JobRole role, int index);
+  void StartMembers(JobRole role, int count);
   void OnReady(const MemberProcess& process);
   void OnEnd(const MemberProcess& process, const ProcessEnd& end);
   // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
   // while the coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
-  void JudgeServer(const MemberProcess& server, const ProcessEnd& end);
   // Applies spec.restart.
   void ApplyRestartRules(const std::string& name, const ProcessEnd& end);
   void Restart(const std::string& name);
@@ -76,6 +66,7 @@ class Supervisor {
 
   void Poll();
   void OnStatus(bool has_answer);
+  void StartMissing(JobRole role);
   void OnTrainingBegun();
   void KillSilentCoordinator();
 
@@ -92,9 +83,8 @@ class Supervisor {
   void CancelTimers();
   void WriteReport();
 
-  const LaunchOptions& options_;
-  const TrainingJob& job_;
-  Workdir& workdir_;
+  const LocalJob local_;
+  const TrainingJobSpec& spec_;
   EventLoop& loop_;
   const std::function<void(int)> on_end_;
   const SteadyTime began_at_;
@@ -103,7 +93,6 @@ class Supervisor {
   CoordinatorLink coordinator_;
   MemberTable members_;
   Restarts restarts_;
-  StopSequence stop_;
   std::string manifest_;  // the workdir's copy
   bool has_started_workers_ = false;
   bool has_training_begun_ = false;

@@ -92,7 +92,7 @@ FENCES = [
     (r"nlohmann/|yaml-cpp/",
      ["runtime/job/*", "operator/api/*", "operator/children/*", "operator/kube/*",
       # Those that print: the report, endpoints.json, what a role says when it is ready.
-      "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_process.cc",
+      "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
     (r"torch/|ATen/|c10/", ["runtime/train/*", "tests/unit/runtime/train/*"]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/local/progress.h"
+#include "runtime/local/console.h"
 
 #include <string>
 #include <vector>
