@@ -6,7 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "runtime/worker/published_answer.h"
+#include "runtime/replication/admission_frame.h"
+#include "runtime/replication/replica_frame.h"
 
 namespace pushpull {
 namespace {
@@ -14,6 +15,29 @@ namespace {
 // The delay after which a request is repeated that a server was not ready for: it had no memory, or
 // its view was a moment behind.
 constexpr Duration kAskedAgainAfter = std::chrono::milliseconds(20);
+
+// What a publication has besides the value; parts that are damaged are left out.
+struct PublishedAnswer {
+  std::optional<PublishedTiming> timing;
+  std::optional<Admission> admission;
+  std::optional<ShardEntry> entry;  // of `shard`; comes with the first answer of its epoch
+};
+
+PublishedAnswer ReadPublishedAnswer(const ReceivedFrame& frame, ShardId shard) {
+  PublishedAnswer answer;
+  std::span<const std::byte> meta = frame.meta;
+  const absl::StatusOr<PublishedTiming> timing = DecodePublishedTiming(meta);
+  if (timing.ok()) answer.timing = *timing;
+  meta = meta.subspan(std::min(meta.size(), kPublishedTimingBytes));
+  if ((frame.header.flags & kFlagAdmission) != 0) {
+    absl::StatusOr<Admission> admission = TakeAdmission(meta);
+    if (admission.ok()) answer.admission = *std::move(admission);
+  }
+  if (meta.empty()) return answer;
+  absl::StatusOr<ShardEntry> entry = DecodeShardEntry(meta);
+  if (entry.ok() && entry->shard == shard) answer.entry = *std::move(entry);
+  return answer;
+}
 
 }  // namespace
 

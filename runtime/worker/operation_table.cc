@@ -174,37 +174,12 @@ std::optional<bool> OperationTable::has_more_samples() const {
   return !next.ok() || !next->is_over;
 }
 
-bool OperationTable::returned_samples() const {
-  MutexLock lock(mu_);
-  return samples_ && samples_->was_released();
-}
-
-Step OperationTable::start_step() const {
-  MutexLock lock(mu_);
-  return start_step_;
-}
-
 Step OperationTable::next_step() const {
   MutexLock lock(mu_);
   return Minus(numbers_.Highest(), steps_skipped_);
 }
 
-Step OperationTable::next_number() const {
-  MutexLock lock(mu_);
-  return numbers_.Highest();
-}
-
-uint32_t OperationTable::workers() const {
-  MutexLock lock(mu_);
-  return settings_.workers;
-}
-
 // ---- by the worker's executor ----
-
-void OperationTable::SetJob(const JobSettings& settings) {
-  MutexLock lock(mu_);
-  settings_ = settings;
-}
 
 void OperationTable::Begin(const Registration& registration, Step start, uint64_t skipped) {
   MutexLock lock(mu_);
@@ -241,16 +216,6 @@ Step OperationTable::Hold(std::optional<Step> until, std::optional<Step> first) 
   return next;
 }
 
-void OperationTable::Resume() {
-  MutexLock lock(mu_);
-  numbers_.Resume();
-}
-
-void OperationTable::EndSoon() {
-  MutexLock lock(mu_);
-  numbers_.EndSoon();
-}
-
 std::vector<TensorRequest> OperationTable::TakeDue() {
   MutexLock lock(mu_);
   std::vector<TensorRequest> due = std::exchange(due_, {});
@@ -263,16 +228,6 @@ std::vector<TensorRequest> OperationTable::TakeDue() {
     (step ? due : waiting_).push_back(std::move(request));
   }
   return due;
-}
-
-void OperationTable::OnStarted(size_t count) {
-  MutexLock lock(mu_);
-  num_starting_ -= count;
-}
-
-bool OperationTable::IsDrained() const {
-  MutexLock lock(mu_);
-  return num_starting_ == 0 && numbers_.IsAtHold();
 }
 
 void OperationTable::FailWaiting(const absl::Status& why) {

@@ -58,18 +58,33 @@ class OperationTable {
   // Whether there are further samples for this worker; empty: it uses none.
   std::optional<bool> has_more_samples() const ABSL_LOCKS_EXCLUDED(mu_);
   // The worker has given samples back because it was to leave.
-  bool returned_samples() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool returned_samples() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return samples_ && samples_->was_released();
+  }
 
-  Step start_step() const ABSL_LOCKS_EXCLUDED(mu_);
+  Step start_step() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return start_step_;
+  }
   // As the program counts.
   Step next_step() const ABSL_LOCKS_EXCLUDED(mu_);
   // As it is on the wire: one more than the highest that has begun.
-  Step next_number() const ABSL_LOCKS_EXCLUDED(mu_);
-  uint32_t workers() const ABSL_LOCKS_EXCLUDED(mu_);
+  Step next_number() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return numbers_.Highest();
+  }
+  uint32_t workers() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return settings_.workers;
+  }
 
   // ---- by the worker's executor ----
 
-  void SetJob(const JobSettings& settings) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetJob(const JobSettings& settings) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    settings_ = settings;
+  }
   // The values are in place: all tensors begin with the number `start`, of which the program does
   // not count `skipped`.
   void Begin(const Registration& registration, Step start, uint64_t skipped)
@@ -82,15 +97,27 @@ class OperationTable {
   // From now on only steps below `until` begin; without it, none that has not begun. `first`: the
   // worker's first step, as long as its values are not in place. Returns the worker's next step.
   Step Hold(std::optional<Step> until, std::optional<Step> first) ABSL_LOCKS_EXCLUDED(mu_);
-  void Resume() ABSL_LOCKS_EXCLUDED(mu_);
+  void Resume() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    numbers_.Resume();
+  }
   // No step begins after the present one: the worker is to leave.
-  void EndSoon() ABSL_LOCKS_EXCLUDED(mu_);
+  void EndSoon() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    numbers_.EndSoon();
+  }
   // The operations that may begin now, in order.
   std::vector<TensorRequest> TakeDue() ABSL_LOCKS_EXCLUDED(mu_);
   // So many that TakeDue returned have been started.
-  void OnStarted(size_t count) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnStarted(size_t count) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    num_starting_ -= count;
+  }
   // Every step below the hold has begun, and no operation is yet to be started.
-  bool IsDrained() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsDrained() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return num_starting_ == 0 && numbers_.IsAtHold();
+  }
   // Fails the pushes that wait.
   void FailWaiting(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 

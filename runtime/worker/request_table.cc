@@ -30,14 +30,6 @@ std::span<ClientChunk> RequestTable::ChunksOf(size_t tensor) {
   return chunks().subspan(first, count);
 }
 
-ClientChunk* RequestTable::Find(ChunkId chunk) {
-  return chunk.value() < chunks_.size() ? &chunks_[chunk.value()] : nullptr;
-}
-
-ChunkId RequestTable::IdOf(const ClientChunk& chunk) const {
-  return ChunkId{static_cast<uint64_t>(&chunk - chunks_.data())};
-}
-
 ClientChunk& RequestTable::leading() {
   return chunks_[kLeadingChunk.value()];
 }

@@ -94,8 +94,12 @@ class RequestTable {
   std::span<ClientChunk> chunks() { return chunks_; }
   std::span<const ClientChunk> chunks() const { return chunks_; }
   std::span<ClientChunk> ChunksOf(size_t tensor);
-  ClientChunk* Find(ChunkId chunk);
-  ChunkId IdOf(const ClientChunk& chunk) const;
+  ClientChunk* Find(ChunkId chunk) {
+    return chunk.value() < chunks_.size() ? &chunks_[chunk.value()] : nullptr;
+  }
+  ChunkId IdOf(const ClientChunk& chunk) const {
+    return ChunkId{static_cast<uint64_t>(&chunk - chunks_.data())};
+  }
   ClientChunk& leading();
   bool IsLeading(const ClientChunk& chunk) const;
 

@@ -21,10 +21,6 @@ void StepAgreement::Restart() {
   tensors_pushed_ = 0;
 }
 
-bool StepAgreement::HoldsBack(const ClientChunk& chunk) const {
-  return is_led_ && (!is_gated_ || chunks_.IsLeading(chunk));
-}
-
 void StepAgreement::OnTensorPushed(PendingOperation& pending) {
   if (++tensors_pushed_ == chunks_.num_tensors()) return;
   pending.SetNote(
@@ -32,10 +28,6 @@ void StepAgreement::OnTensorPushed(PendingOperation& pending) {
                    " when all of its ",
                    chunks_.num_tensors(),
                    " tensors are pushed"));
-}
-
-void StepAgreement::OnAdmission(Admission admission) {
-  if (!admission_ || admission_->step < admission.step) admission_ = std::move(admission);
 }
 
 StepActions StepAgreement::Next() {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/ids.h"
@@ -51,12 +52,16 @@ class StepAgreement {
   // Whether the leading chunk decides in the mode in force.
   bool is_led() const { return is_led_; }
   // Whether a push of the chunk is not sent before Next says so.
-  bool HoldsBack(const ClientChunk& chunk) const;
+  bool HoldsBack(const ClientChunk& chunk) const {
+    return is_led_ && (!is_gated_ || chunks_.IsLeading(chunk));
+  }
 
   // The program has pushed a tensor; the push is in `chunks`.
   void OnTensorPushed(PendingOperation& pending);
   // An answer had this decision.
-  void OnAdmission(Admission admission);
+  void OnAdmission(Admission admission) {
+    if (!admission_ || admission_->step < admission.step) admission_ = std::move(admission);
+  }
 
   // To be called after each push, answer and kHeld until it returns nothing. Changes phase_ and
   // what `chunks` say about held and answered pushes.
