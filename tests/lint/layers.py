@@ -49,6 +49,8 @@ LAYERS = {
     "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _API],
 }
 LAYERS["cmd"] = list(LAYERS)
+# A program like any user's: the public API and nothing else.
+LAYERS["python"] = [_VALUES, _API]
 
 # What the operator may use of runtime/, and what some of its folders may besides
 # (docs/decisions/0024-operator-and-runtime.md).
@@ -101,6 +103,7 @@ FENCES = [
     (r"CLI/", ["runtime/cmd/*", "runtime/train/main.cc", "operator/cmd/*"]),
     (r"gtest/|gmock/|benchmark/", ["tests/*"]),
     (r"spdlog/", ["runtime/base/log.cc"]),
+    (r"nanobind/", ["runtime/python/*"]),
 ]
 
 # Fences that let a header into this many files of each folder only.

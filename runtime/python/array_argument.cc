@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/python/array_argument.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace pushpull::python {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr int kCpuDevices[] = {nb::device::cpu::value, nb::device::cuda_host::value};
+
+std::string TypeName(nb::handle object) {
+  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+}
+
+std::string DTypeName(nb::dlpack::dtype dtype) {
+  const auto kind = [&]() -> std::string {
+    switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
+      case nb::dlpack::dtype_code::Int:
+        return "int";
+      case nb::dlpack::dtype_code::UInt:
+        return "uint";
+      case nb::dlpack::dtype_code::Float:
+        return "float";
+      case nb::dlpack::dtype_code::Bfloat:
+        return "bfloat";
+      case nb::dlpack::dtype_code::Complex:
+        return "complex";
+      case nb::dlpack::dtype_code::Bool:
+        return "bool";
+      default:
+        return absl::StrCat("DLPack type ", dtype.code, " of bits ");
+    }
+  };
+  return absl::StrCat(kind(), dtype.bits);
+}
+
+// A parameter of torch exports its memory only when detached, which copies nothing.
+nb::object Detached(nb::handle array) {
+  const bool has_gradient =
+      nb::hasattr(array, "requires_grad") && nb::cast<bool>(nb::bool_(array.attr("requires_grad")));
+  return has_gradient ? array.attr("detach")() : nb::borrow(array);
+}
+
+bool IsContiguous(const Array& array) {
+  int64_t expected = 1;
+  for (size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.stride(i) != expected) return false;
+    expected *= static_cast<int64_t>(array.shape(i));
+  }
+  return true;
+}
+
+Array Import(nb::handle array, const std::string& what, Access access) {
+  const nb::object source = Detached(array);
+  Array taken;
+  if (!nb::try_cast(source, taken, false)) {
+    throw nb::type_error(absl::StrCat(what,
+                                      ": expected a float32 array (NumPy, torch or DLPack), got ",
+                                      TypeName(array))
+                             .c_str());
+  }
+  if (access == Access::kRead) return taken;
+  nb::ndarray<> writable;
+  if (nb::try_cast(source, writable, false)) return Array(writable);
+  throw nb::value_error(
+      absl::StrCat(what, ": expected a writable array, got a read-only one").c_str());
+}
+
+}  // namespace
+
+std::string ShapeText(std::span<const int64_t> dims) {
+  return absl::StrCat("(", absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)" : ")");
+}
+
+ArrayArgument TakeArray(nb::handle array, const std::string& what, Access access) {
+  ArrayArgument argument{.owner = Import(array, what, access)};
+  const Array& taken = argument.owner;
+  if (taken.dtype() != nb::dtype<float>()) {
+    throw nb::type_error(
+        absl::StrCat(what, ": expected dtype float32, got ", DTypeName(taken.dtype())).c_str());
+  }
+  if (std::ranges::find(kCpuDevices, taken.device_type()) == std::end(kCpuDevices)) {
+    throw nb::value_error(absl::StrCat(what,
+                                       ": expected memory of the CPU, got DLPack device ",
+                                       taken.device_type(),
+                                       "; copy it to the CPU")
+                              .c_str());
+  }
+  for (size_t i = 0; i < taken.ndim(); ++i)
+    argument.dims.push_back(static_cast<int64_t>(taken.shape(i)));
+  if (!IsContiguous(taken)) {
+    throw nb::value_error(
+        absl::StrCat(what,
+                     ": expected a C-contiguous array, got strides of another order "
+                     "with shape ",
+                     ShapeText(argument.dims),
+                     "; pass numpy.ascontiguousarray of it")
+            .c_str());
+  }
+  // Whether it may be written to was asked above.
+  argument.values = {const_cast<float*>(static_cast<const float*>(taken.data())), taken.size()};
+  return argument;
+}
+
+ArrayArgument TakeArray(nb::handle array,
+                        const std::string& what,
+                        Access access,
+                        const std::vector<int64_t>& wanted) {
+  ArrayArgument argument = TakeArray(array, what, access);
+  if (argument.dims != wanted) {
+    throw nb::value_error(
+        absl::StrCat(
+            what, ": expected shape ", ShapeText(wanted), ", got ", ShapeText(argument.dims))
+            .c_str());
+  }
+  return argument;
+}
+
+}  // namespace pushpull::python

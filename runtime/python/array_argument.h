@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arrays that a Python program passes: NumPy, torch and anything with DLPack or the buffer
+// protocol, taken without a copy.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pushpull::python {
+
+// Any array, read-only or not.
+using Array = nanobind::ndarray<nanobind::ro>;
+
+enum class Access { kRead, kWrite };
+
+// The memory of an array. `owner` keeps it allocated; it is released with the interpreter lock
+// held.
+struct ArrayArgument {
+  Array owner;
+  std::vector<int64_t> dims;
+  std::span<float> values;
+};
+
+// Takes a C-contiguous array of float32 in the memory of the CPU. `what` begins every error text,
+// e.g. `tensor "w": gradient`. Throws nanobind::type_error (no array, another dtype) or
+// nanobind::value_error (another shape than `wanted`, not contiguous, read-only, another device),
+// which say what was expected and what came.
+ArrayArgument TakeArray(nanobind::handle array, const std::string& what, Access access);
+ArrayArgument TakeArray(nanobind::handle array,
+                        const std::string& what,
+                        Access access,
+                        const std::vector<int64_t>& wanted);
+
+// As Python writes a shape: (), (3,), (3, 4).
+std::string ShapeText(std::span<const int64_t> dims);
+
+}  // namespace pushpull::python

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The extension module pushpull._engine. What users see is the Python beside it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "runtime/python/blocking.h"
+#include "runtime/python/python_job.h"
+
+namespace pushpull::python {
+namespace {
+
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace): the literal _a
+
+void RaiseStatusError(const std::exception_ptr& error, void* /*unused*/) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const StatusError& failed) {
+    const nb::object type = nb::module_::import_("pushpull._errors").attr("PushPullError");
+    const nb::str code(absl::StatusCodeToString(failed.status().code()).c_str());
+    PyErr_SetObject(type.ptr(), type(nb::str(failed.what()), code).ptr());
+  }
+}
+
+void DefineOptions(nb::module_& module) {
+  nb::enum_<OptimizerKind>(
+      module, "OptimizerKind", "What the servers do with the reduced gradient.")
+      .value("SUM", OptimizerKind::kSum)
+      .value("SGD", OptimizerKind::kSgd)
+      .value("ADAGRAD", OptimizerKind::kAdagrad)
+      .value("ADAM", OptimizerKind::kAdam)
+      .value("ADAMW", OptimizerKind::kAdamW);
+  nb::class_<OptimizerSpec>(module, "OptimizerSpec", "A kind of optimizer and its settings.")
+      .def(nb::init<>())
+      .def_rw("kind", &OptimizerSpec::kind)
+      .def_rw("learning_rate", &OptimizerSpec::learning_rate)
+      .def_rw("momentum", &OptimizerSpec::momentum)
+      .def_rw("nesterov", &OptimizerSpec::nesterov)
+      .def_rw("weight_decay", &OptimizerSpec::weight_decay)
+      .def_rw("beta1", &OptimizerSpec::beta1)
+      .def_rw("beta2", &OptimizerSpec::beta2)
+      .def_rw("epsilon", &OptimizerSpec::epsilon);
+  nb::class_<TensorOptions>(module, "TensorOptions", "How a tensor is registered.")
+      .def(nb::init<>())
+      .def_rw("optimizer", &TensorOptions::optimizer)
+      .def_rw("reduce", &TensorOptions::reduce)
+      .def_rw("codec", &TensorOptions::codec)
+      .def_rw("keeps_value", &TensorOptions::keeps_value);
+  nb::class_<PushOptions>(module, "PushOptions", "How a gradient is pushed.")
+      .def(nb::init<>())
+      .def_rw("samples", &PushOptions::samples)
+      .def_rw("learning_rate", &PushOptions::learning_rate)
+      .def_rw("in_place", &PushOptions::in_place);
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> RangesOf(const StepSamples& samples) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const SampleRange& range : samples.ranges) ranges.emplace_back(range.first, range.count);
+  return ranges;
+}
+
+void DefineSamples(nb::module_& module) {
+  nb::class_<StepSamples>(module, "StepSamples", "One worker's part of a step.")
+      .def_prop_ro("step", [](const StepSamples& samples) { return samples.step.value(); })
+      .def_ro("epoch", &StepSamples::epoch)
+      .def_ro("position", &StepSamples::position)
+      .def_ro("batch", &StepSamples::batch)
+      .def_ro("total", &StepSamples::total)
+      .def_ro("count", &StepSamples::count)
+      .def_ro("is_over", &StepSamples::is_over)
+      .def_prop_ro("ranges", &RangesOf, "Pairs of first position and count.");
+}
+
+void DefineHandle(nb::module_& module) {
+  nb::class_<PythonHandle>(module,
+                           "Handle",
+                           "A push or pull under way. Dropping it cancels nothing: the library "
+                           "keeps the arrays allocated.")
+      .def("wait",
+           &PythonHandle::Wait,
+           "timeout"_a = 60.0,
+           "Blocks until the new value is in `out` (without `out`: until the push counts), or for\n"
+           "`timeout` seconds, without the interpreter lock; Ctrl-C ends it within 0.1 s. May be\n"
+           "called again.\n\n"
+           "Raises PushPullError with the code\n"
+           "  DEADLINE_EXCEEDED    still under way; names the servers without an answer. Wait "
+           "again.\n"
+           "  UNAVAILABLE          the job has failed, e.g. a server was lost. End the process.\n"
+           "  INVALID_ARGUMENT     a server rejected the gradient (NaN). Correct the program.\n"
+           "  ABORTED              this worker was replaced. End the process.\n"
+           "  CANCELLED            the job has ended. End the process with Job.exit_code.\n"
+           "  FAILED_PRECONDITION  the job was closed first.")
+      .def("done",
+           &PythonHandle::IsDone,
+           "Whether wait() would return or raise at once. Never blocks.")
+      .def("pieces",
+           &PythonHandle::Pieces,
+           "Of a push with `in_place`, after wait(): the new value as one-dimensional read-only "
+           "float32\n"
+           "arrays in the tensor's order, some of them in the server's memory. Valid until the "
+           "next push\n"
+           "of the tensor or leave().");
+}
+
+void DefineJob(nb::module_& module) {
+  nb::class_<PythonJob>(module, "EngineJob", "One worker's membership in a job; see pushpull.Job.")
+      .def(nb::init<const std::map<std::string, std::string>&, double>(),
+           "environment"_a,
+           "timeout"_a)
+      .def(
+          "use_samples",
+          [](PythonJob& job,
+             const std::pair<uint64_t, uint64_t>& samples_and_epochs,
+             uint64_t batch,
+             bool is_global) {
+            job.UseSamples({samples_and_epochs.first, samples_and_epochs.second, batch, is_global});
+          },
+          "samples_and_epochs"_a,
+          "batch"_a,
+          "is_global_batch"_a)
+      .def("add", &PythonJob::Add, "name"_a, "value"_a, "options"_a)
+      .def("start", &PythonJob::Start, "timeout"_a)
+      .def("push", &PythonJob::Push, "name"_a, "gradient"_a, "out"_a.none(), "options"_a)
+      .def("pull", &PythonJob::Pull, "name"_a, "out"_a, "min_step"_a)
+      .def("commit_samples", &PythonJob::CommitSamples)
+      .def("samples", &PythonJob::Samples)
+      .def("buffer",
+           &PythonJob::Buffer,
+           "num_values"_a,
+           nb::sig("def buffer(self, num_values: int) -> object"))
+      .def("leave", &PythonJob::Leave, "timeout"_a)
+      .def("close", &PythonJob::Close)
+      .def("close_at_exit", &PythonJob::CloseAtExit)
+      .def("tell_to_end", [](const PythonJob& job) { job.job().TellToEnd(); })
+      .def(
+          "report_loss",
+          [](const PythonJob& job, uint64_t step, double loss, uint64_t samples) {
+            job.job().ReportLoss(Step{step}, loss, samples);
+          },
+          "step"_a,
+          "loss"_a,
+          "samples"_a)
+      .def(
+          "report_result",
+          [](const PythonJob& job, const std::string& name, double value) {
+            job.job().ReportResult(name, value);
+          },
+          "name"_a,
+          "value"_a)
+      .def_prop_ro("is_released", [](const PythonJob& job) { return job.job().is_released(); })
+      .def_prop_ro("exit_code", [](const PythonJob& job) { return job.job().exit_code(); })
+      .def_prop_ro("start_step",
+                   [](const PythonJob& job) { return job.job().start_step().value(); })
+      .def_prop_ro("next_step", [](const PythonJob& job) { return job.job().next_step().value(); })
+      .def_prop_ro("worker", [](const PythonJob& job) { return job.job().worker().value(); })
+      .def_prop_ro("workers", [](const PythonJob& job) { return job.job().workers(); });
+}
+
+}  // namespace
+
+NB_MODULE(_engine, module) {
+  if (Py_AtExit(&EndJobs) != 0)
+    throw std::runtime_error("pushpull: the interpreter takes no more exit functions");
+  nb::register_exception_translator(&RaiseStatusError);
+  DefineOptions(module);
+  DefineSamples(module);
+  DefineHandle(module);
+  DefineJob(module);
+}
+
+}  // namespace pushpull::python

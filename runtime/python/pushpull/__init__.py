@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of a Pushpull job: servers add up the gradients of all workers and run the optimizer.
+
+    import numpy, pushpull
+
+    with pushpull.init() as job:                                   # from the environment of `pushpull run`
+        w, gradient = numpy.zeros(10, "f"), numpy.empty(10, "f")
+        job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
+        job.start()                                                # w now has the job's value
+        for step in job.steps(100):
+            gradient[:] = 2 * (w - 3)
+            job.store.push_pull("w", gradient, out=w)              # done when the next step begins
+
+Arrays are float32, C-contiguous and in the memory of the CPU: NumPy, torch, or anything with DLPack. They are
+never copied in Python. Every blocking call releases the interpreter lock and ends with Ctrl-C.
+"""
+from ._engine import Handle
+from ._errors import PushPullError
+from ._job import Array, Job, Shard, Store, init
+from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
+
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
+           "init"]

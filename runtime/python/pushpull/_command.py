@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `pushpull`: the program of the package, which takes this process over.
+
+Jobs find the Python of this environment first: in `spec.command`, `python3` is the one that has this package.
+"""
+import os
+import pathlib
+import sys
+
+
+def main() -> None:
+    """Runs `pushpull` with the arguments of this process; does not return."""
+    program = pathlib.Path(__file__).with_name("bin") / "pushpull"
+    environment = dict(os.environ)
+    folders = [os.path.dirname(sys.executable), *environment.get("PATH", os.defpath).split(os.pathsep)]
+    environment["PATH"] = os.pathsep.join(dict.fromkeys(folders))
+    os.execve(program, [str(program), *sys.argv[1:]], environment)

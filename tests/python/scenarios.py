@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of the jobs that package_test.py runs: `scenarios.py NAME`, in a folder that the job's workers share.
+
+A scenario asserts; what it raises fails the job.
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from typing import Any, Callable
+
+import numpy as np
+import pushpull
+
+SHARED = pathlib.Path(os.environ["SCENARIO_FOLDER"])
+PATIENCE_SECONDS = 30.0
+CTRL_C_SECONDS = 0.2
+END_OF_JOB = 3  # the exit code that ends a job at once
+
+
+def wait_for(name: str) -> None:
+    """Until another worker has said `name`."""
+    deadline, pause = time.monotonic() + PATIENCE_SECONDS, threading.Event()
+    while not (SHARED / name).exists():
+        assert time.monotonic() < deadline, f"nobody said {name}"
+        pause.wait(0.01)
+
+
+def say(name: str) -> None:
+    (SHARED / name).touch()
+
+
+def assert_raises(kind: type[Exception], words: list[str], call: Callable[[], Any]) -> Any:
+    try:
+        call()
+    except kind as error:
+        missing = [word for word in words if word not in str(error)]
+        assert not missing, f"{error!r} does not say {missing}"
+        return error
+    raise AssertionError(f"no {kind.__name__} that says {words}")
+
+
+class OnlyDLPack:
+    """An array of a library that this one knows nothing of."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def sums() -> None:
+    """Both halves, a whole push_pull and a matrix: exact sums, in the caller's memory."""
+    with pushpull.init() as job:
+        store, n = job.store, job.workers
+        vector, matrix = np.zeros(1000, np.float32), np.zeros((300, 400), np.float32)
+        place = matrix.ctypes.data
+        store.register("vector", vector, reduce="sum")
+        store.register("matrix", matrix, reduce="sum")
+        job.start()
+        own, total = job.worker + 1, n * (n + 1) // 2
+        for step in job.steps(20):
+            gradient = np.arange(matrix.size, dtype=np.float32).reshape(matrix.shape) % 97
+            pushed = store.push_pull("matrix", own * gradient, out=matrix)
+            store.push("vector", np.full(1000, own * step, np.float32)).wait()
+            store.pull("vector", out=vector, min_step=step + 1).wait(timeout=30)
+            pushed.wait()
+            assert pushed.done()
+            np.testing.assert_array_equal(matrix, total * gradient)
+            np.testing.assert_array_equal(vector, np.full(1000, total * step, np.float32))
+        assert matrix.ctypes.data == place
+
+
+def converges() -> None:
+    """The program of the package's docstring, with a learning rate that changes."""
+    with pushpull.init() as job:
+        w, gradient = np.zeros(10, np.float32), np.empty(10, np.float32)
+        job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
+        job.start()
+        for step in job.steps(100):
+            if step == 50:
+                job.store.set_learning_rate(0.2)
+            gradient[:] = 2 * (w - 3)
+            before = w.copy()
+            job.store.push_pull("w", gradient, out=w).wait()
+            np.testing.assert_allclose(w, before - (0.1 if step < 50 else 0.2) * gradient, rtol=1e-6)
+            job.report_loss(float((w[0] - 3) ** 2))
+        job.report_result("distance", float(abs(w - 3).max()))
+
+
+def bad_arguments() -> None:
+    with pushpull.init() as job:
+        store, w = job.store, np.zeros((4, 3), np.float32)
+        frozen = np.zeros(3, np.float32)
+        frozen.flags.writeable = False
+        assert_raises(TypeError, ['tensor "a": value', "float32", "float64"], lambda: store.register("a", np.zeros(3)))
+        assert_raises(TypeError, ['tensor "a": value', "array", "list"], lambda: store.register("a", [1.0]))  # type: ignore
+        assert_raises(ValueError, ['tensor "a"', "writable", "read-only"], lambda: store.register("a", frozen))
+        assert_raises(ValueError, ['tensor "a": reduce', "mean, sum, min, max", '"median"'],
+                      lambda: store.register("a", np.zeros(3, np.float32), reduce="median"))
+        store.register("w", w)
+        assert_raises(ValueError, ['tensor "w"', "already"], lambda: store.register("w", w))
+        assert assert_raises(pushpull.PushPullError, ["start()"],
+                             lambda: store.push("w", w)).code == "FAILED_PRECONDITION"
+        job.start()
+        assert_raises(ValueError, ['tensor "w": gradient', "(4, 3)", "(3, 4)"],
+                      lambda: store.push("w", np.zeros((3, 4), np.float32)))
+        assert_raises(ValueError, ['tensor "w": gradient', "C-contiguous"],
+                      lambda: store.push("w", np.zeros((3, 4), np.float32).T))
+        assert_raises(TypeError, ['tensor "w": gradient', "float32", "int32"],
+                      lambda: store.push("w", np.zeros((4, 3), np.int32)))
+        assert_raises(ValueError, ['tensor "w": out', "gradient"], lambda: store.push_pull("w", w, out=w))
+        pulled = store.pull("w", np.empty_like(w))
+        assert_raises(ValueError, ["timeout", "0 or more"], lambda: pulled.wait(timeout=-1))
+        pulled.wait()
+        error = assert_raises(pushpull.PushPullError, ['"x"', "no such tensor", "w"], lambda: store.push("x", w))
+        assert (error.code, error.tensor, error.step) == ("NOT_FOUND", "x", None)
+        pulled = store.pull("w", np.empty_like(w), min_step=7)
+        error = assert_raises(pushpull.PushPullError, ["not done in time"], lambda: pulled.wait(timeout=0.2))
+        assert (error.code, error.tensor) == ("DEADLINE_EXCEEDED", "w"), error
+        assert error.step == 7 and error.peer.startswith("server-"), error
+        assert not pulled.done()
+        job.close()
+        assert_raises(pushpull.PushPullError, ["closed"], pulled.wait)
+        assert_raises(pushpull.PushPullError, ["closed"], lambda: store.push("w", w))
+        sys.exit(END_OF_JOB)  # it has left without a word
+
+
+def other_threads_run() -> None:
+    """Worker 1 pushes only after a thread of worker 0 has counted while worker 0 waits."""
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w)
+        job.start()
+        is_waiting = threading.Event()
+
+        def count() -> None:
+            is_waiting.wait()
+            for _ in range(100_000):
+                pass
+            say("counted")
+
+        thread = threading.Thread(target=count, daemon=True)
+        if job.worker == 0:
+            thread.start()
+        else:
+            wait_for("counted")
+        handle = job.store.push_pull("w", np.ones_like(w))
+        is_waiting.set()
+        handle.wait(PATIENCE_SECONDS)
+
+
+def seconds_to_interrupt(call: Callable[[], Any]) -> float:
+    """From Ctrl-C to the KeyboardInterrupt of `call`, which is under way by then."""
+    sent = []
+
+    def interrupt() -> None:
+        threading.Event().wait(0.3)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+    finally:
+        thread.join()
+    raise AssertionError("no KeyboardInterrupt")
+
+
+def ctrl_c() -> None:
+    """In init and in start: worker 1 never registers."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = "127.0.0.1:%d" % silent.getsockname()[1]
+        elsewhere = {**os.environ, "PUSHPULL_COORDINATOR": address, "PUSHPULL_ROLE": ""}
+        took = [seconds_to_interrupt(lambda: pushpull.init(60, environment=elsewhere)) for _ in range(3)]
+        assert min(took) < CTRL_C_SECONDS, took
+    job = pushpull.init()
+    if job.worker == 0:
+        job.store.register("w", np.zeros(4, np.float32))
+        assert seconds_to_interrupt(lambda: job.start(60)) < 10 * CTRL_C_SECONDS
+        say("interrupted")
+    wait_for("interrupted")
+    sys.exit(END_OF_JOB)
+
+
+def ctrl_c_in_wait() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w)
+        job.start()
+        if job.worker == 0:
+            handle = job.store.push_pull("w", np.ones_like(w))
+            took = [seconds_to_interrupt(lambda: handle.wait(60)) for _ in range(3)]
+            assert min(took) < CTRL_C_SECONDS, took
+            say("interrupted")
+            handle.wait()  # it is still under way
+        else:
+            wait_for("interrupted")
+            job.store.push_pull("w", np.ones_like(w)).wait()
+        np.testing.assert_array_equal(w, np.ones(4))
+
+
+def samples() -> None:
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.use_samples(1000, batch=32, epochs=2)
+        job.store.register("w", w, optimizer=pushpull.Adam(lr=0.01))
+        job.start()
+        seen = []
+        for shard in job.samples():
+            assert shard.count == len(shard.indices) <= shard.total
+            seen += [[shard.epoch, int(index)] for index in shard.indices]
+            job.store.push_pull("w", np.ones_like(w))
+        (SHARED / f"samples-{job.worker}").write_text(json.dumps(seen))
+
+
+def dlpack() -> None:
+    with pushpull.init() as job:
+        w = np.zeros((2, 3), np.float32)
+        frozen = np.ones((2, 3), np.float32)
+        frozen.flags.writeable = False
+        job.store.register("w", OnlyDLPack(w), reduce="sum")
+        job.start()
+        job.store.push_pull("w", OnlyDLPack(np.ones((2, 3), np.float32)), out=OnlyDLPack(w)).wait()
+        np.testing.assert_array_equal(w, np.full((2, 3), job.workers))
+        job.store.push_pull("w", frozen, out=memoryview(w)).wait()  # type: ignore[arg-type]
+        np.testing.assert_array_equal(w, np.full((2, 3), job.workers))
+
+
+def torch_tensors() -> None:
+    import torch
+    with pushpull.init() as job:
+        w = torch.nn.Parameter(torch.zeros(2, 3))
+        job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
+        job.start()
+        ((w - 1) ** 2).sum().backward()
+        job.store.push_pull("w", w.grad).wait()
+        assert torch.allclose(w, torch.full((2, 3), 0.2)), w
+        assert_raises(TypeError, ['tensor "w"', "float64"], lambda: job.store.push("w", torch.zeros(2, 3).double()))
+
+
+def in_place() -> None:
+    """Gradients in registered memory are read, and sums can be, where they are."""
+    with pushpull.init() as job:
+        gradients = job.buffer((2, 1 << 18))
+        first, second = gradients
+        job.store.register("first", np.zeros_like(first), reduce="sum")
+        job.store.register("second", np.zeros_like(second), reduce="sum")
+        job.start()
+        for step in job.steps(20):
+            gradients[:] = step
+            out = np.empty_like(first)
+            handle = job.store.push_pull("first", first, out=out, in_place=True)
+            job.store.push_pull("second", second).wait()
+            handle.wait()
+            pieces = handle.pieces()
+            if pieces:
+                assert all(not piece.flags.writeable and (piece == step * job.workers).all() for piece in pieces)
+                assert sum(piece.size for piece in pieces) <= first.size
+        endpoints = json.loads((SHARED / ".pushpull/in-place/endpoints.json").read_text())
+        metrics = next(e["metrics"] for e in endpoints if e["role"] == "server")
+        with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
+            text = answer.read().decode()
+        line = next(line for line in text.splitlines() if line.startswith("pushpull_push_in_place_bytes_total"))
+        assert float(line.split()[-1]) > 0, line
+    assert gradients[0, 0] == 19  # its memory outlives the job
+
+
+def told_to_end() -> None:
+    """The first process is told to end in its fifth step; another one makes the rest."""
+    is_first = not (SHARED / "told").exists()
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w, optimizer=pushpull.SGD(lr=1))
+        job.start()
+        assert (job.start_step == 0) == is_first
+        for step in job.steps(10):
+            if step == 4:
+                say("told")
+                os.kill(os.getpid(), signal.SIGTERM)
+            job.store.push_pull("w", -np.ones_like(w))
+        assert job.is_released == is_first
+        assert is_first or w[0] == 10, w
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

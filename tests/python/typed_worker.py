@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call of the package with its types, for mypy --strict; never run."""
+import numpy
+import pushpull
+
+
+def train(job: pushpull.Job, w: pushpull.Array) -> float:
+    gradient = job.buffer((4, 3))
+    job.use_samples(1000, batch=32, epochs=2, global_batch=True)
+    job.store.register("w", w, optimizer=pushpull.AdamW(lr=0.1, betas=(0.8, 0.9)), reduce="mean", codec="bf16",
+                       keeps_value=False)
+    job.start(timeout=10)
+    for shard in job.samples():
+        gradient[:] = numpy.float32(shard.indices.sum())
+        handle: pushpull.Handle = job.store.push_pull("w", gradient, out=w, samples=shard.count, lr=0.2)
+        job.store.push("w", gradient).wait(timeout=1)
+        job.store.pull("w", out=w, min_step=job.step).wait()
+        handle.wait()
+        pieces = handle.pieces()
+        job.report_loss(0.5, samples=shard.count)
+    for step in job.steps(end=100):
+        job.store.set_learning_rate(0.1 / (1 + step))
+    try:
+        job.leave()
+    except pushpull.PushPullError as error:
+        place: tuple[str, str | None, str | None, int | None] = (error.code, error.peer, error.tensor, error.step)
+        raise SystemExit(job.exit_code) from error
+    return float(gradient.sum())
