@@ -26,21 +26,6 @@ CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, E
   status_.job = job_;
 }
 
-CoordinatorLink::~CoordinatorLink() {
-  CancelCalls();
-}
-
-void CoordinatorLink::OnReady(const std::string& address) {
-  address_ = address;
-  is_up_ = true;
-  RestartSilence();
-}
-
-void CoordinatorLink::OnCoordinatorEnd() {
-  is_up_ = is_answering_ = false;
-  earlier_ = status_;
-}
-
 void CoordinatorLink::Reset() {
   address_.clear();
   is_up_ = is_answering_ = false;

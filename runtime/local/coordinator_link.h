@@ -26,7 +26,7 @@ class CoordinatorLink {
  public:
   // `loop` outlives the link, and so does `tls`, which may be null.
   CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop);
-  ~CoordinatorLink();
+  ~CoordinatorLink() { CancelCalls(); }
 
   const std::string& address() const { return address_; }  // empty before the first OnReady
   // The newest answer; of the whole run where coordinators were restarted.
@@ -37,9 +37,16 @@ class CoordinatorLink {
   // Not silent for as long as SinceLastAnswer says from now on.
   void RestartSilence() { answered_at_ = loop_.Now(); }
 
-  void OnReady(const std::string& address);
+  void OnReady(const std::string& address) {
+    address_ = address;
+    is_up_ = true;
+    RestartSilence();
+  }
   // The successor's status is completed with the newest of this one.
-  void OnCoordinatorEnd();
+  void OnCoordinatorEnd() {
+    is_up_ = is_answering_ = false;
+    earlier_ = status_;
+  }
   // Before the whole job starts anew.
   void Reset();
 

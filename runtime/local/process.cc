@@ -151,9 +151,6 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ProcessS
   return process;
 }
 
-ChildProcess::ChildProcess(pid_t pid, EventLoop& loop, ProcessEvents events)
-    : pid_(pid), loop_(loop), events_(std::move(events)) {}
-
 ChildProcess::~ChildProcess() {
   for (const FileDescriptor* fd : {&pidfd_, &output_, &ready_}) {
     if (fd->is_open()) loop_.Unwatch(fd->get());
@@ -253,10 +250,9 @@ void ChildProcess::OnExit() {
   if (output_.is_open()) loop_.Unwatch(output_.get());
   output_.Reset();
   EmitLines(true);
-  const ProcessEnd end = info.si_code == CLD_EXITED
-                             ? ProcessEnd{.exit_code = info.si_status}
-                             : ProcessEnd{.exit_code = 0, .signal = info.si_status};
-  events_.on_end(end);
+  const bool has_exited = info.si_code == CLD_EXITED;
+  events_.on_end(
+      {.exit_code = has_exited ? info.si_status : 0, .signal = has_exited ? 0 : info.si_status});
 }
 
 }  // namespace pushpull

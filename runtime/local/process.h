@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,7 +71,8 @@ class ChildProcess {
   void KillGroup() const;
 
  private:
-  ChildProcess(pid_t pid, EventLoop& loop, ProcessEvents events);
+  ChildProcess(pid_t pid, EventLoop& loop, ProcessEvents events)
+      : pid_(pid), loop_(loop), events_(std::move(events)) {}
   absl::Status Watch(FileDescriptor pidfd, FileDescriptor output, FileDescriptor ready);
   // Reads a bounded amount; what is left brings the loop back.
   void OnOutput();

@@ -37,14 +37,17 @@ nlohmann::json StepOrNull(std::optional<Step> step) {
   return step->value();
 }
 
+template <typename Id>
+nlohmann::json Values(const std::vector<Id>& ids) {
+  nlohmann::json values = nlohmann::json::array();
+  for (const Id id : ids) values.push_back(id.value());
+  return values;
+}
+
 nlohmann::json ToJson(const StateLoss& loss) {
-  nlohmann::json servers = nlohmann::json::array();
-  for (const ServerId server : loss.servers) servers.push_back(server.value());
-  nlohmann::json shards = nlohmann::json::array();
-  for (const ShardId shard : loss.shards) shards.push_back(shard.value());
   return {{"text", ToString(loss)},
-          {"servers", servers},
-          {"shards", shards},
+          {"servers", Values(loss.servers)},
+          {"shards", Values(loss.shards)},
           {"chunks", loss.chunks},
           {"repaired", loss.is_repaired},
           {"returned_shards", loss.returned},
@@ -66,9 +69,7 @@ double SamplesPerSecond(const JobStatus& status) {
 // Without the workers released by a scale-down.
 size_t NumWorkers(const JobStatus& status) {
   return static_cast<size_t>(
-      std::count_if(status.workers.begin(), status.workers.end(), [](const WorkerStatus& worker) {
-        return !worker.was_released;
-      }));
+      std::ranges::count(status.workers, false, &WorkerStatus::was_released));
 }
 
 }  // namespace
