@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/end_notice.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -67,22 +68,24 @@ void GiveSigtermBack() {
 EndNotice::EndNotice(EventLoop& loop, std::function<void()> on_notice) : loop_(loop) {
   Notice& notice = TheNotice();
   PUSHPULL_CHECK(notice.event >= 0);
+  event_ = std::make_shared<const FileDescriptor>(fcntl(notice.event, F_DUPFD_CLOEXEC, 0));
+  PUSHPULL_CHECK(event_->is_open());
   {
     MutexLock lock(notice.mu);
     if (notice.users++ == 0) TakeSigterm();
   }
-  loop_.Post([&loop, event = notice.event, on_notice = std::move(on_notice)] {
-    const auto on_ready = [&loop, event, on_notice](uint32_t) {
+  loop_.Post([&loop, event = event_, on_notice = std::move(on_notice)] {
+    const auto on_ready = [&loop, fd = event->get(), on_notice](uint32_t) {
       const std::function<void()> tell = on_notice;  // Unwatch ends what is held here
-      loop.Unwatch(event);
+      loop.Unwatch(fd);
       tell();
     };
-    PUSHPULL_CHECK(loop.Watch(event, EPOLLIN, on_ready).ok());
+    PUSHPULL_CHECK(loop.Watch(event->get(), EPOLLIN, on_ready).ok());
   });
 }
 
 EndNotice::~EndNotice() {
-  loop_.Post([&loop = loop_] { loop.Unwatch(TheNotice().event); });
+  loop_.Post([&loop = loop_, event = std::move(event_)] { loop.Unwatch(event->get()); });
   MutexLock lock(TheNotice().mu);
   if (--TheNotice().users == 0) GiveSigtermBack();
 }

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace pushpull {
 
@@ -27,6 +29,8 @@ class EndNotice {
 
  private:
   EventLoop& loop_;
+  // Of its own: a loop watches a descriptor once, and several of these may be on one loop.
+  std::shared_ptr<const FileDescriptor> event_;
 };
 
 }  // namespace pushpull

@@ -98,6 +98,31 @@ TEST_F(EndNoticeTest, SignalTerminatesTheProgramOnceJobIsGone) {
       "");
 }
 
+TEST_F(EndNoticeTest, EveryJobOfALoopReceivesTheNotice) {
+  EXPECT_EXIT(
+      {
+        EventLoop loop("loop");
+        Mutex mu;
+        CondVar changed;
+        int told = 0;
+        const auto on_notice = [&] {
+          MutexLock lock(mu);
+          ++told;
+          changed.NotifyAll();
+        };
+        const EndNotice first(loop, on_notice);
+        const EndNotice second(loop, on_notice);
+        raise(SIGTERM);
+        const Deadline deadline = Deadline::After(std::chrono::seconds(10));
+        MutexLock lock(mu);
+        while (told < 2 && changed.WaitUntil(mu, deadline)) {
+        }
+        _exit(told == 2 ? kWasTold : kWasNotTold);
+      },
+      testing::ExitedWithCode(kWasTold),
+      "");
+}
+
 TEST_F(EndNoticeTest, LaterJobReceivesAnEarlierNotice) {
   EXPECT_EXIT(
       {
