@@ -16,7 +16,7 @@ labels = load("train-labels-idx1", 8, 1)[:, 0]
 order = np.random.default_rng(1).permutation(len(images))  # the same in every worker
 w, b = np.zeros((784, 10), np.float32), np.zeros(10, np.float32)
 with pushpull.init() as job:
-    job.use_samples(len(images), batch=128, epochs=2)
+    job.use_samples(len(images), batch=128, epochs=5)
     job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
     job.store.register("b", b, optimizer=pushpull.SGD(lr=0.1))
     job.start()
