@@ -42,7 +42,7 @@ class GrpcTest(job.JobTestCase):
             self.assert_trains(PUSHPULL_TLS_DIR=str(certificates))
 
     def test_a_server_that_is_killed_is_replaced(self) -> None:
-        spec = self.spec("--steps", 400, "--step-milliseconds", 10)
+        spec = self.spec("--steps", 400, "--step-milliseconds", 50)
         spec["servers"]["replication"] = 1
         started = self.run_with(spec, PUSHPULL_CHANNEL="grpc")
         started.wait_for_step(20)

@@ -133,7 +133,7 @@ class ShmTest(job.JobTestCase):
         self.assertTrue(weights[0] == weights[1])
 
     def test_job_survives_members_with_registered_memory(self) -> None:
-        started = self.run_registered("auto", "--steps", 400, "--step-milliseconds", 20,
+        started = self.run_registered("auto", "--steps", 400, "--step-milliseconds", 50,
                                       "--optimizer", "sgd", restart=QUICK_RESTARTS)
         started.wait_for_step(20)
 
@@ -147,7 +147,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_sums_are_read_where_the_servers_have_them(self) -> None:
-        started = self.run_registered("auto", "--in-place", 1, "--steps", 300, "--step-milliseconds", 5)
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 300, "--step-milliseconds", 50)
         started.wait_for_step(50)
         pid = started.endpoint("worker")["pid"]
 
@@ -160,7 +160,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_sums_in_place_are_right_while_servers_come_and_go(self) -> None:
-        started = self.run_registered("auto", "--in-place", 1, "--steps", 1000, "--step-milliseconds", 5)
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 1000, "--step-milliseconds", 50)
         started.wait_for_step(20)
 
         for servers in (3, 2, 4):
