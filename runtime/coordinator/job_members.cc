@@ -83,7 +83,7 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
   // wait until the old one is dead.
   const auto* known = job_.members.Find(id);
   if (known != nullptr && known->info.incarnation == message.incarnation)
-    Drop(known->session, "it has connected anew");
+    Drop(known->session, "it has connected again");
   status = job_.members.Check(message);
   if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
   job_.members.Add(session, message);
@@ -226,6 +226,7 @@ void JobMembers::On(WorkerId worker, const RegisterTensors& message) {
 // A list that does not fit ends its worker's session. The first one is placed.
 void JobMembers::RegisterWaiting() {
   for (const auto& [id, request] : std::exchange(waiting_, {})) {
+    if (job_.lifecycle.has_failed()) return;
     const MemberRegistry::Worker& worker = *job_.members.Find(id);
     const bool is_first = shards_.catalog().tensors().empty();
     absl::Status registered = contributors_.Check(request.tensors);
@@ -238,7 +239,6 @@ void JobMembers::RegisterWaiting() {
     contributors_.Remind(worker);
     if (!is_first) continue;
     shards_.Place();
-    if (job_.lifecycle.has_failed()) return;
     OnPlaced();
   }
   AdmitReady();
@@ -247,7 +247,8 @@ void JobMembers::RegisterWaiting() {
 // While servers lack tensors, a checkpoint's chunks or lost shards, a joining worker would wait for
 // values that nobody can publish.
 void JobMembers::AdmitReady() {
-  if (shards_.is_installed() && !losses_.is_under_way()) contributors_.AdmitReady();
+  if (shards_.is_installed() && !losses_.is_under_way() && !job_.lifecycle.has_failed())
+    contributors_.AdmitReady();
 }
 
 // Servers of the first entries may be about to leave, and servers that have come since shards were

@@ -30,8 +30,8 @@ class LossHandler {
 
   // Why shards that are lost now end the job; empty: they are rebuilt.
   std::string WhyFatal(const Consistency& active) const;
-  // The holders of the shards that are lost now have been waited for already.
-  void OnHoldersAwaited() { has_waited_ = true; }
+  // The holders of the shards that are lost now, if any, have been waited for already.
+  void OnHoldersAwaited() { has_waited_ = shards_.has_lost(); }
   void OnServerLost(ServerId server) { recovery_.LoseServer(server); }
   void OnCopies(WorkerId worker, const ShardCopies& copies) { recovery_.OnCopies(worker, copies); }
   // The result of an order that was sent to `server`; outdated ones are ignored.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator that was started anew, message by message; whole recoveries under faults are in
+// A coordinator that replaces another, message by message; whole recoveries under faults are in
 // tests/integration/sim_schedule_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,13 +14,18 @@ namespace {
 
 using std::chrono::seconds;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 class JobCoreRecoveryTest : public testing::Test, protected JobCoreDriver {
  protected:
-  JobCoreRecoveryTest()
-      : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = 1},
-                       .term = Term{3},
-                       .recovery = JobCoreOptions::Recovery::kExpected}) {}
+  JobCoreRecoveryTest() : JobCoreRecoveryTest(Options()) {}
+  explicit JobCoreRecoveryTest(JobCoreOptions options) : JobCoreDriver(std::move(options)) {}
+
+  static JobCoreOptions Options() {
+    return {.settings = {.job = "j", .workers = 1, .servers = 1},
+            .term = Term{3},
+            .recovery = JobCoreOptions::Recovery::kExpected};
+  }
 
   void RegisterTheServer(Term promised = Term{2}) {
     Receive(kServerSession, RegisterServer{.data_address = "10.0.0.1:7171", .promised = promised});
@@ -31,6 +36,16 @@ class JobCoreRecoveryTest : public testing::Test, protected JobCoreDriver {
                            .incarnation = Incarnation{incarnation},
                            .promised = Term{2},
                            .is_member = true});
+  }
+  // Server and Ann report, and the server has every value.
+  void RecoverEverything() {
+    RegisterTheServer();
+    RegisterAnn();
+    Receive(kServerSession, Word());
+    Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {}, .desired = {}});
+    const ReplicaSet entry = Sent<SetReplicas>(kServerSession)->entries.front().second;
+    Receive(kServerSession,
+            Promises{{{.shard = kShard, .entry = entry, .seq = 9, .is_full = true}}});
   }
   static ReplicaSet Entry() { return {{Term{2}, 8}, ServerId{0}}; }
   static ServerReport Word() {
@@ -82,9 +97,7 @@ TEST_F(JobCoreRecoveryTest, AWorkerThatDoesNotComeBackIsDeadAfterTheGrace) {
 
 TEST_F(JobCoreRecoveryTest, OnlyAWorkerWhosePartWasDoneIsNotReplaced) {
   for (const bool is_released : {false, true}) {
-    JobCoreDriver driver({.settings = {.job = "j", .workers = 1, .servers = 1},
-                          .term = Term{3},
-                          .recovery = JobCoreOptions::Recovery::kExpected});
+    JobCoreDriver driver(Options());
     ServerReport word = Word();
     word.active.members.front().end_step = Step{6};
     word.active.members.front().is_released = is_released;
@@ -99,6 +112,18 @@ TEST_F(JobCoreRecoveryTest, OnlyAWorkerWhosePartWasDoneIsNotReplaced) {
     EXPECT_EQ(status.workers.front().was_released, is_released);
     EXPECT_EQ(status.workers.front().has_left, !is_released);
   }
+}
+
+TEST_F(JobCoreRecoveryTest, AJobWhoseWorkersHaveAllLeftSucceeds) {
+  ServerReport word = Word();
+  word.active.members.front().end_step = Step{6};
+  RegisterTheServer();
+  Receive(kServerSession, word);
+
+  Tick(seconds(3));
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+  EXPECT_TRUE(Sent<Stop>(kServerSession)->status.ok());
 }
 
 TEST_F(JobCoreRecoveryTest, AWorkerProcessOutsideOfTheViewIsRejected) {
@@ -156,6 +181,66 @@ TEST_F(JobCoreRecoveryTest, MembersThatKnowNothingStartTheJobFromTheBeginning) {
 
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kStarting);
   EXPECT_TRUE(Sent<SetServers>(kServerSession).has_value());
+}
+
+class RepairingRecoveryTest : public JobCoreRecoveryTest {
+ protected:
+  static JobCoreOptions Repairing() {
+    JobCoreOptions options = Options();
+    options.loss_grace = seconds(30);
+    options.repairs_losses = true;
+    return options;
+  }
+  RepairingRecoveryTest() : JobCoreRecoveryTest(Repairing()) {}
+};
+
+TEST_F(RepairingRecoveryTest, AServerThatIsLostLaterIsWaitedFor) {
+  RecoverEverything();
+
+  Close(kServerSession);
+
+  ASSERT_THAT(core_.Status(now_).state_losses, SizeIs(1));
+  EXPECT_TRUE(core_.Status(now_).state_losses[0].is_waiting);
+  EXPECT_FALSE(Sent<CollectCopies>(kAnnSession).has_value());
+}
+
+TEST_F(RepairingRecoveryTest, AServerThatDidNotReturnDuringTheRecoveryIsNotWaitedForAgain) {
+  RegisterTheServer(Term{0});
+  RegisterAnn();
+  ServerReport word = Word();
+  word.promises.clear();
+  word.entries = {{kShard, {Entry().epoch, ServerId{1}}}};
+  Receive(kServerSession, word);
+  Receive(kAnnSession, WorkerReport{.term = Term{3}, .entries = {}, .desired = {}});
+
+  Tick(seconds(18));
+  Receive(kServerSession, Heartbeat{});
+  Receive(kAnnSession, Heartbeat{});
+  Tick(seconds(12));
+
+  EXPECT_TRUE(Sent<CollectCopies>(kAnnSession).has_value());
+}
+
+class SavingRecoveryTest : public JobCoreRecoveryTest {
+ protected:
+  static JobCoreOptions Saving() {
+    JobCoreOptions options = Options();
+    options.peer_timeout = std::chrono::hours(1);
+    options.checkpoint = {.folder = "/checkpoints", .every = std::chrono::minutes(10)};
+    return options;
+  }
+  SavingRecoveryTest() : JobCoreRecoveryTest(Saving()) {}
+};
+
+TEST_F(SavingRecoveryTest, CheckpointsAreDueAgain) {
+  RecoverEverything();
+
+  Tick(std::chrono::minutes(10) - seconds(1));
+  EXPECT_FALSE(Sent<Capture>(kServerSession).has_value());
+  Tick(seconds(1));
+
+  ASSERT_TRUE(Sent<Capture>(kServerSession).has_value());
+  EXPECT_EQ(Sent<Capture>(kServerSession)->folder, "/checkpoints");
 }
 
 }  // namespace

@@ -115,6 +115,19 @@ TEST_F(JobCoreTest, ADeadWorkersReplacementJoinsLater) {
   EXPECT_FALSE(registered->is_fresh);
 }
 
+TEST_F(JobCoreTest, AJobThatHasFailedAdmitsNobody) {
+  StartJob();
+  Close(kBobSession);
+  const SessionId again{9};
+  RegisterOne(again, kBob, 2);
+  Receive(kServerSession, Failure{absl::InternalError("out of memory")});
+  commands_.clear();
+
+  Receive(again, Tensors());
+
+  EXPECT_THAT(commands_, IsEmpty());
+}
+
 TEST_F(JobCoreTest, ASilentWorkerIsGivenUpAfterTheTimeout) {
   StartJob();
   now_ += std::chrono::seconds(19);
