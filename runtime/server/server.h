@@ -99,8 +99,13 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const RebuildShard& message);
   void On(const Stop& message);
   void On(const Collect& message);
-  template <typename ForWorkers>
-  void On(const ForWorkers&) {}
+  // For workers.
+  void On(const HoldSteps&) {}
+  void On(const ResumeSteps&) {}
+  void On(const TensorsRegistered&) {}
+  void On(const Release&) {}
+  void On(const CollectCopies&) {}
+  void On(const OfferCopies&) {}
 
   // Posts tasks to this server from any thread; they are dropped once it has ended.
   std::function<void(std::function<void(Server&)>)> Poster() const;
