@@ -6,11 +6,24 @@
 namespace pushpull {
 namespace {
 
-TEST(EnumNamesTest, EveryValueHasItsName) {
-  EXPECT_EQ(NameOf(SyncMode::kBounded), "Bounded");
-  EXPECT_EQ(NameOf(NonFinitePolicy::kSkip), "Skip");
-  EXPECT_EQ(NameOf(ExitReason::kOomKilled), "OOMKilled");
+TEST(EnumNamesTest, TheLastValueHasTheLastName) {
   EXPECT_EQ(NameOf(JobRole::kCoordinator), "Coordinator");
+  EXPECT_EQ(NameOf(SyncMode::kBounded), "Bounded");
+  EXPECT_EQ(NameOf(NonFinitePolicy::kDrop), "Drop");
+  EXPECT_EQ(NameOf(StallPolicy::kFail), "Fail");
+  EXPECT_EQ(NameOf(DrainTimeoutPolicy::kForce), "Force");
+  EXPECT_EQ(NameOf(RestartAction::kIgnore), "Ignore");
+  EXPECT_EQ(NameOf(ExitReason::kError), "Error");
+  EXPECT_EQ(NameOf(CleanupPolicy::kNone), "None");
+  EXPECT_EQ(NameOf(TlsMode::kOff), "Off");
+  EXPECT_EQ(NameOf(NetworkPolicy::kOff), "Off");
+}
+
+TEST(EnumNamesTest, ModesAreNumberedFromOneAsOnTheWire) {
+  EXPECT_EQ(ValueOf<SyncMode>("Sync"), SyncMode::kSync);
+  EXPECT_EQ(NameOf(SyncMode::kSync), "Sync");
+  EXPECT_EQ(NameOf(SyncMode{0}), "?");
+  EXPECT_EQ(NameOf(SyncMode{4}), "?");
 }
 
 }  // namespace
