@@ -210,7 +210,7 @@ void DescribePods(Draft& draft) {
   const std::string& job = draft.seen().meta.key.name;
   status.observed_generation = draft.seen().meta.generation;
   status.servers = {.selector = SelectorOf(job, JobRole::kServer)};
-  // After the end of the job, finished workers are not counted anew.
+  // After the end of the job, finished workers are not counted again.
   const bool was_finished = draft.seen().object.status.completion_time.has_value();
   status.workers = {.succeeded = was_finished ? status.workers.succeeded : CountWorkersDone(draft),
                     .selector = SelectorOf(job, JobRole::kWorker)};

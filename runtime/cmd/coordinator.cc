@@ -114,7 +114,7 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
                                         .first_attempt = RandomAttempt()};
   PUSHPULL_ASSIGN_OR_RETURN(options.restore, FindRestore(files, folder, spec.restore_from));
   if (!options.restore) {
-    log.Info("no checkpoint yet, the job begins anew", {{"folder", folder}});
+    log.Info("no checkpoint yet, the job starts from the beginning", {{"folder", folder}});
     return absl::OkStatus();
   }
   for (const ListedCheckpoint& skipped : options.restore->skipped) {

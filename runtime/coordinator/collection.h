@@ -23,7 +23,7 @@ namespace pushpull {
 // The job as it was left. Everything in it was decided by earlier coordinators.
 struct CollectedJob {
   std::vector<PlacedTensor> tensors;  // empty: none were placed yet
-  // False: no server can hold a value yet, so that the shards may be placed anew.
+  // False: no server can hold a value yet, so that the shards may be placed again.
   bool has_begun = false;
   std::map<ShardId, ReplicaSet> entries;  // of the highest epoch that was reported
   View view;                              // in force, or accepted by all

@@ -57,7 +57,7 @@ void LossHandler::OnRebuilt(ServerId server, const Rebuilt& rebuilt) {
                            rebuild->second.answer.entry == rebuilt.entry;
   if (!is_expected) return;
   if (!rebuilt.status.ok()) {
-    return job_.Fail({absl::StrFormat("%s cannot make shard %d anew: %s",
+    return job_.Fail({absl::StrFormat("%s cannot rebuild shard %d: %s",
                                       ToString(server),
                                       rebuilt.shard.value(),
                                       rebuilt.status.message())});
@@ -104,7 +104,7 @@ std::set<WorkerId> LossHandler::Advance(const Consistency& active,
     if (!recovery_.IsWaiting(shard)) log_.StopWaiting(shard);
   }
   if (!orders.failure.empty()) {
-    job_.Fail({"a server was lost and its shards cannot be made anew: " + orders.failure});
+    job_.Fail({"a server was lost and its shards cannot be rebuilt: " + orders.failure});
     return {};
   }
   if (!orders.ask.empty()) Ask(orders, workers);

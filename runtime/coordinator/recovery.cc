@@ -41,7 +41,7 @@ Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
 }
 
 // The order of the questions matters. A job whose values may exist somewhere must never be started
-// anew, so "nobody knows anything" needs every registered server's report, and where state is
+// again, so "nobody knows anything" needs every registered server's report, and where state is
 // expected also the grace. After that, the more is known, the longer missing members are worth
 // waiting for: everybody for collect_grace, and holders of values that nobody else has for
 // loss_grace.

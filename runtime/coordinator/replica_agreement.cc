@@ -331,7 +331,7 @@ bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard) {
   } else {
     change_.lost.push_back(id);
   }
-  // Failovers only keep shards available; when the last one is over, shards are spread anew.
+  // Failovers only keep shards available; when the last one is over, shards are spread again.
   is_plan_due_ = is_plan_due_ || absl::c_none_of(shards_, [](const auto& other) {
                    return other.second.failover && !other.second.failover->is_lost();
                  });
@@ -401,7 +401,7 @@ void ReplicaAgreement::StartHandover(ShardId id, Shard& shard) {
   shard.handover = std::move(next);
 }
 
-// Confirmations, failover and handover belong to the entry before, and start anew with this one.
+// Confirmations, failover and handover belong to the entry before, and start again with this one.
 void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry) {
   absl::c_sort(entry.followers);
   absl::c_sort(entry.learners);

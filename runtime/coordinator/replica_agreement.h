@@ -15,16 +15,16 @@
 // 2 Also when a primary reports that it is not full, or the source or target of a handover dies.
 //   Dead members stay listed: their state still counts if they return with it.
 // 3 As many at a time as moves_per_server allows. A learner does not count as a copy, a follower
-//   only once its primary has confirmed it under the entry in force: each entry starts that anew.
+//   only once its primary has confirmed it under the entry in force: each entry starts that again.
 // 4 Only to a confirmed follower. Its entry goes to the source alone, and to all after HandedOver.
 // 5 Only when all planned followers are present and confirmed, and as many as requested.
 //
 // A lost shard is rebuilt under an entry that goes to its new primary alone, and to all once that
 // has the workers' copies. Until then a full member that returns becomes primary instead.
 //
-// runtime/shard/rebalance.h plans who should hold what, anew whenever a server comes, goes or dies,
-// and when the failovers after that are over. Shards without chunks have no state and no entry.
-// Pure.
+// runtime/shard/rebalance.h plans who should hold what, again whenever a server comes, goes or
+// dies, and when the failovers after that are over. Shards without chunks have no state and no
+// entry. Pure.
 #pragma once
 
 #include <cstddef>
@@ -85,7 +85,7 @@ class ReplicaTargets {
 class ShardFailover {
  public:
   void OnPromise(ServerId member, const Promise& promise) { promises_[member] = promise; }
-  // The member's process died: another one has to promise anew.
+  // The member's process died: another one has to promise again.
   void Forget(ServerId member) { promises_.erase(member); }
   bool HasPromised(ServerId member) const { return promises_.contains(member); }
 
@@ -159,7 +159,7 @@ class ReplicaAgreement {
   ReplicaChange Place(const std::vector<FirstEntry>& entries);
 
   // The entries of an earlier coordinator, the newest of each shard, once, and instead of Place:
-  // all are given out anew without primary, which cancels what was under way, and whoever is there
+  // all are given out again without primary, which cancels what was under way, and whoever is there
   // and has the longest log becomes primary. Add the servers and set the target before.
   struct EarlierEntry {
     ShardId shard;

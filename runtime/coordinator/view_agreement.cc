@@ -176,7 +176,7 @@ void ViewAgreement::Activate() {
   active_.number = ++last_number_;
   change_.activate = active_;
   // The proposal under way was made from the old view. Servers drop it when they see the higher
-  // number, so it is made anew from this one.
+  // number, so it is rebuilt from this one.
   if (proposal_) {
     proposal_.reset();
     if (!joiners_.empty() || next_mode_) Propose();

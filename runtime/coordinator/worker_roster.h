@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What became of each worker index across its processes: alive, done with its part of the job, or
-// released by a smaller desired size. A released index that is desired again is started anew. Pure.
+// released by a smaller desired size. A released index that is desired again is started again.
+// Pure.
 #pragma once
 
 #include <cstdint>

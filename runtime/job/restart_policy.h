@@ -12,7 +12,7 @@
 
 namespace pushpull {
 
-// A member that has run for this long is healthy: its delays start anew.
+// A member that has run for this long is healthy: its delays start again.
 inline constexpr std::chrono::seconds kHealthyAfter{600};
 
 // How a member ended.

@@ -66,7 +66,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
     trained_since_ = loop_.Now() - FromSeconds(answer->seconds);
   status_ = earlier_ ? WithEarlier(*earlier_, *std::move(answer)) : *std::move(answer);
   if (!earlier_) return true;
-  // A successor's seconds begin anew: what was trained before its first answer is added.
+  // A successor's seconds begin again at 0: what was trained before its first answer is added.
   if (trained_since_ && std::exchange(counting_from_, status_.term) != status_.term)
     trained_before_ = loop_.Now() - *trained_since_ - FromSeconds(status_.seconds);
   status_.seconds += ToSeconds(trained_before_);

@@ -47,7 +47,7 @@ class CoordinatorLink {
     is_up_ = is_answering_ = false;
     earlier_ = status_;
   }
-  // Before the whole job starts anew.
+  // Before the whole job restarts.
   void Reset();
 
   // Updates status(), then calls `then` with false if there was no answer, or one of a coordinator

@@ -96,7 +96,7 @@ void MemberProcess::OnEnd(const ProcessEnd& end) {
   job_.guardian.Forget(process_->pid());
   // This runs in a callback of the process: it is deleted after that has returned.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
-  events_.on_end(*this, end);  // last: it may start the member anew or delete it
+  events_.on_end(*this, end);  // last: it may restart the member or delete it
 }
 
 bool MemberProcess::FollowWorker(const WorkerStatus& worker) {

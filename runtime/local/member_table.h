@@ -68,7 +68,7 @@ class MemberProcess {
   bool FollowWorker(const WorkerStatus& worker);
   // Kills a server that the coordinator has lost and that does not end by itself.
   void FollowServer(const JobStatus& status);
-  // Before the whole job starts anew.
+  // Before the whole job restarts.
   void Reset() { has_been_ready_ = is_done_ = false; }
   // Asks the process to end at once, also one that is stopped.
   void RequestEnd() const;
@@ -122,7 +122,7 @@ class MemberTable {
   void Follow(const JobStatus& status);
 
   void Remove(const std::string& name) { members_.erase(name); }
-  // Before the whole job starts anew with the manifest's size.
+  // Before the whole job restarts with the manifest's size.
   void Reset();
   // Rewrites endpoints.json.
   void PublishEndpoints() const;

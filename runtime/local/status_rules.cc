@@ -48,7 +48,7 @@ void AddEarlierUnevenSteps(const JobStatus& earlier, JobStatus& now) {
   now.newest_uneven_steps.assign(steps.begin(), steps.end());
 }
 
-// A loss that was not over is the next coordinator's, who saw it anew.
+// A loss that was not over is the next coordinator's, who saw it again.
 std::vector<StateLoss> Sequence(const std::vector<StateLoss>& earlier,
                                 const std::vector<StateLoss>& now) {
   std::vector<StateLoss> all;

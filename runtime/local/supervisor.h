@@ -12,7 +12,7 @@
 // 1 the coordinator reports that the first view is active.
 // 2 every worker is done (exit 0).
 // 3 a deadline, a failure or a signal (exit 1, 2, 3, 130 or 143).
-// 4 a rule asks for a restart of the whole job: everything starts anew after the rule's delay.
+// 4 a rule asks for a restart of the whole job: everything restarts after the rule's delay.
 // 5 every process has ended.
 #pragma once
 

@@ -58,7 +58,7 @@ std::string ToString(const StateLoss& loss) {
         }));
   }
   if (loss.is_waiting) return text + "; waiting for it to come back";
-  if (!loss.is_repaired) return text + "; being made anew from what the workers have";
+  if (!loss.is_repaired) return text + "; being rebuilt from what the workers have";
   if (loss.returned == loss.shards.size()) return text + "; back with everything";
   if (loss.returned > 0)
     absl::StrAppend(&text, "; ", Count(loss.returned, "shard"), " back with everything");

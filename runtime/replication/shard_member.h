@@ -15,7 +15,7 @@
 //
 // A stream outlives a new entry as long as the primary stays primary and the member stays a member:
 // the stream, not the epoch of a frame, identifies the log. Under each entry the primary confirms
-// each member anew, with one more caught-up frame.
+// each member again, with one more caught-up frame.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class OutgoingStreams {
   bool Open(ServerId member, uint64_t stream, std::set<size_t> to_copy);
   // The connection is gone; the member will join again.
   void Close(ServerId member) { streams_.erase(member); }
-  // Ends all streams but those to members of `entry`, which are confirmed anew under it.
+  // Ends all streams but those to members of `entry`, which are confirmed again under it.
   void Keep(const ReplicaSet& entry);
   void Clear() { streams_.clear(); }
 

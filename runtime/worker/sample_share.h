@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's end of the sample queue (consistency/sample_queue.h). Divided: the version of the
-// job's queue that the worker has, and what the worker says to it with each step. Own: a queue that
-// only this worker looks at, as if all workers were there all the time and went at its pace; for
-// modes in which there are no steps that all take.
+// A worker's end of the sample queue (consistency/sample_queue.h). Divided: the worker's copy of
+// the job's queue, which the servers divide among the workers, and its push to it in each step.
+// Own: a private queue, which advances as if all workers were always present and equally fast; for
+// modes without steps that all workers take.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +26,25 @@ class SampleShare {
  public:
   // Divided by the servers.
   SampleShare(WorkerId worker, const SampleSource& source);
-  // The own part of one of `workers`.
+  // Own, for one of `workers`.
   SampleShare(WorkerId worker, const SampleSource& source, uint32_t workers);
 
   // Whether there is a tensor to register and to push to.
   bool is_divided() const { return !own_; }
   TensorSpec spec() const;
-  // The queue's value, an answer's target: the job's after registering and after every commit.
+  // The queue's value, which answers are written to: after registering and after every commit.
   std::span<float> value() { return value_; }
   std::span<const float> gradient() const { return gradient_; }
 
-  // The step's samples are done; a worker that is released asks for no more. Returns the weight of
-  // the push to the queue where it is divided.
+  // The step's samples are processed; a released worker requests no more. Returns the weight of the
+  // push to the queue where it is divided.
   double Commit(bool is_released);
-  // Steps that an earlier process of the worker has done. Own part only.
+  // Skips the steps that an earlier process of the worker has completed. Own queues only.
   void SkipTo(Step step);
-  // This worker's part of `step`; of its next one where it is its own. kDataLoss: the value is not
-  // a queue.
+  // This worker's samples of `step`, or of its next step where the queue is its own. kDataLoss: the
+  // value is not a queue.
   absl::StatusOr<StepSamples> At(Step step) const;
-  // It has asked for no further samples because it was released.
+  // It requests no further samples because it was released.
   bool was_released() const { return is_over_; }
 
  private:
@@ -52,7 +52,7 @@ class SampleShare {
 
   const WorkerId worker_;
   std::vector<float> value_;
-  const std::vector<float> gradient_;  // zeros: what is pushed is the fact
+  const std::vector<float> gradient_;  // zeros: only that it is pushed counts
   std::optional<SampleQueue> own_;
   bool is_over_ = false;
 };

@@ -215,7 +215,7 @@ Shape DrawShape(uint64_t seed, Draws& draw) {
           .is_slow_to_hear = draw(2) == 0};
 }
 
-// Kills one to three servers, also while what another had is being made anew; each is started again
+// Kills one to three servers, also while what another had is being rebuilt; each is started again
 // sooner or later, or the others take over.
 void KillSome(Training& training, const Shape& shape, Draws& draw) {
   SimJob& job = training.job();
@@ -324,7 +324,7 @@ TEST(SimLossTest, ANewCoordinatorContinuesWithRebuiltShards) {
     training.RunFor(std::chrono::microseconds(10'000 + draw(40'000)), kSteps);
     const uint32_t victim = draw(shape.servers);
     job.KillServer(victim);
-    // Before, while and after the shards are made anew.
+    // Before, while and after the shards are rebuilt.
     training.RunFor(std::chrono::microseconds(draw(15'000)), kSteps);
     job.StartServer(victim);
     training.RunFor(std::chrono::microseconds(draw(30'000)), kSteps);
@@ -405,7 +405,7 @@ TEST(SimLossTest, WithoutAnyCopyTheJobFailsAndNamesTheShard) {
 
   EXPECT_FALSE(training.RunTo(kSteps));
   EXPECT_EQ(training.job().Status().phase, JobPhase::kFailed);
-  EXPECT_THAT(training.job().Status().failure, HasSubstr("cannot be made anew: shard "));
+  EXPECT_THAT(training.job().Status().failure, HasSubstr("cannot be rebuilt: shard "));
   EXPECT_THAT(training.job().Status().failure, HasSubstr("no worker has a copy"));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A fake API server with one job, a test that plays kubelets and the job's coordinator, and an
-// operator that can be killed at any of its writes and started anew.
+// operator that can be killed at any of its writes and restarted.
 #pragma once
 
 #include <atomic>

@@ -405,7 +405,7 @@ TEST(PlanTest, ALossIsReportedOnceWhenItIsRepaired) {
   ASSERT_TRUE(world.Start());
   CoordinatorReport& report = *world.seen.coordinator;
   report.term = 3;
-  report.losses = {{.is_repaired = false, .text = "shard 4 lost; being made anew"}};
+  report.losses = {{.is_repaired = false, .text = "shard 4 lost; being rebuilt"}};
   world.events.clear();
   world.Step();
   EXPECT_FALSE(world.status().losses.has_value());
@@ -428,7 +428,7 @@ TEST(PlanTest, ALossIsReportedOnceWhenItIsRepaired) {
   EXPECT_EQ(world.status().losses->last->message, "shard 5 lost; optimizer state zero");
   EXPECT_EQ(world.status().losses->last->time, world.seen.now);
 
-  // Another coordinator's list begins anew.
+  // Another coordinator's list begins again.
   report.term = 4;
   report.losses = {{.is_repaired = true, .text = "shard 1 lost; 1 value from workers"}};
   world.Step();

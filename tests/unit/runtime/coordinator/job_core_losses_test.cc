@@ -134,7 +134,7 @@ TEST_F(JobCoreLossesTest, ACopyThatHasChangedEndsTheJob) {
                   .status = absl::DataLossError("the copy of chunk 0 is another")});
 
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kFailed);
-  EXPECT_THAT(core_.Status(now_).failure, HasSubstr("server-0 cannot make shard"));
+  EXPECT_THAT(core_.Status(now_).failure, HasSubstr("server-0 cannot rebuild shard"));
 }
 
 TEST_F(JobCoreLossesTest, NobodyIsLetInBeforeTheShardsAreBack) {
