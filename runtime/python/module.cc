@@ -110,6 +110,23 @@ void DefineHandle(nb::module_& module) {
            "of the tensor or leave().");
 }
 
+void DefineBoundPush(nb::module_& module) {
+  nb::class_<PythonJob::BoundPush>(module, "BoundPush", "A tensor with the arrays of its pushes.")
+      .def(
+          "push",
+          [](PythonJob::BoundPush& bound, const PushOptions& options) {
+            return bound.Push(options);
+          },
+          "options"_a)
+      .def(
+          "push",
+          [](PythonJob::BoundPush& bound, double samples, double learning_rate) {
+            return bound.Push({.samples = samples, .learning_rate = learning_rate});
+          },
+          "samples"_a,
+          "learning_rate"_a);
+}
+
 void DefineJob(nb::module_& module) {
   nb::class_<PythonJob>(module, "EngineJob", "One worker's membership in a job; see pushpull.Job.")
       .def(nb::init<const std::map<std::string, std::string>&, double>(),
@@ -128,7 +145,7 @@ void DefineJob(nb::module_& module) {
           "is_global_batch"_a)
       .def("add", &PythonJob::Add, "name"_a, "value"_a, "options"_a)
       .def("start", &PythonJob::Start, "timeout"_a)
-      .def("push", &PythonJob::Push, "name"_a, "gradient"_a, "out"_a.none(), "options"_a)
+      .def("bind", &PythonJob::Bind, "name"_a, "gradient"_a, "out"_a.none(), nb::keep_alive<0, 1>())
       .def("pull", &PythonJob::Pull, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples)
       .def("samples", &PythonJob::Samples)
@@ -173,6 +190,7 @@ NB_MODULE(_engine, module) {
   DefineOptions(module);
   DefineSamples(module);
   DefineHandle(module);
+  DefineBoundPush(module);
   DefineJob(module);
 }
 

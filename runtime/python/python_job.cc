@@ -192,10 +192,7 @@ PythonHandle PythonJob::Track(TensorMemory& tensor,
   return PythonHandle(*std::move(handle), open_);
 }
 
-PythonHandle PythonJob::Push(const std::string& name,
-                             nb::handle gradient,
-                             nb::handle out,
-                             const PushOptions& options) {
+PythonJob::BoundPush PythonJob::Bind(const std::string& name, nb::handle gradient, nb::handle out) {
   TensorMemory& tensor = Find(name);
   const std::vector<int64_t>& dims = tensor.registration.spec.dims;
   ArrayArgument read =
@@ -206,10 +203,15 @@ PythonHandle PythonJob::Push(const std::string& name,
   if (Overlap(read.values, written.values))
     throw nb::value_error(
         absl::StrCat(Quoted(name), ": out: expected other memory than the gradient's").c_str());
-  return Track(tensor,
-               job().PushPull(name, read.values, written.values, options),
-               std::move(read.owner),
-               std::move(written.owner));
+  return BoundPush(*this, tensor, std::move(read), std::move(written));
+}
+
+PythonHandle PythonJob::BoundPush::Push(const PushOptions& options) {
+  const std::string& name = tensor_.registration.spec.name;
+  return job_.Track(tensor_,
+                    job_.job().PushPull(name, read_.values, written_.values, options),
+                    read_.owner,
+                    written_.owner);
 }
 
 PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t min_step) {

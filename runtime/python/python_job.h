@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pushpull/job.h"
@@ -67,11 +68,10 @@ class PythonJob {
   // Registers what was added. Blocks; a signal handler that raises ends the membership.
   void Start(double seconds);
 
-  // `out` may be None.
-  PythonHandle Push(const std::string& name,
-                    nanobind::handle gradient,
-                    nanobind::handle out,
-                    const PushOptions& options);
+  class BoundPush;
+
+  // Checks the arrays once for many pushes. `out` may be None.
+  BoundPush Bind(const std::string& name, nanobind::handle gradient, nanobind::handle out);
   PythonHandle Pull(const std::string& name, nanobind::handle out, uint64_t min_step);
   PythonHandle CommitSamples();
   StepSamples Samples() const;
@@ -117,6 +117,22 @@ class PythonJob {
   std::map<std::string, TensorMemory> tensors_;
   bool has_started_ = false;
   std::shared_ptr<OpenJob> open_;
+};
+
+// Pushes of a tensor from and to the same arrays: nothing is looked up or checked again. Valid as
+// long as its job, which it uses.
+class PythonJob::BoundPush {
+ public:
+  PythonHandle Push(const PushOptions& options);
+
+ private:
+  friend class PythonJob;
+  BoundPush(PythonJob& job, TensorMemory& tensor, ArrayArgument read, ArrayArgument written)
+      : job_(job), tensor_(tensor), read_(std::move(read)), written_(std::move(written)) {}
+
+  PythonJob& job_;
+  TensorMemory& tensor_;
+  ArrayArgument read_, written_;
 };
 
 // The last thing that the interpreter does: ends the jobs of CloseAtExit, and waits for the

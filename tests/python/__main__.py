@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in an environment of its own.
+"""Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in environments of its own.
 
-PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in build/python/dist; its test packages, of
-pyproject.toml, are kept from run to run in build/python/venv.
+PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in build/python/dist. The environments are kept
+from run to run: build/python/venv has the test packages of pyproject.toml and no torch, build/python/venv-torch mypy and the
+NumPy and torch of the system.
 """
 import os
 import pathlib
@@ -16,6 +17,7 @@ ROOT = HERE.parents[1]
 SOURCE = ROOT / "runtime/python"
 FOLDER = ROOT / "build/python"
 PYTHON = FOLDER / "venv/bin/python"
+TORCH_PYTHON = FOLDER / "venv-torch/bin/python"
 
 
 def run(*command: object, **environment: str) -> None:
@@ -39,6 +41,14 @@ def install_packages() -> None:
     installed.write_text("\n".join(wanted))
 
 
+def install_beside_torch(wheel: pathlib.Path) -> None:
+    if not TORCH_PYTHON.exists():
+        mypy = next(name for name in (FOLDER / "venv/packages.txt").read_text().split() if name.startswith("mypy="))
+        run(sys.executable, "-m", "venv", "--system-site-packages", TORCH_PYTHON.parents[1])
+        run(TORCH_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", mypy)
+    run(TORCH_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
+
+
 def build_wheel() -> pathlib.Path:
     """The wheel with the libraries that it needs from this machine."""
     prefix = FOLDER / "prefix"
@@ -58,9 +68,16 @@ def main() -> None:
     install_packages()
     wheel = build_wheel()
     run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
+    install_beside_torch(wheel)
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
     os.chdir(HERE)  # not the root, where a folder could take the package's name
-    os.execv(PYTHON, [str(PYTHON), "-B", "-m", "unittest", "-v", *(sys.argv[1:] or ["package_test"])])
+    wanted = sys.argv[1:] or ["PackageTest", "TorchTest"]
+    code = 0
+    for python, module, suite in ((PYTHON, "package_test", "PackageTest"), (TORCH_PYTHON, "torch_test", "TorchTest")):
+        names = [f"{module}.{name}" for name in wanted if name.split(".")[0] == suite]
+        if names:
+            code |= subprocess.run([str(python), "-B", "-m", "unittest", "-v", *names], check=False).returncode
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -138,9 +138,15 @@ class Store:
         options.samples = self._weight if samples is None else samples
         options.learning_rate = self._learning_rate if lr is None else lr
         options.in_place = in_place
-        handle = self._engine.push(name, gradient, out, options)
+        handle = self._engine.bind(name, gradient, out).push(options)
         self._handles[name, "push"] = handle
         return handle
+
+
+class _StepsWithJob(Protocol):
+    """An optimizer whose steps are those of the job."""
+
+    def _push_nothing(self) -> None: ...
 
 
 class Job:
@@ -155,6 +161,13 @@ class Job:
         self._engine = _engine.EngineJob(dict(environment), timeout)
         self.store = Store(self._engine)
         self._exit_code = 0
+        self._has_started = False
+        # What pushpull.torch adds: see _commit_step.
+        self._optimizers: list[_StepsWithJob] = []
+        self._stepped: list[_StepsWithJob] = []
+        self._is_last_of_step = True  # of the micro-batches that the sampler has handed out
+        self._has_samples = False
+        self._commit: Optional[_engine.Handle] = None
         _open_jobs.add(self)
 
     def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False) -> None:
@@ -166,6 +179,7 @@ class Job:
         Raises PushPullError INVALID_ARGUMENT (a number is 0), FAILED_PRECONDITION (after `start`).
         """
         self._engine.use_samples((num_samples, epochs), batch, global_batch)
+        self._has_samples = True
 
     def start(self, timeout: float = 60.0) -> None:
         """Registers the tensors. Blocks until every worker of the job has, and their memory has the job's values.
@@ -174,6 +188,7 @@ class Job:
         differently), DEADLINE_EXCEEDED (not all servers and workers are there). End the process after an error; after
         Ctrl-C too, which ends the membership.
         """
+        self._has_started = True
         self._engine.start(timeout)
 
     def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:
@@ -239,6 +254,18 @@ class Job:
         """
         self._engine.leave(timeout)
 
+    def end(self, timeout: float = 10.0) -> None:
+        """Leaves and closes the job: the last line of a script without a `with` block.
+
+        Where another process has to continue (SIGTERM) it ends this one with exit code 143. Errors as `leave`.
+        """
+        self._finish_commit(timeout)
+        self.leave(timeout)
+        code = self.exit_code
+        self.close()
+        if code != 0:
+            raise SystemExit(code)
+
     def close(self) -> None:
         """Ends the membership as a crash would, if it has not left. Arrays of `buffer` stay valid."""
         try:
@@ -247,6 +274,32 @@ class Job:
             return
         self._engine.close()
         _open_jobs.discard(self)
+
+    # ---- steps that an optimizer of pushpull.torch makes, and samplers wait for ----
+
+    def _start_once(self) -> None:
+        if not self._has_started:
+            self.start()
+
+    def _commit_step(self, optimizer: _StepsWithJob) -> None:
+        """`optimizer` has pushed its tensors. After the last of them the samples of the step count."""
+        self._stepped.append(optimizer)
+        if len(self._stepped) < len(self._optimizers):
+            return
+        self._stepped.clear()
+        if self._has_samples:
+            self._commit = self._engine.commit_samples()
+
+    def _finish_commit(self, timeout: float = 60.0) -> None:
+        """Waits until the samples of the last step count; those of the next one are known then."""
+        if self._commit is not None:
+            self._commit.wait(timeout)
+            self._commit = None
+
+    def _push_nothing(self) -> None:
+        """Makes a step in which this worker has no samples."""
+        for optimizer in self._optimizers:
+            optimizer._push_nothing()
 
     @property
     def step(self) -> int:
@@ -310,9 +363,19 @@ def init(timeout: float = 30.0, *, environment: Optional[Mapping[str, str]] = No
     DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker),
     NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
     """
-    return Job(os.environ if environment is None else environment, timeout)
+    global _current
+    _current = Job(os.environ if environment is None else environment, timeout)
+    return _current
 
 
+def current_job() -> Job:
+    """The job of the last `init` of this process. Raises PushPullError FAILED_PRECONDITION if there is none."""
+    if _current is None:
+        raise PushPullError("this process is in no job: call pushpull.init() first", "FAILED_PRECONDITION")
+    return _current
+
+
+_current: Optional[Job] = None
 # A job that the program drops is still a member: it ends with the process, after the interpreter.
 _open_jobs: set[Job] = set()
 
@@ -322,3 +385,25 @@ def _close_all() -> None:
     """The engine's threads end after the interpreter, and before the process: see close_at_exit."""
     for job in list(_open_jobs):
         job._engine.close_at_exit()
+
+
+class _ForkedEngine:
+    """The engine's threads are not in a forked process: any use would wait for ever."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise PushPullError(f"{name}: this process was forked from one that had called pushpull.init(), and is no member of its "
+                            "job; fork before init, or start processes with multiprocessing's \"spawn\"",
+                            "FAILED_PRECONDITION")
+
+
+_engines_of_parents: list[_engine.EngineJob] = []
+
+
+def _forget_jobs() -> None:
+    for job in _open_jobs:
+        _engines_of_parents.append(job._engine)  # never destroyed: that would wait for its threads
+        job._engine = job.store._engine = _ForkedEngine()  # type: ignore[assignment]
+    _open_jobs.clear()
+
+
+os.register_at_fork(after_in_child=_forget_jobs)

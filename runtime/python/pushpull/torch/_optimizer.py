@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimizer of a model that several workers train."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable, Optional
+
+import torch
+from torch.nn.utils.clip_grad import clip_grad_norm_
+
+from .. import _engine
+from .._job import Job, current_job
+from .._optimizers import SGD, Optimizer, Sum
+from ._settings import fixed, learning_rate, on_servers
+
+_ALIGNMENT = 16  # float32: gradients begin on cache lines of their own
+
+
+class _Tensor:
+    """A registered tensor: what is pushed, and where its new value goes."""
+
+    def __init__(self, name: str, gradient: torch.Tensor, value: torch.Tensor) -> None:
+        self.name = name
+        self.gradient = gradient  # in memory that servers on this host read in place
+        self.value = value
+        self._bound: Optional[_engine.BoundPush] = None
+        self._handle: Optional[_engine.Handle] = None
+
+    def register(self, job: Job, optimizer: Optimizer, codec: str = "none") -> None:
+        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec)
+
+    def bind(self, engine: _engine.EngineJob) -> None:
+        self._bound = engine.bind(self.name, self.gradient, self.value)
+
+    def push(self, samples: float, lr: float) -> None:
+        assert self._bound is not None
+        self._handle = self._bound.push(samples, lr)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether a new value has come since the last call. The gradient is free to be written then."""
+        if self._handle is None:
+            return False
+        self._handle.wait(timeout)
+        self._handle = None
+        return True
+
+
+class _Parameter:
+    """A parameter and its gradient of the step."""
+
+    def __init__(self, parameter: torch.nn.Parameter, group: dict[str, Any], gradient: _Tensor,
+                 update: Optional[_Tensor]) -> None:
+        self.parameter = parameter
+        self.group = group
+        self.gradient = gradient
+        self.update = update  # with the optimizer on the workers: what the step takes away from the parameter
+        self.is_pushed = False
+        self._pushed_version = 0
+
+    def push(self, samples: float, timeout: float) -> None:
+        """Pushes `parameter.grad`; afterwards that is the memory from which servers read it."""
+        memory, grad = self.gradient.gradient, self.parameter.grad
+        self.gradient.wait(timeout)
+        if grad is None:
+            memory.zero_()
+        elif grad is not memory:
+            if grad.is_sparse:
+                raise TypeError(f"parameter \"{self.gradient.name}\": its gradient is sparse; use Embedding(sparse=False)")
+            memory.copy_(grad)
+        self.parameter.grad = memory
+        self._pushed_version = memory._version
+        self.is_pushed = True
+        self.gradient.push(samples, learning_rate(self.group))
+
+    def check_unchanged(self) -> None:
+        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
+        if self.gradient.gradient._version != self._pushed_version:
+            raise RuntimeError(f"gradient of \"{self.gradient.name}\": changed after it was pushed, during the backward pass; "
+                               "to clip, pass clip_norm to DistributedOptimizer")
+
+
+class _Buffer:
+    """A buffer of the model, such as a running mean, and the workers' mean of it."""
+
+    def __init__(self, buffer: torch.Tensor, mean: _Tensor) -> None:
+        self.buffer = buffer
+        self.mean = mean
+
+    def push(self, samples: float, timeout: float) -> None:
+        self.mean.wait(timeout)
+        self.mean.gradient.copy_(self.buffer)
+        self.mean.push(samples, 0.0)
+
+    def wait(self, timeout: float) -> None:
+        if self.mean.wait(timeout):
+            self.buffer.copy_(self.mean.value)
+
+
+class _Memory:
+    """One registered buffer for all gradients: each takes a file descriptor at every server."""
+
+    def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
+        self._values = job.buffer(sum(map(_aligned_length, shapes)) or 1)
+        self._used = 0
+
+    def take(self, like: torch.Tensor) -> torch.Tensor:
+        """Of the shape of `like`. No view of another tensor: it counts its own changes (_version)."""
+        values = self._values[self._used:self._used + like.numel()].reshape(tuple(like.shape))
+        self._used += _aligned_length(like)
+        taken: torch.Tensor = torch.from_numpy(values)
+        return taken
+
+
+def _aligned_length(tensor: torch.Tensor) -> int:
+    return -(-int(tensor.numel()) // _ALIGNMENT) * _ALIGNMENT
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """`optimizer` over the mean gradient of all workers, weighted by their samples.
+
+    optimizer         whose parameters are float32, contiguous and on the CPU. Its param_groups stay in use: learning-rate
+                      schedulers may have this object or that one
+    named_parameters  of all its parameters, in the order of the forward pass, as model.named_parameters()
+    model             instead: then the forward pass waits for each module's parameters when it comes to it, otherwise `step`
+                      waits for all; and the model's float32 buffers (as the statistics of batch norm) become the workers' mean
+    codec             of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
+    clip_norm         limit of the norm of the mean gradient over all parameters, as torch.nn.utils.clip_grad_norm_
+    optimizer_on      "servers": SGD, Adagrad, Adam and AdamW of torch.optim; each chunk of a parameter is updated once, where it
+                      is. "workers": any optimizer; moves twice the bytes in two round trips, its state is on each worker alone
+                      and in no checkpoint, and needs mode Sync without backup workers and gated steps. "auto": servers
+                      where they can
+
+    Its job is pushpull.current_job(). `timeout` is an attribute: seconds, of every wait for the other workers.
+
+    Construct it before the job starts, in every worker with the same arguments. The job starts with the first batch, forward
+    pass or `zero_grad`; then the parameters have the job's values. Every backward pass outside `no_sync` is a step of the
+    job: it pushes each gradient as soon as it is there. Between `step` and the next forward pass parameters may
+    change at any time; `wait` ends that, and so do `model.state_dict()` and any forward pass in evaluation mode.
+
+    Raises ValueError (a parameter without a name, the settings), TypeError (a dtype), RuntimeError (gradients in the wrong
+    order), and in waits PushPullError as `Handle.wait`.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer,
+                 named_parameters: Optional[Iterable[tuple[str, torch.nn.Parameter]]] = None, *,
+                 model: Optional[torch.nn.Module] = None, codec: str = "none", clip_norm: Optional[float] = None,
+                 optimizer_on: str = "auto") -> None:
+        # Not super().__init__(): parameters, groups and state are those of `optimizer`.
+        if (named_parameters is None) == (model is None):
+            raise ValueError("expected either named_parameters or model")
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"clip_norm: expected a number above 0, got {clip_norm}")
+        self._optimizer = optimizer
+        self._job = current_job()
+        self.timeout = 60.0
+        self._clip_norm = clip_norm
+        self._is_bound = False
+        self._is_pending = False  # whether new values are under way
+        self._accumulates = False
+        self._share_state()
+        named = dict(model.named_parameters() if model is not None else named_parameters or ())
+        groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
+        self._check_names(named, groups)
+        self._runs_on_servers = self._choose(optimizer_on)
+        self._settings = [fixed(group) for group in self.param_groups]
+        trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
+        averaged = {name: buffer for name, buffer in (model.named_buffers() if model is not None else ())
+                    if buffer.dtype == torch.float32}
+        copies = 1 if self._runs_on_servers else 2
+        memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values()])
+        self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
+                            for name, parameter in trained.items()}
+        self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
+        self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
+        if model is not None:
+            self._hook_modules(model)
+        self._waits_in_step = model is None
+        self._job._optimizers.append(self)
+
+    # ---- what a training loop calls ----
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients. They are never filled with zeros: servers may still read them."""
+        self._begin()
+        for each in self._parameters.values():
+            each.parameter.grad = None
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Ends the step: pushes the gradients that the backward pass has not, zeros for parameters without one.
+
+        Only the last call after `accumulate` micro-batches of an ElasticSampler ends one; the others do nothing. Blocks only
+        without `model` or with the optimizer on the workers, for `timeout` seconds at most.
+        """
+        loss = None if closure is None else closure()
+        if not self._job._is_last_of_step:
+            return loss
+        self._begin()
+        self._check_settings()
+        samples = self._job.store._weight
+        for each in self._parameters.values():
+            if each.is_pushed:
+                each.check_unchanged()
+            else:
+                each.push(samples, self.timeout)
+        self._end_step(samples)
+        return loss
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes within add up gradients and push nothing. The first pass after it pushes the sums."""
+        before, self._accumulates = self._accumulates, True
+        try:
+            yield
+        finally:
+            self._accumulates = before
+
+    def wait(self) -> None:
+        """Blocks until the parameters and the buffers have the values after the last step."""
+        if not self._is_pending:
+            return
+        self._wait(self._parameters.values())
+        for buffer in self._buffers:
+            buffer.wait(self.timeout)
+        self._is_pending = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the optimizer, where it runs on the workers. Raises NotImplementedError where it runs on the servers."""
+        if self._runs_on_servers:
+            raise NotImplementedError("the state of the optimizer is on the servers and in the job's checkpoints: "
+                                      "spec.checkpoint")
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As `state_dict`."""
+        if self._runs_on_servers:
+            raise NotImplementedError("the state of the optimizer is on the servers: continue with spec.restoreFrom")
+        self._optimizer.load_state_dict(state_dict)
+        self._share_state()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises RuntimeError: tensors are registered before the job starts."""
+        raise RuntimeError("add_param_group: add it to the torch optimizer before DistributedOptimizer has it")
+
+    def __repr__(self) -> str:
+        return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self._runs_on_servers else 'workers'})"
+
+    # ---- construction ----
+
+    def _share_state(self) -> None:
+        self.param_groups = self._optimizer.param_groups
+        self.state = self._optimizer.state
+        self.defaults = self._optimizer.defaults
+
+    def _check_names(self, named: dict[str, torch.nn.Parameter], groups: dict[int, dict[str, Any]]) -> None:
+        known = {id(parameter) for parameter in named.values()}
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in known:
+                    raise ValueError(f"a parameter of shape {tuple(parameter.shape)} of the optimizer has no name: pass "
+                                     "named_parameters=model.named_parameters() of the whole model")
+        if not groups:
+            raise ValueError("the optimizer has no parameters")
+
+    def _choose(self, optimizer_on: str) -> bool:
+        """Whether the optimizer runs on the servers."""
+        if optimizer_on not in ("auto", "servers", "workers"):
+            raise ValueError(f'optimizer_on: expected "auto", "servers" or "workers", got "{optimizer_on}"')
+        if optimizer_on == "workers" or (optimizer_on == "auto" and self._clip_norm is not None):
+            return False
+        if all(on_servers(self._optimizer, group) for group in self.param_groups):
+            if any(float(state.get("step", 1)) > 0 for state in self.state.values()):
+                raise ValueError('the optimizer has made steps, and servers begin without state: pass optimizer_on="workers"')
+            return True
+        if optimizer_on == "servers":
+            raise ValueError(f"optimizer_on: servers cannot run {self._optimizer!r}; they have SGD without dampening, "
+                             "Adagrad without lr_decay, Adam and AdamW without amsgrad, none with maximize")
+        return False
+
+    def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: _Memory, codec: str) -> _Parameter:
+        gradient = memory.take(parameter)
+        if self._runs_on_servers:
+            optimizer = on_servers(self._optimizer, group)
+            assert optimizer is not None
+            tensor = _Tensor(name, gradient, parameter.detach())
+            tensor.register(self._job, optimizer, codec)
+            return _Parameter(parameter, group, tensor, None)
+        update = _Tensor(name, memory.take(parameter), parameter.detach())
+        update.register(self._job, SGD(lr=1))
+        mean = _Tensor(f"{name}.gradient", gradient, torch.zeros_like(parameter))
+        mean.register(self._job, Sum(), codec)
+        return _Parameter(parameter, group, mean, update)
+
+    def _add_buffer(self, name: str, buffer: torch.Tensor, memory: _Memory) -> _Buffer:
+        mean = _Tensor(name, memory.take(buffer), buffer.clone())
+        mean.register(self._job, Sum())
+        return _Buffer(buffer, mean)
+
+    def _hook(self, name: str, each: _Parameter) -> object:
+        """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
+        def on_gradient(*_: object) -> None:
+            if self._accumulates or not self._job._is_last_of_step:
+                return
+            self._begin()
+            if each.is_pushed:
+                raise RuntimeError(f'gradient of "{name}": a second backward pass before step(); run all but the last one '
+                                   "in no_sync()")
+            each.push(self._job.store._weight, self.timeout)
+
+        if hasattr(each.parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
+            return each.parameter.register_post_accumulate_grad_hook(on_gradient)
+        accumulate = each.parameter.expand_as(each.parameter).grad_fn.next_functions[0][0]
+        accumulate.register_hook(on_gradient)
+        return accumulate
+
+    def _hook_modules(self, model: torch.nn.Module) -> None:
+        by_id = {id(each.parameter): each for each in self._parameters.values()}
+
+        def wait_before(module: torch.nn.Module) -> None:
+            # A module with parameters of its own may use those of its submodules without calling them, as
+            # MultiheadAttention does.
+            own = list(module.parameters(recurse=False))
+            used = [by_id[id(parameter)] for parameter in (module.parameters() if own else ()) if id(parameter) in by_id]
+
+            def before(called: torch.nn.Module, _: object) -> None:
+                self._begin()
+                if not called.training:
+                    self.wait()
+                self._wait(used)
+            module.register_forward_pre_hook(before)
+
+        def before_model(_: torch.nn.Module, __: object) -> None:
+            self._begin()
+            for buffer in self._buffers:
+                buffer.wait(self.timeout)
+
+        def after_state_dict(_: torch.nn.Module, state: Any, *__: object) -> Any:
+            self.wait()
+            return state
+
+        model.register_forward_pre_hook(before_model)
+        model._register_state_dict_hook(after_state_dict)  # type: ignore[no-untyped-call]
+        for module in model.modules():
+            wait_before(module)
+
+    # ---- a step ----
+
+    def _begin(self) -> None:
+        if self._is_bound:
+            return
+        self._job._start_once()
+        for each in self._parameters.values():
+            each.gradient.bind(self._job._engine)
+            if each.update is not None:
+                each.update.bind(self._job._engine)
+        for buffer in self._buffers:
+            buffer.mean.bind(self._job._engine)
+            buffer.buffer.copy_(buffer.mean.value)
+        self._is_bound = True
+
+    def _check_settings(self) -> None:
+        if not self._runs_on_servers:
+            return
+        for number, (group, before) in enumerate(zip(self.param_groups, self._settings)):
+            now = fixed(group)
+            if now != before:
+                changed = ", ".join(f"{name} from {before[name]} to {now[name]}" for name in now if now[name] != before[name])
+                raise ValueError(f"parameter group {number}: {changed}; servers take only a new lr: pass "
+                                 'optimizer_on="workers"')
+
+    def _push_nothing(self) -> None:
+        """A step without samples: the other workers wait for this one all the same."""
+        self._begin()
+        for each in self._parameters.values():
+            each.parameter.grad = None
+            each.push(0.0, self.timeout)
+        self._end_step(0.0)
+
+    def _end_step(self, samples: float) -> None:
+        for buffer in self._buffers:
+            buffer.push(samples, self.timeout)
+        if not self._runs_on_servers:
+            self._update_on_worker()
+        for each in self._parameters.values():
+            each.is_pushed = False
+        self._is_pending = True
+        self._job._commit_step(self)
+        if self._waits_in_step:
+            self.wait()
+
+    def _update_on_worker(self) -> None:
+        """Runs the optimizer on copies of the parameters: the library owns the memory of the registered ones.
+
+        The difference is pushed, so that the servers have the parameters: for workers that join, and for checkpoints.
+        """
+        for each in self._parameters.values():
+            assert each.update is not None
+            each.update.wait(self.timeout)
+            each.gradient.wait(self.timeout)
+            each.gradient.gradient.copy_(each.gradient.value)
+            each.update.gradient.copy_(each.update.value)
+            each.parameter.data = each.update.gradient
+        if self._clip_norm is not None:
+            clip_grad_norm_([each.parameter for each in self._parameters.values()], self._clip_norm)
+        self._optimizer.step()
+        for each in self._parameters.values():
+            assert each.update is not None
+            each.parameter.data = each.update.value
+            torch.sub(each.update.value, each.update.gradient, out=each.update.gradient)
+            each.update.push(1.0, 1.0)
+
+    def _wait(self, parameters: Iterable[_Parameter]) -> None:
+        for each in parameters:
+            if not each.is_pushed:  # otherwise its step is not over: parts of a model may run twice
+                (each.update or each.gradient).wait(self.timeout)

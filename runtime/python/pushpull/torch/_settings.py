@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which optimizer of the servers computes the same as one of torch.optim."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from .._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
+
+# Servers take 0 for "as registered". Below the rounding of any update.
+_LOWEST_LEARNING_RATE = 1e-30
+
+
+def learning_rate(group: dict[str, Any]) -> float:
+    """Of a parameter group, as servers take it."""
+    return max(float(group["lr"]), _LOWEST_LEARNING_RATE)
+
+
+def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optional[Optimizer]:
+    """The optimizer of the servers with the settings of a parameter group, or None if they have none."""
+    if group.get("maximize") or group.get("amsgrad") or group.get("differentiable"):
+        return None
+    lr, decay = learning_rate(group), group.get("weight_decay", 0.0)
+    kind = type(optimizer)
+    if kind is torch.optim.SGD:
+        if group["dampening"] != 0:
+            return None
+        return SGD(lr=lr, momentum=group["momentum"], nesterov=group["nesterov"], weight_decay=decay)
+    if kind is torch.optim.Adagrad:
+        if group["lr_decay"] != 0 or group["initial_accumulator_value"] != 0:
+            return None
+        return Adagrad(lr=lr, eps=group["eps"], weight_decay=decay)
+    betas = (float(group["betas"][0]), float(group["betas"][1])) if "betas" in group else (0.0, 0.0)
+    if kind is torch.optim.AdamW or (kind is torch.optim.Adam and group.get("decoupled_weight_decay")):
+        return AdamW(lr=lr, betas=betas, eps=group["eps"], weight_decay=decay)
+    if kind is torch.optim.Adam:
+        return Adam(lr=lr, betas=betas, eps=group["eps"], weight_decay=decay)
+    return None
+
+
+def fixed(group: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a parameter group that servers take once, when the tensors are registered."""
+    names = ("momentum", "nesterov", "weight_decay", "betas", "eps", "dampening", "maximize", "amsgrad", "lr_decay")
+    return {name: group[name] for name in names if name in group}

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of the jobs that torch_test.py runs: `torch_scenarios.py NAME [ARGUMENT...]`.
+
+A scenario asserts; what it raises fails the job.
+"""
+import contextlib
+import copy
+import json
+import multiprocessing
+import os
+import pathlib
+import sys
+from typing import Any, Callable, Optional
+
+import pushpull
+import pushpull.torch as pp
+import torch
+from scenarios import assert_raises
+from torch import nn
+
+SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
+STEPS = 30
+WORKERS = 2
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.05),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, weight_decay=1e-3),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5, eps=1e-2),
+}
+
+
+def model_of(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 5))
+
+
+def batch_of(worker: int, step: int, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 * step + worker)
+    x = torch.randn(size, 20, generator=generator)
+    return x, x[:, :5].argmax(dim=1)
+
+
+def loss_of(model: nn.Module, worker: int, step: int) -> torch.Tensor:
+    x, y = batch_of(worker, step)
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def groups_of(model: nn.Module) -> list[dict[str, Any]]:
+    first, *others = model.children()
+    return [{"params": list(first.parameters())},
+            {"params": [each for module in others for each in module.parameters()], "lr": 0.03}]
+
+
+def train_alone(model: nn.Module, optimizer: torch.optim.Optimizer, clip_norm: Optional[float], micro: int) -> list[float]:
+    """On the data of all workers, in one process."""
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, gamma=0.5)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        total = torch.zeros(())
+        for part in range(micro):
+            for worker in range(WORKERS):
+                loss = loss_of(model, worker, micro * step + part) / WORKERS / micro
+                loss.backward()
+                total += loss.detach()
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        optimizer.step()
+        scheduler.step()
+        losses.append(total.item())
+    return losses
+
+
+def trains_as_one_process(kind: str, clip: str, micro_batches: str, where: str) -> None:
+    """The same weights as one process that has the data of all workers: parameter groups, a scheduler, accumulation."""
+    clip_norm, micro = float(clip) or None, int(micro_batches)
+    job = pushpull.init()
+    model = model_of(seed=job.worker)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS[kind](groups_of(model)), model=model, clip_norm=clip_norm,
+                                        optimizer_on=where)
+    job.start()
+    alone = model_of(seed=7)
+    alone.load_state_dict(model.state_dict())  # that of the worker that came first
+    train_alone(alone, OPTIMIZERS[kind](groups_of(alone)), clip_norm, micro)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, gamma=0.5)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for part in range(micro):
+            with contextlib.nullcontext() if part == micro - 1 else optimizer.no_sync():
+                (loss_of(model, job.worker, micro * step + part) / micro).backward()
+        optimizer.step()
+        scheduler.step()
+    values = model.state_dict()
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(values[name], value, rtol=1e-3, atol=2e-5)
+    job.report_result("on_servers", float("on servers" in repr(optimizer)))
+    job.end()
+
+
+def shared_unused_and_averaged() -> None:
+    """A weight used twice, a parameter without a gradient, statistics of batch norm, a frozen parameter."""
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encode, self.decode = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+            self.decode.weight = self.encode.weight
+            self.norm = nn.BatchNorm1d(8)
+            self.unused = nn.Linear(3, 3)
+            self.frozen = nn.Parameter(torch.ones(8), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.decode(self.norm(self.encode(x))) * self.frozen
+
+    job = pushpull.init()
+    torch.manual_seed(1)
+    model = Model()
+    before = copy.deepcopy(model.state_dict())
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), model=model)
+    own = []
+    for step in range(5):
+        optimizer.zero_grad()
+        x = torch.randn(32, 8, generator=torch.Generator().manual_seed(10 * step + job.worker)) + job.worker
+        model(x).square().mean().backward()
+        own.append(model.norm.running_mean.clone())
+        optimizer.step()
+    after = model.state_dict()
+    assert torch.equal(after["unused.weight"], before["unused.weight"])
+    assert torch.equal(after["frozen"], before["frozen"])
+    assert not torch.equal(after["encode.weight"], before["encode.weight"])
+    assert not torch.equal(after["norm.running_mean"], own[-1])
+    (SHARED / f"model-{job.worker}").write_text(json.dumps({k: v.tolist() for k, v in after.items() if v.is_floating_point()}))
+    job.end()
+
+
+def tensors_are_arrays() -> None:
+    """Tensors by name, without an optimizer of torch."""
+    with pushpull.init() as job:
+        w = torch.nn.Parameter(torch.zeros(2, 3))
+        job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
+        job.start()
+        ((w - 1) ** 2).sum().backward()
+        job.store.push_pull("w", w.grad).wait()
+        assert torch.allclose(w, torch.full((2, 3), 0.2)), w
+        assert_raises(TypeError, ['tensor "w"', "float64"], lambda: job.store.push("w", torch.zeros(2, 3).double()))
+
+
+def autocasts() -> None:
+    """bfloat16 activations, float32 parameters and gradients; names instead of the model."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=0.01), model.named_parameters(), codec="bf16")
+    losses = []
+    for step in range(40):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(model, job.worker, step % 4)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        job.report_loss(losses[-1])
+    assert losses[-1] < 0.3 * losses[0], losses
+    job.end()
+
+
+def wrong_use_is_named() -> None:
+    assert_raises(pushpull.PushPullError, ["pushpull.init()"], pushpull.current_job)
+    job = pushpull.init()
+    model = model_of(seed=1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    assert_raises(ValueError, ["either", "model"], lambda: pp.DistributedOptimizer(sgd))
+    assert_raises(ValueError, ["shape (64, 20)", "no name"], lambda: pp.DistributedOptimizer(sgd, []))
+    assert_raises(ValueError, ["optimizer_on", '"gpu"'], lambda: pp.DistributedOptimizer(sgd, model=model, optimizer_on="gpu"))
+    dampened = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.5)
+    assert_raises(ValueError, ["dampening"], lambda: pp.DistributedOptimizer(dampened, model=model, optimizer_on="servers"))
+    assert_raises(TypeError, ['"weight"', "float32", "float64"], register_double)
+    optimizer = pp.DistributedOptimizer(sgd, model=model)
+    assert_raises(NotImplementedError, ["servers"], optimizer.state_dict)
+    optimizer.zero_grad()
+    loss_of(model, 0, 0).backward()
+    assert_raises(RuntimeError, ['"4.bias"', "no_sync"], loss_of(model, 0, 1).backward)
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+    assert_raises(RuntimeError, ["changed", "clip_norm"], optimizer.step)
+    sgd.param_groups[0]["momentum"] = 0.5
+    assert_raises(ValueError, ["momentum from 0.9 to 0.5"], optimizer.step)
+    forked = multiprocessing.get_context("fork").Process(target=use_after_fork, args=(job,))
+    forked.start()
+    forked.join(30)
+    assert forked.exitcode == 0, forked.exitcode
+    os._exit(3)  # ends the job: its step is not over
+
+
+def register_double() -> None:
+    model = nn.Linear(2, 2).double()
+    pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1), model=model)
+
+
+def use_after_fork(job: pushpull.Job) -> None:
+    error = assert_raises(pushpull.PushPullError, ["forked", "spawn"], lambda: job.step)
+    assert error.code == "FAILED_PRECONDITION", error
+
+
+def curve(kind: str, clip: str, micro_batches: str) -> None:
+    """The losses of 100 steps, for comparison with DistributedDataParallel."""
+    job = pushpull.init()
+    model = ddp_model()
+    clip_norm = float(clip) or None
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS[kind](model.parameters()), model=model, clip_norm=clip_norm)
+    losses = ddp_losses(model, optimizer, job.worker, int(micro_batches), optimizer.no_sync, lambda: None)
+    (SHARED / f"curve-{job.worker}").write_text(json.dumps(losses))
+    job.end()
+
+
+def ddp_model() -> nn.Module:
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.LayerNorm(64), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
+
+
+def ddp_losses(model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, micro: int, no_sync: Callable[[], Any],
+               clip: Callable[[], Any]) -> list[float]:
+    losses = []
+    for step in range(100):
+        optimizer.zero_grad()
+        total = 0.0
+        for part in range(micro):
+            with contextlib.nullcontext() if part == micro - 1 else no_sync():
+                loss = loss_of(model, rank, micro * step + part) / micro
+                loss.backward()
+                total += loss.item()
+        clip()
+        optimizer.step()
+        losses.append(total)
+    return losses
+
+
+def ddp_rank(rank: int, store: str, kind: str, clip_norm: float, micro: int, out: Any) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    model = ddp_model()
+    parallel = nn.parallel.DistributedDataParallel(model)
+    optimizer = OPTIMIZERS[kind](model.parameters())
+
+    def clip() -> None:
+        if clip_norm:
+            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    out.put((rank, ddp_losses(parallel, optimizer, rank, micro, parallel.no_sync, clip)))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

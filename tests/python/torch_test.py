@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pushpull.torch as a user has it: real processes, `pushpull run`, the torch of the system.
+
+Run by the Python of an environment that has the wheel, mypy and torch; `./dev python` makes one (__main__.py beside this).
+"""
+import json
+import multiprocessing
+import sys
+import unittest
+
+import torch_scenarios
+from package_test import HERE, JobTest, run
+
+
+class TorchTest(JobTest):
+    SCENARIOS = HERE / "torch_scenarios.py"
+
+    def train(self, kind: str, clip: float = 0, micro: int = 1, where: str = "auto", on_servers: bool = True) -> None:
+        report = self.run_scenario("trains_as_one_process", kind, clip, micro, where)
+
+        self.assertEqual(report["steps"], torch_scenarios.STEPS)
+        self.assertEqual(report["final"]["on_servers"], float(on_servers))
+
+    def test_sgd_trains_as_one_process(self) -> None:
+        self.train("sgd")
+
+    def test_adam_trains_as_one_process(self) -> None:
+        self.train("adam")
+
+    def test_adamw_with_clipping_trains_as_one_process(self) -> None:
+        self.train("adamw", clip=0.5, on_servers=False)
+
+    def test_adagrad_accumulates_as_one_process(self) -> None:
+        self.train("adagrad", micro=3)
+
+    def test_other_optimizers_train_on_workers(self) -> None:
+        self.train("rmsprop", clip=0.5, on_servers=False)
+
+    def test_adamw_trains_on_workers_if_told(self) -> None:
+        self.train("adamw", where="workers", micro=2, on_servers=False)
+
+    def test_shared_unused_frozen_and_averaged_tensors(self) -> None:
+        self.run_scenario("shared_unused_and_averaged")
+
+        first, second = (json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2))
+        self.assertEqual(first, second)
+
+    def test_tensors_are_used_where_they_are(self) -> None:
+        self.run_scenario("tensors_are_arrays")
+
+    def test_autocast_and_codecs(self) -> None:
+        self.run_scenario("autocasts")
+
+    def test_wrong_use_is_named(self) -> None:
+        self.run_scenario("wrong_use_is_named", workers=1, ends_with=3)
+
+    def compare_with_ddp(self, kind: str, clip: float, micro: int) -> None:
+        self.run_scenario("curve", kind, clip, micro)
+        spawn = multiprocessing.get_context("spawn")
+        answers = spawn.Queue()
+        ranks = [spawn.Process(target=torch_scenarios.ddp_rank,
+                               args=(rank, str(self.folder / "rendezvous"), kind, clip, micro, answers)) for rank in range(2)]
+        for rank in ranks:
+            rank.start()
+        expected = dict(answers.get(timeout=60) for _ in ranks)
+        for rank in ranks:
+            rank.join(30)
+
+        for worker in range(2):
+            curve = json.loads((self.folder / f"curve-{worker}").read_text())
+            worst = max(abs(a - b) / b for a, b in zip(curve, expected[worker]))
+            print(f"{kind}, clip {clip}, micro-batches {micro}, worker {worker}: loss of 100 steps differs by at most {worst:.1e}")
+            self.assertLess(worst, 1e-4)
+
+    def test_loss_curves_are_those_of_ddp(self) -> None:
+        for kind in ("sgd", "adam", "adamw"):
+            for clip, micro in ((0, 1), (0.5, 1), (0, 2)):
+                with self.subTest(kind=kind, clip=clip, micro=micro):
+                    self.compare_with_ddp(kind, clip, micro)
+
+    def test_types_are_checked(self) -> None:
+        package = run(sys.executable, "-m", "mypy", "--strict", "-p", "pushpull", cwd=self.folder)
+
+        self.assertEqual(package.returncode, 0, package.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
