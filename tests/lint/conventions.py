@@ -30,7 +30,7 @@ CPP_RULES = [
                     r"|\bstd::condition_variable\w*|\babsl::\w*(?:Mutex|CondVar)\w*"),
          ("runtime/base/mutex.h",), "locks are those of runtime/base/mutex.h"),
     Rule(re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b"),
-         ("runtime/cmd/", "runtime/train/main.cc", "operator/cmd/", "tests/bench/", "tests/integration/",
+         ("runtime/cmd/", "runtime/train/main.cc", "runtime/examples/", "operator/cmd/", "tests/bench/", "tests/integration/",
           "tests/fakes/seeds.h"),
          "only a program's main reads the environment; pass the value in"),
     Rule(re.compile(r"\.detach\(\)"), (), "every thread has an owner that joins it"),

@@ -49,8 +49,9 @@ LAYERS = {
     "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _API],
 }
 LAYERS["cmd"] = list(LAYERS)
-# A program like any user's: the public API and nothing else.
+# Programs like any user's: the public API and nothing else.
 LAYERS["python"] = [_VALUES, _API]
+LAYERS["examples"] = [_VALUES, _API]
 
 # What the operator may use of runtime/, and what some of its folders may besides
 # (docs/decisions/0024-operator-and-runtime.md).

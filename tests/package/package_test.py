@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A project outside of this one builds the program of docs/writing-a-worker.md against what `cmake --install`
-installs, and trains with it.
+"""The project runtime/examples/cpp, the program of docs/writing-a-worker.md, is built against what `cmake --install`
+installs, and trains.
 
 PUSHPULL_BUILD names the build folder. Everything that the test writes is in its folder `package`.
 """
@@ -13,24 +13,13 @@ import socket
 import subprocess
 import unittest
 
-SOURCE = pathlib.Path(__file__).resolve().parent
-MANUAL = SOURCE.parent.parent / "docs/writing-a-worker.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "runtime/examples/cpp"
+MANUAL = ROOT / "docs/writing-a-worker.md"
 BUILD = pathlib.Path(os.environ["PUSHPULL_BUILD"])
 FOLDER = BUILD / "package"
 PREFIX = FOLDER / "prefix"
 WORKER = FOLDER / "build/my_worker"
-
-MANIFEST = """
-apiVersion: pushpull.dev/v1alpha1
-kind: TrainingJob
-metadata:
-  name: package
-spec:
-  command: ["{worker}"]
-  servers: {{replicas: 2}}
-  workers: {{replicas: 2}}
-"""
-
 
 def run(*command: object, **arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -43,13 +32,10 @@ class PackageTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
         FOLDER.mkdir()
-        program = re.search(r"\n```cpp\n(.*?)```\n", MANUAL.read_text(), re.DOTALL)
-        assert program is not None
-        (FOLDER / "main.cc").write_text(program[1])
         cmake, compiler = os.environ["CMAKE"], os.environ["CXX"]
         for command in ((cmake, "--install", BUILD, "--prefix", PREFIX),
                         (cmake, "-G", "Ninja", "-S", SOURCE, "-B", WORKER.parent, f"-DCMAKE_CXX_COMPILER={compiler}",
-                         f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DMAIN={FOLDER / 'main.cc'}"),
+                         f"-DCMAKE_PREFIX_PATH={PREFIX}"),
                         (cmake, "--build", WORKER.parent)):
             done = run(*command)
             if done.returncode != 0:
@@ -68,11 +54,19 @@ class PackageTest(unittest.TestCase):
         own = {name for name in includes if not name.startswith("absl/")}
         self.assertLessEqual(own, {str(header.relative_to(PREFIX / "include")) for header in headers})
 
-    def test_worker_trains_under_the_installed_program(self) -> None:
-        manifest, report = FOLDER / "job.yaml", FOLDER / "report.json"
-        manifest.write_text(MANIFEST.format(worker=WORKER))
+    def test_program_is_that_of_the_manual(self) -> None:
+        shown = re.search(r"\n```cpp\n(.*?)```\n", MANUAL.read_text(), re.DOTALL)
 
-        done = run(PREFIX / "bin/pushpull", "run", manifest, "--report", report, cwd=FOLDER, timeout=60)
+        program = (SOURCE / "main.cc").read_text()
+
+        self.assertIsNotNone(shown, MANUAL)
+        self.assertEqual([line for line in program.splitlines() if line][1:], [line for line in shown[1].splitlines() if line])
+
+    def test_worker_trains_under_the_installed_program(self) -> None:
+        report = FOLDER / "report.json"
+
+        done = run(PREFIX / "bin/pushpull", "run", SOURCE / "my_worker.yaml", "--set", f'spec.command=["{WORKER}"]',
+                   "--report", report, cwd=FOLDER, timeout=60)
 
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertAlmostEqual(json.loads(report.read_text())["final"]["loss"], 0, places=6)

@@ -85,7 +85,10 @@ TEST(ExampleManifestTest, IsValid) {
   const std::filesystem::path examples =
       std::filesystem::path(PUSHPULL_TEST_DATA) / "../../runtime/examples";
 
-  for (const char* name : {"fashion-mnist.yaml", "colocated-servers.yaml"})
+  for (const char* name : {"fashion-mnist.yaml",
+                           "colocated-servers.yaml",
+                           "python/softmax.yaml",
+                           "cpp/my_worker.yaml"})
     EXPECT_THAT(ProblemsOf(ReadText(examples / name)), IsEmpty()) << name;
 }
 
