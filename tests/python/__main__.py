@@ -71,9 +71,11 @@ def main() -> None:
     install_beside_torch(wheel)
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
     os.chdir(HERE)  # not the root, where a folder could take the package's name
-    wanted = sys.argv[1:] or ["PackageTest", "TorchTest"]
+    suites = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
+              "TorchTest": (TORCH_PYTHON, "torch_test")}
+    wanted = sys.argv[1:] or suites
     code = 0
-    for python, module, suite in ((PYTHON, "package_test", "PackageTest"), (TORCH_PYTHON, "torch_test", "TorchTest")):
+    for suite, (python, module) in suites.items():
         names = [f"{module}.{name}" for name in wanted if name.split(".")[0] == suite]
         if names:
             code |= subprocess.run([str(python), "-B", "-m", "unittest", "-v", *names], check=False).returncode

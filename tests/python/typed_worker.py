@@ -26,3 +26,14 @@ def train(job: pushpull.Job, w: pushpull.Array) -> float:
         place: tuple[str, str | None, str | None, int | None] = (error.code, error.peer, error.tensor, error.step)
         raise SystemExit(job.exit_code) from error
     return float(gradient.sum())
+
+
+def run_here(job: pushpull.Job, scale: float) -> str:
+    return f"{job.worker} {scale}"
+
+
+def start_jobs() -> None:
+    with pushpull.local(servers=1, settings={"spec.sync.gated": True}, workdir="work", timeout=5) as job:
+        job.start()
+    results: list[str] = pushpull.spawn(run_here, workers=3, servers=1, args=(0.5,))
+    assert len(results) == 3

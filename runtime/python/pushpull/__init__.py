@@ -17,7 +17,8 @@ never copied in Python. Every blocking call releases the interpreter lock and en
 from ._engine import Handle
 from ._errors import PushPullError
 from ._job import Array, Job, Shard, Store, current_job, init
+from ._local import local, spawn
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
-           "current_job", "init"]
+           "current_job", "init", "local", "spawn"]

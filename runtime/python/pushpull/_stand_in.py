@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's process of a job of `pushpull.local`, run by path: the worker itself is the process that called `local`.
+
+It tells that process its environment, and ends when the worker has left or is gone.
+"""
+import fcntl
+import json
+import os
+import sys
+
+END_OF_JOB = 3  # the exit code that ends a job at once
+
+
+def wait_for_end_of(folder: str) -> None:
+    """Until the process that started the job ends or releases its lock, which no child inherits."""
+    with open(f"{folder}/alive") as alive:
+        fcntl.lockf(alive, fcntl.LOCK_SH)
+
+
+def main(folder: str) -> int:
+    member = {name: value for name, value in os.environ.items() if name.startswith("PUSHPULL_")}
+    try:
+        members = os.open(f"{folder}/members", os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads
+        return END_OF_JOB
+    os.write(members, json.dumps(member).encode() + b"\n")
+    wait_for_end_of(folder)
+    return 0 if os.path.exists(f"{folder}/done") else END_OF_JOB
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
