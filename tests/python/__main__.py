@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in environments of its own.
 
-PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in build/python/dist. The environments are kept
-from run to run: build/python/venv has the test packages of pyproject.toml and no torch, build/python/venv-torch mypy and the
-NumPy and torch of the system.
+With --build it tests nothing. PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in
+build/python/dist. The environments are kept from run to run: build/python/venv has the test packages of pyproject.toml and no
+torch, build/python/venv-torch mypy and the NumPy and torch of the system.
 """
 import os
 import pathlib
@@ -70,6 +70,8 @@ def main() -> None:
     run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
     install_beside_torch(wheel)
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
+    if sys.argv[1:] == ["--build"]:
+        return
     os.chdir(HERE)  # not the root, where a folder could take the package's name
     suites = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
               "TorchTest": (TORCH_PYTHON, "torch_test")}
