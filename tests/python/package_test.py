@@ -29,7 +29,7 @@ spec:
   command: {command}
   servers: {{replicas: {servers}}}
   workers: {{replicas: {workers}}}
-  restart: {{backoffLimit: 1}}
+  restart: {{backoffLimit: 1, initialDelaySeconds: 1}}
 """
 
 

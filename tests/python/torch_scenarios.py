@@ -9,13 +9,15 @@ import json
 import multiprocessing
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 from typing import Any, Callable, Optional
 
 import pushpull
 import pushpull.torch as pp
 import torch
-from scenarios import assert_raises
+from scenarios import assert_raises, say, wait_for
 from torch import nn
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
@@ -162,6 +164,40 @@ def autocasts() -> None:
         job.report_loss(losses[-1])
     assert losses[-1] < 0.3 * losses[0], losses
     job.end()
+
+
+def survives(where: str) -> None:
+    """200 steps, in which worker 1 is killed and replaced, and the servers go from 2 to 3 to 2."""
+    job = pushpull.init()
+    is_replacement = (SHARED / "killed").exists()
+    if is_replacement:
+        say("replaced")
+    model = model_of(seed=job.worker)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["adam"](model.parameters()), model=model, optimizer_on=where)
+    job.start()
+    losses = []
+    for step in range(job.start_step, 200):
+        if step == 50 and job.worker == 1:
+            say("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == 60 and job.worker == 0:
+            wait_for("replaced")
+        if step in (100, 150) and job.worker == 0:
+            resize(servers=3 if step == 100 else 2)
+        optimizer.zero_grad()
+        loss = loss_of(model, job.worker, step % 8)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert is_replacement == (job.start_step > 0)
+    assert losses[-1] < 0.1, losses
+    (SHARED / f"model-{job.worker}").write_text(json.dumps({k: v.tolist() for k, v in model.state_dict().items()}))
+    job.end()
+
+
+def resize(servers: int) -> None:
+    """While this worker waits, the others cannot go on: a part of the resize falls between two steps, the rest into them."""
+    subprocess.run(["pushpull", "scale", "--servers", str(servers), "--workdir", ".pushpull/survives"], check=True, timeout=30)
 
 
 def wrong_use_is_named() -> None:

@@ -45,6 +45,19 @@ class TorchTest(JobTest):
         first, second = (json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2))
         self.assertEqual(first, second)
 
+    def survive(self, where: str) -> None:
+        report = self.run_scenario("survives", where)
+
+        first, second = (json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2))
+        self.assertEqual(report["steps"], 200)
+        self.assertEqual(first, second)
+
+    def test_killed_worker_and_resizes_are_survived(self) -> None:
+        self.survive("servers")
+
+    def test_they_are_with_the_optimizer_on_workers(self) -> None:
+        self.survive("workers")
+
     def test_tensors_are_used_where_they_are(self) -> None:
         self.run_scenario("tensors_are_arrays")
 

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the Python package beside DistributedDataParallel, in turns on one machine.
+
+    build/python/venv-torch/bin/python tests/bench/torch_steps.py [GROUP]... [--rounds 5]
+
+After `./dev python`, on a machine that does nothing else. 2 workers, one thread each, and 2 servers. Groups:
+
+  sum       a gradient of 160 MB in 160 tensors, Sum: over registered memory, shared memory and tcp, against gloo's all-reduce
+            of 25 MiB buckets
+  models    ResNet-18 for images of 64 x 64 and a Transformer, real backward passes: samples a second, against
+            DistributedDataParallel
+  overlap   a backward pass that sleeps as long as the synchronization takes: a step against the longer of the two
+  overhead  4,096 tensors of 4 KB: what Python adds to a step of `pushpull bench sync`, per tensor
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Optional
+
+import torch
+from torch import nn
+
+PUSHPULL = pathlib.Path(sys.executable).with_name("pushpull")
+RUN_SECONDS = 600
+WARM, TIMED = 5, 20
+MANIFEST = """
+apiVersion: pushpull.dev/v1alpha1
+kind: TrainingJob
+metadata: {{name: steps}}
+spec:
+  command: {command}
+  servers: {{replicas: 2}}
+  workers: {{replicas: 2}}
+  restart: {{backoffLimit: 0}}
+"""
+
+
+# ---- processes: both sides run `worker CASE` in this file, and rank 0 prints its seconds a step ----
+
+def run_pushpull(case: str, channel: str = "auto") -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        manifest, result = pathlib.Path(folder, "job.yaml"), pathlib.Path(folder, "result")
+        command = json.dumps(["python3", "-B", str(pathlib.Path(__file__).resolve()), "--worker", case])
+        manifest.write_text(MANIFEST.format(command=command))
+        environment = {**os.environ, "PUSHPULL_CHANNEL": channel, "STEPS_RESULT": str(result)}
+        done = subprocess.run([str(PUSHPULL), "run", str(manifest)], cwd=folder, env=environment, capture_output=True, text=True,
+                              timeout=RUN_SECONDS, check=False)
+        if not result.exists():
+            sys.exit(f"{case}: {done.stdout}{done.stderr}")
+        return float(result.read_text())
+
+
+def run_gloo(case: str) -> float:
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        result, port = pathlib.Path(folder, "result"), free.getsockname()[1]
+        free.close()
+        ranks = [subprocess.Popen([sys.executable, "-B", __file__, "--worker", case],
+                                  env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),
+                                       "WORLD_SIZE": "2", "STEPS_RESULT": str(result)}) for rank in range(2)]
+        codes = [rank.wait(RUN_SECONDS) for rank in ranks]
+        if any(codes):
+            sys.exit(f"{case}: exit codes {codes}")
+        return float(result.read_text())
+
+
+def timed(step: Callable[[], Any], rank: int) -> None:
+    """Medians, written by rank 0. Steps end together: each waits for the other worker."""
+    seconds = []
+    for _ in range(WARM + TIMED):
+        begin = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begin)
+    if rank == 0:
+        pathlib.Path(os.environ["STEPS_RESULT"]).write_text(str(statistics.median(seconds[WARM:])))
+
+
+# ---- sum ----
+
+TENSORS, VALUES = 160, 250_000
+
+
+def sums_of_package(registered: bool, tensors: int = TENSORS, values: int = VALUES) -> None:
+    import numpy
+    import pushpull
+    with pushpull.init() as job:
+        gradients = job.buffer((tensors, values)) if registered else numpy.zeros((tensors, values), numpy.float32)
+        outs = numpy.zeros((tensors, values), numpy.float32)
+        names = [f"t{number}" for number in range(tensors)]
+        for name, out in zip(names, outs):
+            job.store.register(name, out, keeps_value=False)
+        job.start()
+        pairs = list(zip(names, gradients, outs))
+
+        def step() -> None:
+            handles = [job.store.push_pull(name, gradient, out=out, in_place=registered) for name, gradient, out in pairs]
+            for handle in handles:
+                handle.wait()
+                if registered:
+                    handle.pieces()
+        timed(step, job.worker)
+        job.store._handles.clear()
+
+
+def sums_of_gloo() -> None:
+    torch.distributed.init_process_group("gloo")
+    bucket = 25 * 1024 * 1024 // 4
+    gradient = torch.zeros(TENSORS * VALUES)
+    buckets = gradient.split(bucket)
+
+    def step() -> None:
+        for work in [torch.distributed.all_reduce(each, async_op=True) for each in buckets]:
+            work.wait()
+    timed(step, torch.distributed.get_rank())
+
+
+# ---- models ----
+
+class Block(nn.Module):
+    """He et al., 2015, figure 2."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                                  nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
+        self.shortcut = nn.Identity() if inputs == width else nn.Sequential(
+            nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def resnet18() -> nn.Module:
+    """11.2 million parameters."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width in (64, 128, 256, 512):
+        layers += [Block(inputs, width, 1 if inputs == width else 2), Block(width, width, 1)]
+        inputs = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 100))
+
+
+def transformer() -> nn.Module:
+    """6 layers of width 256: 4.8 million parameters."""
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+    return nn.Sequential(nn.Embedding(128, 256), nn.TransformerEncoder(layer, 6), nn.Linear(256, 128))
+
+
+BATCHES = {"resnet18": 16, "transformer": 8}
+
+
+def model_step(name: str, wrap: Callable[[nn.Module, torch.optim.Optimizer], tuple[nn.Module, torch.optim.Optimizer]],
+               rank: Callable[[], int]) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    plain = resnet18() if name == "resnet18" else transformer()
+    model, optimizer = wrap(plain, torch.optim.SGD(plain.parameters(), lr=0.01, momentum=0.9))
+    size = BATCHES[name]
+    images = torch.randn(size, 3, 64, 64)
+    text = torch.randint(128, (size, 64))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        if name == "resnet18":
+            loss = nn.functional.cross_entropy(model(images), torch.arange(size))
+        else:
+            loss = nn.functional.cross_entropy(model(text).transpose(1, 2), text)
+        loss.backward()
+        optimizer.step()
+    timed(step, rank())
+
+
+def model_of_package(name: str) -> None:
+    import pushpull
+    import pushpull.torch as pp
+    job = pushpull.init()
+    model_step(name, lambda model, optimizer: (model, pp.DistributedOptimizer(optimizer, model=model)), lambda: job.worker)
+    job.end()
+
+
+def model_of_ddp(name: str) -> None:
+    torch.distributed.init_process_group("gloo")
+    model_step(name, lambda model, optimizer: (nn.parallel.DistributedDataParallel(model), optimizer),
+               torch.distributed.get_rank)
+
+
+# ---- overlap ----
+
+class Sleep(torch.autograd.Function):
+    """Nothing forward; backward it takes `seconds`, without a core."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, weight: torch.Tensor, seconds: float) -> torch.Tensor:  # type: ignore[override]
+        context.seconds, context.weight = seconds, weight
+        return x.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        time.sleep(context.seconds)
+        return gradient, context.weight, None  # any gradient of the right size
+
+
+class Sleeper(nn.Module):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.weight, self.seconds = nn.Parameter(torch.zeros(1_000_000)), seconds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Sleep.apply(x, self.weight, self.seconds)  # type: ignore[no-any-return, no-untyped-call]
+
+
+LAYERS = 40
+
+
+def sleeping_model(seconds: str) -> None:
+    import pushpull
+    import pushpull.torch as pp
+    torch.set_num_threads(1)
+    job = pushpull.init()
+    model = nn.Sequential(*[Sleeper(float(seconds) / LAYERS) for _ in range(LAYERS)])
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model=model)
+    x = torch.ones(1, requires_grad=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    timed(step, job.worker)
+    job.end()
+
+
+# ---- groups: each gives the ratios of one round ----
+
+def group_sum() -> dict[str, float]:
+    gloo = run_gloo("gloo")
+    steps = {"registered": run_pushpull("sum:registered"), "shared memory": run_pushpull("sum:private"),
+             "tcp": run_pushpull("sum:private", "tcp")}
+    print(f"  gloo {gloo * 1e3:.1f} ms, " + ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in steps.items()))
+    return {f"{name}: time over gloo's": seconds / gloo for name, seconds in steps.items()}
+
+
+def group_models() -> dict[str, float]:
+    ratios = {}
+    for name, batch in BATCHES.items():
+        ours, theirs = run_pushpull(f"model:{name}"), run_gloo(f"ddp:{name}")
+        print(f"  {name}: {2 * batch / ours:.1f} samples a second, DistributedDataParallel {2 * batch / theirs:.1f}")
+        ratios[f"{name}: samples a second over DistributedDataParallel's"] = theirs / ours
+    return ratios
+
+
+def group_overlap() -> dict[str, float]:
+    synchronization = run_pushpull("sleep:0")
+    step = run_pushpull(f"sleep:{synchronization}")
+    print(f"  synchronization alone {synchronization * 1e3:.1f} ms, with a backward pass as long {step * 1e3:.1f} ms")
+    return {"a step over the longer of backward pass and synchronization": step / synchronization}
+
+
+def group_overhead() -> dict[str, float]:
+    done = subprocess.run([str(PUSHPULL), "bench", "sync", "--channel", "shm", "--tensors", "4K", "--bytes", "16M", "--json",
+                           "--steps", str(TIMED)], capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
+    native = json.loads(done.stdout)["step_seconds"]["p50"]
+    ours = run_pushpull("sum:small")
+    print(f"  step {ours * 1e3:.1f} ms, of pushpull bench sync {native * 1e3:.1f} ms")
+    return {"microseconds a tensor that Python adds": (ours - native) / 4000 * 1e6}
+
+
+GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "overhead": group_overhead}
+
+
+def work(case: str) -> None:
+    kind, _, what = case.partition(":")
+    if kind == "sum" and what == "small":
+        sums_of_package(False, 4000, 1000)
+    elif kind == "sum":
+        sums_of_package(what == "registered")
+    elif kind == "gloo":
+        sums_of_gloo()
+    elif kind == "model":
+        model_of_package(what)
+    elif kind == "ddp":
+        model_of_ddp(what)
+    else:
+        sleeping_model(what)
+
+
+def main(words: Optional[list[str]] = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; default: all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    flags = parser.parse_args(words)
+    if flags.worker:
+        return work(flags.worker)
+    if unknown := [name for name in flags.groups if name not in GROUPS]:
+        parser.error(f"{unknown[0]}: no such group")
+    for name in flags.groups or GROUPS:
+        rounds = []
+        for number in range(flags.rounds):
+            print(f"{name}, round {number + 1}", flush=True)
+            rounds.append(GROUPS[name]())
+        for ratio in rounds[0]:
+            values = [each[ratio] for each in rounds]
+            print(f"{ratio}: median {statistics.median(values):.3f}, {min(values):.3f} to {max(values):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
