@@ -524,6 +524,7 @@ class Schedule {
 
   void BreakConnection() {
     const std::vector<std::string> names = job_.NodeNames();
+    if (names.empty()) return;
     const std::string& a = names[Draw(static_cast<uint32_t>(names.size()))];
     const std::string& b = names[Draw(static_cast<uint32_t>(names.size()))];
     if (a != b) job_.network().Break(a, b);
