@@ -187,6 +187,8 @@ NB_MODULE(_engine, module) {
   if (Py_AtExit(&EndJobs) != 0)
     throw std::runtime_error("pushpull: the interpreter takes no more exit functions");
   nb::register_exception_translator(&RaiseStatusError);
+  // A job that the program does not close is kept until the process ends: see CloseAtExit.
+  nb::set_leak_warnings(false);
   DefineOptions(module);
   DefineSamples(module);
   DefineHandle(module);
