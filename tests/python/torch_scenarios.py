@@ -166,6 +166,23 @@ def autocasts() -> None:
     job.end()
 
 
+def compiles() -> None:
+    """torch.compile of the model, wrapped before and after."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["adam"](model.parameters()), model=model)
+    compiled = torch.compile(model)
+    losses = []
+    for step in range(40):
+        optimizer.zero_grad()
+        loss = loss_of(compiled, job.worker, step % 4)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0], losses
+    job.end()
+
+
 def survives(where: str) -> None:
     """200 steps, in which worker 1 is killed and replaced, and the servers go from 2 to 3 to 2."""
     job = pushpull.init()

@@ -8,6 +8,7 @@ import multiprocessing
 import sys
 import unittest
 
+import torch
 import torch_scenarios
 from package_test import HERE, JobTest, run
 
@@ -44,6 +45,10 @@ class TorchTest(JobTest):
 
         first, second = (json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2))
         self.assertEqual(first, second)
+
+    @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile came with torch 2")
+    def test_compiled_model_trains(self) -> None:
+        self.run_scenario("compiles")
 
     def survive(self, where: str) -> None:
         report = self.run_scenario("survives", where)
