@@ -102,7 +102,7 @@ def trains_as_one_process(kind: str, clip: str, micro_batches: str, where: str) 
 
 
 def shared_unused_and_averaged() -> None:
-    """A weight used twice, a parameter without a gradient, statistics of batch norm, a frozen parameter."""
+    """A weight used twice, a parameter without a gradient, statistics of batch norm, a mask, a frozen parameter."""
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -111,6 +111,7 @@ def shared_unused_and_averaged() -> None:
             self.norm = nn.BatchNorm1d(8)
             self.unused = nn.Linear(3, 3)
             self.frozen = nn.Parameter(torch.ones(8), requires_grad=False)
+            self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.decode(self.norm(self.encode(x))) * self.frozen
@@ -129,7 +130,7 @@ def shared_unused_and_averaged() -> None:
         optimizer.step()
     after = model.state_dict()
     assert torch.equal(after["unused.weight"], before["unused.weight"])
-    assert torch.equal(after["frozen"], before["frozen"])
+    assert torch.equal(after["frozen"], before["frozen"]) and torch.equal(after["mask"], before["mask"])
     assert not torch.equal(after["encode.weight"], before["encode.weight"])
     assert not torch.equal(after["norm.running_mean"], own[-1])
     (SHARED / f"model-{job.worker}").write_text(json.dumps({k: v.tolist() for k, v in after.items() if v.is_floating_point()}))

@@ -97,6 +97,13 @@ class _Buffer:
             self.buffer.copy_(self.mean.value)
 
 
+def _statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Its buffers of float32 that a checkpoint of it would have. A mask of infinities is none that has a mean."""
+    saved = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers()
+            if name in saved and buffer.dtype == torch.float32 and bool(buffer.isfinite().all())}
+
+
 class _Memory:
     """One registered buffer for all gradients: each takes a file descriptor at every server."""
 
@@ -123,7 +130,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
                       schedulers may have this object or that one
     named_parameters  of all its parameters, in the order of the forward pass, as model.named_parameters()
     model             instead: then the forward pass waits for each module's parameters when it comes to it, otherwise `step`
-                      waits for all; and the model's float32 buffers (as the statistics of batch norm) become the workers' mean
+                      waits for all; and the finite float32 buffers of its state_dict (as the statistics of batch norm) become
+                      the workers' mean
     codec             of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
     clip_norm         limit of the norm of the mean gradient over all parameters, as torch.nn.utils.clip_grad_norm_
     optimizer_on      "servers": SGD, Adagrad, Adam and AdamW of torch.optim; each chunk of a parameter is updated once, where it
@@ -165,8 +173,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._runs_on_servers = self._choose(optimizer_on)
         self._settings = [fixed(group) for group in self.param_groups]
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
-        averaged = {name: buffer for name, buffer in (model.named_buffers() if model is not None else ())
-                    if buffer.dtype == torch.float32}
+        averaged = {} if model is None else _statistics(model)
         copies = 1 if self._runs_on_servers else 2
         memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values()])
         self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
