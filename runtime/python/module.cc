@@ -148,7 +148,7 @@ void DefineJob(nb::module_& module) {
       .def("bind", &PythonJob::Bind, "name"_a, "gradient"_a, "out"_a.none(), nb::keep_alive<0, 1>())
       .def("pull", &PythonJob::Pull, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples)
-      .def("samples", &PythonJob::Samples)
+      .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,
            "num_values"_a,

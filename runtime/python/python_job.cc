@@ -228,8 +228,8 @@ PythonHandle PythonJob::CommitSamples() {
   return PythonHandle(*std::move(handle), open_);
 }
 
-StepSamples PythonJob::Samples() const {
-  absl::StatusOr<StepSamples> samples = job().Samples();
+StepSamples PythonJob::Samples(uint64_t steps_ahead) const {
+  absl::StatusOr<StepSamples> samples = job().SamplesAhead(steps_ahead);
   Check(samples.status());
   return *std::move(samples);
 }

@@ -74,7 +74,7 @@ class PythonJob {
   BoundPush Bind(const std::string& name, nanobind::handle gradient, nanobind::handle out);
   PythonHandle Pull(const std::string& name, nanobind::handle out, uint64_t min_step);
   PythonHandle CommitSamples();
-  StepSamples Samples() const;
+  StepSamples Samples(uint64_t steps_ahead) const;
 
   // Memory of Job::AllocateBuffer as an array of NumPy of `num_values` float32.
   nanobind::object Buffer(size_t num_values);

@@ -102,7 +102,10 @@ class RunningJob final : public Job {
   }
 
   absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
-  absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(); }
+  absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(0); }
+  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
+    return node_->Samples(steps);
+  }
   absl::StatusOr<PushHandle> CommitSamples() override {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
     return PushHandle(std::move(pending));

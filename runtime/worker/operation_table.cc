@@ -134,16 +134,17 @@ absl::Status OperationTable::UseSamples(SampleSource source) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepSamples> OperationTable::Samples() const {
+absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) const {
   MutexLock lock(mu_);
   if (!samples_ || tensors_.empty())
     return absl::FailedPreconditionError("Samples needs UseSamples and Register before");
-  return NextSamples();
+  return NextSamples(steps_ahead);
 }
 
-absl::StatusOr<StepSamples> OperationTable::NextSamples() const {
+absl::StatusOr<StepSamples> OperationTable::NextSamples(uint64_t steps_ahead) const {
   const auto queue = tensors_.find(kSampleQueueTensor);
-  return samples_->At(queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index));
+  const Step next = queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index);
+  return samples_->At(next, steps_ahead);
 }
 
 absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(bool must_leave,
@@ -170,7 +171,7 @@ std::optional<RegisteredTensor> OperationTable::SampleTensor() {
 std::optional<bool> OperationTable::has_more_samples() const {
   MutexLock lock(mu_);
   if (!samples_ || tensors_.empty()) return std::nullopt;
-  const absl::StatusOr<StepSamples> next = NextSamples();
+  const absl::StatusOr<StepSamples> next = NextSamples(0);
   return !next.ok() || !next->is_over;
 }
 

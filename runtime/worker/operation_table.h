@@ -50,7 +50,8 @@ class OperationTable {
                                     Step min_version,
                                     SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<StepSamples> Samples() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Job::SamplesAhead.
+  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
   // A push that says that the step's samples are done, unless the worker divides them with nobody.
   absl::StatusOr<Accepted> CommitSamples(bool must_leave, SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   // The tensor of the job's sample queue, to register with the program's; none: there is none.
@@ -138,7 +139,8 @@ class OperationTable {
   Accepted Begin(TensorRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<const Tensor*> Find(absl::string_view name, size_t num_values) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<StepSamples> NextSamples() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<StepSamples> NextSamples(uint64_t steps_ahead) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerId worker_;
   mutable Mutex mu_;

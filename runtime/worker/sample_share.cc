@@ -46,11 +46,13 @@ void SampleShare::SkipTo(Step step) {
   while (own_ && own_->step() < step && !own_->is_finished()) own_->AdvanceAll();
 }
 
-absl::StatusOr<StepSamples> SampleShare::At(Step step) const {
+absl::StatusOr<StepSamples> SampleShare::At(Step next, uint64_t steps_ahead) const {
   absl::StatusOr<SampleQueue> queue =
       own_ ? *own_ : SampleQueue::Decode(std::as_bytes(std::span(value_)));
   PUSHPULL_RETURN_IF_ERROR(queue.status());
-  StepSamples samples = queue->ShareOf(worker_, own_ ? own_->step() : step);
+  if (own_) next = own_->step();
+  for (uint64_t i = 0; i < steps_ahead && !queue->is_finished(); ++i) queue->AdvanceAll();
+  StepSamples samples = queue->ShareOf(worker_, Step{next.value() + steps_ahead});
   samples.is_over = samples.is_over || is_over_;
   return samples;
 }

@@ -41,9 +41,10 @@ class SampleShare {
   double Commit(bool is_released);
   // Skips the steps that an earlier process of the worker has completed. Own queues only.
   void SkipTo(Step step);
-  // This worker's samples of `step`, or of its next step where the queue is its own. kDataLoss: the
-  // value is not a queue.
-  absl::StatusOr<StepSamples> At(Step step) const;
+  // This worker's samples of the step `steps_ahead` after `next`, if the workers stay the same
+  // until then; after its own next one where the queue is its own. kDataLoss: the value is not a
+  // queue.
+  absl::StatusOr<StepSamples> At(Step next, uint64_t steps_ahead) const;
   // It requests no further samples because it was released.
   bool was_released() const { return is_over_; }
 

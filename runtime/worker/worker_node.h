@@ -39,7 +39,9 @@ class WorkerNode {
                                                          std::span<float> out,
                                                          Step min_version);
   absl::Status UseSamples(const SampleSource& source) { return operations_.UseSamples(source); }
-  absl::StatusOr<StepSamples> Samples() const { return operations_.Samples(); }
+  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const {
+    return operations_.Samples(steps_ahead);
+  }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
   bool is_released();
   void TellToEnd();

@@ -90,7 +90,7 @@ class CountingWorker {
 
   void TakeStep() {
     phase_ = Phase::kTraining;
-    const absl::StatusOr<StepSamples> mine = node_.Samples();
+    const absl::StatusOr<StepSamples> mine = node_.Samples(0);
     ASSERT_TRUE(mine.ok()) << mine.status();
     if (mine->is_over) {
       phase_ = Phase::kLeaving;

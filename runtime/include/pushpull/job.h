@@ -239,6 +239,11 @@ class Job {
   // clang-format on
   virtual absl::StatusOr<StepSamples> Samples() const = 0;
 
+  // This worker's samples of the step that comes `steps` after its next one, if until then nobody
+  // joins, leaves or fails: for data that is loaded ahead. Compare what was loaded with Samples()
+  // when the step has come. Otherwise as Samples.
+  virtual absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const = 0;
+
   // Reports that this worker has done its samples of the step: the last push of the step. When the
   // handle is done, Samples() returns those of the next step. The samples of a worker that dies
   // before are assigned again.

@@ -57,6 +57,7 @@ class Store:
         self._engine = engine
         self._weight = 1.0
         self._learning_rate = 0.0
+        self._has_pushed = False  # since the sampler has reset it
         self._values: dict[str, Array] = {}
         self._handles: dict[tuple[str, str], _engine.Handle] = {}
 
@@ -138,6 +139,7 @@ class Store:
         options.samples = self._weight if samples is None else samples
         options.learning_rate = self._learning_rate if lr is None else lr
         options.in_place = in_place
+        self._has_pushed = True
         handle = self._engine.bind(name, gradient, out).push(options)
         self._handles[name, "push"] = handle
         return handle
@@ -300,6 +302,9 @@ class Job:
         """Makes a step in which this worker has no samples."""
         for optimizer in self._optimizers:
             optimizer._push_nothing()
+        if not self._optimizers:
+            for name, value in self.store._values.items():
+                self.store.push_pull(name, numpy.zeros(numpy.shape(value), numpy.float32), samples=0)  # type: ignore[arg-type]
 
     @property
     def step(self) -> int:

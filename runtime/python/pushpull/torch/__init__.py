@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributed training of a PyTorch model: wrap the optimizer, and the script stays as it is.
+"""Distributed training of a PyTorch model: wrap the optimizer and replace the loader, and the script stays as it is.
 
     import pushpull, pushpull.torch as pp
 
     pushpull.init()
     optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
-    for images, labels in loader:
-        optimizer.zero_grad()
-        loss_function(model(images), labels).backward()  # gradients travel while this goes on
-        optimizer.step()                                 # the forward pass waits for each layer's new values
+    loader = pp.ElasticDataLoader(train, batch_size=64, epochs=3)
+    for epoch in range(3):
+        for images, labels in loader:  # this worker's samples
+            optimizer.zero_grad()
+            loss_function(model(images), labels).backward()  # gradients travel while this goes on
+            optimizer.step()                                 # the forward pass waits for each layer's new values
     pushpull.current_job().end()
 """
+from ._data import ElasticDataLoader, ElasticSampler
 from ._optimizer import DistributedOptimizer
 
-__all__ = ["DistributedOptimizer"]
+__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler"]

@@ -50,6 +50,10 @@ absl::StatusOr<StepSamples> LocalJob::Samples() const {
   return queue_->ShareOf(options_.worker, queue_->step());
 }
 
+absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t) const {
+  return absl::UnimplementedError("the trainer loads nothing ahead");
+}
+
 absl::StatusOr<PushHandle> LocalJob::CommitSamples() {
   Advance();
   auto pending = std::make_shared<PendingOperation>("commit");

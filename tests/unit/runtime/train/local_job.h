@@ -56,6 +56,7 @@ class LocalJob final : public Job {
                                   Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
   absl::StatusOr<StepSamples> Samples() const override;
+  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
   absl::StatusOr<PushHandle> CommitSamples() override;
   bool is_released() const override { return false; }
   void TellToEnd() override {}

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data sets that the workers of a job divide while it trains, as DataLoaders read them."""
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from collections.abc import Iterator, Sized
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy
+import numpy.typing
+import torch.utils.data
+
+from .._job import Job, current_job
+
+_Indices = numpy.typing.NDArray[numpy.int64]
+
+
+class _Part(NamedTuple):
+    """This worker's samples of a step."""
+
+    epoch: int
+    ranges: tuple[tuple[int, int], ...]  # first position in the epoch's order, count
+    num_samples: int
+
+
+class _MicroBatch(NamedTuple):
+    part: _Part
+    number: int
+
+
+class _Steps:
+    """This worker's parts of the job's steps, one epoch after the other."""
+
+    def __init__(self, num_samples: int, batch_size: int, epochs: int, shuffle: bool, seed: int, accumulate: int) -> None:
+        for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
+            if value < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {value}")
+        self.job: Job = current_job()
+        self.job.use_samples(num_samples, batch=batch_size * accumulate, epochs=epochs)
+        self.accumulate = accumulate
+        self.timeout = 60.0
+        self.fraction = 1.0  # of the part, that the micro-batch under way has
+        self._num_samples = num_samples
+        self._shuffle, self._seed = shuffle, seed
+        self._batch = batch_size * accumulate * self.job.workers  # of all workers
+        self._iterations = 0  # epochs that the program has iterated over
+        self._is_under_way = False  # a part was handed out
+        self._order: tuple[int, Optional[_Indices]] = (-1, None)
+
+    def __len__(self) -> int:
+        """Micro-batches of an epoch, if the workers stay as they are."""
+        return math.ceil(self._num_samples / self._batch) * self.accumulate
+
+    def parts(self) -> Iterator[_Part]:
+        """Of the next epoch: what is left of it for the job, nothing if the job is past it.
+
+        Each comes when the step before it counts. Steps without samples for this worker are made here.
+        """
+        self.job._start_once()
+        if self._is_under_way and self._has_pushed():  # an iteration that was left early
+            self._finish_step()
+        while True:
+            samples = self.job._engine.samples()
+            self._batch = samples.batch or self._batch
+            if samples.is_over or samples.epoch > self._iterations:
+                break
+            part = _Part(samples.epoch, tuple(samples.ranges), samples.count)
+            if part.num_samples == 0:
+                self.job._push_nothing()
+            else:
+                yield self._hand_out(part)
+                self._check_pushed(samples.step)
+            self._finish_step()
+        self._iterations += 1
+
+    def parts_ahead(self) -> Iterator[_Part]:
+        """This worker's next part and, as long as the workers stay as they are, those of the epoch after it.
+
+        To be asked while no step is under way.
+        """
+        samples = self.job._engine.samples()
+        epoch = samples.epoch
+        while samples.epoch == epoch and not samples.is_over:
+            if samples.count > 0:
+                yield _Part(epoch, tuple(samples.ranges), samples.count)
+            ahead = samples.step + 1 - self.job._engine.samples().step
+            samples = self.job._engine.samples(max(ahead, 0))
+
+    def micro_batches(self, part: _Part) -> Iterator[_MicroBatch]:
+        """Of the part under way."""
+        batches = self.split(part)
+        for number, batch in enumerate(batches):
+            self.fraction = len(batch) / part.num_samples
+            self.job._is_last_of_step = number == len(batches) - 1
+            yield _MicroBatch(part, number)
+
+    def split(self, part: _Part) -> list[list[int]]:
+        """The indices of each micro-batch."""
+        positions = numpy.concatenate([numpy.arange(first, first + count) for first, count in part.ranges])
+        order = self._order_of(part.epoch)
+        indices = positions if order is None else order[positions]
+        return [batch.tolist() for batch in numpy.array_split(indices, min(self.accumulate, part.num_samples))]
+
+    def _order_of(self, epoch: int) -> Optional[_Indices]:
+        """A permutation that is the same in all workers, and for a job that is restored with another NumPy (NEP 19)."""
+        if self._shuffle and self._order[0] != epoch:
+            self._order = epoch, numpy.random.RandomState([self._seed, epoch]).permutation(self._num_samples)
+        return self._order[1]
+
+    def _hand_out(self, part: _Part) -> _Part:
+        self.job.store._weight = float(part.num_samples)
+        self.job.store._has_pushed = False
+        self._is_under_way = True
+        return part
+
+    def _has_pushed(self) -> bool:
+        return self.job._commit is not None or (not self.job._optimizers and self.job.store._has_pushed)
+
+    def _check_pushed(self, step: int) -> None:
+        if not self._has_pushed():
+            raise RuntimeError(f"samples of the next step were asked for, but nothing was pushed in step {step}: call "
+                               "optimizer.step() after every batch; only pushpull.torch.ElasticDataLoader can load ahead")
+
+    def _finish_step(self) -> None:
+        """The samples of the step count, and those of the next one are known."""
+        if self.job._commit is None:
+            self.job._commit = self.job._engine.commit_samples()
+        self.job.store.wait(self.timeout)
+        self.job._finish_commit(self.timeout)
+        self.job.store._weight = 1.0
+        self.job._is_last_of_step = True
+        self._is_under_way = False
+
+
+class _HasSteps:
+    """What ElasticSampler and ElasticDataLoader both have."""
+
+    _steps: _Steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @property
+    def is_last_of_step(self) -> bool:
+        """Of the micro-batch that was handed out last: whether its gradients end the step."""
+        return self._steps.job._is_last_of_step
+
+    @property
+    def fraction_of_step(self) -> float:
+        """Of this worker's samples in the step, those of the micro-batch: what to multiply its mean loss by."""
+        return self._steps.fraction
+
+    @property
+    def step_timeout(self) -> float:
+        """Seconds for the other workers to make a step."""
+        return self._steps.timeout
+
+    @step_timeout.setter
+    def step_timeout(self, seconds: float) -> None:
+        self._steps.timeout = seconds
+
+
+class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
+    """Batches of indices for a DataLoader: each step's samples are divided among those who are workers then.
+
+        loader = DataLoader(train, batch_sampler=pp.ElasticSampler(train, batch_size=64, epochs=3))
+        for epoch in range(3):
+            for images, labels in loader: ...
+
+    dataset     or its length
+    batch_size  samples of each worker in a step. spec.workers.globalBatch replaces it, for all workers together
+    epochs      of the whole job
+    shuffle     another order in each epoch, the same in all workers for one `seed`
+    accumulate  micro-batches of a step. Each has about `batch_size` samples; `optimizer.step()` counts after the last one
+
+    An iteration is an epoch of the job: what is left of it where this worker joins or replaces another within it, and
+    nothing if the job is past it or this worker is released. An iteration that is left early continues in the next one.
+    Each sample counts exactly once in an epoch, also where workers come and go, and with spec.sync.gated where one fails. In
+    a step without samples for this worker it pushes zeros by itself. The number of batches depends on the workers; `len` is
+    that with those of now.
+
+    Construct it before the job starts, in every worker with the same arguments; the job is pushpull.current_job(). For a
+    loader without processes (num_workers=0); `ElasticDataLoader` can have them. `step_timeout` is an attribute: seconds for
+    the other workers to make a step.
+
+    Raises PushPullError FAILED_PRECONDITION (the job has started or has a data set), ValueError (a number below 1),
+    RuntimeError (samples are asked for before those of the step before are pushed), and as `Handle.wait`.
+    """
+
+    def __init__(self, dataset: Union[int, Sized], batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True,
+                 seed: int = 0, accumulate: int = 1) -> None:
+        num_samples = dataset if isinstance(dataset, int) else len(dataset)
+        self._steps = _Steps(num_samples, batch_size, epochs, shuffle, seed, accumulate)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # DataLoader's iterator is the caller. With processes it would take batches of steps that have not come.
+        loader = sys._getframe(1).f_locals.get("loader")
+        return self._batches(loader.num_workers if isinstance(loader, torch.utils.data.DataLoader) else 0)
+
+    def _batches(self, num_workers: int) -> Iterator[list[int]]:
+        if num_workers > 0:
+            raise RuntimeError(f"num_workers={num_workers}: who has which samples of a step is known when it comes; use "
+                               "pushpull.torch.ElasticDataLoader, which loads ahead and checks it")
+        for part in self._steps.parts():
+            batches = self._steps.split(part)
+            for micro_batch in self._steps.micro_batches(part):
+                yield batches[micro_batch.number]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+class _Ahead:
+    """Batches of indices for a loader with processes, which asks for them before their steps come."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+        self.planned: deque[_MicroBatch] = deque()  # asked for, in order, from the one that the loader gives next
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for part in self._steps.parts_ahead():
+            for number, indices in enumerate(self._steps.split(part)):
+                self.planned.append(_MicroBatch(part, number))
+                yield indices
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
+    """A DataLoader whose batches are divided among the workers of the job as those of an ElasticSampler.
+
+        loader = pp.ElasticDataLoader(train, batch_size=64, epochs=3, num_workers=2)
+        for epoch in range(3):
+            for images, labels in loader: ...
+
+    Arguments up to `accumulate` are those of ElasticSampler, the others those of DataLoader. `shuffle` is on unless told.
+
+    With num_workers above 0, data are loaded ahead for the workers that the job has now. When one joins, leaves or fails,
+    what was loaded for others is dropped and loading begins anew, so that batches are always those of the step. That starts
+    new processes, unless persistent_workers is True. With backup workers it can happen after any step.
+
+    `timeout` is DataLoader's; `step_timeout` is an attribute: seconds for the other workers to make a step. Raises as
+    ElasticSampler, ValueError (in_order=False) and as DataLoader.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True, seed: int = 0,
+                 accumulate: int = 1, **loader_arguments: Any) -> None:
+        if not loader_arguments.get("in_order", True):
+            raise ValueError("in_order: expected True: batches are those of the job's steps")
+        self._steps = _Steps(len(dataset), batch_size, epochs, shuffle, seed, accumulate)
+        self._ahead = _Ahead(self._steps)
+        super().__init__(dataset, batch_sampler=self._ahead, **loader_arguments)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        planned = self._ahead.planned
+        batches: Optional[Iterator[Any]] = None
+        for part in self._steps.parts():
+            for micro_batch in self._steps.micro_batches(part):
+                if batches is None or (self.num_workers > 0 and (not planned or planned[0] != micro_batch)):
+                    batches = None  # ends its processes
+                    planned.clear()
+                    batches = super().__iter__()
+                batch = next(batches)
+                planned.popleft()
+                yield batch

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data sets that workers divide with pushpull.torch. Run as torch_test.py is."""
+import collections
+import json
+import unittest
+
+from package_test import HERE, JobTest
+
+
+class DataTest(JobTest):
+    SCENARIOS = HERE / "data_scenarios.py"
+
+    def take_seen(self) -> list[list[tuple[int, int]]]:
+        """What each process of the last job has seen."""
+        files = list(self.folder.glob("seen-*"))
+        seen = [[tuple(pair) for pair in json.loads(file.read_text())] for file in files]
+        for file in files:
+            file.unlink()
+        return seen
+
+    def assert_each_once(self, samples: int, epochs: int, processes: int = 2) -> list[list[tuple[int, int]]]:
+        seen = self.take_seen()
+        counts = collections.Counter(pair for pairs in seen for pair in pairs)
+        wanted = {(epoch, sample) for epoch in range(epochs) for sample in range(samples)}
+
+        self.assertEqual(len(seen), processes)
+        self.assertEqual(sorted(wanted - counts.keys())[:5], [], "missing")
+        self.assertEqual([(pair, count) for pair, count in counts.items() if count != 1 or pair not in wanted][:5], [])
+        return seen
+
+    def read(self, samples: int, **choices: object) -> list[list[tuple[int, int]]]:
+        self.run_scenario("reads", samples, json.dumps(choices))
+        return self.assert_each_once(samples, 2)
+
+    def test_each_sample_is_seen_once(self) -> None:
+        report = self.run_scenario("reads", 1000, "{}")
+
+        self.assert_each_once(1000, 2)
+        self.assertEqual(report["steps"], 16)
+        self.assertEqual(report["final"]["batches"], 8)
+
+    def test_each_sample_is_seen_once_with_processes(self) -> None:
+        report = self.run_scenario("reads", 1000, json.dumps({"num_workers": 2}))
+
+        self.assert_each_once(1000, 2)
+        self.assertEqual(report["final"]["begun"], 2)  # once an epoch: every prediction was right
+
+    def test_each_sample_is_seen_once_in_micro_batches(self) -> None:
+        for num_workers in (0, 2):
+            with self.subTest(num_workers=num_workers):
+                self.read(1000, accumulate=2, batch_size=24, num_workers=num_workers)
+
+    def test_last_step_may_have_fewer_samples_than_workers(self) -> None:
+        for num_workers in (0, 2):
+            with self.subTest(num_workers=num_workers):
+                self.read(129, num_workers=num_workers, persistent_workers=num_workers > 0)
+
+    def test_order_is_another_in_each_epoch(self) -> None:
+        seen = self.read(1000)
+
+        orders = [[sample for epoch, sample in pairs if epoch == wanted] for pairs in seen for wanted in (0, 1)]
+        self.assertEqual(len({tuple(order[:20]) for order in orders}), 4)
+        self.assertNotIn(sorted(orders[0]), orders)
+
+    def test_order_is_that_of_the_data_if_told(self) -> None:
+        for pairs in self.read(1000, shuffle=False):
+            self.assertEqual(pairs, sorted(pairs))
+
+    def test_plain_loader_takes_the_sampler(self) -> None:
+        for accumulate in (1, 3):
+            with self.subTest(accumulate=accumulate):
+                self.run_scenario("reads_with_a_sampler", 1000, accumulate)
+                self.assert_each_once(1000, 2)
+
+    def test_distributed_optimizer_takes_the_mean_of_all(self) -> None:
+        for num_workers, accumulate in ((0, 1), (2, 2)):
+            with self.subTest(num_workers=num_workers, accumulate=accumulate):
+                report = self.run_scenario("optimizes", num_workers, accumulate)
+                self.assert_each_once(1000, 2)
+                self.assertEqual(report["steps"], 2 * -(-1000 // (128 * accumulate)))
+
+    def test_resizes_lose_and_repeat_nothing(self) -> None:
+        self.run_scenario("resizes", 0)
+
+        self.assert_each_once(8000, 2, processes=3)
+
+    def test_resizes_lose_and_repeat_nothing_with_processes(self) -> None:
+        self.run_scenario("resizes", 2)
+
+        self.assert_each_once(8000, 2, processes=3)
+
+    def test_successor_continues_within_the_epoch(self) -> None:
+        self.run_scenario("is_replaced", 0)
+
+        self.assert_each_once(3000, 3, processes=3)
+
+    def test_successor_with_processes_continues_too(self) -> None:
+        self.run_scenario("is_replaced", 2)
+
+        self.assert_each_once(3000, 3, processes=3)
+
+    def test_iteration_that_is_left_continues(self) -> None:
+        self.run_scenario("is_left_early")
+
+        self.assert_each_once(1000, 2)
+
+    def test_wrong_use_is_named(self) -> None:
+        self.run_scenario("wrong_use_is_named", workers=1, ends_with=3)
+
+
+if __name__ == "__main__":
+    unittest.main()
