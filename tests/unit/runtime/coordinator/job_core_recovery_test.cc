@@ -204,7 +204,7 @@ TEST_F(RepairingRecoveryTest, AServerThatIsLostLaterIsWaitedFor) {
   EXPECT_FALSE(Sent<CollectCopies>(kAnnSession).has_value());
 }
 
-TEST_F(RepairingRecoveryTest, AServerThatDidNotReturnDuringTheRecoveryIsNotWaitedForAgain) {
+TEST_F(RepairingRecoveryTest, AServerThatTheRecoveryWaitedForHasNoSecondGrace) {
   RegisterTheServer(Term{0});
   RegisterAnn();
   ServerReport word = Word();

@@ -107,7 +107,8 @@ TEST_F(ChildProcessTest, AFloodOfOutputLeavesTheLoopToOthers) {
 }
 
 TEST_F(ChildProcessTest, ReportsWhatWasWrittenToTheReadyDescriptor) {
-  StartShell("fd=$2; eval \"echo '{\\\"data\\\":1}' >&$fd\"; cat", /*reports_ready=*/true);
+  // Not `>&$2`: dash takes numbers of one digit only.
+  StartShell("echo '{\"data\":1}' >/proc/self/fd/$2; cat", /*reports_ready=*/true);
 
   EXPECT_EQ(recorder_.AwaitReady(), "{\"data\":1}");
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0);  // its standard input is empty
