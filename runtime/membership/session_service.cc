@@ -320,14 +320,13 @@ class GrpcCoordinatorService final : public CoordinatorService,
   }
 
   void OnCallDone(SessionId id, const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mu_) {
-    {
-      MutexLock lock(mu_);
-      calls_.erase(id);
-      changed_.NotifyAll();
-    }
     executor_.Post([target = target_, id, why] {
       if (target->events != nullptr) target->events->OnClosed(id, why);
     });
+    // Last: once no call is left, the service may be destroyed.
+    MutexLock lock(mu_);
+    calls_.erase(id);
+    changed_.NotifyAll();
   }
 
   void ReadNext(SessionId session) ABSL_LOCKS_EXCLUDED(mu_) {
