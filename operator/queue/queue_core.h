@@ -68,7 +68,6 @@ class QueueCore {
     due_.clear();
     by_time_.clear();
   }
-  bool is_shut_down() const { return is_shut_down_; }
   // Shut down, nothing queued and nothing in processing.
   bool is_drained() const { return is_shut_down_ && queue_.empty() && processing_.empty(); }
   bool has_ready() const { return !queue_.empty(); }

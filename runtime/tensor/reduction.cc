@@ -13,13 +13,6 @@ constexpr auto kFirstReduction = static_cast<size_t>(Reduction::kMean);
 
 }  // namespace
 
-absl::StatusOr<Reduction> ParseReduction(absl::string_view text) {
-  for (size_t i = 0; i < kReductionNames.size(); ++i)
-    if (kReductionNames[i] == text) return static_cast<Reduction>(kFirstReduction + i);
-  return absl::InvalidArgumentError(
-      absl::StrCat("reduction: must be mean, sum, min or max, is \"", text, "\""));
-}
-
 std::string ToString(Reduction reduction) {
   if (!IsKnown(reduction)) return absl::StrCat("reduction ", static_cast<unsigned>(reduction));
   return std::string(kReductionNames[static_cast<size_t>(reduction) - kFirstReduction]);

@@ -5,9 +5,6 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-
 #include "pushpull/tensor_spec.h"
 
 namespace pushpull {
@@ -17,10 +14,7 @@ constexpr bool IsKnown(Reduction reduction) {
   return reduction >= Reduction::kMean && reduction <= Reduction::kMax;
 }
 
-// Accepts "mean", "sum", "min" and "max". kInvalidArgument quotes anything else.
-absl::StatusOr<Reduction> ParseReduction(absl::string_view text);
-
-// The inverse of ParseReduction; "reduction 7" for an unknown value.
+// "mean", "sum", "min" or "max"; "reduction 7" for an unknown value.
 std::string ToString(Reduction reduction);
 
 }  // namespace pushpull

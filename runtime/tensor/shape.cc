@@ -13,8 +13,9 @@ namespace {
 
 constexpr uint64_t kProductMax = std::numeric_limits<int64_t>::max();
 
-// `unit` times the product of `dims`.
-absl::StatusOr<uint64_t> Product(std::span<const int64_t> dims, uint64_t unit) {
+}  // namespace
+
+absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype) {
   for (const int64_t dim : dims) {
     if (dim < 0) {
       return absl::InvalidArgumentError(
@@ -24,6 +25,7 @@ absl::StatusOr<uint64_t> Product(std::span<const int64_t> dims, uint64_t unit) {
   // Before the loop, so that whether a shape is too large does not hang on the order of its
   // dimensions.
   if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return 0;
+  const uint64_t unit = DTypeBytes(dtype);
   uint64_t product = unit;
   for (const int64_t dim : dims) {
     const uint64_t factor = static_cast<uint64_t>(dim);
@@ -32,22 +34,11 @@ absl::StatusOr<uint64_t> Product(std::span<const int64_t> dims, uint64_t unit) {
                                                      DimsToString(dims),
                                                      ": is too large, elements of ",
                                                      unit,
-                                                     unit == 1 ? " byte" : " bytes",
-                                                     " must make less than 2^63 bytes"));
+                                                     " bytes must make less than 2^63 bytes"));
     }
     product *= factor;
   }
   return product;
-}
-
-}  // namespace
-
-absl::StatusOr<uint64_t> NumElements(std::span<const int64_t> dims) {
-  return Product(dims, 1);
-}
-
-absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype) {
-  return Product(dims, DTypeBytes(dtype));
 }
 
 std::string DimsToString(std::span<const int64_t> dims) {

@@ -14,15 +14,10 @@
 
 namespace pushpull {
 
-// Elements of a row-major tensor: the product of `dims`; 1 for a scalar, 0 where a dimension is 0.
+// Bytes of a row-major tensor: the product of `dims`, which is 1 for a scalar and 0 where a
+// dimension is 0, times the size of `dtype`.
 //
-// kInvalidArgument: a dimension is negative, or the product does not fit into 63 bits. Do not
-// retry.
-absl::StatusOr<uint64_t> NumElements(std::span<const int64_t> dims);
-
-// NumElements times the size of `dtype`.
-//
-// kInvalidArgument: as above, or the number of bytes does not fit into 63 bits.
+// kInvalidArgument: a dimension is negative, or the bytes do not fit into 63 bits. Do not retry.
 absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype);
 
 // "[784, 10]"; "[]" for a scalar.
