@@ -19,6 +19,7 @@
 
 #include "operator/cmd/build_info.h"
 #include "operator/cmd/operator_process.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/text_file.h"
@@ -75,7 +76,7 @@ absl::StatusOr<OperatorStart> Prepare(const Flags& flags) {
 
 int Run(const Flags& flags) {
   const absl::StatusOr<OperatorStart> start = Prepare(flags);
-  return start.ok() ? RunOperator(*start) : ReportError(start.status());
+  return start.ok() ? RunOperator(*start) : pushpull::Report(start.status(), kProgram);
 }
 
 int PrintVersion(const Flags& flags) {
@@ -84,7 +85,7 @@ int PrintVersion(const Flags& flags) {
   } else {
     std::printf("pushpull-operator %s (%s)\n", kVersion, kCommit);
   }
-  return kExitDone;
+  return pushpull::kExitDone;
 }
 
 int Main(int argc, char** argv) {
@@ -110,7 +111,7 @@ int Main(int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "pushpull-operator: %s (see --help)\n", error.what());
-    return kExitUsage;
+    return pushpull::kExitUsage;
   }
   return version->parsed() ? PrintVersion(flags) : Run(flags);
 }
@@ -130,6 +131,6 @@ int main(int argc, char** argv) {
     return pushpull_operator::Main(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "pushpull-operator: %s\n", error.what());
-    return pushpull_operator::kExitFailed;
+    return pushpull::kExitFailed;
   }
 }

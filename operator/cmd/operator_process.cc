@@ -2,7 +2,6 @@
 #include "operator/cmd/operator_process.h"
 
 #include <atomic>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,6 +12,7 @@
 #include "operator/lease/leader_elector.h"
 #include "operator/metrics/operator_metrics.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/metrics/http_exposer.h"
 
@@ -167,24 +167,9 @@ class OperatorProcess {
 
 }  // namespace
 
-int ReportError(const absl::Status& status) {
-  std::fprintf(stderr, "pushpull-operator: %s\n", std::string(status.message()).c_str());
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnavailable:
-      return kExitNotReachable;
-    default:
-      return kExitFailed;
-  }
-}
-
 int RunOperator(const OperatorStart& start) {
   const auto credentials = Credentials::Create(start.access, SystemPausingTime());
-  if (!credentials.ok()) return ReportError(credentials.status());
+  if (!credentials.ok()) return pushpull::Report(credentials.status(), kProgram);
   // After losing the lease the process starts over as a standby with a new identity, so that an
   // outage of the API server does not restart the pod.
   for (int life = 1;; ++life) {
@@ -193,7 +178,7 @@ int RunOperator(const OperatorStart& start) {
     OperatorProcess process(own, **credentials);
     const absl::Status ended = process.Run();
     if (ended.ok()) return pushpull::ExitCodeOf(process.signal());
-    if (!absl::IsFailedPrecondition(ended)) return ReportError(ended);
+    if (!absl::IsFailedPrecondition(ended)) return pushpull::Report(ended, kProgram);
   }
 }
 

@@ -6,20 +6,13 @@
 
 #include <string>
 
-#include "absl/status/status.h"
-
 #include "operator/cmd/config.h"
 #include "operator/kube/cluster_access.h"
 
 namespace pushpull_operator {
 
-constexpr int kExitDone = 0;
-constexpr int kExitFailed = 1;        // any other error
-constexpr int kExitUsage = 2;         // wrong usage or invalid configuration
-constexpr int kExitNotReachable = 3;  // a file cannot be read or a port is taken
-
-// Prints `pushpull-operator: TEXT` to standard error and returns the code.
-int ReportError(const absl::Status& status);
+// Of messages on standard error.
+inline constexpr char kProgram[] = "pushpull-operator";
 
 struct OperatorStart {
   OperatorConfig config;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/bench/report.h"
 #include "runtime/bench/sync_bench.h"
@@ -17,7 +18,6 @@
 #include "runtime/bench/tensor_mix.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
-#include "runtime/cmd/exit_codes.h"
 
 namespace pushpull {
 namespace {

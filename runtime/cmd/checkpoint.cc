@@ -12,12 +12,12 @@
 #include "absl/time/time.h"
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/verify.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 
 namespace pushpull {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
 

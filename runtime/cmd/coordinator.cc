@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/manifest.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/job/local_rules.h"

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <exception>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 
 namespace pushpull {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/cmd/exit_codes.h"
+#include "runtime/base/exit_codes.h"
 
 namespace pushpull {
 namespace {

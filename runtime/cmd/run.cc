@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/manifest.h"
 #include "runtime/local/launcher.h"
 

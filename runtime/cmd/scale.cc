@@ -10,9 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
 

@@ -13,12 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/host_port.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"

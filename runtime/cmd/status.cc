@@ -10,7 +10,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
 

@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/manifest.h"
 
 namespace pushpull {

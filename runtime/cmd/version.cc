@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/cmd/build_info.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 
 namespace pushpull {
 

@@ -5,15 +5,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/colocated_server.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/shard/placement.h"
 
 namespace pushpull {
-namespace {
-
-constexpr uint32_t kExitUsage = 2;         // the checkpoint is of another model
-constexpr uint32_t kExitNotReachable = 3;  // it is damaged or cannot be read
-
-}  // namespace
 
 ShardDirectory::ShardDirectory(JobState& job)
     : job_(job),

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/job/enum_names.h"
 
 namespace pushpull {
@@ -20,9 +21,6 @@ namespace {
 
 // What a shell and a container runtime report for a process that a signal ended.
 constexpr int kSignalExitCode = 128;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitUnreachable = 3;
 
 int CodeOf(const MemberExit& exit) {
   return exit.signal > 0 ? kSignalExitCode + exit.signal : exit.exit_code;
@@ -39,7 +37,7 @@ bool Matches(const RestartRule& rule, const MemberExit& exit) {
 
 bool HasFinalCode(const MemberExit& exit) {
   return exit.role == JobRole::kWorker && exit.signal == 0 &&
-         (exit.exit_code == kExitUsage || exit.exit_code == kExitUnreachable);
+         (exit.exit_code == kExitUsage || exit.exit_code == kExitNotReachable);
 }
 
 bool IsDisruption(const MemberExit& exit) {

@@ -13,7 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/environment.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
@@ -25,17 +27,11 @@
 namespace pushpull {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr Duration kLook = std::chrono::seconds(60);
 
 int Complain(const absl::Status& why, int exit_code) {
   std::fprintf(stderr, "pushpull: %s\n", std::string(why.message()).c_str());
   return exit_code;
-}
-
-std::string TlsFolderOf(const std::map<std::string, std::string>& environment) {
-  const auto found = environment.find(kTlsFolderVariable);
-  return found == environment.end() ? "" : found->second;
 }
 
 // Hands the supervisor's exit code from the loop's thread to the main thread.
@@ -85,7 +81,7 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
     std::fprintf(stderr, "pushpull: checkpoints: %s\n", options.checkpoints.c_str());
   }
   const absl::StatusOr<std::unique_ptr<TlsFolder>> tls =
-      OpenTlsFolder(TlsFolderOf(options.environment), Log("pushpull"));
+      OpenTlsFolder(VariableOf(options.environment, kTlsFolderVariable), Log("pushpull"));
   if (!tls.ok()) {
     const bool is_wrong = absl::IsInvalidArgument(tls.status());
     return Complain(tls.status(), is_wrong ? kExitUsage : kExitNotReachable);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/role_commands.h"
@@ -28,7 +29,6 @@ constexpr Duration kReasonPeriod = std::chrono::milliseconds(100);
 // After the last worker is done, how long the servers' last statistics have to arrive.
 constexpr Duration kStatisticsGrace = std::chrono::seconds(2);
 constexpr Duration kStatisticsPeriod = std::chrono::milliseconds(50);
-constexpr int kExitFailed = 1;
 
 bool EndedInOrder(const ProcessEnd& end) {
   return end.signal == 0 && end.exit_code == 0;

@@ -32,9 +32,6 @@
 
 namespace pushpull {
 
-// A program, file or peer cannot be reached.
-inline constexpr int kExitNotReachable = 3;
-
 // Thread-confined to the loop, constructor and destructor included.
 class Supervisor {
  public:

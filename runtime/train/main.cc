@@ -26,17 +26,13 @@
 #include "pushpull/job.h"
 
 #include "runtime/base/environment.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/codec.h"
 #include "runtime/train/trainer.h"
 
 namespace pushpull {
 namespace {
-
-constexpr int kExitDone = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitNotReachable = 3;
 
 // Values as given, where TrainingSettings has them in another form.
 struct Flags {

@@ -8,17 +8,17 @@
 
 namespace pushpull {
 
-constexpr int kExitDone = 0;
-constexpr int kExitFailed = 1;        // the job or check failed
-constexpr int kExitUsage = 2;         // wrong usage, or a manifest that is not valid
-constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;        // the job or check failed
+inline constexpr int kExitUsage = 2;         // wrong usage, or a manifest that is not valid
+inline constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
 
 // A missing file, a port in use and a peer that does not answer are 3, a wrong argument is 2,
 // everything else is 1.
 int ExitCodeFor(const absl::Status& status);
 
-// Prints `pushpull: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status).
-int Report(const absl::Status& status);
+// Prints `PROGRAM: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status).
+int Report(const absl::Status& status, const char* program = "pushpull");
 // The exit code, or Report of what kept a command from having one.
 int Report(const absl::StatusOr<int>& exit_code);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cmd/exit_codes.h"
+#include "runtime/base/exit_codes.h"
 
 #include <cstdio>
 #include <string>
@@ -23,8 +23,9 @@ int ExitCodeFor(const absl::Status& status) {
   }
 }
 
-int Report(const absl::Status& status) {
-  if (!status.ok()) std::fprintf(stderr, "pushpull: %s\n", std::string(status.message()).c_str());
+int Report(const absl::Status& status, const char* program) {
+  if (!status.ok())
+    std::fprintf(stderr, "%s: %s\n", program, std::string(status.message()).c_str());
   return ExitCodeFor(status);
 }
 
