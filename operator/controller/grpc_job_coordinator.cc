@@ -13,26 +13,9 @@ namespace pushpull_operator {
 
 using pushpull::ControlTarget;
 using pushpull::Deadline;
-using pushpull::JobPhase;
 using pushpull::SyncMode;
 
 namespace {
-
-CoordinatorReport::Phase PhaseOf(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::kStarting:
-      return CoordinatorReport::Phase::kStarting;
-    case JobPhase::kRunning:
-      return CoordinatorReport::Phase::kRunning;
-    case JobPhase::kSucceeded:
-      return CoordinatorReport::Phase::kSucceeded;
-    case JobPhase::kFailed:
-      return CoordinatorReport::Phase::kFailed;
-    case JobPhase::kRecovering:
-      return CoordinatorReport::Phase::kRecovering;
-  }
-  return CoordinatorReport::Phase::kRecovering;
-}
 
 SyncSettings SyncOf(const pushpull::Consistency& consistency) {
   SyncSettings report{.mode = consistency.mode};
@@ -70,7 +53,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
   CoordinatorReport report{
       .job = status.job,
       .term = static_cast<int64_t>(status.term.value()),
-      .phase = PhaseOf(status.phase),
+      .phase = status.phase,
       .failure = status.failure,
       .desired_servers = static_cast<int>(status.desired_servers),
       .desired_workers = static_cast<int>(status.desired_workers),

@@ -114,7 +114,7 @@ bool IsReady(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const CoordinatorReport* report = draft.report();
   return status.coordinator.is_ready && report != nullptr &&
-         report->phase != CoordinatorReport::Phase::kStarting &&
+         report->phase != pushpull::JobPhase::kStarting &&
          status.servers.ready >= draft.spec().servers.replicas &&
          status.workers.ready + status.workers.succeeded >= draft.spec().workers.replicas;
 }
@@ -139,8 +139,7 @@ bool IsScaling(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
   const bool differs = report.desired_servers != draft.spec().servers.replicas ||
                        report.desired_workers != draft.spec().workers.replicas;
-  if (differs && report.phase == CoordinatorReport::Phase::kRunning && !IsCoolingDown(draft))
-    return true;
+  if (differs && report.phase == pushpull::JobPhase::kRunning && !IsCoolingDown(draft)) return true;
   if (!Leaving(draft, JobRole::kServer).empty() || !Leaving(draft, JobRole::kWorker).empty())
     return true;
   return draft.status().phase == Phase::kScaling && (report.shards_moving > 0 || !IsReady(draft));

@@ -54,7 +54,7 @@ bool Draft::HasRunningMembers() const {
 
 const CoordinatorReport* Draft::report() const {
   if (!seen_.coordinator) return nullptr;
-  const bool is_recovering = seen_.coordinator->phase == CoordinatorReport::Phase::kRecovering;
+  const bool is_recovering = seen_.coordinator->phase == pushpull::JobPhase::kRecovering;
   return is_recovering && HasRunningMembers() ? nullptr : &*seen_.coordinator;
 }
 

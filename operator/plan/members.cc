@@ -44,7 +44,7 @@ void PlanCoordinator(Draft& draft) {
 
 void PlanSize(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
-  if (report.phase != CoordinatorReport::Phase::kRunning) return;
+  if (report.phase != pushpull::JobPhase::kRunning) return;
   RequestSize ask;
   if (draft.spec().servers.replicas != report.desired_servers)
     ask.servers = draft.spec().servers.replicas;
@@ -60,7 +60,7 @@ void PlanSize(Draft& draft) {
 
 void PlanSync(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
-  if (report.phase != CoordinatorReport::Phase::kRunning || report.is_sync_changing) return;
+  if (report.phase != pushpull::JobPhase::kRunning || report.is_sync_changing) return;
   const SyncSettings wanted = DesiredSync(draft);
   if (wanted != report.sync) draft.Do(RequestSync{.sync = wanted});
 }
@@ -220,7 +220,7 @@ void PlanMembers(Draft& draft) {
   const MemberPod* coordinator = draft.Find({.role = JobRole::kCoordinator});
   if (coordinator == nullptr || coordinator->end || coordinator->is_deleting()) return;
   if (draft.report() == nullptr) return draft.RequeueSoon();
-  if (draft.report()->phase == CoordinatorReport::Phase::kSucceeded) return draft.RequeueSoon();
+  if (draft.report()->phase == pushpull::JobPhase::kSucceeded) return draft.RequeueSoon();
   PlanSize(draft);
   PlanSync(draft);
   CreateMissing(draft, JobRole::kServer);

@@ -50,12 +50,9 @@ struct LossReport {
 // What the job's coordinator says (JobStatus of proto/pushpull/v1/control.proto), as far as a plan
 // depends on it.
 struct CoordinatorReport {
-  // kRecovering: it has restarted and still collects its members' state; the rest is incomplete,
-  // unless there are none.
-  enum class Phase { kStarting, kRunning, kSucceeded, kFailed, kRecovering };
   std::string job;  // whose coordinator it is
   int64_t term = 0;
-  Phase phase = Phase::kStarting;
+  pushpull::JobPhase phase = pushpull::JobPhase::kStarting;
   std::string failure;      // of kFailed, one line
   int desired_servers = 0;  // indices below it are desired
   int desired_workers = 0;

@@ -26,7 +26,7 @@ bool IsSaving(Draft& draft) {
   draft.RequeueAt(give_up);
   const CoordinatorReport* report = draft.report();
   if (report == nullptr) return true;  // it may come back
-  if (report->phase != CoordinatorReport::Phase::kRunning) return false;
+  if (report->phase != pushpull::JobPhase::kRunning) return false;
   if (!draft.seen().save) {
     draft.Do(RequestSave{});
     return true;

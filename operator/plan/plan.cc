@@ -50,7 +50,7 @@ void PlanRun(Draft& draft) {
   if (!draft.spec().suspend) CheckDeadlines(draft);
   if (draft.IsFinished() || PlanPause(draft)) return;
   if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
-  if (draft.report() != nullptr && draft.report()->phase == CoordinatorReport::Phase::kFailed) {
+  if (draft.report() != nullptr && draft.report()->phase == pushpull::JobPhase::kFailed) {
     return draft.Fail("TrainingFailed", draft.report()->failure);
   }
   PlanRestarts(draft);

@@ -96,7 +96,7 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
 }
 
 bool HasTrained(const Draft& draft) {
-  return draft.report() != nullptr && draft.report()->phase == CoordinatorReport::Phase::kSucceeded;
+  return draft.report() != nullptr && draft.report()->phase == pushpull::JobPhase::kSucceeded;
 }
 
 void HandleEnd(Draft& draft, const MemberId& member, const MemberPod& pod) {

@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/base/exit_codes.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
 
@@ -24,13 +24,6 @@ struct StatusFlags {
   bool is_json = false;
   bool is_watching = false;
 };
-
-const char* PhaseName(JobPhase phase) {
-  constexpr std::array kNames = {
-      "Unknown", "Starting", "Running", "Succeeded", "Failed", "Recovering"};
-  static_assert(static_cast<size_t>(JobPhase::kRecovering) == kNames.size() - 1);
-  return kNames.at(static_cast<size_t>(phase));
-}
 
 nlohmann::json ToJson(const JobStatus& status) {
   nlohmann::json state_losses = nlohmann::json::array();
@@ -55,7 +48,7 @@ nlohmann::json ToJson(const JobStatus& status) {
                        {"step", worker.step.value()}});
   }
   return {{"job", status.job},
-          {"phase", PhaseName(status.phase)},
+          {"phase", std::string(NameOf(status.phase))},
           {"failure", status.failure},
           {"term", status.term.value()},
           {"epoch", status.epoch.counter},
@@ -91,7 +84,7 @@ nlohmann::json ToJson(const JobStatus& status) {
 void PrintTable(const JobStatus& status) {
   std::printf("%s: %s, step %lu, epoch %s, view %lu, sync p50 %.2f ms, p99 %.2f ms\n",
               status.job.c_str(),
-              PhaseName(status.phase),
+              std::string(NameOf(status.phase)).c_str(),
               status.step.value(),
               ToString(status.epoch).c_str(),
               status.view,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the manifest spells each enumeration of training_job.h; reading and printing use this one
-// table.
+// How the manifest and the status spell each enumeration of training_job.h; reading and printing
+// use this one table.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "absl/strings/string_view.h"
 
@@ -23,6 +24,9 @@ template <>
 inline constexpr absl::string_view kEnumNames<JobRole>[] = {"Server", "Worker", "Coordinator"};
 template <>
 inline constexpr absl::string_view kEnumNames<SyncMode>[] = {"Sync", "Async", "Bounded"};
+template <>
+inline constexpr absl::string_view kEnumNames<JobPhase>[] = {
+    "Starting", "Running", "Succeeded", "Failed", "Recovering"};
 template <>
 inline constexpr absl::string_view kEnumNames<NonFinitePolicy>[] = {"Fail", "Skip", "Drop"};
 template <>
@@ -47,6 +51,8 @@ template <typename Enum>
 inline constexpr size_t kFirstValue = 0;
 template <>
 inline constexpr size_t kFirstValue<SyncMode> = static_cast<size_t>(SyncMode::kSync);
+template <>
+inline constexpr size_t kFirstValue<JobPhase> = static_cast<size_t>(JobPhase::kStarting);
 
 // The value whose name is at this position of kEnumNames.
 template <typename Enum>
@@ -54,12 +60,17 @@ constexpr Enum ValueAt(size_t position) {
   return static_cast<Enum>(position + kFirstValue<Enum>);
 }
 
+// The number, perhaps of a peer, is that of a value.
+template <typename Enum>
+requires std::is_array_v<decltype(kEnumNames<Enum>)>
+constexpr bool IsKnown(Enum value) {
+  return static_cast<size_t>(value) - kFirstValue<Enum> < std::size(kEnumNames<Enum>);
+}
+
 // "Sync" for SyncMode::kSync. Valid for the life of the program.
 template <typename Enum>
 absl::string_view NameOf(Enum value) {
-  const std::span<const absl::string_view> names = kEnumNames<Enum>;
-  const size_t position = static_cast<size_t>(value) - kFirstValue<Enum>;
-  return position < names.size() ? names[position] : "?";
+  return IsKnown(value) ? kEnumNames<Enum>[static_cast<size_t>(value) - kFirstValue<Enum>] : "?";
 }
 
 // None where no value has this name.

@@ -26,9 +26,9 @@ enum class SyncMode : uint8_t {
   kAsync,     // each push is applied when it arrives
   kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
 };
-constexpr bool IsKnown(SyncMode mode) {
-  return mode >= SyncMode::kSync && mode <= SyncMode::kBounded;
-}
+// Likewise. kRecovering: the coordinator has restarted and is collecting its members' reports; the
+// rest of the job's status is incomplete until then.
+enum class JobPhase : uint8_t { kStarting = 1, kRunning, kSucceeded, kFailed, kRecovering };
 enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };

@@ -56,10 +56,6 @@ absl::Status CheckForm(const WireBucket& bucket) {
 
 // ---- What is checked besides counts; the argument's type selects the check ----
 
-static bool IsKnown(NonFinitePolicy policy) {
-  return policy >= NonFinitePolicy::kFail && policy <= NonFinitePolicy::kDrop;
-}
-
 static bool IsKnown(ChunkVersions versions) {
   return versions == ChunkVersions::kOfOneStep || versions == ChunkVersions::kOfEachChunk;
 }
@@ -70,10 +66,6 @@ static bool IsKnown(ChunkCopy::Kind kind) {
 
 static bool IsKnown(RebuiltChunk::Source source) {
   return source <= RebuiltChunk::Source::kCheckpoint;
-}
-
-static bool IsKnown(JobPhase phase) {
-  return phase >= JobPhase::kStarting && phase <= JobPhase::kRecovering;
 }
 
 static absl::Status CheckForm(ShardId shard) {

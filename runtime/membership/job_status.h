@@ -17,10 +17,6 @@
 
 namespace pushpull {
 
-// kRecovering: the coordinator has restarted and is collecting its members' reports; the rest of
-// the status is incomplete until then.
-enum class JobPhase : uint8_t { kStarting = 1, kRunning, kSucceeded, kFailed, kRecovering };
-
 struct ServerStatus {
   ServerId server;
   bool is_alive = false;

@@ -123,7 +123,7 @@ TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
 
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->job, "mnist");
-  EXPECT_EQ(report->phase, CoordinatorReport::Phase::kRunning);
+  EXPECT_EQ(report->phase, pushpull::JobPhase::kRunning);
   EXPECT_EQ(report->desired_servers, 3);
   EXPECT_EQ(report->desired_workers, 2);
   EXPECT_EQ(report->shards_moving, 5);

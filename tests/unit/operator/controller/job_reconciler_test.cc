@@ -226,7 +226,7 @@ TEST(JobReconcilerTest, AReportOfAnotherJobsCoordinatorIsIgnored) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
   cluster.coordinator.report.job = "other";
-  cluster.coordinator.report.phase = CoordinatorReport::Phase::kFailed;
+  cluster.coordinator.report.phase = pushpull::JobPhase::kFailed;
 
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(cluster.op->Step().ok());
 

@@ -178,23 +178,23 @@ void PlayedCluster::Play() {
       if (id->role == JobRole::kCoordinator) {
         const json spec = Job()["spec"];
         const bool is_first = pod["metadata"]["labels"][kTermLabel] == "1";
-        report = {.job = "mnist",
-                  .phase = is_first ? CoordinatorReport::Phase::kStarting
-                                    : CoordinatorReport::Phase::kRecovering,
-                  .desired_servers = spec["servers"]["replicas"].get<int>(),
-                  .desired_workers = 1,
-                  .epoch = 1};
+        report = {
+            .job = "mnist",
+            .phase = is_first ? pushpull::JobPhase::kStarting : pushpull::JobPhase::kRecovering,
+            .desired_servers = spec["servers"]["replicas"].get<int>(),
+            .desired_workers = 1,
+            .epoch = 1};
       }
     }
     if (PhaseOf(pod) != "Running") continue;
-    if (id->role != JobRole::kCoordinator && report.phase == CoordinatorReport::Phase::kRecovering)
-      report.phase = CoordinatorReport::Phase::kStarting;
+    if (id->role != JobRole::kCoordinator && report.phase == pushpull::JobPhase::kRecovering)
+      report.phase = pushpull::JobPhase::kStarting;
     if (id->role == JobRole::kServer && id->index < report.desired_servers)
       report.servers.insert(id->index);
     if (id->role == JobRole::kServer && id->index >= report.desired_servers) ExitPod(member, 0);
     if (id->role != JobRole::kWorker) continue;
     report.workers[id->index] = {.is_alive = true};
-    report.phase = CoordinatorReport::Phase::kRunning;
+    report.phase = pushpull::JobPhase::kRunning;
   }
 }
 

@@ -37,7 +37,7 @@ TEST(MembersTest, ARecoveringCoordinatorWithoutMembersGetsSome) {
   world.Step();
   world.RunPods();
   world.seen.coordinator = CoordinatorReport{.job = "mnist",
-                                             .phase = CoordinatorReport::Phase::kRecovering,
+                                             .phase = pushpull::JobPhase::kRecovering,
                                              .desired_servers = 2,
                                              .desired_workers = 1};
   world.Take();
@@ -50,7 +50,7 @@ TEST(MembersTest, ARecoveringCoordinatorWithoutMembersGetsSome) {
 TEST(MembersTest, NothingIsCreatedWhileACoordinatorRecovers) {
   World world = Running(2, 1);
   world.pods.erase("mnist-server-1");
-  world.seen.coordinator->phase = CoordinatorReport::Phase::kRecovering;
+  world.seen.coordinator->phase = pushpull::JobPhase::kRecovering;
 
   ASSERT_TRUE(world.Settle());
 

@@ -179,7 +179,7 @@ TEST(PlanTest, TheObjectGoesWhenItsTimeToLiveIsOver) {
 TEST(PlanTest, WhatTheCoordinatorCallsAFailureIsOne) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
-  world.seen.coordinator->phase = CoordinatorReport::Phase::kFailed;
+  world.seen.coordinator->phase = pushpull::JobPhase::kFailed;
   world.seen.coordinator->failure = "server-0: tensor w is not finite at step 7";
 
   ASSERT_TRUE(world.Settle());

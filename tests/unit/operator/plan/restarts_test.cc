@@ -381,7 +381,7 @@ TEST(RestartsTest, ServersThatEndBecauseTheJobIsDoneAreNotRestarted) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.Take();
-  world.seen.coordinator->phase = CoordinatorReport::Phase::kSucceeded;
+  world.seen.coordinator->phase = pushpull::JobPhase::kSucceeded;
   world.Exit("server-0", 0);
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), IsEmpty());

@@ -135,7 +135,7 @@ void World::RunPods() {
     if (role == JobRole::kWorker && spec().workers.colocated_server)
       pod.pod.containers.push_back({.name = "server", .image = "s", .running_since = seen.now});
     if (role != JobRole::kCoordinator) continue;
-    seen.coordinator = CoordinatorReport{.phase = CoordinatorReport::Phase::kStarting,
+    seen.coordinator = CoordinatorReport{.phase = pushpull::JobPhase::kStarting,
                                          .desired_servers = spec().servers.replicas,
                                          .desired_workers = spec().workers.replicas,
                                          .epoch = 1};
@@ -151,7 +151,7 @@ void World::MeetMembers() {
     if (member.role == JobRole::kServer) seen.coordinator->servers.insert(member.index);
     if (member.role != JobRole::kWorker) continue;
     seen.coordinator->workers[member.index] = {.is_alive = true};
-    seen.coordinator->phase = CoordinatorReport::Phase::kRunning;
+    seen.coordinator->phase = pushpull::JobPhase::kRunning;
     const ContainerStatus* server = ColocatedServerOf(pod);
     if (server != nullptr && !server->end)
       seen.coordinator->servers.insert(IndexBeside(member.index));
