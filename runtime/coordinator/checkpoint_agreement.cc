@@ -18,21 +18,21 @@ constexpr uint64_t kMarginBitsMax = 10;
 
 }  // namespace
 
-CheckpointChange CheckpointAgreement::Request(SteadyTime now, const Job& job) {
+CheckpointChange CheckpointAgreement::Request(const Job& job) {
   // One save that has not begun serves all requests that come meanwhile.
   const bool has_waiting =
       status_.requested > (state_ == State::kIdle ? status_.finished : under_way_);
   if (!has_waiting) ++status_.requested;
-  if (state_ == State::kIdle) Begin(now, job);
+  if (state_ == State::kIdle) Begin(job);
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
+CheckpointChange CheckpointAgreement::OnTick(const Job& job) {
   if (state_ == State::kIdle) {
-    if (!next_due_ || now < *next_due_ || job.is_over) return {};
-    return Request(now, job);
+    if (!next_due_ || job.now < *next_due_ || job.is_over) return {};
+    return Request(job);
   }
-  if (now < deadline_) return {};
+  if (job.now < deadline_) return {};
   const std::string limit = absl::StrFormat("within %.0f s", ToSeconds(policy_.attempt_timeout));
   switch (state_) {
     case State::kCapturing:
@@ -43,7 +43,7 @@ CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
       break;
     case State::kClearing:
       // What cannot be removed is no part of a checkpoint, and a later save removes it.
-      Finish(now, job);
+      Finish(job);
       break;
     case State::kIdle:
       break;
@@ -51,9 +51,7 @@ CheckpointChange CheckpointAgreement::OnTick(SteadyTime now, const Job& job) {
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
-                                                 const Job& job,
-                                                 std::set<ServerId> servers) {
+CheckpointChange CheckpointAgreement::SetServers(const Job& job, std::set<ServerId> servers) {
   servers_ = std::move(servers);
   // Files that a server has reported exist without it.
   std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
@@ -61,8 +59,7 @@ CheckpointChange CheckpointAgreement::SetServers(SteadyTime /*now*/,
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::OnCaptured(SteadyTime /*now*/,
-                                                 const Job& job,
+CheckpointChange CheckpointAgreement::OnCaptured(const Job& job,
                                                  ServerId server,
                                                  const Captured& captured) {
   if (state_ != State::kCapturing || captured.attempt != order_.attempt) return {};
@@ -102,8 +99,7 @@ CheckpointChange CheckpointAgreement::OnWhole(const Job& job,
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
-                                                 const Job& job,
+CheckpointChange CheckpointAgreement::OnManifest(const Job& job,
                                                  uint64_t attempt,
                                                  const absl::Status& written) {
   if (state_ != State::kWriting || attempt != order_.attempt) return {};
@@ -114,24 +110,24 @@ CheckpointChange CheckpointAgreement::OnManifest(SteadyTime now,
   status_.step = order_.step;
   ++status_.saved;
   status_.succeeded = under_way_;
-  status_.seconds = ToSeconds(now - began_at_);
+  status_.seconds = ToSeconds(job.now - began_at_);
   change_.said = absl::StrFormat(
       "checkpoint of step %d saved in %.2f s", order_.step.value(), status_.seconds);
-  Finish(now, job);
+  Finish(job);
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::OnCleared(SteadyTime now, const Job& job, uint64_t attempt) {
+CheckpointChange CheckpointAgreement::OnCleared(const Job& job, uint64_t attempt) {
   if (state_ != State::kClearing || attempt != order_.attempt) return {};
   if (is_given_up_) {
-    Finish(now, job);
+    Finish(job);
   } else {
-    Try(now, job);
+    Try(job);
   }
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::EndJob(SteadyTime now, const Job& job) {
+CheckpointChange CheckpointAgreement::EndJob(const Job& job) {
   if (state_ == State::kCapturing && order_.step > job.highest_version) {
     // Its step will never be reached. The next try takes what there is.
     Clear();
@@ -144,7 +140,7 @@ CheckpointChange CheckpointAgreement::EndJob(SteadyTime now, const Job& job) {
                         status_.restored_step == job.highest_version;
   // Without common steps nothing says that the last save contains every push.
   if (is_saved && job.versions == ChunkVersions::kOfOneStep) return {};
-  return Request(now, job);
+  return Request(job);
 }
 
 CheckpointChange CheckpointAgreement::GiveUp() {
@@ -158,22 +154,22 @@ CheckpointChange CheckpointAgreement::GiveUp() {
 
 // ---- one save ----
 
-void CheckpointAgreement::Begin(SteadyTime now, const Job& job) {
+void CheckpointAgreement::Begin(const Job& job) {
   under_way_ = status_.requested;
-  began_at_ = now;
+  began_at_ = job.now;
   refusals_ = 0;
   reached_ = job.highest_version;
-  if (next_due_) next_due_ = now + policy_.every;
-  Try(now, job);
+  if (next_due_) next_due_ = job.now + policy_.every;
+  Try(job);
 }
 
-void CheckpointAgreement::Try(SteadyTime now, const Job& job) {
+void CheckpointAgreement::Try(const Job& job) {
   const uint64_t margin = uint64_t{1} << std::min(refusals_, kMarginBitsMax);
   const Step reached = std::max(reached_, job.highest_version);
   const bool has_to_wait = !job.is_over && job.versions == ChunkVersions::kOfOneStep;
   state_ = State::kCapturing;
   is_given_up_ = false;
-  deadline_ = now + policy_.attempt_timeout;
+  deadline_ = job.now + policy_.attempt_timeout;
   order_ = {.attempt = next_attempt_++,
             .step = has_to_wait ? Step{reached.value() + margin} : reached,
             .versions = job.versions,
@@ -200,8 +196,9 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job) {
     state_ = State::kWriting;
     change_.end = EndCapture{order_.attempt};
     change_.manifest = {.attempt = order_.attempt,
-                        .step = order_.step,
-                        .versions = order_.versions,
+                        .folder = policy_.folder,
+                        .keep = policy_.keep,
+                        .manifest = {.step = order_.step, .versions = order_.versions},
                         .files = std::move(files_)};
     files_.clear();
     return;
@@ -232,10 +229,10 @@ void CheckpointAgreement::Clear() {
   change_.clearing = {.attempt = order_.attempt, .folder = policy_.folder, .step = order_.step};
 }
 
-void CheckpointAgreement::Finish(SteadyTime now, const Job& job) {
+void CheckpointAgreement::Finish(const Job& job) {
   state_ = State::kIdle;
   status_.finished = under_way_;
-  if (status_.requested > under_way_) Begin(now, job);
+  if (status_.requested > under_way_) Begin(job);
 }
 
 std::string CheckpointAgreement::DescribeMissing() const {

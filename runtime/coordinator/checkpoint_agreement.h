@@ -50,15 +50,10 @@ struct CheckpointPolicy {
 
 // What must be done after a change, in this order.
 struct CheckpointChange {
-  struct Manifest {
-    uint64_t attempt = 0;
-    Step step;
-    ChunkVersions versions = ChunkVersions::kOfOneStep;
-    std::vector<ChunkFileSummary> files;
-  };
-  std::optional<EndCapture> end;     // to every server, and to the workers that have a part in it
-  std::optional<Capture> capture;    // likewise
-  std::optional<Manifest> manifest;  // to be written; OnManifest has to follow
+  std::optional<EndCapture> end;   // to every server, and to the workers that have a part in it
+  std::optional<Capture> capture;  // likewise
+  // To be completed with job, mode and tensors and written; OnManifest has to follow.
+  std::optional<SaveManifest> manifest;
   std::optional<ClearCheckpoint> clearing;  // of a failed attempt; OnCleared has to follow
   std::string said;                         // for the log
   bool is_problem = false;
@@ -69,6 +64,7 @@ class CheckpointAgreement {
  public:
   // The caller's view of the job at the moment.
   struct Job {
+    SteadyTime now;
     Step highest_version;     // of any chunk, as far as is known
     uint64_t num_chunks = 0;  // of all tensors
     bool is_over = false;     // no step will be completed any more
@@ -81,24 +77,18 @@ class CheckpointAgreement {
   // From now on saves are due every `every`.
   void Start(SteadyTime now) { next_due_ = now + policy_.every; }
   // Saves as soon as possible; CheckpointStatus::requested is then the number of this save.
-  CheckpointChange Request(SteadyTime now, const Job& job);
-  CheckpointChange OnTick(SteadyTime now, const Job& job);
+  CheckpointChange Request(const Job& job);
+  CheckpointChange OnTick(const Job& job);
   // The registered servers; each of them has been sent capture().
-  CheckpointChange SetServers(SteadyTime now, const Job& job, std::set<ServerId> servers);
-  CheckpointChange OnCaptured(SteadyTime now,
-                              const Job& job,
-                              ServerId server,
-                              const Captured& captured);
+  CheckpointChange SetServers(const Job& job, std::set<ServerId> servers);
+  CheckpointChange OnCaptured(const Job& job, ServerId server, const Captured& captured);
   // The workers that may keep back a part of gradients; each of them has been sent capture().
   CheckpointChange SetWorkers(const Job& job, std::set<WorkerId> workers);
   CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
-  CheckpointChange OnManifest(SteadyTime now,
-                              const Job& job,
-                              uint64_t attempt,
-                              const absl::Status& written);
-  CheckpointChange OnCleared(SteadyTime now, const Job& job, uint64_t attempt);
+  CheckpointChange OnManifest(const Job& job, uint64_t attempt, const absl::Status& written);
+  CheckpointChange OnCleared(const Job& job, uint64_t attempt);
   // No step will be completed any more: saves the last one, unless it is saved.
-  CheckpointChange EndJob(SteadyTime now, const Job& job);
+  CheckpointChange EndJob(const Job& job);
   // The job has failed: nothing is saved any more.
   CheckpointChange GiveUp();
 
@@ -107,21 +97,20 @@ class CheckpointAgreement {
     return state_ == State::kCapturing ? std::optional<Capture>(order_) : std::nullopt;
   }
   bool is_idle() const { return state_ == State::kIdle; }
-  const CheckpointPolicy& policy() const { return policy_; }
   const CheckpointStatus& status() const { return status_; }
   void SetRestored(Step step) { status_.restored_step = step; }
 
  private:
   enum class State { kIdle, kCapturing, kWriting, kClearing };
 
-  void Begin(SteadyTime now, const Job& job);
-  void Try(SteadyTime now, const Job& job);
+  void Begin(const Job& job);
+  void Try(const Job& job);
   void TryAgain();
   void ConcludeIfComplete(const Job& job);
   bool AreGradientsWhole() const;
   void Fail(const std::string& why);
   void Clear();
-  void Finish(SteadyTime now, const Job& job);
+  void Finish(const Job& job);
   std::string DescribeMissing() const;
 
   const CheckpointPolicy policy_;

@@ -28,21 +28,21 @@ void CheckpointSaver::Start() {
   if (agreement_ && !std::exchange(has_started_, true)) agreement_->Start(job_.now);
 }
 
-absl::StatusOr<uint64_t> CheckpointSaver::Request() {
+absl::Status CheckpointSaver::Request() {
   if (!agreement_) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %s: has no spec.checkpoint, so it is not known where to save",
                         job_.options.settings.job));
   }
-  Apply(agreement_->Request(job_.now, View()));
-  return agreement_->status().requested;
+  Apply(agreement_->Request(View()));
+  return absl::OkStatus();
 }
 
 void CheckpointSaver::UpdateMembers() {
   if (!agreement_) return;
   if (servers_revision_ != job_.members.servers_revision()) {
     servers_revision_ = job_.members.servers_revision();
-    Apply(agreement_->SetServers(job_.now, View(), job_.members.ServerIds()));
+    Apply(agreement_->SetServers(View(), job_.members.ServerIds()));
   }
   const pushpull::View& view = members_.contributors().active();
   if (view.number == view_) return;
@@ -66,11 +66,12 @@ void CheckpointSaver::SendCaptureTo(SessionId session) {
 
 void CheckpointSaver::EndJob() {
   is_over_ = true;
-  if (agreement_) Apply(agreement_->EndJob(job_.now, View()));
+  if (agreement_) Apply(agreement_->EndJob(View()));
 }
 
 CheckpointAgreement::Job CheckpointSaver::View() const {
   CheckpointAgreement::Job job{
+      .now = job_.now,
       .highest_version = std::max(job_.statistics.HighestVersion(), members_.end_step()),
       .is_over = is_over_,
       .versions = members_.contributors().active().consistency.is_sync()
@@ -94,17 +95,12 @@ void CheckpointSaver::Apply(CheckpointChange change) {
   if (change.capture) send(*change.capture);
   if (change.manifest) {
     const Consistency& active = members_.contributors().active().consistency;
-    CheckpointManifest manifest{.job = job_.options.settings.job,
-                                .step = change.manifest->step,
-                                .mode = std::string(NameOf(active.mode)),
-                                .versions = change.manifest->versions};
+    CheckpointManifest& manifest = change.manifest->manifest;
+    manifest.job = job_.options.settings.job;
+    manifest.mode = std::string(NameOf(active.mode));
     manifest.tensors = catalog.Specs();
     manifest.system.push_back(StepsSkippedSection(active));
-    job_.outbox.Add(SaveManifest{.attempt = change.manifest->attempt,
-                                 .folder = job_.options.checkpoint->folder,
-                                 .keep = job_.options.checkpoint->keep,
-                                 .manifest = std::move(manifest),
-                                 .files = std::move(change.manifest->files)});
+    job_.outbox.Add(*std::move(change.manifest));
   }
   if (change.clearing) job_.outbox.Add(*change.clearing);
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 
 #include "runtime/coordinator/checkpoint_agreement.h"
 #include "runtime/coordinator/job_members.h"
@@ -31,19 +31,19 @@ class CheckpointSaver {
 
   // The job is running: from the first call on, saves are due.
   void Start();
-  // The number of the save. kFailedPrecondition: the job has no spec.checkpoint.
-  absl::StatusOr<uint64_t> Request();
+  // kFailedPrecondition: the job has no spec.checkpoint.
+  absl::Status Request();
   void OnTick() {
-    if (agreement_) Apply(agreement_->OnTick(job_.now, View()));
+    if (agreement_) Apply(agreement_->OnTick(View()));
   }
   void OnManifest(uint64_t attempt, const absl::Status& written) {
-    if (agreement_) Apply(agreement_->OnManifest(job_.now, View(), attempt, written));
+    if (agreement_) Apply(agreement_->OnManifest(View(), attempt, written));
   }
   void OnCleared(uint64_t attempt) {
-    if (agreement_) Apply(agreement_->OnCleared(job_.now, View(), attempt));
+    if (agreement_) Apply(agreement_->OnCleared(View(), attempt));
   }
   void OnCaptured(ServerId server, const Captured& message) {
-    if (agreement_) Apply(agreement_->OnCaptured(job_.now, View(), server, message));
+    if (agreement_) Apply(agreement_->OnCaptured(View(), server, message));
   }
   void OnCaptured(WorkerId worker, const Captured& message) {
     if (agreement_) Apply(agreement_->OnWhole(View(), worker, message));

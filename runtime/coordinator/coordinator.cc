@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/status_macros.h"
+
 namespace pushpull {
 
 Coordinator::Coordinator(JobCoreOptions options,
@@ -29,10 +31,8 @@ Coordinator::~Coordinator() {
 }
 
 absl::StatusOr<uint64_t> Coordinator::SaveCheckpoint() {
-  absl::StatusOr<JobCore::Save> save = core_.SaveCheckpoint(executor_.Now());
-  if (!save.ok()) return save.status();
-  CarryOut(std::move(save->commands));
-  return save->number;
+  PUSHPULL_RETURN_IF_ERROR(CarryOutIfOk(core_.SaveCheckpoint(executor_.Now())));
+  return GetStatus().checkpoint.requested;
 }
 
 void Coordinator::Leave(std::function<void()> done) {

@@ -29,14 +29,9 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
                                     const JobStatistics& statistics) {
   std::vector<WorkerStatus> workers;
   for (const auto& [id, entry] : roster.entries()) {
-    workers.push_back({.worker = id,
-                       .is_alive = entry.is_alive,
-                       .is_member = view.Find(id) != nullptr,
-                       .has_left = entry.has_left,
-                       .was_released = entry.was_released,
-                       .metrics_address = entry.info.metrics_address,
-                       .pid = entry.info.pid,
-                       .step = statistics.WorkerStep(id)});
+    workers.push_back(entry);
+    workers.back().is_member = view.Find(id) != nullptr;
+    workers.back().step = statistics.WorkerStep(id);
   }
   return workers;
 }
@@ -190,11 +185,11 @@ absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const Mode
   return Settle();
 }
 
-absl::StatusOr<JobCore::Save> JobCore::SaveCheckpoint(SteadyTime now) {
+absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
   job_.now = now;
   if (job_.options.checkpoint) PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t number, saver_.Request());
-  return Save{number, Settle()};
+  PUSHPULL_RETURN_IF_ERROR(saver_.Request());
+  return Settle();
 }
 
 std::vector<Command> JobCore::OnManifest(SteadyTime now,

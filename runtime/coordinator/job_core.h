@@ -63,11 +63,8 @@ class JobCore {
 
   // Starts a checkpoint, or queues it behind the one under way. kFailedPrecondition: the job has no
   // spec.checkpoint, has not started or is over.
-  struct Save {
-    uint64_t number = 0;  // CheckpointStatus says when it is over
-    std::vector<Command> commands;
-  };
-  absl::StatusOr<Save> SaveCheckpoint(SteadyTime now);
+  // Status().checkpoint.requested is its number then.
+  absl::StatusOr<std::vector<Command>> SaveCheckpoint(SteadyTime now);
   std::vector<Command> OnManifest(SteadyTime now, uint64_t attempt, const absl::Status& written);
   std::vector<Command> OnCleared(SteadyTime now, uint64_t attempt);
 

@@ -10,25 +10,23 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
+#include "runtime/membership/job_status.h"
 
 namespace pushpull {
 
 // Thread-compatible.
 class WorkerRoster {
  public:
-  struct Entry {
-    RegisterWorker info;  // of its latest process
-    bool is_alive = false;
-    bool has_left = false;      // it has done its part of the job
-    bool was_released = false;  // it left because it was told to
-  };
-
   void OnRegistered(const RegisterWorker& info) {
-    entries_[info.worker] = {.info = info, .is_alive = true};
+    entries_[info.worker] = {.worker = info.worker,
+                             .is_alive = true,
+                             .metrics_address = info.metrics_address,
+                             .pid = info.pid};
   }
   // It leaves in order; `is_released`: because it was told to.
   void OnLeft(WorkerId worker, bool is_released) {
-    Entry& entry = entries_[worker];
+    WorkerStatus& entry = entries_[worker];
+    entry.worker = worker;
     entry.was_released = is_released;
     entry.has_left = !is_released;
   }
@@ -46,10 +44,11 @@ class WorkerRoster {
     return desired > 0;
   }
 
-  const std::map<WorkerId, Entry>& entries() const { return entries_; }
+  // Of the latest process of each; without its place in the view and its step.
+  const std::map<WorkerId, WorkerStatus>& entries() const { return entries_; }
 
  private:
-  std::map<WorkerId, Entry> entries_;
+  std::map<WorkerId, WorkerStatus> entries_;
 };
 
 }  // namespace pushpull

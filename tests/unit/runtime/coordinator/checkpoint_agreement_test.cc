@@ -20,8 +20,8 @@ class CheckpointAgreementTest : public testing::Test {
                 .every = std::chrono::minutes(10),
                 .attempt_timeout = std::chrono::minutes(30),
                 .first_attempt = 100}) {
-    saves_.SetServers(now_, job_, {kA, kB});
-    saves_.Start(now_);
+    saves_.SetServers(job_, {kA, kB});
+    saves_.Start(job_.now);
   }
 
   static Captured Files(uint64_t attempt, Step step, std::vector<uint64_t> chunks) {
@@ -39,18 +39,24 @@ class CheckpointAgreementTest : public testing::Test {
   }
   // A save of which every chunk is in a file.
   CheckpointChange CaptureAll() {
-    const Capture order = *saves_.Request(now_, job_).capture;
-    saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
-    return saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
+    const Capture order = *saves_.Request(job_).capture;
+    saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
+    return saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
   }
 
-  SteadyTime now_{std::chrono::hours(1)};
-  CheckpointAgreement::Job job_{.highest_version = Step{20}, .num_chunks = 2};
+  CheckpointAgreement::Job JobAfter(Duration later) const {
+    CheckpointAgreement::Job job = job_;
+    job.now += later;
+    return job;
+  }
+
+  CheckpointAgreement::Job job_{
+      .now = SteadyTime(std::chrono::hours(1)), .highest_version = Step{20}, .num_chunks = 2};
   CheckpointAgreement saves_;
 };
 
 TEST_F(CheckpointAgreementTest, ARequestCapturesAStepThatNoChunkHasReached) {
-  const CheckpointChange change = saves_.Request(now_, job_);
+  const CheckpointChange change = saves_.Request(job_);
 
   ASSERT_TRUE(change.capture.has_value());
   EXPECT_GT(change.capture->step, Step{20});
@@ -60,14 +66,14 @@ TEST_F(CheckpointAgreementTest, ARequestCapturesAStepThatNoChunkHasReached) {
 }
 
 TEST_F(CheckpointAgreementTest, TheManifestIsWrittenWhenEveryChunkIsInAFile) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
-  const auto first = saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
-  const auto second = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
+  const auto first = saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
+  const auto second = saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_FALSE(first.manifest.has_value());
   ASSERT_TRUE(second.manifest.has_value());
-  EXPECT_EQ(second.manifest->step, order.step);
+  EXPECT_EQ(second.manifest->manifest.step, order.step);
   EXPECT_EQ(second.manifest->files.size(), 2U);
   EXPECT_EQ(second.end->attempt, order.attempt);
 }
@@ -75,8 +81,8 @@ TEST_F(CheckpointAgreementTest, TheManifestIsWrittenWhenEveryChunkIsInAFile) {
 TEST_F(CheckpointAgreementTest, AWrittenManifestIsACheckpoint) {
   const uint64_t attempt = CaptureAll().manifest->attempt;
 
-  now_ += std::chrono::seconds(3);
-  saves_.OnManifest(now_, job_, attempt, absl::OkStatus());
+  job_.now += std::chrono::seconds(3);
+  saves_.OnManifest(job_, attempt, absl::OkStatus());
 
   EXPECT_EQ(saves_.status().saved, 1U);
   EXPECT_EQ(saves_.status().succeeded, 1U);
@@ -85,10 +91,10 @@ TEST_F(CheckpointAgreementTest, AWrittenManifestIsACheckpoint) {
 }
 
 TEST_F(CheckpointAgreementTest, AStepThatAChunkHasPassedGivesWayToAHigherOne) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
-  const auto refused = saves_.OnCaptured(now_, job_, kB, Past(order.attempt, Step{50}));
-  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+  const auto refused = saves_.OnCaptured(job_, kB, Past(order.attempt, Step{50}));
+  const auto next = saves_.OnCleared(job_, order.attempt);
 
   EXPECT_EQ(refused.end->attempt, order.attempt);
   EXPECT_EQ(refused.clearing->step, order.step);
@@ -99,13 +105,13 @@ TEST_F(CheckpointAgreementTest, AStepThatAChunkHasPassedGivesWayToAHigherOne) {
 }
 
 TEST_F(CheckpointAgreementTest, EveryRefusalLeavesTheNextStepMoreRoom) {
-  Capture order = *saves_.Request(now_, job_).capture;
+  Capture order = *saves_.Request(job_).capture;
   std::vector<uint64_t> rooms;
 
   for (int i = 0; i < 4; ++i) {
     const Step highest{order.step.value() + 10};
-    saves_.OnCaptured(now_, job_, kB, Past(order.attempt, highest));
-    order = *saves_.OnCleared(now_, job_, order.attempt).capture;
+    saves_.OnCaptured(job_, kB, Past(order.attempt, highest));
+    order = *saves_.OnCleared(job_, order.attempt).capture;
     rooms.push_back(order.step.value() - highest.value());
   }
 
@@ -113,12 +119,12 @@ TEST_F(CheckpointAgreementTest, EveryRefusalLeavesTheNextStepMoreRoom) {
 }
 
 TEST_F(CheckpointAgreementTest, NoStepAtAllGivesTheSaveUp) {
-  saves_.Request(now_, job_);
+  saves_.Request(job_);
 
   for (int i = 0; i < 100 && saves_.capture(); ++i) {
     const Capture order = *saves_.capture();
-    saves_.OnCaptured(now_, job_, kB, Past(order.attempt, Step{order.step.value() + 1}));
-    saves_.OnCleared(now_, job_, order.attempt);
+    saves_.OnCaptured(job_, kB, Past(order.attempt, Step{order.step.value() + 1}));
+    saves_.OnCleared(job_, order.attempt);
   }
 
   EXPECT_TRUE(saves_.is_idle());
@@ -126,15 +132,14 @@ TEST_F(CheckpointAgreementTest, NoStepAtAllGivesTheSaveUp) {
 }
 
 TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
-  const auto change = saves_.OnCaptured(now_,
-                                        job_,
+  const auto change = saves_.OnCaptured(job_,
                                         kB,
                                         {.attempt = order.attempt,
                                          .status = absl::ResourceExhaustedError("no space left"),
                                          .files = {}});
-  saves_.OnCleared(now_, job_, order.attempt);
+  saves_.OnCleared(job_, order.attempt);
 
   EXPECT_TRUE(change.is_problem);
   EXPECT_THAT(change.said, HasSubstr("server-1: no space left"));
@@ -145,33 +150,33 @@ TEST_F(CheckpointAgreementTest, AServerThatCannotWriteEndsTheSaveAndIsNamed) {
 }
 
 TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {
-  const Capture order = *saves_.Request(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
+  const Capture order = *saves_.Request(job_).capture;
+  saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
 
-  const auto change = saves_.OnCaptured(now_, job_, kB, {.attempt = order.attempt, .files = {}});
-  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+  const auto change = saves_.OnCaptured(job_, kB, {.attempt = order.attempt, .files = {}});
+  const auto next = saves_.OnCleared(job_, order.attempt);
 
   EXPECT_FALSE(change.manifest.has_value());
   EXPECT_TRUE(next.capture.has_value());
 }
 
 TEST_F(CheckpointAgreementTest, WhatALostServerHadReportedStillCounts) {
-  const Capture order = *saves_.Request(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
-  const auto lost = saves_.SetServers(now_, job_, {kB});
+  const Capture order = *saves_.Request(job_).capture;
+  saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
+  const auto lost = saves_.SetServers(job_, {kB});
 
-  const auto change = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
+  const auto change = saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_FALSE(lost.manifest.has_value());
   EXPECT_TRUE(change.manifest.has_value());
 }
 
 TEST_F(CheckpointAgreementTest, WordsOnAnotherAttemptChangeNothing) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
-  const auto old = saves_.OnCaptured(now_, job_, kA, Files(order.attempt - 1, order.step, {0, 1}));
-  const auto early = saves_.OnManifest(now_, job_, order.attempt, absl::OkStatus());
-  const auto cleared = saves_.OnCleared(now_, job_, order.attempt);
+  const auto old = saves_.OnCaptured(job_, kA, Files(order.attempt - 1, order.step, {0, 1}));
+  const auto early = saves_.OnManifest(job_, order.attempt, absl::OkStatus());
+  const auto cleared = saves_.OnCleared(job_, order.attempt);
 
   EXPECT_FALSE(old.manifest.has_value());
   EXPECT_THAT(early.said, IsEmpty());
@@ -180,19 +185,19 @@ TEST_F(CheckpointAgreementTest, WordsOnAnotherAttemptChangeNothing) {
 }
 
 TEST_F(CheckpointAgreementTest, SavesAreDueAgainAndAgain) {
-  const auto early = saves_.OnTick(now_ + std::chrono::minutes(9), job_);
-  now_ += std::chrono::minutes(10);
-  const auto due = saves_.OnTick(now_, job_);
+  const auto early = saves_.OnTick(JobAfter(std::chrono::minutes(9)));
+  job_.now += std::chrono::minutes(10);
+  const auto due = saves_.OnTick(job_);
 
   EXPECT_FALSE(early.capture.has_value());
   EXPECT_TRUE(due.capture.has_value());
 }
 
 TEST_F(CheckpointAgreementTest, AStepThatIsNeverReachedEndsAtTheDeadline) {
-  saves_.Request(now_, job_);
+  saves_.Request(job_);
 
-  now_ += std::chrono::minutes(30);
-  const auto change = saves_.OnTick(now_, job_);
+  job_.now += std::chrono::minutes(30);
+  const auto change = saves_.OnTick(job_);
 
   EXPECT_TRUE(change.is_problem);
   EXPECT_THAT(change.said, HasSubstr("within 1800 s: nothing from server-0, server-1"));
@@ -201,10 +206,10 @@ TEST_F(CheckpointAgreementTest, AStepThatIsNeverReachedEndsAtTheDeadline) {
 TEST_F(CheckpointAgreementTest, RequestsDuringASaveShareTheNextOne) {
   const CheckpointChange first = CaptureAll();
 
-  saves_.Request(now_, job_);
-  saves_.Request(now_, job_);
+  saves_.Request(job_);
+  saves_.Request(job_);
   const uint64_t number = saves_.status().requested;
-  const auto next = saves_.OnManifest(now_, job_, first.manifest->attempt, absl::OkStatus());
+  const auto next = saves_.OnManifest(job_, first.manifest->attempt, absl::OkStatus());
 
   EXPECT_EQ(number, 2U);
   EXPECT_TRUE(next.capture.has_value());
@@ -213,7 +218,7 @@ TEST_F(CheckpointAgreementTest, RequestsDuringASaveShareTheNextOne) {
 TEST_F(CheckpointAgreementTest, TheEndOfTheJobIsSavedAtExactlyItsLastStep) {
   job_.is_over = true;
 
-  const auto change = saves_.EndJob(now_, job_);
+  const auto change = saves_.EndJob(job_);
 
   ASSERT_TRUE(change.capture.has_value());
   EXPECT_EQ(change.capture->step, Step{20});
@@ -221,11 +226,11 @@ TEST_F(CheckpointAgreementTest, TheEndOfTheJobIsSavedAtExactlyItsLastStep) {
 }
 
 TEST_F(CheckpointAgreementTest, ASaveThatWaitsForMoreStepsIsTurnedToTheLastOne) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
   job_.is_over = true;
 
-  const auto ended = saves_.EndJob(now_, job_);
-  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+  const auto ended = saves_.EndJob(job_);
+  const auto next = saves_.OnCleared(job_, order.attempt);
 
   EXPECT_EQ(ended.end->attempt, order.attempt);
   ASSERT_TRUE(next.capture.has_value());
@@ -235,20 +240,20 @@ TEST_F(CheckpointAgreementTest, ASaveThatWaitsForMoreStepsIsTurnedToTheLastOne) 
 
 TEST_F(CheckpointAgreementTest, AnEndThatIsSavedAlreadyIsNotSavedAgain) {
   const auto written = CaptureAll();
-  saves_.OnManifest(now_, job_, written.manifest->attempt, absl::OkStatus());
-  job_.highest_version = written.manifest->step;
+  saves_.OnManifest(job_, written.manifest->attempt, absl::OkStatus());
+  job_.highest_version = written.manifest->manifest.step;
   job_.is_over = true;
 
-  const auto change = saves_.EndJob(now_, job_);
+  const auto change = saves_.EndJob(job_);
 
   EXPECT_FALSE(change.capture.has_value());
 }
 
 TEST_F(CheckpointAgreementTest, AFailedJobEndsItsSave) {
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
   const auto change = saves_.GiveUp();
-  const auto later = saves_.OnTick(now_ + std::chrono::hours(2), job_);
+  const auto later = saves_.OnTick(JobAfter(std::chrono::hours(2)));
 
   EXPECT_EQ(change.end->attempt, order.attempt);
   EXPECT_EQ(saves_.status().finished, 1U);
@@ -277,11 +282,11 @@ TEST_F(CheckpointAgreementTest, TheManifestWaitsForEveryWorkersWholePush) {
 
 TEST_F(CheckpointAgreementTest, AWorkerThatHasPassedTheStepEndsTheAttempt) {
   saves_.SetWorkers(job_, {kWilma, kXaver});
-  const Capture order = *saves_.Request(now_, job_).capture;
+  const Capture order = *saves_.Request(job_).capture;
 
   const auto refused = saves_.OnWhole(job_, kXaver, Past(order.attempt, Step{60}));
   ASSERT_TRUE(refused.clearing.has_value());
-  const auto next = saves_.OnCleared(now_, job_, order.attempt);
+  const auto next = saves_.OnCleared(job_, order.attempt);
 
   ASSERT_TRUE(next.capture.has_value());
   EXPECT_GT(next.capture->step, Step{60});
@@ -300,7 +305,7 @@ TEST_F(CheckpointAgreementTest, AttemptsThatWaitForAWorkerNameIt) {
   CaptureAll();
   saves_.OnWhole(job_, kWilma, {.attempt = saves_.capture()->attempt, .files = {}});
 
-  const auto change = saves_.OnTick(now_ + std::chrono::minutes(31), job_);
+  const auto change = saves_.OnTick(JobAfter(std::chrono::minutes(31)));
 
   EXPECT_THAT(change.said, HasSubstr("nothing from worker-1"));
 }
@@ -308,10 +313,10 @@ TEST_F(CheckpointAgreementTest, AttemptsThatWaitForAWorkerNameIt) {
 TEST_F(CheckpointAgreementTest, AtTheEndOfTheJobNobodyIsWaitedFor) {
   saves_.SetWorkers(job_, {kWilma});
   job_.is_over = true;
-  const Capture order = *saves_.EndJob(now_, job_).capture;
-  saves_.OnCaptured(now_, job_, kA, Files(order.attempt, order.step, {0}));
+  const Capture order = *saves_.EndJob(job_).capture;
+  saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
   EXPECT_FALSE(saves_.OnWhole(job_, kWilma, Past(order.attempt, Step{60})).clearing.has_value());
-  const auto last = saves_.OnCaptured(now_, job_, kB, Files(order.attempt, order.step, {1}));
+  const auto last = saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_TRUE(last.manifest.has_value());
 }
