@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
-#include "runtime/cmd/exit_codes.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
 
@@ -24,36 +24,26 @@ struct SetFlags {
   WaitFlags wait;
 };
 
-absl::StatusOr<uint32_t> ParseCount(absl::string_view key, absl::string_view value) {
-  uint32_t count = 0;
-  if (absl::SimpleAtoi(value, &count) && count <= 1'000'000) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, ": must be a number from 0 to 1000000, is \"", value, "\""));
-}
-
 absl::Status ParseSetting(absl::string_view key, absl::string_view value, ModeChange& change) {
+  const auto check = [&](bool is_right, absl::string_view right) {
+    return is_right ? absl::OkStatus()
+                    : absl::InvalidArgumentError(
+                          absl::StrCat(key, ": must be ", right, ", is \"", value, "\""));
+  };
+  const auto check_count = [&](std::optional<uint32_t>& count) {
+    const bool is_number = absl::SimpleAtoi(value, &count.emplace());
+    return check(is_number && *count <= 1'000'000, "a number from 0 to 1000000");
+  };
   if (key == "mode") {
     change.mode = ValueOf<SyncMode>(value);
-    if (change.mode) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("mode: must be Sync, Async or Bounded, is \"", value, "\""));
-  }
-  if (key == "staleness") {
-    PUSHPULL_ASSIGN_OR_RETURN(change.staleness, ParseCount(key, value));
-    return absl::OkStatus();
-  }
-  if (key == "backupWorkers") {
-    PUSHPULL_ASSIGN_OR_RETURN(change.backup_workers, ParseCount(key, value));
-    return absl::OkStatus();
+    return check(change.mode.has_value(), "Sync, Async or Bounded");
   }
   if (key == "gated") {
-    if (value != "true" && value != "false") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("gated: must be true or false, is \"", value, "\""));
-    }
     change.gated = value == "true";
-    return absl::OkStatus();
+    return check(*change.gated || value == "false", "true or false");
   }
+  if (key == "staleness") return check_count(change.staleness);
+  if (key == "backupWorkers") return check_count(change.backup_workers);
   return absl::InvalidArgumentError(
       absl::StrCat("\"", key, "\": can be mode, staleness, backupWorkers or gated"));
 }

@@ -22,50 +22,41 @@ absl::StatusOr<Consistency> WantedMode(const Consistency& active,
                                        const ModeChange& change,
                                        const ModeRules& rules) {
   Consistency wanted{.mode = change.mode.value_or(active.mode)};
-  if (!IsKnown(wanted.mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.mode: ", static_cast<int>(wanted.mode), " is not known"));
-  }
+  const bool is_sync = wanted.is_sync();
   const bool is_bounded = wanted.mode == SyncMode::kBounded;
-  const absl::string_view name = NameOf(wanted.mode);
-  if (change.staleness.value_or(0) > 0 && !is_bounded) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.staleness: needs spec.sync.mode Bounded, which is ", name));
-  }
-  if (!wanted.is_sync() && rules.is_deterministic) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.deterministic: needs spec.sync.mode Sync, asked for ", name));
-  }
-  if (!wanted.is_sync() && rules.divides_samples) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.mode: this job divides its data set anew with every step, which "
-                     "needs Sync, asked for ",
-                     name,
-                     "; a job that begins in Async or Bounded does not"));
-  }
   if (is_bounded) wanted.staleness = change.staleness.value_or(active.staleness);
-  if (wanted.is_sync())
-    wanted.backup_workers = change.backup_workers.value_or(active.backup_workers);
-  if (!wanted.is_sync() && change.backup_workers.value_or(0) > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.backupWorkers: needs spec.sync.mode Sync, which is ", name));
-  }
-  if (change.backup_workers.value_or(0) > 0 && wanted.backup_workers >= rules.workers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.backupWorkers: must be less than spec.workers.replicas (",
-                     rules.workers,
-                     "), is ",
-                     wanted.backup_workers));
-  }
-  if (wanted.is_sync()) wanted.gated = change.gated.value_or(active.gated);
-  if (!wanted.is_sync() && change.gated.value_or(false)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("spec.sync.gated: needs spec.sync.mode Sync, which is ", name));
-  }
-  if (wanted.gated && wanted.backup_workers > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "spec.sync.gated: needs spec.sync.backupWorkers 0, which is ", wanted.backup_workers));
-  }
+  if (is_sync) wanted.backup_workers = change.backup_workers.value_or(active.backup_workers);
+  if (is_sync) wanted.gated = change.gated.value_or(active.gated);
+  const absl::string_view name = NameOf(wanted.mode);
+  const bool asks_for_backup = change.backup_workers.value_or(0) > 0;
+  std::string problem;  // the first one
+  const auto check = [&problem](bool is_right, const auto&... text) {
+    if (!is_right && problem.empty()) problem = absl::StrCat("spec.sync.", text...);
+  };
+  check(IsKnown(wanted.mode), "mode: ", static_cast<int>(wanted.mode), " is not known");
+  check(is_bounded || change.staleness.value_or(0) == 0,
+        "staleness: needs spec.sync.mode Bounded, which is ",
+        name);
+  check(is_sync || !rules.is_deterministic,
+        "deterministic: needs spec.sync.mode Sync, asked for ",
+        name);
+  check(is_sync || !rules.divides_samples,
+        "mode: this job divides its data set anew with every step, which needs Sync, asked for ",
+        name,
+        "; a job that begins in Async or Bounded does not");
+  check(is_sync || !asks_for_backup, "backupWorkers: needs spec.sync.mode Sync, which is ", name);
+  check(!asks_for_backup || wanted.backup_workers < rules.workers,
+        "backupWorkers: must be less than spec.workers.replicas (",
+        rules.workers,
+        "), is ",
+        wanted.backup_workers);
+  check(is_sync || !change.gated.value_or(false),
+        "gated: needs spec.sync.mode Sync, which is ",
+        name);
+  check(!wanted.gated || wanted.backup_workers == 0,
+        "gated: needs spec.sync.backupWorkers 0, which is ",
+        wanted.backup_workers);
+  if (!problem.empty()) return absl::InvalidArgumentError(problem);
   return wanted;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,14 +34,15 @@ class RuleChecker {
  public:
   explicit RuleChecker(Problems& problems) : before_(problems), problems_(problems) {}
 
-  // Reports a broken rule at `field` unless it, or another field that the rule reads, is wrong
-  // anyway.
-  void Broken(std::string field,
-              std::string text,
-              std::initializer_list<absl::string_view> others = {}) {
+  // Reports a rule that does not hold at `field`, unless that, or another field that the rule
+  // reads, is wrong anyway.
+  void Check(bool holds,
+             const std::string& field,
+             std::string text,
+             std::initializer_list<absl::string_view> others = {}) {
     const auto is_wrong = [&](absl::string_view other) { return before_.Touches(other); };
-    if (before_.Covers(field) || absl::c_any_of(others, is_wrong)) return;
-    problems_.Add(std::move(field), std::move(text));
+    if (holds || before_.Covers(field) || absl::c_any_of(others, is_wrong)) return;
+    problems_.Add(field, std::move(text));
   }
 
  private:
@@ -83,50 +85,46 @@ bool IsLabelKey(absl::string_view text) {
 
 void CheckMetadata(const JobMetadata& metadata, RuleChecker& rules) {
   // Its services begin with a letter (RFC 1035), so the job does.
-  const bool starts_with_letter =
-      !metadata.name.empty() && absl::ascii_isalpha(static_cast<unsigned char>(metadata.name[0]));
-  if (!IsDnsLabel(metadata.name) || !starts_with_letter || metadata.name.size() > kNameBytesMax) {
-    rules.Broken("metadata.name",
-                 absl::StrCat("must be at most ",
-                              kNameBytesMax,
-                              " lower-case letters, digits and '-', starting with a letter and "
-                              "ending with a letter or digit, is ",
-                              Quoted(metadata.name)));
-  }
-  if (!metadata.namespace_name.empty() && !IsDnsLabel(metadata.namespace_name)) {
-    rules.Broken("metadata.namespace",
-                 absl::StrCat("must be a DNS label, is ", Quoted(metadata.namespace_name)));
-  }
+  const std::string& name = metadata.name;
+  rules.Check(IsDnsLabel(name) && absl::ascii_isalpha(static_cast<unsigned char>(name[0])) &&
+                  name.size() <= kNameBytesMax,
+              "metadata.name",
+              absl::StrCat("must be at most ",
+                           kNameBytesMax,
+                           " lower-case letters, digits and '-', starting with a letter and "
+                           "ending with a letter or digit, is ",
+                           Quoted(name)));
+  rules.Check(metadata.namespace_name.empty() || IsDnsLabel(metadata.namespace_name),
+              "metadata.namespace",
+              absl::StrCat("must be a DNS label, is ", Quoted(metadata.namespace_name)));
   for (const auto& [key, value] : metadata.labels) {
     const std::string field = JoinPath("metadata.labels", key);
-    if (!IsLabelKey(key)) rules.Broken(field, "is not a valid key of a label");
-    if (!value.empty() && !IsLabelWord(value)) {
-      rules.Broken(
-          field,
-          absl::StrCat("must be at most 63 letters, digits, '-', '_' and '.', is ", Quoted(value)));
-    }
+    rules.Check(IsLabelKey(key), field, "is not a valid key of a label");
+    rules.Check(
+        value.empty() || IsLabelWord(value),
+        field,
+        absl::StrCat("must be at most 63 letters, digits, '-', '_' and '.', is ", Quoted(value)));
   }
   for (const auto& [key, value] : metadata.annotations) {
-    if (!IsLabelKey(absl::AsciiStrToLower(key))) {
-      rules.Broken(JoinPath("metadata.annotations", key), "is not a valid key of an annotation");
-    }
+    rules.Check(IsLabelKey(absl::AsciiStrToLower(key)),
+                JoinPath("metadata.annotations", key),
+                "is not a valid key of an annotation");
   }
 }
 
 void CheckProgram(const TrainingJobSpec& spec, RuleChecker& rules) {
-  if (!spec.command.empty() && spec.command[0].empty()) {
-    rules.Broken("spec.command", "must name a program first, that word is empty");
-  }
+  rules.Check(spec.command.empty() || !spec.command[0].empty(),
+              "spec.command",
+              "must name a program first, that word is empty");
   for (size_t i = 0; i < spec.env.size(); ++i) {
     const EnvVar& variable = spec.env[i];
     const std::string field = JoinPath("spec.env", i);
-    if (variable.name.empty() || absl::StrContains(variable.name, '=')) {
-      rules.Broken(field + ".name",
-                   absl::StrCat("must be a name without '=', is ", Quoted(variable.name)));
-    }
-    if (!variable.value.empty() && !variable.value_from_json.empty()) {
-      rules.Broken(field, "must have at most one of value and valueFrom, has both");
-    }
+    rules.Check(!variable.name.empty() && !absl::StrContains(variable.name, '='),
+                field + ".name",
+                absl::StrCat("must be a name without '=', is ", Quoted(variable.name)));
+    rules.Check(variable.value.empty() || variable.value_from_json.empty(),
+                field,
+                "must have at most one of value and valueFrom, has both");
   }
 }
 
@@ -134,56 +132,54 @@ void CheckProgram(const TrainingJobSpec& spec, RuleChecker& rules) {
 template <typename Spec>
 void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules) {
   const auto [min, max] = std::pair(spec.min_replicas, spec.max_replicas);
-  if (min > max) {
-    rules.Broken(path + ".minReplicas",
-                 absl::Substitute("must be at most maxReplicas ($0), is $1", max, min),
-                 {path + ".maxReplicas"});
-  } else if (spec.replicas < min || spec.replicas > max) {
-    constexpr absl::string_view kText =
-        "must be between minReplicas ($0) and maxReplicas ($1), is $2";
-    rules.Broken(path + ".replicas",
-                 absl::Substitute(kText, min, max, spec.replicas),
-                 {path + ".minReplicas", path + ".maxReplicas"});
-  }
+  rules.Check(min <= max,
+              path + ".minReplicas",
+              absl::Substitute("must be at most maxReplicas ($0), is $1", max, min),
+              {path + ".maxReplicas"});
+  constexpr absl::string_view kText =
+      "must be between minReplicas ($0) and maxReplicas ($1), is $2";
+  rules.Check(min > max || (min <= spec.replicas && spec.replicas <= max),
+              path + ".replicas",
+              absl::Substitute(kText, min, max, spec.replicas),
+              {path + ".minReplicas", path + ".maxReplicas"});
 }
 
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
   const ServersSpec& servers = spec.servers;
   CheckReplicas("spec.servers", servers, rules);
-  if (servers.replication > 0 && servers.replication >= servers.replicas) {
-    rules.Broken("spec.servers.replication",
-                 absl::Substitute("must be less than spec.servers.replicas ($0), is $1",
-                                  servers.replicas,
-                                  servers.replication),
-                 {"spec.servers.replicas"});
-  }
+  rules.Check(servers.replication <= 0 || servers.replication < servers.replicas,
+              "spec.servers.replication",
+              absl::Substitute("must be less than spec.servers.replicas ($0), is $1",
+                               servers.replicas,
+                               servers.replication),
+              {"spec.servers.replicas"});
 }
 
 void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
   const SyncSpec& sync = spec.sync;
-  const auto needs = [&](const std::string& field, absl::string_view modes) {
-    rules.Broken(field,
-                 absl::StrCat("needs spec.sync.mode ", modes, ", which is ", NameOf(sync.mode)),
-                 {"spec.sync.mode"});
+  const bool has_backup = sync.backup_workers > 0;
+  const auto needs = [&](SyncMode mode, bool is_set, const std::string& field) {
+    rules.Check(
+        !is_set || sync.mode == mode,
+        field,
+        absl::Substitute("needs spec.sync.mode $0, which is $1", NameOf(mode), NameOf(sync.mode)),
+        {"spec.sync.mode"});
   };
-  if (sync.staleness > 0 && sync.mode != SyncMode::kBounded)
-    needs("spec.sync.staleness", "Bounded");
-  if (sync.gated && sync.mode != SyncMode::kSync) needs("spec.sync.gated", "Sync");
-  if (sync.gated && sync.mode == SyncMode::kSync && sync.backup_workers > 0) {
-    rules.Broken("spec.sync.gated",
-                 absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
-                 {"spec.sync.backupWorkers"});
-  }
-  if (sync.deterministic && sync.mode != SyncMode::kSync) needs("spec.sync.deterministic", "Sync");
-  if (sync.backup_workers > 0 && sync.mode != SyncMode::kSync) {
-    needs("spec.sync.backupWorkers", "Sync");
-  } else if (sync.backup_workers > 0 && sync.backup_workers >= spec.workers.replicas) {
-    rules.Broken("spec.sync.backupWorkers",
-                 absl::Substitute("must be less than spec.workers.replicas ($0), is $1",
-                                  spec.workers.replicas,
-                                  sync.backup_workers),
-                 {"spec.workers.replicas"});
-  }
+  needs(SyncMode::kBounded, sync.staleness > 0, "spec.sync.staleness");
+  needs(SyncMode::kSync, sync.gated, "spec.sync.gated");
+  const bool is_sync = sync.mode == SyncMode::kSync;
+  rules.Check(!sync.gated || !is_sync || !has_backup,
+              "spec.sync.gated",
+              absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
+              {"spec.sync.backupWorkers"});
+  needs(SyncMode::kSync, sync.deterministic, "spec.sync.deterministic");
+  needs(SyncMode::kSync, has_backup, "spec.sync.backupWorkers");
+  rules.Check(!has_backup || !is_sync || sync.backup_workers < spec.workers.replicas,
+              "spec.sync.backupWorkers",
+              absl::Substitute("must be less than spec.workers.replicas ($0), is $1",
+                               spec.workers.replicas,
+                               sync.backup_workers),
+              {"spec.workers.replicas"});
 }
 
 bool IsFolderUri(absl::string_view text) {
@@ -192,74 +188,64 @@ bool IsFolderUri(absl::string_view text) {
 }
 
 void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
-  if (checkpoint.claim.empty() == checkpoint.uri.empty()) {
-    rules.Broken("spec.checkpoint",
-                 absl::StrCat("must have exactly one of claim and uri, has ",
-                              checkpoint.claim.empty() ? "none" : "both"),
-                 {"spec.checkpoint.claim", "spec.checkpoint.uri"});
-  }
-  if (!checkpoint.claim.empty() && !IsDnsSubdomain(checkpoint.claim)) {
-    rules.Broken(
-        "spec.checkpoint.claim",
-        absl::StrCat("must be the name of a PersistentVolumeClaim, is ", Quoted(checkpoint.claim)));
-  }
-  if (!checkpoint.uri.empty() && !IsFolderUri(checkpoint.uri)) {
-    rules.Broken("spec.checkpoint.uri",
-                 absl::StrCat("must be a folder such as file:///var/checkpoints, is ",
-                              Quoted(checkpoint.uri)));
-  }
-  if (!absl::StartsWith(checkpoint.path, "/")) {
-    rules.Broken("spec.checkpoint.path",
-                 absl::StrCat("must start with '/', is ", Quoted(checkpoint.path)));
-  } else if (checkpoint.path != "/" && checkpoint.claim.empty() && !checkpoint.uri.empty()) {
-    rules.Broken("spec.checkpoint.path",
-                 "is a folder inside spec.checkpoint.claim, which is not set; give the whole path "
-                 "in spec.checkpoint.uri",
-                 {"spec.checkpoint.claim"});
-  }
-  if (checkpoint.restore_from.empty()) {
-    rules.Broken("spec.checkpoint.restoreFrom", "must name a checkpoint or be \"latest\", is \"\"");
-  }
+  const auto& [claim, uri, path] = std::tie(checkpoint.claim, checkpoint.uri, checkpoint.path);
+  rules.Check(
+      claim.empty() != uri.empty(),
+      "spec.checkpoint",
+      absl::StrCat("must have exactly one of claim and uri, has ", claim.empty() ? "none" : "both"),
+      {"spec.checkpoint.claim", "spec.checkpoint.uri"});
+  rules.Check(claim.empty() || IsDnsSubdomain(claim),
+              "spec.checkpoint.claim",
+              absl::StrCat("must be the name of a PersistentVolumeClaim, is ", Quoted(claim)));
+  rules.Check(uri.empty() || IsFolderUri(uri),
+              "spec.checkpoint.uri",
+              absl::StrCat("must be a folder such as file:///var/checkpoints, is ", Quoted(uri)));
+  rules.Check(absl::StartsWith(path, "/"),
+              "spec.checkpoint.path",
+              absl::StrCat("must start with '/', is ", Quoted(path)));
+  rules.Check(!absl::StartsWith(path, "/") || path == "/" || !claim.empty() || uri.empty(),
+              "spec.checkpoint.path",
+              "is a folder inside spec.checkpoint.claim, which is not set; give the whole path "
+              "in spec.checkpoint.uri",
+              {"spec.checkpoint.claim"});
+  rules.Check(!checkpoint.restore_from.empty(),
+              "spec.checkpoint.restoreFrom",
+              "must name a checkpoint or be \"latest\", is \"\"");
 }
 
 void CheckRestart(const RestartSpec& restart, RuleChecker& rules) {
-  if (restart.initial_delay > restart.max_delay) {
-    rules.Broken("spec.restart.initialDelaySeconds",
-                 absl::Substitute("must be at most maxDelaySeconds ($0), is $1",
-                                  restart.max_delay.count(),
-                                  restart.initial_delay.count()),
-                 {"spec.restart.maxDelaySeconds"});
-  }
+  rules.Check(restart.initial_delay <= restart.max_delay,
+              "spec.restart.initialDelaySeconds",
+              absl::Substitute("must be at most maxDelaySeconds ($0), is $1",
+                               restart.max_delay.count(),
+                               restart.initial_delay.count()),
+              {"spec.restart.maxDelaySeconds"});
   for (size_t i = 0; i < restart.rules.size(); ++i) {
     const RestartRule& rule = restart.rules[i];
     const std::string field = JoinPath("spec.restart.rules", i);
-    if (rule.exit_codes.has_value() == rule.reason.has_value()) {
-      rules.Broken(field,
-                   absl::StrCat("must have exactly one of exitCodes and reason, has ",
-                                rule.reason.has_value() ? "both" : "none"),
-                   {field + ".exitCodes", field + ".reason"});
-    }
-    if (rule.exit_codes.has_value() &&
-        rule.exit_codes->in.empty() == rule.exit_codes->not_in.empty()) {
-      rules.Broken(field + ".exitCodes",
-                   absl::StrCat("must list codes in exactly one of in and notIn, does in ",
-                                rule.exit_codes->in.empty() ? "none" : "both"),
-                   {field + ".exitCodes.in", field + ".exitCodes.notIn"});
-    }
+    rules.Check(rule.exit_codes.has_value() != rule.reason.has_value(),
+                field,
+                absl::StrCat("must have exactly one of exitCodes and reason, has ",
+                             rule.reason.has_value() ? "both" : "none"),
+                {field + ".exitCodes", field + ".reason"});
+    if (!rule.exit_codes.has_value()) continue;
+    rules.Check(rule.exit_codes->in.empty() != rule.exit_codes->not_in.empty(),
+                field + ".exitCodes",
+                absl::StrCat("must list codes in exactly one of in and notIn, does in ",
+                             rule.exit_codes->in.empty() ? "none" : "both"),
+                {field + ".exitCodes.in", field + ".exitCodes.notIn"});
   }
 }
 
 void CheckSecurity(const SecuritySpec& security, RuleChecker& rules) {
-  if (security.secret_name.empty()) return;
-  if (security.tls == TlsMode::kOff) {
-    rules.Broken("spec.security.secretName",
-                 "needs spec.security.tls Auto, which is Off",
-                 {"spec.security.tls"});
-  }
-  if (!IsDnsSubdomain(security.secret_name)) {
-    rules.Broken("spec.security.secretName",
-                 absl::StrCat("must be the name of a Secret, is ", Quoted(security.secret_name)));
-  }
+  const std::string& secret = security.secret_name;
+  rules.Check(secret.empty() || security.tls != TlsMode::kOff,
+              "spec.security.secretName",
+              "needs spec.security.tls Auto, which is Off",
+              {"spec.security.tls"});
+  rules.Check(secret.empty() || IsDnsSubdomain(secret),
+              "spec.security.secretName",
+              absl::StrCat("must be the name of a Secret, is ", Quoted(secret)));
 }
 
 }  // namespace
