@@ -10,7 +10,7 @@ After `./dev python`, on a machine that does nothing else. 2 workers, one thread
   models    ResNet-18 for images of 64 x 64 and a Transformer, real backward passes: samples a second, against
             DistributedDataParallel
   overlap   a backward pass that sleeps as long as the synchronization takes: a step against the longer of the two
-  overhead  4,096 tensors of 4 KB: what Python adds to a step of `pushpull bench sync`, per tensor
+  overhead  4,000 tensors of 4 KB: what Python adds to a step of `pushpull bench sync`, per tensor
 """
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def timed(step: Callable[[], Any], rank: int) -> None:
 
 # ---- sum ----
 
-TENSORS, VALUES = 160, 250_000
+TENSORS, VALUES, SMALL_TENSORS = 160, 250_000, 4000
 
 
 def sums_of_package(registered: bool, tensors: int = TENSORS, values: int = VALUES) -> None:
@@ -206,7 +206,7 @@ class Sleep(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         time.sleep(context.seconds)
-        return gradient, context.weight, None  # any gradient of the right size
+        return gradient, torch.zeros_like(context.weight), None
 
 
 class Sleeper(nn.Module):
@@ -241,7 +241,7 @@ def sleeping_model(seconds: str) -> None:
 # ---- groups: each gives the ratios of one round ----
 
 def group_sum() -> dict[str, float]:
-    gloo = run_gloo("gloo")
+    gloo = run_gloo("gloo:")
     steps = {"registered": run_pushpull("sum:registered"), "shared memory": run_pushpull("sum:private"),
              "tcp": run_pushpull("sum:private", "tcp")}
     print(f"  gloo {gloo * 1e3:.1f} ms, " + ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in steps.items()))
@@ -268,28 +268,22 @@ def group_overhead() -> dict[str, float]:
     done = subprocess.run([str(PUSHPULL), "bench", "sync", "--channel", "shm", "--tensors", "4K", "--bytes", "16M", "--json",
                            "--steps", str(TIMED)], capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
     native = json.loads(done.stdout)["step_seconds"]["p50"]
-    ours = run_pushpull("sum:small")
+    ours = run_pushpull("small:")
     print(f"  step {ours * 1e3:.1f} ms, of pushpull bench sync {native * 1e3:.1f} ms")
-    return {"microseconds a tensor that Python adds": (ours - native) / 4000 * 1e6}
+    return {"microseconds a tensor that Python adds": (ours - native) / SMALL_TENSORS * 1e6}
 
 
 GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "overhead": group_overhead}
 
 
-def work(case: str) -> None:
-    kind, _, what = case.partition(":")
-    if kind == "sum" and what == "small":
-        sums_of_package(False, 4000, 1000)
-    elif kind == "sum":
-        sums_of_package(what == "registered")
-    elif kind == "gloo":
-        sums_of_gloo()
-    elif kind == "model":
-        model_of_package(what)
-    elif kind == "ddp":
-        model_of_ddp(what)
-    else:
-        sleeping_model(what)
+CASES: dict[str, Callable[[str], None]] = {
+    "sum": lambda memory: sums_of_package(memory == "registered"),
+    "small": lambda _: sums_of_package(False, SMALL_TENSORS, 1000),
+    "gloo": lambda _: sums_of_gloo(),
+    "model": model_of_package,
+    "ddp": model_of_ddp,
+    "sleep": sleeping_model,
+}
 
 
 def main(words: Optional[list[str]] = None) -> None:
@@ -299,7 +293,8 @@ def main(words: Optional[list[str]] = None) -> None:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     flags = parser.parse_args(words)
     if flags.worker:
-        return work(flags.worker)
+        kind, _, what = flags.worker.partition(":")
+        return CASES[kind](what)
     if unknown := [name for name in flags.groups if name not in GROUPS]:
         parser.error(f"{unknown[0]}: no such group")
     for name in flags.groups or GROUPS:
