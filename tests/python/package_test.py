@@ -99,6 +99,9 @@ class PackageTest(JobTest):
     def test_anything_with_dlpack_is_used_where_it_is(self) -> None:
         self.run_scenario("dlpack")
 
+    def test_status_is_that_of_the_coordinator(self) -> None:
+        self.run_scenario("status", workers=1)
+
     def test_registered_memory_is_read_in_place(self) -> None:
         self.run_scenario("in_place", servers=1)
 

@@ -243,6 +243,20 @@ def dlpack() -> None:
         np.testing.assert_array_equal(w, np.full((2, 3), job.workers))
 
 
+def status() -> None:
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w)
+        job.start()
+        for step in job.steps(5):
+            job.store.push_pull("w", w + 1)
+        known = job.status()
+        assert known["job"] == "status" and known["mode"] == "Sync", known
+        assert len(known["servers"]) == 2 and len(known["workers"]) == 1 and known["step"] <= 5, known
+        job._environment["PUSHPULL_COORDINATOR"] = "127.0.0.1:1"
+        assert assert_raises(pushpull.PushPullError, ["127.0.0.1:1"], job.status).code == "UNAVAILABLE"
+
+
 def in_place() -> None:
     """Gradients in registered memory are read, and sums can be, where they are."""
     with pushpull.init() as job:

@@ -7,11 +7,12 @@ import os
 import pathlib
 import sys
 
+PROGRAM = str(pathlib.Path(__file__).with_name("bin") / "pushpull")
+
 
 def main() -> None:
     """Runs `pushpull` with the arguments of this process; does not return."""
-    program = pathlib.Path(__file__).with_name("bin") / "pushpull"
     environment = dict(os.environ)
     folders = [os.path.dirname(sys.executable), *environment.get("PATH", os.defpath).split(os.pathsep)]
     environment["PATH"] = os.pathsep.join(dict.fromkeys(folders))
-    os.execve(program, [str(program), *sys.argv[1:]], environment)
+    os.execve(PROGRAM, [PROGRAM, *sys.argv[1:]], environment)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import json
 import math
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +16,7 @@ import numpy
 import numpy.typing
 
 from . import _engine
+from ._command import PROGRAM
 from ._errors import PushPullError
 from ._optimizers import Optimizer, Sum
 
@@ -160,7 +163,8 @@ class Job:
     """
 
     def __init__(self, environment: Mapping[str, str], timeout: float) -> None:
-        self._engine = _engine.EngineJob(dict(environment), timeout)
+        self._environment = dict(environment)
+        self._engine = _engine.EngineJob(self._environment, timeout)
         self.store = Store(self._engine)
         self._exit_code = 0
         self._has_started = False
@@ -244,6 +248,23 @@ class Job:
     def report_result(self, name: str, value: float) -> None:
         """A figure for `final` of the report, as "accuracy"."""
         self._engine.report_result(name, value)
+
+    def status(self, timeout: float = 10.0) -> dict[str, Any]:
+        """What the coordinator knows of the job: step, epoch, servers, workers, staleness and the other keys of
+        `pushpull status --json` (docs/interfaces.md). Blocks; takes a process of some milliseconds.
+
+        Raises PushPullError UNAVAILABLE (the coordinator does not answer), DEADLINE_EXCEEDED.
+        """
+        command = [PROGRAM, "status", "--json", "--coordinator", self._environment["PUSHPULL_COORDINATOR"]]
+        try:
+            done = subprocess.run(command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise PushPullError(f"the coordinator has not answered within {timeout:g} s", "DEADLINE_EXCEEDED") from None
+        if done.returncode != 0:
+            raise PushPullError(done.stderr.strip(), "UNAVAILABLE")
+        status: dict[str, Any] = json.loads(done.stdout)
+        return status
 
     def tell_to_end(self) -> None:
         """This process must end: the worker leaves after its step and is replaced. For programs that handle SIGTERM."""

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Optional, TextIO, TypeVar, Union
 
+from ._command import PROGRAM
 from ._errors import PushPullError
 from ._job import Job, init
 from ._stand_in import END_OF_JOB, wait_for_end_of
@@ -146,7 +147,7 @@ class _Run:
             raise self._failure(str(error), error.code) from error
 
     def start(self) -> None:
-        command = [str(_HERE / "bin/pushpull"), "run", str(self._manifest), "--workdir", str(self._workdir)]
+        command = [PROGRAM, "run", str(self._manifest), "--workdir", str(self._workdir)]
         for setting in self._settings:
             command += ["--set", setting]
         # On a terminal the progress line is redrawn in place.
