@@ -88,7 +88,10 @@ TEST(ExampleManifestTest, IsValid) {
   for (const char* name : {"fashion-mnist.yaml",
                            "colocated-servers.yaml",
                            "python/softmax.yaml",
-                           "cpp/my_worker.yaml"})
+                           "cpp/my_worker.yaml",
+                           "torch-fashion-mnist.yaml",
+                           "torch-characters.yaml",
+                           "torch-clicks.yaml"})
     EXPECT_THAT(ProblemsOf(ReadText(examples / name)), IsEmpty()) << name;
 }
 
