@@ -209,5 +209,35 @@ def wrong_use_is_named() -> None:
     sys.exit(3)  # it has left without a word
 
 
+def fails_in_a_gated_step() -> None:
+    """Worker 1 is killed when some of its gradients of a step are pushed; another process takes its place."""
+    job = pushpull.init()
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-3), model=model)
+    loader = pp.ElasticDataLoader(numbers(2000), batch_size=8, epochs=2)
+    is_first = not (SHARED / "killed").exists()
+    steps = 0
+    if job.worker == 1 and is_first:
+        model[0].weight.register_hook(lambda _: kill_in_step(30, steps))
+    for _ in range(2):
+        for batch, in loader:
+            optimizer.zero_grad()
+            model(batch.float().unsqueeze(1).expand(-1, 4)).mean().backward()
+            optimizer.step()
+            steps += 1
+            if job.worker == 0 and steps > 30:
+                wait_for("replaced", at_most=0.2)
+    if job.worker == 1:
+        say("replaced")
+    job.end()
+
+
+def kill_in_step(step: int, steps: int) -> None:
+    """Called before the gradient of the first layer's weight is there: those of the last layer are under way."""
+    if steps == step:
+        say("killed")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -104,6 +104,13 @@ class DataTest(JobTest):
 
         self.assert_each_once(1000, 2)
 
+    def test_worker_killed_in_a_gated_step_counts_samples_once(self) -> None:
+        report = self.run_scenario("fails_in_a_gated_step", settings=("spec.sync.gated=true",))
+
+        self.assertEqual(report["restarts"], 1)
+        self.assertEqual(report["samples"], 2 * 2000)
+        self.assertEqual(report["uneven_steps"], 0)
+
     def test_wrong_use_is_named(self) -> None:
         self.run_scenario("wrong_use_is_named", workers=1, ends_with=3)
 

@@ -46,13 +46,14 @@ class JobTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_scenario(self, name: str, *arguments: object, servers: int = 2, workers: int = 2, ends_with: int = 0) -> dict:
-        """Runs a job of SCENARIOS; its report."""
+    def run_scenario(self, name: str, *arguments: object, servers: int = 2, workers: int = 2, ends_with: int = 0,
+                     settings: tuple[str, ...] = ()) -> dict:
+        """Runs a job of SCENARIOS, with `settings` for --set; its report."""
         manifest, report = self.folder / "job.yaml", self.folder / "report.json"
         command = json.dumps(["python3", "-B", str(self.SCENARIOS), name, *map(str, arguments)])
         manifest.write_text(MANIFEST.format(job=name.replace("_", "-"), command=command, servers=servers, workers=workers))
 
-        done = run(PUSHPULL, "run", manifest, "--report", report, cwd=self.folder,
+        done = run(PUSHPULL, "run", manifest, "--report", report, *(f"--set={each}" for each in settings), cwd=self.folder,
                    env={**os.environ, "SCENARIO_FOLDER": str(self.folder)})
 
         logs = "".join(log.read_text() for log in sorted(self.folder.glob(".pushpull/*/logs/worker-*")))
