@@ -216,22 +216,22 @@ def fails_in_a_gated_step() -> None:
     optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-3), model=model)
     loader = pp.ElasticDataLoader(numbers(2000), batch_size=8, epochs=2)
     is_first = not (SHARED / "killed").exists()
-    steps, last, epoch_of_last = 0, torch.empty(0), 0
+    steps = 0
     if job.worker == 1 and is_first:
         model[0].weight.register_hook(lambda _: kill_in_step(30, steps))
     with open(SHARED / f"counted-{job.worker}-{os.getpid()}", "w", buffering=1) as counted:
-        for epoch in range(2):
-            for batch, in loader:  # the step before counts
-                print(*(f"{epoch_of_last}:{int(sample)}" for sample in last), file=counted)
-                optimizer.zero_grad()
-                model(batch[:, None].expand(-1, 4) / 2000).square().mean().backward()
-                optimizer.step()
-                steps, last, epoch_of_last = steps + 1, batch, epoch
-                if job.worker == 0 and steps > 30:
-                    wait_for("replaced", at_most=0.2)
-                elif not is_first:
-                    say("replaced")
-        print(*(f"{epoch_of_last}:{int(sample)}" for sample in last), file=counted)
+        last = ""
+        for epoch, batch in ((epoch, batch) for epoch in range(2) for batch, in loader):
+            print(last, file=counted)  # its step counts when the next one begins
+            optimizer.zero_grad()
+            model(batch[:, None].expand(-1, 4) / 2000).square().mean().backward()
+            optimizer.step()
+            steps, last = steps + 1, " ".join(f"{epoch}:{int(sample)}" for sample in batch)
+            if job.worker == 0 and steps > 30:
+                wait_for("replaced", at_most=0.2)
+            elif not is_first:
+                say("replaced")
+        print(last, file=counted)
     job.end()
 
 
