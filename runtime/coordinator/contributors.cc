@@ -48,10 +48,13 @@ std::set<WorkerId> Contributors::Reachable() const {
   return reachable;
 }
 
-CodecRules Contributors::CodecRulesIn(const Consistency& consistency) const {
-  return {.consistency = consistency,
-          .is_deterministic = job_.options.settings.deterministic,
-          .has_checkpoints = job_.options.checkpoint.has_value()};
+absl::Status Contributors::CheckIn(const Consistency& consistency,
+                                   std::span<const TensorSpec> tensors) const {
+  PUSHPULL_RETURN_IF_ERROR(CheckClipping(tensors, consistency));
+  return CheckCodecs(tensors,
+                     {.consistency = consistency,
+                      .is_deterministic = job_.options.settings.deterministic,
+                      .has_checkpoints = job_.options.checkpoint.has_value()});
 }
 
 void Contributors::SendViewsTo(SessionId server) {
@@ -133,7 +136,7 @@ absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
                                        {.is_deterministic = job_.options.settings.deterministic,
                                         .divides_samples = divides_samples,
                                         .workers = desired_workers}));
-  PUSHPULL_RETURN_IF_ERROR(CheckCodecs(catalog_.Specs(), CodecRulesIn(desired)));
+  PUSHPULL_RETURN_IF_ERROR(CheckIn(desired, catalog_.Specs()));
   return desired;
 }
 

@@ -13,6 +13,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
+#include "runtime/coordinator/clip_rules.h"
 #include "runtime/coordinator/codec_rules.h"
 #include "runtime/coordinator/collection.h"
 #include "runtime/coordinator/job_state.h"
@@ -38,9 +39,9 @@ class Contributors {
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
   std::set<WorkerId> Reachable() const;
-  // kInvalidArgument: a codec does not fit the job; as CheckCodecs.
+  // kInvalidArgument: a codec or a clip_norm does not fit the job; as CheckCodecs, CheckClipping.
   absl::Status Check(std::span<const TensorSpec> tensors) const {
-    return CheckCodecs(tensors, CodecRulesIn(active().consistency));
+    return CheckIn(active().consistency, tensors);
   }
 
   // The registered servers have changed: each of them must accept a proposal.
@@ -68,7 +69,8 @@ class Contributors {
   // Puts the view in force once more, with a number above `seen`.
   void Renew(uint64_t seen) { Apply(agreement_.Renew(seen)); }
 
-  // The mode that is asked for. kInvalidArgument: it contradicts itself, the manifest or a codec.
+  // The mode that is asked for. kInvalidArgument: it contradicts itself, the manifest or a
+  // tensor.
   absl::StatusOr<Consistency> CheckMode(const ModeChange& change, uint32_t desired_workers) const;
   // Starts the change to a mode that has passed CheckMode; nothing where it is in force already.
   // kFailedPrecondition: another change is under way.
@@ -79,7 +81,7 @@ class Contributors {
 
  private:
   void Apply(const ViewChange& change);
-  CodecRules CodecRulesIn(const Consistency& consistency) const;
+  absl::Status CheckIn(const Consistency& consistency, std::span<const TensorSpec> tensors) const;
 
   JobState& job_;
   const TensorCatalog& catalog_;

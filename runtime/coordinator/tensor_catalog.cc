@@ -36,6 +36,8 @@ std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
   }
   if (ours.codec != theirs.codec)
     return absl::StrCat("codec ", ToString(theirs.codec), " and ", ToString(ours.codec));
+  if (ours.clip_norm != theirs.clip_norm)
+    return absl::StrCat("clip_norm ", theirs.clip_norm, " and ", ours.clip_norm);
   return "";
 }
 

@@ -175,7 +175,7 @@ PUSHPULL_WIRE(Epoch, F(term), F(counter));
 PUSHPULL_WIRE(ReplicaSet, F(epoch), F(primary), F(followers), F(learners));
 PUSHPULL_WIRE(ShardEntry, Field("shard", &T::first), Inline(&T::second));
 PUSHPULL_WIRE(OptimizerSpec, F(kind), F(learning_rate), F(momentum), F(nesterov), F(weight_decay), F(beta1), F(beta2), F(epsilon));
-PUSHPULL_WIRE(TensorSpec, F(name), F(dims), F(dtype), F(reduction), F(optimizer), F(codec));
+PUSHPULL_WIRE(TensorSpec, F(name), F(dims), F(dtype), F(reduction), F(optimizer), F(codec), F(clip_norm));
 PUSHPULL_WIRE(PlacedTensor, F(id), F(spec), F(first_chunk), Field("shards", &T::shards, kCountMax<ChunkId>));  // one for each chunk
 PUSHPULL_WIRE(Consistency, F(mode), F(staleness), F(from_step), F(steps_skipped), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ViewMember, F(worker), F(incarnation), F(from_step), F(end_step), F(is_released));

@@ -53,7 +53,8 @@ void DefineOptions(nb::module_& module) {
       .def_rw("optimizer", &TensorOptions::optimizer)
       .def_rw("reduce", &TensorOptions::reduce)
       .def_rw("codec", &TensorOptions::codec)
-      .def_rw("keeps_value", &TensorOptions::keeps_value);
+      .def_rw("keeps_value", &TensorOptions::keeps_value)
+      .def_rw("clip_norm", &TensorOptions::clip_norm);
   nb::class_<PushOptions>(module, "PushOptions", "How a gradient is pushed.")
       .def(nb::init<>())
       .def_rw("samples", &PushOptions::samples)

@@ -141,7 +141,8 @@ void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptio
                .reduction =
                    ByName(Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
                .optimizer = options.optimizer,
-               .codec = ByName(Quoted(name) + ": codec", options.codec, kCodecs, Codec::kNone)},
+               .codec = ByName(Quoted(name) + ": codec", options.codec, kCodecs, Codec::kNone),
+               .clip_norm = options.clip_norm},
       .value = array.values,
       .keeps_value = options.keeps_value};
   tensor.value = std::move(array.owner);

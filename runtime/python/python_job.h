@@ -31,6 +31,7 @@ struct TensorOptions {
   std::string reduce = "mean";  // mean, sum, min, max
   std::string codec = "none";   // none, fp16, bf16, int8, topk, onebit
   bool keeps_value = true;
+  double clip_norm = 0;  // 0: none
 };
 
 // A part of a new value where it is.

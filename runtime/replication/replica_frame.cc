@@ -147,6 +147,7 @@ std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta) {
   if (meta.update) Put(writer, *meta.update);
   writer.Put(meta.advance_to.value());
   writer.Put(meta.digest);
+  writer.Put(meta.clip_scale);
   return writer.Take();
 }
 
@@ -168,6 +169,7 @@ absl::StatusOr<StreamMeta> DecodeStreamMeta(std::span<const std::byte> bytes) {
   if (reader.Get<uint8_t>() != 0) decoded.update = GetClock(reader);
   decoded.advance_to = Step{reader.Get<uint64_t>()};
   decoded.digest = reader.Get<uint64_t>();
+  decoded.clip_scale = reader.Get<double>();
   const bool is_kind =
       decoded.kind >= LogEntryKind::kInitialize && decoded.kind <= LogEntryKind::kReplace;
   if (!is_shard || !is_kind || !reader.ok())

@@ -86,6 +86,9 @@ struct StreamMeta {
   Epoch chunk_epoch;     // of the chunk's last entry
   // Who contributed to the version that an entry makes, or that a copy is of; 0: not known.
   ContributorsDigest digest = 0;
+  // What clipping multiplied the gradient of that step by; 0: none, or not known. gradient_scale
+  // includes it.
+  double clip_scale = 0;
 };
 
 std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta);

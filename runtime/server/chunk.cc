@@ -22,8 +22,8 @@ std::string Chunk::Name() const {
   return absl::StrCat("tensor \"", tensor().spec.name, "\" chunk ", position_.index);
 }
 
-ContributorsDigest Chunk::contributors() const {
-  return counted_.version == state_.version() ? counted_.contributors : 0;
+MadeBy Chunk::made_by() const {
+  return counted_version_ == state_.version() ? counted_ : MadeBy{};
 }
 
 const Admission* Chunk::admission() const {
@@ -66,8 +66,10 @@ absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
     entry.meta.update = WorkerClock{only.worker, Step{only.step.value() + 1}};
     clocks_.Record(*entry.meta.update);
   } else {
-    counted_ = {Step{entry.step.value() + 1}, DigestOf(contributors)};
+    counted_version_ = Step{entry.step.value() + 1};
+    counted_ = {DigestOf(contributors), step_.sum().clip().scale.value_or(0)};
     entry.meta.digest = counted_.contributors;
+    entry.meta.clip_scale = counted_.clip_scale;
     if (is_leading()) admission_ = Admission{entry.step, entry.meta.contributors};
   }
   PUSHPULL_RETURN_IF_ERROR(ApplyStep(rules, pool, entry));
@@ -135,7 +137,7 @@ WaiterQueue::Taken Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now)
   });
   for (Waiter& waiter : taken) {
     waiters_.FinishTiming(now, waiter);
-    waiter.timing.contributors = contributors();
+    waiter.timing.contributors = made_by().contributors;
   }
   return taken;
 }
@@ -185,7 +187,8 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
   } else if (is_leading()) {
     admission_ = Admission{header.step, entry.contributors};
   }
-  counted_ = {Step{header.step.value() + 1}, entry.digest};
+  counted_version_ = Step{header.step.value() + 1};
+  counted_ = {entry.digest, entry.clip_scale};
   if (entry.kind == LogEntryKind::kSkip) {
     state_.Skip();
   } else if (entry.kind == LogEntryKind::kReplace) {
@@ -198,7 +201,8 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
 
 void Chunk::Restore(ChunkSnapshot snapshot) {
   // What was decided here belongs to a log that the snapshot replaces.
-  counted_ = {snapshot.version, snapshot.contributors};
+  counted_version_ = snapshot.version;
+  counted_ = snapshot.made_by;
   admission_ = is_leading() ? std::move(snapshot.admission) : std::nullopt;
   step_.ForgetDecision();
   clocks_.Restore(std::move(snapshot.clocks));
@@ -213,6 +217,7 @@ void Chunk::Clear() {
   step_.ForgetDecision();
   state_.Clear();
   clocks_.Clear();
+  counted_version_ = {};
   counted_ = {};
   admission_.reset();
   // A payload on its way into the sum keeps its memory until the connection abandons it.

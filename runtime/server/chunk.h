@@ -40,6 +40,13 @@ struct LogEntry {
   Payload payload = {};
 };
 
+// What the other chunks' steps may be compared with. All 0 where the step is not known: the version
+// comes from a checkpoint or a worker's copy, or was made in another mode.
+struct MadeBy {
+  ContributorsDigest contributors = 0;
+  double clip_scale = 0;  // what clipping multiplied the gradient by; 0: none
+};
+
 // A chunk's replicated state at one version, from another member, a worker or a checkpoint.
 struct ChunkSnapshot {
   Step version;
@@ -47,7 +54,7 @@ struct ChunkSnapshot {
   HostBuffer value;            // state().num_bytes()
   HostBuffer optimizer_state;  // state().state_bytes()
   std::vector<WorkerClock> clocks = {};
-  ContributorsDigest contributors = 0;  // 0: not known
+  MadeBy made_by = {};
   std::optional<Admission> admission = {};
 };
 
@@ -68,9 +75,8 @@ class Chunk {
   const ChunkState& state() const { return state_; }
   // Async and Bounded: which pushes of each worker have been applied.
   const WorkerClocks& clocks() const { return clocks_; }
-  // The contributors of the step that made the current version; 0 where that is not known: it comes
-  // from a checkpoint or a worker's copy, or was made in another mode.
-  ContributorsDigest contributors() const;
+  // Of the step that made the current version.
+  MadeBy made_by() const;
   // Leading chunk, backup workers and gated steps: who counted in the step that made the current
   // version; null where that is not known. Checkpoints need not have it, because all chunks in them
   // are past that step.
@@ -130,7 +136,8 @@ class Chunk {
   ChunkState state_;
   WorkerClocks clocks_;
   std::optional<Admission> admission_;  // leading chunk only
-  CountedVersion counted_;              // the newest version that a synchronous step has made
+  Step counted_version_;                // the newest that a synchronous step has made
+  MadeBy counted_;                      // and that step
   // The primary's alone.
   OpenStep step_;
   WaiterQueue waiters_;

@@ -281,7 +281,7 @@ void FollowerStreams::InstallCopy(const Arrived& last, Copy copy) {
   if (snapshot.value.num_bytes() == 0) return last.chunk->Clear();
   snapshot.version = last.header.step;
   snapshot.updates = last.meta.updates;
-  snapshot.contributors = last.meta.digest;
+  snapshot.made_by = {last.meta.digest, last.meta.clip_scale};
   if (!last.meta.contributors.empty() && snapshot.version > Step{0})
     snapshot.admission = Admission{Step{snapshot.version.value() - 1}, last.meta.contributors};
   last.chunk->Restore(std::move(snapshot));

@@ -18,7 +18,7 @@ bool HasPayload(FrameType type) {
 
 bool IsFromWorker(FrameType type) {
   return HasPayload(type) || type == FrameType::kPull || type == FrameType::kFetch ||
-         type == FrameType::kDecided || type == FrameType::kReturnCopy;
+         type == FrameType::kDecided || type == FrameType::kScale || type == FrameType::kReturnCopy;
 }
 
 // A step that has begun and does not complete: some workers have pushed, others have not for longer
@@ -306,6 +306,8 @@ void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
   switch (header.type) {
     case FrameType::kDecided:
       return;  // the admission was all of it
+    case FrameType::kScale:
+      return lane_.engine_.OnScale(*chunk, header);
     case FrameType::kInit:
       return lane_.engine_.OnInit(*this, *chunk, header);
     case FrameType::kFetch:

@@ -19,6 +19,9 @@ void OpenStep::NoteArrival(SteadyTime now) {
 void OpenStep::Count(const ReceivedContribution& received) {
   counted_.Count(received.contribution);
   skips_ = skips_ || received.skips_step;
+  // A worker may be needed that was not when the step was complete before: the view's only member
+  // begins with the step that is under way.
+  sum_.ForgetClip();
 }
 
 void OpenStep::CountDirect(const ReceivedContribution& received) {
@@ -98,6 +101,7 @@ void OpenStep::Clear() {
   counted_.Clear();
   held_.clear();
   skips_ = false;
+  sum_.ForgetClip();
   if (!sum_.is_receiving()) sum_.Clear();
 }
 

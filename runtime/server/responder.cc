@@ -45,6 +45,7 @@ void Responder::Publish(Chunk& chunk) const {
       Append(EncodeShardEntry({chunk.shard().id(), entry}), answer.meta);
     answer.header.epoch = entry.epoch;
     answer.header.step = chunk.state().version();
+    answer.header.weight = chunk.made_by().clip_scale;
     answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
     if (waiter.wants_value) {
       const bool is_in_place = pages_.Publish(chunk, waiter.request, *value);
@@ -61,6 +62,27 @@ void Responder::SendHeld(const Connection& connection,
   if (!lane_.rules.policy().HoldsApart(chunk)) return;
   OutgoingFrame answer = AnswerTo(push, FrameType::kHeld);
   answer.header.epoch = chunk.shard().member().entry().epoch;
+  connection.channel().Send(std::move(answer));
+}
+
+void Responder::SendSquares(Chunk& chunk) const {
+  // A copy: an answer may come at once, and with it the end of the step.
+  const std::span<const Waiter> waiters = chunk.waiters().all();
+  for (const Waiter& waiter : std::vector<Waiter>(waiters.begin(), waiters.end())) {
+    const bool is_of_step = IsPush(waiter.request.type) && waiter.connection != nullptr &&
+                            waiter.request.step == chunk.state().version();
+    if (is_of_step) SendSquares(*waiter.connection, chunk, waiter.request);
+  }
+}
+
+void Responder::SendSquares(const Connection& connection,
+                            const Chunk& chunk,
+                            const FrameHeader& push) const {
+  if (!chunk.step().sum().clip().squares) return;
+  OutgoingFrame answer = AnswerTo(push, FrameType::kSquares);
+  answer.header.epoch = chunk.shard().member().entry().epoch;
+  answer.header.priority = 0;  // all tensors of the step wait for it
+  answer.header.weight = *chunk.step().sum().clip().squares;
   connection.channel().Send(std::move(answer));
 }
 

@@ -22,6 +22,9 @@ class Responder {
   // Gated steps: the contribution is held; the worker asks the leading chunk when all chunks of the
   // step are.
   void SendHeld(const Connection& connection, const Chunk& chunk, const FrameHeader& push) const;
+  // Clipping: the step of these pushes waits for its scale.
+  void SendSquares(Chunk& chunk) const;
+  void SendSquares(const Connection& connection, const Chunk& chunk, const FrameHeader& push) const;
   // This server does not take requests for the chunk now: sends the worker to the primary, or asks
   // it to send the request again.
   void Redirect(Connection& connection, const FrameHeader& request) const;

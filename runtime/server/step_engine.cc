@@ -163,7 +163,10 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
   ++duplicates_;
   lane_.metrics.AddDuplicate();
   chunk.waiters().Add(received.waiter);
-  if (verdict == PushVerdict::kDuplicate) responder_.SendHeld(connection, chunk, push);
+  if (verdict == PushVerdict::kDuplicate) {
+    responder_.SendHeld(connection, chunk, push);
+    responder_.SendSquares(connection, chunk, push);
+  }
   responder_.Publish(chunk);
 }
 
@@ -286,7 +289,22 @@ void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) 
 void StepEngine::CompleteIfReady(Chunk& chunk) {
   const OpenStep& step = chunk.step();
   if (!chunk.shard().member().is_open() || step.has_failed() || step.sum().is_receiving()) return;
-  if (lane_.rules.policy().IsComplete(chunk)) Complete(chunk);
+  const StepPolicy& policy = lane_.rules.policy();
+  if (!policy.IsComplete(chunk)) return;
+  if (!policy.IsClipped(chunk)) return Complete(chunk);
+  // The sum stays as it is until a worker has added up the squares of all chunks.
+  if (chunk.step().sum().BeginClip(!step.skips())) return responder_.SendSquares(chunk);
+  if (step.sum().clip().scale) Complete(chunk);
+}
+
+// Workers compute the same scale; the first that arrives counts.
+void StepEngine::OnScale(Chunk& chunk, const FrameHeader& header) {
+  const StepPolicy& policy = lane_.rules.policy();
+  const bool is_awaited = header.step == chunk.state().version() &&
+                          chunk.step().sum().clip().squares && policy.IsComplete(chunk);
+  if (!is_awaited || !(header.weight >= 0 && header.weight <= 1)) return;
+  chunk.step().sum().SetClipScale(header.weight);
+  CompleteIfReady(chunk);
 }
 
 // Step t becomes version t + 1. The order matters:

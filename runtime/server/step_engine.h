@@ -53,6 +53,8 @@ class StepEngine {
   void OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header);
   void OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header);  // pull, fetch
   void OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame);
+  // The scale of a step that waits for it; ignored elsewhere.
+  void OnScale(Chunk& chunk, const FrameHeader& header);
   // Takes the admission that comes with a frame. kDataLoss: it cannot be read.
   absl::Status LearnAdmission(Chunk& chunk, const ReceivedFrame& frame);
 

@@ -44,6 +44,7 @@ class SyncPolicy : public StepPolicy {
     return chunk.step().counted().IsComplete(
         membership(), chunk.state().version(), Admitted(chunk));
   }
+  bool IsClipped(const Chunk& chunk) const override { return chunk.tensor().spec.clip_norm > 0; }
   bool MayShareValues() const override { return true; }
 
  private:
@@ -78,6 +79,8 @@ class LedPolicy : public SyncPolicy {
       return !chunk.step().counted().contributors().empty() && HasQuorum(chunk);
     return Admitted(chunk) != nullptr && SyncPolicy::IsComplete(chunk);
   }
+  // The coordinator refuses it (coordinator/clip_rules.h).
+  bool IsClipped(const Chunk&) const override { return false; }
   // A worker that was left out may still read the version before.
   bool MayShareValues() const override { return false; }
 

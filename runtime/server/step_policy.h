@@ -57,6 +57,8 @@ class StepPolicy {
   // Contributions are held apart from the sum until it is known who counts. The worker is notified
   // of each.
   virtual bool HoldsApart(const Chunk&) const { return false; }
+  // A complete step waits for the scale that clips it.
+  virtual bool IsClipped(const Chunk&) const { return false; }
   // Each push is a step; versions count pushes, and workers' clocks their steps.
   virtual bool AppliesEachPush() const { return false; }
   // Bounded: how many steps a reader may be ahead of the slowest worker.

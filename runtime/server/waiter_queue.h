@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ class WaiterQueue {
   using Taken = absl::InlinedVector<Waiter, 4>;
 
   bool empty() const { return waiters_.empty(); }
+  std::span<const Waiter> all() const { return waiters_; }
 
   // A worker has at most one push, one pull and one fetch waiting; a repeated one replaces the
   // earlier.

@@ -56,6 +56,12 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
   }
 }
 
+bool StepAccumulator::BeginClip(bool counts) {
+  if (clip_.squares) return false;
+  clip_.squares = counts && has_sum_ ? SumOfSquares(sum()) * MeanScale() * MeanScale() : 0;
+  return true;
+}
+
 HostBuffer StepAccumulator::TakeSum() {
   PUSHPULL_CHECK(has_sum_);
   Clear();
@@ -66,6 +72,7 @@ void StepAccumulator::Clear() {
   is_receiving_ = false;
   has_sum_ = false;
   total_weight_ = 0;
+  clip_ = {};
 }
 
 }  // namespace pushpull

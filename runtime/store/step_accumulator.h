@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -18,6 +19,12 @@
 #include "runtime/tensor/reduction.h"
 
 namespace pushpull {
+
+// Clipping (docs/decisions/0053-clipping-by-the-global-norm.md) of the step's reduced gradient.
+struct StepClip {
+  std::optional<double> squares = {};  // of its values, once everybody has contributed
+  std::optional<double> scale = {};    // what it is multiplied by
+};
 
 //            BeginDirect              FinishDirect(weight)
 //   empty ----------------> receiving --------------------> summed --Clear--> empty
@@ -53,9 +60,16 @@ class StepAccumulator {
   // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
   // optimizer, which walks over the values anyway. has_sum() must hold.
   std::span<const float> sum() const { return sum_.floats(); }
-  double scale() const {
-    return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1;
-  }
+  double scale() const { return MeanScale() * clip_.scale.value_or(1); }
+
+  const StepClip& clip() const { return clip_; }
+  // Everybody has contributed: computes the squares, 0 for a gradient that does not count or where
+  // there is no sum. False: they are known already.
+  bool BeginClip(bool counts);
+  // BeginClip comes first.
+  void SetClipScale(double scale) { clip_.scale = scale; }
+  // One more contribution comes.
+  void ForgetClip() { clip_ = {}; }
 
   void Clear();
   // The memory of the sum, which leaves this accumulator; has_sum() must hold. Clears.
@@ -70,6 +84,10 @@ class StepAccumulator {
   void Release() { sum_ = HostBuffer(); }
 
  private:
+  double MeanScale() const {
+    return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1;
+  }
+
   const Reduction reduction_;
   const uint64_t num_bytes_;
   HostBuffer sum_;
@@ -79,6 +97,7 @@ class StepAccumulator {
   // pass of its own and equal weights need no multiplication.
   double first_weight_ = 1;
   double total_weight_ = 0;
+  StepClip clip_;
 };
 
 }  // namespace pushpull

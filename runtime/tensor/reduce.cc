@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tensor/reduce.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -119,6 +120,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pushpull {
+namespace {
+
+// Sums that do not wait for each other's last addition.
+constexpr size_t kSquareSums = 8;
+
+}  // namespace
 
 HWY_EXPORT(AddScaledKernel);
 HWY_EXPORT(MinimumKernel);
@@ -147,6 +154,25 @@ void Scale(std::span<float> x, float scale) {
 
 bool AllFinite(std::span<const float> x) {
   return HWY_DYNAMIC_DISPATCH(AllFiniteKernel)(x);
+}
+
+// Element i belongs to sum i % kSquareSums: one order of additions on every machine.
+double SumOfSquares(std::span<const float> x) {
+  std::array<double, kSquareSums> sums{};
+  const size_t whole = x.size() - x.size() % kSquareSums;
+  for (size_t i = 0; i < whole; i += kSquareSums) {
+    for (size_t k = 0; k < kSquareSums; ++k) {
+      const double value = x[i + k];
+      sums[k] += value * value;
+    }
+  }
+  for (size_t i = whole; i < x.size(); ++i) {
+    const double value = x[i];
+    sums[i % kSquareSums] += value * value;
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 }  // namespace pushpull

@@ -4,8 +4,9 @@
 // reduction needs is decided by the store.
 //
 // Every function gives the same bits for the same input whatever the alignment of the memory, the
-// thread, and the vector instructions of the machine: each element is computed alone, a product is
-// rounded before it is added (no fused multiply-add), denormals are kept. So members of a replica
+// thread, and the vector instructions of the machine: each element is computed alone (SumOfSquares
+// adds them in one order), a product is rounded before it is added (no fused multiply-add),
+// denormals are kept. So members of a replica
 // set on different machines stay equal. The one exception: where a result is NaN, its payload and
 // sign are the machine's. Spans of one call have equal lengths (checked) and do not overlap.
 // Nothing is allocated, nothing blocks. Thread-compatible.
@@ -28,5 +29,8 @@ void Scale(std::span<float> x, float scale);
 
 // Whether no element is NaN or infinite; true for no elements.
 bool AllFinite(std::span<const float> x);
+
+// The sum of the squares of all elements, squared and added in double; 0 for no elements.
+double SumOfSquares(std::span<const float> x);
 
 }  // namespace pushpull

@@ -62,6 +62,9 @@ enum class FrameType : uint8_t {
   // Between channels with shared memory: messages by which the ends share more of it
   // (shm/shared_regions.h).
   kRegion = 23,
+  // Clipping by the global norm (docs/decisions/0053-clipping-by-the-global-norm.md).
+  kSquares = 24,  // primary -> worker: `step` is complete but for its scale; asks for that
+  kScale = 25,    // worker -> primary: the scale of `step`; not answered
 };
 
 constexpr bool IsPush(FrameType type) {
@@ -95,7 +98,10 @@ struct FrameHeader {
   ChunkId chunk;
   Step step;  // kPush: the step; kPull: the lowest version to answer; kPublished: the version
   double learning_rate = 0;  // kPush: for this step
-  double weight = 1;         // kPush: samples behind this gradient
+  // kPush: samples behind this gradient. kSquares: the sum of squares of the chunk's reduced
+  // gradient. kScale: what clipping multiplies the gradient by, 0 to 1. kPublished: the same, of
+  // the step that made the version; 0: none, or not known.
+  double weight = 1;
   uint64_t trace_id = 0;
   int64_t sent_at = 0;  // sender's steady clock, ns, when the first byte left; by the channel
   uint32_t payload_bytes = 0;     // filled in by the channel

@@ -39,6 +39,15 @@ PublishedAnswer ReadPublishedAnswer(const ReceivedFrame& frame, ShardId shard) {
   return answer;
 }
 
+void ReportOverflows(const ChunkClientDependencies& to,
+                     const std::string& what,
+                     Codec codec,
+                     uint64_t overflows) {
+  to.statistics.AddOverflows(overflows);
+  to.log.Warning("finite values are too large for the codec and become infinite",
+                 {{"what", what}, {"codec", ToString(codec)}, {"values", overflows}});
+}
+
 }  // namespace
 
 ChunkClient::ChunkClient(ChunkClientOptions options, ChunkClientDependencies dependencies)
@@ -49,6 +58,7 @@ ChunkClient::ChunkClient(ChunkClientOptions options, ChunkClientDependencies dep
       encoder_(options_.hello.worker),
       routes_(dependencies.transport, executor_, options_.hello, *this, dependencies.log),
       sender_(options_, executor_, dependencies.statistics, chunks_, step_, routes_),
+      clip_(chunks_, sender_),
       offers_(options_.hello, executor_, chunks_, copies_, routes_),
       self_(std::make_shared<ChunkClient*>(this)) {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { ResendLost(); });
@@ -76,6 +86,7 @@ void ChunkClient::SetServers(const std::vector<ServerEndpoint>& servers) {
 
 void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
   chunks_.SetTensors(tensors);
+  clip_.SetTensors(tensors);
   std::vector<Codec> codecs;
   for (const PlacedTensor& tensor : tensors)
     codecs.insert(codecs.end(), tensor.shards.size(), tensor.spec.codec);
@@ -109,12 +120,8 @@ void ChunkClient::Start(const TensorRequest& request) {
     chunk.*slot = std::move(made);
     sender_.Send(chunk, *(chunk.*slot), false);
   }
-  if (overflows > 0) {
-    dependencies_.statistics.AddOverflows(overflows);
-    dependencies_.log.Warning(
-        "finite values are too large for the codec and become infinite",
-        {{"what", request.pending->what()}, {"codec", ToString(codec)}, {"values", overflows}});
-  }
+  if (overflows > 0) ReportOverflows(dependencies_, request.pending->what(), codec, overflows);
+  if (is_push) clip_.OnPush(request);
   if (is_push && step_.is_led()) {
     step_.OnTensorPushed(*request.pending);
     AdvanceStep();
@@ -161,8 +168,7 @@ ChunkRequest ChunkClient::MakeRequest(const TensorRequest& request, const Client
 
 void ChunkClient::CatchUp(const std::vector<TensorRequest>& values) {
   for (const TensorRequest& value : values) {
-    const std::span<ClientChunk> chunks = chunks_.ChunksOf(value.tensor);
-    for (ClientChunk& chunk : chunks) {
+    for (ClientChunk& chunk : chunks_.ChunksOf(value.tensor)) {
       value.pending->Expect(routes_.PrimaryOf(chunk.shard), 1);
       chunk.push = ChunkRequest{.type = FrameType::kPull,
                                 .step = chunk.version,
@@ -306,7 +312,8 @@ void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
   if (chunk == nullptr) return;
   if (frame.header.type == FrameType::kRefused) return OnRefused(link, *chunk, frame);
   if (frame.header.type == FrameType::kMoved) return OnMoved(*chunk, frame);
-  if (frame.header.type == FrameType::kHeld) return OnHeld(link, *chunk, frame.header);
+  if (frame.header.type == FrameType::kHeld || frame.header.type == FrameType::kSquares)
+    return OnNotice(link, *chunk, frame.header);
   if (frame.header.type != FrameType::kPublished) return;
   if (!IsOutdated(*chunk, frame.header)) return OnPublished(link, *chunk, frame);
   // Published before an entry that is known here: the same version comes again under that.
@@ -326,10 +333,11 @@ void ChunkClient::OnMoved(ClientChunk& chunk, const ReceivedFrame& frame) {
   UpdateShards({{moved->shard, std::move(moved->entry)}});
 }
 
-void ChunkClient::OnHeld(LaneLink& link, ClientChunk& chunk, const FrameHeader& header) {
-  // A server that is no longer primary does not hold the push for the step: the new one gets it.
+void ChunkClient::OnNotice(LaneLink& link, ClientChunk& chunk, const FrameHeader& header) {
+  // A server that is no longer primary has no part in the step: the new one gets the push.
   if (routes_.ToPrimary(chunk.shard) != &link || !chunk.push || chunk.push->step != header.step)
     return;
+  if (header.type == FrameType::kSquares) return clip_.OnSquares(chunk, header.weight);
   chunk.push->is_taken = true;
   AdvanceStep();
 }
@@ -355,6 +363,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   StoreValue(chunk, request, frame);
   if (answer.timing && uneven_steps_.Compare({version, answer.timing->contributors}))
     dependencies_.observer.OnUnevenStep(Step{version.value() - 1});
+  clip_.OnVersion(frame.header.chunk, version, frame.header.weight);
   const bool is_push = IsPush(request.type);
   if (is_push) chunk.clock = frame.header.clock;
   dependencies_.statistics.AddReceived(link.channel()->kind(), num_bytes);

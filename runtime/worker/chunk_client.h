@@ -27,6 +27,7 @@
 #include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/chunk_sender.h"
+#include "runtime/worker/clip_exchange.h"
 #include "runtime/worker/codec_trial.h"
 #include "runtime/worker/copy_offers.h"
 #include "runtime/worker/request_table.h"
@@ -144,7 +145,8 @@ class ChunkClient final : private LaneLinkHandler {
                   const ChunkRequest& request,
                   const ReceivedFrame& frame);
   void OnMoved(ClientChunk& chunk, const ReceivedFrame& frame);
-  void OnHeld(LaneLink& link, ClientChunk& chunk, const FrameHeader& header);
+  // kHeld, kSquares.
+  void OnNotice(LaneLink& link, ClientChunk& chunk, const FrameHeader& header);
   void OnRefused(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
   bool IsOutdated(const ClientChunk& chunk, const FrameHeader& header) const;
   void At(SyncPhase phase) const;
@@ -162,6 +164,7 @@ class ChunkClient final : private LaneLinkHandler {
   std::optional<CodecTrial> codec_trial_;
   ShardRoutes routes_;
   ChunkSender sender_;
+  ClipExchange clip_;
   CopyOffers offers_;
   Executor::TimerId loss_timer_ = 0;
   std::shared_ptr<ChunkClient*> self_;  // expired for timers once the client is gone

@@ -37,21 +37,40 @@ void ChunkSender::SetServers(const std::vector<ServerEndpoint>& servers) {
   window_.SetLimit(std::max(kWindowBytesMin, num_links * kWindowBytesPerLink));
 }
 
+Channel* ChunkSender::Accompanies(const ClientChunk& chunk) const {
+  LaneLink* link = routes_.ToPrimary(chunk.shard);
+  if (!chunk.push || chunk.push->is_answered || link == nullptr) return nullptr;
+  return link->channel();
+}
+
+FrameHeader ChunkSender::HeaderTo(const ClientChunk& chunk, FrameType type) const {
+  return {.type = type,
+          .worker = options_.hello.worker,
+          .incarnation = options_.hello.incarnation,
+          .epoch = routes_.EpochOf(chunk.shard),
+          .chunk = chunks_.IdOf(chunk)};
+}
+
 // If it gets lost the push is sent again, together with the decision.
 void ChunkSender::SendDecision(const ClientChunk& chunk) {
-  LaneLink* link = routes_.ToPrimary(chunk.shard);
-  if (!chunk.push || chunk.push->is_answered) return;
-  if (link == nullptr || link->channel() == nullptr) return;
-  link->channel()->Send({.header = {.type = FrameType::kDecided,
-                                    .flags = kFlagAdmission,
-                                    .priority = chunk.push->priority,
-                                    .worker = options_.hello.worker,
-                                    .incarnation = options_.hello.incarnation,
-                                    .epoch = routes_.EpochOf(chunk.shard),
-                                    .chunk = chunks_.IdOf(chunk),
-                                    .step = step_.decision().step},
-                         .meta = EncodeAdmission(step_.decision()),
-                         .payload = {}});
+  Channel* channel = Accompanies(chunk);
+  if (channel == nullptr) return;
+  FrameHeader header = HeaderTo(chunk, FrameType::kDecided);
+  header.flags = kFlagAdmission;
+  header.priority = chunk.push->priority;
+  header.step = step_.decision().step;
+  channel->Send({.header = header, .meta = EncodeAdmission(step_.decision()), .payload = {}});
+}
+
+// If it gets lost the push is sent again, and the primary asks once more.
+void ChunkSender::SendScale(const ClientChunk& chunk, double scale) {
+  Channel* channel = Accompanies(chunk);
+  if (channel == nullptr) return;
+  FrameHeader header = HeaderTo(chunk, FrameType::kScale);
+  header.priority = 0;  // other workers wait for the step, too
+  header.step = chunk.push->step;
+  header.weight = scale;
+  channel->Send({.header = header, .meta = {}, .payload = {}});
 }
 
 void ChunkSender::Send(ClientChunk& chunk, ChunkRequest& request, bool is_again) {
@@ -84,20 +103,15 @@ void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_ag
   if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
   const uint64_t payload_bytes = payload.bytes.size();
   if (payload_bytes > 0) payload.owner = window_.Lend(payload_bytes, std::move(payload.owner));
-  OutgoingFrame frame{.header = {.type = request.type,
-                                 .codec = encoded.codec,
-                                 .priority = request.priority,
-                                 .worker = options_.hello.worker,
-                                 .incarnation = options_.hello.incarnation,
-                                 .epoch = routes_.EpochOf(chunk.shard),
-                                 .chunk = chunks_.IdOf(chunk),
-                                 .step = request.step,
-                                 .learning_rate = request.learning_rate,
-                                 .weight = request.weight,
-                                 .clock = request.clock,
-                                 .base_version = request.base_version},
-                      .meta = {},
-                      .payload = std::move(payload)};
+  OutgoingFrame frame{
+      .header = HeaderTo(chunk, request.type), .meta = {}, .payload = std::move(payload)};
+  frame.header.codec = encoded.codec;
+  frame.header.priority = request.priority;
+  frame.header.step = request.step;
+  frame.header.learning_rate = request.learning_rate;
+  frame.header.weight = request.weight;
+  frame.header.clock = request.clock;
+  frame.header.base_version = request.base_version;
   if (const Admission* admission = step_.AdmissionFor(chunk, request)) {
     frame.meta = EncodeAdmission(*admission);
     frame.header.flags = kFlagAdmission;

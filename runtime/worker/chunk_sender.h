@@ -49,8 +49,14 @@ class ChunkSender {
   void ResendLost();
   // Sends the leading chunk's decision to the chunk's primary, unless its push is answered.
   void SendDecision(const ClientChunk& chunk);
+  // Sends the scale that clips the step of the chunk's push, unless the push is answered.
+  void SendScale(const ClientChunk& chunk, double scale);
 
  private:
+  // The channel for what accompanies the chunk's push; null: the push is answered, or on its way
+  // again and what accompanies it with it.
+  Channel* Accompanies(const ClientChunk& chunk) const;
+  FrameHeader HeaderTo(const ClientChunk& chunk, FrameType type) const;
   void SendWaiting();
   void Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_again);
 

@@ -9,7 +9,8 @@
 // two versions of a chunk says who contributed, and how often. With backup workers all chunks of a
 // step must have the same contributors, as many as are wanted, except for those who die in it. With
 // the gate all of them must have the same, except for those who die in a step in which a server
-// dies too.
+// dies too. Where gradients are clipped, what a step has subtracted has the norm that is allowed;
+// exactly, as long as no worker has died.
 //
 // PUSHPULL_SIM_SEEDS=FIRST:COUNT runs other seeds than the standard ones, PUSHPULL_SIM_LOG=1 prints
 // what the job says.
@@ -42,13 +43,14 @@ constexpr uint32_t kServersMax = 5;
 constexpr Duration kTakeOver = std::chrono::milliseconds(5);
 
 // Who counts in a step.
-enum class Counting { kAll, kFirst, kGated };
+enum class Counting { kAll, kFirst, kGated, kClipped };
 
 class Schedule {
  public:
   explicit Schedule(uint64_t seed, Counting counting = Counting::kAll)
       : random_(seed),
-        workers_((counting == Counting::kAll ? 1 : 2) + Draw(3)),
+        is_clipped_(counting == Counting::kClipped),
+        workers_((counting == Counting::kAll || is_clipped_ ? 1 : 2) + Draw(3)),
         backup_workers_(counting == Counting::kFirst ? 1 + Draw(workers_ - 1) : 0),
         is_gated_(counting == Counting::kGated),
         replication_(Draw(3)),
@@ -60,6 +62,7 @@ class Schedule {
         job_(MakeOptions(seed)) {
     job_.control().SetDelay([this] { return std::chrono::microseconds(Draw(1500)); });
     for (uint32_t t = 0; t < 1 + Draw(4); ++t) AddTensor(t);
+    if (is_clipped_) Clip();
     for (uint32_t w = 0; w < workers_; ++w) StartWorker(w);
   }
 
@@ -137,6 +140,21 @@ class Schedule {
     spec.optimizer.learning_rate = 1;
     specs_.push_back(spec);
   }
+
+  // Some tensors, the first always. The limit is above the norm now and then.
+  void Clip() {
+    double values = 0;
+    for (size_t t = 0; t < specs_.size(); ++t) {
+      if (t > 0 && Draw(4) == 0) continue;
+      specs_[t].clip_norm = 1;
+      values += static_cast<double>(specs_[t].dims[0]);
+    }
+    full_norm_ = FullSum() * std::sqrt(values);
+    clip_norm_ = full_norm_ * (1 + Draw(12)) / 10;
+    for (TensorSpec& spec : specs_)
+      if (spec.clip_norm > 0) spec.clip_norm = clip_norm_;
+  }
+  double FullSum() const { return std::ldexp(1.0, static_cast<int>(workers_)) - 1; }
 
   void StartWorker(uint32_t index) {
     Worker& worker = worker_states_[index] = Worker{};
@@ -272,6 +290,7 @@ class Schedule {
                          uint64_t version,
                          const std::vector<float>& before,
                          const std::vector<float>& after) {
+    if (specs_[tensor].clip_norm > 0) return CheckClipped(tensor, version, before, after);
     for (const size_t i : {size_t{0}, after.size() - 1}) {
       const auto mask = static_cast<int64_t>(before[i] - after[i]);
       // The admitted may all have died before they came to this chunk.
@@ -293,6 +312,28 @@ class Schedule {
                         mask);
         }
       }
+    }
+  }
+
+  void CheckClipped(size_t tensor,
+                    uint64_t version,
+                    const std::vector<float>& before,
+                    const std::vector<float>& after) {
+    const double expected = FullSum() * std::min(1.0, clip_norm_ / full_norm_);
+    for (size_t i = 0; i < after.size(); i += std::max<size_t>(1, after.size() - 1)) {
+      const double change = double{before[i]} - after[i];
+      // Steps after a death may lack a worker, and their gradients are smaller.
+      const bool is_right = replaced_.empty() ? std::abs(change - expected) <= 1e-4 * expected
+                                              : change > 0 && change <= FullSum() * (1 + 1e-4);
+      if (is_right) continue;
+      return Report("version ",
+                    version,
+                    " of t",
+                    tensor,
+                    " has changed by ",
+                    change,
+                    ", clipped would be ",
+                    expected);
     }
   }
 
@@ -546,6 +587,7 @@ class Schedule {
   }
 
   std::mt19937_64 random_;
+  const bool is_clipped_;
   const uint32_t workers_;
   const uint32_t backup_workers_;
   const bool is_gated_;
@@ -557,6 +599,8 @@ class Schedule {
   const bool loses_coordinators_;
   SimJob job_;
   std::vector<TensorSpec> specs_;
+  double clip_norm_ = 0;
+  double full_norm_ = 0;  // of the clipped tensors' gradients, when all workers contribute
   std::map<uint32_t, Worker> worker_states_;
   uint32_t may_die_ = 0;
   bool has_cut_off_ = false;  // a server, since the coordinator was lost
@@ -600,6 +644,17 @@ TEST(SimScheduleTest, GatedStepsKeepThemToo) {
   const Seeds seeds = SeedsToRun(2500);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed, Counting::kGated);
+
+    const std::string problem = schedule.Run();
+
+    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
+  }
+}
+
+TEST(SimScheduleTest, ClippedStepsKeepThemToo) {
+  const Seeds seeds = SeedsToRun(2500);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    Schedule schedule(seed, Counting::kClipped);
 
     const std::string problem = schedule.Run();
 

@@ -5,7 +5,8 @@ class of runtime/ and operator/, wherever its members are defined; 70 lines, six
 levels of nesting a function; 1,000 lines a test, 800 a script.
 
 C++ is scanned by its braces, not parsed: a body is what follows a parameter list, a level is a block
-of if, else, for, while, do, switch or try; a lambda is a function of its own. Python is parsed.
+of if, else, for, while, do, switch or try; a lambda is a function of its own. Python is parsed,
+and keyword-only parameters are not counted.
 """
 import ast
 import re
@@ -152,7 +153,8 @@ def python_nesting(node: ast.AST) -> int:
 def python_functions_of(text: str) -> Iterator[Function]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            # Those that a call must name cannot be mixed up.
+            arguments = [*node.args.posonlyargs, *node.args.args]
             parameters = len([a for a in arguments if a.arg not in ("self", "cls")])
             nesting = max(map(python_nesting, node.body))
             lines = (node.end_lineno or node.lineno) - node.lineno + 1

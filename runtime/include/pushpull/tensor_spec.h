@@ -88,6 +88,11 @@ struct TensorSpec {
   Reduction reduction = Reduction::kMean;
   OptimizerSpec optimizer;
   Codec codec = Codec::kNone;
+  // 0: none. The gradients of all tensors with a clip_norm above 0, which must be the same in all
+  // of them, are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is the L2 norm of their
+  // reduced gradients of the step, all together (torch.nn.utils.clip_grad_norm_). Every worker
+  // pushes all of these tensors in every step. Mode Sync only, without backup workers and gate.
+  double clip_norm = 0;
 };
 
 }  // namespace pushpull

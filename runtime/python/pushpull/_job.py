@@ -65,7 +65,7 @@ class Store:
         self._handles: dict[tuple[str, str], _engine.Handle] = {}
 
     def register(self, name: str, value: Array, *, optimizer: Optimizer = Sum(), reduce: str = "mean", codec: str = "none",
-                 keeps_value: bool = True) -> None:
+                 keeps_value: bool = True, clip_norm: float = 0.0) -> None:
         """Adds a tensor, before `Job.start`. Never blocks.
 
         value        float32, any shape, C-contiguous, writable. Not copied: the package keeps it allocated until the job
@@ -75,6 +75,9 @@ class Store:
         codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
         keeps_value  `value`, and after each push_pull its `out`, stay as the library has left them. This is the job's copy
                      of last resort if a server is lost
+        clip_norm    above 0: the reduced gradients of a step are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is
+                     the L2 norm of those of all tensors with a clip_norm together, as torch.nn.utils.clip_grad_norm_ does.
+                     The same in all of them; each worker pushes all of them in every step. Mode Sync only
 
         Register tensors in the order in which the forward pass uses them: they travel in this order. Every worker registers the same ones.
 
@@ -85,6 +88,7 @@ class Store:
         options.optimizer = optimizer.spec()
         options.reduce, options.codec = reduce, codec
         options.keeps_value = keeps_value
+        options.clip_norm = clip_norm
         self._engine.add(name, value, options)
         self._values[name] = value
 

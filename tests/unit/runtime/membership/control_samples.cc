@@ -71,7 +71,8 @@ TensorSpec SampleTensorSpec() {
                         .beta1 = 0.8,
                         .beta2 = 0.99,
                         .epsilon = 1e-6},
-          .codec = Codec::kInt8};
+          .codec = Codec::kInt8,
+          .clip_norm = 1.5};
 }
 
 PlacedTensor SamplePlacedTensor() {

@@ -63,7 +63,8 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
                         .parts = 3,
                         .updates = 11,
                         .chunk_epoch = {Term{2}, 4},
-                        .digest = ~uint64_t{9}};
+                        .digest = ~uint64_t{9},
+                        .clip_scale = 0.125};
   const std::vector<std::byte> bytes = EncodeStreamMeta(meta);
 
   const auto decoded = DecodeStreamMeta(bytes);
@@ -82,6 +83,7 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
   EXPECT_EQ(decoded->updates, 11U);
   EXPECT_EQ(decoded->chunk_epoch, meta.chunk_epoch);
   EXPECT_EQ(decoded->digest, meta.digest);
+  EXPECT_EQ(decoded->clip_scale, 0.125);
   for (size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(DecodeStreamMeta(std::span(bytes).first(length)).ok()) << length;
 }

@@ -58,8 +58,8 @@ TEST_F(ChunkTest, AStepAppliesTheSumOfItsContributions) {
   EXPECT_EQ(entry.step, Step{0});
   EXPECT_EQ(entry.meta.kind, LogEntryKind::kApply);
   EXPECT_THAT(entry.meta.contributors, ElementsAre(WorkerId{0}, WorkerId{1}));
-  EXPECT_NE(chunk().contributors(), 0);
-  EXPECT_EQ(entry.meta.digest, chunk().contributors());
+  EXPECT_NE(chunk().made_by().contributors, 0);
+  EXPECT_EQ(entry.meta.digest, chunk().made_by().contributors);
   EXPECT_FALSE(chunk().step().has_begun());
 }
 
@@ -75,7 +75,7 @@ TEST_F(ChunkTest, AnEntryMakesTheSameValueOnAFollower) {
   ASSERT_TRUE(follower.Apply(entry.meta, {.step = entry.step}, gradient).ok());
 
   EXPECT_THAT(follower.state().value()->floats(), testing::ElementsAreArray(value()));
-  EXPECT_EQ(follower.contributors(), chunk().contributors());
+  EXPECT_EQ(follower.made_by().contributors, chunk().made_by().contributors);
 }
 
 TEST_F(ChunkTest, AFollowerRefusesAnEntryOfAnotherVersion) {
@@ -130,7 +130,7 @@ TEST_F(ChunkTest, EachPushOfAsyncMovesItsWorkersClock) {
 
   EXPECT_EQ(entry.meta.update, (WorkerClock{WorkerId{1}, Step{7}}));
   EXPECT_THAT(chunk().clocks().entries(), ElementsAre(*entry.meta.update));
-  EXPECT_EQ(chunk().contributors(), 0);
+  EXPECT_EQ(chunk().made_by().contributors, 0);
 }
 
 TEST_F(ChunkTest, TheLeadingChunkRemembersWhoCounted) {
@@ -146,6 +146,68 @@ TEST_F(ChunkTest, TheLeadingChunkRemembersWhoCounted) {
   EXPECT_EQ(*leading.admission(), (Admission{Step{0}, {WorkerId{1}}}));
   leading.AdvanceTo(Step{9});
   EXPECT_EQ(leading.admission(), nullptr);
+}
+
+// ---- clipping ----
+
+TEST_F(ChunkTest, AClippedStepAppliesTheScaledSumOnEveryMember) {
+  OneShard other(OptimizerKind::kSgd);
+  Chunk& follower = other.chunk();
+  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 0)).ok());
+  Contribute(0, 1);
+  Contribute(1, 2);
+  chunk().step().sum().BeginClip(!chunk().step().skips());
+  chunk().step().sum().SetClipScale(0.5);
+
+  const LogEntry entry = Complete();
+  HostBuffer sum = Floats(kFloats, 3);
+  ASSERT_TRUE(follower.Apply(entry.meta, {.step = entry.step}, sum).ok());
+
+  EXPECT_THAT(value(), Each(-1.5F));
+  EXPECT_THAT(follower.state().value()->floats(), Each(-1.5F));
+  EXPECT_EQ(chunk().made_by().clip_scale, 0.5);
+  EXPECT_EQ(follower.made_by().clip_scale, 0.5);
+}
+
+TEST_F(ChunkTest, TheSquaresAreThoseOfTheReducedGradient) {
+  Contribute(0, 1);
+  Contribute(1, 2);
+
+  EXPECT_TRUE(chunk().step().sum().BeginClip(!chunk().step().skips()));
+
+  EXPECT_EQ(chunk().step().sum().clip().squares, 9.0 * kFloats);
+  EXPECT_FALSE(chunk().step().sum().BeginClip(!chunk().step().skips()));
+}
+
+TEST_F(ChunkTest, AStepThatKeepsTheValueHasNoPartInTheNorm) {
+  ReceivedContribution contribution = ContributionOf(PushOf(0, 0), 5);
+  contribution.skips_step = true;
+  chunk().step().CountHeld(contribution);
+
+  chunk().step().sum().BeginClip(!chunk().step().skips());
+
+  EXPECT_EQ(chunk().step().sum().clip().squares, 0);
+}
+
+TEST_F(ChunkTest, AFurtherContributionNeedsAnotherScale) {
+  Contribute(0, 1);
+  chunk().step().sum().BeginClip(!chunk().step().skips());
+  chunk().step().sum().SetClipScale(0.5);
+  Contribute(1, 2);
+
+  EXPECT_TRUE(chunk().step().sum().BeginClip(!chunk().step().skips()));
+
+  EXPECT_EQ(chunk().step().sum().clip().squares, 9.0 * kFloats);
+  EXPECT_EQ(chunk().step().sum().clip().scale, std::nullopt);
+}
+
+TEST_F(ChunkTest, AStepThatIsDroppedForgetsItsScale) {
+  Contribute(0, 1);
+  chunk().step().sum().BeginClip(!chunk().step().skips());
+
+  chunk().EndPrimary(false);
+
+  EXPECT_EQ(chunk().step().sum().clip().squares, std::nullopt);
 }
 
 // ---- requests ----
@@ -245,11 +307,12 @@ TEST_F(ChunkTest, ARestoredChunkHasTheSnapshotsState) {
                    .value = Floats(kFloats, 5),
                    .optimizer_state = Floats(chunk().state().state_bytes() / sizeof(float), 1),
                    .clocks = {{WorkerId{1}, Step{3}}},
-                   .contributors = 99});
+                   .made_by = {.contributors = 99, .clip_scale = 0.25}});
 
   EXPECT_EQ(chunk().state().version(), Step{7});
   EXPECT_THAT(value(), Each(5));
-  EXPECT_EQ(chunk().contributors(), 99);
+  EXPECT_EQ(chunk().made_by().contributors, 99);
+  EXPECT_EQ(chunk().made_by().clip_scale, 0.25);
   EXPECT_EQ(chunk().clocks().Highest(), Step{3});
 }
 
@@ -257,7 +320,7 @@ TEST_F(ChunkTest, AClearedChunkHasNoValue) {
   chunk().Clear();
 
   EXPECT_FALSE(chunk().state().is_initialized());
-  EXPECT_EQ(chunk().contributors(), 0);
+  EXPECT_EQ(chunk().made_by().contributors, 0);
 }
 
 // ---- the step under way ----

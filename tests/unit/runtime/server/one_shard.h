@@ -50,12 +50,13 @@ inline ReceivedContribution ContributionOf(const FrameHeader& push, float value 
 
 class OneShard {
  public:
-  explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum)
+  explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum, double clip_norm = 0)
       : tensor_{.id = TensorId{0},
                 .spec = {.name = "w",
                          .dims = {kChunkBytes / sizeof(float) + kFloats},
                          .reduction = Reduction::kSum,
-                         .optimizer = {.kind = optimizer, .learning_rate = 1}},
+                         .optimizer = {.kind = optimizer, .learning_rate = 1},
+                         .clip_norm = clip_norm},
                 .first_chunk = kLeadingChunk,
                 .shards = {ShardId{0}, ShardId{0}}},
         shard_(

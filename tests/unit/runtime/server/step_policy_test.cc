@@ -106,6 +106,17 @@ TEST_F(StepPolicyTest, SyncCompletesWithTheLastRequiredWorker) {
   EXPECT_TRUE(policy().IsComplete(chunk()));
 }
 
+TEST_F(StepPolicyTest, OnlySyncClipsAndOnlyTensorsWithALimit) {
+  OneShard clipped(OptimizerKind::kSum, 1.5);
+  for (const Consistency& mode : {kBackupMode, kGatedMode, kAsyncMode, kBoundedMode}) {
+    Use(mode);
+    EXPECT_FALSE(policy().IsClipped(clipped.chunk())) << Describe(mode);
+  }
+  Use(kSyncMode);
+  EXPECT_TRUE(policy().IsClipped(clipped.chunk()));
+  EXPECT_FALSE(policy().IsClipped(chunk()));
+}
+
 TEST_F(StepPolicyTest, SyncAddsInAnyOrderUnlessDeterministic) {
   Use(kSyncMode);
   EXPECT_TRUE(policy().MayAddOnArrival(chunk(), kB));

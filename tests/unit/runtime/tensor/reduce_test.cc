@@ -222,6 +222,18 @@ TEST(ReduceTest, FindsNonFiniteElementsAtAnyPosition) {
   });
 }
 
+TEST(ReduceTest, SquaresAreAddedInDouble) {
+  std::vector<float> x(1001, 1e-3F);
+  x[7] = 1e30F;  // its square is no float
+  double rest = 0;
+  for (size_t i = 0; i < 1000; ++i) rest += double{1e-3F} * 1e-3F;
+
+  EXPECT_DOUBLE_EQ(SumOfSquares(x), double{1e30F} * 1e30F);
+  x[7] = 0;
+  EXPECT_NEAR(SumOfSquares(x), rest, 1e-15);
+  EXPECT_EQ(SumOfSquares({}), 0);
+}
+
 TEST(ReduceDeathTest, DifferentLengthsAreABrokenInvariant) {
   std::vector<float> three(3);
   const std::vector<float> four(4);
