@@ -29,13 +29,16 @@ class TorchTest(JobTest):
         self.train("adam")
 
     def test_adamw_with_clipping_trains_as_one_process(self) -> None:
-        self.train("adamw", clip=0.5, on_servers=False)
+        self.train("adamw", clip=0.5)
 
     def test_adagrad_accumulates_as_one_process(self) -> None:
         self.train("adagrad", micro=3)
 
     def test_other_optimizers_train_on_workers(self) -> None:
         self.train("rmsprop", clip=0.5, on_servers=False)
+
+    def test_sgd_with_clipping_accumulates_as_one_process(self) -> None:
+        self.train("sgd", clip=0.05, micro=2)
 
     def test_adamw_trains_on_workers_if_told(self) -> None:
         self.train("adamw", where="workers", micro=2, on_servers=False)

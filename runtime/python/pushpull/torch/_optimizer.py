@@ -27,8 +27,8 @@ class _Tensor:
         self._bound: Optional[_engine.BoundPush] = None
         self._handle: Optional[_engine.Handle] = None
 
-    def register(self, job: Job, optimizer: Optimizer, codec: str = "none") -> None:
-        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec)
+    def register(self, job: Job, optimizer: Optimizer, codec: str = "none", clip_norm: float = 0.0) -> None:
+        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec, clip_norm=clip_norm)
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._bound = engine.bind(self.name, self.gradient, self.value)
@@ -273,7 +273,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Whether the optimizer runs on the servers."""
         if optimizer_on not in ("auto", "servers", "workers"):
             raise ValueError(f'optimizer_on: expected "auto", "servers" or "workers", got "{optimizer_on}"')
-        if optimizer_on == "workers" or (optimizer_on == "auto" and self._clip_norm is not None):
+        if optimizer_on == "workers":
             return False
         if all(on_servers(self._optimizer, group) for group in self.param_groups):
             if any(float(state.get("step", 1)) > 0 for state in self.state.values()):
@@ -290,7 +290,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             optimizer = on_servers(self._optimizer, group)
             assert optimizer is not None
             tensor = _Tensor(name, gradient, parameter.detach())
-            tensor.register(self._job, optimizer, codec)
+            tensor.register(self._job, optimizer, codec, self._clip_norm or 0.0)
             return _Parameter(parameter, group, tensor, None)
         update = _Tensor(name, memory.take(parameter), parameter.detach())
         update.register(self._job, SGD(lr=1))
