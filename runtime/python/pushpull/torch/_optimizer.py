@@ -73,6 +73,9 @@ class _Parameter:
         self.is_pushed = True
         self.gradient.push(samples, learning_rate(self.group))
 
+    def ignore_changes(self) -> None:
+        self._pushed_version = self.gradient.gradient._version
+
     def check_unchanged(self) -> None:
         """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
         if self.gradient.gradient._version != self._pushed_version:
@@ -245,6 +248,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._optimizer.load_state_dict(state_dict)
         self._share_state()
 
+    @property
+    def runs_on_servers(self) -> bool:
+        """Otherwise on the workers."""
+        return self._runs_on_servers
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Raises RuntimeError: tensors are registered before the job starts."""
         raise RuntimeError("add_param_group: add it to the torch optimizer before DistributedOptimizer has it")
@@ -314,9 +322,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                    "in no_sync()")
             each.push(self._job.store._weight, self.timeout)
 
-        if hasattr(each.parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
-            return each.parameter.register_post_accumulate_grad_hook(on_gradient)
-        accumulate = each.parameter.expand_as(each.parameter).grad_fn.next_functions[0][0]
+        register: Any = getattr(each.parameter, "register_post_accumulate_grad_hook", None)  # torch 2.1
+        if register is not None:
+            hook: object = register(on_gradient)
+            return hook
+        node: Any = each.parameter.expand_as(each.parameter).grad_fn
+        accumulate = node.next_functions[0][0]
         accumulate.register_hook(on_gradient)
         return accumulate
 
@@ -351,6 +362,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             wait_before(module)
 
     # ---- a step ----
+
+    def _ignore_changes(self) -> None:
+        """What changed gradients after their push has changed no value: it measured their norm, by clipping to infinity."""
+        for each in self._parameters.values():
+            each.ignore_changes()
 
     def _begin(self) -> None:
         if self._is_bound:

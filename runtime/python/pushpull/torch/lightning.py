@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A strategy for the Trainer of Lightning; needs the package `lightning`."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment  # type: ignore[import-not-found, unused-ignore]
+from lightning.pytorch import Trainer  # type: ignore[import-not-found, unused-ignore]
+from lightning.pytorch.strategies import ParallelStrategy  # type: ignore[import-not-found, unused-ignore]
+
+from .._job import Job, current_job
+from ._optimizer import DistributedOptimizer
+
+
+class _Environment(LightningEnvironment):  # type: ignore[misc, unused-ignore]
+    """Who this process is: the job's worker, one per node for Lightning."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    def global_rank(self) -> int:
+        return self._job.worker
+
+    def world_size(self) -> int:
+        return self._job.workers
+
+    def local_rank(self) -> int:
+        return 0
+
+    def node_rank(self) -> int:
+        return self._job.worker
+
+    def set_global_rank(self, rank: int) -> None:
+        pass  # the job's is known
+
+    def set_world_size(self, size: int) -> None:
+        pass
+
+
+class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
+    """Trains a LightningModule together with the other workers of the job.
+
+        pushpull.init()
+        trainer = lightning.Trainer(strategy=PushPullStrategy(clip_norm=1.0), accelerator="cpu", max_epochs=3)
+        trainer.fit(module, loader)
+        pushpull.current_job().end()
+
+    codec, clip_norm, optimizer_on  as of DistributedOptimizer
+
+    For modules with automatic optimization and one optimizer. Lightning gives each worker its share of the data set
+    (DistributedSampler), by the number of workers in the manifest. Accumulation (accumulate_grad_batches), schedulers and
+    bf16 work; gradient_clip_val does not, since gradients are pushed before: pass clip_norm. Metrics are those of each worker,
+    also with sync_dist. The state of an optimizer on the servers is in the job's checkpoints, and not in Lightning's.
+
+    Fitting raises PushPullError as DistributedOptimizer does, and ValueError (more than one optimizer).
+    """
+
+    strategy_name = "pushpull"
+    is_distributed = True  # Lightning divides the data set
+
+    def __init__(self, codec: str = "none", clip_norm: Optional[float] = None, optimizer_on: str = "auto") -> None:
+        self._job: Job = current_job()
+        super().__init__(cluster_environment=_Environment(self._job))
+        self._wrapped: Optional[DistributedOptimizer] = None
+        self._choices: dict[str, Any] = {"codec": codec, "clip_norm": clip_norm, "optimizer_on": optimizer_on}
+
+    @property
+    def root_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        return {"num_replicas": self._job.workers, "rank": self._job.worker}
+
+    def model_to_device(self) -> None:
+        """Parameters are on the CPU."""
+
+    def setup_optimizers(self, trainer: Trainer) -> None:
+        """Wraps the optimizer, and starts the job if the program has not."""
+        super().setup_optimizers(trainer)
+        optimizers: list[torch.optim.Optimizer] = getattr(self, "optimizers")  # its type is known only beside Lightning
+        if len(optimizers) != 1:
+            raise ValueError(f"configure_optimizers: expected one optimizer, got {len(optimizers)}")
+        self._wrapped = DistributedOptimizer(optimizers[0], model=self.lightning_module, **self._choices)
+        self.optimizers = [self._wrapped]
+        for config in self.lr_scheduler_configs:
+            config.scheduler.optimizer = self._wrapped  # so that it sees the steps
+        self._job._start_once()
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """For Lightning's checkpoints."""
+        assert self._wrapped is not None
+        return {} if self._wrapped.runs_on_servers else self._wrapped.state_dict()
+
+    @contextlib.contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Gradients add up on this worker."""
+        assert self._wrapped is not None
+        with self._wrapped.no_sync():
+            yield
+
+    def barrier(self, name: Optional[str] = None) -> None:
+        """Nothing: steps wait for the other workers."""
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        """This worker's own."""
+        return obj
+
+    def reduce(self, tensor: Any, *_: Any, **__: Any) -> Any:
+        """This worker's own."""
+        return tensor
+
+    def all_gather(self, tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        """This worker's own."""
+        return tensor
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
+        """This worker's own."""
+        return decision
+
+    def teardown(self) -> None:
+        """The module has the values after the last step."""
+        if self._wrapped is not None:
+            self._wrapped.wait()
+        super().teardown()

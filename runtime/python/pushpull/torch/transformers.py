@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A callback for the Trainer of Hugging Face's transformers; needs that package."""
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Optional
+
+import torch
+from transformers import (  # type: ignore[import-not-found, unused-ignore]
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from .._job import Job, current_job
+from ._optimizer import DistributedOptimizer
+
+
+class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Trains a Trainer's model together with the other workers of the job.
+
+        job = pushpull.init()
+        own = torch.utils.data.Subset(train, range(job.worker, len(train), job.workers))
+        trainer = Trainer(model, arguments, train_dataset=own, callbacks=[PushPullCallback()])
+        trainer.train()
+        job.end()
+
+    codec, optimizer_on  as of DistributedOptimizer
+
+    The Trainer's optimizer, settings and schedule stay in use, also accumulation and max_grad_norm, which limits the norm of
+    the workers' mean gradient. Each worker's steps have the same weight. A worker that joins later makes the steps that are
+    left of max_steps, and one that is released stops. Losses that the Trainer logs are reported to the job. Checkpoints of
+    the Trainer have the model alone: where the optimizer runs on the servers its state is in those of the job.
+
+    Training raises PushPullError as DistributedOptimizer does, and ValueError for fp16, whose scaled gradients are pushed
+    before they are unscaled: use bf16.
+    """
+
+    def __init__(self, codec: str = "none", optimizer_on: str = "auto") -> None:
+        self._job: Job = current_job()
+        self._choices: dict[str, Any] = {"codec": codec, "optimizer_on": optimizer_on}
+        self._optimizer: Optional[DistributedOptimizer] = None
+        self._accumulation = contextlib.ExitStack()
+        self._micro_batches = 0  # of the step under way
+        self._steps = 0
+        self._max_grad_norm = 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+        """Wraps the Trainer's optimizer, and starts the job if the program has not."""
+        model: torch.nn.Module = of_trainer["model"]
+        optimizer = of_trainer["optimizer"]
+        if args.fp16:
+            raise ValueError("fp16: expected False; use bf16")
+        if self._optimizer is None:
+            self._max_grad_norm = args.max_grad_norm
+            self._optimizer = DistributedOptimizer(optimizer.optimizer, model=model, clip_norm=args.max_grad_norm or None,
+                                                   **self._choices)
+        optimizer.optimizer = self._optimizer
+        args.max_grad_norm = 0.0  # is done above
+        args.save_only_model = True
+        self._job._start_once()
+        self._steps = self._job.start_step
+
+    def on_step_begin(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
+        """Gradients of all micro-batches but the last one add up on this worker."""
+        assert self._optimizer is not None
+        self._micro_batches = 0
+        if args.gradient_accumulation_steps > 1:
+            self._accumulation.enter_context(self._optimizer.no_sync())
+
+    def on_substep_end(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
+        """The last micro-batch of the step comes next, or another one."""
+        self._micro_batches += 1
+        if self._micro_batches == args.gradient_accumulation_steps - 1:
+            self._accumulation.close()
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """The Trainer has measured the norm of this worker's gradients."""
+        assert self._optimizer is not None
+        self._optimizer._ignore_changes()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Stops when the job's steps are done, or this worker is released."""
+        self._accumulation.close()  # an epoch may end with fewer micro-batches
+        self._steps += 1
+        if self._steps >= state.max_steps or self._job.is_released:
+            control.should_training_stop = True
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *,
+               logs: Optional[dict[str, Any]] = None, **_: Any) -> None:
+        """Reports the loss."""
+        if logs and "loss" in logs:
+            self._job.report_loss(float(logs["loss"]), step=max(self._steps - 1, 0))
+
+    def on_train_end(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
+        """The model has the values after the last step."""
+        assert self._optimizer is not None
+        self._optimizer.wait()
+        args.max_grad_norm = self._max_grad_norm
