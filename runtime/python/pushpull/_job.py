@@ -156,6 +156,7 @@ class _StepsWithJob(Protocol):
     """An optimizer whose steps are those of the job."""
 
     def _push_nothing(self) -> None: ...
+    def wait(self) -> None: ...
 
 
 class Job:
@@ -286,6 +287,8 @@ class Job:
 
         Where another process has to continue (SIGTERM) it ends this one with exit code 143. Errors as `leave`.
         """
+        for optimizer in self._optimizers:
+            optimizer.wait()
         self._finish_commit(timeout)
         self.leave(timeout)
         code = self.exit_code
