@@ -111,6 +111,12 @@ class PackageTest(JobTest):
 
         self.assertEqual(report["steps"], 10)
 
+    def test_script_that_is_told_to_end_at_the_start_is_replaced(self) -> None:
+        report = self.run_scenario("told_to_end_at_the_start", settings=(
+            'spec.restart.rules=[{"exitCodes": {"in": [1]}, "action": "FailJob"}]',))
+
+        self.assertEqual(report["restarts"], 1)
+
     def test_example_trains(self) -> None:
         report = self.folder / "report.json"
 

@@ -301,5 +301,25 @@ def told_to_end() -> None:
         assert is_first or w[0] == 10, w
 
 
+def told_to_end_at_the_start() -> None:
+    """Without a `with` block, while it waits for worker 1; another process takes its place. Exit code 1 would end the job."""
+    job = pushpull.init()
+    if job.worker == 1:
+        wait_for("told")
+    elif not (SHARED / "told").exists():
+        threading.Thread(target=end_this_process_soon, daemon=True).start()
+    w = np.zeros(4, np.float32)
+    job.store.register("w", w, reduce="sum")
+    job.start()
+    job.store.push_pull("w", np.ones_like(w)).wait()
+    job.end()
+
+
+def end_this_process_soon() -> None:
+    threading.Event().wait(0.3)
+    say("told")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -7,7 +7,8 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Optional, Protocol, Union
@@ -285,7 +286,8 @@ class Job:
     def end(self, timeout: float = 10.0) -> None:
         """Leaves and closes the job: the last line of a script without a `with` block.
 
-        Where another process has to continue (SIGTERM) it ends this one with exit code 143. Errors as `leave`.
+        Where another process has to continue (SIGTERM) it ends this one with exit code 143; so does an uncaught error with the
+        code CANCELLED before. Errors as `leave`.
         """
         for optimizer in self._optimizers:
             optimizer.wait()
@@ -398,6 +400,9 @@ def init(timeout: float = 30.0, *, environment: Optional[Mapping[str, str]] = No
     """
     global _current
     _current = Job(os.environ if environment is None else environment, timeout)
+    if sys.excepthook is not _end_if_told:
+        _excepthooks.append(sys.excepthook)
+        sys.excepthook = _end_if_told
     return _current
 
 
@@ -408,6 +413,15 @@ def current_job() -> Job:
     return _current
 
 
+def _end_if_told(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+    """A script without a `with` block that is told to end in a wait: its exit code is the job's, and no traceback."""
+    if isinstance(error, PushPullError) and error.code == "CANCELLED" and _current is not None:
+        print(error, file=sys.stderr)
+        raise SystemExit(_current.exit_code)
+    _excepthooks[-1](kind, error, trace)
+
+
+_excepthooks: list[Callable[..., Any]] = []  # of the program
 _current: Optional[Job] = None
 # A job that the program drops is still a member: it ends with the process, after the interpreter.
 _open_jobs: set[Job] = set()
