@@ -111,7 +111,7 @@ class PackageTest(JobTest):
 
         self.assertEqual(report["steps"], 10)
 
-    def test_script_that_is_told_to_end_at_the_start_is_replaced(self) -> None:
+    def test_script_told_to_end_at_the_start_is_replaced(self) -> None:
         report = self.run_scenario("told_to_end_at_the_start", settings=(
             'spec.restart.rules=[{"exitCodes": {"in": [1]}, "action": "FailJob"}]',))
 
