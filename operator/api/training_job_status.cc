@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each field is listed once, in a function Visit that both the reader and the writer go through.
+// Each field is named once, in a function Visit that both the reader and the writer go through.
 #include "operator/api/training_job_status.h"
 
 #include <algorithm>
 #include <utility>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 
 #include "operator/kube/json_fields.h"
 
@@ -26,76 +22,114 @@ constexpr std::pair<Phase, absl::string_view> kPhases[] = {
 };
 
 void Visit(auto& visitor, Condition& condition) {
-  visitor.Named("type", condition.type);
-  visitor.Named("status", condition.status);
-  visitor.Named("observedGeneration", condition.observed_generation);
-  visitor.Named("lastTransitionTime", condition.last_transition);
-  visitor.Named("reason", condition.reason);
+  visitor.Field("type", condition.type);
+  visitor.Field("status", condition.status);
+  visitor.Field("observedGeneration", condition.observed_generation);
+  visitor.Field("lastTransitionTime", condition.last_transition);
+  visitor.Field("reason", condition.reason);
   // The schema requires it, an empty one too.
   visitor.Text("message", condition.message);
 }
 
+void Visit(auto& visitor, ServersStatus& servers) {
+  visitor.Field("replicas", servers.replicas);
+  visitor.Field("ready", servers.ready);
+  visitor.Field("draining", servers.draining);
+  visitor.Field("selector", servers.selector);
+}
+
+void Visit(auto& visitor, WorkersStatus& workers) {
+  visitor.Field("replicas", workers.replicas);
+  visitor.Field("ready", workers.ready);
+  visitor.Field("succeeded", workers.succeeded);
+  visitor.Field("selector", workers.selector);
+}
+
 void Visit(auto& visitor, CoordinatorStatus& coordinator) {
-  visitor.Named("term", coordinator.term);
-  visitor.Named("ready", coordinator.is_ready);
+  visitor.Field("term", coordinator.term);
+  visitor.Field("ready", coordinator.is_ready);
 }
 
-// "nextAt" of next_at.
-std::string JsonName(absl::string_view member) {
-  std::string name;
-  for (const absl::string_view word : absl::StrSplit(member, '_')) {
-    absl::StrAppend(&name, word);
-    if (name.size() > word.size()) name[name.size() - word.size()] = absl::ascii_toupper(word[0]);
-  }
-  return name;
+void Visit(auto& visitor, RingStatus& ring) {
+  visitor.Field("epoch", ring.epoch);
+  visitor.Field("state", ring.state);
 }
 
-// Fields that are named as the members, in the API's spelling.
-#define PUSHPULL_FIELD(member) visitor.Named(JsonName(#member), status.member);
-#define PUSHPULL_FIELDS(Struct, ...)                                       \
-  void Visit(auto& visitor, Struct& status) {                              \
-    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(PUSHPULL_FIELD, __VA_ARGS__)) \
-  }
-PUSHPULL_FIELDS(ServersStatus, replicas, ready, draining, selector)
-PUSHPULL_FIELDS(WorkersStatus, replicas, ready, succeeded, selector)
-PUSHPULL_FIELDS(RingStatus, epoch, state)
-PUSHPULL_FIELDS(LastRestart, pod, reason, exit_code, time)
-PUSHPULL_FIELDS(MemberRestart, pod, uid, in_a_row, next_at)
-PUSHPULL_FIELDS(RestartsStatus, counted, disruptions, next_at, last, members)
-PUSHPULL_FIELDS(LastLoss, message, time)
-PUSHPULL_FIELDS(LossesStatus, counted, term, told, last)
-PUSHPULL_FIELDS(SavedCheckpoint, step, time, location)
-PUSHPULL_FIELDS(
-    ProgressStatus, step, samples_per_second, sync_seconds_p50, sync_seconds_p99, results)
-PUSHPULL_FIELDS(TrainingJobStatus,
-                observed_generation,
-                phase,
-                phase_time,
-                conditions,
-                servers,
-                workers,
-                coordinator,
-                ring,
-                restarts,
-                losses,
-                checkpoint,
-                progress,
-                start_time,
-                suspend_time,
-                suspended_seconds,
-                completion_time)
+void Visit(auto& visitor, LastRestart& last) {
+  visitor.Field("pod", last.pod);
+  visitor.Field("reason", last.reason);
+  visitor.Field("exitCode", last.exit_code);
+  visitor.Field("time", last.time);
+}
 
-#undef PUSHPULL_FIELDS
-#undef PUSHPULL_FIELD
+void Visit(auto& visitor, MemberRestart& member) {
+  visitor.Field("pod", member.pod);
+  visitor.Field("uid", member.uid);
+  visitor.Field("inARow", member.in_a_row);
+  visitor.Field("nextAt", member.next_at);
+}
+
+void Visit(auto& visitor, RestartsStatus& restarts) {
+  visitor.Field("counted", restarts.counted);
+  visitor.Field("disruptions", restarts.disruptions);
+  visitor.Field("nextAt", restarts.next_at);
+  visitor.Field("last", restarts.last);
+  visitor.Field("members", restarts.members);
+}
+
+void Visit(auto& visitor, LastLoss& last) {
+  visitor.Field("message", last.message);
+  visitor.Field("time", last.time);
+}
+
+void Visit(auto& visitor, LossesStatus& losses) {
+  visitor.Field("counted", losses.counted);
+  visitor.Field("term", losses.term);
+  visitor.Field("told", losses.told);
+  visitor.Field("last", losses.last);
+}
+
+void Visit(auto& visitor, SavedCheckpoint& checkpoint) {
+  visitor.Field("step", checkpoint.step);
+  visitor.Field("time", checkpoint.time);
+  visitor.Field("location", checkpoint.location);
+}
+
+void Visit(auto& visitor, ProgressStatus& progress) {
+  visitor.Field("step", progress.step);
+  visitor.Field("samplesPerSecond", progress.samples_per_second);
+  visitor.Field("syncSecondsP50", progress.sync_seconds_p50);
+  visitor.Field("syncSecondsP99", progress.sync_seconds_p99);
+  visitor.Field("results", progress.results);
+}
+
+void Visit(auto& visitor, TrainingJobStatus& status) {
+  visitor.Field("observedGeneration", status.observed_generation);
+  visitor.Field("phase", status.phase);
+  visitor.Field("phaseTime", status.phase_time);
+  visitor.Field("conditions", status.conditions);
+  visitor.Field("servers", status.servers);
+  visitor.Field("workers", status.workers);
+  visitor.Field("coordinator", status.coordinator);
+  visitor.Field("ring", status.ring);
+  visitor.Field("restarts", status.restarts);
+  visitor.Field("losses", status.losses);
+  visitor.Field("checkpoint", status.checkpoint);
+  visitor.Field("progress", status.progress);
+  visitor.Field("startTime", status.start_time);
+  visitor.Field("suspendTime", status.suspend_time);
+  visitor.Field("suspendedSeconds", status.suspended_seconds);
+  visitor.Field("completionTime", status.completion_time);
+}
 
 class FieldReader {
  public:
   explicit FieldReader(const Json& json) : json_(json) {}
 
-  void Named(absl::string_view key, auto& out) {
+  void Field(absl::string_view key, auto& out) {
     if (const Json* value = Find(json_, key)) Read(*value, out);
   }
-  void Text(absl::string_view key, std::string& out) { Named(key, out); }
+  void Text(absl::string_view key, std::string& out) { Field(key, out); }
 
   // Leaves `out` as it was, and returns false, where the JSON is of another kind.
   static bool Read(const Json& json, auto& out) {
@@ -163,7 +197,7 @@ class FieldWriter {
  public:
   explicit FieldWriter(Json& json) : json_(json) {}
 
-  void Named(absl::string_view key, auto& value) {
+  void Field(absl::string_view key, auto& value) {
     Json written = Written(value);
     if (!written.is_null()) json_[std::string(key)] = std::move(written);
   }
