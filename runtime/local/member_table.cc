@@ -17,8 +17,8 @@
 namespace pushpull {
 namespace {
 
-// How long a server that the coordinator has lost has to end by itself.
-constexpr Duration kUnlistedGrace = std::chrono::seconds(3);
+// How long a member that the coordinator has lost has to end by itself.
+constexpr Duration kLostGrace = std::chrono::seconds(3);
 
 const char* RoleName(JobRole role) {
   switch (role) {
@@ -60,7 +60,7 @@ absl::Status MemberProcess::Start(const ProcessSpec& spec) {
   if (!log_.is_open()) log_.open(job_.workdir.log_path(name()), std::ios::trunc);
   Reset();
   is_listed_ = false;
-  unlisted_since_.reset();
+  lost_since_.reset();
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
       process_,
@@ -107,20 +107,22 @@ bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
   const bool has_changed = endpoint_.pid != pid || endpoint_.metrics != worker.metrics_address;
   endpoint_.pid = pid;
   endpoint_.metrics = worker.metrics_address;
-  const bool is_given_up = !worker.is_alive && !worker.has_left && !worker.was_released;
-  if (is_given_up) KillGroup();
+  KillIfItStays(!worker.is_alive && !worker.has_left && !worker.was_released);
   return has_changed;
 }
 
 // A released server ends by itself; one that the coordinator has lost may not notice.
 void MemberProcess::FollowServer(const JobStatus& status) {
-  if (IsListed(status, endpoint_)) {
-    is_listed_ = true;
-    unlisted_since_.reset();
-  } else if (is_listed_ && !IsAwaited(status, endpoint_.index)) {
-    if (!unlisted_since_) unlisted_since_ = job_.loop.Now();
-    if (job_.loop.Now() - *unlisted_since_ >= kUnlistedGrace) KillGroup();
-  }
+  const bool is_listed = IsListed(status, endpoint_);
+  is_listed_ = is_listed_ || is_listed;
+  KillIfItStays(is_listed_ && !is_listed && !IsAwaited(status, endpoint_.index));
+}
+
+// Its exit code says what follows, so a process that is about to end has the time to.
+void MemberProcess::KillIfItStays(bool is_lost) {
+  if (!is_lost) return lost_since_.reset();
+  if (!lost_since_) lost_since_ = job_.loop.Now();
+  if (job_.loop.Now() - *lost_since_ >= kLostGrace) KillGroup();
 }
 
 void MemberProcess::RequestEnd() const {

@@ -64,7 +64,8 @@ class MemberProcess {
 
   // Appends what the program prints to its log, a fresh file at the member's first start.
   absl::Status Start(const ProcessSpec& spec);
-  // Takes over what only a worker knows of itself. True: the endpoint has changed.
+  // Takes over what only a worker knows of itself, and kills one that the coordinator has lost and
+  // that does not end by itself. True: the endpoint has changed.
   bool FollowWorker(const WorkerStatus& worker);
   // Kills a server that the coordinator has lost and that does not end by itself.
   void FollowServer(const JobStatus& status);
@@ -77,6 +78,7 @@ class MemberProcess {
  private:
   void OnReady(const std::string& line);
   void OnEnd(const ProcessEnd& end);
+  void KillIfItStays(bool is_lost);
 
   const JobRole role_;
   const LocalJob& job_;
@@ -84,9 +86,8 @@ class MemberProcess {
   Endpoint endpoint_;
   bool has_been_ready_ = false;
   bool is_done_ = false;
-  // A server that the coordinator has listed as alive, and since when it no longer does.
-  bool is_listed_ = false;
-  std::optional<SteadyTime> unlisted_since_;
+  bool is_listed_ = false;                // a server that the coordinator has listed as alive
+  std::optional<SteadyTime> lost_since_;  // by the coordinator
   SteadyTime started_at_;
   std::ofstream log_;
   std::unique_ptr<ChildProcess> process_;
