@@ -97,7 +97,7 @@ def sums_of_package(registered: bool, tensors: int = TENSORS, values: int = VALU
         outs = numpy.zeros((tensors, values), numpy.float32)
         names = [f"t{number}" for number in range(tensors)]
         for name, out in zip(names, outs):
-            job.store.register(name, out, keeps_value=False)
+            job.store.register(name, out, reduce="sum", keeps_value=False)
         job.start()
         pairs = list(zip(names, gradients, outs))
 
