@@ -435,7 +435,7 @@ def _close_all() -> None:
 
 
 class _ForkedEngine:
-    """The engine's threads are not in a forked process: any use would wait for ever."""
+    """The engine's threads are not in a forked process: any use would wait forever."""
 
     def __getattr__(self, name: str) -> Any:
         raise PushPullError(f"{name}: this process was forked from one that had called pushpull.init(), and is no member of its "

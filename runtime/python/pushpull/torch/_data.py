@@ -208,9 +208,6 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
             for micro_batch in self._steps.micro_batches(part):
                 yield batches[micro_batch.number]
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
 
 class _Ahead:
     """Batches of indices for a loader with processes, which asks for them before their steps come."""
@@ -239,7 +236,7 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
     Arguments up to `accumulate` are those of ElasticSampler, the others those of DataLoader. `shuffle` is on unless told.
 
     With num_workers above 0, data are loaded ahead for the workers that the job has now. When one joins, leaves or fails,
-    what was loaded for others is dropped and loading begins anew, so that batches are always those of the step. That starts
+    what was loaded for others is dropped and loading begins again, so that batches are always those of the step. That starts
     new processes, unless persistent_workers is True. With backup workers it can happen after any step.
 
     `timeout` is DataLoader's; `step_timeout` is an attribute: seconds for the other workers to make a step. Raises as

@@ -142,7 +142,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                       and in no checkpoint, and needs mode Sync without backup workers and gated steps. "auto": servers
                       where they can
 
-    Its job is pushpull.current_job(). `timeout` is an attribute: seconds, of every wait for the other workers.
+    Its job is pushpull.current_job(). Attributes: `timeout`, seconds of every wait for the other workers; `runs_on_servers`.
 
     Construct it before the job starts, in every worker with the same arguments. The job starts with the first batch, forward
     pass or `zero_grad`; then the parameters have the job's values. Every backward pass outside `no_sync` is a step of the
@@ -173,11 +173,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         named = dict(model.named_parameters() if model is not None else named_parameters or ())
         groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
         self._check_names(named, groups)
-        self._runs_on_servers = self._choose(optimizer_on)
+        self.runs_on_servers = self._choose(optimizer_on)
         self._settings = [fixed(group) for group in self.param_groups]
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
         averaged = {} if model is None else _statistics(model)
-        copies = 1 if self._runs_on_servers else 2
+        copies = 1 if self.runs_on_servers else 2
         memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values()])
         self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
                             for name, parameter in trained.items()}
@@ -236,29 +236,24 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Of the optimizer, where it runs on the workers. Raises NotImplementedError where it runs on the servers."""
-        if self._runs_on_servers:
+        if self.runs_on_servers:
             raise NotImplementedError("the state of the optimizer is on the servers and in the job's checkpoints: "
                                       "spec.checkpoint")
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As `state_dict`."""
-        if self._runs_on_servers:
+        if self.runs_on_servers:
             raise NotImplementedError("the state of the optimizer is on the servers: continue with spec.restoreFrom")
         self._optimizer.load_state_dict(state_dict)
         self._share_state()
-
-    @property
-    def runs_on_servers(self) -> bool:
-        """Otherwise on the workers."""
-        return self._runs_on_servers
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Raises RuntimeError: tensors are registered before the job starts."""
         raise RuntimeError("add_param_group: add it to the torch optimizer before DistributedOptimizer has it")
 
     def __repr__(self) -> str:
-        return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self._runs_on_servers else 'workers'})"
+        return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self.runs_on_servers else 'workers'})"
 
     # ---- construction ----
 
@@ -294,7 +289,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: _Memory, codec: str) -> _Parameter:
         gradient = memory.take(parameter)
-        if self._runs_on_servers:
+        if self.runs_on_servers:
             optimizer = on_servers(self._optimizer, group)
             assert optimizer is not None
             tensor = _Tensor(name, gradient, parameter.detach())
@@ -382,7 +377,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._is_bound = True
 
     def _check_settings(self) -> None:
-        if not self._runs_on_servers:
+        if not self.runs_on_servers:
             return
         for number, (group, before) in enumerate(zip(self.param_groups, self._settings)):
             now = fixed(group)
@@ -402,7 +397,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _end_step(self, samples: float) -> None:
         for buffer in self._buffers:
             buffer.push(samples, self.timeout)
-        if not self._runs_on_servers:
+        if not self.runs_on_servers:
             self._update_on_worker()
         for each in self._parameters.values():
             each.is_pushed = False
