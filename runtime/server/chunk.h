@@ -40,8 +40,9 @@ struct LogEntry {
   Payload payload = {};
 };
 
-// What the other chunks' steps may be compared with. All 0 where the step is not known: the version
-// comes from a checkpoint or a worker's copy, or was made in another mode.
+// The step that made a version, as far as workers compare it with the same step of other chunks.
+// All 0 where it is not known: the version comes from a checkpoint or a worker's copy, or was made
+// in another mode.
 struct MadeBy {
   ContributorsDigest contributors = 0;
   double clip_scale = 0;  // what clipping multiplied the gradient by; 0: none

@@ -6,10 +6,10 @@
 // Every function gives the same bits for the same input whatever the alignment of the memory, the
 // thread, and the vector instructions of the machine: each element is computed alone (SumOfSquares
 // adds them in one order), a product is rounded before it is added (no fused multiply-add),
-// denormals are kept. So members of a replica
-// set on different machines stay equal. The one exception: where a result is NaN, its payload and
-// sign are the machine's. Spans of one call have equal lengths (checked) and do not overlap.
-// Nothing is allocated, nothing blocks. Thread-compatible.
+// denormals are kept. So members of a replica set on different machines stay equal. The one
+// exception: where a result is NaN, its payload and sign are the machine's. Spans of one call have
+// equal lengths (checked) and do not overlap. Nothing is allocated, nothing blocks.
+// Thread-compatible.
 #pragma once
 
 #include <span>
