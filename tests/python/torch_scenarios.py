@@ -167,6 +167,32 @@ def autocasts() -> None:
     job.end()
 
 
+def scales_losses() -> None:
+    """float16 with a GradScaler: a step that overflows, in one worker or in all, changes nothing."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40 if job.worker == 0 else 2.0**16, growth_interval=1000)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["adam"](model.parameters()), model=model, scaler=scaler, clip_norm=10.0)
+    losses, skipped = [], []
+    for step in range(80):
+        before, scale = copy.deepcopy(model.state_dict()), scaler.get_scale()
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = loss_of(model, job.worker, step % 4)
+        scaler.scale(loss * (torch.inf if step == 60 and job.worker == 1 else 1)).backward()
+        optimizer.synchronize()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+        is_equal = all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert is_equal == (scaler.get_scale() < scale), step
+        skipped += [step] * is_equal
+    assert skipped[0] == 0 and skipped[-1] == 60 and len(skipped) < 30, skipped
+    assert losses[-1] < 0.3 * losses[0], losses
+    (SHARED / f"model-{job.worker}").write_text(json.dumps([skipped, {k: v.tolist() for k, v in model.state_dict().items()}]))
+    job.end()
+
+
 def compiles() -> None:
     """torch.compile of the model, wrapped before and after."""
     job = pushpull.init()
@@ -236,6 +262,7 @@ def wrong_use_is_named() -> None:
     assert_raises(RuntimeError, ['"4.bias"', "no_sync"], loss_of(model, 0, 1).backward)
     nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
     assert_raises(RuntimeError, ["changed", "clip_norm"], optimizer.step)
+    assert_raises(RuntimeError, ["synchronize", "servers"], optimizer.synchronize)
     sgd.param_groups[0]["momentum"] = 0.5
     assert_raises(ValueError, ["momentum from 0.9 to 0.5"], optimizer.step)
     forked = multiprocessing.get_context("fork").Process(target=use_after_fork, args=(job,))

@@ -58,8 +58,11 @@ class _Parameter:
         self.is_pushed = False
         self._pushed_version = 0
 
-    def push(self, samples: float, timeout: float) -> None:
-        """Pushes `parameter.grad`; afterwards that is the memory from which servers read it."""
+    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> bool:
+        """Pushes `parameter.grad`; afterwards that is the memory from which servers read it.
+
+        With `loss_scale` divided by that, or zeros and False where it is not finite.
+        """
         memory, grad = self.gradient.gradient, self.parameter.grad
         self.gradient.wait(timeout)
         if grad is None:
@@ -68,10 +71,17 @@ class _Parameter:
             if grad.is_sparse:
                 raise TypeError(f"parameter \"{self.gradient.name}\": its gradient is sparse; use Embedding(sparse=False)")
             memory.copy_(grad)
+        is_finite = True
+        if loss_scale is not None and grad is not None:
+            memory.mul_(1 / loss_scale)
+            is_finite = bool(memory.isfinite().all())
+            if not is_finite:
+                memory.zero_()
         self.parameter.grad = memory
         self._pushed_version = memory._version
         self.is_pushed = True
         self.gradient.push(samples, learning_rate(self.group))
+        return is_finite
 
     def ignore_changes(self) -> None:
         self._pushed_version = self.gradient.gradient._version
@@ -137,6 +147,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
                       the workers' mean
     codec             of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
     clip_norm         limit of the norm of the mean gradient over all parameters, as torch.nn.utils.clip_grad_norm_
+    scaler            the torch.amp.GradScaler of float16 autocast (torch 2.3 or newer on the CPU): each step is backward,
+                      `optimizer.synchronize()`, `scaler.step(optimizer)`, `scaler.update()`. A step in which any worker's
+                      gradient overflows changes nothing, and lowers every worker's scale. The optimizer runs on the workers.
+                      To clip, pass clip_norm: gradients are pushed unscaled, so `scaler.unscale_` has nothing to do
     optimizer_on      "servers": SGD, Adagrad, Adam and AdamW of torch.optim; each chunk of a parameter is updated once, where it
                       is. "workers": any optimizer; moves twice the bytes in two round trips, its state is on each worker alone
                       and in no checkpoint, and needs mode Sync without backup workers and gated steps. "auto": servers
@@ -156,7 +170,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer,
                  named_parameters: Optional[Iterable[tuple[str, torch.nn.Parameter]]] = None, *,
                  model: Optional[torch.nn.Module] = None, codec: str = "none", clip_norm: Optional[float] = None,
-                 optimizer_on: str = "auto") -> None:
+                 scaler: Optional[Any] = None, optimizer_on: str = "auto") -> None:
         # Not super().__init__(): parameters, groups and state are those of `optimizer`.
         if (named_parameters is None) == (model is None):
             raise ValueError("expected either named_parameters or model")
@@ -166,9 +180,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._job = current_job()
         self.timeout = 60.0
         self._clip_norm = clip_norm
+        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._is_bound = False
         self._is_pending = False  # whether new values are under way
         self._accumulates = False
+        self._is_synchronized = False  # whether the gradients of the parameters are the workers' mean
         self._share_state()
         named = dict(model.named_parameters() if model is not None else named_parameters or ())
         groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
@@ -178,10 +194,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
         averaged = {} if model is None else _statistics(model)
         copies = 1 if self.runs_on_servers else 2
-        memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values()])
+        overflow = [] if self._scaler is None else [torch.zeros(1)]
+        memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values(), *overflow])
         self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
                             for name, parameter in trained.items()}
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
+        self._overflow = self._add_overflow(overflow[0], memory) if overflow else None
         self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
         if model is not None:
             self._hook_modules(model)
@@ -203,18 +221,37 @@ class DistributedOptimizer(torch.optim.Optimizer):
         without `model` or with the optimizer on the workers, for `timeout` seconds at most.
         """
         loss = None if closure is None else closure()
+        if getattr(self, "grad_scale", None) is not None and self._scaler is None:
+            raise RuntimeError("scaler.step: pass scaler to DistributedOptimizer; otherwise scaled gradients are pushed")
+        if self._scaler is not None and not self._is_synchronized:
+            raise RuntimeError("scaler.step: call optimizer.synchronize() before it, in the last micro-batch of each step: "
+                               "what overflows in one worker must be known to all")
         if not self._job._is_last_of_step:
             return loss
-        self._begin()
         self._check_settings()
-        samples = self._job.store._weight
-        for each in self._parameters.values():
-            if each.is_pushed:
-                each.check_unchanged()
-            else:
-                each.push(samples, self.timeout)
-        self._end_step(samples)
+        if not self._is_synchronized:
+            self._push_rest()
+        self._end_step(self._job.store._weight)
         return loss
+
+    # GradScaler calls step after an overflow too, and leaves that to it: the step of the job has to end.
+    _step_supports_amp_scaling = True
+
+    def synchronize(self) -> None:
+        """With the optimizer on the workers: blocks until each `parameter.grad` is the workers' mean, which `step` then uses.
+
+        The program may read and change them: to measure their norm, to clip them in its own way. The same in all workers. After
+        an overflow with `scaler` one of them is infinite. Blocks for `timeout` seconds at most. Raises RuntimeError (the
+        optimizer runs on the servers, a micro-batch that is not the last one).
+        """
+        if self.runs_on_servers:
+            raise RuntimeError('synchronize: the optimizer runs on the servers; pass optimizer_on="workers"')
+        if not self._job._is_last_of_step:
+            raise RuntimeError("synchronize: the step goes on; call it if loader.is_last_of_step")
+        if self._is_synchronized:
+            return
+        self._push_rest()
+        self._receive_mean()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -276,7 +313,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Whether the optimizer runs on the servers."""
         if optimizer_on not in ("auto", "servers", "workers"):
             raise ValueError(f'optimizer_on: expected "auto", "servers" or "workers", got "{optimizer_on}"')
-        if optimizer_on == "workers":
+        if self._scaler is not None and optimizer_on == "servers":
+            raise ValueError('optimizer_on: with scaler the optimizer runs on the workers, which know that a step overflows')
+        if optimizer_on == "workers" or self._scaler is not None:
             return False
         if all(on_servers(self._optimizer, group) for group in self.param_groups):
             if any(float(state.get("step", 1)) > 0 for state in self.state.values()):
@@ -306,16 +345,21 @@ class DistributedOptimizer(torch.optim.Optimizer):
         mean.register(self._job, Sum())
         return _Buffer(buffer, mean)
 
+    def _add_overflow(self, flag: torch.Tensor, memory: _Memory) -> _Tensor:
+        overflow = _Tensor("gradient overflow", memory.take(flag), flag)
+        overflow.register(self._job, Sum())
+        return overflow
+
     def _hook(self, name: str, each: _Parameter) -> object:
         """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
         def on_gradient(*_: object) -> None:
             if self._accumulates or not self._job._is_last_of_step:
                 return
             self._begin()
-            if each.is_pushed:
+            if each.is_pushed or self._is_synchronized:
                 raise RuntimeError(f'gradient of "{name}": a second backward pass before step(); run all but the last one '
                                    "in no_sync()")
-            each.push(self._job.store._weight, self.timeout)
+            self._push(each, self._job.store._weight)
 
         register: Any = getattr(each.parameter, "register_post_accumulate_grad_hook", None)  # torch 2.1
         if register is not None:
@@ -374,6 +418,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for buffer in self._buffers:
             buffer.mean.bind(self._job._engine)
             buffer.buffer.copy_(buffer.mean.value)
+        if self._overflow is not None:
+            self._overflow.bind(self._job._engine)
         self._is_bound = True
 
     def _check_settings(self) -> None:
@@ -391,8 +437,37 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._begin()
         for each in self._parameters.values():
             each.parameter.grad = None
-            each.push(0.0, self.timeout)
+        self._push_rest(0.0)
         self._end_step(0.0)
+
+    def _push(self, each: _Parameter, samples: float) -> None:
+        scale = None if self._scaler is None else float(self._scaler.get_scale())
+        if not each.push(samples, self.timeout, scale):
+            assert self._overflow is not None
+            self._overflow.gradient.fill_(1)
+
+    def _push_rest(self, samples: Optional[float] = None) -> None:
+        """Pushes what the backward pass has not: zeros for parameters without a gradient."""
+        self._begin()
+        samples = self._job.store._weight if samples is None else samples
+        for each in self._parameters.values():
+            if each.is_pushed:
+                each.check_unchanged()
+            else:
+                self._push(each, samples)
+        if self._overflow is not None:
+            self._overflow.push(samples, 0.0)
+
+    def _receive_mean(self) -> None:
+        for each in self._parameters.values():
+            each.gradient.wait(self.timeout)
+            each.gradient.gradient.copy_(each.gradient.value)
+        if self._overflow is not None:
+            self._overflow.wait(self.timeout)
+            self._overflow.gradient.zero_()
+            if self._has_overflow():
+                next(iter(self._parameters.values())).gradient.gradient.fill_(torch.inf)
+        self._is_synchronized = True
 
     def _end_step(self, samples: float) -> None:
         for buffer in self._buffers:
@@ -401,6 +476,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._update_on_worker()
         for each in self._parameters.values():
             each.is_pushed = False
+        self._is_synchronized = False
         self._is_pending = True
         self._job._commit_step(self)
         if self._waits_in_step:
@@ -411,21 +487,25 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         The difference is pushed, so that the servers have the parameters: for workers that join, and for checkpoints.
         """
+        if not self._is_synchronized:
+            self._receive_mean()
         for each in self._parameters.values():
             assert each.update is not None
             each.update.wait(self.timeout)
-            each.gradient.wait(self.timeout)
-            each.gradient.gradient.copy_(each.gradient.value)
             each.update.gradient.copy_(each.update.value)
             each.parameter.data = each.update.gradient
-        if self._clip_norm is not None:
-            clip_grad_norm_([each.parameter for each in self._parameters.values()], self._clip_norm)
-        self._optimizer.step()
+        if not self._has_overflow():
+            if self._clip_norm is not None:
+                clip_grad_norm_([each.parameter for each in self._parameters.values()], self._clip_norm)
+            self._optimizer.step()
         for each in self._parameters.values():
             assert each.update is not None
             each.parameter.data = each.update.value
             torch.sub(each.update.value, each.update.gradient, out=each.update.gradient)
             each.update.push(1.0, 1.0)
+
+    def _has_overflow(self) -> bool:
+        return self._overflow is not None and float(self._overflow.value) > 0
 
     def _wait(self, parameters: Iterable[_Parameter]) -> None:
         for each in parameters:
