@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull`: one binary, a subcommand for each role and each thing a user does.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
@@ -10,6 +20,80 @@
 
 namespace pushpull {
 namespace {
+
+// How many letters to insert, remove or replace to make one of the other.
+size_t EditDistance(absl::string_view from, absl::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = i;
+    row[0] = i + 1;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// `word` is none of `known`: " (did you mean X?)" where one is at most two letters away, or "".
+std::string NearestOf(absl::string_view word, const std::vector<std::string>& known) {
+  constexpr size_t kLettersMax = 2;
+  std::string nearest;
+  size_t least = std::min(kLettersMax + 1, word.size());
+  for (const std::string& name : known) {
+    const size_t distance = EditDistance(word, name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)");
+}
+
+std::string FullName(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name()
+                           : absl::StrCat(FullName(*parent), " ", command.get_name());
+}
+
+// A word of the command line that `command` does not know, named with what it may have been, or "".
+// The parser itself would name what is missing first, which is often due to that very word.
+std::string UnknownFlag(const CLI::App& command, std::span<char*> words) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back(absl::StrCat("--", name));
+  }
+  for (const absl::string_view word : words) {
+    if (word == "--") break;
+    const std::string flag(word.substr(0, word.find('=')));
+    const bool is_flag = flag.size() > 1 && flag[0] == '-' &&
+                         !absl::ascii_isdigit(static_cast<unsigned char>(flag[1]));
+    if (!is_flag || command.get_option_no_throw(flag) != nullptr) continue;
+    return absl::StrCat(FullName(command), ": unknown flag ", flag, NearestOf(flag, known));
+  }
+  return "";
+}
+
+// What the command line has that no command knows, or "" where the parser's own error says more.
+std::string UnknownWord(const CLI::App& app, std::span<char*> words) {
+  const CLI::App* command = &app;
+  while (command->get_require_subcommand_min() > 0 && !words.empty()) {
+    const std::string word = words.front();
+    if (absl::StartsWith(word, "-")) break;
+    const CLI::App* named = nullptr;
+    std::vector<std::string> known;
+    for (const CLI::App* each : command->get_subcommands(nullptr)) {
+      if (each->check_name(word)) named = each;
+      if (!each->get_group().empty()) known.push_back(each->get_name());
+    }
+    if (named == nullptr)
+      return absl::StrCat(FullName(*command), ": unknown command ", word, NearestOf(word, known));
+    command = named;
+    words = words.subspan(1);
+  }
+  return UnknownFlag(*command, words);
+}
 
 int Main(int argc, char** argv) {
   CLI::App app(
@@ -33,7 +117,9 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "pushpull: %s (see --help)\n", error.what());
+    std::string unknown = UnknownWord(app, std::span(argv, static_cast<size_t>(argc)).subspan(1));
+    if (unknown.empty()) unknown = absl::StrCat("pushpull: ", error.what());
+    std::fprintf(stderr, "%s (see --help)\n", unknown.c_str());
     return kExitUsage;
   }
   return exit_code;

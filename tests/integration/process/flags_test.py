@@ -28,6 +28,30 @@ class FlagsTest(job.JobTestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn("version", json.loads(done.stdout))
 
+    def test_unknown_words_are_named(self) -> None:
+        for words, told in (("frobnicate", "pushpull: unknown command frobnicate (see --help)"),
+                            ("statsu", "unknown command statsu (did you mean status?)"),
+                            ("checkpoint lst", "pushpull checkpoint: unknown command lst (did you mean list?)"),
+                            ("bench frobnicate", "pushpull bench: unknown command frobnicate (see"),
+                            ("scale --servrs 3", "pushpull scale: unknown flag --servrs (did you mean --servers?)"),
+                            ("--frob", "pushpull: unknown flag --frob (see")):
+            with self.subTest(words):
+                refused = run(job.PUSHPULL, *words.split())
+
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)
+                self.assertIn(told, refused.stderr)
+                self.assertIn("--help", refused.stderr)
+
+    def test_each_command_names_an_unknown_flag(self) -> None:
+        for command in ("run", "validate", "status", "scale", "set", "checkpoint now", "checkpoint list",
+                        "checkpoint verify", "bench sync", "version", "server", "coordinator"):
+            with self.subTest(command):
+                refused = run(job.PUSHPULL, *command.split(), "--frobnicate=1")
+
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertIn(f"pushpull {command}: unknown flag --frobnicate (see --help)", refused.stderr)
+
     def test_timeout_needs_wait(self) -> None:
         for words in (("scale", "--servers", "2"), ("set", "mode=Async"), ("checkpoint", "now")):
             with self.subTest(words[0]):
