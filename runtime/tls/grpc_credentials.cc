@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -126,6 +127,12 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdenti
 
 absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls) {
   if (!absl::IsUnavailable(why)) return why;
+  // gRPC's texts where no connection came about. Such a peer has not been asked about TLS.
+  if (absl::StrContains(why.message(), "Failed to connect to remote host") ||
+      absl::StrContains(why.message(), "DNS resolution failed")) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot be reached: ", why.message(), "; check the address, and whether it runs there"));
+  }
   return absl::UnavailableError(absl::StrCat(
       why.message(),
       has_tls ? "; over TLS: PUSHPULL_TLS_DIR must be set there too, and both sides' certificates "

@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::chrono::seconds kPatience{10};
 
@@ -194,6 +195,18 @@ TEST_F(TlsSessionTest, MemberWithoutTlsIsRejectedWithAdvice) {
       std::string(why.message()),
       AllOf(HasSubstr("coordinator at " + service_->address()), HasSubstr("PUSHPULL_TLS_DIR")));
   EXPECT_EQ(Ask(nullptr).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TlsSessionTest, UnreachableCoordinatorIsNotBlamedOnTls) {
+  const ControlTarget nobody{.address = service_->address()};
+  service_->Shutdown(Deadline::After(kPatience));
+
+  const absl::Status why = FetchStatus(nobody, Deadline::After(kPatience)).status();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()),
+              AllOf(HasSubstr("coordinator at " + nobody.address + ": cannot be reached"),
+                    Not(HasSubstr("TLS"))));
 }
 
 TEST_F(TlsSessionTest, CoordinatorOfAnotherJobIsNotTrusted) {
