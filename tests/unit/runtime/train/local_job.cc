@@ -40,7 +40,9 @@ absl::StatusOr<PushHandle> LocalJob::Pull(absl::string_view, std::span<float>, S
 }
 
 absl::Status LocalJob::UseSamples(const SampleSource& source) {
-  queue_.emplace(source);
+  SampleSource used = source;
+  used.epochs = options_.restored_epochs.value_or(source.epochs);
+  queue_.emplace(used);
   queue_->SetMembers(Everybody());
   for (uint64_t step = 0; step < options_.start_step.value(); ++step) Advance();
   return absl::OkStatus();

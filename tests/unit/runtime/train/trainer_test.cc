@@ -109,6 +109,27 @@ TEST_F(TrainerTest, ReplacementContinuesTheSamples) {
   EXPECT_THAT(rest.losses, ElementsAre(whole.losses[17], whole.losses[18], whole.losses[19]));
 }
 
+TEST_F(TrainerTest, SaysWhyARestoredJobHasNoFurtherEpochs) {
+  LocalJob::Record record;
+
+  const absl::Status status = Run({.start_step = Step{10}, .restored_epochs = 1}, record);
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--epochs 2: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ended after epoch 1"));
+  EXPECT_THAT(record.steps, IsEmpty());
+}
+
+TEST_F(TrainerTest, ReplacementOfADoneWorkerReportsTheResults) {
+  LocalJob::Record record;
+
+  const absl::Status status = Run({.start_step = Step{20}}, record);
+
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(record.results.count("accuracy"), 1);
+  EXPECT_TRUE(record.has_left);
+}
+
 TEST_F(TrainerTest, OnlyWorkerZeroEvaluates) {
   settings_.steps_max = 1;
   LocalJob::Record record;
