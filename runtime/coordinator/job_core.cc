@@ -36,6 +36,11 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
   return workers;
 }
 
+bool IsRegistration(const FromMember& message) {
+  return std::holds_alternative<RegisterServer>(message) ||
+         std::holds_alternative<RegisterWorker>(message);
+}
+
 }  // namespace
 
 // ---- events ----
@@ -46,6 +51,10 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
   job_.now = now;
   job_.members.OnReceived(now, session);
   const bool was_registered = job_.members.IsRegistered(session);
+  if (was_registered && IsRegistration(message)) {
+    job_.outbox.Refuse(session, job_.members.CheckIsNew(session));
+    return Settle();
+  }
   std::visit(
       [&](const auto& alternative) {
         if constexpr (requires { On(session, alternative); }) {

@@ -45,6 +45,8 @@ class MemberRegistry {
   // A pause of the caller itself does not count as the members' silence.
   std::vector<SessionId> FindSilent(SteadyTime now);
 
+  // kFailedPrecondition: the session has a role already; it has one for its whole life.
+  absl::Status CheckIsNew(SessionId session) const;
   // kFailedPrecondition: the index has a session already. kInvalidArgument: it can hold nothing.
   absl::Status Check(const RegisterServer& info) const;
   // The session takes a role; neither the session nor the index may have registered before.

@@ -70,6 +70,22 @@ TEST_F(JobCoreRecoveryTest, MembersReportBeforeAnythingIsDecided) {
   EXPECT_FALSE(Sent<SetReplicas>(kServerSession).has_value());
 }
 
+TEST_F(JobCoreRecoveryTest, ASecondRegistrationEndsItsSession) {
+  RegisterTheServer();
+
+  Receive(kServerSession, RegisterWorker{.worker = kAnn, .promised = Term{2}, .is_member = true});
+  const auto stop = Sent<Stop>(kServerSession);
+  const bool is_closed = IsClosed(kServerSession);
+  Receive(kServerSession, WorkerReport{.term = Term{3}, .entries = {}, .desired = {}});
+  Close(kServerSession);
+  Receive(kAnnSession, RegisterServer{.data_address = "10.0.0.1:7172", .promised = Term{2}});
+
+  ASSERT_TRUE(stop.has_value());
+  EXPECT_TRUE(is_closed);
+  EXPECT_TRUE(Sent<Welcome>(kAnnSession).has_value());
+  EXPECT_EQ(core_.Status(now_).servers.size(), 1U);
+}
+
 TEST_F(JobCoreRecoveryTest, AfterAllReportsTheNewestEntryGetsTheNewTerm) {
   RegisterTheServer();
   RegisterAnn();

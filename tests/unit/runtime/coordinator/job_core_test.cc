@@ -93,6 +93,50 @@ TEST_F(JobCoreTest, TensorsThatComeBeforeTheServersAreKept) {
   EXPECT_TRUE(Sent<SetServers>(kAnnSession).has_value());
 }
 
+TEST_F(JobCoreTest, AServersSessionThatRegistersAgainEnds) {
+  const RegisterServer another{.server = ServerId{1}, .data_address = "10.0.0.2:7171"};
+  const RegisterServer same{.data_address = "10.0.0.1:7171"};
+  for (const FromMember& second :
+       {FromMember{RegisterWorker{.worker = kBob}}, FromMember{another}, FromMember{same}}) {
+    JobCoreDriver driver({.settings = {.job = "j", .workers = 2, .servers = 2}, .max_servers = 3});
+    driver.Receive(kServerSession, same);
+
+    driver.Receive(kServerSession, second);
+    const auto stop = driver.Sent<Stop>(kServerSession);
+    const bool is_closed = driver.IsClosed(kServerSession);
+    driver.Close(kServerSession);
+
+    ASSERT_TRUE(stop.has_value()) << second.index();
+    EXPECT_THAT(std::string(stop->status.message()), HasSubstr("session of server-0"));
+    EXPECT_TRUE(is_closed);
+    EXPECT_THAT(driver.core_.Status(driver.now_).servers, IsEmpty());
+  }
+}
+
+TEST_F(JobCoreTest, AWorkersSessionThatRegistersAgainEnds) {
+  StartJob();
+  SessionId bob = kBobSession;
+  for (const FromMember& second : {FromMember{RegisterServer{.server = ServerId{1}}},
+                                   FromMember{RegisterWorker{.worker = kAnn}},
+                                   FromMember{RegisterWorker{.worker = kBob}}}) {
+    commands_.clear();
+
+    Receive(bob, second);
+    const auto stop = Sent<Stop>(bob);
+    const bool is_closed = IsClosed(bob);
+    Close(bob);
+
+    ASSERT_TRUE(stop.has_value()) << second.index();
+    EXPECT_THAT(std::string(stop->status.message()), HasSubstr("session of worker-1"));
+    EXPECT_TRUE(is_closed);
+    EXPECT_FALSE(IsClosed(kAnnSession));
+    EXPECT_EQ(core_.Status(now_).servers.size(), 1U);
+    EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+    bob = SessionId{bob.value() + 9};
+    RegisterOne(bob, kBob, bob.value());
+  }
+}
+
 TEST_F(JobCoreTest, ADeadWorkersReplacementJoinsLater) {
   StartJob();
 
