@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/metrics/http_exposer.h"
 
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,9 +30,17 @@
 namespace pushpull {
 namespace {
 
-// Scrapers and probes. Further connections wait in the kernel's backlog.
-constexpr size_t kConnectionsMax = 16;
-constexpr std::chrono::seconds kRequestTime{5};
+// Above each limit the oldest connection makes room, so that a probe is never the one that waits.
+constexpr size_t kConnectionsMax = 64;
+constexpr size_t kConnectionsOfAddressMax = 8;
+// Scrapes whose text is being made or sent; further ones are answered with 503. One address, at
+// most half of them.
+constexpr size_t kScrapesMax = 4;
+constexpr size_t kScrapesOfAddressMax = 2;
+// From the connection to the end of the request's headers.
+constexpr std::chrono::seconds kHeadersTime{1};
+// From there to the end of the answer.
+constexpr std::chrono::seconds kAnswerTime{5};
 // A scraper's request has a few hundred bytes.
 constexpr size_t kRequestBytesMax = 16 * 1024;
 // Accepting fails for as long as the process has no free descriptor.
@@ -43,6 +56,22 @@ std::string Response(absl::string_view status, absl::string_view text, WithBody 
       text.size(),
       "\r\nConnection: close\r\n\r\n",
       body == WithBody::kYes ? text : "");
+}
+
+std::string TooManyScrapes() {
+  return Response("503 Service Unavailable",
+                  "too many scrapes at once: try again in a few seconds\n",
+                  WithBody::kYes);
+}
+
+// The host that a connection comes from, whatever its port.
+std::string AddressOf(const sockaddr_storage& peer) {
+  const auto bytes = [](const auto& address) {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof address);
+  };
+  if (peer.ss_family == AF_INET6)
+    return bytes(reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr);
+  return bytes(reinterpret_cast<const sockaddr_in&>(peer).sin_addr);
 }
 
 bool IsAgain(int error) {
@@ -66,10 +95,15 @@ class HttpExposer::Impl final {
  private:
   struct Connection {
     FileDescriptor socket;
+    std::string address;
+    uint64_t number = 0;  // in the order of acceptance
     Executor::TimerId timeout = 0;
-    std::string request;   // as far as it has arrived
-    std::string response;  // empty until the request is complete
+    std::string request;     // as far as it has arrived
+    bool is_scrape = false;  // its text is being made or sent
+    std::string response;    // empty until it is made
     size_t num_sent = 0;
+
+    bool is_waited_for() const { return response.empty() && !is_scrape; }
   };
 
   void WatchListener() {
@@ -79,33 +113,68 @@ class HttpExposer::Impl final {
   }
 
   void Accept() {
-    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage peer{};
+    socklen_t peer_size = sizeof peer;
+    FileDescriptor socket(accept4(listener_.get(),
+                                  reinterpret_cast<sockaddr*>(&peer),
+                                  &peer_size,
+                                  SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.is_open()) {
-      if (IsAgain(errno)) return;
+      if (IsAgain(errno) || errno == ECONNABORTED) return;
       loop_.Unwatch(listener_.get());
       loop_.RunAfter(kPauseWhenExhausted, [this] { WatchListener(); });
       return;
     }
+    const std::string address = AddressOf(peer);
+    MakeRoom(address);
     const int fd = socket.get();
     if (!loop_.Watch(fd, EPOLLIN, [this, fd](uint32_t) { OnReady(fd); }).ok()) return;
     Connection& connection = connections_[fd];
     connection.socket = std::move(socket);
-    connection.timeout = loop_.RunAfter(kRequestTime, [this, fd] { Close(fd); });
-    if (connections_.size() == kConnectionsMax) loop_.Unwatch(listener_.get());
+    connection.address = address;
+    connection.number = ++num_accepted_;
+    connection.timeout = loop_.RunAfter(kHeadersTime, [this, fd] { Close(fd); });
+  }
+
+  // For one more connection from `address`. Of all, one of the address with the most makes room.
+  void MakeRoom(const std::string& address) {
+    if (NumOf(address) >= kConnectionsOfAddressMax) return Close(OldestOf(address));
+    if (connections_.size() < kConnectionsMax) return;
+    std::string most = address;
+    for (const auto& [fd, connection] : connections_) {
+      if (NumOf(connection.address) > NumOf(most)) most = connection.address;
+    }
+    Close(OldestOf(most));
+  }
+
+  size_t NumOf(const std::string& address) const {
+    return static_cast<size_t>(absl::c_count_if(
+        connections_, [&](const auto& entry) { return entry.second.address == address; }));
+  }
+
+  // One whose request has not come, if there is one.
+  int OldestOf(const std::string& address) const {
+    const auto rank = [&](const auto& entry) {
+      const Connection& connection = entry.second;
+      return std::tuple(
+          connection.address != address, !connection.is_waited_for(), connection.number);
+    };
+    return absl::c_min_element(connections_,
+                               [&](const auto& a, const auto& b) { return rank(a) < rank(b); })
+        ->first;
   }
 
   void OnReady(int fd) {
     Connection& connection = connections_.at(fd);
+    if (connection.is_scrape && connection.response.empty()) return;  // its text is made next
     const bool goes_on = connection.response.empty() ? Read(connection) : Write(connection);
     if (!goes_on) Close(fd);
   }
 
   void Close(int fd) {
-    const bool was_full = connections_.size() == kConnectionsMax;
     loop_.Cancel(connections_.at(fd).timeout);
     loop_.Unwatch(fd);
     connections_.erase(fd);
-    if (was_full) WatchListener();
   }
 
   // False, here and below: the connection is to be closed.
@@ -115,13 +184,50 @@ class HttpExposer::Impl final {
     if (got < 0 && IsAgain(errno)) return true;
     if (got <= 0) return false;
     connection.request.append(buffer.data(), static_cast<size_t>(got));
-    if (absl::StrContains(connection.request, "\r\n\r\n")) {
-      connection.response = Answer(connection.request);
-    } else if (connection.request.size() >= kRequestBytesMax) {
-      connection.response =
-          Response("431 Request Header Fields Too Large", "too large\n", WithBody::kYes);
+    if (absl::StrContains(connection.request, "\r\n\r\n")) return OnRequest(connection);
+    if (connection.request.size() < kRequestBytesMax) return true;
+    return Respond(connection,
+                   Response("431 Request Header Fields Too Large", "too large\n", WithBody::kYes));
+  }
+
+  bool OnRequest(Connection& connection) {
+    const int fd = connection.socket.get();
+    loop_.Cancel(connection.timeout);
+    connection.timeout = loop_.RunAfter(kAnswerTime, [this, fd] { Close(fd); });
+    std::string response = Answer(connection.request);
+    if (!response.empty()) return Respond(connection, std::move(response));
+    const auto is_scrape = [](const auto& entry) { return entry.second.is_scrape; };
+    const auto is_of_address = [&](const auto& entry) {
+      return entry.second.is_scrape && entry.second.address == connection.address;
+    };
+    if (static_cast<size_t>(absl::c_count_if(connections_, is_scrape)) >= kScrapesMax ||
+        static_cast<size_t>(absl::c_count_if(connections_, is_of_address)) >= kScrapesOfAddressMax)
+      return Respond(connection, TooManyScrapes());
+    connection.is_scrape = true;
+    // Behind what is ready now: a probe waits for the text of one scrape at most.
+    scrapes_.push_back(connection.number);
+    if (scrapes_.size() == 1) loop_.Post([this] { Scrape(); });
+    return true;
+  }
+
+  void Scrape() {
+    const auto scraped = absl::c_find_if(connections_, [this](const auto& entry) {
+      return entry.second.number == scrapes_.front();
+    });
+    if (scraped != connections_.end()) {
+      const int fd = scraped->first;
+      Connection& connection = scraped->second;
+      const WithBody body =
+          absl::StartsWith(connection.request, "GET ") ? WithBody::kYes : WithBody::kNo;
+      if (!Respond(connection, Response("200 OK", options_.metrics(), body))) Close(fd);
     }
-    return connection.response.empty() || Write(connection);
+    scrapes_.pop_front();
+    if (!scrapes_.empty()) loop_.Post([this] { Scrape(); });
+  }
+
+  bool Respond(Connection& connection, std::string response) {
+    connection.response = std::move(response);
+    return Write(connection);
   }
 
   bool Write(Connection& connection) {
@@ -134,7 +240,8 @@ class HttpExposer::Impl final {
     return loop_.Rewatch(connection.socket.get(), EPOLLOUT).ok();
   }
 
-  // Of a complete request only the method and the path matter, both in its first line.
+  // Of a complete request only the method and the path matter, both in its first line. Empty: a
+  // scrape.
   std::string Answer(absl::string_view request) const {
     const std::vector<absl::string_view> line =
         absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
@@ -144,7 +251,7 @@ class HttpExposer::Impl final {
       return Response("405 Method Not Allowed", "only GET and HEAD\n", WithBody::kYes);
     const WithBody body = line[0] == "GET" ? WithBody::kYes : WithBody::kNo;
     const absl::string_view path = line[1].substr(0, line[1].find('?'));
-    if (path == "/metrics") return Response("200 OK", options_.metrics(), body);
+    if (path == "/metrics") return "";
     if (path == "/livez") return Response("200 OK", "ok\n", body);
     if (path == "/readyz") {
       const absl::Status status = options_.ready();
@@ -157,7 +264,9 @@ class HttpExposer::Impl final {
   const HttpExposerOptions options_;
   const FileDescriptor listener_;
   std::map<int, Connection> connections_;  // by descriptor; at most kConnectionsMax
-  EventLoop loop_{"metrics-http"};         // last: its handlers use all of the above
+  uint64_t num_accepted_ = 0;
+  std::deque<uint64_t> scrapes_;    // whose text is to be made, by the connection's number
+  EventLoop loop_{"metrics-http"};  // last: its handlers use all of the above
 };
 
 absl::StatusOr<std::unique_ptr<HttpExposer>> HttpExposer::Start(HttpExposerOptions options) {
@@ -178,8 +287,8 @@ HttpExposer::~HttpExposer() = default;
 absl::StatusOr<std::string> FetchMetrics(const std::string& address) {
   PUSHPULL_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   httplib::Client client(host_port.host, host_port.port);
-  client.set_connection_timeout(kRequestTime);
-  client.set_read_timeout(kRequestTime);
+  client.set_connection_timeout(kAnswerTime);
+  client.set_read_timeout(kAnswerTime);
   const httplib::Result answer = client.Get("/metrics");
   if (answer && answer->status == 200) return answer->body;
   return absl::UnavailableError(absl::StrCat(

@@ -25,8 +25,10 @@ struct HttpExposerOptions {
 };
 
 // Serves on a thread of its own, "metrics-http", until it is destroyed, which drops the requests in
-// progress. A client that hangs holds up nobody else: at most 16 connections, each with one request
-// of at most 16 KiB and 5 s. Nothing a client sends ends the process or makes it grow. Thread-safe.
+// progress. A probe is answered whatever other clients do: a request has 1 s to arrive and at most
+// 16 KiB, its answer 5 s; of 64 connections, 8 from one address, the oldest is closed when another
+// one comes; 4 scrapes at once, 2 from one address, further ones are answered with 503. Nothing a
+// client sends ends the process or makes it grow. Thread-safe.
 class HttpExposer {
  public:
   // kInvalidArgument: `listen` is no host:port. kAlreadyExists: the port is in use.

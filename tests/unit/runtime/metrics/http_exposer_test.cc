@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,15 @@ class HttpExposerTest : public ::testing::Test {
     return ReadAll(connection);
   }
 
+  // The first answer that is not 503, for 5 s.
+  std::string GetOnceFree(const std::string& path) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    std::string answer = Get(path);
+    while (answer.rfind("HTTP/1.1 503", 0) == 0 && std::chrono::steady_clock::now() < end)
+      answer = Get(path);
+    return answer;
+  }
+
   std::string text_ = "pushpull_step 3\n";
   absl::Status ready_;
   std::unique_ptr<HttpExposer> exposer_;
@@ -114,6 +124,43 @@ TEST_F(HttpExposerTest, HangingClientsDoNotDelayOthers) {
   }
 
   EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, SilentConnectionsDoNotDelayProbes) {
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(Connect());
+  const auto begin = std::chrono::steady_clock::now();
+
+  const std::string answer = Get("/livez");
+
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST_F(HttpExposerTest, ASilentConnectionIsClosedAfterASecond) {
+  const FileDescriptor silent = Connect();
+  const auto begin = std::chrono::steady_clock::now();
+
+  EXPECT_EQ(ReadAll(silent), "");
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST_F(HttpExposerTest, ScrapesThatNobodyReadsAreBounded) {
+  text_ = std::string(32 << 20, 'a');
+  std::vector<FileDescriptor> scrapes;
+  for (int i = 0; i < 2; ++i) {
+    scrapes.push_back(Connect());
+    Send(scrapes.back(), "GET /metrics HTTP/1.1\r\n\r\n");
+    char first = 0;  // it is under way
+    ASSERT_EQ(read(scrapes.back().get(), &first, 1), 1);
+  }
+
+  EXPECT_EQ(Get("/metrics").substr(0, 12), "HTTP/1.1 503");
+  EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
+  scrapes.clear();
+
+  EXPECT_EQ(GetOnceFree("/metrics").substr(0, 12), "HTTP/1.1 200");
 }
 
 TEST_F(HttpExposerTest, AnswersHeadWithoutBody) {
