@@ -33,9 +33,6 @@ std::string ToString(OptimizerKind kind);
 // "sgd(learning_rate=0.1, momentum=0.9)": the kind and the settings that apply to it.
 std::string ToString(const OptimizerSpec& spec);
 
-// The number of float32 of optimizer state for each element: 0, 1 or 2.
-size_t StateFloatsPerValue(const OptimizerSpec& spec);
-
 struct StepInput {
   double learning_rate = 0;   // of this step; replaces the spec's
   uint64_t step = 1;          // 1 for the first update of this chunk, 2 for the second, ...

@@ -108,7 +108,11 @@ void DefineHandle(nb::module_& module) {
            "float32\n"
            "arrays in the tensor's order, some of them in the server's memory. Valid until the "
            "next push\n"
-           "of the tensor or leave().");
+           "of the tensor or leave().")
+      .def_prop_ro("updates",
+                   &PythonHandle::Updates,
+                   "Of Store.pull_optimizer_state, after wait(): the steps that the optimizer has "
+                   "made.");
 }
 
 void DefineBoundPush(nb::module_& module) {
@@ -145,9 +149,11 @@ void DefineJob(nb::module_& module) {
           "batch"_a,
           "is_global_batch"_a)
       .def("add", &PythonJob::Add, "name"_a, "value"_a, "options"_a)
+      .def("set_optimizer_state", &PythonJob::SetOptimizerState, "name"_a, "state"_a, "updates"_a)
       .def("start", &PythonJob::Start, "timeout"_a)
       .def("bind", &PythonJob::Bind, "name"_a, "gradient"_a, "out"_a.none(), nb::keep_alive<0, 1>())
       .def("pull", &PythonJob::Pull, "name"_a, "out"_a, "min_step"_a)
+      .def("pull_optimizer_state", &PythonJob::PullOptimizerState, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",

@@ -71,6 +71,13 @@ std::string Quoted(const std::string& name) {
   return absl::StrCat("tensor \"", name, "\"");
 }
 
+// The shape of the state that a tensor's optimizer keeps.
+std::vector<int64_t> StateDims(const TensorSpec& spec) {
+  std::vector<int64_t> dims = {static_cast<int64_t>(StateFloatsPerValue(spec.optimizer))};
+  dims.insert(dims.end(), spec.dims.begin(), spec.dims.end());
+  return dims;
+}
+
 bool Overlap(std::span<const float> a, std::span<const float> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() &&
          b.data() < a.data() + a.size();
@@ -150,6 +157,22 @@ void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptio
   order_.push_back(name);
 }
 
+void PythonJob::SetOptimizerState(const std::string& name, nb::handle state, uint64_t updates) {
+  job();
+  TensorMemory& tensor = FindRegistered(name);
+  if (has_started_) {
+    throw StatusError(absl::FailedPreconditionError(
+        absl::StrCat(Quoted(name), ": the optimizer's state is set before start()")));
+  }
+  ArrayArgument array = TakeArray(state,
+                                  absl::StrCat(Quoted(name), ": optimizer state"),
+                                  Access::kRead,
+                                  StateDims(tensor.registration.spec));
+  tensor.registration.optimizer_state = array.values;
+  tensor.registration.updates = updates;
+  tensor.optimizer_state = std::move(array.owner);
+}
+
 void PythonJob::Start(double seconds) {
   const Deadline deadline = DeadlineAfter(seconds);
   Job& job = this->job();
@@ -165,12 +188,17 @@ void PythonJob::Start(double seconds) {
     done.wait();
   });
   Check(done.get());
+  for (auto& [name, tensor] : tensors_) tensor.optimizer_state = {};
 }
 
 PythonJob::TensorMemory& PythonJob::Find(const std::string& name) {
   job();
   if (!has_started_)
     throw StatusError(absl::FailedPreconditionError("call start() before the first push or pull"));
+  return FindRegistered(name);
+}
+
+PythonJob::TensorMemory& PythonJob::FindRegistered(const std::string& name) {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) {
     throw StatusError(absl::NotFoundError(absl::StrCat(
@@ -221,6 +249,20 @@ PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t m
       out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, tensor.registration.spec.dims);
   return Track(
       tensor, job().Pull(name, written.values, Step{min_step}), Array(), std::move(written.owner));
+}
+
+PythonHandle PythonJob::PullOptimizerState(const std::string& name,
+                                           nb::handle out,
+                                           uint64_t min_step) {
+  TensorMemory& tensor = Find(name);
+  ArrayArgument written = TakeArray(out,
+                                    absl::StrCat(Quoted(name), ": out"),
+                                    Access::kWrite,
+                                    StateDims(tensor.registration.spec));
+  return Track(tensor,
+               job().PullOptimizerState(name, written.values, Step{min_step}),
+               Array(),
+               std::move(written.owner));
 }
 
 PythonHandle PythonJob::CommitSamples() {

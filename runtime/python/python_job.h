@@ -49,6 +49,7 @@ class PythonHandle {
   bool IsDone();
   // PushHandle::Pieces, as one-dimensional read-only arrays.
   std::vector<Piece> Pieces() const;
+  uint64_t Updates() const { return handle_.updates(); }
 
  private:
   PushHandle handle_;
@@ -66,6 +67,8 @@ class PythonJob {
   void UseSamples(const SampleSource& source) { Check(job().UseSamples(source)); }
   // Remembers a tensor for Start. Throws as TakeArray, and value_error for unknown names.
   void Add(const std::string& name, nanobind::handle value, const TensorOptions& options);
+  // What the tensor's optimizer continues from; before Start. Throws as TakeArray.
+  void SetOptimizerState(const std::string& name, nanobind::handle state, uint64_t updates);
   // Registers what was added. Blocks; a signal handler that raises ends the membership.
   void Start(double seconds);
 
@@ -74,6 +77,7 @@ class PythonJob {
   // Checks the arrays once for many pushes. `out` may be None.
   BoundPush Bind(const std::string& name, nanobind::handle gradient, nanobind::handle out);
   PythonHandle Pull(const std::string& name, nanobind::handle out, uint64_t min_step);
+  PythonHandle PullOptimizerState(const std::string& name, nanobind::handle out, uint64_t min_step);
   PythonHandle CommitSamples();
   StepSamples Samples(uint64_t steps_ahead) const;
 
@@ -102,11 +106,15 @@ class PythonJob {
   struct TensorMemory {
     TensorRegistration registration;
     Array value;                        // as registered
+    Array optimizer_state;              // likewise, until the job has started
     Array newest;                       // the last `out`, the copy of last resort
     std::vector<Operation> operations;  // under way, or failed: servers may still read those
   };
 
   static void Check(const absl::Status& status);
+  // Throws kNotFound.
+  TensorMemory& FindRegistered(const std::string& name);
+  // Likewise, and kFailedPrecondition before Start.
   TensorMemory& Find(const std::string& name);
   PythonHandle Track(TensorMemory& tensor,
                      absl::StatusOr<PushHandle> handle,

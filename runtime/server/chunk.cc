@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -33,12 +34,29 @@ const Admission* Chunk::admission() const {
 
 // ---- the primary ----
 
-absl::StatusOr<LogEntry> Chunk::Initialize(HostBuffer value) {
-  PUSHPULL_RETURN_IF_ERROR(state_.Install(std::move(value)));
-  const std::shared_ptr<const HostBuffer> installed = state_.value();
-  return LogEntry{.meta = {.kind = LogEntryKind::kInitialize},
-                  .step = state_.version(),
-                  .payload = {installed->bytes(), installed}};
+absl::StatusOr<LogEntry> Chunk::Initialize(HostBuffer initial, uint64_t updates) {
+  LogEntry entry{
+      .meta = {.kind = LogEntryKind::kInitialize}, .step = state_.version(), .payload = {}};
+  if (state_.HasStateIn(initial.num_bytes())) {
+    PUSHPULL_RETURN_IF_ERROR(InstallWithState(initial, updates));
+    entry.meta.updates = updates;
+    const auto sent = std::make_shared<const HostBuffer>(std::move(initial));
+    entry.payload = {sent->bytes(), sent};
+  } else {
+    PUSHPULL_RETURN_IF_ERROR(state_.Install(std::move(initial)));
+    const std::shared_ptr<const HostBuffer> installed = state_.value();
+    entry.payload = {installed->bytes(), installed};
+  }
+  return entry;
+}
+
+absl::Status Chunk::InstallWithState(const HostBuffer& initial, uint64_t updates) {
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(state_.num_bytes()));
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer state, HostBuffer::Uninitialized(state_.state_bytes()));
+  absl::c_copy(initial.bytes().first(state_.num_bytes()), value.bytes().begin());
+  absl::c_copy(initial.bytes().subspan(state_.num_bytes()), state.bytes().begin());
+  state_.Install(std::move(value), std::move(state), updates);
+  return absl::OkStatus();
 }
 
 LogEntry Chunk::AdvanceTo(Step version) {
@@ -167,10 +185,13 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
   };
   const bool has_payload =
       entry.kind != LogEntryKind::kSkip && entry.kind != LogEntryKind::kAdvance;
-  if (has_payload && payload.num_bytes() != state_.num_bytes()) return mismatch();
+  const bool has_state =
+      entry.kind == LogEntryKind::kInitialize && state_.HasStateIn(payload.num_bytes());
+  if (has_payload && !has_state && payload.num_bytes() != state_.num_bytes()) return mismatch();
   if (entry.kind == LogEntryKind::kInitialize) {
     if (state_.is_initialized()) return mismatch();
-    const absl::Status installed = state_.Install(std::move(payload));
+    const absl::Status installed =
+        has_state ? InstallWithState(payload, entry.updates) : state_.Install(std::move(payload));
     return installed.ok() ? installed : absl::UnavailableError(installed.message());
   }
   if (!state_.is_initialized() || state_.version() != header.step) return mismatch();

@@ -89,8 +89,9 @@ class Chunk {
 
   // ---- changes on the primary; the entry must be appended to the log ----
 
-  // Takes version 0. kResourceExhausted: no memory for the optimizer's state.
-  absl::StatusOr<LogEntry> Initialize(HostBuffer value);
+  // Takes version 0: the value and, where the optimizer continues from somewhere, its state after
+  // `updates` steps. kResourceExhausted: no memory for that.
+  absl::StatusOr<LogEntry> Initialize(HostBuffer initial, uint64_t updates);
   // The version becomes `version`, which is higher, with the value as it is.
   LogEntry AdvanceTo(Step version);
   // Turns version t into t + 1 with the contributions of step(), and clears it. The entry's payload
@@ -129,6 +130,7 @@ class Chunk {
                          const std::shared_ptr<BufferPool>& pool,
                          LogEntry& entry);
   Payload LendSum(std::shared_ptr<BufferPool> pool);
+  absl::Status InstallWithState(const HostBuffer& initial, uint64_t updates);
 
   Shard& shard_;
   const size_t index_in_shard_;

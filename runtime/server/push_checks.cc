@@ -79,7 +79,10 @@ absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
                                                    ToString(agreed)));
   }
   const size_t expected = EncodedBytes(frame.codec, chunk.state().num_bytes() / sizeof(float));
-  if (frame.payload_bytes == expected) return absl::OkStatus();
+  const bool is_initial = frame.type == FrameType::kInit;
+  if (frame.payload_bytes == expected ||
+      (is_initial && chunk.state().HasStateIn(frame.payload_bytes)))
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(chunk.Name(), ": got ", frame.payload_bytes, " bytes, expected ", expected));
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/wire_bytes.h"
 #include "runtime/replication/admission_frame.h"
 #include "runtime/replication/replica_frame.h"
 
@@ -25,9 +26,16 @@ void Append(const std::vector<std::byte>& bytes, std::vector<std::byte>& meta) {
   meta.insert(meta.end(), bytes.begin(), bytes.end());
 }
 
+std::vector<std::byte> EncodeUpdates(uint64_t updates) {
+  ByteWriter writer;
+  writer.Put(updates);
+  return writer.Take();
+}
+
 }  // namespace
 
-// The meta is read in this order: timing, admission (where the flag says so), entry (what is left).
+// The meta is read in this order: timing, admission and updates (where flags say so), entry (what
+// is left).
 void Responder::Publish(Chunk& chunk) const {
   if (chunk.waiters().empty()) return;
   const ReplicaSet& entry = chunk.shard().member().entry();
@@ -40,6 +48,11 @@ void Responder::Publish(Chunk& chunk) const {
       Append(EncodeAdmission(*admission), answer.meta);
       answer.header.flags |= kFlagAdmission;
     }
+    const bool wants_state = (waiter.request.flags & kFlagOptimizerState) != 0;
+    if (wants_state) {
+      Append(EncodeUpdates(chunk.state().updates()), answer.meta);
+      answer.header.flags |= kFlagOptimizerState;
+    }
     // A worker accepts nothing of an epoch whose entry it does not know.
     if (waiter.request.epoch < entry.epoch)
       Append(EncodeShardEntry({chunk.shard().id(), entry}), answer.meta);
@@ -47,7 +60,11 @@ void Responder::Publish(Chunk& chunk) const {
     answer.header.step = chunk.state().version();
     answer.header.weight = chunk.made_by().clip_scale;
     answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
-    if (waiter.wants_value) {
+    if (wants_state) {
+      const std::shared_ptr<const HostBuffer> state = chunk.state().optimizer_state();
+      answer.payload = {state->bytes(), state};
+      lane_.metrics.AddPulled(waiter.connection->channel().kind(), state->num_bytes());
+    } else if (waiter.wants_value) {
       const bool is_in_place = pages_.Publish(chunk, waiter.request, *value);
       answer.payload = {value->bytes(), value, is_in_place};
       lane_.metrics.AddPulled(waiter.connection->channel().kind(), value->num_bytes());

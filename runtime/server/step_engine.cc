@@ -99,7 +99,8 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
         HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules.membership(), reception.buffer)
                             : absl::OkStatus();
     if (!divided.ok()) return refuse(divided);
-    absl::StatusOr<LogEntry> entry = chunk.Initialize(std::move(reception.buffer));
+    absl::StatusOr<LogEntry> entry =
+        chunk.Initialize(std::move(reception.buffer), header.base_version.value());
     if (!entry.ok()) return refuse(entry.status());
     replication_.Append(chunk, *std::move(entry));
   }

@@ -10,12 +10,14 @@
 namespace pushpull {
 
 absl::Status ChunkState::Install(HostBuffer value) {
-  PUSHPULL_CHECK(value.num_bytes() == num_bytes_);
   if (is_initialized()) return absl::OkStatus();
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer state, HostBuffer::Zeroed(state_bytes()));
-  state_ = std::make_shared<HostBuffer>(std::move(state));
-  value_ = std::make_shared<HostBuffer>(std::move(value));
+  Install(std::move(value), std::move(state), 0);
   return absl::OkStatus();
+}
+
+void ChunkState::Install(HostBuffer value, HostBuffer optimizer_state, uint64_t updates) {
+  if (!is_initialized()) Restore(Step{0}, updates, std::move(value), std::move(optimizer_state));
 }
 
 absl::Status ChunkState::Apply(std::span<const float> gradient,

@@ -32,6 +32,8 @@ class ChunkState {
   // Takes version 0. The first value counts; a later one is ignored. `value` has num_bytes().
   // kResourceExhausted: no memory for the optimizer's state.
   absl::Status Install(HostBuffer value);
+  // Likewise with a state of the optimizer, state_bytes() long, that has `updates` in it.
+  void Install(HostBuffer value, HostBuffer optimizer_state, uint64_t updates);
 
   // Turns version t into t + 1 with the step's reduced gradient.
   //
@@ -74,6 +76,10 @@ class ChunkState {
   std::shared_ptr<const HostBuffer> value() const { return value_; }
   // Likewise the optimizer's state that belongs to this version, state_bytes() long.
   std::shared_ptr<const HostBuffer> optimizer_state() const { return state_; }
+  // Whether an initial value of this length has the optimizer's state behind it.
+  bool HasStateIn(uint64_t initial_bytes) const {
+    return state_bytes() > 0 && initial_bytes == num_bytes_ + state_bytes();
+  }
   uint64_t state_bytes() const { return num_bytes_ * StateFloatsPerValue(optimizer_); }
   // Optimizer steps done; below the version where steps were skipped.
   uint64_t updates() const { return updates_; }

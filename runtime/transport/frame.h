@@ -33,7 +33,9 @@ enum class FrameType : uint8_t {
   kHelloAck = 2,  // its answer
   kPing = 3,      // worker -> server; echoed as kPong with the receiver's clock in meta
   kPong = 4,
-  kInit = 5,       // worker -> primary: value of version 0, installed unless there is one
+  // worker -> primary: value of version 0, installed unless there is one; after it, where the
+  // optimizer continues from somewhere, its state
+  kInit = 5,
   kPush = 6,       // worker -> primary: one contribution; answered by kPublished without payload
   kPull = 7,       // worker -> primary: requests version >= step; answered by kPublished
   kPushPull = 8,   // worker -> primary: kPush answered by kPublished with payload
@@ -82,6 +84,9 @@ constexpr uint8_t kFlagInRegion = 4;
 // kPushPull: the server may answer with a reference to its own memory, which the worker may read
 // until its next push of the chunk.
 constexpr uint8_t kFlagTakesInPlace = 8;
+// kPull: of the optimizer's state instead of the value. kPublished: that is the payload, and the
+// meta has the optimizer's updates after the admission.
+constexpr uint8_t kFlagOptimizerState = 16;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
 struct FrameHeader {
@@ -110,7 +115,8 @@ struct FrameHeader {
   // of the push it answers; 0 for an answer to another request.
   Step clock;
   // kPush: the version that the gradient was computed with. kPull, kFetch: the number of this read,
-  // which tells its answer from a late one to an earlier read. kPublished repeats it.
+  // which tells its answer from a late one to an earlier read. kInit: the updates that the
+  // optimizer's state has in it. kPublished repeats it.
   Step base_version;
 };
 

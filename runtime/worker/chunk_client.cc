@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "runtime/replication/admission_frame.h"
 #include "runtime/replication/replica_frame.h"
+#include "runtime/worker/published_answer.h"
+#include "runtime/worker/state_rows.h"
 
 namespace pushpull {
 namespace {
@@ -16,27 +17,10 @@ namespace {
 // its view was a moment behind.
 constexpr Duration kAskedAgainAfter = std::chrono::milliseconds(20);
 
-// What a publication has besides the value; parts that are damaged are left out.
-struct PublishedAnswer {
-  std::optional<PublishedTiming> timing;
-  std::optional<Admission> admission;
-  std::optional<ShardEntry> entry;  // of `shard`; comes with the first answer of its epoch
-};
-
-PublishedAnswer ReadPublishedAnswer(const ReceivedFrame& frame, ShardId shard) {
-  PublishedAnswer answer;
-  std::span<const std::byte> meta = frame.meta;
-  const absl::StatusOr<PublishedTiming> timing = DecodePublishedTiming(meta);
-  if (timing.ok()) answer.timing = *timing;
-  meta = meta.subspan(std::min(meta.size(), kPublishedTimingBytes));
-  if ((frame.header.flags & kFlagAdmission) != 0) {
-    absl::StatusOr<Admission> admission = TakeAdmission(meta);
-    if (admission.ok()) answer.admission = *std::move(admission);
-  }
-  if (meta.empty()) return answer;
-  absl::StatusOr<ShardEntry> entry = DecodeShardEntry(meta);
-  if (entry.ok() && entry->shard == shard) answer.entry = *std::move(entry);
-  return answer;
+void ReportVerdict(const CodecVerdict& verdict, const Log& log) {
+  log.Info(verdict.uses_codecs ? "codecs pay on this link" : "codecs do not pay, left out",
+           {{"step_seconds_with", ToSeconds(verdict.with)},
+            {"step_seconds_without", ToSeconds(verdict.without)}});
 }
 
 void ReportOverflows(const ChunkClientDependencies& to,
@@ -113,6 +97,8 @@ void ChunkClient::Start(const TensorRequest& request) {
   uint64_t overflows = 0;
   for (ClientChunk& chunk : chunks) {
     ChunkRequest made = MakeRequest(request, chunk);
+    const absl::Status added = AddState(request, chunk, made);
+    if (!added.ok()) return request.pending->Fail(added);
     if (made.encoded.overflows > 0) codec = made.encoded.codec;
     overflows += made.encoded.overflows;
     // A gradient in the memory of a copy overwrites the copy.
@@ -207,11 +193,7 @@ void ChunkClient::OnSynchronized(const SyncObservation& observation) {
   if (!codec_trial_) return;
   const std::optional<CodecVerdict> verdict =
       codec_trial_->Add(observation.number, observation.sync);
-  if (!verdict) return;
-  dependencies_.log.Info(
-      verdict->uses_codecs ? "codecs pay on this link" : "codecs do not pay, left out",
-      {{"step_seconds_with", ToSeconds(verdict->with)},
-       {"step_seconds_without", ToSeconds(verdict->without)}});
+  if (verdict) ReportVerdict(*verdict, dependencies_.log);
 }
 
 absl::Status ChunkClient::FailAll(const absl::Status& why) {
@@ -361,6 +343,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   const Step version = frame.header.step;
   chunk.version = std::max(chunk.version, version);
   StoreValue(chunk, request, frame);
+  if (answer.updates) request.pending->SetUpdates(*answer.updates);
   if (answer.timing && uneven_steps_.Compare({version, answer.timing->contributors}))
     dependencies_.observer.OnUnevenStep(Step{version.value() - 1});
   clip_.OnVersion(frame.header.chunk, version, frame.header.weight);
@@ -388,6 +371,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
 void ChunkClient::StoreValue(const ClientChunk& chunk,
                              const ChunkRequest& request,
                              const ReceivedFrame& frame) {
+  if (request.state != nullptr) return StoreState(chunk, request, frame.payload);
   if (!frame.payload.empty()) {
     if (frame.payload.data() != request.target.data())
       std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());

@@ -117,6 +117,7 @@ void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_ag
     frame.header.flags = kFlagAdmission;
   }
   if (request.takes_in_place) frame.header.flags |= kFlagTakesInPlace;
+  if (request.state != nullptr) frame.header.flags |= kFlagOptimizerState;
   if (options_.fault_point) options_.fault_point(SyncPhase::kQueue);
   statistics_.AddSent(link->channel()->kind(), payload_bytes);
   if (is_again) statistics_.AddResend();

@@ -101,6 +101,13 @@ class RunningJob final : public Job {
     return PushHandle(std::move(pending));
   }
 
+  absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
+                                                std::span<float> out,
+                                                Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullOptimizerState(tensor, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
   absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
   absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(0); }
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
@@ -194,6 +201,10 @@ absl::Status PushHandle::Wait(Deadline deadline) {
 
 std::vector<std::span<const float>> PushHandle::Pieces() const {
   return pending_->Pieces();
+}
+
+uint64_t PushHandle::updates() const {
+  return pending_->updates();
 }
 
 }  // namespace pushpull

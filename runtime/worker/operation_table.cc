@@ -85,26 +85,58 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(absl::string_v
                                                                   SteadyTime now) {
   MutexLock lock(mu_);
   PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, out.size()));
-  return Begin(
-      {.type = FrameType::kPull,
-       .tensor = tensor->index,
-       .step = min_version,
-       .clock = numbers_.Next(tensor->index),
-       .source = {},
-       .target = std::as_writable_bytes(out),
-       .priority = tensor->priority,
-       .ready = now,
-       .pending = std::make_shared<PendingOperation>(FrameType::kPull, tensor->name, min_version)});
+  TensorRequest request = PullOf(*tensor, min_version, now);
+  request.target = std::as_writable_bytes(out);
+  return Begin(std::move(request));
+}
+
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakeStatePull(absl::string_view name,
+                                                                       std::span<float> out,
+                                                                       Step min_version,
+                                                                       SteadyTime now) {
+  MutexLock lock(mu_);
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  const uint64_t expected = tensor->num_values * tensor->state_floats;
+  if (out.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                   name,
+                                                   "\": its optimizer has a state of ",
+                                                   expected,
+                                                   " values, got memory for ",
+                                                   out.size()));
+  }
+  TensorRequest request = PullOf(*tensor, min_version, now);
+  request.state_target = std::as_writable_bytes(out);
+  if (!out.empty()) return Begin(std::move(request));
+  request.pending->Finish();
+  return Accepted{request.pending};
+}
+
+TensorRequest OperationTable::PullOf(const Tensor& tensor, Step min_version, SteadyTime now) const {
+  return {
+      .type = FrameType::kPull,
+      .tensor = tensor.index,
+      .step = min_version,
+      .clock = numbers_.Next(tensor.index),
+      .source = {},
+      .target = {},
+      .priority = tensor.priority,
+      .ready = now,
+      .pending = std::make_shared<PendingOperation>(FrameType::kPull, tensor.name, min_version)};
+}
+
+absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name) const {
+  const auto it = tensors_.find(name);
+  if (it != tensors_.end()) return &it->second;
+  return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
 }
 
 absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name,
                                                                    size_t num_values) const {
-  const auto it = tensors_.find(name);
-  if (it == tensors_.end())
-    return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
-  if (num_values == it->second.num_values) return &it->second;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tensor \"", name, "\" has ", it->second.num_values, " values, got ", num_values));
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  if (num_values == tensor->num_values) return tensor;
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", name, "\" has ", tensor->num_values, " values, got ", num_values));
 }
 
 absl::Status OperationTable::UseSamples(SampleSource source) {
@@ -189,6 +221,7 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
     tensors_[tensor.spec.name] = {.name = std::make_shared<const std::string>(tensor.spec.name),
                                   .index = registration.places()[i],
                                   .num_values = tensor.value.size(),
+                                  .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
                                   .priority = tensor.priority,
                                   .keeps_value = tensor.keeps_value};
   }

@@ -49,6 +49,11 @@ class OperationTable {
                                     std::span<float> out,
                                     Step min_version,
                                     SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  // Job::PullOptimizerState. Done at once where the optimizer keeps no state.
+  absl::StatusOr<Accepted> MakeStatePull(absl::string_view tensor,
+                                         std::span<float> out,
+                                         Step min_version,
+                                         SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::SamplesAhead.
   absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -127,6 +132,7 @@ class OperationTable {
     std::shared_ptr<const std::string> name;
     size_t index = 0;
     uint64_t num_values = 0;
+    size_t state_floats = 0;  // of the optimizer, for each value
     uint8_t priority = 0;
     bool keeps_value = true;
   };
@@ -137,7 +143,12 @@ class OperationTable {
                                           const PushOptions& options,
                                           SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Accepted Begin(TensorRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const Tensor*> Find(absl::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<const Tensor*> Find(absl::string_view name, size_t num_values) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A request that all kinds of pulls have in common.
+  TensorRequest PullOf(const Tensor& tensor, Step min_version, SteadyTime now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<StepSamples> NextSamples(uint64_t steps_ahead) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -66,6 +66,16 @@ std::vector<std::span<const float>> PendingOperation::Pieces() const {
   return pieces;
 }
 
+void PendingOperation::SetUpdates(uint64_t updates) {
+  MutexLock lock(mu_);
+  updates_ = std::max(updates_, updates);
+}
+
+uint64_t PendingOperation::updates() const {
+  MutexLock lock(mu_);
+  return updates_;
+}
+
 void PendingOperation::Fail(const absl::Status& why) {
   End(absl::Status(why.code(), absl::StrCat(what(), ": ", why.message())));
 }

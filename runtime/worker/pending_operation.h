@@ -49,6 +49,10 @@ class PendingOperation {
   void SetPiece(uint64_t offset, Payload piece) ABSL_LOCKS_EXCLUDED(mu_);
   // All of them, in order.
   std::vector<std::span<const float>> Pieces() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Of a pull of the optimizer's state: the updates that one of its chunks has.
+  void SetUpdates(uint64_t updates) ABSL_LOCKS_EXCLUDED(mu_);
+  // The highest of them.
+  uint64_t updates() const ABSL_LOCKS_EXCLUDED(mu_);
   // The first failure counts; none after it is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -83,6 +87,7 @@ class PendingOperation {
   // Parts by server, in order; none of 0.
   absl::InlinedVector<Missing, 2> missing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);
+  uint64_t updates_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace pushpull

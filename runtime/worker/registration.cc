@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/tensor/shape.h"
 #include "runtime/worker/use_order.h"
 
@@ -15,6 +16,24 @@ namespace pushpull {
 namespace {
 
 constexpr absl::string_view kReservedPrefix = "pushpull.";
+
+absl::Status CheckState(const TensorRegistration& tensor) {
+  const size_t rows = StateFloatsPerValue(tensor.spec.optimizer);
+  const size_t expected = rows * tensor.value.size();
+  const size_t given = tensor.optimizer_state.size();
+  if (given == expected || (given == 0 && tensor.updates == 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                 tensor.spec.name,
+                                                 "\": a state of ",
+                                                 given,
+                                                 " floats after ",
+                                                 tensor.updates,
+                                                 " updates; the optimizer has ",
+                                                 rows,
+                                                 " for each of ",
+                                                 tensor.value.size(),
+                                                 " values"));
+}
 
 }  // namespace
 
@@ -37,8 +56,14 @@ absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
                                                      tensor.value.size(),
                                                      " floats"));
     }
+    PUSHPULL_RETURN_IF_ERROR(CheckState(tensor));
     const uint8_t place = PriorityOfPlace(checked.size(), tensors.size());
-    checked.push_back({spec, tensor.value, tensor.priority.value_or(place), tensor.keeps_value});
+    checked.push_back({spec,
+                       tensor.value,
+                       tensor.priority.value_or(place),
+                       tensor.keeps_value,
+                       tensor.optimizer_state,
+                       tensor.updates});
   }
   return checked;
 }
@@ -69,12 +94,16 @@ std::vector<TensorRequest> Registration::Requests(FrameType type,
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const RegisteredTensor& tensor = tensors_[i];
     const std::span<std::byte> value = std::as_writable_bytes(tensor.value);
+    const bool is_initial = type == FrameType::kInit;
     requests.push_back(
         {.type = type,
          .tensor = places_[i],
          .step = step,
-         .source = type == FrameType::kInit ? value : std::span<std::byte>(),
+         .source = is_initial ? value : std::span<std::byte>(),
          .target = value,
+         .initial_state =
+             is_initial ? std::as_bytes(tensor.optimizer_state) : std::span<const std::byte>(),
+         .updates = tensor.updates,
          .priority = tensor.priority,
          .is_kept = tensor.keeps_value,
          .ready = now,

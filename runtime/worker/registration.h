@@ -3,6 +3,7 @@
 // A worker's tensors from Job::Register until their values are in place.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,9 +26,12 @@ struct RegisteredTensor {
   std::span<float> value;
   uint8_t priority = 0;
   bool keeps_value = true;
+  std::span<const float> optimizer_state = {};
+  uint64_t updates = 0;
 };
 
-// kInvalidArgument: a name is reserved, or a shape does not fit the value's memory.
+// kInvalidArgument: a name is reserved, or a shape does not fit the memory of the value or of the
+// optimizer's state.
 absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     std::span<const TensorRegistration> tensors);
 

@@ -20,7 +20,8 @@ void RequestTable::SetTensors(const std::vector<PlacedTensor>& tensors) {
       const uint64_t offset = i * kChunkBytes;
       chunks_.push_back({.shard = tensor.shards[i],
                          .offset = offset,
-                         .bytes = std::min(kChunkBytes, bytes - offset)});
+                         .bytes = std::min(kChunkBytes, bytes - offset),
+                         .tensor_bytes = bytes});
     }
   }
 }

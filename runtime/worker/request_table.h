@@ -15,6 +15,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/store/placed_tensor.h"
+#include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/frame.h"
 #include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/pending_operation.h"
@@ -30,6 +31,11 @@ struct TensorRequest {
   Step clock = {};                        // kPull: the number of the worker's next step
   std::span<const std::byte> source;  // gradient or initial value; the caller keeps it until done
   std::span<std::byte> target;        // receives the answer; may be empty for kPush
+  // kInit: the optimizer's state after so many updates, [rows, values]; empty: none.
+  std::span<const std::byte> initial_state = {};
+  uint64_t updates = 0;
+  // kPull: receives the optimizer's state, [rows, values], in place of the value in `target`.
+  std::span<std::byte> state_target = {};
   double weight = 1;
   double learning_rate = 0;
   uint8_t priority = 0;
@@ -54,6 +60,10 @@ struct ChunkRequest {
   bool takes_in_place = false;
   ServerId server;
   EncodedGradient encoded = {};  // sent in place of `source`
+  // Of a pull of the optimizer's state: `target` is this chunk's in between, with its rows one
+  // after the other.
+  std::shared_ptr<HostBuffer> state = {};
+  std::span<std::byte> state_target = {};  // of the whole tensor
   PushTimes times = {};
   SteadyTime sent = {};
   bool must_send = false;    // it is not on its way to the shard's primary
@@ -75,6 +85,7 @@ struct ClientChunk {
   ShardId shard;
   uint64_t offset = 0;  // in its tensor, in bytes
   uint64_t bytes = 0;
+  uint64_t tensor_bytes = 0;
   Step version;
   Step clock;  // the number after the worker's last step that the chunk has answered
   std::optional<ChunkRequest> push;

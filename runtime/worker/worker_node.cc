@@ -48,6 +48,11 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Pull(absl::string_
   return Begin(operations_.MakePull(tensor, out, min_version, dependencies_.executor.Now()));
 }
 
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PullOptimizerState(
+    absl::string_view tensor, std::span<float> out, Step min_version) {
+  return Begin(operations_.MakeStatePull(tensor, out, min_version, dependencies_.executor.Now()));
+}
+
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
   return Begin(operations_.CommitSamples(departure_.must_leave(), dependencies_.executor.Now()));
 }

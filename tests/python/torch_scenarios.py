@@ -101,6 +101,50 @@ def trains_as_one_process(kind: str, clip: str, micro_batches: str, where: str) 
     job.end()
 
 
+def continues(kind: str, begin: str, end: str) -> None:
+    """The steps from `begin` on, from what was saved there; saves again before the end."""
+    job = pushpull.init()
+    model = model_of(seed=job.worker)
+    torch_optimizer = OPTIMIZERS[kind](groups_of(model))
+    optimizer = pp.DistributedOptimizer(torch_optimizer, model=model)
+    saved = torch.load(SHARED / f"saved-{begin}")
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    losses = []
+    for step in range(int(begin), int(end)):
+        optimizer.zero_grad()
+        loss = loss_of(model, job.worker, step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert "on servers" in repr(optimizer), optimizer
+    if job.worker == 0:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, SHARED / f"saved-{end}")
+        assert not optimizer.state, "the state is the servers'"
+    (SHARED / f"losses-{job.worker}").write_text(json.dumps(losses))
+    job.end()
+
+
+def continue_alone(kind: str, begin: int, end: int, folder: pathlib.Path) -> list[list[float]]:
+    """The losses of both workers' batches in the steps from `begin` on, from what was saved there; saves at the end."""
+    model = model_of(seed=0)
+    optimizer = OPTIMIZERS[kind](groups_of(model))
+    if begin > 0:
+        saved = torch.load(folder / f"saved-{begin}")
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+    losses: list[list[float]] = [[] for _ in range(WORKERS)]
+    for step in range(begin, end):
+        optimizer.zero_grad()
+        for worker in range(WORKERS):
+            loss = loss_of(model, worker, step)
+            (loss / WORKERS).backward()
+            losses[worker].append(loss.item())
+        optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder / f"saved-{end}")
+    return losses
+
+
 def shared_unused_and_averaged() -> None:
     """A weight used twice, a parameter without a gradient, statistics of batch norm, a mask, a frozen parameter."""
     class Model(nn.Module):
@@ -256,8 +300,9 @@ def wrong_use_is_named() -> None:
     assert_raises(ValueError, ["dampening"], lambda: pp.DistributedOptimizer(dampened, model=model, optimizer_on="servers"))
     assert_raises(TypeError, ['"weight"', "float32", "float64"], register_double)
     optimizer = pp.DistributedOptimizer(sgd, model=model)
-    assert_raises(NotImplementedError, ["servers"], optimizer.state_dict)
+    optimizer.load_state_dict(optimizer.state_dict())
     optimizer.zero_grad()
+    assert_raises(RuntimeError, ["load_state_dict", "before"], lambda: optimizer.load_state_dict(sgd.state_dict()))
     loss_of(model, 0, 0).backward()
     assert_raises(RuntimeError, ['"4.bias"', "no_sync"], loss_of(model, 0, 1).backward)
     nn.utils.clip_grad_norm_(model.parameters(), 1e-3)

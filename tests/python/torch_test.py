@@ -43,6 +43,27 @@ class TorchTest(JobTest):
     def test_adamw_trains_on_workers_if_told(self) -> None:
         self.train("adamw", where="workers", micro=2, on_servers=False)
 
+    def test_state_moves_between_jobs_and_torch(self) -> None:
+        """torch, a job with 2 servers, one with 3 servers, torch: as one training in torch."""
+        for kind in ("sgd", "adagrad", "adam", "adamw"):
+            with self.subTest(kind=kind):
+                expected = torch_scenarios.continue_alone(kind, 0, 40, self.folder)
+                torch_scenarios.continue_alone(kind, 0, 10, self.folder)
+                self.run_scenario("continues", kind, 10, 20, servers=2)
+                losses = [self.losses_of(worker) for worker in range(2)]
+                self.run_scenario("continues", kind, 20, 30, servers=3)
+                last = torch_scenarios.continue_alone(kind, 30, 40, self.folder)
+                for worker in range(2):
+                    losses[worker] += self.losses_of(worker) + last[worker]
+
+                worst = max(abs(a - b) / b for worker in range(2) for a, b in zip(losses[worker], expected[worker][10:]))
+                print(f"{kind}: losses of 30 steps after the first save differ by at most {worst:.1e}")
+                self.assertLess(worst, 1e-6)
+
+    def losses_of(self, worker: int) -> list[float]:
+        losses: list[float] = json.loads((self.folder / f"losses-{worker}").read_text())
+        return losses
+
     def test_shared_unused_frozen_and_averaged_tensors(self) -> None:
         self.run_scenario("shared_unused_and_averaged")
 

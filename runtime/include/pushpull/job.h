@@ -95,6 +95,12 @@ struct TensorRegistration {
   // A violation is detected when two workers' copies of a version differ, or when a copy changes
   // while it is sent: the job fails and names it.
   bool keeps_value = true;
+  // Where the optimizer on the servers continues from, as PullOptimizerState returns it:
+  // [StateFloatsPerValue, dims] float32, row-major. Empty: zeros, with `updates` 0. Belongs to the
+  // initial value: where that of another worker counts, or of a checkpoint, so does its state. So
+  // every worker passes the same one. Read during Register; the caller owns it.
+  std::span<const float> optimizer_state = {};
+  uint64_t updates = 0;  // steps that the optimizer has made, for Adam's correction of the bias
 };
 
 struct PushOptions {
@@ -134,6 +140,10 @@ class PushHandle {
   // Read-only. Valid while the handle exists, until the program's next push of the tensor or Leave;
   // invalid if that push or Wait returns kAborted.
   std::vector<std::span<const float>> Pieces() const;
+
+  // For PullOptimizerState, after Wait has returned OK: the steps that the optimizer has made. 0
+  // where it keeps no state.
+  uint64_t updates() const;
 
  private:
   std::shared_ptr<PendingOperation> pending_;
@@ -189,8 +199,9 @@ class Job {
   // passes.
   //
   // clang-format off
-  //   kInvalidArgument   a shape is invalid, a name occurs twice or begins with "pushpull.", or
-  //                      another worker registered the tensor differently; the text says how.
+  //   kInvalidArgument   a shape is invalid, a name occurs twice or begins with "pushpull.", a state
+  //                      of the optimizer has another length than its kind needs, or another worker
+  //                      registered the tensor differently; the text says how.
   //   kDeadlineExceeded  not all servers and workers have joined yet.
   // clang-format on
   virtual absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) = 0;
@@ -229,6 +240,21 @@ class Job {
   virtual absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                           std::span<float> out,
                                           Step min_version) = 0;
+
+  // Receives the state of the tensor's optimizer, as it belongs to version `min_version` or later:
+  // to save it, and to register with it again (TensorRegistration::optimizer_state). Does not
+  // block; one pull of a tensor at a time, of its value or of this.
+  //
+  // clang-format off
+  //   out  [StateFloatsPerValue, dims] float32: SGD with momentum: b; Adagrad: s; Adam and AdamW: m,
+  //        then v. The caller's and written until the handle is done. Empty for the other kinds.
+  //
+  //   kNotFound         no such tensor.
+  //   kInvalidArgument  `out` has another length; the text says which it needs.
+  // clang-format on
+  virtual absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
+                                                        std::span<float> out,
+                                                        Step min_version) = 0;
 
   // This worker's samples of its next step. They change when CommitSamples is done; not to be
   // called while one is under way. Never blocks.

@@ -5,6 +5,7 @@
 // they never change.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -79,6 +80,10 @@ struct OptimizerSpec {
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
+
+// The number of float32 of optimizer state for each element: 0 (kSum, kSgd without momentum),
+// 1 (kSgd with momentum: b; kAdagrad: s) or 2 (kAdam, kAdamW: m, then v).
+size_t StateFloatsPerValue(const OptimizerSpec& spec);
 
 // A tensor as a worker registers it. Workers that register the same name must agree in all fields.
 struct TensorSpec {

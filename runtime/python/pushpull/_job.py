@@ -126,6 +126,32 @@ class Store:
         self._handles[name, "pull"] = handle
         return handle
 
+    def pull_optimizer_state(self, name: str, out: Array, *, min_step: int = 0) -> _engine.Handle:
+        """Receives the state of the tensor's optimizer on the servers into `out`. Never blocks.
+
+        out       float32 of shape (rows, *shape of the tensor), written until the handle is done. SGD with momentum has one
+                  row, the momentum buffer; Adagrad one, the sum of squares; Adam and AdamW two, exp_avg and exp_avg_sq; Sum and
+                  SGD without momentum none
+        min_step  as of `pull`. One pull of a tensor at a time, of its value or of this
+
+        After its wait() `Handle.updates` is the number of steps that the optimizer has made. Save both, and continue with
+        `set_optimizer_state`. Errors as `push_pull`.
+        """
+        handle = self._engine.pull_optimizer_state(name, out, min_step)
+        self._handles[name, "pull"] = handle
+        return handle
+
+    def set_optimizer_state(self, name: str, state: Array, updates: int) -> None:
+        """The optimizer of a registered tensor continues from `state`, as `pull_optimizer_state` returns it, after `updates` steps.
+
+        Before `Job.start`, in every worker the same: the state belongs to the initial value, and that of the first worker
+        counts. A job that is restored from a checkpoint has the state in it. `state` is read during `Job.start`, not copied.
+
+        Raises TypeError and ValueError as `register`; PushPullError NOT_FOUND (no such tensor), FAILED_PRECONDITION after
+        `Job.start`.
+        """
+        self._engine.set_optimizer_state(name, state, updates)
+
     def set_learning_rate(self, lr: float) -> None:
         """The learning rate of this worker's next pushes; that of the lowest worker counts for a step.
 
@@ -156,6 +182,7 @@ class Store:
 class _StepsWithJob(Protocol):
     """An optimizer whose steps are those of the job."""
 
+    def _before_start(self) -> None: ...
     def _push_nothing(self) -> None: ...
     def wait(self) -> None: ...
 
@@ -201,6 +228,8 @@ class Job:
         Ctrl-C too, which ends the membership.
         """
         self._has_started = True
+        for optimizer in self._optimizers:
+            optimizer._before_start()
         self._engine.start(timeout)
 
     def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:

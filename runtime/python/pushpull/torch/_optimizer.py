@@ -12,7 +12,7 @@ from torch.nn.utils.clip_grad import clip_grad_norm_
 from .. import _engine
 from .._job import Job, current_job
 from .._optimizers import SGD, Optimizer, Sum
-from ._settings import fixed, learning_rate, on_servers
+from ._settings import fixed, from_rows, learning_rate, on_servers, state_names, to_rows
 
 _ALIGNMENT = 16  # float32: gradients begin on cache lines of their own
 
@@ -272,16 +272,31 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._is_pending = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Of the optimizer, where it runs on the workers. Raises NotImplementedError where it runs on the servers."""
-        if self.runs_on_servers:
-            raise NotImplementedError("the state of the optimizer is on the servers and in the job's checkpoints: "
-                                      "spec.checkpoint")
-        return self._optimizer.state_dict()
+        """As of `optimizer`: torch.optim loads it into an optimizer of the same class, and a job with other servers.
+
+        The state that belongs to the parameters after the last step. Where the optimizer runs on the servers it is received
+        from them, by the workers that call this: blocks for `timeout` seconds at most. Call it between `step` and the next
+        backward pass. Raises PushPullError as `Handle.wait`.
+        """
+        if not self.runs_on_servers or not self._job._has_started:
+            return self._optimizer.state_dict()
+        self._begin()
+        self.wait()
+        self._receive_state()
+        try:
+            return self._optimizer.state_dict()
+        finally:
+            self.state.clear()  # the servers have it
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As `state_dict`."""
-        if self.runs_on_servers:
-            raise NotImplementedError("the state of the optimizer is on the servers: continue with spec.restoreFrom")
+        """Continues from what `state_dict`, or that of a torch optimizer of the same class, has returned.
+
+        Before the job starts, in every worker the same; load the model's values there too. A job that is restored from its
+        own checkpoint (spec.restoreFrom) has the state in that. Raises RuntimeError after the job has started, where the optimizer
+        runs on the servers.
+        """
+        if self.runs_on_servers and self._job._has_started:
+            raise RuntimeError("load_state_dict: the job has started and its servers have the state; call it before")
         self._optimizer.load_state_dict(state_dict)
         self._share_state()
 
@@ -318,8 +333,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if optimizer_on == "workers" or self._scaler is not None:
             return False
         if all(on_servers(self._optimizer, group) for group in self.param_groups):
-            if any(float(state.get("step", 1)) > 0 for state in self.state.values()):
-                raise ValueError('the optimizer has made steps, and servers begin without state: pass optimizer_on="workers"')
             return True
         if optimizer_on == "servers":
             raise ValueError(f"optimizer_on: servers cannot run {self._optimizer!r}; they have SGD without dampening, "
@@ -421,6 +434,28 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._overflow is not None:
             self._overflow.bind(self._job._engine)
         self._is_bound = True
+
+    def _before_start(self) -> None:
+        """Hands the state over with which the servers begin."""
+        if not self.runs_on_servers:
+            return
+        for name, each in self._parameters.items():
+            rows = to_rows(self.state.get(each.parameter, {}), state_names(self._optimizer, each.group))
+            if rows is not None:
+                self._job.store.set_optimizer_state(name, *rows)
+        self.state.clear()
+
+    def _receive_state(self) -> None:
+        received = []
+        for name, each in self._parameters.items():
+            names = state_names(self._optimizer, each.group)
+            if names:
+                rows = torch.empty((len(names), *each.parameter.shape))
+                received.append((each, names, rows, self._job.store.pull_optimizer_state(name, rows)))
+        for each, names, rows, handle in received:
+            handle.wait(self.timeout)
+            if handle.updates > 0:
+                self.state[each.parameter] = from_rows(rows, names, handle.updates)
 
     def _check_settings(self) -> None:
         if not self.runs_on_servers:

@@ -39,6 +39,38 @@ def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optio
     return None
 
 
+# What torch.optim keeps of a parameter, in the order of the servers' rows.
+_STATE_NAMES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.SGD: ("momentum_buffer",),
+    torch.optim.Adagrad: ("sum",),
+    torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
+    torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+}
+
+
+def state_names(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
+    """What an optimizer that servers can run keeps of a parameter of the group, by its names in `state`."""
+    names = _STATE_NAMES[type(optimizer)]
+    return () if group.get("momentum") == 0 else names
+
+
+def to_rows(state: dict[str, Any], names: tuple[str, ...]) -> Optional[tuple[torch.Tensor, int]]:
+    """The rows of the servers and the number of updates in them; None: the optimizer has made no step."""
+    parts = [state.get(name) for name in names]
+    updates = int(state.get("step", 1))
+    if updates == 0 or not parts or any(part is None for part in parts):
+        return None
+    return torch.stack([part.detach().float() for part in parts if part is not None]), updates
+
+
+def from_rows(rows: torch.Tensor, names: tuple[str, ...], updates: int) -> dict[str, Any]:
+    """The inverse, as torch.optim has it."""
+    state: dict[str, Any] = dict(zip(names, rows.unbind()))
+    if names != ("momentum_buffer",):
+        state["step"] = torch.tensor(float(updates))
+    return state
+
+
 def fixed(group: dict[str, Any]) -> dict[str, Any]:
     """The settings of a parameter group that servers take once, when the tensors are registered."""
     names = ("momentum", "nesterov", "weight_decay", "betas", "eps", "dampening", "maximize", "amsgrad", "lr_decay")

@@ -58,7 +58,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     For modules with automatic optimization and one optimizer. Lightning gives each worker its share of the data set
     (DistributedSampler), by the number of workers in the manifest. Accumulation (accumulate_grad_batches), schedulers and
     bf16 work; gradient_clip_val does not, since gradients are pushed before: pass clip_norm. Metrics are those of each worker,
-    also with sync_dist. The state of an optimizer on the servers is in the job's checkpoints, and not in Lightning's.
+    also with sync_dist. Lightning's checkpoints have the state of the optimizer, also where that runs on the servers.
 
     Fitting raises PushPullError as DistributedOptimizer does, and ValueError (more than one optimizer).
     """
@@ -84,7 +84,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         """Parameters are on the CPU."""
 
     def setup_optimizers(self, trainer: Trainer) -> None:
-        """Wraps the optimizer, and starts the job if the program has not."""
+        """Wraps the optimizer. The job starts with the first forward pass, after a checkpoint of Lightning has been loaded."""
         super().setup_optimizers(trainer)
         optimizers: list[torch.optim.Optimizer] = getattr(self, "optimizers")  # its type is known only beside Lightning
         if len(optimizers) != 1:
@@ -93,12 +93,11 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         self.optimizers = [self._wrapped]
         for config in self.lr_scheduler_configs:
             config.scheduler.optimizer = self._wrapped  # so that it sees the steps
-        self._job._start_once()
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """For Lightning's checkpoints."""
         assert self._wrapped is not None
-        return {} if self._wrapped.runs_on_servers else self._wrapped.state_dict()
+        return self._wrapped.state_dict()
 
     @contextlib.contextmanager
     def block_backward_sync(self) -> Iterator[None]:

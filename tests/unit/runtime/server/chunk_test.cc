@@ -23,7 +23,7 @@ class ChunkTest : public testing::Test {
  protected:
   explicit ChunkTest(OptimizerKind optimizer = OptimizerKind::kSgd) : shard_(optimizer) {
     rules_.Activate({1, {Member(0), Member(1)}});
-    EXPECT_TRUE(chunk().Initialize(Floats(kFloats, 0)).ok());
+    EXPECT_TRUE(chunk().Initialize(Floats(kFloats, 0), 0).ok());
     shard_.shard().member().Append(1);
   }
 
@@ -66,7 +66,7 @@ TEST_F(ChunkTest, AStepAppliesTheSumOfItsContributions) {
 TEST_F(ChunkTest, AnEntryMakesTheSameValueOnAFollower) {
   OneShard other(OptimizerKind::kSgd);
   Chunk& follower = other.chunk();
-  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 0)).ok());
+  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 0), 0).ok());
   Contribute(0, 1);
   Contribute(1, 2);
   const LogEntry entry = Complete();
@@ -135,7 +135,7 @@ TEST_F(ChunkTest, EachPushOfAsyncMovesItsWorkersClock) {
 
 TEST_F(ChunkTest, TheLeadingChunkRemembersWhoCounted) {
   Chunk& leading = shard_.leading();
-  ASSERT_TRUE(leading.Initialize(Floats(leading.state().num_bytes() / sizeof(float), 0)).ok());
+  ASSERT_TRUE(leading.Initialize(Floats(leading.state().num_bytes() / sizeof(float), 0), 0).ok());
   HostBuffer nothing;
   StreamMeta entry{.kind = LogEntryKind::kSkip};
   entry.contributors = {WorkerId{1}};
@@ -153,7 +153,7 @@ TEST_F(ChunkTest, TheLeadingChunkRemembersWhoCounted) {
 TEST_F(ChunkTest, AClippedStepAppliesTheScaledSumOnEveryMember) {
   OneShard other(OptimizerKind::kSgd);
   Chunk& follower = other.chunk();
-  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 0)).ok());
+  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 0), 0).ok());
   Contribute(0, 1);
   Contribute(1, 2);
   chunk().step().sum().BeginClip(!chunk().step().skips());

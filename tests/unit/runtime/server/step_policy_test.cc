@@ -242,7 +242,7 @@ TEST_F(StepPolicyTest, AsyncTakesAnyStepOnce) {
   EXPECT_EQ(Judge(PushOf(0, 7)), PushVerdict::kContribute);
 
   HostBuffer nothing;
-  ASSERT_TRUE(chunk().Initialize(Floats(kFloats, 0)).ok());
+  ASSERT_TRUE(chunk().Initialize(Floats(kFloats, 0), 0).ok());
   ASSERT_TRUE(chunk()
                   .Apply({.kind = LogEntryKind::kSkip, .update = WorkerClock{kA, Step{8}}},
                          {.step = Step{0}},

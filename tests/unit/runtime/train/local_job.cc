@@ -39,6 +39,10 @@ absl::StatusOr<PushHandle> LocalJob::Pull(absl::string_view, std::span<float>, S
   return absl::UnimplementedError("the trainer never pulls");
 }
 
+absl::StatusOr<PushHandle> LocalJob::PullOptimizerState(absl::string_view, std::span<float>, Step) {
+  return absl::UnimplementedError("the trainer saves no state");
+}
+
 absl::Status LocalJob::UseSamples(const SampleSource& source) {
   SampleSource used = source;
   used.epochs = options_.restored_epochs.value_or(source.epochs);

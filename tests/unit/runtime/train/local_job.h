@@ -55,6 +55,9 @@ class LocalJob final : public Job {
   absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                   std::span<float> out,
                                   Step min_version) override;
+  absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
+                                                std::span<float> out,
+                                                Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
   absl::StatusOr<StepSamples> Samples() const override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
