@@ -29,7 +29,7 @@ void VisitHelloAck(Visit& visit, Meta& meta) {
         meta.has_payload_checksums,
         meta.hello_sent_at,
         meta.hello_received_at,
-        meta.shm_attached,
+        meta.shm_made,
         meta.shm_proof);
 }
 

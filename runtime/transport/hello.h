@@ -40,10 +40,10 @@ uint64_t HostIdentity();
 // A random secret: only an end that was sent it, or can read the memory it lies in, knows it.
 using ShmToken = std::array<uint64_t, 2>;
 
-// Shared memory that the connecting side has created (shm/shm_segment.h).
+// Where the connecting side takes the descriptor of shared memory (shm/descriptor_inbox.h).
 struct ShmOffer {
-  std::string name;  // of a file in a folder that both ends may have mounted
-  ShmToken token{};  // lies in the memory, so that the accepting side can tell that it is this one
+  std::string name;  // of an abstract socket of the network namespace
+  ShmToken token{};  // comes with the descriptor: others may send something there
 };
 
 // The meta of kHello.
@@ -62,8 +62,8 @@ struct HelloAckMeta {
   bool has_payload_checksums = false;
   int64_t hello_sent_at = 0;      // the connecting side's clock, echoed, ns
   int64_t hello_received_at = 0;  // the accepting side's clock, ns
-  // Where memory was offered. OK: it is mapped, and shm_proof is the second token that lies in it.
-  absl::Status shm_attached;
+  // Where the hello says where to send memory. OK: it is there, and shm_proof lies in it.
+  absl::Status shm_made;
   ShmToken shm_proof{};
 };
 

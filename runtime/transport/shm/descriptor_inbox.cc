@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/transport/shm/shm_segment.h"
 
 namespace pushpull {
 namespace {
@@ -80,6 +80,13 @@ std::vector<FileDescriptor> DescriptorsOf(msghdr& header) {
 }
 
 }  // namespace
+
+ShmToken RandomToken() {
+  std::random_device random;
+  ShmToken token;
+  for (uint64_t& half : token) half = (uint64_t{random()} << 32) | random();
+  return token;
+}
 
 absl::StatusOr<DescriptorInbox> DescriptorInbox::Open(absl::string_view prefix) {
   ShmOffer offer{.name = absl::StrCat(prefix, absl::Hex(RandomToken()[0], absl::kZeroPad16)),

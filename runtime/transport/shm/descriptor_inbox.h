@@ -16,6 +16,8 @@
 
 namespace pushpull {
 
+ShmToken RandomToken();
+
 // Waits for one descriptor. Never blocks. Movable. Thread-compatible.
 class DescriptorInbox {
  public:

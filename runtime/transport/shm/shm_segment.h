@@ -1,44 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared memory of one connection: two rings of payloads, one a direction, and two random
-// tokens by which the ends prove to each other that they have mapped the same memory.
+// The shared memory of one connection: two rings of payloads, one a direction, and a random token
+// by which the connecting end knows that it has mapped the memory of its peer. It has no name
+// anywhere, and nobody can change its size: a peer that could shorten it would end the process that
+// reads it.
+//
+//   connecting end                                accepting end
+//   opens an inbox
+//   hello: the inbox's name and token ----------> makes the memory
+//                                          <----- sends its descriptor to the inbox
+//   takes the descriptor, checks seals     <----- ack: made, the token in the memory
+//   and size, maps it, finds the token
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 #include "runtime/transport/hello.h"
+#include "runtime/transport/shm/descriptor_inbox.h"
 #include "runtime/transport/shm/payload_ring.h"
 
 namespace pushpull {
 
-ShmToken RandomToken();
-
-// Which of the two ends; the connecting one creates the segment.
+// Which of the two ends; the accepting one makes the segment.
 enum class ShmSide { kConnecting, kAccepting };
 
 // Owns a mapping. Movable. Thread-compatible.
 class ShmSegment {
  public:
-  // Creates one that has a name until Unlink or its destruction. Blocks some milliseconds: all
-  // pages are allocated before it returns. Errors name the folder:
-  //   kResourceExhausted                 no space in it
-  //   kPermissionDenied, kNotFound, ...  it cannot be used
-  static absl::StatusOr<ShmSegment> Create(const std::string& folder, const std::string& job);
+  // Makes one, zeroed but for its token, and its descriptor for the peer. Pages are taken when they
+  // are used. kResourceExhausted: no descriptor or address space is left.
+  struct Made;
+  static absl::StatusOr<Made> Make();
 
-  // Maps the offered one and removes its name, which nobody else needs. Errors say why the two ends
-  // do not share memory, most often kNotFound: a different folder of the same path.
-  static absl::StatusOr<ShmSegment> Attach(const std::string& folder, const ShmOffer& offer);
+  // Maps the peer's. kInvalidArgument: it is no such memory, or its size can change.
+  // kResourceExhausted: it cannot be mapped.
+  static absl::StatusOr<ShmSegment> Attach(const FileDescriptor& memory);
 
   ~ShmSegment();
   ShmSegment(ShmSegment&& other) noexcept;
@@ -46,50 +51,59 @@ class ShmSegment {
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
 
-  // What the connecting side sends in its hello.
-  const ShmOffer& offer() const { return offer_; }
-  // The accepting side's answer: only a process that has mapped the segment knows it.
+  // Lies in the memory: that of the ack tells the connecting end that it has the right one.
   const ShmToken& proof() const { return proof_; }
-
-  // The name without its random digits.
-  std::string NamePrefix() const;
-
-  // Removes the name; the memory stays.
-  void Unlink();
 
   // The rings of frames that this side sends and receives.
   std::span<std::byte> Outgoing(ShmSide side) const;
   std::span<std::byte> Incoming(ShmSide side) const;
 
+  // Held for as long as the segment lives.
+  void Hold(std::shared_ptr<const void> lease) { lease_ = std::move(lease); }
+
  private:
   explicit ShmSegment(std::span<std::byte> memory) : memory_(memory) {}
 
+  static absl::StatusOr<ShmSegment> Map(int file);
+
   std::span<std::byte> memory_;
-  ShmOffer offer_;
   ShmToken proof_{};
-  std::string path_;      // while it has a name
-  FileDescriptor owned_;  // locked while it has a name, so that SweepSegments skips it
+  std::shared_ptr<const void> lease_;
 };
 
-// The folder in which a process and its neighbours share memory: /dev/shm, or the memory volume of
-// a pod's containers. Thread-safe.
+struct ShmSegment::Made {
+  ShmSegment segment;
+  FileDescriptor descriptor;
+};
+
+// The processes with which this one shares memory: those that have the same folder mounted, which
+// is /dev/shm or the memory volume of a pod's containers. Nothing is written to it. Thread-safe.
 class ShmFolder {
  public:
-  // Removes segments that killed processes left behind. Blocks on the file system.
-  ShmFolder(std::string path, std::string job, const Log& log);
+  // Segments of 8 MiB that one process makes for its peers at most.
+  static constexpr size_t kSegmentsMax = 128;
 
-  // As those of ShmSegment.
-  absl::StatusOr<ShmSegment> Create() const { return ShmSegment::Create(path_, job_); }
-  absl::StatusOr<ShmSegment> Attach(const ShmOffer& offer) const {
-    return ShmSegment::Attach(path_, offer);
-  }
+  // Blocks on the file system.
+  ShmFolder(const std::string& path, const std::string& job, const Log& log);
+
+  // Connecting end: where the peer sends its memory. Errors name the folder.
+  absl::StatusOr<DescriptorInbox> OpenInbox() const;
+  // Accepting end: memory that lies in that inbox when this returns.
+  //   kNotFound           the peer has another folder, or is of another job
+  //   kUnavailable        there is no such inbox in this network namespace
+  //   kResourceExhausted  too many segments
+  absl::StatusOr<ShmSegment> MakeFor(const ShmOffer& inbox) const;
+  // Begins the names of all inboxes; empty where there is no folder.
+  const std::string& prefix() const { return prefix_; }
+
   // Logs why a connection has no shared memory; only the first call does.
   void WarnOnce(const std::string& peer, const absl::Status& why) const;
 
  private:
-  const std::string path_;
-  const std::string job_;
   const Log log_;
+  absl::Status found_;
+  std::string prefix_;
+  const std::shared_ptr<std::atomic<size_t>> num_made_ = std::make_shared<std::atomic<size_t>>(0);
   mutable std::atomic<bool> has_warned_ = false;
 };
 

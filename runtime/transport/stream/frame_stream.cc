@@ -75,8 +75,8 @@ void FrameStream::DisconnectOnce() {
   Disconnect();
 }
 
-void FrameStream::AttachSharedMemory(const HelloMeta&, HelloAckMeta& ack) {
-  ack.shm_attached = absl::FailedPreconditionError(absl::StrCat("it uses ", kind()));
+void FrameStream::MakeSharedMemory(const HelloMeta&, HelloAckMeta& ack) {
+  ack.shm_made = absl::FailedPreconditionError(absl::StrCat("it uses ", kind()));
 }
 
 absl::Status FrameStream::TakeMemoryFrame(const ReceivedFrame&) {

@@ -69,12 +69,13 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
 
   // ---- Shared memory, where the subclass has it; these defaults are for those that do not. ----
 
-  // Connecting side: memory to offer in the hello.
+  // Connecting side: where it takes memory, for the hello.
   virtual std::optional<ShmOffer> OfferSharedMemory() { return std::nullopt; }
   // Connecting side: applies the peer's answer. kDataLoss: the peer claims memory it does not have.
   virtual absl::Status UseSharedMemory(const HelloAckMeta&) { return absl::OkStatus(); }
-  // Accepting side: maps what the hello offers; fills in shm_attached and shm_proof of the answer.
-  virtual void AttachSharedMemory(const HelloMeta& hello, HelloAckMeta& ack);
+  // Accepting side: makes it, sends it to where the hello says, and fills in shm_made and
+  // shm_proof.
+  virtual void MakeSharedMemory(const HelloMeta& hello, HelloAckMeta& ack);
   virtual void Share(std::shared_ptr<const SharedMemory>, ShareRefused) {}
   // A kCredit or kRegion frame. kDataLoss: the peer must not send it.
   virtual absl::Status TakeMemoryFrame(const ReceivedFrame& frame);

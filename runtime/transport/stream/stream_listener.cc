@@ -85,7 +85,7 @@ class StreamAcceptor::Handshake final : private FrameStreamOwner,
     const absl::StatusOr<HelloMeta> message = DecodeHello(frame.meta);
     if (!message.ok()) return Reject(message.status());
     HelloAckMeta ack = Answer(frame, *message);
-    if (message->shm && ack.admitted.ok()) stream_->AttachSharedMemory(*message, ack);
+    if (message->shm && ack.admitted.ok()) stream_->MakeSharedMemory(*message, ack);
     HandOver(*message, ack);
   }
 

@@ -143,50 +143,54 @@ void TcpConnection::OnFrame(const ReceivedFrame& frame) {
 // A peer at another address cannot reach it.
 std::optional<ShmOffer> TcpConnection::OfferSharedMemory() {
   if (options_.shm == nullptr || !IsToOwnAddress(stream_.socket())) return std::nullopt;
-  absl::StatusOr<ShmSegment> made = options_.shm->Create();
-  if (!made.ok()) {
-    options_.shm->WarnOnce(peer(), made.status());
+  absl::StatusOr<DescriptorInbox> inbox = options_.shm->OpenInbox();
+  if (!inbox.ok()) {
+    options_.shm->WarnOnce(peer(), inbox.status());
     return std::nullopt;
   }
-  segment_.emplace(*std::move(made));
-  return segment_->offer();
+  inbox_.emplace(*std::move(inbox));
+  return inbox_->address();
 }
 
 absl::Status TcpConnection::UseSharedMemory(const HelloAckMeta& ack) {
-  if (!segment_) return absl::OkStatus();
-  ShmSegment segment = *std::exchange(segment_, std::nullopt);
-  if (!ack.shm_attached.ok()) {
-    options_.shm->WarnOnce(peer(), ack.shm_attached);
+  if (!inbox_) return absl::OkStatus();
+  const DescriptorInbox inbox = *std::exchange(inbox_, std::nullopt);
+  if (!ack.shm_made.ok()) {
+    options_.shm->WarnOnce(peer(), ack.shm_made);
     return absl::OkStatus();
   }
   // From now on it sends payloads through memory, which must be this one.
-  if (ack.shm_proof != segment.proof())
-    return absl::DataLossError(
-        "claims to have the shared memory that it was offered, but does not");
-  segment.Unlink();
-  UseRings(std::move(segment), ShmSide::kConnecting);
+  const absl::StatusOr<FileDescriptor> memory = inbox.Take();
+  if (!memory.ok()) return absl::DataLossError("claims to have sent shared memory, but has not");
+  absl::StatusOr<ShmSegment> segment = ShmSegment::Attach(*memory);
+  if (absl::IsInvalidArgument(segment.status()))
+    return absl::DataLossError(absl::StrCat("sent ", segment.status().message()));
+  if (!segment.ok()) return absl::UnavailableError(segment.status().message());
+  if (ack.shm_proof != segment->proof())
+    return absl::DataLossError("sent shared memory that is not that of this connection");
+  UseRings(*std::move(segment), ShmSide::kConnecting);
   return absl::OkStatus();
 }
 
-void TcpConnection::AttachSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) {
+void TcpConnection::MakeSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) {
   if (options_.shm == nullptr) {
-    ack.shm_attached = absl::FailedPreconditionError("it uses sockets only");
+    ack.shm_made = absl::FailedPreconditionError("it uses sockets only");
     return;
   }
-  // A folder that two hosts mount is no shared memory.
+  // One whose messages were forwarded here has no memory in common.
   if (hello.host != options_.host) {
-    ack.shm_attached = absl::FailedPreconditionError("it is not on this host");
+    ack.shm_made = absl::FailedPreconditionError("it is not on this host");
     return;
   }
-  absl::StatusOr<ShmSegment> attached = options_.shm->Attach(*hello.shm);
-  ack.shm_attached = attached.status();
-  if (!attached.ok()) return;
-  ack.shm_proof = attached->proof();
-  segment_.emplace(*std::move(attached));
+  absl::StatusOr<ShmSegment> made = options_.shm->MakeFor(*hello.shm);
+  ack.shm_made = made.status();
+  if (!made.ok()) return;
+  ack.shm_proof = made->proof();
+  segment_.emplace(*std::move(made));
 }
 
 void TcpConnection::UseRings(ShmSegment segment, ShmSide side) {
-  rings_.emplace(std::move(segment), side);
+  rings_.emplace(std::move(segment), side, options_.shm->prefix());
   reader().UseRing(rings_->incoming, rings_->regions);
   queue_.UseRing(rings_->outgoing, rings_->regions);
 }

@@ -32,17 +32,17 @@ class TcpConnection final : public FrameStream {
 
   std::optional<ShmOffer> OfferSharedMemory() override;
   absl::Status UseSharedMemory(const HelloAckMeta& ack) override;
-  void AttachSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) override;
+  void MakeSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) override;
   void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) override;
   absl::Status TakeMemoryFrame(const ReceivedFrame& frame) override;
 
  private:
   struct Rings {
-    Rings(ShmSegment mapped, ShmSide side)
+    Rings(ShmSegment mapped, ShmSide side, std::string prefix)
         : segment(std::move(mapped)),
           outgoing(segment.Outgoing(side)),
           incoming(segment.Incoming(side)),
-          regions(segment.NamePrefix()) {}
+          regions(std::move(prefix)) {}
     const ShmSegment segment;
     PayloadRingWriter outgoing;
     PayloadRingReader incoming;
@@ -73,7 +73,8 @@ class TcpConnection final : public FrameStream {
   const TransportOptions options_;
   TcpStream stream_;
   SendQueue queue_;
-  std::optional<ShmSegment> segment_;  // offered or attached in the handshake, not used yet
+  std::optional<DescriptorInbox> inbox_;  // connecting side, until the ack
+  std::optional<ShmSegment> segment_;     // accepting side: made in the handshake, not used yet
   std::optional<Rings> rings_;
   uint32_t watched_ = 0;  // events; 0 while not started
   bool is_read_scheduled_ = false;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared memory: ends that do not share it, strangers in the folder, peers that corrupt it or die.
+// Shared memory: ends that do not share it, strangers, peers that corrupt it or try to shorten it.
 // What every transport does is in conformance_test.cc.
 #include "runtime/transport/shm/shm_segment.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <fstream>
+#include <array>
 #include <memory>
 #include <string>
 #include <thread>
@@ -33,7 +31,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class ShmTest : public ::testing::Test {
  protected:
@@ -57,7 +55,7 @@ class ShmTest : public ::testing::Test {
     EXPECT_EQ(pair_->client().channel->kind(), pair_->server().channel->kind());
     return std::string(pair_->client().channel->kind());
   }
-  // A raw peer that offers `segment`; returns the answer to the offer.
+  // A raw peer whose hello says where it takes memory; returns the answer.
   absl::StatusOr<HelloAckMeta> Offer(RawPeer& peer, const ShmOffer& offer) {
     peer.SendHello(1, offer);
     absl::StatusOr<OutgoingFrame> ack = peer.ReceiveFrame();
@@ -65,6 +63,34 @@ class ShmTest : public ::testing::Test {
     server_ = pair_->acceptor().WaitForChannel();
     EXPECT_NE(server_, nullptr);
     return DecodeHelloAck(ack->meta);
+  }
+  // The descriptor of the memory that the server has made for the peer.
+  FileDescriptor MemoryFor(RawPeer& peer) {
+    const DescriptorInbox inbox = *shm_.OpenInbox();
+    const absl::StatusOr<HelloAckMeta> ack = Offer(peer, inbox.address());
+    EXPECT_TRUE(ack.ok() && ack->shm_made.ok());
+    return *inbox.Take();
+  }
+  ShmSegment SegmentFor(RawPeer& peer) { return *ShmSegment::Attach(MemoryFor(peer)); }
+  // What becomes of a connection to a server that sends `memory`.
+  absl::Status ConnectToServerWith(const FileDescriptor& memory) {
+    Listen(&shm_, &shm_);
+    RawListener liar;
+    ConnectRequest request = pair_->Request();
+    request.address = liar.address();
+    std::thread answers([&] {
+      RawPeer peer = liar.Accept();
+      const absl::StatusOr<OutgoingFrame> hello = peer.ReceiveFrame();
+      ASSERT_TRUE(hello.ok());
+      const ShmOffer inbox = *DecodeHello(hello->meta)->shm;
+      EXPECT_TRUE(!memory.is_open() || SendDescriptor(inbox, memory.get()).ok());
+      peer.SendFrame({.type = FrameType::kHelloAck},
+                     EncodeHelloAck({.lane_count = 1, .host = 1, .shm_proof = {1, 2}}));
+      EXPECT_TRUE(peer.WaitForEnd());
+    });
+    const absl::Status why = pair_->Connect(request).status();
+    answers.join();
+    return why;
   }
   // Returns when the server has it: what is sent afterwards refers to it.
   void ShareWithServer(const std::shared_ptr<SharedMemory>& memory) {
@@ -79,8 +105,6 @@ class ShmTest : public ::testing::Test {
       ASSERT_TRUE(pair_->client().recorder->WaitForFrames(i));
     }
   }
-  ShmSegment MakeSegment() { return *ShmSegment::Create(folder_.path(), "job"); }
-  std::string PathOf(const std::string& name) const { return folder_.path() + "/" + name; }
   void TearDown() override {
     if (server_ != nullptr) ChannelPair::Drop(*server_);
   }
@@ -138,117 +162,134 @@ TEST_F(ShmTest, FallsBackToTheSocketAndWarnsOnce) {
 
 // ---- segments ----
 
-TEST_F(ShmTest, ASegmentIsPrivateAndNamesTheJob) {
-  const ShmSegment segment = MakeSegment();
-
-  ASSERT_THAT(folder_.names(), SizeIs(1));
-  EXPECT_EQ(folder_.names().front(), segment.offer().name);
-  EXPECT_THAT(segment.offer().name, ::testing::StartsWith("pushpull-job-"));
-  struct stat found {};
-  ASSERT_EQ(stat(PathOf(segment.offer().name).c_str(), &found), 0);
-  EXPECT_EQ(found.st_mode & 0777U, 0600U);
-}
-
 TEST_F(ShmTest, WhatOneEndWritesTheOtherReads) {
-  const ShmSegment made = MakeSegment();
-  const absl::StatusOr<ShmSegment> attached = ShmSegment::Attach(folder_.path(), made.offer());
+  const absl::StatusOr<ShmSegment::Made> made = ShmSegment::Make();
+  ASSERT_TRUE(made.ok()) << made.status();
+  const absl::StatusOr<ShmSegment> attached = ShmSegment::Attach(made->descriptor);
   ASSERT_TRUE(attached.ok()) << attached.status();
 
-  made.Outgoing(ShmSide::kConnecting)[17] = std::byte{1};
-  attached->Outgoing(ShmSide::kAccepting)[18] = std::byte{2};
+  made->segment.Outgoing(ShmSide::kAccepting)[17] = std::byte{1};
+  attached->Outgoing(ShmSide::kConnecting)[18] = std::byte{2};
 
-  EXPECT_EQ(attached->proof(), made.proof());
-  EXPECT_EQ(attached->Incoming(ShmSide::kAccepting)[17], std::byte{1});
-  EXPECT_EQ(made.Incoming(ShmSide::kConnecting)[18], std::byte{2});
-  EXPECT_THAT(folder_.names(), IsEmpty());
+  EXPECT_EQ(attached->proof(), made->segment.proof());
+  EXPECT_EQ(attached->Incoming(ShmSide::kConnecting)[17], std::byte{1});
+  EXPECT_EQ(made->segment.Incoming(ShmSide::kAccepting)[18], std::byte{2});
 }
 
-TEST_F(ShmTest, AttachWithAWrongTokenFailsAndKeepsTheName) {
-  const ShmSegment segment = MakeSegment();
-  ShmOffer offer = segment.offer();
-  ++offer.token[1];
+TEST_F(ShmTest, OnlySealedMemoryOfTheRightSizeIsMapped) {
+  const ShmSegment::Made made = *ShmSegment::Make();
+  const off_t size = lseek(made.descriptor.get(), 0, SEEK_END);
+  ASSERT_GT(size, 0);
+  const FileDescriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), size), 0);
+  const FileDescriptor half(memfd_create("half", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(half.get(), size), 0);
+  ASSERT_EQ(fcntl(half.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0);
+  const FileDescriptor shorter(memfd_create("shorter", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(shorter.get(), size - 4096), 0);
+  ASSERT_EQ(fcntl(shorter.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  const FileDescriptor file(
+      open(folder_.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  ASSERT_EQ(ftruncate(file.get(), size), 0);
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe2(pipe_ends.data(), O_CLOEXEC), 0);
+  const FileDescriptor pipe(pipe_ends[0]);
+  const FileDescriptor other_end(pipe_ends[1]);
 
-  const absl::Status why = ShmSegment::Attach(folder_.path(), offer).status();
-
-  EXPECT_EQ(why.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(folder_.names(), SizeIs(1));
+  for (const FileDescriptor* wrong : {&unsealed, &half, &shorter, &file, &pipe}) {
+    const absl::Status why = ShmSegment::Attach(*wrong).status();
+    EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument) << why;
+  }
+  EXPECT_TRUE(ShmSegment::Attach(made.descriptor).ok());
 }
 
-TEST_F(ShmTest, OnlySegmentsOfTheFolderAreOpened) {
-  const ShmSegment segment = MakeSegment();
-  const std::string link = "pushpull-job-0123456789abcdef";
-  ASSERT_EQ(symlink(segment.offer().name.c_str(), PathOf(link).c_str()), 0);
+TEST_F(ShmTest, OnlyInboxesOfTheFolderAndTheJobGetMemory) {
+  const TemporaryShmFolder other;
+  const ShmFolder elsewhere(other.path(), "job", Log("test"));
+  const ShmFolder strange(folder_.path(), "other", Log("test"));
+  const DescriptorInbox inbox = *shm_.OpenInbox();
+  const DescriptorInbox far = *elsewhere.OpenInbox();
+  const DescriptorInbox foreign = *strange.OpenInbox();
 
+  EXPECT_THAT(inbox.address().name, StartsWith("pushpull-job-"));
+  EXPECT_TRUE(shm_.MakeFor(inbox.address()).ok());
   for (const std::string& name : {std::string(),
                                   std::string("x"),
-                                  std::string("pushpull-job-"),
-                                  "../" + segment.offer().name,
-                                  "pushpull-/../" + segment.offer().name,
-                                  std::string(300, 'a'),
-                                  link}) {
-    const ShmOffer offer{.name = name, .token = segment.offer().token};
-    EXPECT_FALSE(ShmSegment::Attach(folder_.path(), offer).ok()) << name;
-  }
+                                  far.address().name,
+                                  foreign.address().name,
+                                  shm_.prefix() + "0123456789abcdef",
+                                  shm_.prefix() + std::string(300, 'a')})
+    EXPECT_FALSE(shm_.MakeFor({.name = name, .token = inbox.address().token}).ok()) << name;
 }
 
-TEST_F(ShmTest, AFileThatWouldKillItsReaderIsRejected) {
-  const std::string name = "pushpull-job-0123456789abcdef";
-  ASSERT_EQ(mkfifo(PathOf(name).c_str(), 0600), 0);
-  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
-  ASSERT_EQ(unlink(PathOf(name).c_str()), 0);
-
-  std::ofstream(PathOf(name)) << "short";
-  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
-
-  // Of the right length, with no memory behind it.
-  struct stat whole {};
-  const ShmSegment segment = MakeSegment();
-  ASSERT_EQ(stat(PathOf(segment.offer().name).c_str(), &whole), 0);
-  ASSERT_EQ(truncate(PathOf(name).c_str(), whole.st_size), 0);
-  EXPECT_FALSE(ShmSegment::Attach(folder_.path(), {.name = name}).ok());
-}
-
-TEST_F(ShmTest, SweepsOnlySegmentsOfDeadProcesses) {
-  const ShmSegment in_use = MakeSegment();
-  std::ofstream(PathOf("somebody-elses")) << "x";
-  const pid_t child = fork();
-  if (child == 0) {
-    const ShmSegment left = MakeSegment();
-    raise(SIGKILL);
+TEST_F(ShmTest, AProcessMakesABoundedNumberOfSegments) {
+  std::vector<ShmSegment> held;
+  const auto make = [&] {
+    const DescriptorInbox inbox = *shm_.OpenInbox();
+    return shm_.MakeFor(inbox.address());
+  };
+  for (size_t i = 0; i < ShmFolder::kSegmentsMax; ++i) {
+    absl::StatusOr<ShmSegment> made = make();
+    ASSERT_TRUE(made.ok()) << made.status();
+    held.push_back(*std::move(made));
   }
-  ASSERT_GT(child, 0);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
-  ASSERT_THAT(folder_.names(), SizeIs(3));
 
-  const ShmFolder next(folder_.path(), "job", Log("test"));
-
-  EXPECT_THAT(folder_.names(),
-              ::testing::UnorderedElementsAre(in_use.offer().name, "somebody-elses"));
+  EXPECT_EQ(make().status().code(), absl::StatusCode::kResourceExhausted);
+  held.pop_back();
+  EXPECT_TRUE(make().ok());
 }
 
 // ---- hostile peers ----
 
-TEST_F(ShmTest, AnOfferOfAForeignSegmentIsDeclined) {
+TEST_F(ShmTest, AnInboxThatIsNotThereIsDeclined) {
   Listen(&shm_, &shm_);
-  const ShmSegment segment = MakeSegment();
   RawPeer stranger = RawPeer::Connect(pair_->address());
 
   const absl::StatusOr<HelloAckMeta> ack =
-      Offer(stranger, {.name = segment.offer().name, .token = {}});
+      Offer(stranger, {.name = shm_.prefix() + "0123456789abcdef", .token = {}});
 
   ASSERT_TRUE(ack.ok()) << ack.status();
-  EXPECT_EQ(ack->shm_attached.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_NE(ack->shm_proof, segment.proof());
+  EXPECT_FALSE(ack->shm_made.ok());
+  EXPECT_EQ(ack->shm_proof, ShmToken{});
   EXPECT_EQ(server_->channel->kind(), "tcp");
+}
+
+TEST_F(ShmTest, APeerCannotShortenTheMemory) {
+  Listen(&shm_, &shm_);
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  const FileDescriptor memory = MemoryFor(peer);
+
+  const int shortened = ftruncate(memory.get(), 0);
+  const int grown = ftruncate(memory.get(), off_t{1} << 30);
+  peer.SendFrame({.type = FrameType::kPush, .payload_bytes = 1000}, {}, {});
+
+  EXPECT_EQ(shortened, -1);
+  EXPECT_EQ(grown, -1);
+  EXPECT_TRUE(server_->recorder->WaitForFrames(1));
+}
+
+TEST_F(ShmTest, AHoleInTheMemoryReadsAsZeros) {
+  Listen(&shm_, &shm_);
+  RawPeer peer = RawPeer::Connect(pair_->address());
+  const FileDescriptor memory = MemoryFor(peer);
+  const ShmSegment segment = *ShmSegment::Attach(memory);
+  std::ranges::fill(segment.Outgoing(ShmSide::kConnecting), std::byte{0xff});
+
+  const int punched = fallocate(memory.get(),
+                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                0,
+                                lseek(memory.get(), 0, SEEK_END));
+  peer.SendFrame({.type = FrameType::kPush, .payload_bytes = 1000}, {}, {});
+
+  EXPECT_EQ(punched, 0);
+  ASSERT_TRUE(server_->recorder->WaitForFrames(1));
+  EXPECT_EQ(server_->recorder->frames().front().payload, std::vector<std::byte>(1000));
 }
 
 TEST_F(ShmTest, GarbageInTheMemoryCorruptsOnlyPayloads) {
   Listen(&shm_, &shm_);
-  const ShmSegment segment = MakeSegment();
   RawPeer peer = RawPeer::Connect(pair_->address());
-  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+  const ShmSegment segment = SegmentFor(peer);
 
   std::ranges::fill(segment.Outgoing(ShmSide::kConnecting), std::byte{0xff});
   std::ranges::fill(segment.Incoming(ShmSide::kConnecting), std::byte{0xff});
@@ -263,9 +304,8 @@ TEST_F(ShmTest, GarbageInTheMemoryCorruptsOnlyPayloads) {
 
 TEST_F(ShmTest, AChangedPayloadFailsItsChecksum) {
   Listen(&shm_, &shm_);
-  const ShmSegment segment = MakeSegment();
   RawPeer peer = RawPeer::Connect(pair_->address());
-  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+  const ShmSegment segment = SegmentFor(peer);
   const std::vector<std::byte> payload = Pattern(1000);
   std::ranges::copy(payload, segment.Outgoing(ShmSide::kConnecting).begin());
   segment.Outgoing(ShmSide::kConnecting)[500] ^= std::byte{1};
@@ -286,9 +326,8 @@ TEST_F(ShmTest, UnexpectedCreditEndsTheChannel) {
   meta.Put(uint64_t{1} << 40);
   const std::vector<std::byte> credit = meta.Take();
   Listen(&shm_, &shm_);
-  const ShmSegment segment = MakeSegment();
   RawPeer peer = RawPeer::Connect(pair_->address());
-  ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+  const ShmSegment segment = SegmentFor(peer);
 
   peer.SendFrame({.type = FrameType::kCredit}, credit);
 
@@ -348,9 +387,8 @@ TEST_F(ShmTest, AReferenceToUnknownMemoryEndsTheChannel) {
   };
   for (const Wrong& wrong : {Wrong{0, 0}, Wrong{1, 0}, Wrong{uint64_t{1} << 63, 12}}) {
     Listen(&shm_, &shm_);
-    const ShmSegment segment = MakeSegment();
     RawPeer peer = RawPeer::Connect(pair_->address());
-    ASSERT_TRUE(Offer(peer, segment.offer())->shm_attached.ok());
+    const ShmSegment segment = SegmentFor(peer);
     std::vector<std::byte> meta;
     AppendPlace({wrong.region, wrong.offset}, meta);
 
@@ -390,24 +428,15 @@ TEST_F(ShmTest, AMalformedRegionMessageEndsTheChannel) {
   }
 }
 
-TEST_F(ShmTest, AServerThatLiesAboutItsMemoryIsLeft) {
-  Listen(&shm_, &shm_);
-  RawListener liar;
-  ConnectRequest request = pair_->Request();
-  request.address = liar.address();
-  std::thread answers([&] {
-    RawPeer peer = liar.Accept();
-    EXPECT_TRUE(peer.ReceiveFrame().ok());
-    peer.SendFrame({.type = FrameType::kHelloAck},
-                   EncodeHelloAck({.lane_count = 1, .host = 1, .shm_proof = {1, 2}}));
-    EXPECT_TRUE(peer.WaitForEnd());
-  });
+TEST_F(ShmTest, AServerThatSendsNoMemoryOrAnotherIsLeft) {
+  const ShmSegment::Made made = *ShmSegment::Make();
+  const FileDescriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), lseek(made.descriptor.get(), 0, SEEK_END)), 0);
+  const FileDescriptor none;
 
-  const absl::Status why = pair_->Connect(request).status();
-
-  answers.join();
-  EXPECT_EQ(why.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(folder_.names(), IsEmpty());
+  EXPECT_EQ(ConnectToServerWith(none).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ConnectToServerWith(unsealed).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ConnectToServerWith(made.descriptor).code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
