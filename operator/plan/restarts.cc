@@ -131,7 +131,7 @@ bool IsForgotten(Draft& draft, const MemberRestart& record) {
   }
   const std::optional<WallTime> running = RunningSince(*pod->seen, *member);
   if (pod->end || !running || pod->seen->meta.uid == record.uid) return false;
-  const WallTime healthy = *running + pushpull::kHealthyAfter;
+  const WallTime healthy = *running + draft.spec().restart.healthy_after;
   if (draft.now() >= healthy) return true;
   draft.RequeueAt(healthy);
   return false;

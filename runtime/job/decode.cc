@@ -130,6 +130,7 @@ void ReadRestart(ObjectReader& object, RestartSpec& restart) {
   object.ReadInt("backoffLimit", kAnyCount, restart.backoff_limit);
   object.ReadSeconds("initialDelaySeconds", kAnySeconds, restart.initial_delay);
   object.ReadSeconds("maxDelaySeconds", kAnySeconds, restart.max_delay);
+  object.ReadSeconds("healthyAfterSeconds", kPositiveSeconds, restart.healthy_after);
   object.ReadObjects("rules", kRestartRulesMax, [&restart](ObjectReader& rule) {
     ReadRestartRule(rule, restart.rules.emplace_back());
   });

@@ -96,8 +96,10 @@ ExitDecision Restart(const RestartSpec& spec,
     failed.is_limit_reached = true;
     return failed;
   }
-  if (exit.ran_for >= kHealthyAfter) history.in_a_row = 0;
-  const std::chrono::seconds delay = DelayOf(spec, history.in_a_row);
+  if (exit.ran_for >= spec.healthy_after) history.in_a_row = 0;
+  std::chrono::seconds delay = DelayOf(spec, history.in_a_row);
+  if (action == ExitAction::kRestartPod && exit.role != JobRole::kWorker)
+    delay = std::min(delay, kAwaitedDelayMax);
   ++history.in_a_row;
   if (counts) ++history.counted;
   return {.action = action,

@@ -12,8 +12,9 @@
 
 namespace pushpull {
 
-// A member that has run for this long is healthy: its delays start again.
-inline constexpr std::chrono::seconds kHealthyAfter{600};
+// The longest delay before a server or the coordinator starts again. While one is away shards lack
+// a copy, or nobody replaces what fails next; backoffLimit bounds how often this happens.
+inline constexpr std::chrono::seconds kAwaitedDelayMax{5};
 
 // How a member ended.
 struct MemberExit {
@@ -56,7 +57,8 @@ struct ExitDecision {
 //
 // A restart counts towards backoffLimit, and beyond it the job fails; a disruption (evicted,
 // preempted, node lost) is no failure and never counts. The delay of a member's k-th restart
-// in a row is min(initial_delay * 2^(k-1), max_delay).
+// in a row is min(initial_delay * 2^(k-1), max_delay); that of a server or the coordinator alone is
+// kAwaitedDelayMax at most. A member that has run for healthy_after begins a new row.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
                              const RestartHistory& history);

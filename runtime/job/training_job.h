@@ -130,7 +130,8 @@ struct RestartSpec {
   int backoff_limit = 6;  // counted restarts of the whole job
   std::chrono::seconds initial_delay{10};
   std::chrono::seconds max_delay{300};
-  std::vector<RestartRule> rules = {};  // at most 16; the first that matches decides
+  std::chrono::seconds healthy_after{600};  // after so long, a member has its first delay again
+  std::vector<RestartRule> rules = {};      // at most 16; the first that matches decides
   std::chrono::seconds node_lost_after{60};
   std::chrono::seconds peer_timeout{20};  // a member silent for so long counts as dead; 1 to 3,600
   friend bool operator==(const RestartSpec&, const RestartSpec&) = default;

@@ -82,6 +82,30 @@ TEST(RestartsTest, DelaysDoubleUpToTheirLimitAndBeginAnewAfterHealth) {
   EXPECT_EQ(world.status().restarts.counted, 8);
 }
 
+TEST(RestartsTest, DelaysBeginAnewAfterTheHealthyTimeOfTheJob) {
+  World world(1, 1);
+  world.spec().restart.healthy_after = seconds(60);
+  ASSERT_TRUE(world.Start());
+  EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(10));
+  EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(20));
+
+  world.Pass(seconds(60));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.status().restarts.members, IsEmpty());
+  EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(10));
+}
+
+TEST(RestartsTest, ServersAndCoordinatorComeBackSoon) {
+  for (const std::string member : {"server-0", "coordinator"}) {
+    World world(2, 1);
+    world.spec().restart.backoff_limit = 100;
+    ASSERT_TRUE(world.Start());
+
+    for (int i = 0; i < 6; ++i) EXPECT_LE(ExitAndComeBack(world, member, 1), seconds(5)) << member;
+  }
+}
+
 // The operator may die at any point between the count and the new pod: what it finds afterwards is
 // the status that was written and the pod that is still there.
 TEST(RestartsTest, AnEndIsCountedOnceHoweverOftenItIsSeen) {

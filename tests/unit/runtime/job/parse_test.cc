@@ -68,6 +68,7 @@ TEST(ParseTrainingJobTest, WhatIsNotSetHasTheDefaultsOfTheDocumentation) {
   EXPECT_EQ(spec.restart.backoff_limit, 6);
   EXPECT_EQ(spec.restart.initial_delay, seconds(10));
   EXPECT_EQ(spec.restart.max_delay, seconds(300));
+  EXPECT_EQ(spec.restart.healthy_after, seconds(600));
   EXPECT_EQ(spec.restart.node_lost_after, seconds(60));
   EXPECT_EQ(spec.restart.peer_timeout, seconds(20));
   EXPECT_EQ(spec.start_deadline, std::nullopt);
@@ -159,6 +160,7 @@ TEST(ParseTrainingJobTest, ReadsRestartRulesInTheirOrder) {
   EXPECT_EQ(restart.backoff_limit, 3);
   EXPECT_EQ(restart.initial_delay, seconds(1));
   EXPECT_EQ(restart.max_delay, seconds(60));
+  EXPECT_EQ(restart.healthy_after, seconds(120));
   EXPECT_EQ(restart.node_lost_after, seconds(90));
   EXPECT_EQ(restart.peer_timeout, seconds(30));
   ASSERT_THAT(restart.rules, SizeIs(3));

@@ -97,13 +97,41 @@ TEST(DecideAfterExitTest, DelaysDoubleUpToTheirMaximum) {
   EXPECT_THAT(delays, ElementsAre(10, 20, 40, 80, 160, 300, 300));
 }
 
+TEST(DecideAfterExitTest, CoordinatorAndServersNeverWaitLong) {
+  for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer}) {
+    const RestartSpec spec{.backoff_limit = 100};
+    RestartHistory history;
+    for (int i = 0; i < 10; ++i) {
+      const ExitDecision decision =
+          DecideAfterExit(spec, {.role = role, .signal = 9, .ran_for = seconds(10)}, history);
+      EXPECT_EQ(decision.action, ExitAction::kRestartPod);
+      EXPECT_LE(decision.delay, seconds(5)) << i;
+      history = decision.history;
+    }
+  }
+}
+
+TEST(DecideAfterExitTest, AShorterDelayIsKeptForServersToo) {
+  const RestartSpec spec{.initial_delay = seconds(1)};
+
+  EXPECT_EQ(DecideAfterExit(spec, {.role = JobRole::kServer, .signal = 9}, {}).delay, seconds(1));
+}
+
+TEST(DecideAfterExitTest, ARestartOfTheWholeJobHasTheRulesDelay) {
+  const RestartSpec spec{.rules = {OnCodes({1}, RestartAction::kRestartJob)}};
+
+  EXPECT_EQ(DecideAfterExit(spec, {.role = JobRole::kServer, .exit_code = 1}, {}).delay,
+            seconds(10));
+}
+
 TEST(DecideAfterExitTest, AHealthyMembersDelaysStartAnew) {
   const RestartHistory history{.counted = 2, .in_a_row = 2};
+  const RestartSpec spec{.healthy_after = seconds(120)};
 
   const ExitDecision just_healthy =
-      DecideAfterExit({}, {.exit_code = 1, .ran_for = seconds(600)}, history);
+      DecideAfterExit(spec, {.exit_code = 1, .ran_for = seconds(120)}, history);
   const ExitDecision not_quite =
-      DecideAfterExit({}, {.exit_code = 1, .ran_for = seconds(599)}, history);
+      DecideAfterExit(spec, {.exit_code = 1, .ran_for = seconds(119)}, history);
 
   EXPECT_EQ(just_healthy.delay, seconds(10));
   EXPECT_EQ(just_healthy.history.in_a_row, 1);
