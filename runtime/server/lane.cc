@@ -18,7 +18,8 @@ bool HasPayload(FrameType type) {
 
 bool IsFromWorker(FrameType type) {
   return HasPayload(type) || type == FrameType::kPull || type == FrameType::kFetch ||
-         type == FrameType::kDecided || type == FrameType::kScale || type == FrameType::kReturnCopy;
+         type == FrameType::kDecided || type == FrameType::kScale ||
+         type == FrameType::kReturnCopy || type == FrameType::kExchange;
 }
 
 // A step that has begun and does not complete: some workers have pushed, others have not for longer
@@ -57,7 +58,8 @@ Lane::Lane(LaneOptions options)
     : context_(std::move(options)),
       pages_(context_),
       responder_(context_, pages_),
-      engine_(context_, pages_, responder_, capture_, replication_),
+      exchanges_(context_),
+      engine_(context_, pages_, responder_, capture_, replication_, exchanges_),
       replication_(context_, engine_),
       capture_(context_),
       rebuilds_(context_, replication_) {}
@@ -93,6 +95,7 @@ std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
     replication_.Install(*shard, entry, via);
     promises.push_back(shard->Report());
   }
+  exchanges_.OnEntries();
   return promises;
 }
 
@@ -157,7 +160,10 @@ Step Lane::LowestFreeStep(const View& view) const {
   // The step of the highest version may be under way, but not before the first view and between two
   // modes.
   const bool is_under_way = now.is_sync() && !changes_mode && has_begun;
-  return is_under_way ? Step{highest.value() + 1} : highest;
+  const Step lowest = is_under_way ? Step{highest.value() + 1} : highest;
+  // The workers have agreed in an exchange of this step without the joiner.
+  const std::optional<Step> exchanged = exchanges_.highest_completed();
+  return exchanged ? std::max(lowest, Step{exchanged->value() + 1}) : lowest;
 }
 
 void Lane::Activate(const View& view) {
@@ -168,6 +174,7 @@ void Lane::Activate(const View& view) {
   DropDeparted(before, view);
   for (const auto& [id, chunk] : context_.shards.chunks())
     engine_.OnViewActivated(*chunk, contributions);
+  exchanges_.OnViewActivated();
   for (const auto& [id, shard] : context_.shards.all()) engine_.BeginHandoverIfFree(*shard);
   replication_.incoming().OnViewChanged();
 }
@@ -246,6 +253,7 @@ void Lane::Drop(Connection& connection) {
   Chunk* receiver = connection.reception().chunk;
   engine_.AbandonReception(connection);
   for (const auto& [id, chunk] : context_.shards.chunks()) chunk->DropRequestsOf(connection);
+  exchanges_.OnDropped(connection);
   // Its own callback may be on the stack: it is destroyed when that has returned.
   context_.executor.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
   connections_.erase(it);
@@ -267,6 +275,7 @@ Chunk* Connection::FindReceiver(const FrameHeader& header) {
 
 std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& header) {
   if (header.type == FrameType::kReturnCopy) return lane_.rebuilds_.PlaceCopy(reception_, header);
+  if (header.type == FrameType::kExchange) return LaneExchanges::PlacePayload(reception_, header);
   Chunk* chunk = FindReceiver(header);
   return chunk == nullptr ? std::span<std::byte>()
                           : lane_.engine_.PlacePayload(*this, *chunk, header);
@@ -288,6 +297,10 @@ void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
     return Violate(absl::StrCat("frame type ", static_cast<int>(header.type), " from a worker"));
   }
   if (header.type == FrameType::kReturnCopy) return OnCopy(header);
+  if (header.type == FrameType::kExchange) {
+    if (!lane_.exchanges_.OnFrame(*this, frame).ok()) Violate("an exchange that cannot be read");
+    return;
+  }
   // What the header was checked against holds until here, but for the shard: it may have moved
   // while the payload was being received.
   const bool is_checked = reception_.chunk != nullptr;

@@ -17,6 +17,7 @@
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
 #include "runtime/server/lane_context.h"
+#include "runtime/server/lane_exchanges.h"
 #include "runtime/server/lane_rebuilds.h"
 #include "runtime/server/responder.h"
 #include "runtime/server/shard_replication.h"
@@ -68,6 +69,7 @@ class Lane {
   LaneContext context_;
   LanePages pages_;
   Responder responder_;
+  LaneExchanges exchanges_;
   StepEngine engine_;
   ShardReplication replication_;
   LaneCapture capture_;

@@ -396,6 +396,7 @@ void StepEngine::OnPublishable(Shard& shard) {
 
 void StepEngine::OnDemoted(Shard& shard) {
   capture_.OnDemoted(shard);
+  exchanges_.OnDemoted(shard);
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
     const bool keeps_held = lane_.rules.policy().HoldsApart(*chunk);
     for (const Waiter& waiter : chunk->EndPrimary(keeps_held))

@@ -15,6 +15,7 @@
 
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_capture.h"
+#include "runtime/server/lane_exchanges.h"
 #include "runtime/server/responder.h"
 #include "runtime/server/shard_replication.h"
 #include "runtime/server/shared_pages.h"
@@ -29,12 +30,14 @@ class StepEngine {
              LanePages& pages,
              const Responder& responder,
              LaneCapture& capture,
-             ShardReplication& replication)
+             ShardReplication& replication,
+             LaneExchanges& exchanges)
       : lane_(lane),
         pages_(pages),
         responder_(responder),
         capture_(capture),
-        replication_(replication) {}
+        replication_(replication),
+        exchanges_(exchanges) {}
 
   // Where the payload of an initial value or a push goes: CheckPayload has passed, and the chunk's
   // shard is open. Empty: it is read and dropped.
@@ -91,6 +94,7 @@ class StepEngine {
   const Responder& responder_;
   LaneCapture& capture_;
   ShardReplication& replication_;
+  LaneExchanges& exchanges_;
   uint32_t contributors_min_ = 0;  // over all steps; 0 before the first
   uint32_t contributors_max_ = 0;
   uint64_t duplicates_ = 0;

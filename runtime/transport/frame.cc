@@ -62,7 +62,7 @@ void VisitPublishedTiming(Visit& visit, Timing& timing) {
 }
 
 bool IsKnown(FrameType type) {
-  return type >= FrameType::kHello && type <= FrameType::kScale;
+  return type >= FrameType::kHello && type <= FrameType::kExchanged;
 }
 
 absl::Status OutOfRange(absl::string_view field, uint64_t value) {

@@ -23,6 +23,40 @@ void ReportVerdict(const CodecVerdict& verdict, const Log& log) {
             {"step_seconds_without", ToSeconds(verdict.without)}});
 }
 
+// The chunk's part of its tensor's bytes, if there are any.
+template <typename Byte>
+std::span<Byte> PartOf(std::span<Byte> bytes, const ClientChunk& chunk) {
+  return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
+}
+
+// What the request says of its chunk.
+ChunkRequest RequestOf(const TensorRequest& request, const ClientChunk& chunk) {
+  return {.type = request.type,
+          .step = request.step,
+          .clock = request.clock,
+          .source = PartOf(request.source, chunk),
+          .target = PartOf(request.target, chunk),
+          .weight = request.weight,
+          .learning_rate = request.learning_rate,
+          .priority = request.priority,
+          .is_kept = request.is_kept,
+          .takes_in_place = request.takes_in_place,
+          .held_version = request.step,
+          .pending = request.pending};
+}
+
+// A pull whose answer, of the chunk's version, is in the target.
+ChunkRequest AnsweredPull(const TensorRequest& value, const ClientChunk& chunk, ServerId server) {
+  return {.type = FrameType::kPull,
+          .step = chunk.version,
+          .target = PartOf(value.target, chunk),
+          .priority = value.priority,
+          .server = server,
+          .is_answered = true,
+          .held_version = chunk.version,
+          .pending = value.pending};
+}
+
 void ReportOverflows(const ChunkClientDependencies& to,
                      const std::string& what,
                      Codec codec,
@@ -44,6 +78,7 @@ ChunkClient::ChunkClient(ChunkClientOptions options, ChunkClientDependencies dep
       sender_(options_, executor_, dependencies.statistics, chunks_, step_, routes_),
       clip_(chunks_, sender_),
       offers_(options_.hello, executor_, chunks_, copies_, routes_),
+      exchanges_(options_, executor_, chunks_, routes_),
       self_(std::make_shared<ChunkClient*>(this)) {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { ResendLost(); });
 }
@@ -61,6 +96,7 @@ void ChunkClient::UpdateShards(const std::vector<std::pair<ShardId, ReplicaSet>>
   sender_.SendAgain([&](const ClientChunk& chunk, const ChunkRequest& request) {
     return is_moved[chunk.shard.value()] || request.must_send;
   });
+  exchanges_.OnEntries();
 }
 
 void ChunkClient::SetServers(const std::vector<ServerEndpoint>& servers) {
@@ -116,9 +152,6 @@ void ChunkClient::Start(const TensorRequest& request) {
 }
 
 ChunkRequest ChunkClient::MakeRequest(const TensorRequest& request, const ClientChunk& chunk) {
-  const auto part = [&](auto bytes) {
-    return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
-  };
   PushTimes times{.ready = request.ready, .taken_up = executor_.Now()};
   At(SyncPhase::kReduce);
   const SteadyTime reduced = executor_.Now();
@@ -128,42 +161,25 @@ ChunkRequest ChunkClient::MakeRequest(const TensorRequest& request, const Client
     const bool is_bypassed = codec_trial_ && !codec_trial_->Encodes(request.step);
     encoded = encoder_.Encode(chunks_.IdOf(chunk),
                               request.step,
-                              part(request.source),
+                              PartOf(request.source, chunk),
                               {.weight = request.weight, .is_bypassed = is_bypassed});
   }
   At(SyncPhase::kEncode);
   times.encode = executor_.Now() - reduced;
-  return {.type = request.type,
-          .step = request.step,
-          .clock = request.clock,
-          .base_version = request.type == FrameType::kPull ? chunks_.newest_read() : chunk.version,
-          .source = part(request.source),
-          .target = part(request.target),
-          .weight = request.weight,
-          .learning_rate = request.learning_rate,
-          .priority = request.priority,
-          .is_kept = request.is_kept,
-          .takes_in_place = request.takes_in_place,
-          .server = routes_.PrimaryOf(chunk.shard),
-          .encoded = std::move(encoded),
-          .times = times,
-          .is_held = IsPush(request.type) && step_.HoldsBack(chunk),
-          .held_version = request.step,
-          .pending = request.pending};
+  ChunkRequest made = RequestOf(request, chunk);
+  made.base_version = request.type == FrameType::kPull ? chunks_.newest_read() : chunk.version;
+  made.server = routes_.PrimaryOf(chunk.shard);
+  made.encoded = std::move(encoded);
+  made.times = times;
+  made.is_held = IsPush(request.type) && step_.HoldsBack(chunk);
+  return made;
 }
 
 void ChunkClient::CatchUp(const std::vector<TensorRequest>& values) {
   for (const TensorRequest& value : values) {
     for (ClientChunk& chunk : chunks_.ChunksOf(value.tensor)) {
       value.pending->Expect(routes_.PrimaryOf(chunk.shard), 1);
-      chunk.push = ChunkRequest{.type = FrameType::kPull,
-                                .step = chunk.version,
-                                .target = value.target.subspan(chunk.offset, chunk.bytes),
-                                .priority = value.priority,
-                                .server = routes_.PrimaryOf(chunk.shard),
-                                .is_answered = true,
-                                .held_version = chunk.version,
-                                .pending = value.pending};
+      chunk.push = AnsweredPull(value, chunk, routes_.PrimaryOf(chunk.shard));
     }
   }
   step_.Settle();
@@ -198,6 +214,7 @@ void ChunkClient::OnSynchronized(const SyncObservation& observation) {
 
 absl::Status ChunkClient::FailAll(const absl::Status& why) {
   step_.Restart();
+  exchanges_.FailAll(why);
   return chunks_.FailAll(why);
 }
 
@@ -233,6 +250,7 @@ void ChunkClient::ResendLost() {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { ResendLost(); });
   sender_.ResendLost();
   offers_.ResendLost(options_.resend_after);
+  exchanges_.ResendLost();
 }
 
 void ChunkClient::Later(std::function<void()> action) {
@@ -250,6 +268,7 @@ void ChunkClient::OnLinkUp(LaneLink& link) {
     return routes_.ToPrimary(chunk.shard) == &link;
   });
   offers_.ResendOver(link);
+  exchanges_.OnLinkUp(link);
 }
 
 void ChunkClient::OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) {
@@ -273,6 +292,7 @@ ChunkClient::Slot ChunkClient::AnsweredBy(const FrameHeader& header) {
 }
 
 std::span<std::byte> ChunkClient::PayloadBuffer(LaneLink& link, const FrameHeader& header) {
+  if (header.type == FrameType::kExchanged) return exchanges_.PlacePayload(link, header);
   const Slot slot = AnsweredBy(header);
   if (slot == nullptr) return {};
   if (keeps_copies_) {
@@ -290,6 +310,11 @@ bool ChunkClient::TakesInPlace(LaneLink&, const FrameHeader& header) {
 }
 
 void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
+  if (frame.header.type == FrameType::kExchanged) {
+    if (auto entry = exchanges_.OnFrame(link, frame))
+      UpdateShards({{entry->shard, std::move(entry->entry)}});
+    return;
+  }
   ClientChunk* chunk = chunks_.Find(frame.header.chunk);
   if (chunk == nullptr) return;
   if (frame.header.type == FrameType::kRefused) return OnRefused(link, *chunk, frame);

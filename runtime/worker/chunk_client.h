@@ -30,6 +30,7 @@
 #include "runtime/worker/clip_exchange.h"
 #include "runtime/worker/codec_trial.h"
 #include "runtime/worker/copy_offers.h"
+#include "runtime/worker/exchange_client.h"
 #include "runtime/worker/request_table.h"
 #include "runtime/worker/shard_routes.h"
 #include "runtime/worker/step_agreement.h"
@@ -82,7 +83,10 @@ class ChunkClient final : private LaneLinkHandler {
   void Start(const TensorRequest& request);
 
   // How steps are agreed on from now on (step_agreement.h). Not while a push is under way.
-  void UseMode(const Consistency& mode) { step_.UseMode(mode); }
+  void UseMode(const Consistency& mode) {
+    step_.UseMode(mode);
+    exchanges_.UseMode(mode);
+  }
   // Brings every chunk to one version, the newest that any has. `values` are pulls of every tensor
   // that has been pulled; no push may be under way.
   void CatchUp(const std::vector<TensorRequest>& values);
@@ -103,6 +107,7 @@ class ChunkClient final : private LaneLinkHandler {
   // Gradients in this memory are read from there by servers that can.
   void Share(std::shared_ptr<const SharedMemory> memory) { routes_.Share(std::move(memory)); }
   CopyOffers& offers() { return offers_; }
+  ExchangeClient& exchanges() { return exchanges_; }
   ShardRoutes& routes() { return routes_; }
   // The program may change its memory from now on.
   void ForgetCopies() { copies_.Clear(); }
@@ -166,6 +171,7 @@ class ChunkClient final : private LaneLinkHandler {
   ChunkSender sender_;
   ClipExchange clip_;
   CopyOffers offers_;
+  ExchangeClient exchanges_;
   Executor::TimerId loss_timer_ = 0;
   std::shared_ptr<ChunkClient*> self_;  // expired for timers once the client is gone
 };

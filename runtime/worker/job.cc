@@ -21,6 +21,7 @@
 #include "runtime/transport/member_transport.h"
 #include "runtime/transport/shm/shared_memory.h"
 #include "runtime/worker/end_notice.h"
+#include "runtime/worker/worker_collectives.h"
 #include "runtime/worker/worker_node.h"
 
 namespace pushpull {
@@ -69,6 +70,7 @@ class RunningJob final : public Job {
                                                        .bypasses_codecs = options_.bypasses_codecs},
                                      WorkerDependencies{loop_, *transport_, connector_, metrics_},
                                      Log(ToString(options_.worker), options_.log_level));
+    collectives_.emplace(*node_);
     // Before anybody can see that this worker is there, and tell it to end.
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
     return node_->Join()->Wait(deadline);
@@ -117,6 +119,7 @@ class RunningJob final : public Job {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
     return PushHandle(std::move(pending));
   }
+  Collectives& collectives() override { return *collectives_; }
   bool is_released() const override { return node_->is_released(); }
   void TellToEnd() override { node_->TellToEnd(); }
   int exit_code() const override { return node_->exit_code(); }
@@ -181,6 +184,7 @@ class RunningJob final : public Job {
   const std::unique_ptr<Transport> transport_;
   GrpcSessionConnector connector_;
   std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
+  std::optional<WorkerCollectives> collectives_;
   std::unique_ptr<HttpExposer> exposer_;
   std::optional<EndNotice> end_notice_;
 };

@@ -74,6 +74,15 @@ void WorkerMember::RunDue() {
   ReportIfDrained();
 }
 
+void WorkerMember::StartExchange(std::shared_ptr<ExchangeOperation> operation) {
+  if (!broken_.ok()) return operation->pending.Fail(broken_);
+  if (!has_begun()) {
+    return operation->pending.Fail(
+        absl::FailedPreconditionError("register the tensors before the first collective"));
+  }
+  client_->exchanges().Start(std::move(operation));
+}
+
 // ---- the session ----
 
 void WorkerMember::OnMessage(ToMember message) {

@@ -70,6 +70,8 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   // The worker leaves before step `end_step`.
   void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early);
 
+  void StartExchange(std::shared_ptr<ExchangeOperation> operation);
+
   // Once it is open.
   void Share(std::shared_ptr<const SharedMemory> memory) { client_->Share(std::move(memory)); }
   WorkerStatistics& statistics() { return statistics_; }

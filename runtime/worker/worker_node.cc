@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/worker_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
@@ -67,6 +68,17 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(
   PUSHPULL_RETURN_IF_ERROR(accepted.status());
   if (accepted->is_first) dependencies_.executor.Post([this] { member_.RunDue(); });
   return std::move(accepted->pending);
+}
+
+absl::StatusOr<std::shared_ptr<ExchangeOperation>> WorkerNode::StartExchange(
+    const ExchangeSpec& spec, std::span<const std::byte> values) {
+  PUSHPULL_RETURN_IF_ERROR(Check(spec));
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer input, HostBuffer::Uninitialized(values.size()));
+  std::ranges::copy(values, input.bytes().begin());
+  auto operation = std::make_shared<ExchangeOperation>(
+      spec, exchange_step(), next_step().value(), std::move(input));
+  dependencies_.executor.Post([this, operation] { member_.StartExchange(operation); });
+  return operation;
 }
 
 bool WorkerNode::is_released() {

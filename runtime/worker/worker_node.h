@@ -46,6 +46,13 @@ class WorkerNode {
     return operations_.Samples(steps_ahead);
   }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
+  // One exchange of collectives (pushpull/collectives.h); `values` are copied. One at a time.
+  //
+  //   kInvalidArgument, kResourceExhausted  as Collectives
+  absl::StatusOr<std::shared_ptr<ExchangeOperation>> StartExchange(
+      const ExchangeSpec& spec, std::span<const std::byte> values);
+  // The number of the next step as exchanges have it.
+  Step exchange_step() const { return operations_.next_number(); }
   bool is_released();
   void TellToEnd();
   int exit_code() const { return departure_.exit_code(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/exchange/exchange_frame.h"
 #include "runtime/transport/frame.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/stream/frame_reader.h"
@@ -43,6 +44,10 @@ void DecodeMetas(Bytes meta) {
     PUSHPULL_CHECK(std::equal(again.begin(), again.end(), meta.begin()));
   }
   PUSHPULL_CHECK(!DecodeRefusal(meta).ok());
+  if (const auto exchange = DecodeExchange(meta); exchange.ok())
+    PUSHPULL_CHECK(DecodeExchange(EncodeExchange(*exchange)).ok());
+  if (const auto answer = DecodeExchangeAnswer(meta); answer.ok())
+    PUSHPULL_CHECK(DecodeExchangeAnswer(EncodeExchangeAnswer(*answer)).ok());
 }
 
 class CheckingSink final : public FrameSink {

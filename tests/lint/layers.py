@@ -17,7 +17,7 @@ _PURE = ["base", "tensor", "shard", "consistency", "optim"]
 # which every folder may use; the API itself is for those who link the worker library.
 _VALUES = "include/pushpull"
 _API = "include/pushpull/job.h"
-_ROLE = [*_PURE, "store", "checkpoint", "metrics", "tls", "transport", "replication", "membership"]
+_ROLE = [*_PURE, "store", "checkpoint", "metrics", "tls", "transport", "replication", "exchange", "membership"]
 
 # folder of runtime/ -> what it may include, itself aside. From the bottom up.
 LAYERS = {
@@ -36,6 +36,7 @@ LAYERS = {
     "tls": ["base", "metrics"],
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
+    "exchange": ["base", "tensor", "consistency", "transport", "replication"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],

@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "pushpull/collectives.h"
 #include "pushpull/deadline.h"
 #include "pushpull/ids.h"
 #include "pushpull/log_level.h"
@@ -279,6 +280,9 @@ class Job {
   //   kCancelled           as PushPull.
   // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
+
+  // Arrays that all workers agree on: a metric, a decision to stop. After Register.
+  virtual Collectives& collectives() = 0;
 
   // Whether the worker must leave, because the job is smaller now (`pushpull scale`) or the process
   // was told to end (SIGTERM): finish the step under way, Leave, and end with exit_code().

@@ -4,6 +4,7 @@
 // finite, applied before PushPull returns, and a record of all that was asked of it.
 #pragma once
 
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <memory>
@@ -62,6 +63,7 @@ class LocalJob final : public Job {
   absl::StatusOr<StepSamples> Samples() const override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
   absl::StatusOr<PushHandle> CommitSamples() override;
+  Collectives& collectives() override { std::abort(); }  // the trainer uses none
   bool is_released() const override { return false; }
   void TellToEnd() override {}
   int exit_code() const override { return options_.exit_code; }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives: small and medium arrays that the workers of a job agree on, through its servers. For
+// metrics, a decision to stop, a vocabulary, a seed; gradients go by Job::PushPull.
+//
+//   double loss[2] = {sum, count};
+//   absl::StatusOr<std::vector<WorkerId>> workers =
+//       job->collectives().AllReduce(ValuesOf(std::span(loss)), Reduction::kSum, deadline);
+//
+// Every worker of the step makes the same calls in the same order, between the same pushes. Those
+// who take part are the members of the job in the worker's next step (Job::next_step): a worker
+// that joins takes part from its first step on, and one that dies is not waited for any longer than
+// the job needs to notice. All workers get the same bits, whatever the order of arrival and
+// whichever server fails meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "pushpull/deadline.h"
+#include "pushpull/ids.h"
+#include "pushpull/tensor_spec.h"
+
+namespace pushpull {
+
+enum class ElementType : uint8_t {
+  kUint8 = 1,
+  kInt32 = 2,
+  kInt64 = 3,
+  kFloat32 = 4,
+  kFloat64 = 5,
+};
+
+// Bytes of one array that a worker contributes, at most.
+constexpr uint64_t kCollectiveBytesMax = uint64_t{64} << 20;
+
+// An array of the caller's, host byte order. `Byte` is std::byte or const std::byte.
+template <typename Byte>
+struct BasicArrayValues {
+  ElementType type = ElementType::kUint8;
+  std::span<Byte> bytes;  // a multiple of the element's size
+};
+using ArrayValues = BasicArrayValues<std::byte>;
+using ConstArrayValues = BasicArrayValues<const std::byte>;
+
+// float, double, int32_t, int64_t and uint8_t, const or not.
+template <typename Element>
+auto ValuesOf(std::span<Element> values) {
+  using Plain = std::remove_const_t<Element>;
+  constexpr ElementType kType = std::is_same_v<Plain, float>     ? ElementType::kFloat32
+                                : std::is_same_v<Plain, double>  ? ElementType::kFloat64
+                                : std::is_same_v<Plain, int32_t> ? ElementType::kInt32
+                                : std::is_same_v<Plain, int64_t> ? ElementType::kInt64
+                                                                 : ElementType::kUint8;
+  static_assert(kType != ElementType::kUint8 || std::is_same_v<Plain, uint8_t>);
+  if constexpr (std::is_const_v<Element>) {
+    return ConstArrayValues{kType, std::as_bytes(values)};
+  } else {
+    return ArrayValues{kType, std::as_writable_bytes(values)};
+  }
+}
+
+// The arrays of all workers.
+struct GatheredValues {
+  std::vector<WorkerId> workers;  // ascending
+  // workers.size() arrays, each as large as the caller's, in the order of `workers`.
+  std::vector<std::byte> bytes;
+};
+
+// From Job::collectives(), valid as long as the job. One call at a time; from any thread.
+//
+// Each call blocks until every worker of the step has made it, or `deadline` passes. Arrays are
+// copied, so that a call that has returned uses none. Errors of all of them:
+//
+// clang-format off
+//   kDeadlineExceeded    another worker has not made the call yet, or a server does not answer. Call
+//                        again with the same arguments, the array unchanged, to wait on.
+//   kInvalidArgument     the workers' calls differ: names two workers and what each has called. Or an
+//                        array of another size than its element type allows, or a mean of integers.
+//   kResourceExhausted   more than kCollectiveBytesMax bytes, or a server's limit for one worker.
+//   kFailedPrecondition  before Job::Register; the mode is not Sync or has backup workers; another
+//                        call is under way.
+//   kUnavailable, kAborted, kCancelled  as PushHandle::Wait.
+// clang-format on
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  // Returns when every worker has called it: who they are, ascending.
+  virtual absl::StatusOr<std::vector<WorkerId>> Barrier(Deadline deadline) = 0;
+
+  // Replaces `values` by the element-wise sum, mean, minimum or maximum over the workers, added in
+  // the order of the workers' indices. A mean is over workers, not weighted, and of floating point
+  // values only; sums of integers wrap around. A NaN makes its element NaN. Returns who took part,
+  // ascending.
+  virtual absl::StatusOr<std::vector<WorkerId>> AllReduce(ArrayValues values,
+                                                          Reduction reduction,
+                                                          Deadline deadline) = 0;
+
+  // The arrays of all workers, which have one size and type.
+  virtual absl::StatusOr<GatheredValues> AllGather(ConstArrayValues values, Deadline deadline) = 0;
+
+  // Replaces `values`, which has one size and type in all workers, by those of `root`; without one,
+  // by those of the worker with the lowest index. Returns who took part, ascending.
+  //
+  //   kNotFound  `root` is not among the workers of this step.
+  virtual absl::StatusOr<std::vector<WorkerId>> Broadcast(ArrayValues values,
+                                                          std::optional<WorkerId> root,
+                                                          Deadline deadline) = 0;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of a worker's program, which block: each is one exchange, or two where its pieces
+// depend on who takes part.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "pushpull/collectives.h"
+
+#include "runtime/base/mutex.h"
+#include "runtime/worker/worker_node.h"
+
+namespace pushpull {
+
+// Thread-safe.
+class WorkerCollectives final : public Collectives {
+ public:
+  // `node` outlives the calls.
+  explicit WorkerCollectives(WorkerNode& node) : node_(node) {}
+
+  absl::StatusOr<std::vector<WorkerId>> Barrier(Deadline deadline) override;
+  absl::StatusOr<std::vector<WorkerId>> AllReduce(ArrayValues values,
+                                                  Reduction reduction,
+                                                  Deadline deadline) override;
+  absl::StatusOr<GatheredValues> AllGather(ConstArrayValues values, Deadline deadline) override;
+  absl::StatusOr<std::vector<WorkerId>> Broadcast(ArrayValues values,
+                                                  std::optional<WorkerId> root,
+                                                  Deadline deadline) override;
+
+ private:
+  using Operation = std::shared_ptr<ExchangeOperation>;
+
+  // A call that has not returned its result yet.
+  struct Call {
+    ExchangeSpec spec;
+    Operation operation;  // the exchange under way
+  };
+
+  absl::StatusOr<Operation> Run(const ExchangeSpec& spec,
+                                std::span<const std::byte> values,
+                                Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  // Begins the call, or continues one that has timed out.
+  absl::StatusOr<Call> Enter(const ExchangeSpec& spec, std::span<const std::byte> values)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The call ends, or is continued later.
+  void Exit(std::optional<Call> call) ABSL_LOCKS_EXCLUDED(mu_);
+
+  WorkerNode& node_;
+  Mutex mu_;
+  bool is_busy_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<Call> unfinished_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace pushpull

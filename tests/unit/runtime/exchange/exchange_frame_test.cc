@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/exchange/exchange_frame.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr ExchangeSpec kSpec{.op = ExchangeOp::kBroadcast,
+                             .type = ElementType::kInt32,
+                             .reduction = Reduction::kMax,
+                             .is_prelude = true,
+                             .bytes = 400,
+                             .piece_bytes = 64,
+                             .root = WorkerId{7}};
+
+TEST(ExchangeFrameTest, ContributionsSurviveARoundTrip) {
+  const ExchangeMeta raw{.spec = kSpec, .result_of = {}};
+  const ExchangeMeta result{.spec = kSpec, .result_of = {{WorkerId{0}, WorkerId{9}}}};
+
+  const auto raw_again = DecodeExchange(EncodeExchange(raw));
+  const auto result_again = DecodeExchange(EncodeExchange(result));
+
+  ASSERT_TRUE(raw_again.ok() && result_again.ok());
+  EXPECT_EQ(raw_again->spec, kSpec);
+  EXPECT_FALSE(raw_again->result_of.has_value());
+  EXPECT_THAT(*result_again->result_of, ElementsAre(WorkerId{0}, WorkerId{9}));
+}
+
+TEST(ExchangeFrameTest, AnswersSurviveARoundTrip) {
+  const ShardEntry entry{ShardId{5}, {.epoch = {Term{2}, 3}, .primary = ServerId{1}}};
+
+  const auto result = DecodeExchangeAnswer(EncodeExchangeAnswer(
+      {.kind = ExchangeAnswer::Kind::kResult, .workers = {WorkerId{1}, WorkerId{2}}}));
+  const auto refused = DecodeExchangeAnswer(EncodeExchangeAnswer(
+      {.kind = ExchangeAnswer::Kind::kRefused, .status = absl::AbortedError("no")}));
+  const auto moved = DecodeExchangeAnswer(
+      EncodeExchangeAnswer({.kind = ExchangeAnswer::Kind::kMoved, .entry = entry}));
+
+  ASSERT_TRUE(result.ok() && refused.ok() && moved.ok());
+  EXPECT_THAT(result->workers, ElementsAre(WorkerId{1}, WorkerId{2}));
+  EXPECT_EQ(refused->status, absl::AbortedError("no"));
+  EXPECT_EQ(moved->entry->shard, entry.shard);
+  EXPECT_EQ(moved->entry->entry, entry.entry);
+}
+
+TEST(ExchangeFrameTest, RefusesDamagedBytes) {
+  std::vector<std::byte> meta = EncodeExchange({.spec = kSpec, .result_of = {{WorkerId{3}}}});
+  for (size_t length = 0; length < meta.size(); ++length)
+    EXPECT_FALSE(DecodeExchange(std::span(meta).first(length)).ok()) << length;
+  meta[0] = std::byte{99};
+
+  EXPECT_TRUE(absl::IsDataLoss(DecodeExchange(meta).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeExchangeAnswer({}).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeExchangeAnswer(std::vector{std::byte{3}}).status()));
+}
+
+TEST(ExchangeFrameTest, HeadersNameThePiece) {
+  const ExchangeKey key{{Step{12}, 3}, 40};
+  FrameHeader header;
+
+  SetExchangeKey(key, header);
+
+  EXPECT_EQ(ExchangeKeyOf(header), key);
+  header.clock = Step{uint64_t{1} << 32};
+  EXPECT_EQ(ExchangeKeyOf(header), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pushpull

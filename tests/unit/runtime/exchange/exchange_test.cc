@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/exchange/exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pushpull {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ExchangeTest, PiecesCoverTheArrayOnce) {
+  for (const uint64_t bytes :
+       {uint64_t{0}, uint64_t{8}, kExchangePieceBytesMax, 1000 * 8191 * 8UL}) {
+    const ExchangeSpec spec{
+        .op = ExchangeOp::kAllReduce, .type = ElementType::kFloat64, .bytes = bytes};
+
+    uint64_t covered = 0;
+    for (uint32_t piece = 0; piece < NumPieces(spec); ++piece) {
+      EXPECT_EQ(PieceOffset(spec, piece), covered);
+      covered += PieceBytes(spec, piece);
+    }
+
+    EXPECT_EQ(covered, bytes);
+    EXPECT_GE(NumPieces(spec), 1U);
+  }
+}
+
+TEST(ExchangeTest, OnlyTheRootOfABroadcastHasValues) {
+  const ExchangeSpec spec{.op = ExchangeOp::kBroadcast, .bytes = 80, .root = WorkerId{2}};
+
+  EXPECT_EQ(ContributionBytes(spec, 0, WorkerId{2}), 80U);
+  EXPECT_EQ(ContributionBytes(spec, 0, WorkerId{1}), 0U);
+  EXPECT_EQ(AnswerBytes(spec, 0, {WorkerId{1}, WorkerId{2}}), 80U);
+  EXPECT_EQ(AnswerBytes(spec, 0, {WorkerId{0}, WorkerId{1}}), 0U);
+}
+
+TEST(ExchangeTest, GatheredPiecesFitAFrame) {
+  for (const size_t workers : {1U, 3U, 100U, 16384U}) {
+    EXPECT_LE(GatherPieceBytes(workers) * workers, kExchangeAnswerBytesMax);
+    EXPECT_GT(GatherPieceBytes(workers), 0U);
+  }
+}
+
+TEST(ExchangeTest, RefusesWhatCannotBeExchanged) {
+  EXPECT_THAT(std::string(Check({.op = ExchangeOp::kAllReduce,
+                                 .type = ElementType::kInt64,
+                                 .reduction = Reduction::kMean,
+                                 .bytes = 8})
+                              .message()),
+              HasSubstr("a mean is one of float32 or float64 values"));
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      Check({.op = ExchangeOp::kAllGather, .bytes = kCollectiveBytesMax + 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Check({.op = ExchangeOp::kAllGather, .type = ElementType::kFloat64, .bytes = 12})));
+  EXPECT_FALSE(Check({.op = static_cast<ExchangeOp>(9)}).ok());
+  EXPECT_FALSE(Check({.op = ExchangeOp::kBarrier, .piece_bytes = 12}).ok());
+  EXPECT_TRUE(Check({.op = ExchangeOp::kBarrier}).ok());
+}
+
+TEST(ExchangeTest, DescribesWhatTheProgramCalled) {
+  EXPECT_EQ(Describe({.op = ExchangeOp::kAllReduce,
+                      .type = ElementType::kFloat64,
+                      .reduction = Reduction::kMax,
+                      .bytes = 16}),
+            "all_reduce(max) of 2 float64 values");
+  EXPECT_EQ(Describe({.op = ExchangeOp::kBroadcast, .bytes = 3, .root = WorkerId{1}}),
+            "broadcast from worker-1 of 3 uint8 values");
+}
+
+}  // namespace
+}  // namespace pushpull
