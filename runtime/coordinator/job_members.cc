@@ -38,9 +38,7 @@ Resizer::LeaveRule LeaveRuleOf(const JobLifecycle& lifecycle,
                                bool is_saved) {
   using Rule = Resizer::LeaveRule;
   if (lifecycle.has_succeeded()) return is_saved ? Rule::kAtOnce : Rule::kNever;
-  // Before the first entries it is not decided yet what a server has to hold.
-  const bool has_entries = !shards.replicas().table().empty() && !shards.is_restoring();
-  return has_entries ? Rule::kDrained : Rule::kNever;
+  return shards.is_placed() ? Rule::kDrained : Rule::kAtOnce;
 }
 
 uint64_t HighestView(const ServerReport& report) {
@@ -57,11 +55,9 @@ absl::Status CheckResizable(const std::string& job,
     return absl::UnavailableError(
         absl::StrCat(job, " is being recovered: try again in a few seconds"));
   }
+  // A server that reads a checkpoint has a place until that is done.
   const bool needs_step = size.workers || shards.is_restoring();
-  if (needs_step || lifecycle.is_over()) PUSHPULL_RETURN_IF_ERROR(lifecycle.CheckRunning());
-  if (shards.is_prepared()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(job, " has not started yet: wait until its servers are there"));
+  return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
 }
 
 }  // namespace
@@ -90,10 +86,7 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
   job_.outbox.Log(absl::StrCat(ToString(id), " registered at ", message.data_address));
   Welcome(session, message.promised);
   if (is_recovering()) return AdvanceRecovery();
-  if (!shards_.is_prepared()) {
-    if (job_.members.HasFirstServers(job_.options.settings.servers)) PrepareShards();
-    return;
-  }
+  if (!shards_.is_prepared()) return;
   // It gets everything that the others have received before, then shards.
   shards_.SendTableTo(session, true);
   contributors_.SendViewsTo(session);
@@ -142,14 +135,6 @@ void JobMembers::On(ServerId server, const DrainRequest& /*message*/) {
   if (!resizer_.RequestDrain(server)) return;
   job_.outbox.Log(absl::StrCat(ToString(server), " is to end and asks to leave"));
   if (is_recovering() || job_.lifecycle.has_failed()) return;
-  if (!shards_.is_prepared()) {  // nothing was ever placed: the next process has its place at once
-    const SessionId session = job_.members.Find(server)->session;
-    job_.outbox.Send(session, Stop{absl::OkStatus(), job_.options.term});
-    job_.outbox.Add(CloseSession{session});
-    job_.members.Remove(session);
-    resizer_.OnServerGone(server);
-    return;
-  }
   Retarget();
   if (resizer_.IsTarget(server) && !shards_.replicas().is_drained(server)) {
     job_.outbox.Warn(
@@ -173,15 +158,19 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   if (is_recovering()) return recovery_.Remove(id);
   if (job_.lifecycle.is_over()) return;
   const std::string who = absl::StrCat(ToString(id), " (", server.info.data_address, ")");
+  if (shards_.LoseAtStart(id)) {
+    if (!was_released)
+      job_.outbox.Warn(absl::StrCat(who, " is lost: ", why, "; the start waits for the next one"));
+    return UpdateServers();
+  }
   const View& view = contributors_.active();
   losses_.OnServerLost(id);
   const ReplicaChange change = shards_.replicas().LoseServer(id);
   const std::string fatal = change.lost.empty() ? "" : losses_.WhyFatal(view.consistency);
-  if (!fatal.empty() || shards_.IsAwaited(id)) {
+  if (!fatal.empty()) {
     // Workers with a push under way report next which tensor and step it was.
-    return job_.Fail(
-        {.text = absl::StrCat(who, " is lost: ", why, fatal.empty() ? "" : "; ", fatal),
-         .is_final = view.members.empty()});
+    return job_.Fail({.text = absl::StrCat(who, " is lost: ", why, "; ", fatal),
+                      .is_final = view.members.empty()});
   }
   const char* then = change.lost.empty() ? "; its shards go to others" : "";
   if (!was_released) job_.outbox.Warn(absl::StrCat(who, " is lost: ", why, then));
@@ -255,7 +244,7 @@ void JobMembers::AdmitReady() {
 // assigned get theirs now.
 void JobMembers::OnPlaced() {
   if (shards_.is_restoring() || job_.lifecycle.has_failed()) return;
-  if (!resizer_.has_leaving() && !job_.options.has_colocated_servers) return;
+  if (!resizer_.has_leaving() && !job_.options.has_colocated_servers) return Retarget();
   shards_.SetTarget(*resizer_.TakeTarget(true));
 }
 
@@ -334,6 +323,9 @@ void JobMembers::Settle(const std::string& checkpoints, bool is_saved) {
   if (!job_.lifecycle.has_failed() && contributors_.AdvanceMode(job_.lifecycle.is_running()))
     AdmitReady();
   ReleaseServers(is_saved);
+  const bool is_complete = job_.members.HasFirstServers(resizer_.desired().servers);
+  if (is_complete && !shards_.is_prepared() && !is_recovering() && !job_.lifecycle.has_failed())
+    PrepareShards();
 }
 
 // Workers that do not answer in time are removed, and the others' answers decide.
@@ -350,13 +342,16 @@ void JobMembers::AdvanceLosses(const std::string& checkpoints) {
   }
 }
 
+// Before anything is placed a server is gone at once, so that nothing will be placed on it, and the
+// next process has its place.
 void JobMembers::ReleaseServers(bool is_saved) {
-  if (job_.lifecycle.has_failed() || is_recovering() || !shards_.is_prepared()) return;
+  if (job_.lifecycle.has_failed() || is_recovering() || shards_.is_restoring()) return;
   const auto rule = LeaveRuleOf(job_.lifecycle, shards_, is_saved);
   const auto is_drained = [&](ServerId server) { return shards_.replicas().is_drained(server); };
   for (const ServerId server : resizer_.TakeReleased(rule, is_drained)) {
     job_.outbox.Log(absl::StrCat(ToString(server), " holds nothing any more and is released"));
     job_.outbox.Send(server, Stop{absl::OkStatus(), job_.options.term});
+    if (!shards_.is_placed()) Drop(job_.members.Find(server)->session, "it was released");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
@@ -54,24 +55,31 @@ absl::Status Restorer::Check(std::span<const TensorSpec> tensors) const {
 
 // Every member of a shard reads its chunks itself, followers too. So all have the same state when
 // the first entries take effect, as all have none where a job starts without a checkpoint.
-std::map<ServerId, Restore> Restorer::Begin(ReplicaChange first,
-                                            const std::set<ServerId>& servers,
-                                            bool is_sync) {
+const std::map<ServerId, Restore>& Restorer::Begin(ReplicaChange first,
+                                                   const std::set<ServerId>& servers,
+                                                   bool is_sync) {
   const CheckpointManifest& manifest = checkpoint_->manifest;
   Restore order{.folder = checkpoint_->folder, .sequence = manifest.sequence, .shards = {}};
   if (is_sync) order.version = CommonVersion(manifest);
-  std::map<ServerId, Restore> orders;
-  for (const ServerId server : servers) orders[server] = order;
+  for (const ServerId server : servers) orders_[server] = order;
   for (const auto& [shard, entry] : first.entries) {
-    if (entry.primary) orders[*entry.primary].shards.push_back(shard);
-    for (const ServerId follower : entry.followers) orders[follower].shards.push_back(shard);
+    if (entry.primary) orders_[*entry.primary].shards.push_back(shard);
+    for (const ServerId follower : entry.followers) orders_[follower].shards.push_back(shard);
   }
   first_ = std::move(first);
-  return orders;
+  return orders_;
 }
 
-std::optional<ReplicaChange> Restorer::Finish(size_t num_servers) {
-  if (!first_ || restored_.size() < num_servers) return std::nullopt;
+const Restore* Restorer::Find(ServerId server) const {
+  const auto found = orders_.find(server);
+  return found == orders_.end() ? nullptr : &found->second;
+}
+
+std::optional<ReplicaChange> Restorer::Finish() {
+  const bool is_done = absl::c_all_of(
+      orders_, [this](const auto& order) { return restored_.contains(order.first); });
+  if (!first_ || !is_done) return std::nullopt;
+  orders_.clear();
   return std::exchange(first_, std::nullopt);
 }
 

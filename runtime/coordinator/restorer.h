@@ -38,20 +38,25 @@ class Restorer {
   // kInvalidArgument: it is a checkpoint of another model. Nothing has changed then.
   absl::Status Check(std::span<const TensorSpec> tensors) const;
 
-  // The orders for `servers`. `first` comes back from Finish. `is_sync`: the job starts in the mode
-  // Sync, in which all chunks need one version.
-  std::map<ServerId, Restore> Begin(ReplicaChange first,
-                                    const std::set<ServerId>& servers,
-                                    bool is_sync);
+  // The orders for `servers`, which are valid until Finish. `first` comes back from Finish.
+  // `is_sync`: the job starts in the mode Sync, in which all chunks need one version.
+  const std::map<ServerId, Restore>& Begin(ReplicaChange first,
+                                           const std::set<ServerId>& servers,
+                                           bool is_sync);
   // The first entries are not in force yet.
   bool is_under_way() const { return first_.has_value(); }
+  // The order of a server that has to read a part; null: it has none.
+  const Restore* Find(ServerId server) const;
   void OnRestored(ServerId server) { restored_.insert(server); }
-  // The first entries, as soon as `num_servers` have read their chunks.
-  std::optional<ReplicaChange> Finish(size_t num_servers);
+  // What it has read is gone with it: the next process of this index gets the same order.
+  void OnLost(ServerId server) { restored_.erase(server); }
+  // The first entries, as soon as all servers have carried out their orders.
+  std::optional<ReplicaChange> Finish();
 
  private:
   const std::optional<LoadedCheckpoint>& checkpoint_;
   std::optional<ReplicaChange> first_;
+  std::map<ServerId, Restore> orders_;
   std::set<ServerId> restored_;
 };
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/shard_directory.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
-#include "runtime/base/colocated_server.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/shard/placement.h"
 
@@ -53,9 +51,9 @@ void ShardDirectory::Place() {
   if (!restore) return Apply(first, true);
   job_.outbox.Log(
       absl::StrCat("restoring step ", restore->manifest.step.value(), " from ", restore->folder));
-  auto orders = restorer_.Begin(
+  const auto& orders = restorer_.Begin(
       std::move(first), job_.members.ServerIds(), job_.options.consistency.is_sync());
-  for (auto& [server, order] : orders) job_.outbox.Send(server, std::move(order));
+  for (const auto& [server, order] : orders) job_.outbox.Send(server, order);
 }
 
 void ShardDirectory::OnRestored(ServerId server, const Restored& message) {
@@ -66,7 +64,21 @@ void ShardDirectory::OnRestored(ServerId server, const Restored& message) {
          kExitNotReachable});
   }
   restorer_.OnRestored(server);
-  if (const auto first = restorer_.Finish(job_.members.servers().size())) Apply(*first, true);
+  const std::optional<ReplicaChange> first = restorer_.Finish();
+  if (!first) return;
+  Apply(*first, true);
+  for (const auto& [id, member] : job_.members.servers()) AddServer(member.info);
+}
+
+bool ShardDirectory::LoseAtStart(ServerId server) {
+  if (is_restoring()) {
+    restorer_.OnLost(server);
+    return true;
+  }
+  if (is_placed()) return false;
+  replicas_.LoseServer(server);  // there is no entry that it could be in
+  is_prepared_ = false;
+  return true;
 }
 
 // ---- a new coordinator ----
@@ -103,18 +115,21 @@ void ShardDirectory::RecoverEntries(const std::map<ShardId, ReplicaSet>& newest)
 
 // ---- servers that come and go ----
 
+// The first entries go to everybody when the checkpoint is read. A server that takes the place of
+// one that died meanwhile reads the same part.
 void ShardDirectory::SendTableTo(SessionId session, bool is_server) {
   if (catalog_.tensors().empty()) return;
   if (is_server) job_.outbox.Send(session, InstallTensors{catalog_.version(), catalog_.tensors()});
-  const auto& table = replicas_.table();
-  job_.outbox.Send(session, SetReplicas{.entries = {table.begin(), table.end()}});
+  if (!is_restoring()) {
+    const auto& table = replicas_.table();
+    job_.outbox.Send(session, SetReplicas{.entries = {table.begin(), table.end()}});
+  } else if (const std::optional<ServerId> server = job_.members.ServerAt(session)) {
+    if (const Restore* order = restorer_.Find(*server)) job_.outbox.Send(session, *order);
+  }
 }
 
-// The job has to be started with every server that shards are assigned to. One beside a worker may
-// come too late for that, and is no loss then.
-bool ShardDirectory::IsAwaited(ServerId server) const {
-  const bool is_assigned = !WorkerBeside(server) || absl::c_linear_search(primaries_, server);
-  return is_restoring() || (is_assigned && replicas_.table().empty());
+void ShardDirectory::AddServer(const RegisterServer& server) {
+  if (!is_restoring()) Apply(replicas_.AddServer(server.server, server.weight));
 }
 
 // Entries go out before handovers: the source of a handover must know the entry that it ends.

@@ -32,8 +32,10 @@ class ShardDirectory {
   ReplicaAgreement& replicas() { return replicas_; }
   // The first entries wait for servers that read the checkpoint.
   bool is_restoring() const { return restorer_.is_under_way(); }
-  // The servers were there that shards are placed on: tensors can be registered.
+  // The servers are there that shards are placed on: tensors can be registered.
   bool is_prepared() const { return is_prepared_; }
+  // Tensors have been placed: from now on servers may hold something.
+  bool is_placed() const { return !replicas_.table().empty(); }
   // Every server has the tensors and, where the job starts from a checkpoint, their values.
   bool is_installed() const {
     const uint64_t version = catalog_.version();
@@ -42,8 +44,12 @@ class ShardDirectory {
 
   // ---- start ----
 
-  // Assigns every shard to one of the registered servers.
+  // Assigns every shard to one of the registered servers; again, as long as nothing is placed.
   void Prepare();
+  // A server has gone. True: nothing is lost with it, because the first entries are not in force
+  // yet. Prepare is to follow where nothing was placed; what it has read of a checkpoint is read
+  // again by the next process of its index.
+  bool LoseAtStart(ServerId server);
   // As TensorCatalog::Register.
   absl::Status Register(WorkerId worker, std::span<const TensorSpec> tensors) {
     return catalog_.Register(worker, tensors);
@@ -63,11 +69,8 @@ class ShardDirectory {
 
   // The tensors and entries, for a member that has just registered.
   void SendTableTo(SessionId session, bool is_server);
-  void AddServer(const RegisterServer& server) {
-    Apply(replicas_.AddServer(server.server, server.weight));
-  }
-  // The job cannot start without it.
-  bool IsAwaited(ServerId server) const;
+  // It may get shards; while a checkpoint is being read, when that is done.
+  void AddServer(const RegisterServer& server);
   void Apply(const ReplicaChange& change, bool are_first = false);
   void SetTarget(const std::set<ServerId>& servers) { Apply(replicas_.SetTarget(servers)); }
   void OnPromises(ServerId server, const Promises& message);

@@ -55,6 +55,7 @@ JobCoreOptions SimJob::CoreOptions() {
                       .checkpoint = options_.checkpoint,
                       .loss_grace = options_.loss_grace,
                       .repairs_losses = options_.repairs_losses};
+  core.has_colocated_servers = options_.has_colocated_servers;
   core.settings.keeps_copies = options_.repairs_losses && core.settings.replication == 0;
   if (!options_.checkpoint) return core;
   absl::StatusOr<std::optional<LoadedCheckpoint>> found =

@@ -184,16 +184,18 @@ TEST_F(LeavingServersTest, GoAtOnceBeforeAnythingIsPlaced) {
   EXPECT_THAT(core_.Status(now_).failure, testing::IsEmpty());
 }
 
-TEST_F(LeavingServersTest, WaitForTheFirstShardsWhichGoToOthersAtOnce) {
+TEST_F(LeavingServersTest, LeaveTheFirstShardsToTheNextProcess) {
   RegisterServers(3);
   Receive(SessionOf(1), DrainRequest{});
-  EXPECT_FALSE(WasReleased(1));
+  EXPECT_TRUE(WasReleased(1));
 
   RegisterAnn();
   Answer();
+  EXPECT_TRUE(Primaries().empty());
+  RegisterServer(1, SessionId{50}, 2);
+  Answer();
 
-  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 2}));
-  EXPECT_TRUE(WasReleased(1));
+  EXPECT_EQ(Primaries(), (std::set<uint32_t>{0, 1, 2}));
 }
 
 TEST_F(LeavingServersTest, GoAtOnceWhenTheJobIsDone) {

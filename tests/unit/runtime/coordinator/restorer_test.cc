@@ -64,15 +64,29 @@ TEST_F(RestorerTest, StepsContinueAboveEveryChunksVersion) {
 TEST_F(RestorerTest, FirstEntriesWaitForEveryServer) {
   restorer_.Begin(First(), {kA, kB}, true);
   restorer_.OnRestored(kA);
-  EXPECT_EQ(restorer_.Finish(2), std::nullopt);
+  EXPECT_EQ(restorer_.Finish(), std::nullopt);
   EXPECT_TRUE(restorer_.is_under_way());
   restorer_.OnRestored(kB);
 
-  const std::optional<ReplicaChange> first = restorer_.Finish(2);
+  const std::optional<ReplicaChange> first = restorer_.Finish();
 
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->entries.front().first, kShard);
   EXPECT_FALSE(restorer_.is_under_way());
+}
+
+TEST_F(RestorerTest, NextProcessReadsAgainWhatADeadServerHad) {
+  restorer_.Begin(First(), {kA, kB}, true);
+  restorer_.OnRestored(kA);
+  restorer_.OnLost(kA);
+  restorer_.OnRestored(kB);
+
+  EXPECT_EQ(restorer_.Finish(), std::nullopt);
+  ASSERT_NE(restorer_.Find(kA), nullptr);
+  EXPECT_THAT(restorer_.Find(kA)->shards, ElementsAre(kShard));
+  EXPECT_EQ(restorer_.Find(ServerId{2}), nullptr);
+  restorer_.OnRestored(kA);
+  EXPECT_TRUE(restorer_.Finish().has_value());
 }
 
 TEST_F(RestorerTest, SkippedStepsSurviveACheckpoint) {
