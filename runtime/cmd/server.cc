@@ -39,6 +39,7 @@ struct ServerFlags {
   uint32_t threads = 1;
   double weight = 1;
   double leave_seconds = 25;
+  double start_timeout_seconds = 120;
   std::string log_level = "info";
   int ready_fd = -1;
 };
@@ -139,7 +140,8 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
                        .advertise_host = flags.advertise,
                        .metrics_address = exposer->address(),
                        .weight = flags.weight,
-                       .busy_time = [&lanes] { return TotalBusy(lanes); }},
+                       .busy_time = [&lanes] { return TotalBusy(lanes); },
+                       .session = {.first_timeout = FromSeconds(flags.start_timeout_seconds)}},
                       {process.control(), *transport, coordinator, metrics, disk, files},
                       log,
                       [&](const absl::Status& status) { process.End(status); }));
@@ -197,6 +199,12 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
                    "How long SIGTERM leaves it to hand what it holds to other servers; 0: it ends "
                    "at once. A second SIGTERM ends it at once, too")
       ->envname("PUSHPULL_LEAVE_SECONDS")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  command
+      ->add_option("--start-timeout-seconds",
+                   flags->start_timeout_seconds,
+                   "How long to look for the coordinator at the start")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error")

@@ -18,7 +18,8 @@ ReconnectingSession::ReconnectingSession(ReconnectingSessionOptions options,
       handler_(handler),
       registration_(std::move(registration)),
       log_(std::move(log)),
-      pace_(options.retry_first, options.retry_longest) {
+      pace_(options.retry_first, options.retry_longest),
+      timeout_(options.first_timeout) {
   Connect();
 }
 
@@ -34,9 +35,10 @@ void ReconnectingSession::Connect() {
 }
 
 void ReconnectingSession::Send(FromMember message) {
-  // Before the first Welcome messages queue behind the registration. Later they wait for the
-  // Welcome of each session: until then the coordinator's term may be too low.
-  if (is_open_ || promised_ == Term{}) return session_->Send(std::move(message));
+  // Messages wait for the Welcome of each session: until then the coordinator's term may be too
+  // low. Those before the first are kept for whichever coordinator sends it.
+  if (is_open_) return session_->Send(std::move(message));
+  if (promised_ == Term{}) return early_.push_back(std::move(message));
   if (const auto* failure = std::get_if<Failure>(&message); failure != nullptr && !undelivered_)
     undelivered_ = *failure;
 }
@@ -77,15 +79,15 @@ void ReconnectingSession::OnWelcome(const Welcome& welcome) {
   timeout_ = welcome.settings.coordinator_timeout;
   is_open_ = true;
   pace_.Succeeded();
+  for (FromMember& message : std::exchange(early_, {})) session_->Send(std::move(message));
   if (undelivered_) session_->Send(*std::exchange(undelivered_, std::nullopt));
 }
 
 void ReconnectingSession::OnClosed(const absl::Status& why) {
-  if (is_over_ || promised_ == Term{}) {
-    is_over_ = true;
-    return handler_.OnClosed(why);
-  }
-  Retry(why);
+  const bool is_final = promised_ == Term{} && !absl::IsUnavailable(why);
+  if (!is_over_ && !is_final) return Retry(why);
+  is_over_ = true;
+  handler_.OnClosed(why);
 }
 
 void ReconnectingSession::Retry(const absl::Status& why) {
@@ -94,11 +96,14 @@ void ReconnectingSession::Retry(const absl::Status& why) {
   const Duration delay = pace_.Failed(now);
   if (pace_.Lasted(now) >= timeout_) {
     is_over_ = true;
-    return handler_.OnClosed(absl::UnavailableError(
-        absl::StrCat(why.message(), "; none came back within ", ToSeconds(timeout_), " s")));
+    if (timeout_ == Duration::zero()) return handler_.OnClosed(why);
+    const char* what = promised_ == Term{} ? "; none answered within " : "; none came back within ";
+    return handler_.OnClosed(
+        absl::UnavailableError(absl::StrCat(why.message(), what, ToSeconds(timeout_), " s")));
   }
   if (pace_.is_warning_due()) {
-    log_.Warning("no coordinator: steps continue, reconnecting",
+    log_.Warning(promised_ == Term{} ? "no coordinator yet, trying again"
+                                     : "no coordinator: steps continue, reconnecting",
                  {{"why", why.message()},
                   {"lost_seconds", ToSeconds(pace_.Lasted(now))},
                   {"give_up_seconds", ToSeconds(timeout_)}});

@@ -5,12 +5,14 @@
 //
 //   connecting --1 Welcome--> open --3 broken--> lost --4 Welcome--> open
 //       |                      |                  |
-//       2 broken               5 Stop             6 timeout
+//       2 timeout              5 Stop             6 timeout
 //       +----------> over <----+------------------+
 //
 // 1, 4 Its term is not below the promised one, which it raises. With a lower term the session is
 //      closed and the member retries.
-// 2    No coordinator at the start: reported at once.
+// 2    No coordinator answered within first_timeout. Until then every failure is tried again,
+// except
+//      for a peer that cannot be understood.
 // 3    The handler is not notified. Messages sent meanwhile are dropped, except for a Failure.
 // 5    The job has ended, or has no place for this member.
 // 6    No coordinator came back within the coordinator_timeout of the last Welcome.
@@ -20,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "runtime/base/executor.h"
 #include "runtime/base/log.h"
@@ -31,6 +34,8 @@ namespace pushpull {
 struct ReconnectingSessionOptions {
   Duration retry_first = std::chrono::milliseconds(50);
   Duration retry_longest = std::chrono::seconds(1);
+  // From the first failure to the end of the search for a coordinator that sends the first Welcome.
+  Duration first_timeout{0};
 };
 
 // Thread-confined to its executor.
@@ -75,10 +80,11 @@ class ReconnectingSession final : public Session, private SessionHandler {
   Term promised_;
   uint64_t generation_ = 0;
   bool is_open_ = false;
-  bool is_over_ = false;  // Stop received or OnClosed called
+  bool is_over_ = false;           // Stop received or OnClosed called
+  std::vector<FromMember> early_;  // sent before the first Welcome
   std::optional<Failure> undelivered_;
   RetryPace pace_;
-  Duration timeout_{0};  // coordinator_timeout of the last Welcome
+  Duration timeout_;  // first_timeout, then coordinator_timeout of the last Welcome
   Executor::TimerId retry_ = 0;
   std::unique_ptr<Session> session_;
 };

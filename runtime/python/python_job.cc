@@ -49,8 +49,9 @@ std::unique_ptr<Job> Join(const JobOptions& options, Deadline deadline) {
     const Deadline attempt(std::min(deadline.when(), Deadline::After(kJoinAttempt).when()));
     JoinResult joined = JoinOnce(options, attempt);
     if (joined.ok()) return *std::move(joined);
-    if (!absl::IsDeadlineExceeded(joined.status()) || deadline.has_passed())
-      throw StatusError(joined.status());
+    const bool may_retry =
+        absl::IsDeadlineExceeded(joined.status()) || absl::IsUnavailable(joined.status());
+    if (!may_retry || deadline.remaining() < kJoinAttempt / 10) throw StatusError(joined.status());
   }
 }
 

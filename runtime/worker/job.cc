@@ -27,6 +27,11 @@
 namespace pushpull {
 namespace {
 
+// How long to look for a coordinator, so that the reason is known before the deadline passes.
+Duration SearchTime(Deadline deadline) {
+  return deadline.remaining() - deadline.remaining() / 10;
+}
+
 class RunningJob final : public Job {
  public:
   RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls, const Log& log)
@@ -62,14 +67,15 @@ class RunningJob final : public Job {
                             .ready = [this] { return Ready(); }}));
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
-    node_ =
-        std::make_unique<WorkerNode>(WorkerNodeOptions{.job = options_.job,
-                                                       .worker = options_.worker,
-                                                       .incarnation = Incarnation{incarnation},
-                                                       .metrics_address = exposer_->address(),
-                                                       .bypasses_codecs = options_.bypasses_codecs},
-                                     WorkerDependencies{loop_, *transport_, connector_, metrics_},
-                                     Log(ToString(options_.worker), options_.log_level));
+    node_ = std::make_unique<WorkerNode>(
+        WorkerNodeOptions{.job = options_.job,
+                          .worker = options_.worker,
+                          .incarnation = Incarnation{incarnation},
+                          .metrics_address = exposer_->address(),
+                          .bypasses_codecs = options_.bypasses_codecs,
+                          .session = {.first_timeout = SearchTime(deadline)}},
+        WorkerDependencies{loop_, *transport_, connector_, metrics_},
+        Log(ToString(options_.worker), options_.log_level));
     collectives_.emplace(*node_);
     // Before anybody can see that this worker is there, and tell it to end.
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });

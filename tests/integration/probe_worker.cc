@@ -84,6 +84,7 @@ struct Flags {
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
 constexpr Duration kLongestStall = std::chrono::minutes(10);
 constexpr Duration kStepTimeout = std::chrono::seconds(120);
+constexpr Duration kJoinTimeout = std::chrono::seconds(30);
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
   Flags flags;
@@ -364,7 +365,7 @@ absl::StatusOr<int> Main(const Flags& flags) {
   options.bypasses_codecs = flags.bypasses_codec != 0;
   Memory memory;
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
-                            Job::Join(options, Deadline::After(kStepTimeout)));
+                            Job::Join(options, Deadline::After(kJoinTimeout)));
   const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");
   const absl::Status status = flags.samples > 0 ? CountSamples(*job, memory, flags)
                                                 : Train(*job, memory, flags, checks_sums);

@@ -244,7 +244,7 @@ TEST(SimStartTest, FaultsWhileACheckpointIsReadDoNotShow) {
 }
 
 TEST(SimStartTest, ServersMayComeWhileACheckpointIsRead) {
-  const Seeds seeds = SeedsToRun(20);
+  const Seeds seeds = SeedsToRun(40);
   for (uint64_t seed = seeds.first; seed != seeds.end(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -256,7 +256,7 @@ TEST(SimStartTest, ServersMayComeWhileACheckpointIsRead) {
     Training training(job, 3);
     training.StartWorkers();
     for (uint32_t w = 0; w < kWorkers; ++w) {
-      job.scheduler().RunFor(std::chrono::microseconds(random() % 6000));
+      job.scheduler().RunFor(std::chrono::microseconds(random() % 10000));
       job.StartServer(ServerBeside(WorkerId{w}).value());
     }
 

@@ -135,7 +135,7 @@ class PackageTest(JobTest):
         environment = {"PUSHPULL_JOB": "nobody", "PUSHPULL_INDEX": "0", "PUSHPULL_COORDINATOR": "127.0.0.1:1"}
 
         with self.assertRaises(pushpull.PushPullError) as failed:
-            pushpull.init(environment=environment)
+            pushpull.init(timeout=2, environment=environment)
 
         self.assertEqual((failed.exception.code, failed.exception.peer), ("UNAVAILABLE", "coordinator"))
         self.assertIn("127.0.0.1:1", str(failed.exception))

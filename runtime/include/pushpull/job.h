@@ -172,10 +172,11 @@ class Job {
  public:
   virtual ~Job() = default;
 
-  // Connects to the coordinator and registers this worker. Blocks until `deadline`.
+  // Connects to the coordinator and registers this worker. Blocks until `deadline`; a coordinator
+  // that is not there yet, or starts again, is waited for.
   //
   // clang-format off
-  //   kUnavailable         the coordinator is unreachable. Names its address. May be retried.
+  //   kUnavailable         no coordinator has answered. Names its address. May be retried.
   //   kDeadlineExceeded    no answer by `deadline`. May be retried.
   //   kFailedPrecondition  the coordinator rejects this worker (another job, an index out of range).
   //                        Correct `options`.

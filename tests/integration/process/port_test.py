@@ -80,10 +80,12 @@ class AddressTest(job.JobTestCase):
         address = job.closed_port()
 
         server = self.start(job.PUSHPULL, "server", "--job", "x", "--index", 0, "--coordinator",
-                            address, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+                            address, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+                            "--start-timeout-seconds", 1)
 
         self.assertEqual(server.wait(40), 3, server.output)
         self.assertIn(address, server.output)
+        self.assertIn("no coordinator yet, trying again", server.output)
 
     def test_worker_names_coordinator_that_is_not_there(self) -> None:
         address = job.closed_port()

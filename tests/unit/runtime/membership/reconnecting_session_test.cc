@@ -48,10 +48,10 @@ class Coordinators final : public SessionConnector {
 
 class ReconnectingSessionTest : public testing::Test, public SessionHandler {
  protected:
-  ReconnectingSessionTest()
+  explicit ReconnectingSessionTest(ReconnectingSessionOptions options = {})
       : executor_(scheduler_),
         session_(
-            {},
+            options,
             coordinators_,
             executor_,
             *this,
@@ -76,6 +76,43 @@ class ReconnectingSessionTest : public testing::Test, public SessionHandler {
 
 TEST_F(ReconnectingSessionTest, NoCoordinatorAtStartIsReportedAtOnce) {
   Broken();
+
+  EXPECT_THAT(closed_, SizeIs(1));
+}
+
+// A member that is patient at the start.
+class SearchingSessionTest : public ReconnectingSessionTest {
+ protected:
+  SearchingSessionTest() : ReconnectingSessionTest({.first_timeout = seconds(10)}) {}
+};
+
+TEST_F(SearchingSessionTest, LooksForACoordinatorUntilOneAnswers) {
+  session_.Send(DrainRequest{});
+  Broken();
+  scheduler_.RunFor(seconds(2));
+  Broken();
+  scheduler_.RunFor(seconds(2));
+  ASSERT_THAT(coordinators_.calls, SizeIs(3));
+  EXPECT_THAT(closed_, IsEmpty());
+
+  Welcomed(1);
+
+  ASSERT_THAT(Last().sent, SizeIs(2));
+  EXPECT_TRUE(std::holds_alternative<DrainRequest>(Last().sent.back()));
+}
+
+TEST_F(SearchingSessionTest, GivesUpAfterTheTimeoutAndSaysWhy) {
+  for (int i = 0; i < 20 && closed_.empty(); ++i) {
+    Broken();
+    scheduler_.RunFor(seconds(1));
+  }
+
+  ASSERT_THAT(closed_, SizeIs(1));
+  EXPECT_THAT(closed_.front().message(), HasSubstr("10.0.0.9:7170: gone; none answered within 10"));
+}
+
+TEST_F(SearchingSessionTest, PeerThatIsNotUnderstoodIsReportedAtOnce) {
+  Last().handler->OnClosed(absl::InvalidArgumentError("another version"));
 
   EXPECT_THAT(closed_, SizeIs(1));
 }
