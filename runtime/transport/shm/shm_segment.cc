@@ -25,20 +25,20 @@ constexpr size_t kTokenBytes = 4096;
 constexpr size_t kSegmentBytes = kTokenBytes + 2 * kPayloadRingBytes;
 
 // Both ends write, so a hole can be made; it reads as zeros, and ends nobody.
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kRingSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-absl::Status Failed(const std::string& what) {
+absl::Status RingFailed(const std::string& what) {
   return StatusFromErrno(errno, what);
 }
 
 // Reading beyond the end would kill this process (SIGBUS), now or after a peer has moved the end.
 absl::Status CheckSealed(int file) {
   struct stat found {};
-  if (fstat(file, &found) != 0) return Failed("stat a ring of shared memory");
+  if (fstat(file, &found) != 0) return RingFailed("stat a ring of shared memory");
   const auto size = static_cast<uint64_t>(found.st_size);
   // A file of a file system has no seals but that against sealing.
   const int seals = S_ISREG(found.st_mode) ? fcntl(file, F_GET_SEALS) : -1;
-  const bool is_sealed = seals >= 0 && (seals & kSeals) == kSeals;
+  const bool is_sealed = seals >= 0 && (seals & kRingSeals) == kRingSeals;
   if (is_sealed && size == kSegmentBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("a ring of shared memory has %d bytes, %s; expected %d, sealed",
@@ -51,15 +51,15 @@ absl::Status CheckSealed(int file) {
 
 absl::StatusOr<ShmSegment> ShmSegment::Map(int file) {
   void* const memory = mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (memory == MAP_FAILED) return Failed("map a ring of shared memory");
+  if (memory == MAP_FAILED) return RingFailed("map a ring of shared memory");
   return ShmSegment(std::span(static_cast<std::byte*>(memory), kSegmentBytes));
 }
 
 absl::StatusOr<ShmSegment::Made> ShmSegment::Make() {
   FileDescriptor file(memfd_create("pushpull-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.is_open()) return Failed("create a ring of shared memory");
-  if (ftruncate(file.get(), kSegmentBytes) != 0 || fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
-    return Failed("seal a ring of shared memory");
+  if (!file.is_open()) return RingFailed("create a ring of shared memory");
+  if (ftruncate(file.get(), kSegmentBytes) != 0 || fcntl(file.get(), F_ADD_SEALS, kRingSeals) != 0)
+    return RingFailed("seal a ring of shared memory");
   PUSHPULL_ASSIGN_OR_RETURN(ShmSegment segment, Map(file.get()));
   segment.proof_ = RandomToken();
   std::memcpy(segment.memory_.data(), segment.proof_.data(), sizeof(ShmToken));
@@ -95,7 +95,7 @@ std::span<std::byte> ShmSegment::Incoming(ShmSide side) const {
 ShmFolder::ShmFolder(const std::string& path, const std::string& job, const Log& log) : log_(log) {
   struct stat folder {};
   if (stat(path.c_str(), &folder) != 0) {
-    found_ = Failed(absl::StrCat("find the folder ", path));
+    found_ = RingFailed(absl::StrCat("find the folder ", path));
   } else if (!S_ISDIR(folder.st_mode)) {
     found_ = absl::FailedPreconditionError(absl::StrCat(path, " is no folder"));
   } else {
