@@ -6,7 +6,7 @@ namespace {
 
 // All other types are between the channels themselves.
 bool IsForHandler(FrameType type) {
-  return type >= FrameType::kInit && type < FrameType::kCredit;
+  return type >= FrameType::kInit && type != FrameType::kCredit && type != FrameType::kRegion;
 }
 
 }  // namespace

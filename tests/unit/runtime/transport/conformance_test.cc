@@ -111,6 +111,22 @@ TEST_P(TransportConformanceTest, PayloadsOfAnySizeArriveIntactInBothDirections) 
   }
 }
 
+// Frames of channels among themselves are the only ones that handlers do not see.
+TEST_P(TransportConformanceTest, PayloadsOfCollectivesReachTheHandler) {
+  OpenBoth();
+  const std::vector<std::byte>& payload = Keep(Pattern(4096));
+
+  for (const FrameType type : {FrameType::kExchange, FrameType::kExchanged}) {
+    OutgoingFrame frame = PushFrame(0, payload);
+    frame.header.type = type;
+    SendOne(client(), std::move(frame));
+  }
+
+  ASSERT_TRUE(server().recorder->WaitForFrames(2));
+  for (const RecordedFrame& received : server().recorder->frames())
+    EXPECT_TRUE(received.payload == payload);
+}
+
 TEST_P(TransportConformanceTest, PayloadsInSharedMemoryArriveIntactInBothDirections) {
   OpenBoth();
   const auto memory = *SharedMemory::Create("pushpull-test", 4 * kMebibyte);
