@@ -36,6 +36,7 @@ absl::StatusOr<std::string> LookAtSave(const JobStatus& status,
 
 absl::Status SaveNow(const NowFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(AwaitCoordinator(coordinator, flags.wait));
   PUSHPULL_ASSIGN_OR_RETURN(
       const uint64_t number,
       RequestCheckpoint(coordinator.Target(), Deadline::After(kAnswerTimeout)));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,6 +24,21 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kLookPeriod = std::chrono::milliseconds(100);
+// Within it a coordinator that has died is back: it is started again after 5 s at most.
+constexpr Duration kSuccessorTime = std::chrono::seconds(15);
+
+void Pause(Duration duration) {
+  Mutex mu;
+  CondVar never;
+  MutexLock lock(mu);
+  never.WaitUntil(mu, Deadline::After(duration));
+}
+
+// Not 0, which does not wait.
+uint64_t RandomWaiter() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random() | 1;
+}
 
 // The coordinator's control address from the launcher's list of endpoints.
 absl::StatusOr<std::string> CoordinatorOf(const std::string& workdir) {
@@ -92,11 +108,33 @@ absl::Status CheckIsNotUnderKubernetes(
 }
 
 void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags) {
-  CLI::Option* wait = command.add_flag("--wait", flags.is_waiting, until);
-  command.add_option("--timeout", flags.timeout_seconds, "Seconds that --wait waits")
-      ->needs(wait)
+  command.add_flag("--wait", flags.is_waiting, until);
+  command
+      .add_option("--timeout",
+                  flags.timeout_seconds,
+                  "Seconds to wait for a new coordinator that collects its members, and for --wait")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+}
+
+absl::StatusOr<JobStatus> AwaitCoordinator(const FoundCoordinator& coordinator, Duration timeout) {
+  const Deadline deadline = Deadline::After(timeout);
+  while (true) {
+    PUSHPULL_ASSIGN_OR_RETURN(JobStatus status,
+                              FetchStatus(coordinator.Target(), Deadline::After(kAnswerTimeout)));
+    if (status.phase != JobPhase::kRecovering || deadline.has_passed()) return status;
+    Pause(kLookPeriod);
+  }
+}
+
+absl::Status AwaitCoordinator(const FoundCoordinator& coordinator, const WaitFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const JobStatus status,
+      AwaitCoordinator(coordinator, std::chrono::seconds(flags.timeout_seconds)));
+  if (status.phase != JobPhase::kRecovering) return absl::OkStatus();
+  constexpr absl::string_view kText =
+      "job $0: its new coordinator is still collecting its members after $1 s (--timeout)";
+  return absl::UnavailableError(absl::Substitute(kText, status.job, flags.timeout_seconds));
 }
 
 absl::Status AwaitJob(const FoundCoordinator& coordinator,
@@ -104,20 +142,29 @@ absl::Status AwaitJob(const FoundCoordinator& coordinator,
                       const std::string& ongoing,
                       const Look& look) {
   const Deadline deadline = Deadline::After(std::chrono::seconds(flags.timeout_seconds));
-  Mutex mu;
-  CondVar never;
+  const uint64_t waiter = RandomWaiter();
+  Deadline back = Deadline::After(kSuccessorTime);
   while (true) {
-    PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status,
-                              FetchStatus(coordinator.Target(), Deadline::After(kAnswerTimeout)));
-    PUSHPULL_ASSIGN_OR_RETURN(const std::string lacking, look(status));
+    const absl::StatusOr<JobStatus> status =
+        FetchStatusAgain(coordinator.Target(), waiter, Deadline::After(kAnswerTimeout));
+    if (status.ok()) back = Deadline::After(kSuccessorTime);
+    const bool may_return = absl::IsUnavailable(status.status()) && !back.has_passed();
+    if (!status.ok() && !may_return) return status.status();
+    std::string lacking = "its coordinator is away";
+    if (status.ok()) {
+      lacking = "its new coordinator is still collecting its members";
+      if (status->phase != JobPhase::kRecovering) {
+        PUSHPULL_ASSIGN_OR_RETURN(lacking, look(*status));
+      }
+    }
     if (lacking.empty()) return absl::OkStatus();
     if (deadline.has_passed()) {
-      constexpr absl::string_view kText = "job $0: $1 after $2 s (--timeout); the $3 goes on";
+      constexpr absl::string_view kText = "job$0: $1 after $2 s (--timeout); the $3 goes on";
+      const std::string job = status.ok() ? absl::StrCat(" ", status->job) : "";
       return absl::DeadlineExceededError(
-          absl::Substitute(kText, status.job, lacking, flags.timeout_seconds, ongoing));
+          absl::Substitute(kText, job, lacking, flags.timeout_seconds, ongoing));
     }
-    MutexLock lock(mu);
-    never.WaitUntil(mu, Deadline::After(kLookPeriod));
+    Pause(kLookPeriod);
   }
 }
 

@@ -59,11 +59,20 @@ struct WaitFlags {
 // --wait, described as `until`, and --timeout. `flags` must outlive the command's callback.
 void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags);
 
+// Blocks while the coordinator is new and still collects its members: it knows too little of the
+// job to answer or to change it. Returns the first status that it gives as one that knows, or,
+// after `timeout`, the last. Errors of FetchStatus.
+absl::StatusOr<JobStatus> AwaitCoordinator(const FoundCoordinator& coordinator, Duration timeout);
+// The same for a command that needs one. kUnavailable: not within --timeout.
+absl::Status AwaitCoordinator(const FoundCoordinator& coordinator, const WaitFlags& flags);
+
 // What the job still lacks; empty: nothing. An error ends the wait.
 using Look = std::function<absl::StatusOr<std::string>(const JobStatus&)>;
 
-// Blocks until `look` finds nothing lacking. `ongoing` is what goes on without this command.
-// kDeadlineExceeded: not within --timeout; and the errors of FetchStatus and `look`.
+// Blocks until `look` finds nothing lacking, and through a change of the coordinator, whose end of
+// the job it waits for. `ongoing` is what goes on without this command. kDeadlineExceeded: not
+// within
+// --timeout; and the errors of FetchStatus and `look`.
 absl::Status AwaitJob(const FoundCoordinator& coordinator,
                       const WaitFlags& flags,
                       const std::string& ongoing,

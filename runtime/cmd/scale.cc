@@ -70,8 +70,6 @@ bool HasServers(const JobStatus& status) {
 absl::Status CheckIsUnderWay(const JobStatus& status, const JobSize& size) {
   if (status.phase == JobPhase::kFailed)
     return absl::AbortedError(absl::StrCat("job ", status.job, " failed: ", status.failure));
-  if (status.phase == JobPhase::kSucceeded)
-    return absl::AbortedError(absl::StrCat("job ", status.job, " ended before it was resized"));
   if (status.desired_servers != size.servers.value_or(status.desired_servers) ||
       status.desired_workers != size.workers.value_or(status.desired_workers)) {
     return absl::AbortedError(
@@ -104,6 +102,10 @@ absl::Status AwaitSize(const FoundCoordinator& coordinator, const ScaleFlags& fl
                   flags.wait,
                   "resize",
                   [&](const JobStatus& status) -> absl::StatusOr<std::string> {
+                    if (status.phase == JobPhase::kSucceeded) {
+                      std::printf("job %s has succeeded meanwhile\n", status.job.c_str());
+                      return "";
+                    }
                     PUSHPULL_RETURN_IF_ERROR(CheckIsUnderWay(status, flags.size));
                     const std::string progress = Describe(status, flags.size);
                     if (progress != shown)
@@ -124,6 +126,7 @@ absl::Status Scale(const ScaleFlags& flags) {
     return absl::StrCat("use `", KubectlFor(job, flags.size), "`");
   }));
   PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(AwaitCoordinator(coordinator, flags.wait));
   PUSHPULL_RETURN_IF_ERROR(
       RequestResize(coordinator.Target(), flags.size, Deadline::After(kAnswerTimeout)));
   return flags.wait.is_waiting ? AwaitSize(coordinator, flags) : absl::OkStatus();

@@ -81,8 +81,10 @@ absl::StatusOr<std::string> LookAtMode(const JobStatus& status) {
   const std::string job = absl::StrCat("job ", status.job);
   if (status.phase == JobPhase::kFailed)
     return absl::AbortedError(absl::StrCat(job, " failed: ", status.failure));
-  if (status.phase == JobPhase::kSucceeded && status.is_mode_changing)
-    return absl::AbortedError(absl::StrCat(job, " ended before its mode changed"));
+  if (status.phase == JobPhase::kSucceeded && status.is_mode_changing) {
+    std::printf("%s has succeeded meanwhile\n", job.c_str());
+    return "";
+  }
   if (status.is_mode_changing) return "the mode is still changing";
   if (!status.mode_problem.empty())
     return absl::AbortedError(absl::StrCat(job, ": ", status.mode_problem));
@@ -102,6 +104,7 @@ absl::Status Set(const SetFlags& flags) {
         "change spec.sync of its manifest with `kubectl edit trainingjob/", job, "`");
   }));
   PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  PUSHPULL_RETURN_IF_ERROR(AwaitCoordinator(coordinator, flags.wait));
   PUSHPULL_RETURN_IF_ERROR(
       RequestMode(coordinator.Target(), change, Deadline::After(kAnswerTimeout)));
   if (!flags.wait.is_waiting) return absl::OkStatus();

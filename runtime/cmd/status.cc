@@ -23,6 +23,7 @@ struct StatusFlags {
   JobFlags job;
   bool is_json = false;
   bool is_watching = false;
+  uint32_t timeout_seconds = 0;
 };
 
 nlohmann::json ToJson(const JobStatus& status) {
@@ -141,8 +142,9 @@ absl::Status ShowStatus(const StatusFlags& flags) {
   Mutex mu;
   CondVar never;
   while (true) {
-    PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status,
-                              FetchStatus(coordinator.Target(), Deadline::After(kAnswerTimeout)));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        const JobStatus status,
+        AwaitCoordinator(coordinator, std::chrono::seconds(flags.timeout_seconds)));
     if (flags.is_json) {
       std::printf("%s\n", ToJson(status).dump(2).c_str());
     } else {
@@ -166,6 +168,11 @@ void AddStatusCommand(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<StatusFlags>();
   AddJobFlags(*command, flags->job);
   command->add_flag("--json", flags->is_json, "As JSON");
+  command
+      ->add_option("--timeout",
+                   flags->timeout_seconds,
+                   "Seconds to wait for a new coordinator that collects its members")
+      ->capture_default_str();
   command->add_flag("--watch", flags->is_watching, "Again every second until the job ends");
   command->callback([flags, &exit_code] { exit_code = Report(ShowStatus(*flags)); });
 }

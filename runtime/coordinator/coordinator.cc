@@ -7,6 +7,13 @@
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
+namespace {
+
+bool IsOver(const JobStatus& status) {
+  return status.phase == JobPhase::kSucceeded || status.phase == JobPhase::kFailed;
+}
+
+}  // namespace
 
 Coordinator::Coordinator(JobCoreOptions options,
                          Executor& executor,
@@ -41,7 +48,15 @@ void Coordinator::Leave(std::function<void()> done) {
 }
 
 void Coordinator::EndIfNotNeeded() {
-  if (left_ && core_.IsNeededNoMore()) std::exchange(left_, nullptr)();
+  if (!left_ || !core_.IsNeededNoMore()) return;
+  if (IsOver(GetStatus()) && !waiters_.IsEmpty(executor_.Now())) return;
+  std::exchange(left_, nullptr)();
+}
+
+JobStatus Coordinator::AnswerWaiter(uint64_t waiter) {
+  JobStatus status = GetStatus();
+  waiters_.OnAsked(executor_.Now(), waiter, IsOver(status));
+  return status;
 }
 
 void Coordinator::Tick() {

@@ -14,6 +14,7 @@
 #include "runtime/coordinator/checkpoint_keeper.h"
 #include "runtime/coordinator/coordinator_metrics.h"
 #include "runtime/coordinator/job_core.h"
+#include "runtime/coordinator/waiters.h"
 #include "runtime/membership/session.h"
 
 namespace pushpull {
@@ -37,6 +38,7 @@ class Coordinator final : public SessionEvents {
     CarryOut(core_.OnClosed(executor_.Now(), session, why));
   }
   JobStatus GetStatus() override { return core_.Status(executor_.Now()); }
+  JobStatus AnswerWaiter(uint64_t waiter) override;
   absl::Status Resize(const JobSize& size) override {
     return CarryOutIfOk(core_.Resize(executor_.Now(), size));
   }
@@ -45,8 +47,8 @@ class Coordinator final : public SessionEvents {
     return CarryOutIfOk(core_.SetMode(executor_.Now(), change));
   }
 
-  // The process is to end: calls `done` once, as soon as no member needs this coordinator any more.
-  // Until then the coordinator keeps running.
+  // The process is to end: calls `done` once, as soon as no member needs this coordinator any more
+  // and commands that wait know how the job has ended. Until then the coordinator keeps running.
   void Leave(std::function<void()> done);
   // Before it is destroyed: tells members to end unless another coordinator will follow.
   void Stop() { CarryOut(core_.OnStop()); }
@@ -70,6 +72,7 @@ class Coordinator final : public SessionEvents {
   CheckpointKeeper& checkpoints_;
   const Log log_;
   JobCore core_;
+  Waiters waiters_;
   Executor::TimerId timer_ = 0;
   std::function<void()> left_;          // after Leave, until it was called
   std::shared_ptr<Coordinator*> self_;  // expires with the coordinator, for posted tasks

@@ -182,19 +182,31 @@ void JobCore::On(SessionId session, const Captured& message) {
 
 // ---- requests of users ----
 
+absl::Status JobCore::CheckKnown() const {
+  if (!members_.is_recovering() || job_.lifecycle.is_over()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("job ",
+                   job_.options.settings.job,
+                   ": its new coordinator is still collecting its members, try again in a few "
+                   "seconds"));
+}
+
 absl::StatusOr<std::vector<Command>> JobCore::Resize(SteadyTime now, const JobSize& size) {
+  PUSHPULL_RETURN_IF_ERROR(CheckKnown());
   job_.now = now;
   PUSHPULL_RETURN_IF_ERROR(members_.Resize(size));
   return Settle();
 }
 
 absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const ModeChange& change) {
+  PUSHPULL_RETURN_IF_ERROR(CheckKnown());
   job_.now = now;
   PUSHPULL_RETURN_IF_ERROR(members_.SetMode(change));
   return Settle();
 }
 
 absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
+  PUSHPULL_RETURN_IF_ERROR(CheckKnown());
   job_.now = now;
   if (job_.options.checkpoint) PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
   PUSHPULL_RETURN_IF_ERROR(saver_.Request());

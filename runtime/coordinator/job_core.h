@@ -56,9 +56,10 @@ class JobCore {
   // starts processes starts the missing ones. Servers above are told to stop when they hold nothing
   // any more; workers above are released and leave after the step they are in.
   //
-  // kInvalidArgument     outside of the manifest's limits, or not more servers than the
-  // replication. kFailedPrecondition  the job is over or has not started. kUnavailable         the
-  // job is being recovered: try again. Nothing has changed after an error.
+  // kUnavailable, of this and the other requests: a new coordinator is collecting its members, try
+  // again. kInvalidArgument: outside of the manifest's limits, or not more servers than the
+  // replication. kFailedPrecondition: the job is over or has not started. Nothing has changed after
+  // an error.
   absl::StatusOr<std::vector<Command>> Resize(SteadyTime now, const JobSize& size);
 
   // Starts a checkpoint, or queues it behind the one under way. kFailedPrecondition: the job has no
@@ -76,6 +77,8 @@ class JobCore {
   JobStatus Status(SteadyTime now) const;
 
  private:
+  absl::Status CheckKnown() const;
+
   // The messages that are not for members_ alone.
   void On(SessionId session, const Heartbeat& message);
   void On(SessionId session, const Failure& message);

@@ -45,16 +45,10 @@ uint64_t HighestView(const ServerReport& report) {
   return std::max(report.active.number, report.proposed ? report.proposed->number : 0);
 }
 
-// kUnavailable, kFailedPrecondition: the job's size cannot change now.
-absl::Status CheckResizable(const std::string& job,
-                            const JobLifecycle& lifecycle,
+// kFailedPrecondition: the job's size cannot change now.
+absl::Status CheckResizable(const JobLifecycle& lifecycle,
                             const ShardDirectory& shards,
-                            bool is_recovering,
                             const JobSize& size) {
-  if (is_recovering && !lifecycle.is_over()) {
-    return absl::UnavailableError(
-        absl::StrCat(job, " is being recovered: try again in a few seconds"));
-  }
   // A server that reads a checkpoint has a place until that is done.
   const bool needs_step = size.workers || shards.is_restoring();
   return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
@@ -278,11 +272,7 @@ void JobMembers::UpdateServers() {
 
 absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(resizer_.Check(size));
-  PUSHPULL_RETURN_IF_ERROR(CheckResizable(absl::StrCat("job ", job_.options.settings.job),
-                                          job_.lifecycle,
-                                          shards_,
-                                          is_recovering(),
-                                          size));
+  PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, size));
   const DesiredSize before = resizer_.desired();
   if (size.servers && *size.servers != before.servers) {
     job_.outbox.Log(absl::StrCat("servers: ", before.servers, " -> ", *size.servers));

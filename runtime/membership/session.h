@@ -60,6 +60,9 @@ class SessionEvents {
   // Also called for a session that closes before its first message.
   virtual void OnClosed(SessionId session, const absl::Status& why) = 0;
   virtual JobStatus GetStatus() = 0;
+  // The same, for a command that asks again until the job is as it waits for, or over. It has drawn
+  // the number `waiter`; 0: it asks once.
+  virtual JobStatus AnswerWaiter(uint64_t /*waiter*/) { return GetStatus(); }
   // Changes the desired size, or says why it cannot.
   virtual absl::Status Resize(const JobSize& size) = 0;
   // Starts a checkpoint and returns its number (see CheckpointStatus), or says why it cannot.

@@ -261,9 +261,11 @@ class GrpcCoordinatorService final : public CoordinatorService,
   }
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const v1::GetStatusRequest* /*request*/,
+                                      const v1::GetStatusRequest* request,
                                       v1::JobStatus* response) override {
-    return Answer(*context, *response, [](SessionEvents& events) { return events.GetStatus(); });
+    return Answer(*context, *response, [waiter = request->waiter()](SessionEvents& events) {
+      return events.AnswerWaiter(waiter);
+    });
   }
 
   grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context,

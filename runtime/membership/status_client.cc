@@ -61,9 +61,17 @@ absl::Status Ask(const ControlTarget& coordinator,
 }  // namespace
 
 absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline deadline) {
+  return FetchStatusAgain(coordinator, 0, deadline);
+}
+
+absl::StatusOr<JobStatus> FetchStatusAgain(const ControlTarget& coordinator,
+                                           uint64_t waiter,
+                                           Deadline deadline) {
+  v1::GetStatusRequest request;
+  request.set_waiter(waiter);
   PUSHPULL_ASSIGN_OR_RETURN(
       const v1::JobStatus response,
-      Call(coordinator, deadline, &v1::Coordinator::Stub::GetStatus, v1::GetStatusRequest()));
+      Call(coordinator, deadline, &v1::Coordinator::Stub::GetStatus, request));
   absl::StatusOr<JobStatus> result = FromProto(response);
   if (!result.ok()) return AboutCoordinator(coordinator, result.status());
   return result;

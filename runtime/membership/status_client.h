@@ -4,6 +4,7 @@
 // status, another size, another mode, a checkpoint.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -20,8 +21,15 @@ namespace pushpull {
 //   kUnavailable       nobody answers there, the coordinator is starting or ending, or the
 //                      certificates do not fit. Retry.
 //   kDeadlineExceeded  no answer in time. Retry.
-//   kInvalidArgument   the answer cannot be read: another version of the program. Do not retry.
+//   kResourceExhausted the answer has more than 4 MiB: it is no coordinator of pushpull. Do not
+//   retry. kInvalidArgument   the answer cannot be read: another version of the program. Do not
+//   retry.
 absl::StatusOr<JobStatus> FetchStatus(const ControlTarget& coordinator, Deadline deadline);
+// The same, for one that asks again until the job is over: with the same random number each time,
+// so that the coordinator stays until it has heard of the end.
+absl::StatusOr<JobStatus> FetchStatusAgain(const ControlTarget& coordinator,
+                                           uint64_t waiter,
+                                           Deadline deadline);
 
 // Changes the desired size. Returns once the coordinator has accepted it, not once it is reached.
 // Errors as above, and those of the coordinator:

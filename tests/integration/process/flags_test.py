@@ -52,14 +52,6 @@ class FlagsTest(job.JobTestCase):
                 self.assertEqual(refused.returncode, 2, refused.stderr)
                 self.assertIn(f"pushpull {command}: unknown flag --frobnicate (see --help)", refused.stderr)
 
-    def test_timeout_needs_wait(self) -> None:
-        for words in (("scale", "--servers", "2"), ("set", "mode=Async"), ("checkpoint", "now")):
-            with self.subTest(words[0]):
-                refused = run(job.PUSHPULL, *words, "--coordinator", "127.0.0.1:1", "--timeout", "5")
-
-                self.assertEqual(refused.returncode, 2, refused.stderr)
-                self.assertIn("--timeout requires --wait", refused.stderr)
-
     @unittest.skipUnless(os.path.exists(TRAINER), "built without the trainer")
     def test_flags_without_effect_are_refused(self) -> None:
         for words, needed in ((("--bypass-codec",), "--codec"), (("--inject-nan-worker", "1"), "--inject-nan-at-step"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pushpull scale` on running jobs: more servers, fewer, and what is refused."""
 import signal
+import time
 import unittest
 from typing import Any
 
@@ -42,6 +43,54 @@ class ScaleTest(job.JobTestCase):
                          [(2, 4, True), (4, 1, True)])
         self.assertTrue(all(r["moved_bytes"] > 0 and r["pause_seconds"] > 0
                             for r in report["resizes"]), report["resizes"])
+
+    def start_by_hand(self, *flags: Any) -> tuple[job.Program, job.Program, job.Program, str]:
+        """Coordinator, server and worker of a job, and the coordinator's address."""
+        spec = self.spec("--steps", 2000, "--step-milliseconds", 50, servers=1, workers=1)
+        spec["servers"]["maxReplicas"] = 2
+        coordinator = self.start(
+            job.PUSHPULL, "coordinator", "--manifest", self.write_manifest(spec), "--listen",
+            "127.0.0.1:0", "--metrics", "127.0.0.1:0", *flags)
+        address = coordinator.wait_for_line(r"listening .*control=(\S+)")[1]
+        server = self.start(job.PUSHPULL, "server", "--job", self.job_name, "--index", 0,
+                            "--coordinator", address, "--listen", "127.0.0.1:0", "--metrics",
+                            "127.0.0.1:0")
+        worker = self.start(*spec["command"], environment={
+            "PUSHPULL_JOB": self.job_name, "PUSHPULL_ROLE": "worker", "PUSHPULL_INDEX": "0",
+            "PUSHPULL_COORDINATOR": address, "PUSHPULL_METRICS_PORT": "0"})
+        return coordinator, server, worker, address
+
+    def test_wait_ends_well_when_the_job_succeeds(self) -> None:
+        coordinator, _, worker, address = self.start_by_hand()
+        job.wait_until(lambda: job.run_command("status", "--coordinator", address).stdout.count("member"),
+                       job.START_SECONDS, "the worker is a member")
+        waiting = self.start(job.PUSHPULL, "scale", "--coordinator", address, "--servers", 2, "--wait")
+        waiting.wait_for_line("1 servers of 2")
+
+        self._let_go.touch()
+        self.assertEqual(worker.wait(60), 0)
+        coordinator.process.send_signal(signal.SIGTERM)
+
+        self.assertEqual(waiting.wait(30), 0, waiting.output)
+        self.assertIn("has succeeded", waiting.output)
+        self.assertEqual(coordinator.wait(10), 143, coordinator.output)
+
+    def test_commands_wait_for_a_coordinator_that_collects(self) -> None:
+        spec = self.spec("--steps", 5, servers=1, workers=1)
+        coordinator = self.start(
+            job.PUSHPULL, "coordinator", "--manifest", self.write_manifest(spec), "--listen",
+            "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--term", 2, "--recover")
+        address = coordinator.wait_for_line(r"listening .*control=(\S+)")[1]
+
+        for words in (("scale", "--workers", 1), ("set", "mode=Async"), ("checkpoint", "now")):
+            done = job.run_command(*words, "--coordinator", address, "--timeout", 1)
+
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("still collecting its members after 1 s (--timeout)", done.stderr)
+        begin = time.monotonic()
+        shown = job.run_command("status", "--coordinator", address, "--timeout", 1)
+        self.assertIn("Recovering", shown.stdout)
+        self.assertGreater(time.monotonic() - begin, 1)
 
     def test_endpoints_follow(self) -> None:
         started = self.run_job(self.long_spec())

@@ -86,6 +86,17 @@ TEST_F(JobCoreRecoveryTest, ASecondRegistrationEndsItsSession) {
   EXPECT_EQ(core_.Status(now_).servers.size(), 1U);
 }
 
+TEST_F(JobCoreRecoveryTest, EveryRequestIsToBeTriedAgain) {
+  RegisterTheServer();
+
+  for (const absl::Status& why : {core_.Resize(now_, {.servers = 1}).status(),
+                                  core_.SetMode(now_, {.mode = SyncMode::kAsync}).status(),
+                                  core_.SaveCheckpoint(now_).status()}) {
+    EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+    EXPECT_THAT(std::string(why.message()), HasSubstr("still collecting its members, try again"));
+  }
+}
+
 TEST_F(JobCoreRecoveryTest, AfterAllReportsTheNewestEntryGetsTheNewTerm) {
   RegisterTheServer();
   RegisterAnn();
