@@ -207,8 +207,7 @@ void ChunkClient::NotifyIfWhole() {
 void ChunkClient::OnSynchronized(const SyncObservation& observation) {
   dependencies_.statistics.AddSynchronized(observation);
   if (!codec_trial_) return;
-  const std::optional<CodecVerdict> verdict =
-      codec_trial_->Add(observation.number, observation.sync);
+  const auto verdict = codec_trial_->Add(observation.number, observation.sync);
   if (verdict) ReportVerdict(*verdict, dependencies_.log);
 }
 

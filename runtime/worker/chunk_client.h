@@ -108,6 +108,7 @@ class ChunkClient final : private LaneLinkHandler {
   void Share(std::shared_ptr<const SharedMemory> memory) { routes_.Share(std::move(memory)); }
   CopyOffers& offers() { return offers_; }
   ExchangeClient& exchanges() { return exchanges_; }
+  const StepAgreement& step() const { return step_; }
   ShardRoutes& routes() { return routes_; }
   // The program may change its memory from now on.
   void ForgetCopies() { copies_.Clear(); }

@@ -53,6 +53,7 @@ bool StepAgreement::MayAsk() const {
 // The leading chunk's push tells the servers that the worker has everything of the step.
 StepActions StepAgreement::Ask() {
   phase_ = Phase::kAsked;
+  was_admitted_ = false;
   for (size_t i = 0; i < chunks_.num_tensors(); ++i) {
     const std::span<ClientChunk> chunks = chunks_.ChunksOf(i);
     if (!chunks.empty()) chunks.front().push->pending->SetNote("");
@@ -66,6 +67,7 @@ StepActions StepAgreement::Decide() {
   const ChunkRequest& leading = *chunks_.leading().push;
   const bool is_admitted = leading.held_version == Step{leading.step.value() + 1} && admission_ &&
                            admission_->step == leading.step && admission_->Has(worker_);
+  was_admitted_ = is_admitted;
   StepActions actions;
   std::vector<ChunkId>& chunks = is_gated_ ? actions.decide : actions.push;
   for (ClientChunk& chunk : chunks_.chunks()) {

@@ -69,6 +69,8 @@ class StepAgreement {
 
   // What is to be sent along with the request; null: nothing.
   const Admission* AdmissionFor(const ClientChunk& chunk, const ChunkRequest& request) const;
+  // Whether this worker counts in the last step that was decided.
+  bool was_admitted() const { return was_admitted_; }
   // After Next has returned chunks to `decide`.
   const Admission& decision() const { return *admission_; }
 
@@ -87,6 +89,7 @@ class StepAgreement {
   bool is_gated_ = false;
   Phase phase_ = Phase::kCollecting;
   size_t tensors_pushed_ = 0;           // in this step
+  bool was_admitted_ = false;           // to the last one that was decided
   std::optional<Admission> admission_;  // of the newest step known
   std::vector<std::byte> scratch_;      // receives values that the program does not want
 };

@@ -62,9 +62,19 @@ void WorkerMember::Run(const TensorRequest& request) {
     session_->Send(Failure{absl::UnavailableError(request.pending->what())});
     return;
   }
-  if (request.type != FrameType::kPull && request.tensor == 0)
-    statistics_.AddSamples(static_cast<uint64_t>(request.weight));
+  CountSamples(request);
   client_->Start(request);
+}
+
+// Those of a dropped gradient go back to the sample queue, and count where they are trained on.
+void WorkerMember::CountSamples(const TensorRequest& request) {
+  if (request.type == FrameType::kPull || request.tensor != 0) return;
+  const auto samples = static_cast<uint64_t>(request.weight);
+  if (client_->step().is_led() && IsPush(request.type)) {
+    undecided_samples_ = samples;
+  } else {
+    statistics_.AddSamples(samples);
+  }
 }
 
 void WorkerMember::RunDue() {
@@ -91,7 +101,7 @@ void WorkerMember::OnMessage(ToMember message) {
 
 void WorkerMember::OnClosed(const absl::Status& why) {
   if (leaving_ != nullptr && leaving_->is_done()) return;
-  Break(absl::UnavailableError(absl::StrCat("the coordinator cannot be reached: ", why.message())));
+  Break(absl::UnavailableError(absl::StrCat("no coordinator: ", why.message())));
 }
 
 void WorkerMember::On(const Welcome& message) {
@@ -259,6 +269,8 @@ void WorkerMember::FinishRegistration() {
 }
 
 void WorkerMember::OnStepSettled(Step version) {
+  const uint64_t samples = std::exchange(undecided_samples_, 0);
+  if (client_->step().was_admitted()) statistics_.AddSamples(samples);
   if (registration_ == nullptr) operations_.SkipTo(version);  // otherwise it has no numbers yet
 }
 

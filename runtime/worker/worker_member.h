@@ -113,6 +113,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void FinishRegistration();
 
   void Run(const TensorRequest& request);
+  void CountSamples(const TensorRequest& request);
 
   // Ends a worker that has no part in the job yet.
   void EndBeforeFirstStep();
@@ -160,6 +161,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   std::optional<Capture> capture_;  // that this worker has a part in, until it has reported it
   absl::Status broken_;             // why nothing works any more
   bool has_reported_failure_ = false;
+  uint64_t undecided_samples_ = 0;  // of the open step, where the leading chunk decides who counts
   Duration heartbeat_ = std::chrono::seconds(1);
   Executor::TimerId timer_ = 0;
 };

@@ -78,8 +78,10 @@ class BackupTest(job.JobTestCase):
         code = started.launcher.wait(120)
 
         self.assertEqual(code, 0, started.launcher.output)
-        results = started.report()["final"]
+        report = started.report()
+        results = report["final"]
         self.assertEqual((results["least"], results["most"], results["total"]), (2, 2, 6000))
+        self.assertEqual(report["samples"], 6000)  # those of dropped gradients count once, too
 
     def test_bad_settings_are_refused(self) -> None:
         started = self.run_job(self.long_spec())
