@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
@@ -40,6 +41,8 @@ struct CoordinatorFlags {
 // Several are due within the time after which silence means death.
 constexpr Duration kHeartbeat = std::chrono::seconds(1);
 constexpr int kHeartbeatsPerTimeout = 4;
+// Between two looks whether commands have heard of the job's end.
+constexpr Duration kWaitersPeriod = std::chrono::milliseconds(20);
 // Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
@@ -130,6 +133,23 @@ int ReportUnusable(const absl::Status& why) {
   return absl::IsInvalidArgument(why) ? exit_code : kExitNotReachable;
 }
 
+// A launcher ends its coordinator at once, and commands ask only now and then.
+void AwaitWaiters(RoleProcess& process, Coordinator& coordinator) {
+  const Deadline deadline = Deadline::After(Waiters::kPatience);
+  Mutex mu;
+  CondVar never;
+  bool is_waited_for = true;
+  while (is_waited_for && !deadline.has_passed()) {
+    const absl::Status asked = process.Call([&] {
+      is_waited_for = coordinator.IsWaitedFor();
+      return absl::OkStatus();
+    });
+    if (!asked.ok() || !is_waited_for) return;
+    MutexLock lock(mu);
+    never.WaitUntil(mu, Deadline::After(kWaitersPeriod));
+  }
+}
+
 absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(flags.log_level));
   PUSHPULL_ASSIGN_OR_RETURN(const TrainingJob job, LoadManifest(flags.manifest, flags.overrides));
@@ -169,6 +189,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   log.Info("listening", {{"control", service->address()}, {"metrics", exposer->address()}});
 
   const int exit_code = process.WaitForEnd();
+  AwaitWaiters(process, *coordinator);
   exposer.reset();
   const absl::Status told = process.Call([&] {
     coordinator->Stop();

@@ -48,9 +48,11 @@ void Coordinator::Leave(std::function<void()> done) {
 }
 
 void Coordinator::EndIfNotNeeded() {
-  if (!left_ || !core_.IsNeededNoMore()) return;
-  if (IsOver(GetStatus()) && !waiters_.IsEmpty(executor_.Now())) return;
-  std::exchange(left_, nullptr)();
+  if (left_ && core_.IsNeededNoMore() && !IsWaitedFor()) std::exchange(left_, nullptr)();
+}
+
+bool Coordinator::IsWaitedFor() {
+  return IsOver(GetStatus()) && !waiters_.IsEmpty(executor_.Now());
 }
 
 JobStatus Coordinator::AnswerWaiter(uint64_t waiter) {

@@ -50,6 +50,8 @@ class Coordinator final : public SessionEvents {
   // The process is to end: calls `done` once, as soon as no member needs this coordinator any more
   // and commands that wait know how the job has ended. Until then the coordinator keeps running.
   void Leave(std::function<void()> done);
+  // The job is over, and commands that wait for it have not heard of that yet.
+  bool IsWaitedFor();
   // Before it is destroyed: tells members to end unless another coordinator will follow.
   void Stop() { CarryOut(core_.OnStop()); }
 

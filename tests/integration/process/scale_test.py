@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pushpull scale` on running jobs: more servers, fewer, and what is refused."""
+import ctypes
+import os
 import signal
 import time
 import unittest
-from typing import Any
+from typing import Any, Callable
 
 import job
 
@@ -16,6 +18,11 @@ def server_indices(status: dict[str, Any]) -> list[int]:
 
 def member_indices(status: dict[str, Any]) -> list[int]:
     return [worker["index"] for worker in status["workers"] if worker["member"]]
+
+
+def end_at_once(pid: int) -> None:
+    """As `pushpull run` ends its coordinator: SIGTERM with kUrgent of runtime/base/signals.h."""
+    ctypes.CDLL(None).sigqueue(pid, int(signal.SIGTERM), ctypes.c_void_p(0x50505550))
 
 
 class ScaleTest(job.JobTestCase):
@@ -61,6 +68,12 @@ class ScaleTest(job.JobTestCase):
         return coordinator, server, worker, address
 
     def test_wait_ends_well_when_the_job_succeeds(self) -> None:
+        self.check_wait_when_the_job_succeeds(lambda pid: os.kill(pid, signal.SIGTERM))
+
+    def test_wait_hears_of_success_from_a_launchers_coordinator(self) -> None:
+        self.check_wait_when_the_job_succeeds(end_at_once)
+
+    def check_wait_when_the_job_succeeds(self, end: Callable[[int], Any]) -> None:
         coordinator, _, worker, address = self.start_by_hand()
         job.wait_until(lambda: job.run_command("status", "--coordinator", address).stdout.count("member"),
                        job.START_SECONDS, "the worker is a member")
@@ -69,7 +82,7 @@ class ScaleTest(job.JobTestCase):
 
         self._let_go.touch()
         self.assertEqual(worker.wait(60), 0)
-        coordinator.process.send_signal(signal.SIGTERM)
+        end(coordinator.pid)
 
         self.assertEqual(waiting.wait(30), 0, waiting.output)
         self.assertIn("has succeeded", waiting.output)
