@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
+#include "runtime/base/printable.h"
 #include "runtime/job/enum_names.h"
 
 namespace pushpull_operator {
@@ -14,6 +15,9 @@ namespace pushpull_operator {
 using pushpull::ExitReason;
 
 namespace {
+
+// Messages of Kubernetes; those of a condition may be longer.
+constexpr size_t kMessageMax = 1024;
 
 struct ReasonMeaning {
   absl::string_view name;
@@ -85,7 +89,7 @@ std::string LastLine(absl::string_view text) {
   text = absl::StripTrailingAsciiWhitespace(text);
   const size_t end_of_line = text.rfind('\n');
   if (end_of_line != absl::string_view::npos) text.remove_prefix(end_of_line + 1);
-  return std::string(text.substr(0, kLineMax));
+  return pushpull::Printable(text, kLineMax);
 }
 
 MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
@@ -111,14 +115,15 @@ MemberEnd PodFailure(const Pod& pod, const MemberId& member) {
   return {.exit = {.role = member.role, .exit_code = 1, .reason = ExitReason::kError},
           .reason = "Error",
           .code = std::nullopt,
-          .detail = absl::StrCat(pod.reason, pod.message.empty() ? "" : ": ", pod.message)};
+          .detail = pushpull::Printable(
+              absl::StrCat(pod.reason, pod.message.empty() ? "" : ": ", pod.message), kMessageMax)};
 }
 
 MemberEnd Disruption(ExitReason reason, const ObservedPod& pod, const MemberId& member) {
   MemberEnd ended{.exit = {.role = member.role, .reason = reason},
                   .reason = std::string(pushpull::NameOf(reason)),
                   .code = std::nullopt,
-                  .detail = pod.pod.message};
+                  .detail = pushpull::Printable(pod.pod.message, kMessageMax)};
   const ContainerStatus* main = MainContainer(pod.pod, member);
   if (main == nullptr || !main->end) return ended;
   ended.exit.exit_code = main->end->exit_code;

@@ -4,6 +4,8 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "runtime/base/printable.h"
+
 namespace pushpull {
 namespace {
 
@@ -22,6 +24,9 @@ constexpr Level kLevels[] = {{"debug", LogLevel::kDebug, spdlog::level::debug},
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return kLevels[static_cast<size_t>(level)].in_spdlog;
 }
+
+// A worker's failure with its details is shorter.
+constexpr size_t kLineBytesMax = 16 * 1024;
 
 bool NeedsQuotes(absl::string_view value) {
   return value.empty() || value.find_first_of(" \"=\n") != absl::string_view::npos;
@@ -66,7 +71,8 @@ void Log::Write(LogLevel level, absl::string_view message, Fields fields) const 
   if (!sink_->logger.should_log(ToSpdlog(level))) return;
   std::string line(message);
   for (const LogField& field : fields) AppendField(field, line);
-  sink_->logger.log(ToSpdlog(level), "{}", line);
+  // Names and texts of peers are in it.
+  sink_->logger.log(ToSpdlog(level), "{}", Printable(line, kLineBytesMax));
 }
 
 }  // namespace pushpull

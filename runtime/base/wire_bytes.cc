@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/wire_bytes.h"
 
+#include "runtime/base/printable.h"
+
 namespace pushpull {
 
 void ByteWriter::PutText(absl::string_view text) {
@@ -34,7 +36,8 @@ absl::Status ByteReader::GetStatus() {
   const auto code = Get<uint32_t>();
   const std::string text = GetText();
   const bool is_known = code <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
-  return {is_known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, text};
+  return {is_known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+          Printable(text)};
 }
 
 }  // namespace pushpull

@@ -10,6 +10,10 @@ namespace pushpull {
 namespace {
 
 constexpr int kKeepaliveMilliseconds = 5000;
+// The status of a job with 1,024 servers and 4,096 workers has about 1 MB.
+constexpr int kAnswerBytesMax = 4 << 20;
+// Of a connection for single calls.
+constexpr size_t kAnswerMemoryBytes = 4 * kAnswerBytesMax;
 
 }  // namespace
 
@@ -20,10 +24,15 @@ ControlLibrary::~ControlLibrary() {
   grpc_shutdown();
 }
 
-std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
-                                                  std::optional<Duration> connect_timeout) {
+namespace {
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ControlTarget& target,
+                                           int receive_bytes_max,
+                                           std::optional<Duration> connect_timeout,
+                                           const grpc::ResourceQuota* quota = nullptr) {
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kWireMessageBytesMax);
+  if (quota != nullptr) arguments.SetResourceQuota(*quota);
+  arguments.SetMaxReceiveMessageSize(receive_bytes_max);
   // Not shared, and without the backoff of earlier failures to connect.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Peers of a job are never behind an HTTP proxy that the environment names.
@@ -41,6 +50,20 @@ std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
   }
   return grpc::CreateCustomChannel(
       target.address, MakeChannelCredentials(target.tls.get()), arguments);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
+                                                  std::optional<Duration> connect_timeout) {
+  return MakeChannel(target, kWireMessageBytesMax, connect_timeout);
+}
+
+std::shared_ptr<grpc::Channel> MakeRequestChannel(const ControlTarget& target) {
+  // gRPC checks a message's size when all of it is there: what is there is bounded as well.
+  grpc::ResourceQuota quota("pushpull-answers");
+  quota.Resize(kAnswerMemoryBytes);
+  return MakeChannel(target, kAnswerBytesMax, std::nullopt, &quota);
 }
 
 }  // namespace pushpull

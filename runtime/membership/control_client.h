@@ -33,9 +33,11 @@ class ControlLibrary {
   ControlLibrary& operator=(const ControlLibrary&) = delete;
 };
 
-// A channel that nobody else shares. Each attempt to connect takes `connect_timeout` at most,
-// gRPC's default without.
+// A channel that nobody else shares, for a session. Each attempt to connect takes `connect_timeout`
+// at most, gRPC's default without.
 std::shared_ptr<grpc::Channel> MakeControlChannel(
     const ControlTarget& target, std::optional<Duration> connect_timeout = std::nullopt);
+// For single calls, whose answers have 4 MiB at most: longer ones are kResourceExhausted.
+std::shared_ptr<grpc::Channel> MakeRequestChannel(const ControlTarget& target);
 
 }  // namespace pushpull

@@ -10,6 +10,7 @@
 
 #include "pushpull/v1/control.pb.h"
 
+#include "runtime/base/printable.h"
 #include "runtime/membership/fields_proto.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
@@ -277,12 +278,35 @@ absl::StatusOr<Variant> ReadOneof(const google::protobuf::Message& message) {
   return value;
 }
 
+// An address, or the name of a result.
+constexpr size_t kNameBytesMax = 300;
+
+void Show(std::string& text, size_t max_bytes = kPrintableBytesMax) {
+  text = Printable(text, max_bytes);
+}
+
+// What commands print and the operator copies into statuses and events.
+void Show(JobStatus& status) {
+  Show(status.job, kNameBytesMax);
+  Show(status.failure);
+  Show(status.mode_problem);
+  Show(status.checkpoint.failure);
+  if (status.stall) Show(status.stall->tensor, kNameBytesMax);
+  for (ServerStatus& server : status.servers) {
+    Show(server.data_address, kNameBytesMax);
+    Show(server.metrics_address, kNameBytesMax);
+  }
+  for (WorkerStatus& worker : status.workers) Show(worker.metrics_address, kNameBytesMax);
+  for (const auto& [name, value] : std::exchange(status.results, {}))
+    status.results[Printable(name, kNameBytesMax)] = value;
+}
+
 }  // namespace
 
 absl::Status StatusFromCode(uint32_t code, absl::string_view text) {
   if (code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated))
-    return absl::UnknownError(absl::StrCat("code ", code, ": ", text));
-  return absl::Status(static_cast<absl::StatusCode>(code), text);
+    return absl::UnknownError(absl::StrCat("code ", code, ": ", Printable(text)));
+  return absl::Status(static_cast<absl::StatusCode>(code), Printable(text));
 }
 
 void ToProto(const FromMember& message, v1::FromMember& out) {
@@ -314,7 +338,15 @@ void ToProto(const absl::StatusOr<uint64_t>& number, v1::SaveCheckpointResponse&
 }
 
 absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
-  return ReadOneof<FromMember>(message);
+  absl::StatusOr<FromMember> read = ReadOneof<FromMember>(message);
+  if (!read.ok()) return read;
+  if (auto* server = std::get_if<RegisterServer>(&*read)) {
+    Show(server->data_address, kNameBytesMax);
+    Show(server->metrics_address, kNameBytesMax);
+  } else if (auto* worker = std::get_if<RegisterWorker>(&*read)) {
+    Show(worker->metrics_address, kNameBytesMax);
+  }
+  return read;
 }
 
 absl::StatusOr<ToMember> FromProto(const v1::ToMember& message) {
@@ -322,7 +354,9 @@ absl::StatusOr<ToMember> FromProto(const v1::ToMember& message) {
 }
 
 absl::StatusOr<JobStatus> FromProto(const v1::JobStatus& status) {
-  return Read<JobStatus>(status);
+  absl::StatusOr<JobStatus> read = Read<JobStatus>(status);
+  if (read.ok()) Show(*read);
+  return read;
 }
 
 absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request) {

@@ -31,7 +31,7 @@ absl::StatusOr<Response> Call(const ControlTarget& coordinator,
                               const Request& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + deadline.remaining());
-  const auto stub = v1::Coordinator::NewStub(MakeControlChannel(coordinator));
+  const auto stub = v1::Coordinator::NewStub(MakeRequestChannel(coordinator));
   Response response;
   const grpc::Status status = ((*stub).*method)(&context, request, &response);
   if (status.ok()) return response;

@@ -85,6 +85,37 @@ class GrpcJobCoordinatorTest : public testing::Test {
   GrpcJobCoordinator coordinator_;
 };
 
+// A tenant chooses the coordinator's image.
+TEST_F(GrpcJobCoordinatorTest, AnAnswerThatIsTooLongIsRefused) {
+  {
+    const pushpull::MutexLock lock(recorder_.mu);
+    recorder_.status.set_failure(std::string(8 << 20, 'x'));
+  }
+
+  const absl::Status why = coordinator_.GetStatus(place_, Soon()).status();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+  EXPECT_THAT(std::string(why.message()), testing::HasSubstr(place_.address));
+}
+
+TEST_F(GrpcJobCoordinatorTest, TextsOfACoordinatorAreEscapedAndShort) {
+  {
+    const pushpull::MutexLock lock(recorder_.mu);
+    recorder_.status.set_phase(2);
+    recorder_.status.set_failure("a\n\x1b[2J" + std::string(5000, 'x'));
+    recorder_.refusal = absl::InvalidArgumentError("\x1b[2J" + std::string(5000, 'x'));
+  }
+
+  const absl::StatusOr<CoordinatorReport> report = coordinator_.GetStatus(place_, Soon());
+  const absl::Status refused = coordinator_.SetSync(place_, {}, Soon());
+
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->failure, testing::StartsWith("a\\n\\x1b[2Jxxx"));
+  EXPECT_LE(report->failure.size(), 4096U);
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("\\x1b[2Jxxx"));
+  EXPECT_LE(refused.message().size(), 4200U);
+}
+
 TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
   pushpull::v1::JobStatus status;
   status.set_job("mnist");

@@ -44,6 +44,24 @@ TEST(LogTest, ValuesThatAreNotOneWordAreQuoted) {
   EXPECT_THAT(line, EndsWith("e a=\"two words\" b=\"say \\\"x\\\\y\\\"\" c=\"\" d=\"k=v\"\n"));
 }
 
+TEST(LogTest, NeitherMessageNorValueReachesTheTerminal) {
+  const Log log("n");
+
+  const std::string line = Written([&] {
+    log.Info("lost: \x1b[2J\nforged", {{"peer", "\x1b]0;title\x07"}});
+  });
+
+  EXPECT_THAT(line, EndsWith(" n lost: \\x1b[2J\\nforged peer=\\x1b]0;title\\x07\n"));
+}
+
+TEST(LogTest, ALineIsBounded) {
+  const Log log("n");
+
+  const std::string line = Written([&] { log.Info("m", {{"why", std::string(1 << 20, 'x')}}); });
+
+  EXPECT_LT(line.size(), 20'000U);
+}
+
 TEST(LogTest, AValueCannotStartANewLine) {
   const Log log("n");
 

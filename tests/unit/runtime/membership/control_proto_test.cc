@@ -230,6 +230,33 @@ TEST(ControlProtoTest, TooLongListIsRejected) {
               HasSubstr("leave.stats.phase_seconds: has 12 entries, at most 11"));
 }
 
+TEST(ControlProtoTest, TextsOfPeersAreEscapedAndShort) {
+  const std::string hostile = "a\n\x1b[2J" + std::string(5000, 'x');
+  v1::JobStatus wire;
+  wire.set_phase(2);
+  wire.set_failure(hostile);
+  wire.set_mode_problem(hostile);
+  wire.mutable_checkpoint()->set_failure(hostile);
+  wire.add_servers()->set_data_address(hostile);
+  v1::ToMember stop;
+  stop.mutable_stop()->mutable_status()->set_code(14);
+  stop.mutable_stop()->mutable_status()->set_text(hostile);
+
+  const absl::StatusOr<JobStatus> status = FromProto(wire);
+  const absl::StatusOr<ToMember> stopped = FromProto(stop);
+
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  for (const std::string& text : {status->failure,
+                                  status->mode_problem,
+                                  status->checkpoint.failure,
+                                  status->servers.front().data_address,
+                                  std::string(std::get<Stop>(*stopped).status.message())}) {
+    EXPECT_EQ(text.substr(0, 10), "a\\n\\x1b[2J");
+    EXPECT_LE(text.size(), 4096U);
+  }
+}
+
 TEST(ControlProtoTest, UnknownStatusCodeBecomesUnknown) {
   v1::ToMember wire;
   wire.mutable_stop()->mutable_status()->set_code(99);
