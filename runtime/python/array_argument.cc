@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -57,20 +58,56 @@ bool IsContiguous(const Array& array) {
   return true;
 }
 
-Array Import(nb::handle array, const std::string& what, Access access) {
+Array Import(nb::handle array,
+             const std::string& what,
+             Access access,
+             const char* wanted = "a float32 array") {
   const nb::object source = Detached(array);
   Array taken;
   if (!nb::try_cast(source, taken, false)) {
-    throw nb::type_error(absl::StrCat(what,
-                                      ": expected a float32 array (NumPy, torch or DLPack), got ",
-                                      TypeName(array))
-                             .c_str());
+    throw nb::type_error(
+        absl::StrCat(
+            what, ": expected ", wanted, " (NumPy, torch or DLPack), got ", TypeName(array))
+            .c_str());
   }
   if (access == Access::kRead) return taken;
   nb::ndarray<> writable;
   if (nb::try_cast(source, writable, false)) return Array(writable);
   throw nb::value_error(
       absl::StrCat(what, ": expected a writable array, got a read-only one").c_str());
+}
+
+// The shape of an array that is C-contiguous and in the memory of the CPU.
+std::vector<int64_t> CheckMemory(const Array& taken, const std::string& what) {
+  if (std::ranges::find(kCpuDevices, taken.device_type()) == std::end(kCpuDevices)) {
+    throw nb::value_error(absl::StrCat(what,
+                                       ": expected memory of the CPU, got DLPack device ",
+                                       taken.device_type(),
+                                       "; copy it to the CPU")
+                              .c_str());
+  }
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < taken.ndim(); ++i) dims.push_back(static_cast<int64_t>(taken.shape(i)));
+  if (!IsContiguous(taken)) {
+    throw nb::value_error(
+        absl::StrCat(what,
+                     ": expected a C-contiguous array, got strides of another order "
+                     "with shape ",
+                     ShapeText(dims),
+                     "; pass numpy.ascontiguousarray of it")
+            .c_str());
+  }
+  return dims;
+}
+
+// The element type of collectives; none: they have no such values.
+std::optional<ElementType> ElementTypeOf(nb::dlpack::dtype dtype) {
+  if (dtype == nb::dtype<float>()) return ElementType::kFloat32;
+  if (dtype == nb::dtype<double>()) return ElementType::kFloat64;
+  if (dtype == nb::dtype<int32_t>()) return ElementType::kInt32;
+  if (dtype == nb::dtype<int64_t>()) return ElementType::kInt64;
+  if (dtype == nb::dtype<uint8_t>() || dtype == nb::dtype<bool>()) return ElementType::kUint8;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -86,24 +123,7 @@ ArrayArgument TakeArray(nb::handle array, const std::string& what, Access access
     throw nb::type_error(
         absl::StrCat(what, ": expected dtype float32, got ", DTypeName(taken.dtype())).c_str());
   }
-  if (std::ranges::find(kCpuDevices, taken.device_type()) == std::end(kCpuDevices)) {
-    throw nb::value_error(absl::StrCat(what,
-                                       ": expected memory of the CPU, got DLPack device ",
-                                       taken.device_type(),
-                                       "; copy it to the CPU")
-                              .c_str());
-  }
-  for (size_t i = 0; i < taken.ndim(); ++i)
-    argument.dims.push_back(static_cast<int64_t>(taken.shape(i)));
-  if (!IsContiguous(taken)) {
-    throw nb::value_error(
-        absl::StrCat(what,
-                     ": expected a C-contiguous array, got strides of another order "
-                     "with shape ",
-                     ShapeText(argument.dims),
-                     "; pass numpy.ascontiguousarray of it")
-            .c_str());
-  }
+  argument.dims = CheckMemory(taken, what);
   // Whether it may be written to was asked above.
   argument.values = {const_cast<float*>(static_cast<const float*>(taken.data())), taken.size()};
   return argument;
@@ -120,6 +140,25 @@ ArrayArgument TakeArray(nb::handle array,
             what, ": expected shape ", ShapeText(wanted), ", got ", ShapeText(argument.dims))
             .c_str());
   }
+  return argument;
+}
+
+ValuesArgument TakeValues(nb::handle array, const std::string& what, Access access) {
+  ValuesArgument argument{.owner = Import(array, what, access, "an array")};
+  const Array& taken = argument.owner;
+  const std::optional<ElementType> type = ElementTypeOf(taken.dtype());
+  if (!type) {
+    throw nb::type_error(absl::StrCat(what,
+                                      ": expected dtype float32, float64, int32, int64, uint8 or "
+                                      "bool, got ",
+                                      DTypeName(taken.dtype()))
+                             .c_str());
+  }
+  CheckMemory(taken, what);
+  argument.is_bool = taken.dtype() == nb::dtype<bool>();
+  // Whether it may be written to was asked above.
+  auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(taken.data()));
+  argument.values = {*type, {bytes, taken.size() * taken.itemsize()}};
   return argument;
 }
 

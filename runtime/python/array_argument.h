@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "pushpull/collectives.h"
+
 namespace pushpull::python {
 
 // Any array, read-only or not.
@@ -36,6 +38,17 @@ ArrayArgument TakeArray(nanobind::handle array,
                         const std::string& what,
                         Access access,
                         const std::vector<int64_t>& wanted);
+
+// The memory of an array of one of the element types of collectives; bool is uint8.
+struct ValuesArgument {
+  Array owner;
+  ArrayValues values;
+  bool is_bool = false;
+};
+
+// Takes a C-contiguous array in the memory of the CPU of a dtype that collectives have. Throws as
+// TakeArray.
+ValuesArgument TakeValues(nanobind::handle array, const std::string& what, Access access);
 
 // As Python writes a shape: (), (3,), (3, 4).
 std::string ShapeText(std::span<const int64_t> dims);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/python/blocking.h"
+#include "runtime/python/python_collectives.h"
 #include "runtime/python/python_job.h"
 
 namespace pushpull::python {
@@ -133,8 +134,9 @@ void DefineBoundPush(nb::module_& module) {
 }
 
 void DefineJob(nb::module_& module) {
-  nb::class_<PythonJob>(module, "EngineJob", "One worker's membership in a job; see pushpull.Job.")
-      .def(nb::init<const std::map<std::string, std::string>&, double>(),
+  nb::class_<PythonJob> type(
+      module, "EngineJob", "One worker's membership in a job; see pushpull.Job.");
+  type.def(nb::init<const std::map<std::string, std::string>&, double>(),
            "environment"_a,
            "timeout"_a)
       .def(
@@ -186,6 +188,7 @@ void DefineJob(nb::module_& module) {
       .def_prop_ro("next_step", [](const PythonJob& job) { return job.job().next_step().value(); })
       .def_prop_ro("worker", [](const PythonJob& job) { return job.job().worker().value(); })
       .def_prop_ro("workers", [](const PythonJob& job) { return job.job().workers(); });
+  DefineCollectives(type);
 }
 
 }  // namespace

@@ -95,6 +95,8 @@ class PythonJob {
 
   // Throws kFailedPrecondition when the job is closed.
   Job& job() const;
+  // Held during a call without the interpreter lock.
+  const std::shared_ptr<OpenJob>& open() const { return open_; }
 
  private:
   struct Operation {

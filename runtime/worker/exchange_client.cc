@@ -54,6 +54,12 @@ void ExchangeClient::Start(std::shared_ptr<ExchangeOperation> operation) {
     return operation->pending.Fail(absl::FailedPreconditionError(
         absl::StrCat(current_->operation->pending.what(), " is still under way: wait for it")));
   }
+  if (operation->step < next_.step) {
+    return operation->pending.Fail(absl::FailedPreconditionError(
+        absl::StrCat("a collective of a later step, ",
+                     next_.step.value() - operation->step.value(),
+                     " after this one, was called before: steps do not go back")));
+  }
   Begin(std::move(operation));
 }
 

@@ -44,6 +44,11 @@ void Copy(const ExchangeOperation& done, std::span<std::byte> values) {
 
 }  // namespace
 
+void WorkerCollectives::UseStep(std::optional<Step> step) {
+  MutexLock lock(mu_);
+  step_ = step;
+}
+
 absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(
     const ExchangeSpec& spec, std::span<const std::byte> values) {
   MutexLock lock(mu_);
@@ -51,9 +56,9 @@ absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(
     return absl::FailedPreconditionError(
         absl::StrCat(Describe(spec), ": another thread's collective is under way: one at a time"));
   }
+  const Step step = node_.exchange_step(step_);
   if (unfinished_) {
-    const bool is_same =
-        unfinished_->spec == spec && unfinished_->operation->step == node_.exchange_step();
+    const bool is_same = unfinished_->spec == spec && unfinished_->operation->step == step;
     if (!is_same && !unfinished_->operation->pending.is_done()) {
       return absl::FailedPreconditionError(
           absl::StrCat(Describe(spec),
@@ -68,7 +73,7 @@ absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(
     }
   }
   Call call{.spec = spec, .operation = nullptr};
-  PUSHPULL_ASSIGN_OR_RETURN(call.operation, node_.StartExchange(First(spec), values));
+  PUSHPULL_ASSIGN_OR_RETURN(call.operation, node_.StartExchange(First(spec), values, step));
   is_busy_ = true;
   return call;
 }
@@ -90,7 +95,7 @@ absl::StatusOr<WorkerCollectives::Operation> WorkerCollectives::Run(
     }
     if (!call.operation->spec.is_prelude) break;
     absl::StatusOr<Operation> second =
-        node_.StartExchange(Second(spec, call.operation->workers), values);
+        node_.StartExchange(Second(spec, call.operation->workers), values, call.operation->step);
     if (!second.ok()) {
       Exit(std::nullopt);
       return second.status();

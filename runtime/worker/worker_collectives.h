@@ -22,6 +22,7 @@ class WorkerCollectives final : public Collectives {
   // `node` outlives the calls.
   explicit WorkerCollectives(WorkerNode& node) : node_(node) {}
 
+  void UseStep(std::optional<Step> step) override ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<WorkerId>> Barrier(Deadline deadline) override;
   absl::StatusOr<std::vector<WorkerId>> AllReduce(ArrayValues values,
                                                   Reduction reduction,
@@ -53,6 +54,7 @@ class WorkerCollectives final : public Collectives {
   Mutex mu_;
   bool is_busy_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Call> unfinished_ ABSL_GUARDED_BY(mu_);
+  std::optional<Step> step_ ABSL_GUARDED_BY(mu_);  // of the program's choice
 };
 
 }  // namespace pushpull

@@ -71,12 +71,12 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(
 }
 
 absl::StatusOr<std::shared_ptr<ExchangeOperation>> WorkerNode::StartExchange(
-    const ExchangeSpec& spec, std::span<const std::byte> values) {
+    const ExchangeSpec& spec, std::span<const std::byte> values, Step step) {
   PUSHPULL_RETURN_IF_ERROR(Check(spec));
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer input, HostBuffer::Uninitialized(values.size()));
   std::ranges::copy(values, input.bytes().begin());
   auto operation = std::make_shared<ExchangeOperation>(
-      spec, exchange_step(), next_step().value(), std::move(input));
+      spec, step, step.value() - (exchange_step().value() - next_step().value()), std::move(input));
   dependencies_.executor.Post([this, operation] { member_.StartExchange(operation); });
   return operation;
 }

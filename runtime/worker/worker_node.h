@@ -46,13 +46,18 @@ class WorkerNode {
     return operations_.Samples(steps_ahead);
   }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
-  // One exchange of collectives (pushpull/collectives.h); `values` are copied. One at a time.
+  // One exchange of collectives (pushpull/collectives.h) of `step`, as exchange_step has it;
+  // `values` are copied. One at a time.
   //
   //   kInvalidArgument, kResourceExhausted  as Collectives
   absl::StatusOr<std::shared_ptr<ExchangeOperation>> StartExchange(
-      const ExchangeSpec& spec, std::span<const std::byte> values);
-  // The number of the next step as exchanges have it.
-  Step exchange_step() const { return operations_.next_number(); }
+      const ExchangeSpec& spec, std::span<const std::byte> values, Step step);
+  // A step of the program's, or the next one, as exchanges number it.
+  Step exchange_step(std::optional<Step> step = std::nullopt) const {
+    const Step next = operations_.next_number();
+    if (!step) return next;
+    return Step{step->value() + (next.value() - next_step().value())};
+  }
   bool is_released();
   void TellToEnd();
   int exit_code() const { return departure_.exit_code(); }

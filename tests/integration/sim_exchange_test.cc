@@ -40,8 +40,8 @@ Exchange Call(SimJob& job,
               uint32_t worker,
               const ExchangeSpec& spec,
               const std::vector<float>& values) {
-  absl::StatusOr<Exchange> call =
-      job.worker(worker).StartExchange(spec, std::as_bytes(std::span(values)));
+  absl::StatusOr<Exchange> call = job.worker(worker).StartExchange(
+      spec, std::as_bytes(std::span(values)), job.worker(worker).exchange_step());
   EXPECT_TRUE(call.ok()) << call.status();
   return *call;
 }

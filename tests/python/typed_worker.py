@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every call of the package with its types, for mypy --strict; never run."""
 import numpy
+import numpy.typing
 import pushpull
 
 
@@ -20,6 +21,11 @@ def train(job: pushpull.Job, w: pushpull.Array) -> float:
         job.report_loss(0.5, samples=shard.count)
     for step in job.steps(end=100):
         job.store.set_learning_rate(0.1 / (1 + step))
+    everybody: list[int] = pushpull.barrier(timeout=1)
+    loss: float = pushpull.all_reduce(0.5, "mean", job=job)
+    counts: numpy.typing.NDArray[numpy.int64] = pushpull.all_reduce(numpy.zeros(3, numpy.int64), "max")
+    rows = pushpull.all_gather(counts)
+    words: bytes = pushpull.broadcast(b"words", root=everybody[0])
     try:
         job.leave()
     except pushpull.PushPullError as error:

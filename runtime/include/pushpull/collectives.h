@@ -7,10 +7,10 @@
 //   absl::StatusOr<std::vector<WorkerId>> workers =
 //       job->collectives().AllReduce(ValuesOf(std::span(loss)), Reduction::kSum, deadline);
 //
-// Every worker of the step makes the same calls in the same order, between the same pushes. Those
-// who take part are the members of the job in the worker's next step (Job::next_step): a worker
-// that joins takes part from its first step on, and one that dies is not waited for any longer than
-// the job needs to notice. All workers get the same bits, whatever the order of arrival and
+// Every call belongs to a step, and all who contribute to that step make the same calls in the same
+// order: the step of UseStep, otherwise the next one (Job::next_step). A worker that joins takes
+// part from its first step on, and one that dies is not waited for any longer than the job needs to
+// notice. All workers get the same bits, whatever the order of arrival and
 // whichever server fails meanwhile.
 #pragma once
 
@@ -92,6 +92,12 @@ struct GatheredValues {
 class Collectives {
  public:
   virtual ~Collectives() = default;
+
+  // From now on calls belong to `step`, as the program counts; without one, to the next step of
+  // each call. Name the step at the beginning of each iteration of a loop that calls after its
+  // pushes, too: its calls after the pushes of step t would otherwise belong to step t + 1, and be
+  // missing in a worker that joins with that step. Steps must not go back.
+  virtual void UseStep(std::optional<Step> step) = 0;
 
   // Returns when every worker has called it: who they are, ascending.
   virtual absl::StatusOr<std::vector<WorkerId>> Barrier(Deadline deadline) = 0;

@@ -14,6 +14,7 @@
 Arrays are float32, C-contiguous and in the memory of the CPU: NumPy, torch, or anything with DLPack. They are
 never copied in Python. Every blocking call releases the interpreter lock and ends with Ctrl-C.
 """
+from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle
 from ._errors import PushPullError
 from ._job import Array, Job, Shard, Store, current_job, init
@@ -21,4 +22,4 @@ from ._local import local, spawn
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
-           "current_job", "init", "local", "spawn"]
+           "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "spawn"]

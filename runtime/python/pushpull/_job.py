@@ -239,7 +239,11 @@ class Job:
         (backup workers), and ends early when the worker is released.
         """
         while self.step < end and not self.is_released:
-            yield self.step
+            self._engine.use_step(self.step)
+            try:
+                yield self.step
+            finally:
+                self._engine.use_step(None)
             self.store.wait(timeout)
 
     def samples(self, timeout: float = 60.0) -> Iterator[Shard]:
@@ -258,10 +262,12 @@ class Job:
             ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
             indices = numpy.concatenate(ranges) if ranges else numpy.empty(0, numpy.int64)
             self.store._weight = float(part.count)
+            self._engine.use_step(part.step)
             try:
                 yield Shard(part.step, part.epoch, part.position, part.total, part.count, indices)
             finally:
                 self.store._weight = 1.0
+                self._engine.use_step(None)
             committed = self._engine.commit_samples()
             self.store.wait(timeout)
             committed.wait(timeout)

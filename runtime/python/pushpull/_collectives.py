@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that the workers of a job agree on, over its servers: barrier, all_reduce, all_gather, broadcast."""
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional, TypeVar, Union, cast, overload
+
+import numpy
+import numpy.typing
+
+from ._job import Array, Job, current_job
+
+_AnyArray = TypeVar("_AnyArray", bound=Array)
+_Number = Union[bool, int, float]
+
+
+def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
+    """Waits until every worker of the step has called it; returns their indices, ascending.
+
+    All collectives: a call belongs to the step of `Job.steps` or `Job.samples` that it is made in, before or after the pushes;
+    outside of these to the next step, `Job.step`, and is made before the pushes of that step. All who contribute to the step
+    make the same calls in the same order. A worker that joins takes part from its first step on (`Job.start_step`), so a
+    call before the first step is made only `if job.start_step == 0`; one that dies is not waited for any longer than the job
+    needs to notice. All workers get the same bits, in whatever order they call and whichever server fails meanwhile.
+
+    Each call blocks, for `timeout` seconds at most, without the interpreter lock; Ctrl-C ends it. One call at a time. `job`
+    is that of the last `init` unless given. Arrays and numbers: float32, float64, int32, int64, uint8, bool; 64 MiB at most.
+
+    Raises PushPullError with the code
+      DEADLINE_EXCEEDED    a worker has not called it yet, or a server does not answer. Call again with the same arguments
+                           to wait on
+      INVALID_ARGUMENT     the workers' calls differ: names two workers and what each has called
+      RESOURCE_EXHAUSTED   too large
+      FAILED_PRECONDITION  before `Job.start`; spec.sync.mode is not Sync or has backup workers; another call is under way
+      UNAVAILABLE, ABORTED, CANCELLED  as `Handle.wait`
+    """
+    return (job or current_job())._engine.barrier(timeout)
+
+
+@overload
+def all_reduce(value: float, op: str = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> float: ...
+@overload
+def all_reduce(value: _AnyArray, op: str = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> _AnyArray: ...
+
+
+def all_reduce(value: Any, op: str = "sum", *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+    """The element-wise sum, mean, minimum or maximum of all workers' values; added in the order of their indices.
+
+    value  an array (NumPy, torch, DLPack): C-contiguous, writable, in the memory of the CPU, of one shape and dtype in all
+           workers; replaced by the result, and returned. Or a number: the result is returned
+    op     "sum" (integers wrap around), "mean" (over workers, not weighted; float32 and float64, and numbers), "min", "max".
+           bool: "max" is any, "min" is all
+
+    A NaN makes its element NaN. A weighted mean is the ratio of two sums: of weight x value, and of weight.
+
+    Blocks and raises as `barrier`; TypeError (dtype) and ValueError (op, layout, device) for arguments.
+    """
+    engine = (job or current_job())._engine
+    if not _is_number(value):
+        engine.all_reduce(value, op, timeout)
+        return value
+    array = _array_of(float(value) if op == "mean" else value)
+    engine.all_reduce(array, op, timeout)
+    return array[0].item()
+
+
+def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+    """The values of all workers, in the order of their indices (which `barrier` returns).
+
+    value  an array as in `all_reduce`, which may be read-only and is left unchanged: returns an array with a new first
+           axis, of shape (workers, *shape), a torch tensor for a torch tensor, otherwise of NumPy. A number: an array of
+           shape (workers,). bytes, of any length in each worker: a list of bytes
+
+    Blocks and raises as `barrier`; TypeError and ValueError as `all_reduce`.
+    """
+    engine = (job or current_job())._engine
+    if isinstance(value, bytes):
+        return _gather_bytes(value, timeout, job)
+    array = _array_of(value) if _is_number(value) else value
+    workers, gathered = engine.all_gather(array, timeout)
+    torch = sys.modules.get("torch")
+    is_torch = torch is not None and isinstance(array, torch.Tensor)
+    plain = cast(Any, array).detach().numpy() if is_torch else numpy.from_dlpack(cast(Any, array)) if not isinstance(
+        array, numpy.ndarray) else array
+    shape = (len(workers),) if _is_number(value) else (len(workers), *plain.shape)
+    result = cast(Any, gathered).view(plain.dtype).reshape(shape)
+    return torch.from_numpy(result) if torch is not None and is_torch else result
+
+
+@overload
+def broadcast(value: bytes, root: Optional[int] = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> bytes: ...
+@overload
+def broadcast(value: float, root: Optional[int] = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> float: ...
+@overload
+def broadcast(value: _AnyArray, root: Optional[int] = ..., *, timeout: float = ...,
+              job: Optional[Job] = ...) -> _AnyArray: ...
+
+
+def broadcast(value: Any, root: Optional[int] = None, *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+    """The value of one worker, in all of them.
+
+    value  as in `all_reduce`: an array is replaced and returned; a number, of the same kind in all workers, is returned.
+           Or bytes, in each worker of any length: those of `root` are returned
+    root   index of the worker whose value it is (`Job.worker`); default: the lowest that takes part
+
+    Blocks and raises as `barrier`, and NOT_FOUND: `root` is not among the workers of this step; TypeError and ValueError as
+    `all_reduce`.
+    """
+    engine = (job or current_job())._engine
+    if isinstance(value, bytes):
+        return _broadcast_bytes(value, root, timeout, job)
+    if not _is_number(value):
+        engine.broadcast(value, root, timeout)
+        return value
+    array = _array_of(value)
+    engine.broadcast(array, root, timeout)
+    return array[0].item()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, numpy.number, numpy.bool_))
+
+
+def _array_of(number: Any) -> numpy.typing.NDArray[Any]:
+    return numpy.array([number])
+
+
+def _gather_bytes(value: bytes, timeout: float, job: Optional[Job]) -> list[bytes]:
+    lengths = all_gather(numpy.array([len(value)], numpy.int64), timeout=timeout, job=job)[:, 0]
+    padded = numpy.zeros(int(lengths.max()), numpy.uint8)
+    padded[:len(value)] = numpy.frombuffer(value, numpy.uint8)
+    rows = all_gather(padded, timeout=timeout, job=job)
+    return [row[:length].tobytes() for row, length in zip(rows, lengths)]
+
+
+def _broadcast_bytes(value: bytes, root: Optional[int], timeout: float, job: Optional[Job]) -> bytes:
+    length = broadcast(numpy.array([len(value)], numpy.int64), root, timeout=timeout, job=job)
+    content = numpy.zeros(int(length[0]), numpy.uint8)
+    if len(value) == content.size:
+        content[:] = numpy.frombuffer(value, numpy.uint8)
+    return broadcast(content, root, timeout=timeout, job=job).tobytes()
