@@ -16,6 +16,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/store/row_layout.h"
+#include "runtime/store/row_table.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/reduction.h"
 #include "runtime/tensor/shape.h"
@@ -89,9 +91,10 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
                                  file.bytes));
   }
   const ChunkLayout layout = *table.FindChunk(place.chunk);
+  const TensorSpec& tensor = manifest.tensors[layout.tensor.value()];
   const uint64_t least =
       kRecordHeaderBytes +
-      layout.bytes * (1 + StateFloatsPerValue(manifest.tensors[layout.tensor.value()].optimizer));
+      (tensor.rows ? kRowHeaderBytes : layout.bytes * (1 + StateFloatsPerValue(tensor.optimizer)));
   if (place.bytes < least || place.offset % kRecordAlignment != 0)
     return wrong("its record is too short, or not where a record can start");
   if (manifest.versions == ChunkVersions::kOfOneStep && place.version != manifest.step) {
@@ -122,13 +125,17 @@ bool HaveSameState(const OptimizerSpec& a, const OptimizerSpec& b) {
   return a.kind == b.kind && StateFloatsPerValue(a) == StateFloatsPerValue(b);
 }
 
+absl::string_view DescribeRows(const TensorSpec& tensor) {
+  return tensor.rows ? "row-sparse" : "dense";
+}
+
 }  // namespace
 
 absl::StatusOr<ChunkTable> MakeChunkTable(std::span<const TensorSpec> tensors) {
   std::vector<uint64_t> bytes;
   bytes.reserve(tensors.size());
   for (const TensorSpec& tensor : tensors) {
-    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t tensor_bytes, NumBytes(tensor.dims, tensor.dtype));
+    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t tensor_bytes, PlacedBytes(tensor));
     bytes.push_back(tensor_bytes);
   }
   ChunkTable table;
@@ -208,6 +215,8 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
     if (saved.dims != tensor.dims)
       differs("has shape", DimsToString(saved.dims), DimsToString(tensor.dims));
     if (saved.dtype != tensor.dtype) differs("is", ToString(saved.dtype), ToString(tensor.dtype));
+    if (saved.rows.has_value() != tensor.rows.has_value())
+      differs("is", DescribeRows(saved), DescribeRows(tensor));
     if (!HaveSameState(saved.optimizer, tensor.optimizer))
       differs("has optimizer", ToString(saved.optimizer), ToString(tensor.optimizer));
   }

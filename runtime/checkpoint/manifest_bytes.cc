@@ -67,6 +67,21 @@ constexpr auto kTensorFields = [](auto& visit, auto& tensor) {
   visit(optimizer.beta1, optimizer.beta2, optimizer.epsilon);
 };
 
+constexpr auto kRowFields = [](auto& visit, auto& rows) {
+  visit(rows.init, rows.scale, rows.seed, rows.evict_after);
+};
+
+// The entry of a row-sparse tensor is longer.
+void WriteTensor(ByteWriter& out, const TensorSpec& tensor) {
+  kTensorFields(out, tensor);
+  if (tensor.rows) kRowFields(out, *tensor.rows);
+}
+
+void ReadTensor(ByteReader& in, TensorSpec& tensor) {
+  kTensorFields(in, tensor);
+  if (in.ok() && in.num_left() > 0) kRowFields(in, tensor.rows.emplace());
+}
+
 constexpr auto kFileFields = [](auto& visit, auto& file) {
   visit(file.name, file.bytes, file.num_records, file.checksum);
 };
@@ -154,7 +169,7 @@ absl::Status DecodeJob(Bytes bytes, CheckpointManifest& manifest) {
 }
 
 absl::Status DecodeTensors(Bytes bytes, std::vector<TensorSpec>& tensors) {
-  PUSHPULL_RETURN_IF_ERROR(DecodeList(bytes, tensors, kTensorFields));
+  PUSHPULL_RETURN_IF_ERROR(DecodeList(bytes, tensors, ReadTensor));
   for (const TensorSpec& tensor : tensors) {
     if (IsKnown(tensor.dtype) && IsKnown(tensor.reduction) && IsKnown(tensor.optimizer.kind))
       continue;
@@ -223,7 +238,7 @@ std::vector<std::byte> EncodeManifest(const CheckpointManifest& manifest) {
     PutSection(name, SectionRule::kRequired, bytes, sections);
   };
   put(kJobSection, job.Take());
-  put(kTensorSection, EncodeList(manifest.tensors, kTensorFields));
+  put(kTensorSection, EncodeList(manifest.tensors, WriteTensor));
   put(kFileSection, EncodeList(manifest.files, kFileFields));
   put(kChunkSection, EncodeChunks(manifest.chunks));
   put(kSystemSection, EncodeList(manifest.system, WriteSystem));

@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/chunk_file.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/store/row_table.h"
 #include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
@@ -142,14 +143,22 @@ class Verifier {
     if (!layout) return absl::StrCat("there is no chunk ", stored.record.chunk.value());
     const TensorSpec& tensor = manifest_.tensors[layout->tensor.value()];
     if (stored.record.tensor != layout->tensor || stored.record.index != layout->index ||
-        stored.record.dtype != tensor.dtype || stored.parts.value_bytes != layout->bytes ||
-        stored.parts.state_bytes != layout->bytes * StateFloatsPerValue(tensor.optimizer)) {
+        stored.record.dtype != tensor.dtype || !HasSizesOf(stored.parts, *layout, tensor)) {
       return absl::StrFormat("chunk %d does not fit to tensor %s, index %d",
                              stored.record.chunk.value(),
                              tensor.name,
                              layout->index);
     }
     return chunk == nullptr ? "" : DifferenceFrom(chunk->place, stored);
+  }
+
+  // Of rows there may be any number; what they are is checked when they are restored.
+  static bool HasSizesOf(const RecordParts& parts,
+                         const ChunkLayout& layout,
+                         const TensorSpec& tensor) {
+    if (tensor.rows) return parts.value_bytes == kRowHeaderBytes;
+    return parts.value_bytes == layout.bytes &&
+           parts.state_bytes == layout.bytes * StateFloatsPerValue(tensor.optimizer);
   }
 
   FileSystem& file_system_;

@@ -51,6 +51,7 @@ std::set<WorkerId> Contributors::Reachable() const {
 absl::Status Contributors::CheckIn(const Consistency& consistency,
                                    std::span<const TensorSpec> tensors) const {
   PUSHPULL_RETURN_IF_ERROR(CheckClipping(tensors, consistency));
+  PUSHPULL_RETURN_IF_ERROR(CheckRowMode(tensors, consistency));
   return CheckCodecs(tensors,
                      {.consistency = consistency,
                       .is_deterministic = job_.options.settings.deterministic,

@@ -18,6 +18,7 @@
 #include "runtime/coordinator/collection.h"
 #include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/mode_switch.h"
+#include "runtime/coordinator/row_rules.h"
 #include "runtime/coordinator/tensor_catalog.h"
 #include "runtime/coordinator/view_agreement.h"
 
@@ -39,7 +40,8 @@ class Contributors {
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
   std::set<WorkerId> Reachable() const;
-  // kInvalidArgument: a codec or a clip_norm does not fit the job; as CheckCodecs, CheckClipping.
+  // kInvalidArgument: a codec, a clip_norm or rows do not fit the job; as CheckCodecs,
+  // CheckClipping, CheckRowMode.
   absl::Status Check(std::span<const TensorSpec> tensors) const {
     return CheckIn(active().consistency, tensors);
   }

@@ -9,6 +9,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/placement.h"
+#include "runtime/store/row_layout.h"
 #include "runtime/tensor/codec.h"
 #include "runtime/tensor/shape.h"
 
@@ -16,7 +17,8 @@ namespace pushpull {
 namespace {
 
 absl::StatusOr<uint64_t> BytesOf(const TensorSpec& spec) {
-  const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+  PUSHPULL_RETURN_IF_ERROR(CheckRows(spec));
+  const absl::StatusOr<uint64_t> bytes = PlacedBytes(spec);
   if (!bytes.ok() || *bytes == 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "tensor \"%s\": shape %s has no values or too many", spec.name, DimsToString(spec.dims)));
@@ -38,6 +40,10 @@ std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
     return absl::StrCat("codec ", ToString(theirs.codec), " and ", ToString(ours.codec));
   if (ours.clip_norm != theirs.clip_norm)
     return absl::StrCat("clip_norm ", theirs.clip_norm, " and ", ours.clip_norm);
+  if (ours.rows.has_value() != theirs.rows.has_value())
+    return absl::StrCat(
+        theirs.rows ? "row-sparse" : "dense", " and ", ours.rows ? "row-sparse" : "dense");
+  if (ours.rows != theirs.rows) return "the rows' initializer, seed or evict_after";
   return "";
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/tensor/codec.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/reduction.h"
+#include "runtime/tensor/sparse_rows.h"
 
 namespace pushpull {
 namespace {
@@ -176,7 +177,8 @@ PUSHPULL_WIRE(Epoch, F(term), F(counter));
 PUSHPULL_WIRE(ReplicaSet, F(epoch), F(primary), F(followers), F(learners));
 PUSHPULL_WIRE(ShardEntry, Field("shard", &T::first), Inline(&T::second));
 PUSHPULL_WIRE(OptimizerSpec, F(kind), F(learning_rate), F(momentum), F(nesterov), F(weight_decay), F(beta1), F(beta2), F(epsilon));
-PUSHPULL_WIRE(TensorSpec, F(name), F(dims), F(dtype), F(reduction), F(optimizer), F(codec), F(clip_norm));
+PUSHPULL_WIRE(RowSpec, F(init), F(scale), F(seed), F(evict_after));
+PUSHPULL_WIRE(TensorSpec, F(name), F(dims), F(dtype), F(reduction), F(optimizer), F(codec), F(clip_norm), F(rows));
 PUSHPULL_WIRE(PlacedTensor, F(id), F(spec), F(first_chunk), Field("shards", &T::shards, kCountMax<ChunkId>));  // one for each chunk
 PUSHPULL_WIRE(Consistency, F(mode), F(staleness), F(from_step), F(steps_skipped), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ViewMember, F(worker), F(incarnation), F(from_step), F(end_step), F(is_released));

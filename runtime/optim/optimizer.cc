@@ -177,6 +177,12 @@ size_t StateFloatsPerValue(const OptimizerSpec& spec) {
   return 0;
 }
 
+OptimizerSpec OptimizerOfRows(const OptimizerSpec& spec, uint64_t step) {
+  OptimizerSpec of_rows = spec;
+  if (IsAdam(spec.kind)) of_rows.epsilon /= std::sqrt(1 - Power(spec.beta2, step));
+  return of_rows;
+}
+
 void ApplyOptimizer(const OptimizerSpec& spec,
                     const StepInput& input,
                     std::span<const float> gradient,

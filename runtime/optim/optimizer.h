@@ -33,6 +33,10 @@ std::string ToString(OptimizerKind kind);
 // "sgd(learning_rate=0.1, momentum=0.9)": the kind and the settings that apply to it.
 std::string ToString(const OptimizerSpec& spec);
 
+// The optimizer as it is applied to rows that a step touches (RowSpec): Adam's epsilon is that of
+// torch.optim.SparseAdam, which is not corrected. `step` is that of the StepInput.
+OptimizerSpec OptimizerOfRows(const OptimizerSpec& spec, uint64_t step);
+
 struct StepInput {
   double learning_rate = 0;   // of this step; replaces the spec's
   uint64_t step = 1;          // 1 for the first update of this chunk, 2 for the second, ...

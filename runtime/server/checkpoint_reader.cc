@@ -15,7 +15,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
-#include "runtime/tensor/shape.h"
+#include "runtime/store/row_layout.h"
 
 namespace pushpull {
 namespace {
@@ -35,7 +35,7 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
                                     const std::set<ShardId>& shards) {
   std::vector<ChunkToRead> wanted;
   for (const PlacedTensor& tensor : tensors) {
-    const uint64_t tensor_bytes = NumBytes(tensor.spec.dims, tensor.spec.dtype).value_or(0);
+    const uint64_t tensor_bytes = PlacedBytes(tensor.spec).value_or(0);
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       if (!shards.contains(tensor.shards[i])) continue;
       const ChunkId chunk{tensor.first_chunk.value() + i};
@@ -55,8 +55,16 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
 
 absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkToRead& wanted) {
   ChunkSnapshot read;
-  const uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
-  PUSHPULL_ASSIGN_OR_RETURN(read.value, HostBuffer::Uninitialized(wanted.bytes));
+  uint64_t value_bytes = wanted.bytes;
+  uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
+  if (wanted.tensor->spec.rows) {
+    // As many as there were: Chunk::Restore checks them.
+    PUSHPULL_ASSIGN_OR_RETURN(const StoredRecord stored,
+                              file.ReadHeader(wanted.stored->place.offset));
+    value_bytes = kRowHeaderBytes;
+    state_bytes = stored.parts.state_bytes;
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(read.value, HostBuffer::Uninitialized(value_bytes));
   PUSHPULL_ASSIGN_OR_RETURN(read.optimizer_state, HostBuffer::Uninitialized(state_bytes));
   PUSHPULL_ASSIGN_OR_RETURN(
       const ChunkRecord record,

@@ -9,15 +9,31 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/server/sample_chunk.h"
 #include "runtime/server/step_policy.h"
+#include "runtime/store/row_layout.h"
 
 namespace pushpull {
+
+namespace {
+
+ChunkState StateOf(const ChunkPosition& position, uint64_t num_bytes) {
+  const PlacedTensor& tensor = *position.tensor;
+  return tensor.spec.rows ? ChunkState(tensor.spec, position.index, tensor.shards.size())
+                          : ChunkState(tensor.spec.optimizer, num_bytes);
+}
+
+StepAccumulator AccumulatorOf(const TensorSpec& spec, uint64_t num_bytes) {
+  return spec.rows ? StepAccumulator::OfRows(spec.reduction, RowDim(spec))
+                   : StepAccumulator(spec.reduction, num_bytes);
+}
+
+}  // namespace
 
 Chunk::Chunk(Shard& shard, size_t index_in_shard, ChunkPosition position, uint64_t num_bytes)
     : shard_(shard),
       index_in_shard_(index_in_shard),
       position_(position),
-      state_(position.tensor->spec.optimizer, num_bytes),
-      step_(position.tensor->spec.reduction, num_bytes) {}
+      state_(StateOf(position, num_bytes)),
+      step_(AccumulatorOf(position.tensor->spec, num_bytes)) {}
 
 std::string Chunk::Name() const {
   return absl::StrCat("tensor \"", tensor().spec.name, "\" chunk ", position_.index);
@@ -37,9 +53,13 @@ const Admission* Chunk::admission() const {
 absl::StatusOr<LogEntry> Chunk::Initialize(HostBuffer initial, uint64_t updates) {
   LogEntry entry{
       .meta = {.kind = LogEntryKind::kInitialize}, .step = state_.version(), .payload = {}};
-  if (state_.HasStateIn(initial.num_bytes())) {
-    PUSHPULL_RETURN_IF_ERROR(InstallWithState(initial, updates));
-    entry.meta.updates = updates;
+  if (HoldsRows(*this) || state_.HasStateIn(initial.num_bytes())) {
+    if (HoldsRows(*this)) {
+      PUSHPULL_RETURN_IF_ERROR(state_.InstallRows(initial.bytes()));
+    } else {
+      PUSHPULL_RETURN_IF_ERROR(InstallWithState(initial, updates));
+      entry.meta.updates = updates;
+    }
     const auto sent = std::make_shared<const HostBuffer>(std::move(initial));
     entry.payload = {sent->bytes(), sent};
   } else {
@@ -55,8 +75,7 @@ absl::Status Chunk::InstallWithState(const HostBuffer& initial, uint64_t updates
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer state, HostBuffer::Uninitialized(state_.state_bytes()));
   absl::c_copy(initial.bytes().first(state_.num_bytes()), value.bytes().begin());
   absl::c_copy(initial.bytes().subspan(state_.num_bytes()), state.bytes().begin());
-  state_.Install(std::move(value), std::move(state), updates);
-  return absl::OkStatus();
+  return state_.Install(std::move(value), std::move(state), updates);
 }
 
 LogEntry Chunk::AdvanceTo(Step version) {
@@ -110,6 +129,8 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
   } else if (step_.skips() || !sum.has_sum()) {
     entry.meta.kind = LogEntryKind::kSkip;
     state_.Skip();
+  } else if (HoldsRows(*this)) {
+    return ApplyRows(entry);
   } else if (state_.is_gradient(sum.scale())) {
     // The sum becomes the value, without a pass over either.
     sum.TakeMemory(state_.TakeSum(sum.TakeSum()));
@@ -122,6 +143,17 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
         state_.Apply(sum.sum(), entry.meta.gradient_scale, entry.learning_rate));
     if (has_streams) entry.payload = LendSum(pool);
   }
+  return absl::OkStatus();
+}
+
+// The sum's memory has another size in every step, so it is of no use to the pool.
+absl::Status Chunk::ApplyRows(LogEntry& entry) {
+  entry.learning_rate = step_.counted().learning_rate();
+  entry.meta.gradient_scale = step_.sum().scale();
+  PUSHPULL_RETURN_IF_ERROR(
+      state_.ApplyRows(step_.sum().sum_bytes(), entry.meta.gradient_scale, entry.learning_rate));
+  const auto sum = std::make_shared<const HostBuffer>(step_.sum().TakeSum());
+  entry.payload = {sum->bytes(), sum};
   return absl::OkStatus();
 }
 
@@ -187,11 +219,13 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
       entry.kind != LogEntryKind::kSkip && entry.kind != LogEntryKind::kAdvance;
   const bool has_state =
       entry.kind == LogEntryKind::kInitialize && state_.HasStateIn(payload.num_bytes());
-  if (has_payload && !has_state && payload.num_bytes() != state_.num_bytes()) return mismatch();
+  const bool fits = HoldsRows(*this) || has_state || payload.num_bytes() == state_.num_bytes();
+  if (has_payload && !fits) return mismatch();
   if (entry.kind == LogEntryKind::kInitialize) {
     if (state_.is_initialized()) return mismatch();
-    const absl::Status installed =
-        has_state ? InstallWithState(payload, entry.updates) : state_.Install(std::move(payload));
+    const absl::Status installed = HoldsRows(*this) ? state_.InstallRows(payload.bytes())
+                                   : has_state      ? InstallWithState(payload, entry.updates)
+                                                    : state_.Install(std::move(payload));
     return installed.ok() ? installed : absl::UnavailableError(installed.message());
   }
   if (!state_.is_initialized() || state_.version() != header.step) return mismatch();
@@ -212,6 +246,8 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
   counted_ = {entry.digest, entry.clip_scale};
   if (entry.kind == LogEntryKind::kSkip) {
     state_.Skip();
+  } else if (HoldsRows(*this)) {
+    return state_.ApplyRows(payload.bytes(), entry.gradient_scale, header.learning_rate);
   } else if (entry.kind == LogEntryKind::kReplace) {
     state_.Replace(std::move(payload));
   } else {
@@ -220,17 +256,18 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
   return absl::OkStatus();
 }
 
-void Chunk::Restore(ChunkSnapshot snapshot) {
+absl::Status Chunk::Restore(ChunkSnapshot snapshot) {
+  PUSHPULL_RETURN_IF_ERROR(state_.Restore(snapshot.version,
+                                          snapshot.updates,
+                                          std::move(snapshot.value),
+                                          std::move(snapshot.optimizer_state)));
   // What was decided here belongs to a log that the snapshot replaces.
   counted_version_ = snapshot.version;
   counted_ = snapshot.made_by;
   admission_ = is_leading() ? std::move(snapshot.admission) : std::nullopt;
   step_.ForgetDecision();
   clocks_.Restore(std::move(snapshot.clocks));
-  state_.Restore(snapshot.version,
-                 snapshot.updates,
-                 std::move(snapshot.value),
-                 std::move(snapshot.optimizer_state));
+  return absl::OkStatus();
 }
 
 void Chunk::Clear() {
@@ -245,7 +282,8 @@ void Chunk::Clear() {
   if (!step_.sum().is_receiving()) step_.sum().Release();
 }
 
-ChunkCapture Chunk::BeginCapture(SpareBuffers& spares) {
+absl::StatusOr<ChunkCapture> Chunk::BeginCapture(SpareBuffers& spares) {
+  PUSHPULL_ASSIGN_OR_RETURN(ChunkImage image, state_.Image());
   ChunkCapture capture{.record = {.chunk = id(),
                                   .tensor = tensor().id,
                                   .index = position_.index,
@@ -253,8 +291,8 @@ ChunkCapture Chunk::BeginCapture(SpareBuffers& spares) {
                                   .updates = state_.updates(),
                                   .epoch = shard_.member().chunk_epoch(index_in_shard_),
                                   .dtype = tensor().spec.dtype},
-                       .value = state_.value(),
-                       .state = state_.optimizer_state()};
+                       .value = std::move(image.value),
+                       .state = std::move(image.state)};
   for (const WorkerClock& clock : clocks_.entries())
     capture.record.worker_updates.push_back({clock.worker, clock.clock.value()});
   state_.BeginCapture(spares);

@@ -52,8 +52,8 @@ struct MadeBy {
 struct ChunkSnapshot {
   Step version;
   uint64_t updates = 0;
-  HostBuffer value;            // state().num_bytes()
-  HostBuffer optimizer_state;  // state().state_bytes()
+  HostBuffer value;            // state().num_bytes(); of rows: RowImage::header
+  HostBuffer optimizer_state;  // state().state_bytes(); of rows: RowImage::rows
   std::vector<WorkerClock> clocks = {};
   MadeBy made_by = {};
   std::optional<Admission> admission = {};
@@ -90,7 +90,8 @@ class Chunk {
   // ---- changes on the primary; the entry must be appended to the log ----
 
   // Takes version 0: the value and, where the optimizer continues from somewhere, its state after
-  // `updates` steps. kResourceExhausted: no memory for that.
+  // `updates` steps; or rows. kResourceExhausted: no memory for that. kInvalidArgument: they are no
+  // rows of this chunk.
   absl::StatusOr<LogEntry> Initialize(HostBuffer initial, uint64_t updates);
   // The version becomes `version`, which is higher, with the value as it is.
   LogEntry AdvanceTo(Step version);
@@ -115,20 +116,22 @@ class Chunk {
   // kFailedPrecondition, kUnavailable: it does not fit what is here, or there was no memory; join
   // the stream again. kResourceExhausted: the chunk is between two versions; the job cannot go on.
   absl::Status Apply(const StreamMeta& entry, const FrameHeader& header, HostBuffer& payload);
-  // Replaces the state.
-  void Restore(ChunkSnapshot snapshot);
+  // Replaces the state. kDataLoss: rows that are damaged; nothing has changed.
+  absl::Status Restore(ChunkSnapshot snapshot);
   // This server is not a member any more: back to no value.
   void Clear();
 
   // A checkpoint takes references to value and state; the next step is applied beside them, in
   // memory of `spares`, until EndCapture.
-  ChunkCapture BeginCapture(SpareBuffers& spares);
+  // kResourceExhausted: no memory for an image of rows.
+  absl::StatusOr<ChunkCapture> BeginCapture(SpareBuffers& spares);
   void EndCapture() { state_.EndCapture(); }
 
  private:
   absl::Status ApplyStep(const StepRules& rules,
                          const std::shared_ptr<BufferPool>& pool,
                          LogEntry& entry);
+  absl::Status ApplyRows(LogEntry& entry);
   Payload LendSum(std::shared_ptr<BufferPool> pool);
   absl::Status InstallWithState(const HostBuffer& initial, uint64_t updates);
 
@@ -145,5 +148,10 @@ class Chunk {
   OpenStep step_;
   WaiterQueue waiters_;
 };
+
+// Whether it has rows of a row-sparse tensor.
+inline bool HoldsRows(const Chunk& chunk) {
+  return chunk.state().rows() != nullptr;
+}
 
 }  // namespace pushpull

@@ -246,8 +246,9 @@ bool FollowerStreams::TakeCopyPart(const Arrived& part) {
   const absl::Status added = AddPart(part, copy);
   if (absl::IsResourceExhausted(added)) Join(part.shard);
   if (!added.ok() || copy.next_part < meta.parts) return false;
-  InstallCopy(part, std::exchange(copy, Copy{}));
-  return true;
+  const absl::Status installed = InstallCopy(part, std::exchange(copy, Copy{}));
+  if (!installed.ok()) Join(part.shard);
+  return installed.ok();
 }
 
 // The first part is the value, the last the clocks; between them comes the optimizer's state. A
@@ -256,8 +257,11 @@ absl::Status FollowerStreams::AddPart(const Arrived& part, Copy& copy) {
   ChunkSnapshot& snapshot = copy.snapshot;
   if (part.meta.part == 0) {
     snapshot.value = std::move(part.payload);
-    PUSHPULL_ASSIGN_OR_RETURN(snapshot.optimizer_state,
-                              HostBuffer::Uninitialized(part.chunk->state().state_bytes()));
+    uint64_t state_bytes = part.chunk->state().state_bytes();
+    if (const RowTable* rows = part.chunk->state().rows(); rows && snapshot.value.num_bytes() > 0) {
+      PUSHPULL_ASSIGN_OR_RETURN(state_bytes, rows->ImageBytes(snapshot.value.bytes()));
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(snapshot.optimizer_state, HostBuffer::Uninitialized(state_bytes));
     return absl::OkStatus();
   }
   const std::span<const std::byte> bytes = part.payload.bytes();
@@ -275,16 +279,19 @@ absl::Status FollowerStreams::AddPart(const Arrived& part, Copy& copy) {
   return absl::OkStatus();
 }
 
-void FollowerStreams::InstallCopy(const Arrived& last, Copy copy) {
+absl::Status FollowerStreams::InstallCopy(const Arrived& last, Copy copy) {
   ChunkSnapshot& snapshot = copy.snapshot;
   bytes_copied_ += snapshot.value.num_bytes() + copy.state_bytes;
-  if (snapshot.value.num_bytes() == 0) return last.chunk->Clear();
+  if (snapshot.value.num_bytes() == 0) {
+    last.chunk->Clear();
+    return absl::OkStatus();
+  }
   snapshot.version = last.header.step;
   snapshot.updates = last.meta.updates;
   snapshot.made_by = {last.meta.digest, last.meta.clip_scale};
   if (!last.meta.contributors.empty() && snapshot.version > Step{0})
     snapshot.admission = Admission{Step{snapshot.version.value() - 1}, last.meta.contributors};
-  last.chunk->Restore(std::move(snapshot));
+  return last.chunk->Restore(std::move(snapshot));
 }
 
 void FollowerStreams::Answer(LaneLink& link,

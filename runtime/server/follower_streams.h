@@ -75,7 +75,7 @@ class FollowerStreams final : public LaneLinkHandler {
   // True when the last part has arrived and the chunk has been replaced.
   bool TakeCopyPart(const Arrived& part);
   absl::Status AddPart(const Arrived& part, Copy& copy);
-  void InstallCopy(const Arrived& last, Copy copy);
+  absl::Status InstallCopy(const Arrived& last, Copy copy);
   void Dispatch(LaneLink& link, const Arrived& frame);
   static void Answer(LaneLink& link, const Shard& shard, Epoch epoch, const StreamAck& ack);
 

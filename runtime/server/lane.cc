@@ -12,12 +12,17 @@
 namespace pushpull {
 namespace {
 
-bool HasPayload(FrameType type) {
+bool HasValues(FrameType type) {
   return type == FrameType::kInit || type == FrameType::kPush || type == FrameType::kPushPull;
 }
 
+// What only chunks of rows have, a pull with keys, has one too.
+bool HasPayload(const FrameHeader& header) {
+  return HasValues(header.type) || (header.type == FrameType::kPull && header.payload_bytes > 0);
+}
+
 bool IsFromWorker(FrameType type) {
-  return HasPayload(type) || type == FrameType::kPull || type == FrameType::kFetch ||
+  return HasValues(type) || type == FrameType::kPull || type == FrameType::kFetch ||
          type == FrameType::kDecided || type == FrameType::kScale ||
          type == FrameType::kReturnCopy || type == FrameType::kExchange;
 }
@@ -119,13 +124,16 @@ void Lane::BeginHandover(const Handover& message) {
 
 void Lane::Restore(RestoredChunk restored) {
   context_.shards.FindOrAdd(restored.shard);
-  context_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
+  const absl::Status taken =
+      context_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
+  if (!taken.ok()) context_.notify(Failure{taken});
 }
 
 std::vector<uint64_t> Lane::CaptureSizes() const {
   std::vector<uint64_t> sizes;
   for (const auto& [id, chunk] : context_.shards.chunks()) {
-    if (!chunk->shard().member().is_primary()) continue;
+    // Rows are captured as an image, and changed where they are.
+    if (!chunk->shard().member().is_primary() || HoldsRows(*chunk)) continue;
     sizes.push_back(chunk->state().num_bytes());
     sizes.push_back(chunk->state().state_bytes());
   }
@@ -202,7 +210,7 @@ ServerStats Lane::Stats() const {
   for (const auto& [id, chunk] : context_.shards.chunks()) {
     if (!chunk->shard().member().is_primary()) continue;
     const Step version = chunk->state().version();
-    stats.bytes_owned += chunk->state().num_bytes();
+    stats.bytes_owned += OwnedBytes(chunk->state());
     stats.lowest_version = stats.chunks == 0 ? version : std::min(stats.lowest_version, version);
     stats.highest_version = std::max(stats.highest_version, version);
     ++stats.chunks;
@@ -265,7 +273,7 @@ void Lane::Drop(Connection& connection) {
 // The chunk to which the payload of an initial value or a push can go; null where there is none.
 // Looked up once for a frame: the reception keeps it until the frame is complete.
 Chunk* Connection::FindReceiver(const FrameHeader& header) {
-  if (reception_.chunk != nullptr || !HasPayload(header.type)) return reception_.chunk;
+  if (reception_.chunk != nullptr || !HasPayload(header)) return reception_.chunk;
   Chunk* chunk = lane_.context_.shards.Find(header.chunk);
   const bool may_receive =
       chunk != nullptr && chunk->shard().member().is_open() && CheckPayload(*chunk, header).ok();
@@ -309,7 +317,7 @@ void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
     lane_.engine_.AbandonReception(*this);
     return lane_.responder_.Redirect(*this, header);
   }
-  if (HasPayload(header.type) && !is_checked) {
+  if (HasPayload(header) && !is_checked) {
     const absl::Status fits = CheckPayload(*chunk, header);
     if (!fits.ok()) return lane_.responder_.Refuse(*this, header, fits);
   }

@@ -113,9 +113,11 @@ void LaneCapture::CaptureIfDue(Chunk& chunk, bool is_publishable) {
     }
     if (version < order_->step || !is_publishable) return;
   }
+  absl::StatusOr<ChunkCapture> capture = chunk.BeginCapture(lane_.writer->spares());
+  if (!capture.ok()) return Refuse(capture.status(), version);
   missing_.erase(&chunk);
   attempts_[&chunk] = order_->attempt;
-  lane_.writer->Write(order_->attempt, lane_.index, chunk.BeginCapture(lane_.writer->spares()));
+  lane_.writer->Write(order_->attempt, lane_.index, *std::move(capture));
   captured_.push_back(&chunk);
 }
 

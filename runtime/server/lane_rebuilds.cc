@@ -81,11 +81,10 @@ absl::Status ShardRebuild::Install(Chunk& chunk, Rebuilt& report) {
   } else {
     PUSHPULL_ASSIGN_OR_RETURN(state, HostBuffer::Zeroed(chunk.state().state_bytes()));
   }
-  chunk.Restore({.version = part.order.version,
-                 .updates = is_stored ? part.stored->state.updates : 0,
-                 .value = *std::move(part.value),
-                 .optimizer_state = std::move(state)});
-  return absl::OkStatus();
+  return chunk.Restore({.version = part.order.version,
+                        .updates = is_stored ? part.stored->state.updates : 0,
+                        .value = *std::move(part.value),
+                        .optimizer_state = std::move(state)});
 }
 
 // ---- LaneRebuilds ----
@@ -122,7 +121,9 @@ void LaneRebuilds::EndReading(ShardId shard, Epoch epoch, const absl::StatusOr<S
 
 std::span<std::byte> LaneRebuilds::PlaceCopy(Reception& reception, const FrameHeader& header) {
   Chunk* chunk = lane_.shards.Find(header.chunk);
-  if (chunk == nullptr || header.payload_bytes != chunk->state().num_bytes()) return {};
+  const bool fits =
+      chunk != nullptr && !HoldsRows(*chunk) && header.payload_bytes == chunk->state().num_bytes();
+  if (!fits) return {};
   const ShardRebuild* rebuild = Find(chunk->shard().id(), header.epoch);
   if (rebuild == nullptr || !rebuild->Needs(header.chunk)) return {};
   absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -36,7 +37,7 @@ struct ReceivedContribution {
 // Thread-confined to its lane.
 class OpenStep {
  public:
-  OpenStep(Reduction reduction, uint64_t num_bytes) : sum_(reduction, num_bytes) {}
+  explicit OpenStep(StepAccumulator sum) : sum_(std::move(sum)) {}
 
   const SyncStep& counted() const { return counted_; }
   std::span<const ReceivedContribution> held() const { return held_; }  // in worker order

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/server/row_payload.h"
 #include "runtime/tensor/codec.h"
 #include "runtime/tensor/reduce.h"
 
@@ -78,6 +79,11 @@ absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
                                                    ", registered with ",
                                                    ToString(agreed)));
   }
+  if (HoldsRows(chunk)) return CheckRowBytes(chunk, frame);
+  if (frame.type == FrameType::kPull) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(chunk.Name(), ": a pull with ", frame.payload_bytes, " bytes of keys"));
+  }
   const size_t expected = EncodedBytes(frame.codec, chunk.state().num_bytes() / sizeof(float));
   const bool is_initial = frame.type == FrameType::kInit;
   if (frame.payload_bytes == expected ||
@@ -113,9 +119,13 @@ std::span<const float> ValuesOf(const Reception& reception) {
       return reception.in_place;
     case Reception::Place::kBuffer:
     case Reception::Place::kNowhere:
-      return reception.buffer.floats();
+      break;
   }
-  return {};
+  const Chunk* chunk = reception.chunk;
+  if (chunk == nullptr || !HoldsRows(*chunk)) return reception.buffer.floats();
+  const absl::StatusOr<SparseRows> rows =
+      ParseSparseRows(reception.buffer.bytes(), chunk->state().rows()->dim());
+  return rows.ok() ? rows->values : std::span<const float>();
 }
 
 absl::Status CheckFinite(const Chunk& chunk,

@@ -10,6 +10,7 @@
 #include "runtime/base/wire_bytes.h"
 #include "runtime/replication/admission_frame.h"
 #include "runtime/replication/replica_frame.h"
+#include "runtime/server/row_payload.h"
 
 namespace pushpull {
 namespace {
@@ -60,7 +61,15 @@ void Responder::Publish(Chunk& chunk) const {
     answer.header.step = chunk.state().version();
     answer.header.weight = chunk.made_by().clip_scale;
     answer.header.clock = IsPush(waiter.request.type) ? waiter.clock : Step{0};
-    if (wants_state) {
+    if (HoldsRows(chunk)) {
+      absl::StatusOr<Payload> rows = GatherRows(chunk, waiter);
+      if (!rows.ok()) {
+        Refuse(*waiter.connection, waiter.request, rows.status());
+        continue;
+      }
+      answer.payload = *std::move(rows);
+      lane_.metrics.AddPulled(waiter.connection->channel().kind(), answer.payload.bytes.size());
+    } else if (wants_state) {
       const std::shared_ptr<const HostBuffer> state = chunk.state().optimizer_state();
       answer.payload = {state->bytes(), state};
       lane_.metrics.AddPulled(waiter.connection->channel().kind(), state->num_bytes());

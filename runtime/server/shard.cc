@@ -9,7 +9,7 @@
 #include "runtime/server/chunk.h"
 #include "runtime/server/step_policy.h"
 #include "runtime/shard/chunk.h"
-#include "runtime/tensor/shape.h"
+#include "runtime/store/row_layout.h"
 #include "runtime/transport/lane.h"
 
 namespace pushpull {
@@ -18,7 +18,7 @@ Shard::Shard(ShardId id, ServerId self, std::span<const ChunkPosition> chunks)
     : id_(id), member_(self, chunks.size()) {
   for (const auto& [tensor, index] : chunks) {
     // The coordinator has checked the shape.
-    const uint64_t bytes = NumBytes(tensor->spec.dims, tensor->spec.dtype).value_or(0);
+    const uint64_t bytes = PlacedBytes(tensor->spec).value_or(0);
     const uint64_t chunk_bytes = std::min(kChunkBytes, bytes - index * kChunkBytes);
     chunks_.push_back(
         std::make_unique<Chunk>(*this, chunks_.size(), ChunkPosition{tensor, index}, chunk_bytes));

@@ -230,8 +230,9 @@ void ShardReplication::SendCopy(const Shard& shard,
   const Chunk& chunk = *shard.chunks()[next.chunk];
   // References to one version: later steps are applied beside them while they are being sent, and
   // follow as entries.
-  const std::shared_ptr<const HostBuffer> value = chunk.state().value();
-  const std::shared_ptr<const HostBuffer> state = chunk.state().optimizer_state();
+  const absl::StatusOr<ChunkImage> image = chunk.state().Image();
+  if (!image.ok()) return lane_.notify(Failure{image.status()});
+  const auto& [value, state] = *image;
   const FrameHeader header{.type = FrameType::kCopyChunk,
                            .epoch = shard.member().entry().epoch,
                            .chunk = chunk.id(),

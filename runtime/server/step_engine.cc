@@ -9,6 +9,7 @@
 
 #include "runtime/replication/admission_frame.h"
 #include "runtime/server/push_checks.h"
+#include "runtime/server/row_payload.h"
 #include "runtime/server/sample_chunk.h"
 
 namespace pushpull {
@@ -46,12 +47,12 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
   Reception& reception = connection.reception();
   if (header.type == FrameType::kInit) {
     if (chunk.state().is_initialized()) return {};
-  } else {
+  } else if (IsPush(header.type)) {
     const StepPolicy& policy = lane_.rules.policy();
     if (chunk.step().has_failed() || !chunk.state().is_initialized()) return {};
     if (policy.Judge(chunk, header) != PushVerdict::kContribute) return {};
     StepAccumulator& sum = chunk.step().sum();
-    if (sum.is_empty() && header.codec == Codec::kNone &&
+    if (sum.is_empty() && header.codec == Codec::kNone && !HoldsRows(chunk) &&
         policy.MayAddOnArrival(chunk, header.worker)) {
       pages_.Prepare(connection, chunk, header);
       absl::StatusOr<std::span<std::byte>> place = sum.BeginDirect(*lane_.pool);
@@ -61,7 +62,7 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
       }
     }
   }
-  absl::StatusOr<HostBuffer> buffer = lane_.pool->Take(header.payload_bytes);
+  absl::StatusOr<HostBuffer> buffer = TakeBuffer(chunk, header.payload_bytes, *lane_.pool);
   if (!buffer.ok()) return {};
   reception.place = Reception::Place::kBuffer;
   reception.buffer = *std::move(buffer);
@@ -71,6 +72,7 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
 bool StepEngine::TakesInPlace(Connection& connection, Chunk& chunk, const FrameHeader& header) {
   const StepPolicy& policy = lane_.rules.policy();
   const OpenStep& step = chunk.step();
+  if (HoldsRows(chunk)) return false;
   const bool may_add = step.sum().has_sum() && !step.sum().is_receiving() && !step.has_failed() &&
                        header.codec == Codec::kNone && policy.MayAddOnArrival(chunk, header.worker);
   if (!may_add || policy.Judge(chunk, header) != PushVerdict::kContribute) return false;
@@ -91,10 +93,12 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
   Reception reception = std::exchange(connection.reception(), Reception{});
   const auto refuse = [&](const absl::Status& why) { responder_.Refuse(connection, header, why); };
   if (!chunk.state().is_initialized()) {
-    if (reception.place != Reception::Place::kBuffer) {
+    if (reception.place != Reception::Place::kBuffer && !IsEmptyOfRows(chunk, header)) {
       return refuse(
           absl::ResourceExhaustedError(absl::StrCat(chunk.Name(), ": no memory for its value")));
     }
+    const absl::Status fits = CheckRowKeys(chunk, header.type, reception.buffer.bytes());
+    if (!fits.ok()) return refuse(fits);
     const absl::Status divided =
         HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules.membership(), reception.buffer)
                             : absl::OkStatus();
@@ -104,18 +108,26 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
     if (!entry.ok()) return refuse(entry.status());
     replication_.Append(chunk, *std::move(entry));
   }
-  chunk.waiters().Add({.connection = &connection, .request = header, .min_version = Step{0}});
+  // Rows are pulled when they are needed.
+  chunk.waiters().Add({.connection = &connection,
+                       .request = header,
+                       .min_version = Step{0},
+                       .wants_value = !HoldsRows(chunk)});
   responder_.Publish(chunk);
 }
 
 void StepEngine::OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header) {
   // A worker that fetches has no gradient for the steps before; mostly it is a new process.
   const bool is_fetch = header.type == FrameType::kFetch;
+  absl::StatusOr<std::shared_ptr<const HostBuffer>> row_keys =
+      TakeRowKeys(chunk, std::exchange(connection.reception(), Reception{}), header);
+  if (!row_keys.ok()) return responder_.Refuse(connection, header, row_keys.status());
   if (is_fetch && !chunk.is_leading()) chunk.step().Withdraw(header.worker, header.step);
   chunk.waiters().Add({.connection = &connection,
                        .request = header,
                        .min_version = header.step,
-                       .clock = header.clock});
+                       .clock = header.clock,
+                       .row_keys = *std::move(row_keys)});
   if (is_fetch) Recheck(chunk);
   responder_.Publish(chunk);
 }
@@ -175,6 +187,7 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   const FrameHeader& push = received.waiter.request;
   OpenStep& step = chunk.step();
   Reception reception = std::exchange(connection.reception(), Reception{});
+  if (IsEmptyOfRows(chunk, push)) reception.place = Reception::Place::kBuffer;
   const bool has_lost_sum = reception.place == Reception::Place::kInPlace && !step.sum().has_sum();
   if (has_lost_sum || reception.place == Reception::Place::kNowhere) {
     // Judged differently when its header came, or there was no memory: the worker sends it again.
@@ -183,6 +196,8 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
         push,
         absl::UnavailableError(absl::StrCat(chunk.Name(), ": not ready for this push")));
   }
+  const absl::Status fits = CheckRowKeys(chunk, push.type, reception.buffer.bytes());
+  if (!fits.ok()) return responder_.Refuse(connection, push, fits);
   step.NoteArrival(received.waiter.taken_up_at);
   if (push.codec != Codec::kNone) {
     const SteadyTime begin = lane_.executor.Now();
@@ -267,7 +282,7 @@ void StepEngine::AddHeld(Chunk& chunk) {
     const SteadyTime begin = lane_.executor.Now();
     step.CountHeld(next);
     At(SyncPhase::kSum);
-    lane_.pool->Return(std::move(next.values));
+    ReturnBuffer(chunk, std::move(next.values), *lane_.pool);
     next.waiter.sum_time += lane_.executor.Now() - begin;
     if (next.waiter.connection != nullptr) chunk.waiters().Add(next.waiter);
     if (policy.AppliesEachPush()) CompleteIfReady(chunk);

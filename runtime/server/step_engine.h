@@ -39,8 +39,8 @@ class StepEngine {
         replication_(replication),
         exchanges_(exchanges) {}
 
-  // Where the payload of an initial value or a push goes: CheckPayload has passed, and the chunk's
-  // shard is open. Empty: it is read and dropped.
+  // Where the payload of an initial value, a push or a pull of rows goes: CheckPayload has passed,
+  // and the chunk's shard is open. Empty: it is read and dropped.
   std::span<std::byte> PlacePayload(Connection& connection,
                                     Chunk& chunk,
                                     const FrameHeader& header);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "pushpull/deadline.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/frame.h"
 
 namespace pushpull {
@@ -36,6 +38,8 @@ struct Waiter {
   SteadyTime taken_up_at;  // of a push: when the lane started to process it
   Duration sum_time{0};    // time to add it, checks included
   PublishedTiming timing;  // filled in on the way
+  // A pull of rows: the keys of those wanted, in the form of ParseRowKeys. Null: none.
+  std::shared_ptr<const HostBuffer> row_keys = {};
 };
 
 // Thread-confined to its lane.

@@ -9,15 +9,38 @@
 
 namespace pushpull {
 
-absl::Status ChunkState::Install(HostBuffer value) {
+absl::Status ChunkState::Install(HostBuffer value, HostBuffer optimizer_state, uint64_t updates) {
   if (is_initialized()) return absl::OkStatus();
-  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer state, HostBuffer::Zeroed(state_bytes()));
-  Install(std::move(value), std::move(state), 0);
+  if (optimizer_state.num_bytes() == 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(optimizer_state, HostBuffer::Zeroed(state_bytes()));
+  }
+  return Restore(Step{0}, updates, std::move(value), std::move(optimizer_state));
+}
+
+absl::Status ChunkState::InstallRows(std::span<const std::byte> rows) {
+  return is_initialized() ? absl::OkStatus() : rows_->Install(rows);
+}
+
+absl::Status ChunkState::ApplyRows(std::span<const std::byte> gradient,
+                                   double gradient_scale,
+                                   double learning_rate) {
+  PUSHPULL_CHECK(is_initialized());
+  PUSHPULL_RETURN_IF_ERROR(
+      rows_->Apply(gradient, NextInput(gradient_scale, learning_rate), Step{version_.value() + 1}));
+  ++updates_;
+  Skip();
   return absl::OkStatus();
 }
 
-void ChunkState::Install(HostBuffer value, HostBuffer optimizer_state, uint64_t updates) {
-  if (!is_initialized()) Restore(Step{0}, updates, std::move(value), std::move(optimizer_state));
+StepInput ChunkState::NextInput(double gradient_scale, double learning_rate) const {
+  return {.learning_rate = learning_rate > 0 ? learning_rate : optimizer_.learning_rate,
+          .step = updates_ + 1,
+          .gradient_scale = gradient_scale};
+}
+
+void ChunkState::Skip() {
+  version_ = Step{version_.value() + 1};
+  if (rows_) rows_->Evict(version_);
 }
 
 absl::Status ChunkState::Apply(std::span<const float> gradient,
@@ -39,11 +62,8 @@ absl::Status ChunkState::Apply(std::span<const float> gradient,
     state_ = std::make_shared<HostBuffer>(std::move(fresh));
   }
   spares_ = nullptr;
+  const StepInput input = NextInput(gradient_scale, learning_rate);
   ++updates_;
-  const StepInput input{
-      .learning_rate = learning_rate > 0 ? learning_rate : optimizer_.learning_rate,
-      .step = updates_,
-      .gradient_scale = gradient_scale};
   ApplyOptimizer(optimizer_, input, gradient, value_->floats(), next->floats(), state_->floats());
   value_ = std::move(next);
   Skip();
@@ -72,18 +92,33 @@ absl::StatusOr<HostBuffer> ChunkState::Memory(uint64_t num_bytes) const {
   return spares_ == nullptr ? HostBuffer::Uninitialized(num_bytes) : spares_->Take(num_bytes);
 }
 
-void ChunkState::Restore(Step version,
-                         uint64_t updates,
-                         HostBuffer value,
-                         HostBuffer optimizer_state) {
-  PUSHPULL_CHECK(value.num_bytes() == num_bytes_ && optimizer_state.num_bytes() == state_bytes());
+uint64_t OwnedBytes(const ChunkState& state) {
+  return state.rows() == nullptr ? state.num_bytes() : state.rows()->num_bytes();
+}
+
+absl::StatusOr<ChunkImage> ChunkState::Image() const {
+  if (!rows_ || !is_initialized()) return ChunkImage{value_, state_};
+  PUSHPULL_ASSIGN_OR_RETURN(RowImage image, rows_->Image());
+  return ChunkImage{std::make_shared<const HostBuffer>(std::move(image.header)),
+                    std::make_shared<const HostBuffer>(std::move(image.rows))};
+}
+
+absl::Status ChunkState::Restore(Step version,
+                                 uint64_t updates,
+                                 HostBuffer value,
+                                 HostBuffer optimizer_state) {
+  if (rows_) PUSHPULL_RETURN_IF_ERROR(rows_->Restore(value.bytes(), optimizer_state.bytes()));
   version_ = version;
   updates_ = updates;
+  if (rows_) return absl::OkStatus();
+  PUSHPULL_CHECK(value.num_bytes() == num_bytes_ && optimizer_state.num_bytes() == state_bytes());
   value_ = std::make_shared<HostBuffer>(std::move(value));
   state_ = std::make_shared<HostBuffer>(std::move(optimizer_state));
+  return absl::OkStatus();
 }
 
 void ChunkState::Clear() {
+  if (rows_) rows_->Clear();
   version_ = Step{};
   updates_ = 0;
   value_.reset();

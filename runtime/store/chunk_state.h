@@ -2,21 +2,31 @@
 //
 // What every member of a replica set keeps of one chunk: value, optimizer state, version
 // (docs/protocol.md section 1). Who contributes, and when a step is complete, is decided in
-// server/.
+// server/. A chunk of a row-sparse tensor has a table of rows in place of value and state.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/base/ids.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/store/row_table.h"
 #include "runtime/store/spare_buffers.h"
 #include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
+
+// Value and optimizer state of one version, unchanged for as long as the pointers live. Of rows:
+// the two parts of a RowImage. Both null before Install.
+struct ChunkImage {
+  std::shared_ptr<const HostBuffer> value;
+  std::shared_ptr<const HostBuffer> state;
+};
 
 // Thread-confined to the chunk's lane.
 class ChunkState {
@@ -24,16 +34,27 @@ class ChunkState {
   // `optimizer` outlives the chunk.
   ChunkState(const OptimizerSpec& optimizer, uint64_t num_bytes)
       : optimizer_(optimizer), num_bytes_(num_bytes) {}
+  // Of a row-sparse tensor, which outlives the chunk: chunk `index` of `num_chunks`.
+  ChunkState(const TensorSpec& tensor, uint64_t index, uint64_t num_chunks)
+      : optimizer_(tensor.optimizer), num_bytes_(0), rows_({tensor, index, num_chunks}) {}
 
-  bool is_initialized() const { return value_ != nullptr; }
+  bool is_initialized() const { return rows_ ? rows_->is_installed() : value_ != nullptr; }
   Step version() const { return version_; }
+  // Of the value; 0 for rows, which have no fixed number.
   uint64_t num_bytes() const { return num_bytes_; }
+  // Null but for a row-sparse tensor, which alone has these three.
+  const RowTable* rows() const { return rows_ ? &*rows_ : nullptr; }
+  // Install and Apply for rows in the form of ParseSparseRows. Errors as those of RowTable.
+  absl::Status InstallRows(std::span<const std::byte> rows);
+  absl::Status ApplyRows(std::span<const std::byte> gradient,
+                         double gradient_scale,
+                         double learning_rate);
 
   // Takes version 0. The first value counts; a later one is ignored. `value` has num_bytes().
   // kResourceExhausted: no memory for the optimizer's state.
-  absl::Status Install(HostBuffer value);
-  // Likewise with a state of the optimizer, state_bytes() long, that has `updates` in it.
-  void Install(HostBuffer value, HostBuffer optimizer_state, uint64_t updates);
+  //
+  // optimizer_state:  state_bytes(), with `updates` in it; or empty: zeros.
+  absl::Status Install(HostBuffer value, HostBuffer optimizer_state = {}, uint64_t updates = 0);
 
   // Turns version t into t + 1 with the step's reduced gradient.
   //
@@ -56,8 +77,12 @@ class ChunkState {
   void Replace(HostBuffer value);
 
   // Replaces the state by another member's. `value` has num_bytes(), `optimizer_state`
-  // state_bytes().
-  void Restore(Step version, uint64_t updates, HostBuffer value, HostBuffer optimizer_state);
+  // state_bytes(); of rows they are the parts of a RowImage. kDataLoss: those of rows are damaged;
+  // nothing has changed.
+  absl::Status Restore(Step version,
+                       uint64_t updates,
+                       HostBuffer value,
+                       HostBuffer optimizer_state);
   // Back to the state before Install; memory is freed with its last reader.
   void Clear();
 
@@ -68,11 +93,14 @@ class ChunkState {
   void EndCapture() { spares_ = nullptr; }
 
   // Turns version t into t + 1 with the value as it is: a step whose gradient does not count.
-  void Skip() { version_ = Step{version_.value() + 1}; }
+  void Skip();
   // The version becomes `version`, which is higher, with the value as it is.
   void AdvanceTo(Step version);
 
-  // The current value, unchanged for as long as the pointer lives. Null before Install.
+  // Value and state as they are now. kResourceExhausted: no memory for an image of rows.
+  absl::StatusOr<ChunkImage> Image() const;
+  // The current value, unchanged for as long as the pointer lives. Null before Install, and for
+  // rows.
   std::shared_ptr<const HostBuffer> value() const { return value_; }
   // Likewise the optimizer's state that belongs to this version, state_bytes() long.
   std::shared_ptr<const HostBuffer> optimizer_state() const { return state_; }
@@ -86,14 +114,19 @@ class ChunkState {
 
  private:
   absl::StatusOr<HostBuffer> Memory(uint64_t num_bytes) const;
+  StepInput NextInput(double gradient_scale, double learning_rate) const;
 
   const OptimizerSpec& optimizer_;
   const uint64_t num_bytes_;
+  std::optional<RowTable> rows_;
   Step version_;
   uint64_t updates_ = 0;
   std::shared_ptr<HostBuffer> value_;
   std::shared_ptr<HostBuffer> state_;
   SpareBuffers* spares_ = nullptr;  // while what is here is captured
 };
+
+// Bytes of the parameters that are here.
+uint64_t OwnedBytes(const ChunkState& state);
 
 }  // namespace pushpull

@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/store/row_sum.h"
 #include "runtime/tensor/reduce.h"
 
 namespace pushpull {
@@ -29,8 +30,9 @@ void StepAccumulator::FinishDirect(double weight) {
 }
 
 void StepAccumulator::Add(HostBuffer& contribution, double weight) {
-  PUSHPULL_CHECK(!is_receiving_ && contribution.num_bytes() == num_bytes_);
+  PUSHPULL_CHECK(!is_receiving_ && (row_dim_ > 0 || contribution.num_bytes() == num_bytes_));
   if (reduction_ == Reduction::kMean && weight == 0) return;
+  if (has_sum_ && row_dim_ > 0) return AddRows(contribution, weight);
   if (!has_sum_) {
     std::swap(sum_, contribution);
     is_receiving_ = true;
@@ -54,6 +56,12 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
     case Reduction::kMax:
       return Maximum(sum_.floats(), contribution);
   }
+}
+
+void StepAccumulator::AddRows(HostBuffer& contribution, double weight) {
+  const double scale = reduction_ == Reduction::kMean ? weight / first_weight_ : 1;
+  if (reduction_ == Reduction::kMean) total_weight_ += weight;
+  sum_ = AddSparseRows(sum_, contribution, row_dim_, static_cast<float>(scale));
 }
 
 bool StepAccumulator::BeginClip(bool counts) {

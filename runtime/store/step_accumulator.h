@@ -36,6 +36,13 @@ class StepAccumulator {
  public:
   StepAccumulator(Reduction reduction, uint64_t num_bytes)
       : reduction_(reduction), num_bytes_(num_bytes) {}
+  // Of a row-sparse tensor: contributions are rows of `dim` values in the form of ParseSparseRows,
+  // and so is the sum. Add alone is for them, and sum_bytes.
+  static StepAccumulator OfRows(Reduction reduction, size_t dim) {
+    StepAccumulator accumulator(reduction, 0);
+    accumulator.row_dim_ = dim;
+    return accumulator;
+  }
 
   bool is_empty() const { return !has_sum_ && !is_receiving_; }
   bool is_receiving() const { return is_receiving_; }
@@ -60,6 +67,7 @@ class StepAccumulator {
   // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
   // optimizer, which walks over the values anyway. has_sum() must hold.
   std::span<const float> sum() const { return sum_.floats(); }
+  std::span<const std::byte> sum_bytes() const { return sum_.bytes(); }
   double scale() const { return MeanScale() * clip_.scale.value_or(1); }
 
   const StepClip& clip() const { return clip_; }
@@ -88,8 +96,11 @@ class StepAccumulator {
     return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1;
   }
 
+  void AddRows(HostBuffer& contribution, double weight);
+
   const Reduction reduction_;
   const uint64_t num_bytes_;
+  size_t row_dim_ = 0;  // above 0: of a row-sparse tensor
   HostBuffer sum_;
   bool is_receiving_ = false;
   bool has_sum_ = false;

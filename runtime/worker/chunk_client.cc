@@ -57,13 +57,54 @@ ChunkRequest AnsweredPull(const TensorRequest& value, const ClientChunk& chunk, 
           .pending = value.pending};
 }
 
+size_t PlaceOf(const ClientChunk& chunk, std::span<const ClientChunk> of_tensor) {
+  return static_cast<size_t>(&chunk - of_tensor.data());
+}
+
+bool IsUnderWay(std::span<const ClientChunk> chunks, RequestTable::Slot slot) {
+  return std::ranges::any_of(chunks, [&](const auto& chunk) { return (chunk.*slot).has_value(); });
+}
+
+absl::Status UnderWayError() {
+  return absl::FailedPreconditionError("the one before it is still under way: wait for it");
+}
+
+bool IsAsked(const TensorRequest& request,
+             const ClientChunk& chunk,
+             std::span<const ClientChunk> of_tensor) {
+  return !request.rows || request.rows->Asks(PlaceOf(chunk, of_tensor));
+}
+
+// Returns how many.
+size_t ExpectAnswers(const TensorRequest& request,
+                     std::span<const ClientChunk> chunks,
+                     const ShardRoutes& routes) {
+  size_t count = 0;
+  for (const ClientChunk& chunk : chunks) {
+    if (!IsAsked(request, chunk, chunks)) continue;
+    request.pending->Expect(routes.PrimaryOf(chunk.shard), 1);
+    ++count;
+  }
+  return count;
+}
+
+// Rows are sent from the memory of the request, keys of a pull like a gradient.
+void UseRows(const std::shared_ptr<const RowRequest>& rows, size_t part, ChunkRequest& request) {
+  const std::shared_ptr<const HostBuffer>& sent = rows->parts[part].sent;
+  request.rows = rows;
+  request.row_part = part;
+  if (sent == nullptr) return;
+  request.encoded.bytes = sent;
+  if (request.type != FrameType::kPull) request.source = sent->bytes();
+}
+
 void ReportOverflows(const ChunkClientDependencies& to,
                      const std::string& what,
-                     Codec codec,
-                     uint64_t overflows) {
-  to.statistics.AddOverflows(overflows);
-  to.log.Warning("finite values are too large for the codec and become infinite",
-                 {{"what", what}, {"codec", ToString(codec)}, {"values", overflows}});
+                     const EncodedGradient& encoded) {
+  to.statistics.AddOverflows(encoded.overflows);
+  to.log.Warning(
+      "finite values are too large for the codec and become infinite",
+      {{"what", what}, {"codec", ToString(encoded.codec)}, {"values", encoded.overflows}});
 }
 
 }  // namespace
@@ -120,29 +161,27 @@ void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
 void ChunkClient::Start(const TensorRequest& request) {
   const std::span<ClientChunk> chunks = chunks_.ChunksOf(request.tensor);
   const Slot slot = request.type == FrameType::kPull ? &ClientChunk::pull : &ClientChunk::push;
-  if (std::ranges::any_of(chunks, [&](const ClientChunk& c) { return (c.*slot).has_value(); })) {
-    return request.pending->Fail(
-        absl::FailedPreconditionError("the one before it is still under way: wait for it"));
-  }
+  if (IsUnderWay(chunks, slot)) return request.pending->Fail(UnderWayError());
   // Counted before the first is sent: an answer may come at once.
-  for (const auto& chunk : chunks) request.pending->Expect(routes_.PrimaryOf(chunk.shard), 1);
+  if (ExpectAnswers(request, chunks, routes_) == 0) return request.pending->Finish();
   const bool is_push = IsPush(request.type);
   if (is_push) meter_->OnPush(request.step, request.ready);
   if (request.type == FrameType::kPull) chunks_.BeginRead();
-  Codec codec = Codec::kNone;
-  uint64_t overflows = 0;
+  EncodedGradient all;
   for (ClientChunk& chunk : chunks) {
+    if (!IsAsked(request, chunk, chunks)) continue;
     ChunkRequest made = MakeRequest(request, chunk);
     const absl::Status added = AddState(request, chunk, made);
     if (!added.ok()) return request.pending->Fail(added);
-    if (made.encoded.overflows > 0) codec = made.encoded.codec;
-    overflows += made.encoded.overflows;
+    if (request.rows) UseRows(request.rows, PlaceOf(chunk, chunks), made);
+    const uint64_t overflows = made.encoded.overflows;
+    if (overflows > 0) all = {made.encoded.codec, nullptr, all.overflows + overflows};
     // A gradient in the memory of a copy overwrites the copy.
-    if (is_push) copies_.Invalidate(chunks_.IdOf(chunk).value(), made.source);
+    if (is_push && !request.rows) copies_.Invalidate(chunks_.IdOf(chunk).value(), made.source);
     chunk.*slot = std::move(made);
     sender_.Send(chunk, *(chunk.*slot), false);
   }
-  if (overflows > 0) ReportOverflows(dependencies_, request.pending->what(), codec, overflows);
+  if (all.overflows > 0) ReportOverflows(dependencies_, request.pending->what(), all);
   if (is_push) clip_.OnPush(request);
   if (is_push && step_.is_led()) {
     step_.OnTensorPushed(*request.pending);
@@ -157,7 +196,7 @@ ChunkRequest ChunkClient::MakeRequest(const TensorRequest& request, const Client
   const SteadyTime reduced = executor_.Now();
   times.reduce = reduced - times.taken_up;
   EncodedGradient encoded;
-  if (IsPush(request.type)) {
+  if (IsPush(request.type) && !request.rows) {
     const bool is_bypassed = codec_trial_ && !codec_trial_->Encodes(request.step);
     encoded = encoder_.Encode(chunks_.IdOf(chunk),
                               request.step,
@@ -286,7 +325,7 @@ ChunkClient::Slot ChunkClient::AnsweredBy(const FrameHeader& header) {
   if (chunk == nullptr || header.type != FrameType::kPublished || IsOutdated(*chunk, header))
     return nullptr;
   const Slot slot = RequestTable::AnsweredBy(*chunk, header);
-  const bool fits = slot != nullptr && (chunk->*slot)->target.size() == header.payload_bytes;
+  const bool fits = slot != nullptr && (chunk->*slot)->answer_bytes() == header.payload_bytes;
   return fits ? slot : nullptr;
 }
 
@@ -294,13 +333,14 @@ std::span<std::byte> ChunkClient::PayloadBuffer(LaneLink& link, const FrameHeade
   if (header.type == FrameType::kExchanged) return exchanges_.PlacePayload(link, header);
   const Slot slot = AnsweredBy(header);
   if (slot == nullptr) return {};
-  if (keeps_copies_) {
+  const ChunkRequest& request = *(chunks_.Find(header.chunk)->*slot);
+  // Rows are scattered when all are here.
+  if (keeps_copies_ || request.rows) {
     const std::span<std::byte> buffer = routes_.ReceiveBuffer(link, header.payload_bytes);
-    if (!buffer.empty()) return buffer;
+    if (!buffer.empty() || request.rows) return buffer;
   }
-  const std::span<std::byte> target = (chunks_.Find(header.chunk)->*slot)->target;
-  copies_.Invalidate(header.chunk.value(), target);  // it may break off in the middle
-  return target;
+  copies_.Invalidate(header.chunk.value(), request.target);  // it may break off in the middle
+  return request.target;
 }
 
 bool ChunkClient::TakesInPlace(LaneLink&, const FrameHeader& header) {
@@ -360,7 +400,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
     return;
   // The answer's payload must be where the program expects it, not dropped on arrival.
   const size_t num_bytes = std::max(frame.payload.size(), frame.in_place.bytes.size());
-  if ((chunk.*slot)->target.size() != num_bytes) return;
+  if ((chunk.*slot)->answer_bytes() != num_bytes) return;
   ChunkRequest request = *std::move(chunk.*slot);
   (chunk.*slot).reset();
   if (is_new_epoch) UpdateShards({{chunk.shard, std::move(answer.entry->entry)}});
@@ -396,6 +436,7 @@ void ChunkClient::StoreValue(const ClientChunk& chunk,
                              const ChunkRequest& request,
                              const ReceivedFrame& frame) {
   if (request.state != nullptr) return StoreState(chunk, request, frame.payload);
+  if (request.rows) return request.rows->Store(request.row_part, frame.payload);
   if (!frame.payload.empty()) {
     if (frame.payload.data() != request.target.data())
       std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());

@@ -116,6 +116,22 @@ class RunningJob final : public Job {
     return PushHandle(std::move(pending));
   }
 
+  absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<const float> gradient,
+                                      const PushOptions& options) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushRows(tensor, keys, gradient, options));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::StatusOr<PushHandle> PullRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<float> out,
+                                      Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullRows(tensor, keys, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
   absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
   absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(0); }
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {

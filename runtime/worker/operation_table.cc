@@ -42,34 +42,86 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor \"", name, "\": out has ", out.size(), " values, expected ", tensor->num_values));
   }
-  if (!numbers_.MayPush(tensor->index)) {
+  return BeginPush(*tensor,
+                   {.type = out.empty() ? FrameType::kPush : FrameType::kPushPull,
+                    .source = std::as_bytes(gradient),
+                    .target = std::as_writable_bytes(out),
+                    .takes_in_place = options.in_place && !out.empty()},
+                   options,
+                   now);
+}
+
+absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor& tensor,
+                                                                   TensorRequest request,
+                                                                   const PushOptions& options,
+                                                                   SteadyTime now) {
+  if (!numbers_.MayPush(tensor.index)) {
     return absl::CancelledError(
         "this process was told to end (SIGTERM) and takes no further step: end it with "
         "exit_code()");
   }
-  const FrameType type = out.empty() ? FrameType::kPush : FrameType::kPushPull;
-  const Step step = numbers_.Next(tensor->index);
-  TensorRequest request{.type = type,
-                        .tensor = tensor->index,
-                        .step = step,
-                        .source = std::as_bytes(gradient),
-                        .target = std::as_writable_bytes(out),
-                        .weight = options.samples,
-                        .learning_rate = options.learning_rate,
-                        .priority = tensor->priority,
-                        .is_kept = tensor->keeps_value,
-                        .takes_in_place = options.in_place && !out.empty(),
-                        .ready = now,
-                        .pending = std::make_shared<PendingOperation>(type, tensor->name, step)};
-  if (numbers_.Take(tensor->index)) return Begin(std::move(request));
+  request.tensor = tensor.index;
+  request.step = numbers_.Next(tensor.index);
+  request.weight = options.samples;
+  request.learning_rate = options.learning_rate;
+  request.priority = tensor.priority;
+  request.is_kept = tensor.keeps_value;
+  request.ready = now;
+  request.pending = std::make_shared<PendingOperation>(request.type, tensor.name, request.step);
+  if (numbers_.Take(tensor.index)) return Begin(std::move(request));
   const std::shared_ptr<PendingOperation> pending = request.pending;
-  if (absl::c_any_of(waiting_, [&](const auto& it) { return it.tensor == tensor->index; })) {
+  if (absl::c_any_of(waiting_, [&](const auto& it) { return it.tensor == tensor.index; })) {
     pending->Fail(
         absl::FailedPreconditionError("the one before it is still under way: wait for it"));
   } else {
     waiting_.push_back(std::move(request));
   }
   return Accepted{pending};
+}
+
+// Cutting takes its time: not under the lock.
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakeRows(absl::string_view name,
+                                                                  const RowCall& call,
+                                                                  SteadyTime now) {
+  PUSHPULL_ASSIGN_OR_RETURN(const RowTensor shape, RowsOf(name));
+  if (call.options.in_place) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"", name, "\": in_place is not for pushes of rows"));
+  }
+  const bool is_push = call.type == FrameType::kPush;
+  PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<const RowRequest> rows,
+                            is_push ? CutRowPush(shape, call.keys, call.gradient)
+                                    : CutRowPull(shape, call.keys, call.out));
+  MutexLock lock(mu_);
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindRows(name));
+  TensorRequest request{
+      .type = call.type, .source = {}, .target = {}, .ready = now, .rows = std::move(rows)};
+  if (is_push) return BeginPush(*tensor, std::move(request), call.options, now);
+  TensorRequest pull = PullOf(*tensor, call.min_version, now);
+  pull.rows = std::move(request.rows);
+  return Begin(std::move(pull));
+}
+
+absl::StatusOr<RowTensor> OperationTable::RowsOf(absl::string_view name) const {
+  MutexLock lock(mu_);
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindRows(name));
+  return *tensor->rows;
+}
+
+absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindDense(
+    absl::string_view name) const {
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  if (!tensor->rows) return tensor;
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", name, "\" is row-sparse: push and pull rows of it"));
+}
+
+absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindRows(
+    absl::string_view name) const {
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  if (tensor->rows) return tensor;
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", name, "\" is dense: push and pull all of it"));
 }
 
 OperationTable::Accepted OperationTable::Begin(TensorRequest request) {
@@ -79,11 +131,10 @@ OperationTable::Accepted OperationTable::Begin(TensorRequest request) {
   return accepted;
 }
 
-absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(absl::string_view name,
-                                                                  std::span<float> out,
-                                                                  Step min_version,
-                                                                  SteadyTime now) {
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(
+    absl::string_view name, std::span<float> out, Step min_version, SteadyTime now, Pulled what) {
   MutexLock lock(mu_);
+  if (what == Pulled::kState) return MakeStatePull(name, out, min_version, now);
   PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, out.size()));
   TensorRequest request = PullOf(*tensor, min_version, now);
   request.target = std::as_writable_bytes(out);
@@ -94,8 +145,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeStatePull(absl::str
                                                                        std::span<float> out,
                                                                        Step min_version,
                                                                        SteadyTime now) {
-  MutexLock lock(mu_);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
   const uint64_t expected = tensor->num_values * tensor->state_floats;
   if (out.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat("tensor \"",
@@ -133,7 +183,7 @@ absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_
 
 absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name,
                                                                    size_t num_values) const {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
   if (num_values == tensor->num_values) return tensor;
   return absl::InvalidArgumentError(
       absl::StrCat("tensor \"", name, "\" has ", tensor->num_values, " values, got ", num_values));
@@ -224,6 +274,7 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
                                   .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
                                   .priority = tensor.priority,
                                   .keeps_value = tensor.keeps_value};
+    if (tensor.first_rows) tensors_[tensor.spec.name].rows = RowTensorOf(tensor.spec);
   }
   start_step_ = Minus(start, skipped);
   steps_skipped_ = skipped;

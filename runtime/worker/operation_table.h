@@ -45,15 +45,24 @@ class OperationTable {
                                     std::span<float> out,
                                     const PushOptions& options,
                                     SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+  // Job::Pull, or Job::PullOptimizerState, which is done at once where the optimizer keeps none.
+  enum class Pulled { kValue, kState };
   absl::StatusOr<Accepted> MakePull(absl::string_view tensor,
                                     std::span<float> out,
                                     Step min_version,
-                                    SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
-  // Job::PullOptimizerState. Done at once where the optimizer keeps no state.
-  absl::StatusOr<Accepted> MakeStatePull(absl::string_view tensor,
-                                         std::span<float> out,
-                                         Step min_version,
-                                         SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
+                                    SteadyTime now,
+                                    Pulled what = Pulled::kValue) ABSL_LOCKS_EXCLUDED(mu_);
+  // Job::PushRows where `type` is kPush, Job::PullRows where it is kPull.
+  struct RowCall {
+    FrameType type = FrameType::kPush;
+    std::span<const uint64_t> keys;
+    std::span<const float> gradient = {};
+    std::span<float> out = {};
+    PushOptions options = {};
+    Step min_version = {};
+  };
+  absl::StatusOr<Accepted> MakeRows(absl::string_view tensor, const RowCall& call, SteadyTime now)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::SamplesAhead.
   absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -135,6 +144,7 @@ class OperationTable {
     size_t state_floats = 0;  // of the optimizer, for each value
     uint8_t priority = 0;
     bool keeps_value = true;
+    std::optional<RowTensor> rows = {};
   };
 
   absl::StatusOr<Accepted> MakePushLocked(absl::string_view name,
@@ -142,6 +152,19 @@ class OperationTable {
                                           std::span<float> out,
                                           const PushOptions& options,
                                           SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Accepted> BeginPush(const Tensor& tensor,
+                                     TensorRequest values,
+                                     const PushOptions& options,
+                                     SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const Tensor*> FindRows(absl::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const Tensor*> FindDense(absl::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<RowTensor> RowsOf(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Accepted> MakeStatePull(absl::string_view tensor,
+                                         std::span<float> out,
+                                         Step min_version,
+                                         SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Accepted Begin(TensorRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<const Tensor*> Find(absl::string_view name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

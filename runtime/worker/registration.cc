@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/store/row_layout.h"
 #include "runtime/tensor/shape.h"
 #include "runtime/worker/use_order.h"
 
@@ -47,7 +48,13 @@ absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
           "tensor \"", spec.name, "\": names that begin with ", kReservedPrefix, " are reserved"));
     }
     const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
-    if (!bytes.ok() || *bytes != tensor.value.size_bytes()) {
+    PUSHPULL_RETURN_IF_ERROR(CheckRows(spec));
+    if (spec.rows && (!tensor.optimizer_state.empty() || tensor.updates != 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", spec.name, "\" is row-sparse: its rows' optimizer state cannot be given"));
+    }
+    const bool is_left_to_init = spec.rows && tensor.value.empty();
+    if (!is_left_to_init && (!bytes.ok() || *bytes != tensor.value.size_bytes())) {
       return absl::InvalidArgumentError(absl::StrCat("tensor \"",
                                                      spec.name,
                                                      "\": shape ",
@@ -58,12 +65,15 @@ absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     }
     PUSHPULL_RETURN_IF_ERROR(CheckState(tensor));
     const uint8_t place = PriorityOfPlace(checked.size(), tensors.size());
-    checked.push_back({spec,
-                       tensor.value,
-                       tensor.priority.value_or(place),
-                       tensor.keeps_value,
-                       tensor.optimizer_state,
-                       tensor.updates});
+    RegisteredTensor& added = checked.emplace_back(RegisteredTensor{spec,
+                                                                    tensor.value,
+                                                                    tensor.priority.value_or(place),
+                                                                    tensor.keeps_value,
+                                                                    tensor.optimizer_state,
+                                                                    tensor.updates});
+    if (!spec.rows) continue;
+    PUSHPULL_ASSIGN_OR_RETURN(added.first_rows, CutFirstRows(RowTensorOf(spec), tensor.value));
+    added.value = {};
   }
   return checked;
 }
@@ -109,6 +119,9 @@ std::vector<TensorRequest> Registration::Requests(FrameType type,
          .ready = now,
          .pending = std::make_shared<PendingOperation>(
              type, std::make_shared<const std::string>(tensor.spec.name), step, on_done)});
+    if (!tensor.first_rows) continue;
+    requests.back().rows =
+        type == FrameType::kInit ? tensor.first_rows : AskForVersions(RowTensorOf(tensor.spec));
   }
   return requests;
 }

@@ -28,10 +28,11 @@ struct RegisteredTensor {
   bool keeps_value = true;
   std::span<const float> optimizer_state = {};
   uint64_t updates = 0;
+  std::shared_ptr<const RowRequest> first_rows = {};  // of a row-sparse tensor, which has no value
 };
 
 // kInvalidArgument: a name is reserved, or a shape does not fit the memory of the value or of the
-// optimizer's state.
+// optimizer's state. kResourceExhausted: as CutFirstRows.
 absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     std::span<const TensorRegistration> tensors);
 

@@ -8,13 +8,13 @@
 
 #include "runtime/consistency/admission.h"
 #include "runtime/shard/chunk.h"
-#include "runtime/tensor/shape.h"
+#include "runtime/store/row_layout.h"
 
 namespace pushpull {
 
 void RequestTable::SetTensors(const std::vector<PlacedTensor>& tensors) {
   for (const PlacedTensor& tensor : tensors) {
-    const uint64_t bytes = NumBytes(tensor.spec.dims, tensor.spec.dtype).value_or(0);
+    const uint64_t bytes = PlacedBytes(tensor.spec).value_or(0);
     tensors_.emplace_back(chunks_.size(), tensor.shards.size());
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       const uint64_t offset = i * kChunkBytes;
@@ -56,7 +56,7 @@ RequestTable::Slot RequestTable::AnsweredBy(const ClientChunk& chunk, const Fram
     if (is_init || is_of_push) return &ClientChunk::push;
   }
   const auto answers = [&](const std::optional<ChunkRequest>& read) {
-    return read && has_payload && answer.clock == Step{0} &&
+    return read && (has_payload || read->rows) && answer.clock == Step{0} &&
            answer.base_version == read->base_version && answer.step >= read->step;
   };
   if (answers(chunk.pull)) return &ClientChunk::pull;

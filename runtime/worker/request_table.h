@@ -19,6 +19,7 @@
 #include "runtime/transport/frame.h"
 #include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/pending_operation.h"
+#include "runtime/worker/row_request.h"
 #include "runtime/worker/sync_meter.h"
 
 namespace pushpull {
@@ -43,6 +44,8 @@ struct TensorRequest {
   bool takes_in_place = false;  // the answer need not be in `target`: `pending` says where it is
   SteadyTime ready;
   std::shared_ptr<PendingOperation> pending;
+  // Of a row-sparse tensor, in place of `source` and `target`. Never kPushPull.
+  std::shared_ptr<const RowRequest> rows = {};
 };
 
 // One chunk of a TensorRequest.
@@ -77,6 +80,12 @@ struct ChunkRequest {
   Step held_version = {};
   PhaseTimes phases = {};  // once it is answered
   std::shared_ptr<PendingOperation> pending;
+  // Of a row-sparse tensor: this is its part `row_part`. Null: the tensor is dense.
+  std::shared_ptr<const RowRequest> rows = {};
+  size_t row_part = 0;
+
+  // Bytes of the value that answers it.
+  size_t answer_bytes() const { return rows ? rows->parts[row_part].answer_bytes : target.size(); }
 };
 
 // At most one push (or initial value), one pull and, where the leading chunk decides who counts in

@@ -51,7 +51,29 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Pull(absl::string_
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PullOptimizerState(
     absl::string_view tensor, std::span<float> out, Step min_version) {
-  return Begin(operations_.MakeStatePull(tensor, out, min_version, dependencies_.executor.Now()));
+  return Begin(operations_.MakePull(
+      tensor, out, min_version, dependencies_.executor.Now(), OperationTable::Pulled::kState));
+}
+
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushRows(
+    absl::string_view tensor,
+    std::span<const uint64_t> keys,
+    std::span<const float> gradient,
+    const PushOptions& options) {
+  return Begin(operations_.MakeRows(tensor,
+                                    {.keys = keys, .gradient = gradient, .options = options},
+                                    dependencies_.executor.Now()));
+}
+
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PullRows(
+    absl::string_view tensor,
+    std::span<const uint64_t> keys,
+    std::span<float> out,
+    Step min_version) {
+  return Begin(operations_.MakeRows(
+      tensor,
+      {.type = FrameType::kPull, .keys = keys, .out = out, .min_version = min_version},
+      dependencies_.executor.Now()));
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {

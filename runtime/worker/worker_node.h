@@ -41,6 +41,14 @@ class WorkerNode {
   absl::StatusOr<std::shared_ptr<PendingOperation>> PullOptimizerState(absl::string_view tensor,
                                                                        std::span<float> out,
                                                                        Step min_version);
+  absl::StatusOr<std::shared_ptr<PendingOperation>> PushRows(absl::string_view tensor,
+                                                             std::span<const uint64_t> keys,
+                                                             std::span<const float> gradient,
+                                                             const PushOptions& options);
+  absl::StatusOr<std::shared_ptr<PendingOperation>> PullRows(absl::string_view tensor,
+                                                             std::span<const uint64_t> keys,
+                                                             std::span<float> out,
+                                                             Step min_version);
   absl::Status UseSamples(const SampleSource& source) { return operations_.UseSamples(source); }
   absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const {
     return operations_.Samples(steps_ahead);

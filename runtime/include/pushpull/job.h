@@ -73,6 +73,9 @@ struct JobOptions {
 // A tensor to register and the memory that holds its value.
 struct TensorRegistration {
   TensorSpec spec;
+  // Of a row-sparse tensor (TensorSpec::rows): the initial rows of the keys 0 to rows - 1, read and
+  // not written, or empty: every row begins as its initializer says. Registering copies it. Of any
+  // other:
   // float32, row-major, host byte order, as many elements as spec.dims says. The caller owns it.
   // In: the initial value; that of the first worker to register counts. Out: the job's value, the
   // same in every worker.
@@ -95,11 +98,14 @@ struct TensorRegistration {
   //
   // A violation is detected when two workers' copies of a version differ, or when a copy changes
   // while it is sent: the job fails and names it.
+  //
+  // Without effect for row-sparse tensors, of which no worker has a copy.
   bool keeps_value = true;
   // Where the optimizer on the servers continues from, as PullOptimizerState returns it:
   // [StateFloatsPerValue, dims] float32, row-major. Empty: zeros, with `updates` 0. Belongs to the
   // initial value: where that of another worker counts, or of a checkpoint, so does its state. So
-  // every worker passes the same one. Read during Register; the caller owns it.
+  // every worker passes the same one. Read during Register; the caller owns it. Not for row-sparse
+  // tensors.
   std::span<const float> optimizer_state = {};
   uint64_t updates = 0;  // steps that the optimizer has made, for Adam's correction of the bias
 };
@@ -252,11 +258,41 @@ class Job {
   //        then v. The caller's and written until the handle is done. Empty for the other kinds.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  `out` has another length; the text says which it needs.
+  //   kInvalidArgument  `out` has another length; the text says which it needs. Or the tensor is
+  //                     row-sparse.
   // clang-format on
   virtual absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
                                                         std::span<float> out,
                                                         Step min_version) = 0;
+
+  // Row-sparse tensors (TensorSpec::rows). PushRows adds gradients of some rows to the tensor's
+  // current step; every worker calls it once a step, also for no rows. The handle is done when the
+  // step is. PullRows receives rows as they are in version `min_version` or later, those that no
+  // step has pushed as they begin; Job::next_step is the version that the next step begins with.
+  // Neither blocks on the network; the push reads its arguments during the call, `out` is written
+  // until the handle is done.
+  //
+  // clang-format off
+  //   keys            any order. Gradients of a key that comes several times are added up.
+  //   gradient, out   [keys, dim] float32, row-major.
+  //   options         without in_place.
+  //
+  //   kNotFound           no such tensor.
+  //   kInvalidArgument    sizes differ, or the tensor is dense; PushPull and Pull of a row-sparse
+  //                       tensor return the same.
+  //   kResourceExhausted  so many rows do not fit into one of the tensor's chunks: register it with
+  //                       more rows. The handle has this error where the rows of earlier steps, or
+  //                       of other workers, come on top; then the job fails.
+  //   kCancelled          as PushPull.
+  // clang-format on
+  virtual absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
+                                              std::span<const uint64_t> keys,
+                                              std::span<const float> gradient,
+                                              const PushOptions& options) = 0;
+  virtual absl::StatusOr<PushHandle> PullRows(absl::string_view tensor,
+                                              std::span<const uint64_t> keys,
+                                              std::span<float> out,
+                                              Step min_version) = 0;
 
   // This worker's samples of its next step. They change when CommitSamples is done; not to be
   // called while one is under way. Never blocks.

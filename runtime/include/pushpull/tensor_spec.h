@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,30 @@ struct OptimizerSpec {
 // 1 (kSgd with momentum: b; kAdagrad: s) or 2 (kAdam, kAdamW: m, then v).
 size_t StateFloatsPerValue(const OptimizerSpec& spec);
 
+// What a row has that nobody has pushed yet. The values follow from seed, key and column alone, so
+// they are the same on every server, and again after the row has been evicted.
+enum class RowInit : uint8_t {
+  kZeros = 1,
+  kUniform = 2,  // from -scale to scale
+  kNormal = 3,   // mean 0, standard deviation scale
+};
+
+// A row-sparse tensor: rows with 64-bit keys, of which a step touches a few. A row takes memory
+// from the first push on. The optimizer is applied to the rows that a step pushes and to no others:
+// momentum, moments and weight decay of the others stay as they are. Adam and AdamW are those of
+// torch.optim.SparseAdam: t counts the tensor's steps, and epsilon is added to the root of v before
+// the correction: p -= l sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
+struct RowSpec {
+  RowInit init = RowInit::kZeros;
+  double scale = 0;  // above 0 with kUniform and kNormal, else 0
+  uint64_t seed = 0;
+  // Above 0: a row that no step has pushed for so many steps is removed, with its optimizer's
+  // state; it is looked for every eighth of that, so a row may stay that much longer.
+  uint64_t evict_after = 0;
+
+  friend bool operator==(const RowSpec&, const RowSpec&) = default;
+};
+
 // A tensor as a worker registers it. Workers that register the same name must agree in all fields.
 struct TensorSpec {
   std::string name;
@@ -98,6 +123,11 @@ struct TensorSpec {
   // reduced gradients of the step, all together (torch.nn.utils.clip_grad_norm_). Every worker
   // pushes all of these tensors in every step. Mode Sync only, without backup workers and gate.
   double clip_norm = 0;
+  // A row-sparse tensor: `dims` is [rows, dim], where `rows` is how many rows there will be (keys
+  // may be any numbers), and dim at most 2,048. For Job::PushRows and Job::PullRows, mode Sync
+  // without backup workers and gate, an optimizer on the servers, reduction mean or sum, no codec,
+  // no clip_norm.
+  std::optional<RowSpec> rows = {};
 };
 
 }  // namespace pushpull

@@ -59,20 +59,22 @@ StateLoss SampleStateLoss() {
 }
 
 TensorSpec SampleTensorSpec() {
-  return {.name = "layer.weight",
-          .dims = {784, 10},
-          .dtype = DType::kFloat32,
-          .reduction = Reduction::kMax,
-          .optimizer = {.kind = OptimizerKind::kAdamW,
-                        .learning_rate = 0.1,
-                        .momentum = 0.9,
-                        .nesterov = true,
-                        .weight_decay = 0.01,
-                        .beta1 = 0.8,
-                        .beta2 = 0.99,
-                        .epsilon = 1e-6},
-          .codec = Codec::kInt8,
-          .clip_norm = 1.5};
+  return {
+      .name = "layer.weight",
+      .dims = {784, 10},
+      .dtype = DType::kFloat32,
+      .reduction = Reduction::kMax,
+      .optimizer = {.kind = OptimizerKind::kAdamW,
+                    .learning_rate = 0.1,
+                    .momentum = 0.9,
+                    .nesterov = true,
+                    .weight_decay = 0.01,
+                    .beta1 = 0.8,
+                    .beta2 = 0.99,
+                    .epsilon = 1e-6},
+      .codec = Codec::kInt8,
+      .clip_norm = 1.5,
+      .rows = RowSpec{.init = RowInit::kNormal, .scale = 0.25, .seed = 77, .evict_after = 1000}};
 }
 
 PlacedTensor SamplePlacedTensor() {

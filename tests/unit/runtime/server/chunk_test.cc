@@ -302,13 +302,15 @@ TEST_F(ChunkTest, ADemotedServerKeepsWhatIsHeldApart) {
 TEST_F(ChunkTest, ARestoredChunkHasTheSnapshotsState) {
   Contribute(0);
 
-  chunk().Restore({.version = Step{7},
-                   .updates = 6,
-                   .value = Floats(kFloats, 5),
-                   .optimizer_state = Floats(chunk().state().state_bytes() / sizeof(float), 1),
-                   .clocks = {{WorkerId{1}, Step{3}}},
-                   .made_by = {.contributors = 99, .clip_scale = 0.25}});
+  const absl::Status restored =
+      chunk().Restore({.version = Step{7},
+                       .updates = 6,
+                       .value = Floats(kFloats, 5),
+                       .optimizer_state = Floats(chunk().state().state_bytes() / sizeof(float), 1),
+                       .clocks = {{WorkerId{1}, Step{3}}},
+                       .made_by = {.contributors = 99, .clip_scale = 0.25}});
 
+  EXPECT_TRUE(restored.ok());
   EXPECT_EQ(chunk().state().version(), Step{7});
   EXPECT_THAT(value(), Each(5));
   EXPECT_EQ(chunk().made_by().contributors, 99);

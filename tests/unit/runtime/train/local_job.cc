@@ -43,6 +43,20 @@ absl::StatusOr<PushHandle> LocalJob::PullOptimizerState(absl::string_view, std::
   return absl::UnimplementedError("the trainer saves no state");
 }
 
+absl::StatusOr<PushHandle> LocalJob::PushRows(absl::string_view,
+                                              std::span<const uint64_t>,
+                                              std::span<const float>,
+                                              const PushOptions&) {
+  return absl::UnimplementedError("the trainer has no rows");
+}
+
+absl::StatusOr<PushHandle> LocalJob::PullRows(absl::string_view,
+                                              std::span<const uint64_t>,
+                                              std::span<float>,
+                                              Step) {
+  return absl::UnimplementedError("the trainer has no rows");
+}
+
 absl::Status LocalJob::UseSamples(const SampleSource& source) {
   SampleSource used = source;
   used.epochs = options_.restored_epochs.value_or(source.epochs);

@@ -59,6 +59,14 @@ class LocalJob final : public Job {
   absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
                                                 std::span<float> out,
                                                 Step min_version) override;
+  absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<const float> gradient,
+                                      const PushOptions& options) override;
+  absl::StatusOr<PushHandle> PullRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<float> out,
+                                      Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
   absl::StatusOr<StepSamples> Samples() const override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A request of the program's on rows of a row-sparse tensor, cut into the tensor's chunks: what is
+// sent to each, and where its answer goes (docs/decisions/0056-row-sparse-tensors.md). Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "pushpull/tensor_spec.h"
+
+#include "runtime/tensor/host_buffer.h"
+
+namespace pushpull {
+
+// What is known of a row-sparse tensor where requests are cut.
+struct RowTensor {
+  std::string name;
+  uint64_t rows = 0;  // as registered
+  size_t dim = 0;
+  uint64_t num_chunks = 0;
+};
+
+// `spec` has passed CheckRows.
+RowTensor RowTensorOf(const TensorSpec& spec);
+
+struct RowRequest {
+  // Row `from` of the answer goes to row `to` of `out`.
+  struct Place {
+    uint32_t from = 0;
+    uint64_t to = 0;
+  };
+  // Of one chunk.
+  struct Part {
+    std::shared_ptr<const HostBuffer> sent;  // rows, or keys of a pull; null: none
+    size_t answer_bytes = 0;
+    std::vector<Place> places = {};
+  };
+
+  std::vector<Part> parts;  // of every chunk
+  size_t dim = 0;
+  std::span<float> out = {};     // of a pull; the caller's
+  bool asks_every_chunk = true;  // false: only those with a part to send
+
+  bool Asks(size_t part) const { return asks_every_chunk || parts[part].sent != nullptr; }
+  // Writes an answer of chunk `part` to `out`; it has answer_bytes.
+  void Store(size_t part, std::span<const std::byte> answer) const;
+};
+
+// A push of these rows: a key may come several times, then its gradients are added in their order.
+// Reads both during the call.
+//
+// keys: [n], any order. gradient: [n, dim].
+// kInvalidArgument: sizes differ. kResourceExhausted: a chunk would get more rows than it can hold,
+// or no memory. Each names the tensor.
+absl::StatusOr<std::shared_ptr<const RowRequest>> CutRowPush(const RowTensor& tensor,
+                                                             std::span<const uint64_t> keys,
+                                                             std::span<const float> gradient);
+
+// A pull of these rows into `out`, [n, dim], in the order of the keys. Errors likewise.
+absl::StatusOr<std::shared_ptr<const RowRequest>> CutRowPull(const RowTensor& tensor,
+                                                             std::span<const uint64_t> keys,
+                                                             std::span<float> out);
+
+// The initial rows 0 to n - 1, [n, dim]; likewise.
+absl::StatusOr<std::shared_ptr<const RowRequest>> CutFirstRows(const RowTensor& tensor,
+                                                               std::span<const float> values);
+
+// Asks every chunk for its version, and for no rows.
+std::shared_ptr<const RowRequest> AskForVersions(const RowTensor& tensor);
+
+}  // namespace pushpull
