@@ -91,7 +91,7 @@ TEST_F(RowPayloadTest, APullIsAnsweredInTheOrderOfItsKeys) {
   const MutableSparseRows out = SplitSparseRows(rows.bytes(), kDim);
   std::copy(keys.begin(), keys.begin() + 2, out.keys.begin());
   std::ranges::copy(std::vector<float>{1, 2, 3, 4}, out.values.begin());
-  ASSERT_TRUE(chunk().Initialize(std::move(rows)).ok());
+  ASSERT_TRUE(chunk().Initialize(std::move(rows), 0).ok());
   Reception reception;
   reception.buffer = *HostBuffer::Uninitialized(2 * sizeof(uint64_t));
   const std::vector<uint64_t> asked = {keys[1], keys[2]};
