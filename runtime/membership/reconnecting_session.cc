@@ -32,13 +32,15 @@ void ReconnectingSession::Connect() {
   ++generation_;
   session_ = connector_.Connect(executor_, *this);
   session_->Send(registration_(promised_));
+  for (const FromMember& message : early_) session_->Send(message);
 }
 
 void ReconnectingSession::Send(FromMember message) {
-  // Messages wait for the Welcome of each session: until then the coordinator's term may be too
-  // low. Those before the first are kept for whichever coordinator sends it.
-  if (is_open_) return session_->Send(std::move(message));
-  if (promised_ == Term{}) return early_.push_back(std::move(message));
+  // Before the first Welcome messages queue behind the registration, and are kept for whichever
+  // coordinator sends it. Later they wait for the Welcome of each session: until then the
+  // coordinator's term may be too low.
+  if (promised_ == Term{}) early_.push_back(message);
+  if (is_open_ || promised_ == Term{}) return session_->Send(std::move(message));
   if (const auto* failure = std::get_if<Failure>(&message); failure != nullptr && !undelivered_)
     undelivered_ = *failure;
 }
@@ -79,7 +81,7 @@ void ReconnectingSession::OnWelcome(const Welcome& welcome) {
   timeout_ = welcome.settings.coordinator_timeout;
   is_open_ = true;
   pace_.Succeeded();
-  for (FromMember& message : std::exchange(early_, {})) session_->Send(std::move(message));
+  early_.clear();
   if (undelivered_) session_->Send(*std::exchange(undelivered_, std::nullopt));
 }
 

@@ -83,7 +83,7 @@ class TlsTest(job.JobTestCase):
         """One more, that is not asked for."""
         return self.start(job.PUSHPULL, "server", "--job", self.job_name, "--index", 0,
                           "--coordinator", coordinator, "--listen", "127.0.0.1:0", "--metrics",
-                          "127.0.0.1:0", environment=environment)
+                          "127.0.0.1:0", "--start-timeout-seconds", 5, environment=environment)
 
     def assert_shuts_out(self, address: str, folder: pathlib.Path) -> None:
         """A client that trusts everybody is told that nobody trusts it."""
