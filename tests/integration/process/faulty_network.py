@@ -15,6 +15,7 @@ import frames
 import job
 
 FAULT_SECONDS = 20.0
+SERVER_CLOSES_SECONDS = 2.0  # after a fault that it has read
 _CHECKSUMS_ON = 1  # PayloadChecksums::kOn
 _CHECKSUMS_FROM_END = 1  # of a hello's meta: its last byte
 _READ_BYTES = 1 << 20
@@ -106,19 +107,25 @@ class FaultyNetwork:
     def _serve(self, worker: socket.socket, server: socket.socket) -> None:
         answers = threading.Thread(target=self._pass_answers, args=(server, worker), daemon=True)
         answers.start()
-        is_spoilt = False
+        spoilt: Optional[Fault] = None
         try:
-            while not is_spoilt:
-                is_spoilt = self._pass_frame(worker, server)
+            while spoilt is None:
+                spoilt = self._pass_frame(worker, server)
         except (EOFError, OSError):  # one of the two has closed
             self._end(worker, server)
-        answers.join()  # after a fault: until the server has closed
+        answers.join(None if spoilt is None else SERVER_CLOSES_SECONDS)
+        # A push that comes a second time is dropped, and its payload's checksum is not looked at. The
+        # connection's end brings the push that counts, which is spoilt then.
+        is_unread = spoilt is not None and answers.is_alive()
         self._end(worker, server)
+        answers.join()
         worker.close()
         server.close()
         with self._changed:
             self._open -= {worker, server}
-            if is_spoilt:
+            if is_unread:
+                self._fault = spoilt
+            elif spoilt is not None:
                 self._is_over = True
                 self._changed.notify_all()
 
@@ -143,26 +150,26 @@ class FaultyNetwork:
             self._priorities.add((frame.type, frame.chunk, frame.priority))
         return frame
 
-    def _pass_frame(self, worker: socket.socket, server: socket.socket) -> bool:
-        """Whether the frame was spoilt."""
+    def _pass_frame(self, worker: socket.socket, server: socket.socket) -> Optional[Fault]:
+        """The fault of this frame if the server has to close the connection for it."""
         frame = self._read_frame(worker)
         if frame.type == frames.HELLO:
             server.sendall(frame.with_byte(_CHECKSUMS_FROM_END, _CHECKSUMS_ON))
-            return False
+            return None
         fault = self._take_fault() if frame.type in (frames.PUSH, frames.PUSH_PULL) else None
         if fault is None:
             server.sendall(frame.whole())
-            return False
+            return None
         try:
             self._spoil(fault, frame, server)
         except OSError:  # it need not read all of it
             pass
         if fault in ENDING:
-            return True
+            return fault
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-        return False
+        return None
 
     def _spoil(self, fault: Fault, frame: frames.Frame, server: socket.socket) -> None:
         if fault is Fault.WRONG_CHECKSUM:
