@@ -2,7 +2,6 @@
 #include "runtime/exchange/exchange_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -166,11 +165,9 @@ void ExchangeTable::Complete(const ExchangeKey& key, Piece& piece) {
                                    absl::StrCat(NameOf(key), ": ", all.status().message()));
       return;
     }
-    std::byte* to = all->bytes().data();
-    for (const auto& [worker, part] : piece.parts) {
-      std::memcpy(to, part.values.bytes().data(), part.values.num_bytes());
-      to += part.values.num_bytes();
-    }
+    auto to = all->bytes().begin();
+    for (const auto& [worker, part] : piece.parts)
+      to = std::ranges::copy(part.values.bytes(), to).out;
     result.values = *std::move(all);
   } else if (spec.op == ExchangeOp::kBroadcast) {
     const auto root = spec.root ? piece.parts.find(*spec.root) : piece.parts.end();

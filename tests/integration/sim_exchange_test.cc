@@ -4,9 +4,9 @@
 // loses frames, servers die and shards move, workers die and join. A failing case prints its seed
 // and replays.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,7 +55,8 @@ std::vector<float> ValuesOf(const Exchange& exchange) {
   for (const auto& result : exchange->results) {
     const size_t before = values.size();
     values.resize(before + result->num_bytes() / sizeof(float));
-    std::memcpy(values.data() + before, result->bytes().data(), result->num_bytes());
+    std::ranges::copy(result->bytes(),
+                      std::as_writable_bytes(std::span(values).subspan(before)).begin());
   }
   return values;
 }

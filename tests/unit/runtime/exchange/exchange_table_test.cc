@@ -2,8 +2,8 @@
 #include "runtime/exchange/exchange_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <random>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ ExchangeWaiter WaiterOf(uint32_t worker) {
 
 std::vector<float> FloatsOf(const ExchangeResult& result) {
   std::vector<float> values(result.values.num_bytes() / sizeof(float));
-  std::memcpy(values.data(), result.values.bytes().data(), result.values.num_bytes());
+  std::ranges::copy(result.values.bytes(), std::as_writable_bytes(std::span(values)).begin());
   return values;
 }
 

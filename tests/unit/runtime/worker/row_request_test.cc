@@ -59,7 +59,8 @@ TEST(RowRequestTest, AnswersGoWhereTheirKeysWere) {
   for (size_t chunk = 0; chunk < 3; ++chunk) {
     if (!request->Asks(chunk)) continue;
     std::vector<float> answer;
-    for (const uint64_t key : *ParseRowKeys(request->parts[chunk].sent->bytes())) {
+    const auto asked = *ParseRowKeys(request->parts[chunk].sent->bytes());
+    for (const uint64_t key : asked) {
       answer.push_back(static_cast<float>(key));
       answer.push_back(-static_cast<float>(key));
     }
