@@ -47,8 +47,8 @@ class OpenStep {
   bool has_begun() const { return !counted_.contributors().empty() || !held_.empty(); }
   SteadyTime began_at() const { return began_at_; }  // the first contribution
   bool HasHeld(WorkerId worker) const;
-  // A contribution of the step keeps the chunk's value as it is (spec.sync.nonFinite: Skip).
-  bool skips() const { return skips_; }
+  // A contribution of the step, or its sum, keeps the chunk's value as it is (spec.sync.nonFinite).
+  bool skips() const { return skips_ || !sum_.is_finite(); }
 
   // spec.sync.nonFinite: Fail. The chunk takes nothing any more, in no step.
   void Fail() { has_failed_ = true; }

@@ -139,4 +139,14 @@ absl::Status CheckFinite(const Chunk& chunk,
                                                  is_encoded ? ToString(push.codec) : ""));
 }
 
+absl::Status CheckSum(const Chunk& chunk) {
+  if (chunk.step().sum().is_finite()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sum of the gradients of ",
+                   chunk.Name(),
+                   " in step ",
+                   chunk.state().version().value(),
+                   " has a value that is not finite, though each gradient was"));
+}
+
 }  // namespace pushpull

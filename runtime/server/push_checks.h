@@ -43,4 +43,9 @@ absl::Status CheckFinite(const Chunk& chunk,
                          const FrameHeader& push,
                          std::span<const float> values);
 
+// kInvalidArgument: the step's sum has a value that is NaN or infinite, though its contributions
+// have passed CheckFinite: they are too large together, or one was read from shared memory and has
+// changed after the check. The text names tensor and step.
+absl::Status CheckSum(const Chunk& chunk);
+
 }  // namespace pushpull

@@ -243,6 +243,7 @@ bool StepEngine::PassesChecks(Chunk& chunk,
       return false;
     case NonFinitePolicy::kSkip:
       received.skips_step = true;
+      received.counts = false;
       lane_.log.Warning("chunk keeps its value in this step", {{"why", finite.message()}});
       return true;
     case NonFinitePolicy::kDrop:
@@ -250,6 +251,20 @@ bool StepEngine::PassesChecks(Chunk& chunk,
       lane_.log.Warning("contribution left out", {{"why", finite.message()}});
       return true;
   }
+  return true;
+}
+
+// The same for the sum. Nothing can be taken out of it, so where the policy leaves out
+// contributions the chunk keeps its value instead.
+bool StepEngine::PassesSumCheck(Chunk& chunk) {
+  const absl::Status finite = CheckSum(chunk);
+  if (finite.ok()) return true;
+  lane_.metrics.AddNonFinite();
+  if (lane_.rules.settings().non_finite == NonFinitePolicy::kFail) {
+    Fail(chunk, finite);
+    return false;
+  }
+  lane_.log.Warning("chunk keeps its value in this step", {{"why", finite.message()}});
   return true;
 }
 
@@ -331,6 +346,7 @@ void StepEngine::OnScale(Chunk& chunk, const FrameHeader& header) {
 //  - Only then may a deferred handover begin: from that moment on the shard is not open, and
 //    nothing is published until the next primary has everything.
 void StepEngine::Complete(Chunk& chunk) {
+  if (!PassesSumCheck(chunk)) return;
   At(SyncPhase::kWait);
   capture_.BeforeApply(chunk);
   const SteadyTime completed_at = lane_.executor.Now();

@@ -80,6 +80,7 @@ class StepEngine {
  private:
   void Contribute(Connection& connection, Chunk& chunk, ReceivedContribution& received);
   bool PassesChecks(Chunk& chunk, const Reception& reception, ReceivedContribution& received);
+  bool PassesSumCheck(Chunk& chunk);
   void AddHeld(Chunk& chunk);
   void ApplyStaleness(const Chunk& chunk, ReceivedContribution& late);
   void CompleteIfReady(Chunk& chunk);

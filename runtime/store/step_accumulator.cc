@@ -7,6 +7,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/store/row_sum.h"
 #include "runtime/tensor/reduce.h"
+#include "runtime/tensor/sparse_rows.h"
 
 namespace pushpull {
 
@@ -48,20 +49,29 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
   switch (reduction_) {
     case Reduction::kMean:
       total_weight_ += weight;
-      return AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
+      is_finite_ &=
+          AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
+      return;
     case Reduction::kSum:
-      return AddScaled(sum_.floats(), contribution, 1.0F);
+      is_finite_ &= AddScaled(sum_.floats(), contribution, 1.0F);
+      return;
     case Reduction::kMin:
-      return Minimum(sum_.floats(), contribution);
+      Minimum(sum_.floats(), contribution);
+      break;
     case Reduction::kMax:
-      return Maximum(sum_.floats(), contribution);
+      Maximum(sum_.floats(), contribution);
+      break;
   }
+  is_finite_ &= AllFinite(sum_.floats());
 }
 
 void StepAccumulator::AddRows(HostBuffer& contribution, double weight) {
   const double scale = reduction_ == Reduction::kMean ? weight / first_weight_ : 1;
   if (reduction_ == Reduction::kMean) total_weight_ += weight;
   sum_ = AddSparseRows(sum_, contribution, row_dim_, static_cast<float>(scale));
+  const absl::StatusOr<SparseRows> rows = ParseSparseRows(sum_.bytes(), row_dim_);
+  PUSHPULL_CHECK(rows.ok());
+  is_finite_ &= AllFinite(rows->values);
 }
 
 bool StepAccumulator::BeginClip(bool counts) {
@@ -79,6 +89,7 @@ HostBuffer StepAccumulator::TakeSum() {
 void StepAccumulator::Clear() {
   is_receiving_ = false;
   has_sum_ = false;
+  is_finite_ = true;
   total_weight_ = 0;
   clip_ = {};
 }

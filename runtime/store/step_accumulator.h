@@ -69,6 +69,10 @@ class StepAccumulator {
   std::span<const float> sum() const { return sum_.floats(); }
   std::span<const std::byte> sum_bytes() const { return sum_.bytes(); }
   double scale() const { return MeanScale() * clip_.scale.value_or(1); }
+  // Whether every value of the sum is, given that every contribution was when it was looked at:
+  // false where finite numbers add up to more than float32 has, or where a contribution that was
+  // read from shared memory had changed after the look.
+  bool is_finite() const { return is_finite_; }
 
   const StepClip& clip() const { return clip_; }
   // Everybody has contributed: computes the squares, 0 for a gradient that does not count or where
@@ -104,6 +108,7 @@ class StepAccumulator {
   HostBuffer sum_;
   bool is_receiving_ = false;
   bool has_sum_ = false;
+  bool is_finite_ = true;
   // sum_ is the weighted sum divided by the first contribution's weight, so that the first needs no
   // pass of its own and equal weights need no multiplication.
   double first_weight_ = 1;

@@ -65,14 +65,50 @@ struct TakeLarger {
   }
 };
 
-// All kernels for one instruction set. `x` has as many elements as `accumulator`.
-void AddScaledKernel(std::span<float> accumulator, const float* x, float scale) {
+// As integers, the bits of NaN and infinities without their sign are at least these; those of
+// every finite number are below.
+constexpr int32_t kInfinityBits = 0x7F800000;
+
+// The larger of `largest` and the magnitude of `x`, as integers.
+template <class D>
+HWY_INLINE hn::Vec<D> LargerMagnitude(D tag, hn::Vec<D> largest, hn::Vec<hn::Rebind<float, D>> x) {
+  return hn::Max(largest, hn::And(hn::BitCast(tag, x), hn::Set(tag, 0x7FFFFFFF)));
+}
+
+// accumulator[i] = operation(accumulator[i], x[i]). Whether all results are finite: watched on the
+// way, which costs nothing where memory is the limit.
+template <class Operation>
+HWY_INLINE bool TransformFinite(std::span<float> accumulator,
+                                const float* x,
+                                const Operation& operation) {
   const hn::ScalableTag<float> tag;
-  if (scale == 1.0F) {  // the same bits, one operation less: sums and unweighted means
-    hn::Transform1(tag, accumulator.data(), accumulator.size(), x, Add{});
-  } else {
-    hn::Transform1(tag, accumulator.data(), accumulator.size(), x, MultiplyThenAdd{scale});
+  const hn::RebindToSigned<decltype(tag)> bits;
+  const size_t lanes = hn::Lanes(tag);
+  auto largest = hn::Zero(bits);
+  size_t i = 0;
+  for (; i + lanes <= accumulator.size(); i += lanes) {
+    const auto result = operation(tag, hn::LoadU(tag, &accumulator[i]), hn::LoadU(tag, x + i));
+    hn::StoreU(result, tag, &accumulator[i]);
+    largest = LargerMagnitude(bits, largest, result);
   }
+  const hn::CappedTag<float, 1> single;
+  const hn::RebindToSigned<decltype(single)> single_bits;
+  auto largest_of_rest = hn::Zero(single_bits);
+  for (; i < accumulator.size(); ++i) {
+    const auto result =
+        operation(single, hn::LoadU(single, &accumulator[i]), hn::LoadU(single, x + i));
+    hn::StoreU(result, single, &accumulator[i]);
+    largest_of_rest = LargerMagnitude(single_bits, largest_of_rest, result);
+  }
+  return hn::AllTrue(bits, hn::Lt(largest, hn::Set(bits, kInfinityBits))) &&
+         hn::GetLane(largest_of_rest) < kInfinityBits;
+}
+
+// All kernels for one instruction set. `x` has as many elements as `accumulator`.
+bool AddScaledKernel(std::span<float> accumulator, const float* x, float scale) {
+  // The same bits, one operation less: sums and unweighted means.
+  if (scale == 1.0F) return TransformFinite(accumulator, x, Add{});
+  return TransformFinite(accumulator, x, MultiplyThenAdd{scale});
 }
 
 void MinimumKernel(std::span<float> accumulator, const float* x) {
@@ -90,25 +126,20 @@ void ScaleKernel(std::span<float> x, float scale) {
   hn::Transform(tag, x.data(), x.size(), Multiply{scale});
 }
 
-// Each lane's largest magnitude so far. As integers, the bits of NaN and infinities without their
-// sign are above those of every finite number.
-template <class D>
-HWY_INLINE hn::Vec<D> LargerMagnitude(D tag, hn::Vec<D> largest, const float* x) {
-  const auto bits = hn::BitCast(tag, hn::LoadU(hn::Rebind<float, D>(), x));
-  return hn::Max(largest, hn::And(bits, hn::Set(tag, 0x7FFFFFFF)));
-}
-
 bool AllFiniteKernel(std::span<const float> x) {
-  constexpr int32_t kInfinityBits = 0x7F800000;
   const hn::ScalableTag<int32_t> tag;
+  const hn::RebindToFloat<decltype(tag)> floats;
   const size_t lanes = hn::Lanes(tag);
   auto largest = hn::Zero(tag);
   size_t i = 0;
-  for (; i + lanes <= x.size(); i += lanes) largest = LargerMagnitude(tag, largest, &x[i]);
+  for (; i + lanes <= x.size(); i += lanes)
+    largest = LargerMagnitude(tag, largest, hn::LoadU(floats, &x[i]));
 
   const hn::CappedTag<int32_t, 1> single;
+  const hn::RebindToFloat<decltype(single)> single_float;
   auto largest_of_rest = hn::Zero(single);
-  for (; i < x.size(); ++i) largest_of_rest = LargerMagnitude(single, largest_of_rest, &x[i]);
+  for (; i < x.size(); ++i)
+    largest_of_rest = LargerMagnitude(single, largest_of_rest, hn::LoadU(single_float, &x[i]));
   return hn::AllTrue(tag, hn::Lt(largest, hn::Set(tag, kInfinityBits))) &&
          hn::GetLane(largest_of_rest) < kInfinityBits;
 }
@@ -133,9 +164,9 @@ HWY_EXPORT(MaximumKernel);
 HWY_EXPORT(ScaleKernel);
 HWY_EXPORT(AllFiniteKernel);
 
-void AddScaled(std::span<float> accumulator, std::span<const float> x, float scale) {
+bool AddScaled(std::span<float> accumulator, std::span<const float> x, float scale) {
   PUSHPULL_CHECK(accumulator.size() == x.size());
-  HWY_DYNAMIC_DISPATCH(AddScaledKernel)(accumulator, x.data(), scale);
+  return HWY_DYNAMIC_DISPATCH(AddScaledKernel)(accumulator, x.data(), scale);
 }
 
 void Minimum(std::span<float> accumulator, std::span<const float> x) {

@@ -17,7 +17,9 @@
 namespace pushpull {
 
 // accumulator += scale * x, each product rounded to float32 first; NaN and infinities propagate.
-void AddScaled(std::span<float> accumulator, std::span<const float> x, float scale);
+// Returns whether all results are finite: numbers that are can have a sum that is not, and `x` may
+// be memory that another process changes.
+bool AddScaled(std::span<float> accumulator, std::span<const float> x, float scale);
 
 // accumulator = the smaller (larger) of accumulator and x. NaN where either is NaN. -0 and +0 are
 // equal, the accumulator's stays.

@@ -249,6 +249,47 @@ TEST_F(NonFiniteTest, DropLeavesOutThatContribution) {
   EXPECT_THAT(job_->ServerMetricsText(0), HasSubstr("pushpull_nonfinite_gradients_total 1"));
 }
 
+class OverflowTest : public testing::TestWithParam<NonFinitePolicy> {
+ protected:
+  // Two workers; in step 1 their finite gradients have no finite sum. Then one more step.
+  absl::Status PushTooMuch() {
+    JobSettings settings = Settings(1, 2);
+    settings.non_finite = GetParam();
+    job_ = std::make_unique<SimJob>(SimJobOptions{.settings = settings});
+    trainer_ = std::make_unique<SimTrainer>(
+        *job_, std::vector{SimTensor("w", 4, OptimizerKind::kSgd, Reduction::kSum)});
+    EXPECT_TRUE(trainer_->Start(2).ok());
+    EXPECT_TRUE(trainer_->StepAll(2, [](uint32_t) { return -1.0F; }).ok());
+    const absl::Status too_much = trainer_->StepAll(2, [](uint32_t) { return 3e38F; });
+    if (!too_much.ok()) return too_much;
+    return trainer_->StepAll(2, [](uint32_t) { return -1.0F; });
+  }
+  std::unique_ptr<SimJob> job_;
+  std::unique_ptr<SimTrainer> trainer_;
+};
+
+TEST_P(OverflowTest, SumThatIsNotFiniteChangesNoValue) {
+  const absl::Status status = PushTooMuch();
+
+  if (GetParam() == NonFinitePolicy::kFail) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("sum of the gradients of tensor \"w\" chunk 0 in step 1"));
+    job_->scheduler().RunFor(std::chrono::seconds(5));
+    EXPECT_EQ(job_->Status().phase, JobPhase::kFailed);
+  } else {
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(trainer_->value(0), Each(4));
+  }
+  EXPECT_THAT(job_->ServerMetricsText(0), HasSubstr("pushpull_nonfinite_gradients_total 1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies,
+                         OverflowTest,
+                         testing::Values(NonFinitePolicy::kFail,
+                                         NonFinitePolicy::kSkip,
+                                         NonFinitePolicy::kDrop));
+
 // The mean of a phase's histogram in a worker's metrics, in seconds.
 double PhaseSeconds(const std::string& text, const std::string& phase) {
   const std::string name = "pushpull_sync_phase_seconds_sum{phase=\"" + phase + "\"} ";

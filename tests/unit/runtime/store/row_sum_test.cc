@@ -42,6 +42,20 @@ TEST(RowSumTest, TheMeanCountsWorkersWithoutTheRow) {
   EXPECT_FLOAT_EQ(static_cast<float>(sum.values[1] * accumulator.scale()), 1);
 }
 
+TEST(RowSumTest, KnowsWhenFiniteRowsAddUpToMore) {
+  StepAccumulator accumulator = StepAccumulator::OfRows(Reduction::kSum, 1);
+  HostBuffer first = EncodeRows({{1, {3e38F}}, {2, {1}}}, 1);
+  HostBuffer second = EncodeRows({{2, {3e38F}}, {3, {3e38F}}}, 1);
+  HostBuffer third = EncodeRows({{3, {3e38F}}}, 1);
+  accumulator.Add(first, 1);
+
+  accumulator.Add(second, 1);
+  EXPECT_TRUE(accumulator.is_finite());
+  accumulator.Add(third, 1);
+
+  EXPECT_FALSE(accumulator.is_finite());
+}
+
 TEST(RowSumTest, NoRowsAtAllAreASum) {
   StepAccumulator accumulator = StepAccumulator::OfRows(Reduction::kSum, 3);
   HostBuffer first = EncodeRows({}, 3);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -89,6 +90,44 @@ TEST(StepAccumulatorTest, WhatWasAbandonedLeavesNoTrace) {
   AddTo(accumulator, {3}, 1);
 
   EXPECT_THAT(Result(accumulator), ElementsAre(3));
+}
+
+TEST(StepAccumulatorTest, KnowsWhenFiniteGradientsAddUpToMore) {
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
+    StepAccumulator accumulator(reduction, 8);
+    AddTo(accumulator, {3e38F, 1}, 1);
+    EXPECT_TRUE(accumulator.is_finite());
+
+    AddTo(accumulator, {3e38F, 1}, 1);
+    EXPECT_FALSE(accumulator.is_finite()) << ToString(reduction);
+    AddTo(accumulator, {-3e38F, 1}, 1);
+    EXPECT_FALSE(accumulator.is_finite()) << ToString(reduction);
+
+    accumulator.Clear();
+    AddTo(accumulator, {3e38F, 1}, 1);
+    EXPECT_TRUE(accumulator.is_finite());
+  }
+}
+
+TEST(StepAccumulatorTest, WeightsFarApartMayOverflow) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+  AddTo(accumulator, {1}, 1e-300);
+
+  AddTo(accumulator, {1}, 1);
+
+  EXPECT_FALSE(accumulator.is_finite());
+}
+
+TEST(StepAccumulatorTest, SeesValuesThatChangedAfterTheLook) {
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMin, Reduction::kMax}) {
+    const std::vector<float> shared = {std::numeric_limits<float>::quiet_NaN()};
+    StepAccumulator accumulator(reduction, 4);
+    AddTo(accumulator, {1}, 1);
+
+    accumulator.AddTo(shared, 1);
+
+    EXPECT_FALSE(accumulator.is_finite()) << ToString(reduction);
+  }
 }
 
 TEST(StepAccumulatorTest, EveryStepStartsAnew) {

@@ -138,6 +138,26 @@ TEST(ReduceTest, AddScaledRoundsTheProductBeforeTheSum) {
   }
 }
 
+TEST(ReduceTest, AddScaledFindsSumsThatAreNotFinite) {
+  OnEveryTarget([] {
+    for (const size_t num_elements : kLengths) {
+      const std::vector<float> x(num_elements, kLargest / 2);
+      std::vector<float> accumulator = x;
+      EXPECT_TRUE(AddScaled(accumulator, x, 1.0F));
+      EXPECT_TRUE(AddScaled(accumulator, x, -2.0F));
+
+      for (size_t i = 0; i < num_elements; ++i) {
+        accumulator.assign(num_elements, -1.0F);
+        accumulator[i] = kLargest;
+        EXPECT_FALSE(AddScaled(accumulator, x, 1.0F)) << i << " of " << num_elements;
+        accumulator.assign(num_elements, -1.0F);
+        accumulator[i] = kNaN;
+        EXPECT_FALSE(AddScaled(accumulator, x, 0.5F)) << i << " of " << num_elements;
+      }
+    }
+  });
+}
+
 TEST(ReduceTest, FusedMultiplyAddWouldDiffer) {
   // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: the last term is lost when the product is rounded.
   const float x = 1.0F + 0x1p-12F;
