@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/printable.h"
+
 namespace pushpull_operator {
 namespace {
 
@@ -80,6 +82,9 @@ void Draft::Set(absl::string_view type,
                 bool is_true,
                 const std::string& reason,
                 std::string message) {
+  // The API server's own may quote a whole value of the spec; the schema of the status has a limit,
+  // and a patch that exceeds it fails as often as it is tried.
+  message = pushpull::Printable(message);
   TrainingJobStatus& status = plan_.status;
   const Condition* old = FindCondition(status.conditions, type);
   if (old == nullptr && !is_true && type != "Ready" && type != "Reconciled") return;

@@ -200,6 +200,18 @@ TEST(PlanTest, ARefusedPodFailsTheJobWithTheServersMessage) {
   EXPECT_EQ(world.Find("Failed")->message, "spec.containers[0].image: Required value");
 }
 
+TEST(PlanTest, AConditionHasNoMoreTextThanItsSchemaAllows) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.seen.refusal = "spec.containers[0].image: Invalid value: " + std::string(200'000, 'x');
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True InvalidSpec");
+  EXPECT_LE(world.Find("Failed")->message.size(), 32'768u);
+  EXPECT_THAT(world.Find("Failed")->message, HasSubstr("Invalid value"));
+}
+
 TEST(PlanTest, ADeadlineIsExactAndExcludesSuspendedTime) {
   World world(1, 1);
   world.spec().active_deadline = seconds(600);
