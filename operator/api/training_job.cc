@@ -80,6 +80,12 @@ void CheckForPods(const pushpull::TrainingJobSpec& spec, pushpull::Problems& pro
 
 TrainingJobObject DecodeTrainingJobObject(const Object& object) {
   TrainingJobObject decoded;
+  decoded.status = DecodeStatus(*object.json);
+  if (!object.problem.empty()) {
+    decoded.unreadable = object.problem;
+    decoded.job.spec.managed_by = StringField(ObjectField(*object.json, "spec"), "managedBy");
+    return decoded;
+  }
   pushpull::Problems problems;
   const Json manifest = Manifest(*object.json);
   decoded.job = pushpull::DecodeTrainingJob(ToTree(manifest), problems);
@@ -87,7 +93,6 @@ TrainingJobObject DecodeTrainingJobObject(const Object& object) {
   pushpull::CheckRules(decoded.job, problems);
   CheckForPods(decoded.job.spec, problems);
   decoded.problems = problems.Take();
-  decoded.status = DecodeStatus(*object.json);
   return decoded;
 }
 

@@ -27,6 +27,9 @@ struct TrainingJobObject {
   // Why the spec is invalid, in the messages of `pushpull validate`: unknown fields, values of
   // another kind, broken rules. Empty: it is valid.
   std::vector<pushpull::ManifestProblem> problems;
+  // Why the object could not be read completely (Object::problem): of `job` and `manifest` nothing
+  // is set but spec.managedBy. Empty: it could.
+  std::string unreadable;
   TrainingJobStatus status;
 };
 

@@ -68,7 +68,11 @@ class OperatorProcess {
     return {.rate_limit = config_.rate_limit,
             .on_attempt = [this](absl::string_view verb,
                                  int code) { metrics_.CountRequest(verb, code); },
-            .on_date = [this](std::chrono::sys_seconds date) { clock_.Observe(date); }};
+            .on_date = [this](std::chrono::sys_seconds date) { clock_.Observe(date); },
+            .on_skipped =
+                [this](const absl::Status& why) {
+                  log_.Warning("object skipped", {{"why", why.message()}});
+                }};
   }
 
   ClientOptions ClientOptionsOf() {

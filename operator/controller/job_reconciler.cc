@@ -41,6 +41,7 @@ class JobReconciler::Pass {
   // Plans, and carries the plan out. A job whose certificates cannot be read for now goes on with
   // those it has: the error comes last.
   absl::StatusOr<std::optional<seconds>> Run() {
+    if (!job_.object().unreadable.empty()) return Tell();
     if (!job_.object().job.spec.suspend) state_.save.reset();
     Observation seen = Observe();
     const bool is_active = IsActive(seen);
@@ -62,6 +63,15 @@ class JobReconciler::Pass {
   }
 
  private:
+  // Only says that the job cannot be read. How its coordinator is reached, and with which Secret,
+  // is in what was not read.
+  absl::StatusOr<std::optional<seconds>> Tell() {
+    plan_ = Plan(Observe());
+    PUSHPULL_RETURN_IF_ERROR(PatchStatus());
+    RecordEvents();
+    return std::nullopt;
+  }
+
   Observation Observe() const {
     Observation seen{.meta = job_.meta(),
                      .object = job_.object(),

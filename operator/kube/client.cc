@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/kube/json_fields.h"
+#include "operator/kube/json_reader.h"
 #include "operator/kube/watch_frames.h"
 #include "runtime/base/status_macros.h"
 
@@ -39,36 +40,41 @@ std::string DeleteBody(const DeleteOptions& options) {
   return ToText(body);
 }
 
+// Of answers that have only metadata.
+constexpr char kMetadataForm[] = ";g=meta.k8s.io;v=v1,application/json";
 // Of every write that sets fields.
 constexpr std::pair<const char*, const char*> kFieldManager{"fieldManager", "pushpull-operator"};
 
-struct ListPage {
+// An answer of the client's own limit, not one of the server's.
+bool IsTooLarge(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && !ApiErrorOf(status).has_value();
+}
+
+// What to ask for in the next page of a list.
+struct PageSize {
+  int objects = 0;  // 0: all that there are
+  bool has_only_metadata = false;
+
+  // After a page that was too large. False: there is nothing less to ask for.
+  bool Shrink() {
+    if (has_only_metadata) return false;
+    has_only_metadata = objects == 1;
+    objects = objects == 0 ? KubeClient::kPageObjects : std::max(objects / 2, 1);
+    return true;
+  }
+  // After a page that was read: large objects are mostly alone among small ones.
+  void OnRead(size_t bytes, size_t bytes_max) {
+    has_only_metadata = false;
+    if (bytes < bytes_max / 4) objects = std::min(2 * objects, KubeClient::kPageObjects);
+  }
+};
+
+}  // namespace
+
+struct KubeClient::ListPage {
   std::string resource_version;
   std::string next;  // empty: the last page
 };
-
-absl::StatusOr<ListPage> ReadPage(const std::string& body, ListVisitor& visitor) {
-  std::optional<Json> json = ParseApiJson(body);
-  const auto items = json.has_value() && json->is_object() ? json->find("items") : Json::iterator();
-  if (!json.has_value() || !json->is_object() || items == json->end() ||
-      !(items->is_array() || items->is_null())) {
-    return absl::DataLossError("the API server sent an object that is not a list");
-  }
-  if (items->is_array()) {
-    for (Json& item : *items) {
-      PUSHPULL_ASSIGN_OR_RETURN(Object object, DecodeObject(std::move(item)));
-      visitor.AddListed(std::move(object));
-    }
-  }
-  const Json* metadata = Find(*json, "metadata");
-  if (metadata == nullptr) {
-    return absl::DataLossError("the API server sent a list without metadata");
-  }
-  return ListPage{.resource_version = StringField(*metadata, "resourceVersion"),
-                  .next = StringField(*metadata, "continue")};
-}
-
-}  // namespace
 
 // A call as metrics, errors and HTTP name it.
 struct KubeClient::Verb {
@@ -81,7 +87,7 @@ KubeClient::KubeClient(Credentials& credentials, PausingTime& time, ClientOption
     : credentials_(credentials),
       time_(time),
       options_(std::move(options)),
-      http_(credentials.access().server),
+      http_(credentials.access().server, options_.response_bytes_max),
       bucket_(options_.rate_limit, time.Now()),
       random_(std::random_device()()) {}
 
@@ -99,12 +105,13 @@ KubeClient::Call KubeClient::MakeCall(const Verb& verb,
                                       const ObjectKey& key,
                                       const std::string& target,
                                       const std::string& body) const {
-  return {.verb = verb.name,
-          .what = absl::StrCat(verb.name, " ", type.plural, " ", ToString(key)),
-          .request = {.method = verb.method,
-                      .target = credentials_.access().path_prefix + target,
-                      .content_type = verb.content_type,
-                      .body = body}};
+  return {
+      .verb = verb.name,
+      .what = absl::StrCat(verb.name, " ", type.plural, key.name.empty() ? "" : " ", ToString(key)),
+      .request = {.method = verb.method,
+                  .target = credentials_.access().path_prefix + target,
+                  .content_type = verb.content_type,
+                  .body = body}};
 }
 
 absl::Status KubeClient::AwaitRateLimit(const Call& call,
@@ -184,15 +191,19 @@ absl::StatusOr<Object> KubeClient::SendForObject(const Call& call, Deadline dead
   PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
   absl::StatusOr<Object> object = ParseObject(body);
   if (!object.ok()) return WithContext(object.status(), call.what);
+  // Nothing may be written, or missed, because a part of the object was not read.
+  if (!object->problem.empty())
+    return absl::DataLossError(absl::StrCat(call.what, ": ", object->problem));
   return object;
 }
 
 // The caller of a write knows the rest of the object.
 absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline) {
-  call.request.accept =
-      "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-  PUSHPULL_ASSIGN_OR_RETURN(Object object, SendForObject(call, deadline));
-  return std::move(object.meta);
+  call.request.accept = absl::StrCat("application/json;as=PartialObjectMetadata", kMetadataForm);
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
+  absl::StatusOr<Object> object = ParseObject(body);
+  if (!object.ok()) return WithContext(object.status(), call.what);
+  return std::move(object->meta);
 }
 
 absl::StatusOr<Object> KubeClient::Get(const ResourceType& type,
@@ -219,23 +230,64 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
                                                  int page_objects,
                                                  ListVisitor& visitor,
                                                  Deadline deadline) {
+  const size_t bytes_max = options_.response_bytes_max;
+  PageSize size{.objects = page_objects};
   ListPage page;
-  do {
-    const Call call =
-        MakeCall({"list", "GET"},
-                 type,
-                 {.name = selection.object_namespace},
-                 WithQuery(CollectionTarget(type, selection.object_namespace),
-                           {{"labelSelector", selection.label_selector},
-                            {"fieldSelector", selection.field_selector},
-                            {"limit", page_objects == 0 ? "" : absl::StrCat(page_objects)},
-                            {"continue", page.next}}));
-    PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
-    absl::StatusOr<ListPage> read = ReadPage(body, visitor);
-    if (!read.ok()) return WithContext(read.status(), call.what);
-    page = *std::move(read);
-  } while (!page.next.empty());
-  return page.resource_version;
+  for (;;) {
+    Call call = MakeCall({"list", "GET"},
+                         type,
+                         {.name = selection.object_namespace},
+                         WithQuery(CollectionTarget(type, selection.object_namespace),
+                                   {{"labelSelector", selection.label_selector},
+                                    {"fieldSelector", selection.field_selector},
+                                    {"limit", size.objects == 0 ? "" : absl::StrCat(size.objects)},
+                                    {"continue", page.next}}));
+    std::string problem;
+    if (size.has_only_metadata) {
+      call.request.accept =
+          absl::StrCat("application/json;as=PartialObjectMetadataList", kMetadataForm);
+      problem = absl::StrCat("the object is larger than ", bytes_max >> 10, " KiB");
+    }
+    const absl::StatusOr<std::string> body = Send(call, deadline);
+    // With the same `continue` the next page begins where this one would have.
+    if (IsTooLarge(body.status()) && size.Shrink()) continue;
+    PUSHPULL_RETURN_IF_ERROR(body.status());
+    PUSHPULL_ASSIGN_OR_RETURN(page, ReadPage(call, *body, problem, visitor));
+    size.OnRead(body->size(), bytes_max);
+    if (page.next.empty()) return page.resource_version;
+  }
+}
+
+absl::StatusOr<KubeClient::ListPage> KubeClient::ReadPage(const Call& call,
+                                                          const std::string& body,
+                                                          absl::string_view problem,
+                                                          ListVisitor& visitor) {
+  const auto take = [&](ReadValue read) {
+    if (!problem.empty()) read.problem = std::string(problem);
+    absl::StatusOr<Object> object = DecodeObject(std::move(read.json), std::move(read.problem));
+    if (object.ok() && object->meta.key.name.empty())
+      object = absl::DataLossError("the API server sent an object without a name");
+    if (object.ok()) {
+      visitor.AddListed(*std::move(object));
+    } else {
+      TellSkipped(call, object.status());
+    }
+  };
+  const std::optional<Json> json = ReadEnvelope(body, "items", Holds::kList, take);
+  const Json* items = json ? Find(*json, "items") : nullptr;
+  if (items == nullptr || !(items->is_array() || items->is_null()))
+    return absl::DataLossError(
+        absl::StrCat(call.what, ": the API server sent an object that is not a list"));
+  const Json* metadata = Find(*json, "metadata");
+  if (metadata == nullptr)
+    return absl::DataLossError(
+        absl::StrCat(call.what, ": the API server sent a list without metadata"));
+  return ListPage{.resource_version = StringField(*metadata, "resourceVersion"),
+                  .next = StringField(*metadata, "continue")};
+}
+
+void KubeClient::TellSkipped(const Call& call, const absl::Status& why) const {
+  if (options_.on_skipped) options_.on_skipped(WithContext(why, call.what));
 }
 
 absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
@@ -320,10 +372,15 @@ absl::Status KubeClient::Watch(const ResourceType& type,
   PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, Deadline(time_.Now() + kWatchSlack), cancellation));
   WatchFrameSplitter splitter;
   const auto on_frame = [&](absl::string_view frame) -> absl::Status {
-    PUSHPULL_ASSIGN_OR_RETURN(WatchEvent event, DecodeWatchEvent(frame));
-    if (event.type == WatchEventType::kUnknown) return absl::OkStatus();
-    if (event.type == WatchEventType::kError) return ToStatus(event.error, call.what);
-    return on_event(std::move(event));
+    absl::StatusOr<WatchEvent> event = DecodeWatchEvent(frame);
+    if (absl::IsInvalidArgument(event.status())) {
+      TellSkipped(call, event.status());
+      return absl::OkStatus();
+    }
+    PUSHPULL_RETURN_IF_ERROR(event.status());
+    if (event->type == WatchEventType::kUnknown) return absl::OkStatus();
+    if (event->type == WatchEventType::kError) return ToStatus(event->error, call.what);
+    return on_event(*std::move(event));
   };
   const HttpResponse response =
       http_.Exchange(call.request,

@@ -38,6 +38,11 @@ struct ClientOptions {
   std::function<void(absl::string_view verb, int code)> on_attempt;
   // Called with the date of each answer (server_clock.h). Thread-safe; may be empty.
   std::function<void(std::chrono::sys_seconds)> on_date;
+  // Called for each object of a list or a watch that is skipped, because it has no metadata or no
+  // name; says why. Thread-safe; may be empty.
+  std::function<void(const absl::Status&)> on_skipped;
+  // An answer with more is an error, but for pages of lists.
+  size_t response_bytes_max = kResponseBytesMax;
 };
 
 // Which objects of a kind.
@@ -79,7 +84,7 @@ class KubeClient {
  public:
   // Of an ordinary call.
   static constexpr std::chrono::seconds kCallTime{10};
-  // Objects in a page of a list.
+  // Objects in a page of a list, at most.
   static constexpr int kPageObjects = 500;
 
   // `credentials` and `time` must outlive the client.
@@ -95,7 +100,9 @@ class KubeClient {
                              pushpull::Deadline deadline);
 
   // Lists all objects of the selection in pages, as of one resource version, which is returned. A
-  // list that expires between two pages restarts, the third time as one page.
+  // list that expires between two pages restarts, the third time as one page. A page that is larger
+  // than an answer may be is asked for again with half as many objects; an object that alone is
+  // larger comes as its metadata, with Object::problem.
   absl::StatusOr<std::string> List(const ResourceType& type,
                                    const Selection& selection,
                                    ListVisitor& visitor,
@@ -150,6 +157,7 @@ class KubeClient {
   void Stop();
 
  private:
+  struct ListPage;
   struct Verb;
   // What all attempts of one call share.
   struct Call {
@@ -179,6 +187,12 @@ class KubeClient {
                                        int page_objects,
                                        ListVisitor& visitor,
                                        pushpull::Deadline deadline);
+  // Hands the objects of a page over one by one as they are decoded.
+  absl::StatusOr<ListPage> ReadPage(const Call& call,
+                                    const std::string& body,
+                                    absl::string_view problem,
+                                    ListVisitor& visitor);
+  void TellSkipped(const Call& call, const absl::Status& why) const;
   double Jitter() ABSL_LOCKS_EXCLUDED(mu_);
 
   Credentials& credentials_;

@@ -89,6 +89,7 @@ constexpr CurlMeaning kCurlMeanings[] = {
 struct Transfer {
   CURL* easy = nullptr;
   const BodySink& sink;
+  size_t body_bytes_max = 0;
   HttpResponse response;
   size_t head_bytes = 0;
   bool has_head = false;  // complete: libcurl takes headers that break off for an answer
@@ -124,9 +125,9 @@ struct Transfer {
   bool Take(absl::string_view piece) {
     if (sink != nullptr && Code() == 200) {
       response.status = sink(piece);
-    } else if (response.body.size() + piece.size() > kResponseBytesMax) {
+    } else if (response.body.size() + piece.size() > body_bytes_max) {
       response.status = absl::ResourceExhaustedError(
-          absl::StrCat("the answer has more than ", kResponseBytesMax, " bytes"));
+          absl::StrCat("the answer has more than ", body_bytes_max, " bytes"));
     } else {
       response.body.append(piece.data(), piece.size());
     }
@@ -170,8 +171,12 @@ absl::Status StatusFromCurl(int code, absl::string_view details) {
 // connection open in between.
 class HttpClient::Session {
  public:
-  Session(const ServerAddress& server, std::shared_ptr<const TlsMaterial> tls)
-      : address_(ToString(pushpull::HostPort{server.host, server.port})), tls_(std::move(tls)) {
+  Session(const ServerAddress& server,
+          size_t body_bytes_max,
+          std::shared_ptr<const TlsMaterial> tls)
+      : address_(ToString(pushpull::HostPort{server.host, server.port})),
+        body_bytes_max_(body_bytes_max),
+        tls_(std::move(tls)) {
     PUSHPULL_CHECK(easy_ != nullptr && multi_ != nullptr);
     const std::string& name =
         server.uses_tls && !server.tls_name.empty() ? server.tls_name : server.host;
@@ -201,7 +206,7 @@ class HttpClient::Session {
                         const std::string& token,
                         const BodySink& sink,
                         const CallLimit& limit) {
-    Transfer transfer{.easy = easy_.get(), .sink = sink};
+    Transfer transfer{.easy = easy_.get(), .sink = sink, .body_bytes_max = body_bytes_max_};
     const StringList headers = SetRequest(request, token);
     Set(CURLOPT_ERRORBUFFER, transfer.details.data());
     Set(CURLOPT_PREREQDATA, &transfer);
@@ -305,6 +310,7 @@ class HttpClient::Session {
   }
 
   const std::string address_;
+  const size_t body_bytes_max_;
   const std::shared_ptr<const TlsMaterial> tls_;
   StringList connect_to_;
   const std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
@@ -312,7 +318,8 @@ class HttpClient::Session {
   CURLcode setup_ = CURLE_OK;
 };
 
-HttpClient::HttpClient(const ServerAddress& server) : server_(server) {
+HttpClient::HttpClient(const ServerAddress& server, size_t body_bytes_max)
+    : server_(server), body_bytes_max_(body_bytes_max) {
   static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);  // once a process
   PUSHPULL_CHECK(initialized == CURLE_OK);
 }
@@ -332,7 +339,7 @@ HttpResponse HttpClient::Exchange(const HttpRequest& request,
       idle_.pop_back();
     }
   }
-  if (session == nullptr) session = std::make_unique<Session>(server_, auth.tls);
+  if (session == nullptr) session = std::make_unique<Session>(server_, body_bytes_max_, auth.tls);
   HttpResponse response = session->Exchange(request, auth.token, sink, limit);
   MutexLock lock(mu_);
   if (response.status.ok() && idle_.size() < kIdleSessionsMax) {

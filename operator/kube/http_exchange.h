@@ -63,7 +63,7 @@ struct HttpResponse {
   //   kUnavailable        no connection, untrusted server certificate, or the connection broke
   //   kDeadlineExceeded   the deadline passed
   //   kCancelled          the cancellation was triggered
-  //   kResourceExhausted  the answer is larger than kResponseBytesMax or kHeadBytesMax
+  //   kResourceExhausted  the answer is larger than the client's limit or kHeadBytesMax
   //   kInvalidArgument    the address or the TLS material cannot be used
   //   else                the error of the sink
   absl::Status status;
@@ -80,8 +80,9 @@ struct CallLimit {
   const Cancellation& cancellation;
 };
 
-// A page of a list is a few megabytes.
-inline constexpr size_t kResponseBytesMax = size_t{64} << 20;
+// An object is at most 1.5 MiB in etcd, and a few times that as JSON. A page of a list that exceeds
+// it is asked for again with fewer objects (client.h).
+inline constexpr size_t kResponseBytesMax = size_t{8} << 20;
 // Of status line and headers.
 inline constexpr size_t kHeadBytesMax = size_t{256} << 10;
 
@@ -92,7 +93,7 @@ using BodySink = std::function<absl::Status(absl::string_view piece)>;
 // Thread-safe; exchanges of different threads run side by side, each on a connection of its own.
 class HttpClient {
  public:
-  explicit HttpClient(const ServerAddress& server);
+  explicit HttpClient(const ServerAddress& server, size_t body_bytes_max = kResponseBytesMax);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -108,6 +109,7 @@ class HttpClient {
   class Session;
 
   const ServerAddress server_;
+  const size_t body_bytes_max_;
   pushpull::Mutex mu_;
   std::vector<std::unique_ptr<Session>> idle_ ABSL_GUARDED_BY(mu_);
 };

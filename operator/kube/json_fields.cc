@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/kube/json_fields.h"
 
+#include <utility>
+
+#include "operator/kube/json_reader.h"
+
 namespace pushpull_operator {
 
-namespace {
-
-// Drops the values of the field `dropped`, and whatever is too deep, while parsing.
-std::optional<Json> Parse(absl::string_view text, absl::string_view dropped) {
-  bool is_too_deep = false;
-  const auto keep = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-    is_too_deep = is_too_deep || depth > kJsonDepthMax;
-    if (is_too_deep) return false;
-    return dropped.empty() || event != Json::parse_event_t::key ||
-           parsed.get_ref<const std::string&>() != dropped;
-  };
-  Json json = Json::parse(text.begin(), text.end(), keep, /*allow_exceptions=*/false);
-  if (is_too_deep || json.is_discarded()) return std::nullopt;
-  return json;
-}
-
-}  // namespace
-
 std::optional<Json> ParseJson(absl::string_view text) {
-  return Parse(text, "");
-}
-
-std::optional<Json> ParseApiJson(absl::string_view text) {
-  return Parse(text, "managedFields");
+  std::optional<ReadValue> read = ReadJson(text);
+  if (!read || !read->problem.empty()) return std::nullopt;
+  return std::move(read->json);
 }
 
 const Json* Find(const Json& json, absl::string_view key) {

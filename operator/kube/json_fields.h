@@ -15,16 +15,9 @@ namespace pushpull_operator {
 
 using Json = nlohmann::json;
 
-// Deeper than any object of Kubernetes (a schema of a CRD has about 40 levels), and shallow enough
-// for the library's recursive functions.
-inline constexpr int kJsonDepthMax = 200;
-
-// Nothing if the text is not JSON or nests deeper than kJsonDepthMax. Does not throw.
+// Nothing if the text is not JSON, or exceeds the limits of an object (json_reader.h). Does not
+// throw.
 std::optional<Json> ParseJson(absl::string_view text);
-
-// The same for an answer of the API server, without metadata.managedFields: a third of an object
-// that nothing here uses.
-std::optional<Json> ParseApiJson(absl::string_view text);
 
 // The field; null if `json` is not an object or has no such field.
 const Json* Find(const Json& json, absl::string_view key);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/kube/json_fields.h"
+#include "operator/kube/json_reader.h"
 
 namespace pushpull_operator {
 namespace {
@@ -83,20 +84,21 @@ std::string WithQuery(std::string target, const Query& query) {
   return target;
 }
 
-absl::StatusOr<Object> DecodeObject(Json json) {
+absl::StatusOr<Object> DecodeObject(Json json, std::string problem) {
   const Json* metadata = Find(json, "metadata");
   if (metadata == nullptr || !metadata->is_object()) {
     return absl::DataLossError("the API server sent an object without metadata");
   }
   ObjectMeta meta = DecodeMeta(*metadata);
-  return Object{.meta = std::move(meta), .json = std::make_shared<const Json>(std::move(json))};
+  return Object{.meta = std::move(meta),
+                .json = std::make_shared<const Json>(std::move(json)),
+                .problem = std::move(problem)};
 }
 
 absl::StatusOr<Object> ParseObject(absl::string_view text) {
-  std::optional<Json> json = ParseApiJson(text);
-  if (!json.has_value())
-    return absl::DataLossError("the API server sent an answer that is not JSON");
-  return DecodeObject(*std::move(json));
+  std::optional<ReadValue> read = ReadJson(text);
+  if (!read) return absl::DataLossError("the API server sent an answer that is not JSON");
+  return DecodeObject(std::move(read->json), std::move(read->problem));
 }
 
 std::string ToText(const Object& object) {

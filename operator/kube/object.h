@@ -67,11 +67,14 @@ struct ObjectMeta {
 struct Object {
   ObjectMeta meta;
   std::shared_ptr<const nlohmann::json> json;  // never null in an object of the client
+  // Why `json` lacks parts of the object besides metadata.managedFields (json_reader.h): "spec
+  // nests deeper than 200 levels". Empty: it lacks none.
+  std::string problem;
 };
 
 // kDataLoss if `json` is not an object with metadata; fields that are missing or of another type
-// keep their defaults.
-absl::StatusOr<Object> DecodeObject(nlohmann::json json);
+// keep their defaults. `problem` is that of the object.
+absl::StatusOr<Object> DecodeObject(nlohmann::json json, std::string problem);
 
 absl::StatusOr<Object> ParseObject(absl::string_view text);
 

@@ -25,6 +25,8 @@ std::optional<Duration> DelayBeforeRetry(const HttpResponse& last,
                                          double jitter) {
   if (attempts >= kAttemptsMax) return std::nullopt;
   if (last.code == 0) {
+    // It would be too large again.
+    if (absl::IsResourceExhausted(last.status)) return std::nullopt;
     if (last.was_sent && repeat == Repeat::kUnsafe) return std::nullopt;
     const Duration doubled = kFirstDelay * (1 << std::clamp(attempts - 1, 0, 7));
     return Spread(std::min<Duration>(doubled, kLongestDelay), jitter);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "operator/kube/json_fields.h"
-#include "runtime/base/status_macros.h"
+#include "operator/kube/json_reader.h"
 
 namespace pushpull_operator {
 namespace {
@@ -19,10 +19,21 @@ WatchEventType TypeOf(absl::string_view name) {
   return WatchEventType::kUnknown;
 }
 
+absl::StatusOr<WatchEvent> WithObject(WatchEvent event, ReadValue read) {
+  absl::StatusOr<Object> object = DecodeObject(std::move(read.json), std::move(read.problem));
+  if (!object.ok()) return absl::InvalidArgumentError(object.status().message());
+  if (object->meta.key.name.empty() && event.type != WatchEventType::kBookmark)
+    return absl::InvalidArgumentError("the API server sent an object without a name");
+  event.object = *std::move(object);
+  return event;
+}
+
 }  // namespace
 
 absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame) {
-  std::optional<Json> json = ParseApiJson(frame);
+  std::optional<ReadValue> object;
+  const std::optional<Json> json = ReadEnvelope(
+      frame, "object", Holds::kObject, [&object](ReadValue read) { object = std::move(read); });
   if (!json.has_value() || !json->is_object()) {
     return absl::DataLossError("a frame of the watch is not a JSON object");
   }
@@ -30,16 +41,12 @@ absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame) {
   if (type.empty()) return absl::DataLossError("a frame of the watch has no type");
   WatchEvent event{.type = TypeOf(type)};
   if (event.type == WatchEventType::kUnknown) return event;
-  const auto object = json->find("object");
-  if (object == json->end()) {
-    return absl::DataLossError("a frame of the watch has no object");
-  }
+  if (!object) return absl::DataLossError("a frame of the watch has no object");
   if (event.type == WatchEventType::kError) {
-    event.error = DecodeApiError(500, ToText(*object));
+    event.error = DecodeApiError(500, ToText(object->json));
     return event;
   }
-  PUSHPULL_ASSIGN_OR_RETURN(event.object, DecodeObject(std::move(*object)));
-  return event;
+  return WithObject(std::move(event), *std::move(object));
 }
 
 }  // namespace pushpull_operator

@@ -22,11 +22,14 @@ enum class WatchEventType {
 
 struct WatchEvent {
   WatchEventType type = WatchEventType::kUnknown;
-  Object object;   // except for kError and kUnknown
+  Object object;   // except for kError and kUnknown; with a name except for kBookmark
   ApiError error;  // of kError
 };
 
-// kDataLoss if the frame is not an event. Unknown fields are ignored.
+// Unknown fields are ignored.
+//
+//   kDataLoss         the frame is not an event: the stream cannot be trusted
+//   kInvalidArgument  the event is about an object without metadata or name: skip it
 absl::StatusOr<WatchEvent> DecodeWatchEvent(absl::string_view frame);
 
 }  // namespace pushpull_operator

@@ -17,8 +17,8 @@
 
 namespace pushpull_operator {
 
-// An object is at most 1.5 MiB in etcd, and a few times that as JSON.
-inline constexpr size_t kWatchFrameBytesMax = size_t{16} << 20;
+// An object is at most 1.5 MiB in etcd, and a few times that as JSON. As much as an answer has.
+inline constexpr size_t kWatchFrameBytesMax = size_t{8} << 20;
 
 // Thread-compatible.
 class WatchFrameSplitter {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "operator/plan/parts.h"
@@ -29,6 +30,18 @@ void PlanInvalid(Draft& draft) {
   if (!draft.status().phase) draft.SetPhase(Phase::kPending);
   draft.Set("Reconciled", false, "InvalidSpec", absl::StrJoin(lines, "; "));
   DescribePods(draft);
+}
+
+// Neither acted upon: what the job had before it could not be read stays as it is.
+void PlanUnreadable(Draft& draft) {
+  TrainingJobStatus& status = draft.status();
+  if (!status.phase) draft.SetPhase(Phase::kPending);
+  status.observed_generation = draft.seen().meta.generation;
+  draft.Set("Reconciled",
+            false,
+            "Unreadable",
+            absl::StrCat(draft.seen().object.unreadable,
+                         "; nothing is done for the job until it is shortened, its pods stay"));
 }
 
 void Begin(Draft& draft) {
@@ -66,12 +79,17 @@ bool IsPaused(Draft& draft) {
 }  // namespace
 
 bool IsActive(const Observation& seen) {
-  return IsManaged(seen) && seen.object.problems.empty() && !Draft(seen).IsFinished();
+  const bool is_valid = seen.object.unreadable.empty() && seen.object.problems.empty();
+  return IsManaged(seen) && is_valid && !Draft(seen).IsFinished();
 }
 
 JobPlan Plan(const Observation& seen) {
   Draft draft(seen);
   if (!IsManaged(seen)) return draft.Take();
+  if (!seen.object.unreadable.empty()) {
+    if (!draft.IsFinished()) PlanUnreadable(draft);
+    return draft.Take();
+  }
   if (!draft.IsFinished()) {
     if (!seen.object.problems.empty()) {
       PlanInvalid(draft);

@@ -111,6 +111,12 @@ constexpr char kConnectionHeader[] = "X-Fake-Connection";
 // The answer to a request for metadata only; a Status is sent complete.
 nlohmann::json PartOf(const nlohmann::json& object) {
   if (object.value("kind", "") == "Status") return object;
+  if (object.contains("items")) {
+    Json list{{"kind", "PartialObjectMetadataList"}, {"metadata", object["metadata"]}};
+    list["items"] = Json::array();
+    for (const Json& item : object["items"]) list["items"].push_back(PartOf(item));
+    return list;
+  }
   return {{"kind", "PartialObjectMetadata"},
           {"metadata", object.value("metadata", nlohmann::json::object())}};
 }

@@ -173,6 +173,29 @@ TEST_F(ReflectorTest, ABookmarkAvoidsARelist) {
   EXPECT_EQ(num_lists(), 1);
 }
 
+TEST_F(ReflectorTest, AnObjectThatCannotBeReadCausesNoListing) {
+  const std::string deep = std::string(300, '[') + std::string(300, ']');
+  server_.Put(kPods, Key("a"), Labelled("yes"));
+  Start();
+  ASSERT_TRUE(AwaitChanges(1));
+  ASSERT_TRUE(server_.AwaitWatches(1));
+
+  for (const std::string& object :
+       {std::string("[]"),
+        std::string(R"({"metadata":{}})"),
+        R"({"metadata":{"namespace":"n","name":"deep"},"spec":)" + deep + "}"}) {
+    const std::string frame = R"({"type":"ADDED","object":)" + object + "}\n";
+    server_.SendOnWatches(frame, frame.size());
+  }
+  ASSERT_TRUE(AwaitChanges(2));
+  server_.Put(kPods, Key("b"), Labelled("yes"));
+
+  ASSERT_TRUE(AwaitChanges(3));
+  EXPECT_NE(store_.Find(Key("deep")), nullptr);
+  EXPECT_EQ(num_lists(), 1);
+  EXPECT_EQ(server_.CountRequests("WATCH"), 1);
+}
+
 TEST_F(ReflectorTest, AThousandTooOldVersionsLoseNoObject) {
   server_.Put(kPods, Key("a"), Labelled("yes"));
   auto failures = std::make_shared<std::atomic<int>>(1000);

@@ -34,7 +34,7 @@ bool IsRunning(const PlayedCluster& cluster) {
 }
 
 JobCertificates CertificatesOf(const json& secret) {
-  return DecodeTlsSecret(*DecodeObject(secret));
+  return DecodeTlsSecret(*DecodeObject(secret, ""));
 }
 
 std::string Reconciled(const PlayedCluster& cluster) {
@@ -76,7 +76,8 @@ TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   const JobCertificates certificates = CertificatesOf(cluster.Secret());
-  EXPECT_EQ(DecodeObject(cluster.Secret())->meta.controller_uid, cluster.Job()["metadata"]["uid"]);
+  EXPECT_EQ(DecodeObject(cluster.Secret(), "")->meta.controller_uid,
+            cluster.Job()["metadata"]["uid"]);
   ASSERT_NE(cluster.coordinator.endpoint.tls, nullptr);
   EXPECT_EQ(*cluster.coordinator.endpoint.tls,
             (pushpull::TlsFiles{.authorities = certificates.authorities,

@@ -45,6 +45,12 @@ bool IsPost(const FakeRequest& request, const std::string& plural) {
   return request.method == "POST" && request.path.ends_with("/" + plural);
 }
 
+json Nested(int levels) {
+  json nested = json::array();
+  for (int i = 1; i < levels; ++i) nested = json::array({std::move(nested)});
+  return nested;
+}
+
 // An operator that leads.
 class Operator {
  public:
@@ -97,6 +103,36 @@ class JobControllerTest : public testing::Test {
                  {"metadata", {{"generation", 1}}},
                  {"spec", json::parse(kControllerSpec)}});
   }
+  // The job with a field of its workers' template that no reader of pods knows.
+  void PutOddJob(const std::string& object_namespace, const std::string& name, json odd) {
+    json spec = json::parse(kControllerSpec);
+    spec["workers"]["template"]["odd"] = std::move(odd);
+    server_.Put(TrainingJobType(),
+                Key(object_namespace, name),
+                {{"apiVersion", "pushpull.dev/v1alpha1"},
+                 {"kind", "TrainingJob"},
+                 {"metadata", {{"generation", 1}}},
+                 {"spec", std::move(spec)}});
+  }
+  // The message of its condition Reconciled, where that is false for the reason Unreadable.
+  std::string WhyUnreadable(const std::string& object_namespace, const std::string& name) const {
+    const json job = server_.Find(TrainingJobType(), Key(object_namespace, name));
+    for (const json& condition : job.value("/status/conditions"_json_pointer, json::array())) {
+      const bool is_it = condition["type"] == "Reconciled" && condition["status"] == "False" &&
+                         condition["reason"] == "Unreadable";
+      if (is_it) return condition["message"].get<std::string>();
+    }
+    return "";
+  }
+  bool HasEvent(const std::string& object_namespace, const std::string& reason) const {
+    for (const FakeRequest& request : server_.requests()) {
+      const bool is_there =
+          request.path.find("/namespaces/" + object_namespace + "/") != std::string::npos;
+      const bool is_event = is_there && IsPost(request, "events");
+      if (is_event && json::parse(request.body)["reason"] == reason) return true;
+    }
+    return false;
+  }
   bool HasCoordinator(const std::string& object_namespace, const std::string& job) const {
     return !server_.Find(PodType(), Key(object_namespace, job + "-coordinator")).is_null();
   }
@@ -104,6 +140,15 @@ class JobControllerTest : public testing::Test {
     int count = 0;
     for (const FakeRequest& request : server_.requests())
       count += IsPost(request, "pods") && !request.query.contains("dryRun") ? 1 : 0;
+    return count;
+  }
+
+  int CountLists(const std::string& plural) const {
+    int count = 0;
+    for (const FakeRequest& request : server_.requests()) {
+      const bool is_read = request.method == "GET" && !request.is_watch();
+      count += is_read && request.path.ends_with("/" + plural) ? 1 : 0;
+    }
     return count;
   }
 
@@ -217,6 +262,55 @@ TEST_F(JobControllerTest, AHangingApiServerDoesNotHoldUpTheEnd) {
   op.client.Stop();
 
   EXPECT_TRUE(op.controller->AwaitIdle(Deadline::After(seconds(60))).ok());
+}
+
+TEST_F(JobControllerTest, UnreadableJobsAreToldAndDelayNobody) {
+  PutOddJob("n", "deep", Nested(300));
+  PutOddJob("m", "large", std::string(2'000'000, 'x'));
+  PutJob("n", "good");
+  PutJob("m", "good");
+  Operator op(server_);
+
+  op.controller->Start();
+
+  ASSERT_TRUE(
+      Eventually([&] { return HasCoordinator("n", "good") && HasCoordinator("m", "good"); }));
+  ASSERT_TRUE(Eventually([&] { return HasEvent("n", "Unreadable"); }));
+  ASSERT_TRUE(Eventually([&] { return HasEvent("m", "Unreadable"); }));
+  EXPECT_THAT(WhyUnreadable("n", "deep"), HasSubstr("spec.workers.template nests deeper than"));
+  EXPECT_THAT(WhyUnreadable("m", "large"), HasSubstr("spec.workers.template"));
+  EXPECT_FALSE(HasCoordinator("n", "deep"));
+  EXPECT_FALSE(HasCoordinator("m", "large"));
+}
+
+TEST_F(JobControllerTest, AnUnreadableChangeLeavesPodsAlone) {
+  PutJob("n", "mnist");
+  Operator op(server_);
+  op.controller->Start();
+  ASSERT_TRUE(Eventually([&] { return HasCoordinator("n", "mnist"); }));
+  ASSERT_TRUE(server_.AwaitWatches(2));
+
+  PutOddJob("n", "mnist", Nested(300));
+  ASSERT_TRUE(Eventually([&] { return HasEvent("n", "Unreadable"); }));
+  PutJob("n", "late");
+  ASSERT_TRUE(Eventually([&] { return HasCoordinator("n", "late"); }));
+
+  EXPECT_TRUE(HasCoordinator("n", "mnist"));
+  EXPECT_EQ(server_.CountRequests("DELETE"), 0);
+  for (const std::string& kind : {std::string("trainingjobs"), std::string("pods")})
+    EXPECT_EQ(CountLists(kind), 1) << kind;
+}
+
+TEST_F(JobControllerTest, AJobThatIsMendedIsReconciled) {
+  PutOddJob("n", "mnist", Nested(300));
+  Operator op(server_);
+  op.controller->Start();
+  ASSERT_TRUE(Eventually([&] { return !WhyUnreadable("n", "mnist").empty(); }));
+
+  PutOddJob("n", "mnist", Nested(2));
+
+  EXPECT_TRUE(Eventually([&] { return HasCoordinator("n", "mnist"); }));
+  EXPECT_TRUE(Eventually([&] { return WhyUnreadable("n", "mnist").empty(); }));
 }
 
 TEST_F(JobControllerTest, GaugesCountJobsByPhase) {

@@ -51,6 +51,27 @@ TEST(JobReconcilerTest, ACacheThatIsBehindIsNotPlannedUpon) {
   EXPECT_EQ(cluster.num_writes(), writes);
 }
 
+TEST(JobReconcilerTest, AnUnreadableJobIsToldOnceAndElseLeftAlone) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  json deep = json::array();
+  for (int i = 1; i < 300; ++i) deep = json::array({std::move(deep)});
+  cluster.Change([&](json& spec) { spec["workers"]["template"]["odd"] = deep; });
+  const int writes = cluster.num_writes();
+  const int asked = cluster.coordinator.num_asked;
+
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_EQ(Say(cluster, "Reconciled"), "False Unreadable");
+  EXPECT_TRUE(IsIn(cluster, Phase::kRunning));
+  EXPECT_EQ(cluster.num_writes(), writes + 2);  // its status and the event
+  EXPECT_EQ(cluster.coordinator.num_asked, asked);
+  EXPECT_EQ(cluster.op->requeue, std::nullopt);
+
+  cluster.Change([](json& spec) { spec["workers"].erase("template"); });
+  EXPECT_TRUE(cluster.Until([&] { return Say(cluster, "Reconciled") == "True Reconciled"; }));
+}
+
 TEST(JobReconcilerTest, OfTwoOperatorsThatSeeTheSameOneActs) {
   PlayedCluster cluster(kSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,14 @@ class Names final : public ListVisitor {
     ++num_begins;
     names.clear();
   }
-  void AddListed(Object object) override { names.push_back(object.meta.key.name); }
+  void AddListed(Object object) override {
+    names.push_back(object.meta.key.name);
+    if (!object.problem.empty()) problems[object.meta.key.name] = object.problem;
+  }
 
   int num_begins = 0;
   std::vector<std::string> names;
+  std::map<std::string, std::string> problems;
 };
 
 class ClientTest : public testing::Test {
@@ -187,6 +192,85 @@ TEST_F(ClientTest, AListThatExpiresBetweenPagesRestarts) {
   ASSERT_TRUE(version.ok()) << version.status();
   EXPECT_EQ(names.names.size(), 600u);
   EXPECT_EQ(names.num_begins, 3);
+}
+
+TEST_F(ClientTest, ADeepObjectDoesNotHideTheOthers) {
+  json deep = json::array();
+  for (int i = 1; i < 300; ++i) deep = json::array({std::move(deep)});
+  server_.Put(kPods, {.object_namespace = "n", .name = "b"}, {{"spec", std::move(deep)}});
+  server_.Put(kPods, kA, json::object());
+  server_.Put(kPods, {.object_namespace = "n", .name = "c"}, json::object());
+  Names names;
+
+  const absl::StatusOr<std::string> version = client_.List(kPods, {}, names, Soon());
+
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_THAT(names.names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(names.problems, ElementsAre(testing::Pair("b", HasSubstr("nests deeper"))));
+}
+
+// One that takes answers up to 64 KiB.
+class NarrowClientTest : public ClientTest {
+ protected:
+  NarrowClientTest() : ClientTest({.response_bytes_max = 64 << 10}) {}
+
+  void PutPods(int count, size_t bytes) {
+    for (int i = 0; i < count; ++i) PutPod(std::to_string(i), bytes);
+  }
+  void PutPod(const std::string& name, size_t bytes) {
+    server_.Put(kPods,
+                {.object_namespace = "n", .name = name},
+                {{"metadata", {{"labels", {{"x", "y"}}}}}, {"spec", std::string(bytes, 's')}});
+  }
+};
+
+TEST_F(NarrowClientTest, PagesThatAreTooLargeAreHalved) {
+  PutPods(45, 24'000);
+  Names names;
+
+  const absl::StatusOr<std::string> version = client_.List(kPods, {}, names, Soon());
+
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ(names.names.size(), 45u);
+  EXPECT_EQ(names.num_begins, 1);
+  EXPECT_TRUE(names.problems.empty());
+  // At most as many pages in vain as halve 500 to 1, and then one for each page of two or three.
+  EXPECT_LE(server_.CountRequests("GET"), 9 + 2 * 23);
+}
+
+TEST_F(NarrowClientTest, AnObjectThatIsTooLargeIsListedByName) {
+  PutPods(9, 100);
+  PutPod("4-large", 100'000);
+  Names names;
+
+  const absl::StatusOr<std::string> version = client_.List(kPods, {}, names, Soon());
+
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ(names.names.size(), 10u);
+  EXPECT_EQ(names.num_begins, 1);
+  EXPECT_THAT(names.problems,
+              ElementsAre(testing::Pair("4-large", "the object is larger than 64 KiB")));
+}
+
+TEST_F(NarrowClientTest, PagesGrowAgainAfterALargeObject) {
+  PutPod("0-large", 100'000);
+  PutPods(300, 100);
+  Names names;
+
+  const absl::StatusOr<std::string> version = client_.List(kPods, {}, names, Soon());
+
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ(names.names.size(), 301u);
+  EXPECT_LE(server_.CountRequests("GET"), 30);
+}
+
+TEST_F(NarrowClientTest, AnAnswerThatIsTooLargeIsAskedForOnce) {
+  PutPod("a", 100'000);
+
+  const absl::Status read = client_.Get(kPods, kA, Soon()).status();
+
+  EXPECT_TRUE(absl::IsResourceExhausted(read)) << read;
+  EXPECT_EQ(server_.CountRequests("GET"), 1);
 }
 
 TEST_F(ClientTest, RetryAfterIsHonoured) {

@@ -86,12 +86,32 @@ class Watching {
   std::thread thread_;  // last: it uses all of the above
 };
 
+// What the client has told of objects that it skipped.
+class Skipped {
+ public:
+  void Note(const absl::Status& why) {
+    MutexLock lock(mu_);
+    texts_.emplace_back(why.message());
+  }
+  std::vector<std::string> Take() {
+    MutexLock lock(mu_);
+    return std::move(texts_);
+  }
+
+ private:
+  pushpull::Mutex mu_;
+  std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
+};
+
 class ClientWatchTest : public testing::Test {
  protected:
+  Skipped skipped_;
   FakeApiServer server_;
   FakePausingTime time_;
   std::unique_ptr<Credentials> credentials_ = *Credentials::Create(server_.access(), time_);
-  KubeClient client_{*credentials_, time_, {}};
+  KubeClient client_{*credentials_, time_, {.on_skipped = [this](const absl::Status& why) {
+                       skipped_.Note(why);
+                     }}};
 };
 
 TEST_F(ClientWatchTest, ChangesArriveInOrder) {
@@ -174,6 +194,27 @@ TEST_F(ClientWatchTest, GarbageIsDataLoss) {
   server_.SendOnWatches("nonsense\n", 3);
 
   EXPECT_TRUE(absl::IsDataLoss(watching.End())) << watching.End();
+}
+
+TEST_F(ClientWatchTest, AnObjectThatCannotBeReadEndsNoWatch) {
+  Watching watching(client_, "100");
+  ASSERT_TRUE(server_.AwaitWatches(1));
+  const std::string deep = std::string(300, '[') + std::string(300, ']');
+
+  for (const std::string& object : {std::string("7"),
+                                    std::string(R"({"metadata":null})"),
+                                    std::string(R"({"metadata":{"labels":{}}})"),
+                                    R"({"metadata":{"name":"deep"},"spec":)" + deep + "}",
+                                    std::string(R"({"metadata":{"name":"a"}})")}) {
+    const std::string frame = R"({"type":"ADDED","object":)" + object + "}\n";
+    server_.SendOnWatches(frame, frame.size());
+  }
+
+  EXPECT_THAT(watching.Events(2), ElementsAre("A deep", "A a"));
+  EXPECT_THAT(skipped_.Take(),
+              ElementsAre("watch pods: the API server sent an object without metadata",
+                          "watch pods: the API server sent an object without metadata",
+                          "watch pods: the API server sent an object without a name"));
 }
 
 TEST_F(ClientWatchTest, ABrokenConnectionIsUnavailable) {

@@ -46,6 +46,12 @@ TEST(RetryTest, RefusalsAreNotRetried) {
   }
 }
 
+TEST(RetryTest, AnswersThatAreTooLargeAreNotRetried) {
+  const HttpResponse large{.status = absl::ResourceExhaustedError("large"), .was_sent = true};
+
+  EXPECT_EQ(DelayBeforeRetry(large, Repeat::kSafe, 1, 0), std::nullopt);
+}
+
 TEST(RetryTest, AttemptsAreBounded) {
   EXPECT_EQ(DelayBeforeRetry({}, Repeat::kSafe, kAttemptsMax, 0), std::nullopt);
 }

@@ -47,11 +47,39 @@ TEST(WatchEventTest, MalformedFramesAreDataLoss) {
                                    std::string("[]"),
                                    std::string(R"({"object":{}})"),
                                    std::string(R"({"type":"ADDED"})"),
-                                   std::string(R"({"type":"ADDED","object":[]})"),
-                                   std::string(R"({"type":"ADDED","object":{"metadata":1}})"),
                                    deep}) {
     EXPECT_TRUE(absl::IsDataLoss(DecodeWatchEvent(frame).status())) << frame.substr(0, 40);
   }
+}
+
+TEST(WatchEventTest, AnObjectThatCannotBeNamedIsToBeSkipped) {
+  for (const char* object : {"[]", "null", "7", "{}", R"({"metadata":1})", R"({"metadata":{}})"}) {
+    const std::string frame = R"({"type":"ADDED","object":)" + std::string(object) + "}";
+
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeWatchEvent(frame).status())) << object;
+  }
+}
+
+TEST(WatchEventTest, ADeepObjectHasItsNameAndAProblem) {
+  const std::string deep = std::string(300, '[') + std::string(300, ']');
+
+  const absl::StatusOr<WatchEvent> event =
+      DecodeWatchEvent(R"({"type":"MODIFIED","object":{"spec":)" + deep +
+                       R"(,"metadata":{"name":"a","resourceVersion":"7"}}})");
+
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_EQ(event->type, WatchEventType::kModified);
+  EXPECT_EQ(event->object.meta.key.name, "a");
+  EXPECT_EQ(event->object.meta.resource_version, "7");
+  EXPECT_EQ(event->object.problem, "spec nests deeper than 200 levels");
+}
+
+TEST(WatchEventTest, ABookmarkNeedsNoName) {
+  const absl::StatusOr<WatchEvent> event =
+      DecodeWatchEvent(R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}})");
+
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_EQ(event->object.meta.resource_version, "7");
 }
 
 }  // namespace

@@ -293,6 +293,31 @@ TEST(PlanTest, AnInvalidSpecIsReportedAndTouchesNothing) {
   EXPECT_EQ(fresh.Say("Reconciled"), "True Reconciled");
 }
 
+TEST(PlanTest, AnUnreadableJobIsReportedAndKeepsItsPods) {
+  World fresh(1, 1);
+  World running(1, 1);
+  ASSERT_TRUE(running.Start());
+  running.Take();
+  const pushpull::TrainingJob mended = running.seen.object.job;
+
+  for (World* world : {&fresh, &running}) {
+    world->seen.object.unreadable = "spec nests deeper than 200 levels";
+    world->seen.object.job = {};  // as none of it is known
+    ASSERT_TRUE(world->Settle());
+    EXPECT_THAT(world->Take(), IsEmpty());
+    EXPECT_EQ(world->Say("Reconciled"), "False Unreadable");
+    EXPECT_THAT(world->Find("Reconciled")->message, HasSubstr("nests deeper"));
+    EXPECT_FALSE(IsActive(world->seen));
+  }
+  EXPECT_EQ(fresh.status().phase, Phase::kPending);
+  EXPECT_EQ(running.status().phase, Phase::kRunning);
+
+  running.seen.object.unreadable.clear();
+  running.seen.object.job = mended;
+  ASSERT_TRUE(running.Settle());
+  EXPECT_EQ(running.Say("Reconciled"), "True Reconciled");
+}
+
 TEST(PlanTest, JobsOfOthersAndJobsThatAreDeletedAreLeftAlone) {
   World others(1, 1);
   others.spec().managed_by = "kueue.x-k8s.io/multikueue";
