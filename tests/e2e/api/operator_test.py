@@ -11,7 +11,7 @@ from typing import Any
 import api_server
 import audit
 from api_server import kubectl, wait_until
-from operator_case import JOB_SECONDS, LONG_JOB_STEPS, OPERATOR, QUICK_LEASE, OperatorTestCase
+from operator_case import JOB_SECONDS, LONG_JOB_STEPS, OPERATOR, PROBE, QUICK_LEASE, OperatorTestCase
 
 
 class OperatorTest(OperatorTestCase):
@@ -41,6 +41,33 @@ class OperatorTest(OperatorTestCase):
         self.assertLessEqual(operator.resident_mebibytes(), 40)
         self.assertGreaterEqual(metrics['pushpull_operator_jobs{phase="Succeeded"}'], 1)
         self.assertEqual(metrics['pushpull_operator_reconcile_errors_total{controller="job"}'], 0, operator.log())
+
+    def test_unreadable_job_is_told_and_delays_nobody(self) -> None:
+        deep: list[Any] = []
+        for _ in range(300):
+            deep = [deep]
+        for name, odd in (("deep", deep), ("large", "x" * 1_200_000)):
+            self.create_job(name, image="i", command=[PROBE, "--steps", "5"],
+                            workers={"replicas": 1, "template": {"odd": odd}})
+        operator = self.start_operator()
+        self.start_job("beside", workers=1)
+
+        self.await_status("beside", "it runs", phase="Running", servers={"ready": 1}, workers={"ready": 1})
+        for name, words in (("deep", "nests deeper than 200 levels"), ("large", "is larger than 1024 KiB")):
+            told = self.await_condition(name, "Reconciled", "Unreadable")
+            self.assertIn("spec.workers.template " + words, told["message"])
+            wait_until(lambda n=name: "Unreadable" in kubectl(
+                "get", "events", "-o", "jsonpath={.items[*].reason}",
+                "--field-selector", f"involvedObject.name={n}").stdout, JOB_SECONDS, f"an event of {name} says so")
+            self.assertEqual(self.must(kubectl("get", "pods", "-o", "name", "-l", f"pushpull.dev/job={name}")), "")
+        self.must(kubectl("patch", "tj", "deep", "--type=json",
+                          "-p", '[{"op":"remove","path":"/spec/workers/template"}]'))
+
+        self.await_condition("deep", "Reconciled", "Reconciled")
+        self.await_complete("deep")
+        self.await_complete("beside")
+        self.assertNotIn("watch failed", operator.log())
+        self.assertLessEqual(operator.resident_mebibytes(), 64)
 
     def test_servers_follow_the_scale_subresource(self) -> None:
         self.start_operator()
