@@ -42,8 +42,15 @@ class Operator:
         return f"127.0.0.1:{ports[-1]}" if ports else None
 
     def resident_mebibytes(self) -> float:
+        return self._mebibytes("VmRSS")
+
+    def most_mebibytes(self) -> float:
+        """The most that has been resident at once."""
+        return self._mebibytes("VmHWM")
+
+    def _mebibytes(self, field: str) -> float:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
+        return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) / 1024
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
