@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 
 #include "operator/plan/parts.h"
+#include "runtime/job/checkpoint_place.h"
 
 namespace pushpull_operator {
 
@@ -72,10 +73,12 @@ void DescribeProgress(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
   if (has_saved) {
     const pushpull::CheckpointSpec& spec = *draft.spec().checkpoint;
-    draft.status().checkpoint =
-        SavedCheckpoint{.step = report.checkpoint_step,
-                        .time = draft.now(),
-                        .location = absl::StrCat(spec.claim, ":", spec.path)};
+    const ObjectKey& key = draft.seen().meta.key;
+    const std::string folder = pushpull::JobCheckpoints(
+        spec.path, {.name = key.name, .namespace_name = key.object_namespace});
+    draft.status().checkpoint = SavedCheckpoint{.step = report.checkpoint_step,
+                                                .time = draft.now(),
+                                                .location = absl::StrCat(spec.claim, ":", folder)};
   }
   if (has_progressed) {
     draft.status().progress =

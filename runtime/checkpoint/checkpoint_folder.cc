@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,8 @@ namespace {
 constexpr char kFreshManifestName[] = "MANIFEST.new";
 constexpr char kStepPrefix[] = "step-";
 constexpr size_t kStepDigits = 12;
+// The levels of folders between one of all jobs and a job's checkpoints.
+constexpr int kNamespaceAndJob = 2;
 
 // The step of a folder's name; nothing for a name that StepFolder does not make.
 std::optional<Step> StepOf(const FolderEntry& entry) {
@@ -31,6 +36,13 @@ std::optional<Step> StepOf(const FolderEntry& entry) {
     return std::nullopt;
   }
   return Step{step};
+}
+
+// It could be named for a namespace or a job; lost+found could not.
+bool MayBeOfJobs(const FolderEntry& entry) {
+  return entry.is_folder && !StepOf(entry) && absl::c_all_of(entry.name, [](unsigned char c) {
+           return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
+         });
 }
 
 // All the sizes are those of the manifest.
@@ -53,21 +65,29 @@ absl::Status CheckFileSizes(FileSystem& file_system,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointManifest> DecodeAndCheckFiles(FileSystem& file_system,
-                                                       const std::string& folder,
-                                                       std::span<const std::byte> bytes) {
-  PUSHPULL_ASSIGN_OR_RETURN(CheckpointManifest manifest,
-                            DecodeManifest(bytes, JoinPath(folder, kManifestName)));
-  PUSHPULL_RETURN_IF_ERROR(CheckFileSizes(file_system, folder, manifest));
-  return manifest;
-}
-
 absl::Status WriteWhole(FileSystem& file_system,
                         const std::string& path,
                         std::span<const std::byte> bytes) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, file_system.CreateFile(path));
   PUSHPULL_RETURN_IF_ERROR(file->Append(std::array{bytes}));
   return file->Sync();
+}
+
+// The step has no checkpoint, or one that this job may replace.
+absl::Status CheckIsFree(FileSystem& file_system,
+                         const std::string& folder,
+                         const CheckpointOwner& job) {
+  const std::string path = JoinPath(folder, kManifestName);
+  const auto bytes = ReadWholeFile(file_system, path, kManifestBytesMax);
+  if (!bytes.ok()) return absl::OkStatus();
+  const absl::StatusOr<CheckpointManifest> there = DecodeManifest(*bytes, path);
+  if (!there.ok() || IsSameJob(there->owner, job)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(folder,
+                                                    ": is a checkpoint of job ",
+                                                    ToString(there->owner),
+                                                    ", not of ",
+                                                    ToString(job),
+                                                    "; move it elsewhere"));
 }
 
 // The highest sequence in `dir`; what cannot be read has none.
@@ -102,11 +122,12 @@ ListedCheckpoint Describe(FileSystem& file_system, const std::string& folder, St
   }
   if (const auto header = DecodeManifestHeader(*bytes, path); header.ok())
     listed.sequence = header->sequence;
-  const absl::StatusOr<CheckpointManifest> manifest =
-      DecodeAndCheckFiles(file_system, folder, *bytes);
+  const absl::StatusOr<CheckpointManifest> manifest = DecodeManifest(*bytes, path);
   listed.status = manifest.status();
   if (!manifest.ok()) return listed;
-  listed.job = manifest->job;
+  listed.owner = manifest->owner;
+  listed.status = CheckFileSizes(file_system, folder, *manifest);
+  if (!listed.status.ok()) return listed;
   listed.mode = manifest->mode;
   listed.written_at = manifest->written_at;
   listed.num_tensors = manifest->tensors.size();
@@ -162,6 +183,7 @@ absl::Status WriteManifest(FileSystem& file_system,
                            CheckpointManifest& manifest) {
   PUSHPULL_RETURN_IF_ERROR(CheckManifest(manifest));
   const std::string folder = StepFolder(dir, manifest.step);
+  PUSHPULL_RETURN_IF_ERROR(CheckIsFree(file_system, folder, manifest.owner));
   PUSHPULL_RETURN_IF_ERROR(file_system.CreateFolders(folder));
   const absl::Status files = CheckFileSizes(file_system, folder, manifest);
   if (absl::IsDataLoss(files)) {
@@ -183,10 +205,12 @@ absl::Status WriteManifest(FileSystem& file_system,
 
 absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& file_system,
                                                 const std::string& folder) {
-  PUSHPULL_ASSIGN_OR_RETURN(
-      const std::vector<std::byte> bytes,
-      ReadWholeFile(file_system, JoinPath(folder, kManifestName), kManifestBytesMax));
-  return DecodeAndCheckFiles(file_system, folder, bytes);
+  const std::string path = JoinPath(folder, kManifestName);
+  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
+                            ReadWholeFile(file_system, path, kManifestBytesMax));
+  PUSHPULL_ASSIGN_OR_RETURN(CheckpointManifest manifest, DecodeManifest(bytes, path));
+  PUSHPULL_RETURN_IF_ERROR(CheckFileSizes(file_system, folder, manifest));
+  return manifest;
 }
 
 absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(FileSystem& file_system,
@@ -204,9 +228,35 @@ absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(FileSystem& file_s
   return list;
 }
 
+absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpointsBelow(FileSystem& file_system,
+                                                                   const std::string& dir) {
+  std::vector<ListedCheckpoint> list;
+  std::vector<std::string> level = {dir};
+  for (int depth = 0; depth <= kNamespaceAndJob; ++depth) {
+    std::vector<std::string> below;
+    for (const std::string& folder : level) {
+      PUSHPULL_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> here,
+                                ListCheckpoints(file_system, folder));
+      std::ranges::move(here, std::back_inserter(list));
+      PUSHPULL_ASSIGN_OR_RETURN(const std::vector<FolderEntry> entries,
+                                file_system.ListFolder(folder));
+      for (const FolderEntry& entry : entries)
+        if (MayBeOfJobs(entry)) below.push_back(JoinPath(folder, entry.name));
+    }
+    level = std::move(below);
+  }
+  return list;
+}
+
+bool IsOfAnother(const ListedCheckpoint& listed, const CheckpointOwner& job) {
+  return listed.owner && !IsSameJob(*listed.owner, job);
+}
+
 absl::StatusOr<LoadedCheckpoint> LoadNewestComplete(FileSystem& file_system,
-                                                    const std::string& dir) {
+                                                    const std::string& dir,
+                                                    const CheckpointOwner& job) {
   PUSHPULL_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> list, ListCheckpoints(file_system, dir));
+  std::erase_if(list, [&job](const ListedCheckpoint& listed) { return IsOfAnother(listed, job); });
   for (const ListedCheckpoint& listed : list) {
     const bool is_readable =
         listed.status.ok() || IsNotACheckpoint(listed) || absl::IsUnimplemented(listed.status);
@@ -227,7 +277,8 @@ absl::StatusOr<LoadedCheckpoint> LoadNewestComplete(FileSystem& file_system,
   if (is_found) return loaded;
   return absl::NotFoundError(absl::StrCat(
       dir,
-      ": has no complete checkpoint",
+      ": has no complete checkpoint of job ",
+      ToString(job),
       loaded.skipped.empty()
           ? ""
           : absl::StrCat(", but ", std::string(loaded.skipped.front().status.message()))));
@@ -238,8 +289,10 @@ absl::Status RemoveCheckpoint(FileSystem& file_system, const std::string& dir, S
 }
 
 absl::Status Prune(FileSystem& file_system, const std::string& dir, const PruneOptions& options) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> list,
-                            ListCheckpoints(file_system, dir));
+  PUSHPULL_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> list, ListCheckpoints(file_system, dir));
+  std::erase_if(list, [&options](const ListedCheckpoint& listed) {
+    return IsOfAnother(listed, options.job);
+  });
   // Attempts at lower steps than this are over.
   std::optional<Step> reached = options.writing;
   for (const ListedCheckpoint& listed : list) {

@@ -106,10 +106,13 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
 }
 
 absl::Status CheckTexts(const CheckpointManifest& manifest) {
-  if (manifest.job.empty() || manifest.job.size() > kTextBytesMax || manifest.mode.empty() ||
+  const std::string& job = manifest.owner.job;
+  if (job.empty() || job.size() > kTextBytesMax || manifest.mode.empty() ||
       manifest.mode.size() > kTextBytesMax) {
     return Wrong("job and mode must have 1 to 1,024 characters");
   }
+  if (manifest.owner.job_namespace.size() > kTextBytesMax)
+    return Wrong("the namespace must have at most 1,024 characters");
   absl::flat_hash_set<absl::string_view> names;
   for (const SystemSection& section : manifest.system) {
     if (section.name.empty() || section.name.size() > kTextBytesMax)
@@ -130,6 +133,16 @@ absl::string_view DescribeRows(const TensorSpec& tensor) {
 }
 
 }  // namespace
+
+std::string ToString(const CheckpointOwner& owner) {
+  return owner.job_namespace.empty() ? owner.job
+                                     : absl::StrCat(owner.job_namespace, "/", owner.job);
+}
+
+bool IsSameJob(const CheckpointOwner& a, const CheckpointOwner& b) {
+  const bool are_both_known = !a.job_namespace.empty() && !b.job_namespace.empty();
+  return a.job == b.job && (!are_both_known || a.job_namespace == b.job_namespace);
+}
 
 absl::StatusOr<ChunkTable> MakeChunkTable(std::span<const TensorSpec> tensors) {
   std::vector<uint64_t> bytes;

@@ -53,8 +53,21 @@ struct SystemSection {
   friend bool operator==(const SystemSection&, const SystemSection&) = default;
 };
 
-struct CheckpointManifest {
+// Whose a checkpoint is.
+struct CheckpointOwner {
+  std::string job_namespace;  // empty: not known, from before manifests named it
   std::string job;
+  friend bool operator==(const CheckpointOwner&, const CheckpointOwner&) = default;
+};
+
+// "default/mnist"; "mnist" where the namespace is not known.
+std::string ToString(const CheckpointOwner& owner);
+
+// A namespace that is not known is that of every job.
+bool IsSameJob(const CheckpointOwner& a, const CheckpointOwner& b);
+
+struct CheckpointManifest {
+  CheckpointOwner owner;
   Step step;
   std::string mode;  // as spec.sync.mode spells it
   ChunkVersions versions = ChunkVersions::kOfOneStep;

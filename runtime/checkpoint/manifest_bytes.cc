@@ -55,8 +55,19 @@ void VisitAll(ByteReader& in, List& list) {
 }
 
 constexpr auto kJobFields = [](auto& visit, auto& manifest) {
-  visit(manifest.job, manifest.step, manifest.mode, manifest.versions, manifest.written_at);
+  visit(manifest.owner.job, manifest.step, manifest.mode, manifest.versions, manifest.written_at);
 };
+
+// The namespace came later, at the end: earlier versions pass over it, and their manifests lack it.
+void WriteJob(ByteWriter& out, const CheckpointManifest& manifest) {
+  kJobFields(out, manifest);
+  if (!manifest.owner.job_namespace.empty()) out.PutText(manifest.owner.job_namespace);
+}
+
+void ReadJob(ByteReader& in, CheckpointManifest& manifest) {
+  kJobFields(in, manifest);
+  if (in.ok() && in.num_left() > 0) manifest.owner.job_namespace = in.GetText();
+}
 
 constexpr auto kTensorFields = [](auto& visit, auto& tensor) {
   auto& optimizer = tensor.optimizer;
@@ -157,7 +168,7 @@ absl::Status DecodeChunks(Bytes bytes, std::vector<StoredChunk>& chunks) {
 
 absl::Status DecodeJob(Bytes bytes, CheckpointManifest& manifest) {
   ByteReader in(bytes);
-  kJobFields(in, manifest);
+  ReadJob(in, manifest);
   if (!in.ok()) return absl::DataLossError("is cut off");
   if (manifest.versions == ChunkVersions::kOfOneStep ||
       manifest.versions == ChunkVersions::kOfEachChunk) {
@@ -232,7 +243,7 @@ absl::StatusOr<CheckpointManifest> DecodeBody(Bytes body,
 
 std::vector<std::byte> EncodeManifest(const CheckpointManifest& manifest) {
   ByteWriter job;
-  kJobFields(job, manifest);
+  WriteJob(job, manifest);
   ByteWriter sections;
   const auto put = [&sections](const char* name, const std::vector<std::byte>& bytes) {
     PutSection(name, SectionRule::kRequired, bytes, sections);

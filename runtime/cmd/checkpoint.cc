@@ -4,6 +4,7 @@
 // and `verify` work on the files alone, whether a job runs or not; `now` is in checkpoint_now.cc.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,9 @@ struct CheckpointFlags {
 struct Verified {
   std::string folder;
   Step step;
-  absl::Status status;  // OK: `report` has what was found
-  VerifyReport report;
+  std::optional<CheckpointOwner> owner = {};
+  absl::Status status = {};  // OK: `report` has what was found
+  VerifyReport report = {};
 
   bool is_whole() const { return status.ok() && report.num_problems == 0; }
   // A save that died, or is under way: no checkpoint, and no damage either.
@@ -54,15 +56,22 @@ const char* StateName(const absl::Status& status) {
   return absl::IsDataLoss(status) ? "damaged" : "unreadable";
 }
 
+// Whose it is, where its manifest can be read.
+void AddOwner(const std::optional<CheckpointOwner>& owner, nlohmann::json& json) {
+  if (!owner) return;
+  json["job"] = owner->job;
+  if (!owner->job_namespace.empty()) json["namespace"] = owner->job_namespace;
+}
+
 nlohmann::json ToJson(const ListedCheckpoint& listed) {
   nlohmann::json json = {{"step", listed.step.value()},
                          {"folder", listed.folder},
                          {"state", StateName(listed.status)}};
+  AddOwner(listed.owner, json);
   if (!listed.status.ok()) {
     json["problem"] = Text(listed.status);
     return json;
   }
-  json["job"] = listed.job;
   json["mode"] = listed.mode;
   json["written_at"] = listed.written_at;
   json["tensors"] = listed.num_tensors;
@@ -72,7 +81,7 @@ nlohmann::json ToJson(const ListedCheckpoint& listed) {
 }
 
 void PrintTable(const std::vector<ListedCheckpoint>& list) {
-  std::printf("%12s  %-12s %-20s %-16s %-8s %8s %8s %10s\n",
+  std::printf("%12s  %-12s %-20s %-24s %-8s %8s %8s %10s\n",
               "step",
               "state",
               "written",
@@ -89,9 +98,9 @@ void PrintTable(const std::vector<ListedCheckpoint>& list) {
     }
     const std::string written = absl::FormatTime(
         "%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(listed.written_at), absl::UTCTimeZone());
-    std::printf(" %-20s %-16s %-8s %8lu %8lu %10.1f\n",
+    std::printf(" %-20s %-24s %-8s %8lu %8lu %10.1f\n",
                 written.c_str(),
-                listed.job.c_str(),
+                ToString(listed.owner.value_or(CheckpointOwner{})).c_str(),
                 listed.mode.c_str(),
                 listed.num_tensors,
                 listed.num_chunks,
@@ -101,7 +110,7 @@ void PrintTable(const std::vector<ListedCheckpoint>& list) {
 
 int List(const CheckpointFlags& flags) {
   PosixFileSystem files;
-  const absl::StatusOr<std::vector<ListedCheckpoint>> list = ListCheckpoints(files, flags.dir);
+  const absl::StatusOr<std::vector<ListedCheckpoint>> list = ListCheckpointsBelow(files, flags.dir);
   if (!list.ok()) return Report(list.status());
   if (flags.is_json) {
     nlohmann::json all = nlohmann::json::array();
@@ -115,18 +124,21 @@ int List(const CheckpointFlags& flags) {
   return kExitDone;
 }
 
-// `dir` where it is a checkpoint itself, otherwise every checkpoint in it, newest first.
+// `dir` where it is a checkpoint itself, otherwise every checkpoint in it and in the folders of
+// jobs in it.
 absl::StatusOr<std::vector<Verified>> FoldersToVerify(FileSystem& files, const std::string& dir) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> list, ListCheckpoints(files, dir));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> list,
+                            ListCheckpointsBelow(files, dir));
   std::vector<Verified> folders;
   folders.reserve(list.size() + 1);
   for (const ListedCheckpoint& listed : list)
-    folders.push_back({.folder = listed.folder, .step = listed.step});
+    folders.push_back({.folder = listed.folder, .step = listed.step, .owner = listed.owner});
   if (!folders.empty()) return folders;
   const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(files, dir);
   if (absl::IsNotFound(manifest.status()))
     return absl::NotFoundError(absl::StrCat(dir, ": has no checkpoint"));
   folders.push_back({.folder = dir});
+  if (manifest.ok()) folders.back().owner = manifest->owner;
   return folders;
 }
 
@@ -148,22 +160,25 @@ nlohmann::json ToJson(const Verified& verified) {
   if (!verified.status.ok() && !verified.is_incomplete())
     problems.push_back({{"file", verified.folder}, {"text", Text(verified.status)}});
   const bool is_damaged = verified.status.ok() && !verified.is_whole();
-  return {{"step", verified.step.value()},
-          {"folder", verified.folder},
-          {"state", is_damaged ? "damaged" : StateName(verified.status)},
-          {"files", verified.report.num_files},
-          {"records", verified.report.num_records},
-          {"bytes", verified.report.bytes},
-          {"num_problems", verified.report.num_problems},
-          {"problems", problems}};
+  nlohmann::json json = {{"step", verified.step.value()},
+                         {"folder", verified.folder},
+                         {"state", is_damaged ? "damaged" : StateName(verified.status)},
+                         {"files", verified.report.num_files},
+                         {"records", verified.report.num_records},
+                         {"bytes", verified.report.bytes},
+                         {"num_problems", verified.report.num_problems},
+                         {"problems", problems}};
+  AddOwner(verified.owner, json);
+  return json;
 }
 
 // What is right to standard output, what is not to standard error.
 void PrintText(const Verified& verified) {
   const char* folder = verified.folder.c_str();
   if (verified.is_whole()) {
-    std::printf("%s: valid: %lu chunks, %.1f MiB in %lu files\n",
+    std::printf("%s: valid: of job %s, %lu chunks, %.1f MiB in %lu files\n",
                 folder,
+                ToString(verified.owner.value_or(CheckpointOwner{})).c_str(),
                 verified.report.num_records,
                 static_cast<double>(verified.report.bytes) / (1 << 20),
                 verified.report.num_files);
@@ -211,7 +226,9 @@ void AddAction(CLI::App& command,
                int& exit_code) {
   CLI::App* added = command.add_subcommand(name, description);
   const auto flags = std::make_shared<CheckpointFlags>();
-  added->add_option("dir", flags->dir, "The folder that the job writes its checkpoints to")
+  added
+      ->add_option(
+          "dir", flags->dir, "The folder of a job's checkpoints, or of those of several jobs")
       ->required();
   added->add_flag("--json", flags->is_json, "As JSON");
   added->callback([flags, action, &exit_code] {
@@ -227,10 +244,14 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("checkpoint", "Save, list and verify checkpoints");
   command->require_subcommand(1);
   AddCheckpointNowCommand(*command, exit_code);
-  AddAction(*command, "list", "What is in DIR, newest first", List, exit_code);
+  AddAction(*command,
+            "list",
+            "What is in DIR and the folders of jobs in it, newest first",
+            List,
+            exit_code);
   AddAction(*command,
             "verify",
-            "Check every checksum of every checkpoint in DIR, or of the one that DIR is",
+            "Check every checksum of every checkpoint that list shows, or of the one that DIR is",
             VerifyAll,
             exit_code);
 }

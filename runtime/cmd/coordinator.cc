@@ -18,7 +18,7 @@
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/manifest.h"
 #include "runtime/cmd/role_process.h"
-#include "runtime/job/local_rules.h"
+#include "runtime/job/checkpoint_place.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tls/member_tls.h"
@@ -107,17 +107,23 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
                             JobCoreOptions& options) {
   if (!job.spec.checkpoint) return absl::OkStatus();
   const CheckpointSpec& spec = *job.spec.checkpoint;
-  std::string folder = flags.checkpoints;
-  if (folder.empty()) {
-    PUSHPULL_ASSIGN_OR_RETURN(folder, CheckpointFolder(spec, ""));
+  CheckpointPlace place{.root = flags.checkpoints, .folder = "", .job = {}};
+  if (place.root.empty()) {
+    PUSHPULL_ASSIGN_OR_RETURN(place.root, CheckpointRoot(spec, ""));
   }
-  options.checkpoint = CheckpointPolicy{.folder = folder,
+  place.folder = JobCheckpoints(place.root, job.metadata);
+  place.job = {.job_namespace = NamespaceOf(job.metadata), .job = job.metadata.name};
+  options.checkpoint = CheckpointPolicy{.folder = place.folder,
+                                        .owner = place.job,
                                         .every = spec.every,
                                         .keep = static_cast<uint32_t>(spec.keep),
                                         .first_attempt = RandomAttempt()};
-  PUSHPULL_ASSIGN_OR_RETURN(options.restore, FindRestore(files, folder, spec.restore_from));
+  PUSHPULL_ASSIGN_OR_RETURN(RestoreChoice chosen, FindRestore(files, place, spec.restore_from));
+  for (const Announce& line : chosen.said)
+    line.is_problem ? log.Warning(line.text) : log.Info(line.text);
+  options.restore = std::move(chosen.checkpoint);
   if (!options.restore) {
-    log.Info("no checkpoint yet, the job starts from the beginning", {{"folder", folder}});
+    log.Info("no checkpoint yet, the job starts from the beginning", {{"folder", place.folder}});
     return absl::OkStatus();
   }
   for (const ListedCheckpoint& skipped : options.restore->skipped) {
@@ -225,8 +231,8 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--checkpoints",
                       flags->checkpoints,
-                      "Absolute path of the folder of checkpoints, where it is not that of "
-                      "spec.checkpoint.uri; all servers must see it under this path");
+                      "Absolute path of the folder that spec.checkpoint names, where it is not "
+                      "that of its uri; all servers must see it under this path");
   command->add_flag("--recover",
                     flags->recovers,
                     "The job is under way: hear what its members know before anything else");

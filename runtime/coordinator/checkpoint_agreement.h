@@ -39,7 +39,8 @@
 namespace pushpull {
 
 struct CheckpointPolicy {
-  std::string folder;  // absolute; all servers and the coordinator see it under this path
+  std::string folder;  // the job's own, absolute; all servers and the coordinator see it there
+  CheckpointOwner owner = {};  // the job
   Duration every = std::chrono::minutes(10);
   uint32_t keep = 3;
   // For one attempt: from the order until all chunks of the step are written.

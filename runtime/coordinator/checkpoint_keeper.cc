@@ -5,6 +5,12 @@
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
@@ -22,15 +28,95 @@ bool HasComplete(FileSystem& files, const ClearCheckpoint& command) {
   return !absl::IsNotFound(ReadManifest(files, StepFolder(command.folder, command.step)).status());
 }
 
-// A job whose checkpoints are all damaged must not silently start from the beginning.
-absl::Status FirstDamage(FileSystem& files, const std::string& folder) {
+// What a folder has of the job, and whether it has any of others.
+struct Searched {
+  std::optional<LoadedCheckpoint> newest;
+  absl::Status damage;  // of one that may be the job's, where `newest` is none
+  size_t num_others = 0;
+  CheckpointOwner other;  // whose the newest of those is
+
+  std::string Others(const std::string& folder) const {
+    return absl::StrCat(
+        folder,
+        ": ",
+        num_others,
+        num_others == 1 ? " checkpoint of another job is" : " checkpoints of other jobs are",
+        " passed over, the newest of job ",
+        ToString(other),
+        "; spec.checkpoint.restoreFrom can name its path");
+  }
+};
+
+absl::StatusOr<Searched> Search(FileSystem& files,
+                                const std::string& folder,
+                                const CheckpointOwner& job) {
+  Searched searched;
   const absl::StatusOr<std::vector<ListedCheckpoint>> list = ListCheckpoints(files, folder);
-  if (absl::IsNotFound(list.status())) return absl::OkStatus();
+  if (absl::IsNotFound(list.status())) return searched;
   PUSHPULL_RETURN_IF_ERROR(list.status());
   for (const ListedCheckpoint& listed : *list) {
-    if (!absl::IsNotFound(listed.status)) PUSHPULL_RETURN_IF_ERROR(listed.status);
+    if (IsOfAnother(listed, job)) {
+      if (searched.num_others++ == 0) searched.other = *listed.owner;
+    } else if (!absl::IsNotFound(listed.status)) {
+      searched.damage.Update(listed.status);
+    }
   }
-  return absl::OkStatus();
+  absl::StatusOr<LoadedCheckpoint> newest = LoadNewestComplete(files, folder, job);
+  if (absl::IsNotFound(newest.status())) return searched;
+  PUSHPULL_RETURN_IF_ERROR(newest.status());
+  searched.newest = *std::move(newest);
+  return searched;
+}
+
+// A job whose checkpoints are all damaged must not silently start from the beginning.
+absl::StatusOr<RestoreChoice> FindNewest(FileSystem& files, const CheckpointPlace& place) {
+  RestoreChoice choice;
+  PUSHPULL_ASSIGN_OR_RETURN(Searched own, Search(files, place.folder, place.job));
+  if (own.num_others > 0) choice.said.push_back({false, own.Others(place.folder)});
+  choice.checkpoint = std::move(own.newest);
+  if (choice.checkpoint) return choice;
+  PUSHPULL_RETURN_IF_ERROR(own.damage);
+  if (place.root == place.folder) return choice;
+
+  PUSHPULL_ASSIGN_OR_RETURN(Searched before, Search(files, place.root, place.job));
+  choice.checkpoint = std::move(before.newest);
+  if (choice.checkpoint) {
+    choice.said.push_back({false,
+                           absl::StrCat("starts from the checkpoint of the version before, ",
+                                        choice.checkpoint->folder,
+                                        "; new ones go to ",
+                                        place.folder)});
+    return choice;
+  }
+  // What is damaged there is not known to be this job's where there are others'.
+  if (before.num_others == 0) PUSHPULL_RETURN_IF_ERROR(before.damage);
+  if (!before.damage.ok())
+    choice.said.push_back({true, absl::StrCat("passed over: ", before.damage.message())});
+  if (before.num_others > 0) choice.said.push_back({false, before.Others(place.root)});
+  return choice;
+}
+
+absl::StatusOr<LoadedCheckpoint> Load(FileSystem& files, const std::string& folder) {
+  LoadedCheckpoint loaded{.folder = folder, .manifest = {}, .skipped = {}};
+  PUSHPULL_ASSIGN_OR_RETURN(loaded.manifest, ReadManifest(files, folder));
+  return loaded;
+}
+
+absl::StatusOr<LoadedCheckpoint> LoadNamed(FileSystem& files,
+                                           const CheckpointPlace& place,
+                                           const std::string& name) {
+  if (name.front() == '/') return Load(files, name);
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  if (absl::c_linear_search(parts, "..")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.checkpoint.restoreFrom: must not have '..'",
+                     " in a path that begins without '/', is ",
+                     name));
+  }
+  absl::StatusOr<LoadedCheckpoint> own = Load(files, JoinPath(place.folder, name));
+  if (!absl::IsNotFound(own.status())) return own;
+  absl::StatusOr<LoadedCheckpoint> in_root = Load(files, JoinPath(place.root, name));
+  return absl::IsNotFound(in_root.status()) ? own : in_root;
 }
 
 }  // namespace
@@ -41,7 +127,9 @@ void CheckpointKeeper::Save(SaveManifest command,
   disk_.Post([this, held, done = std::move(done)] {
     const absl::Status written = Write(files_, *held);
     done(written,
-         written.ok() ? Prune(files_, held->folder, {.keep = held->keep}) : absl::OkStatus());
+         written.ok()
+             ? Prune(files_, held->folder, {.job = held->manifest.owner, .keep = held->keep})
+             : absl::OkStatus());
   });
 }
 
@@ -53,27 +141,32 @@ void CheckpointKeeper::Clear(const ClearCheckpoint& command, std::function<void(
   });
 }
 
-absl::StatusOr<std::optional<LoadedCheckpoint>> FindRestore(FileSystem& files,
-                                                            const std::string& folder,
-                                                            const std::string& restore_from) {
-  std::optional<LoadedCheckpoint> found;
-  if (restore_from == "latest") {
-    absl::StatusOr<LoadedCheckpoint> newest = LoadNewestComplete(files, folder);
-    if (absl::IsNotFound(newest.status())) {
-      PUSHPULL_RETURN_IF_ERROR(FirstDamage(files, folder));
-      return found;
-    }
-    PUSHPULL_RETURN_IF_ERROR(newest.status());
-    found = *std::move(newest);
-    return found;
+absl::StatusOr<RestoreChoice> FindRestore(FileSystem& files,
+                                          const CheckpointPlace& place,
+                                          const std::string& restore_from) {
+  if (restore_from == "latest") return FindNewest(files, place);
+  RestoreChoice choice;
+  PUSHPULL_ASSIGN_OR_RETURN(choice.checkpoint, LoadNamed(files, place, restore_from));
+  const CheckpointManifest& manifest = choice.checkpoint->manifest;
+  if (IsSameJob(manifest.owner, place.job)) return choice;
+  const std::string& folder = choice.checkpoint->folder;
+  if (!absl::StrContains(restore_from, '/')) {
+    return absl::InvalidArgumentError(absl::StrCat(folder,
+                                                   ": is a checkpoint of job ",
+                                                   ToString(manifest.owner),
+                                                   ", not of ",
+                                                   ToString(place.job),
+                                                   "; to start from it, give its path in "
+                                                   "spec.checkpoint.restoreFrom"));
   }
-  const bool is_path = restore_from.front() == '/';
-  LoadedCheckpoint loaded{.folder = is_path ? restore_from : JoinPath(folder, restore_from),
-                          .manifest = {},
-                          .skipped = {}};
-  PUSHPULL_ASSIGN_OR_RETURN(loaded.manifest, ReadManifest(files, loaded.folder));
-  found = std::move(loaded);
-  return found;
+  choice.said.push_back({false,
+                         absl::StrCat("starts from the checkpoint of job ",
+                                      ToString(manifest.owner),
+                                      ", step ",
+                                      manifest.step.value(),
+                                      ": ",
+                                      folder)});
+  return choice;
 }
 
 }  // namespace pushpull

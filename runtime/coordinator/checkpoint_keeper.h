@@ -38,15 +38,35 @@ class CheckpointKeeper {
   FileSystem& files_;
 };
 
-// The checkpoint that a job starts from: `restore_from` is "latest", the name of a checkpoint in
-// `folder` or the path of one anywhere. None: "latest" was asked for and the folder has none.
+// Whose checkpoints are looked for, and where.
+struct CheckpointPlace {
+  // What spec.checkpoint names: jobs have folders in it. Earlier versions wrote the checkpoints of
+  // all jobs right here.
+  std::string root;
+  std::string folder;  // the job's own
+  CheckpointOwner job;
+};
+
+struct RestoreChoice {
+  std::optional<LoadedCheckpoint> checkpoint;  // none: the job starts from the beginning
+  std::vector<Announce> said;                  // what a person should know of the choice
+};
+
+// The checkpoint that a job starts from. `restore_from` is
+//
+//   "latest"   the newest of the job itself: of its own folder, or if that has none, of the root,
+//              which is only read. There may be none.
+//   a name     of a checkpoint of the job itself, in these two folders.
+//   a path     absolute or in the root: of a checkpoint of any job.
+//
 // Blocks on the disk.
 //
-// kNotFound       the named checkpoint does not exist.
-// kDataLoss       it is damaged; the text has file and offset.
-// kUnimplemented  it, or the newest one, is in a later format.
-absl::StatusOr<std::optional<LoadedCheckpoint>> FindRestore(FileSystem& files,
-                                                            const std::string& folder,
-                                                            const std::string& restore_from);
+// kNotFound         the named checkpoint does not exist.
+// kInvalidArgument  the name is that of another job's checkpoint, or leads out of the root.
+// kDataLoss         it is damaged; the text has file and offset.
+// kUnimplemented    it, or the newest one, is in a later format.
+absl::StatusOr<RestoreChoice> FindRestore(FileSystem& files,
+                                          const CheckpointPlace& place,
+                                          const std::string& restore_from);
 
 }  // namespace pushpull

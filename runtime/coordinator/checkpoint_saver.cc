@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 
 namespace pushpull {
@@ -16,12 +15,11 @@ CheckpointSaver::CheckpointSaver(JobState& job, const JobMembers& members)
   if (job_.options.restore) agreement_->SetRestored(job_.options.restore->manifest.step);
 }
 
-std::string CheckpointSaver::FolderInUse() const {
+std::string CheckpointSaver::NewestCheckpoint() const {
   if (!agreement_) return "";
-  const std::string& folder = job_.options.checkpoint->folder;
-  const bool has_started_there =
-      job_.options.restore.has_value() && absl::StartsWith(job_.options.restore->folder, folder);
-  return has_started_there || agreement_->status().saved > 0 ? folder : "";
+  const CheckpointStatus& status = agreement_->status();
+  if (status.saved > 0) return StepFolder(job_.options.checkpoint->folder, status.step);
+  return job_.options.restore ? job_.options.restore->folder : "";
 }
 
 void CheckpointSaver::Start() {
@@ -96,7 +94,7 @@ void CheckpointSaver::Apply(CheckpointChange change) {
   if (change.manifest) {
     const Consistency& active = members_.contributors().active().consistency;
     CheckpointManifest& manifest = change.manifest->manifest;
-    manifest.job = job_.options.settings.job;
+    manifest.owner = job_.options.checkpoint->owner;
     manifest.mode = std::string(NameOf(active.mode));
     manifest.tensors = catalog.Specs();
     manifest.system.push_back(StepsSkippedSection(active));

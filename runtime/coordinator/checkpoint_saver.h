@@ -26,8 +26,9 @@ class CheckpointSaver {
   // No save is under way.
   bool is_idle() const { return !agreement_ || agreement_->is_idle(); }
   CheckpointStatus status() const { return agreement_ ? agreement_->status() : CheckpointStatus{}; }
-  // The folder of the job's checkpoints; empty while it has none to rebuild shards from.
-  std::string FolderInUse() const;
+  // The folder of the checkpoint to rebuild shards from: the last that this job has saved, else the
+  // one that it began from, else empty. Whatever else is in its folder may be of another history.
+  std::string NewestCheckpoint() const;
 
   // The job is running: from the first call on, saves are due.
   void Start();

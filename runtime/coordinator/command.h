@@ -32,7 +32,7 @@ struct Announce {
 // by JobCore::OnManifest.
 struct SaveManifest {
   uint64_t attempt = 0;
-  std::string folder;  // of all checkpoints
+  std::string folder;  // of the job's checkpoints
   uint32_t keep = 1;
   CheckpointManifest manifest;  // without files and chunks
   std::vector<ChunkFileSummary> files;

@@ -106,7 +106,7 @@ bool JobCore::IsNeededNoMore() const {
 // What follows from an event in the parts that it was not addressed to. Members come first: saves
 // depend on them, and a failure, whatever part found it, is announced last.
 std::vector<Command> JobCore::Settle() {
-  members_.Settle(saver_.FolderInUse(), saver_.is_idle());
+  members_.Settle(saver_.NewestCheckpoint(), saver_.is_idle());
   if (job_.lifecycle.has_started()) saver_.Start();
   if (job_.lifecycle.is_running() && members_.IsComplete()) {
     job_.lifecycle.Succeed(job_.now);

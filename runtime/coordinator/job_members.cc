@@ -306,10 +306,10 @@ void JobMembers::OnTick() {
         job_.now, shards_.replicas().shards_moving(), job_.statistics.ResizeTotals());
 }
 
-void JobMembers::Settle(const std::string& checkpoints, bool is_saved) {
+void JobMembers::Settle(const std::string& checkpoint, bool is_saved) {
   if (contributors_.has_started() && !job_.lifecycle.has_started() && !job_.lifecycle.has_failed())
     job_.lifecycle.Start(job_.now);
-  AdvanceLosses(checkpoints);
+  AdvanceLosses(checkpoint);
   if (!job_.lifecycle.has_failed() && contributors_.AdvanceMode(job_.lifecycle.is_running()))
     AdmitReady();
   ReleaseServers(is_saved);
@@ -319,12 +319,12 @@ void JobMembers::Settle(const std::string& checkpoints, bool is_saved) {
 }
 
 // Workers that do not answer in time are removed, and the others' answers decide.
-void JobMembers::AdvanceLosses(const std::string& checkpoints) {
+void JobMembers::AdvanceLosses(const std::string& checkpoint) {
   while (losses_.is_under_way() && !job_.lifecycle.is_over() && !is_recovering()) {
     const std::set<WorkerId> silent = losses_.Advance(contributors_.active().consistency,
                                                       contributors_.Reachable(),
                                                       resizer_.HasDesiredServer(),
-                                                      checkpoints);
+                                                      checkpoint);
     for (const WorkerId worker : silent)
       Drop(job_.members.Find(worker)->session, kSilentAboutCopies);
     if (!losses_.is_under_way() && !job_.lifecycle.is_over()) AdmitReady();

@@ -86,10 +86,10 @@ class JobMembers {
   absl::Status Resize(const JobSize& size);
   absl::Status SetMode(const ModeChange& change);
 
-  // After every event: what follows from it, as far as no further message is needed. `checkpoints`
-  // is the folder to rebuild lost shards from, or empty; `is_saved`: the last checkpoint of a job
+  // After every event: what follows from it, as far as no further message is needed. `checkpoint`
+  // is the one to rebuild lost shards from, or empty; `is_saved`: the last checkpoint of a job
   // that has succeeded is complete.
-  void Settle(const std::string& checkpoints, bool is_saved);
+  void Settle(const std::string& checkpoint, bool is_saved);
 
  private:
   // One for each message and kind of sender: a registered server, a registered worker, or, as
@@ -130,7 +130,7 @@ class JobMembers {
   void Recover(const CollectedJob& job);
   void RecoverWorkers(const View& view);
 
-  void AdvanceLosses(const std::string& checkpoints);
+  void AdvanceLosses(const std::string& checkpoint);
   void ReleaseServers(bool is_saved);
 
   JobState& job_;

@@ -76,7 +76,7 @@ void LossHandler::OnRebuilt(ServerId server, const Rebuilt& rebuilt) {
 std::set<WorkerId> LossHandler::Advance(const Consistency& active,
                                         const std::set<WorkerId>& workers,
                                         bool has_server,
-                                        const std::string& checkpoints) {
+                                        const std::string& checkpoint) {
   if (const std::vector<ShardId> lost = shards_.TakeLost(); !lost.empty()) {
     if (!WhyFatal(active).empty()) {
       job_.Fail(
@@ -99,7 +99,7 @@ std::set<WorkerId> LossHandler::Advance(const Consistency& active,
                          .has_server = has_server,
                          .has_begun = job_.lifecycle.has_started(),
                          .has_steps = job_.statistics.HighestVersion() > Step{},
-                         .has_checkpoint = !checkpoints.empty()});
+                         .has_checkpoint = !checkpoint.empty()});
   for (const ShardId shard : recovery_.Lost()) {
     if (!recovery_.IsWaiting(shard)) log_.StopWaiting(shard);
   }
@@ -108,7 +108,7 @@ std::set<WorkerId> LossHandler::Advance(const Consistency& active,
     return {};
   }
   if (!orders.ask.empty()) Ask(orders, workers);
-  for (const ShardPlan& plan : orders.plans) Rebuild(plan, checkpoints);
+  for (const ShardPlan& plan : orders.plans) Rebuild(plan, checkpoint);
   return orders.silent;
 }
 
@@ -150,13 +150,13 @@ void LossHandler::Ask(const LossRecovery::Orders& orders, const std::set<WorkerI
   for (const WorkerId worker : workers) job_.outbox.Send(worker, question);
 }
 
-void LossHandler::Rebuild(const ShardPlan& plan, const std::string& checkpoints) {
+void LossHandler::Rebuild(const ShardPlan& plan, const std::string& checkpoint) {
   const std::optional<ReplicaSet> entry = shards_.replicas().Rebuild(plan.shard);
   // The server that was to take the shard has gone since: plan again with its successor.
   if (!entry) return recovery_.AskAgain(plan.shard);
   recovery_.OnRebuilding(plan.shard, *entry->primary);
   rebuilds_[plan.shard] = {plan, {.shard = plan.shard, .entry = *entry}, false};
-  RebuildShard order{.shard = plan.shard, .entry = *entry, .checkpoints = checkpoints};
+  RebuildShard order{.shard = plan.shard, .entry = *entry, .checkpoint = checkpoint};
   std::map<WorkerId, OfferCopies> offers;
   for (const ChunkPlan& chunk : plan.chunks) {
     order.chunks.push_back(chunk.chunk);

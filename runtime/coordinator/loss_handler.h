@@ -40,13 +40,13 @@ class LossHandler {
   // Shards have lost their last holder and are not rebuilt yet.
   bool is_under_way() const { return shards_.has_lost() || recovery_.is_under_way(); }
   // Goes as far as it can without another message; to be called after every event. `workers` and
-  // `has_server` as in LossRecovery::Job; `checkpoints` is the folder of the job's checkpoints,
-  // empty where there are none. The result did not answer in time: to be removed, then Advance
+  // `has_server` as in LossRecovery::Job; `checkpoint` is the folder of the job's newest one, empty
+  // where it has none. The result did not answer in time: to be removed, then Advance
   // again.
   std::set<WorkerId> Advance(const Consistency& active,
                              const std::set<WorkerId>& workers,
                              bool has_server,
-                             const std::string& checkpoints);
+                             const std::string& checkpoint);
 
   const std::vector<StateLoss>& losses() const { return log_.losses(); }
 
@@ -62,7 +62,7 @@ class LossHandler {
   void CloseRecovered();
   void StopWaitingForReplaced();
   void Ask(const LossRecovery::Orders& orders, const std::set<WorkerId>& workers);
-  void Rebuild(const ShardPlan& plan, const std::string& checkpoints);
+  void Rebuild(const ShardPlan& plan, const std::string& checkpoint);
 
   JobState& job_;
   ShardDirectory& shards_;

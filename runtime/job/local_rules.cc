@@ -5,7 +5,6 @@
 
 #include <cstddef>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -21,7 +20,9 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
     if (is_set) lines.push_back(absl::StrCat(field, ": is ignored, ", why));
   };
   const TrainingJobSpec& spec = job.spec;
-  ignore(!job.metadata.namespace_name.empty(), "metadata.namespace", kNoCluster);
+  // It is part of the folder of checkpoints.
+  ignore(
+      !job.metadata.namespace_name.empty() && !spec.checkpoint, "metadata.namespace", kNoCluster);
   ignore(!spec.image.empty(), "spec.image", kProgramsOfThisMachine);
   ignore(!spec.servers.image.empty(), "spec.servers.image", kProgramsOfThisMachine);
   ignore(!spec.servers.resources_json.empty(), "spec.servers.resources", kNoPods);
@@ -40,22 +41,6 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
          "spec.security.networkPolicy",
          "the members talk over this machine's loopback");
   return lines;
-}
-
-absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
-                                             const std::string& workdir) {
-  constexpr absl::string_view kScheme = "file://";
-  std::string folder;
-  if (!checkpoint.uri.empty()) {
-    folder = checkpoint.uri.substr(kScheme.size());
-  } else if (workdir.empty()) {
-    return absl::InvalidArgumentError(
-        "spec.checkpoint.claim: is mounted somewhere; say where with --checkpoints");
-  } else {
-    folder = absl::StrCat(workdir, "/claims/", checkpoint.claim, checkpoint.path);
-  }
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  return folder;
 }
 
 std::vector<ManifestProblem> LocalProblems(const TrainingJob& job) {

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 #include "runtime/job/problems.h"
 #include "runtime/job/training_job.h"
 
@@ -22,11 +20,6 @@ inline constexpr std::chrono::seconds kLocalStartDeadline{300};
 // One line for each field that is set but applies only on Kubernetes, in the manifest's order:
 // "spec.image: is ignored, processes run this machine's programs".
 std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job);
-
-// The folder of the job's checkpoints, absolute: that of the file:// URI, or one in `workdir` for a
-// claim. kInvalidArgument, naming the field: a claim and no `workdir`.
-absl::StatusOr<std::string> CheckpointFolder(const CheckpointSpec& checkpoint,
-                                             const std::string& workdir);
 
 // What keeps a valid manifest from running as local processes. Empty: nothing.
 std::vector<ManifestProblem> LocalProblems(const TrainingJob& job);

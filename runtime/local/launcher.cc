@@ -19,6 +19,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/job/checkpoint_place.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/guardian.h"
 #include "runtime/local/supervisor.h"
@@ -77,8 +78,10 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
     std::error_code error;
     const std::string path = std::filesystem::absolute(workdir->path(), error).string();
     // LocalProblems has looked at it.
-    options.checkpoints = CheckpointFolder(*job.spec.checkpoint, path).value_or("");
-    std::fprintf(stderr, "pushpull: checkpoints: %s\n", options.checkpoints.c_str());
+    options.checkpoints = CheckpointRoot(*job.spec.checkpoint, path).value_or("");
+    std::fprintf(stderr,
+                 "pushpull: checkpoints: %s\n",
+                 JobCheckpoints(options.checkpoints, job.metadata).c_str());
   }
   const absl::StatusOr<std::unique_ptr<TlsFolder>> tls =
       OpenTlsFolder(VariableOf(options.environment, kTlsFolderVariable), Log("pushpull"));

@@ -24,7 +24,7 @@ struct LaunchOptions {
   std::vector<std::string> overrides;  // --set, handed to the coordinator as well
   std::string workdir;
   std::string report_path;     // empty: no report
-  std::string checkpoints;     // absolute; empty: the job has none
+  std::string checkpoints;     // root of them (checkpoint_place.h); empty: the job has none
   bool shows_progress = true;  // false: only the processes' output, and the end
   std::string program;         // path of `pushpull` itself
   std::map<std::string, std::string> environment;

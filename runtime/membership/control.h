@@ -473,7 +473,7 @@ struct RebuildShard {
   ShardId shard;
   ReplicaSet entry;
   std::vector<RebuiltChunk> chunks;  // all of the shard, by id
-  std::string checkpoints;           // root of all checkpoints; empty if the job has none yet
+  std::string checkpoint;            // the folder of the job's newest one; empty: it has none yet
 };
 
 using ToMember = std::variant<Welcome,

@@ -240,7 +240,7 @@ PUSHPULL_WIRE(Restore, F(folder), F(sequence), F(shards), F(version));
 PUSHPULL_WIRE(Collect, F(term));
 PUSHPULL_WIRE(CollectCopies, F(round), F(entries));
 PUSHPULL_WIRE(OfferCopies, Joined("entry", &T::shard, &T::entry), F(chunks));
-PUSHPULL_WIRE(RebuildShard, Joined("entry", &T::shard, &T::entry), F(chunks), F(checkpoints));
+PUSHPULL_WIRE(RebuildShard, Joined("entry", &T::shard, &T::entry), F(chunks), F(checkpoint));
 
 // Requests of commands, and the job's status
 PUSHPULL_WIRE(JobSize, F(servers), F(workers));

@@ -26,7 +26,7 @@ std::string WithHost(const std::string& address, const std::string& host) {
 
 // Whether anything of the shard could be in a checkpoint that the workers do not have.
 bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>& tensors) {
-  if (order.checkpoints.empty()) return false;
+  if (order.checkpoint.empty()) return false;
   const bool needs_value = absl::c_any_of(order.chunks, [](const RebuiltChunk& chunk) {
     return chunk.source == RebuiltChunk::Source::kCheckpoint;
   });
@@ -36,19 +36,19 @@ bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>&
          });
 }
 
-// Reads the newest complete checkpoint; returns its step.
+// Reads the shard from the checkpoint; returns its step.
 absl::StatusOr<Step> ReadStored(FileSystem& files,
                                 const RebuildShard& order,
                                 const std::vector<PlacedTensor>& tensors,
                                 const std::function<absl::Status(RestoredChunk)>& deliver) {
-  PUSHPULL_ASSIGN_OR_RETURN(const LoadedCheckpoint newest,
-                            LoadNewestComplete(files, order.checkpoints));
+  PUSHPULL_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                            ReadManifest(files, order.checkpoint));
   PUSHPULL_RETURN_IF_ERROR(ReadChunks(
       files,
-      {.folder = newest.folder, .sequence = newest.manifest.sequence, .shards = {order.shard}},
+      {.folder = order.checkpoint, .sequence = manifest.sequence, .shards = {order.shard}},
       tensors,
       deliver));
-  return newest.manifest.step;
+  return manifest.step;
 }
 
 }  // namespace
@@ -292,7 +292,7 @@ void Server::On(const Restore& message) {
       });
 }
 
-// Reads what the newest checkpoint has of a lost shard; the rest is done by the lane
+// Reads what the job's newest checkpoint has of a lost shard; the rest is done by the lane
 // (lane_rebuilds.h).
 void Server::On(const RebuildShard& message) {
   if (tensors_ == nullptr) return;

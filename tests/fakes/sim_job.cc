@@ -58,10 +58,12 @@ JobCoreOptions SimJob::CoreOptions() {
   core.has_colocated_servers = options_.has_colocated_servers;
   core.settings.keeps_copies = options_.repairs_losses && core.settings.replication == 0;
   if (!options_.checkpoint) return core;
-  absl::StatusOr<std::optional<LoadedCheckpoint>> found =
-      FindRestore(files(), options_.checkpoint->folder, "latest");
+  core.checkpoint->owner = {.job_namespace = "sim", .job = options_.settings.job};
+  const std::string& folder = core.checkpoint->folder;
+  absl::StatusOr<RestoreChoice> found = FindRestore(
+      files(), {.root = folder, .folder = folder, .job = core.checkpoint->owner}, "latest");
   PUSHPULL_CHECK(found.ok());
-  core.restore = *std::move(found);
+  core.restore = std::move(found->checkpoint);
   return core;
 }
 

@@ -91,6 +91,7 @@ void ReadManifestBytes(const Bytes& file) {
       DecodeManifest(EncodeManifest(*manifest), "file");
   PUSHPULL_CHECK(again.ok() && again->chunks == manifest->chunks);
   PUSHPULL_CHECK(again->files == manifest->files && again->system == manifest->system);
+  PUSHPULL_CHECK(again->owner == manifest->owner);
   PUSHPULL_CHECK(CompareTensors(*manifest, manifest->tensors).empty());
 }
 

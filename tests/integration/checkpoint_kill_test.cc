@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> TellingFileSystem::CreateFile(
   for (uint64_t step = first_step;; ++step) {
     if (!WriteSample(files, dir, {.step = Step{step}, .is_large = true}).ok()) _exit(1);
     files.Tell(kSaved);
-    if (!Prune(files, dir, {.keep = 2}).ok()) _exit(1);
+    if (!Prune(files, dir, {.job = SampleOwner(), .keep = 2}).ok()) _exit(1);
   }
 }
 
@@ -140,7 +140,7 @@ TEST(CheckpointKillTest, AfterEachOfAHundredKillsTheNewestCompleteOneLoads) {
     const uint64_t num_saved =
         SaveAndKill(dir, step + 1, 1 + static_cast<int>(chance() % kMarksMax));
 
-    const auto loaded = LoadNewestComplete(files, dir);
+    const auto loaded = LoadNewestComplete(files, dir, SampleOwner());
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     const Step newest = loaded->manifest.step;
     ASSERT_GE(newest.value(), step + num_saved) << i;

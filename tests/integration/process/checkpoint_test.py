@@ -52,7 +52,7 @@ class CheckpointTest(job.JobTestCase):
             code, text = self.checkpoint("verify", folder)
 
             self.assertEqual(code, 0, text)
-            self.assertIn(f"{NEWEST}: valid: 6 chunks", text)
+            self.assertIn(f"{NEWEST}: valid: of job sample, 6 chunks", text)
 
     def test_verify_names_file_and_offset_of_a_flipped_bit(self) -> None:
         damaged = self.dir / NEWEST / DATA_FILE

@@ -271,10 +271,11 @@ class Jobs:
         self._programs.append(program)
         return program
 
-    def write_manifest(self, spec: dict[str, Any], name: str = "job.yaml") -> pathlib.Path:
+    def write_manifest(self, spec: dict[str, Any], name: str = "job.yaml",
+                       job_name: Optional[str] = None) -> pathlib.Path:
         """JSON is YAML, and quotes every string."""
         manifest = {"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob",
-                    "metadata": {"name": self.job_name}, "spec": spec}
+                    "metadata": {"name": job_name or self.job_name}, "spec": spec}
         path = self.folder / name
         path.write_text(json.dumps(manifest, indent=1))
         return path
@@ -291,10 +292,12 @@ class Jobs:
         return self.spec("--steps", LONG_JOB_STEPS, "--step-milliseconds", 5, **more)
 
     def run_job(self, spec: dict[str, Any], *flags: Any,
-                environment: Optional[dict[str, str]] = None) -> LocalJob:
-        manifest = self.write_manifest(spec)
-        workdir = self.folder / "workdir"
-        report = self.folder / "report.json"
+                environment: Optional[dict[str, str]] = None, name: Optional[str] = None) -> LocalJob:
+        """With a `name` it is another job beside that of the test: files and a workdir of its own."""
+        suffix = f"-{name}" if name else ""
+        manifest = self.write_manifest(spec, f"job{suffix}.yaml", name)
+        workdir = self.folder / f"workdir{suffix}"
+        report = self.folder / f"report{suffix}.json"
         self._let_go.unlink(missing_ok=True)
         launcher = self.start(PUSHPULL, "run", manifest, "--workdir", workdir, "--report", report,
                               "--progress", "none", *flags, environment=environment)

@@ -89,7 +89,7 @@ class RestoreTest(job.JobTestCase):
         finished = self.run_job(spec)
 
         self.assertEqual(finished.launcher.wait(60), 0, finished.launcher.output)
-        folder = finished.workdir / "claims/models/run"
+        folder = finished.workdir / "claims/models/run/default" / self.job_name
         finished.launcher.wait_for_line(f"checkpoints: {folder}")
         self.assertTrue((folder / "step-000000000005" / "MANIFEST").exists())
 
@@ -118,7 +118,7 @@ class RestoreTest(job.JobTestCase):
         """The one checkpoint of a job that has ended."""
         ended = self.run_job(self.checkpointed(self.spec("--steps", 5)))
         self.assertEqual(ended.launcher.wait(60), 0, ended.launcher.output)
-        return self.dir / "step-000000000005"
+        return self.dir / "default" / self.job_name / "step-000000000005"
 
     def refused(self, spec: dict[str, Any], code: int, text: str) -> None:
         before = sorted((path, path.stat().st_mtime_ns) for path in self.dir.rglob("*"))

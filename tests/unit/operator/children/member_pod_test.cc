@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/children/member_pod.h"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/job/checkpoint_place.h"
 #include "runtime/job/parse.h"
 
 namespace pushpull_operator {
@@ -102,6 +106,27 @@ TEST(MemberPodTest, ACoordinatorHasItsTermAndTheManifest) {
   const pushpull::ParsedJob parsed = pushpull::ParseTrainingJob(manifest, {});
   EXPECT_THAT(parsed.problems, IsEmpty());
   EXPECT_EQ(parsed.job, job.job);
+}
+
+TEST(MemberPodTest, JobsOnOneClaimHaveFoldersOfTheirOwn) {
+  std::set<std::string> folders;
+  for (const char* name : {"mnist", "cifar"}) {
+    const TrainingJobObject job = DecodeTrainingJobObject(
+        *ParseObject(absl::StrCat(R"({"metadata":{"namespace":"n","name":")",
+                                  name,
+                                  R"("},"spec":{"image":"i","checkpoint":{"claim":"c"}}})")));
+    const json pod = PodOf(job, kCoordinator);
+    // What the coordinator makes of its arguments.
+    const std::vector<std::string> words = Words(Main(pod)["args"]);
+    const std::string root = *std::next(std::ranges::find(words, "--checkpoints"));
+    const std::string manifest = pod["metadata"]["annotations"]["pushpull.dev/manifest"];
+    const pushpull::ParsedJob parsed = pushpull::ParseTrainingJob(manifest, {});
+    folders.insert(pushpull::JobCheckpoints(root, parsed.job.metadata));
+  }
+
+  EXPECT_THAT(folders,
+              ElementsAre("/var/lib/pushpull/checkpoints/n/cifar",
+                          "/var/lib/pushpull/checkpoints/n/mnist"));
 }
 
 TEST(MemberPodTest, AJobThatGoesOnTakesItsOwnLastCheckpoint) {

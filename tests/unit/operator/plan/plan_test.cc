@@ -369,7 +369,7 @@ TEST(PlanTest, RingAndCheckpointAreWrittenAtMostOnceAMinute) {
   ASSERT_TRUE(world.Settle());
   EXPECT_EQ(world.status().ring->epoch, 4);
   EXPECT_EQ(world.status().checkpoint->step, 10);
-  EXPECT_EQ(world.status().checkpoint->location, "c:/");
+  EXPECT_EQ(world.status().checkpoint->location, "c:/n/mnist");
 
   world.Pass(seconds(59));
   world.seen.coordinator->checkpoint_step = 20;

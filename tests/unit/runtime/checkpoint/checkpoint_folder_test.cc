@@ -21,15 +21,26 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr char kDir[] = "checkpoints";
+// A job of the same name in another namespace.
+constexpr SampleOptions kOther{.job_namespace = "lab"};
 
 class CheckpointFolderTest : public ::testing::Test {
  protected:
   std::string ManifestPath(uint64_t step) {
     return JoinPath(StepFolder(kDir, Step{step}), kManifestName);
   }
+  static SampleOptions Options(uint64_t step, uint64_t attempt = 7) {
+    return {.step = Step{step}, .attempt = attempt, .job_namespace = "home"};
+  }
+  static CheckpointOwner Owner() { return SampleOwner(Options(1)); }
   void Save(uint64_t step, uint64_t attempt = 7) {
-    const absl::Status saved = WriteSample(files_, kDir, {.step = Step{step}, .attempt = attempt});
+    const absl::Status saved = WriteSample(files_, kDir, Options(step, attempt));
     ASSERT_TRUE(saved.ok()) << saved;
+  }
+  void SaveAsAnother(uint64_t step) {
+    SampleOptions options = kOther;
+    options.step = Step{step};
+    ASSERT_TRUE(WriteSample(files_, kDir, options).ok());
   }
   // The files, and no manifest.
   void SaveAndDie(uint64_t step, uint64_t attempt = 7) {
@@ -51,7 +62,7 @@ class CheckpointFolderTest : public ::testing::Test {
     return steps;
   }
   uint64_t LoadedStep() {
-    const auto loaded = LoadNewestComplete(files_, kDir);
+    const auto loaded = LoadNewestComplete(files_, kDir, Owner());
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     return loaded.ok() ? loaded->manifest.step.value() : 0;
   }
@@ -89,7 +100,7 @@ TEST_F(CheckpointFolderTest, TheListSaysWhatIsThereNewestFirst) {
   EXPECT_THAT(ListedSteps(), ElementsAre(300, 100, 400, 200));
   EXPECT_TRUE((*list)[0].status.ok());
   EXPECT_EQ((*list)[0].folder, "checkpoints/step-000000000300");
-  EXPECT_EQ((*list)[0].job, "sample");
+  EXPECT_EQ((*list)[0].owner, Owner());
   EXPECT_EQ((*list)[0].mode, "Sync");
   EXPECT_EQ((*list)[0].num_tensors, 7);
   EXPECT_EQ((*list)[0].num_chunks, 6);
@@ -107,7 +118,8 @@ TEST_F(CheckpointFolderTest, OtherFilesAndFoldersAreNoCheckpoints) {
 
 TEST_F(CheckpointFolderTest, AFolderThatIsNotThereIsNotFound) {
   EXPECT_EQ(ListCheckpoints(files_, "nowhere").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(LoadNewestComplete(files_, "nowhere").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadNewestComplete(files_, "nowhere", Owner()).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(CheckpointFolderTest, DamagedOnesAndAttemptsThatDiedArePassedOverAndSaid) {
@@ -116,7 +128,7 @@ TEST_F(CheckpointFolderTest, DamagedOnesAndAttemptsThatDiedArePassedOverAndSaid)
   Damage(200);
   SaveAndDie(300);
 
-  const auto loaded = LoadNewestComplete(files_, kDir);
+  const auto loaded = LoadNewestComplete(files_, kDir, Owner());
 
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->manifest.step, Step{100});
@@ -153,7 +165,7 @@ TEST_F(CheckpointFolderTest, ANewestCheckpointOfALaterFormatBlocksRestore) {
   Save(100);
   SaveInLaterFormat(200);
 
-  const absl::Status status = LoadNewestComplete(files_, kDir).status();
+  const absl::Status status = LoadNewestComplete(files_, kDir, Owner()).status();
 
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 2"));
@@ -172,7 +184,7 @@ TEST_F(CheckpointFolderTest, TheNewestCheckpointIsTheOneWrittenLast) {
   Save(200);
 
   EXPECT_EQ(LoadedStep(), 200);
-  ASSERT_TRUE(Prune(files_, kDir, {.keep = 2}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 2}).ok());
   EXPECT_THAT(ListedSteps(), ElementsAre(200, 300));
 }
 
@@ -194,18 +206,18 @@ TEST_F(CheckpointFolderTest, SavingAStepAgainReplacesItAtomically) {
   Save(100, 7);
   SaveAndDie(100, 8);
 
-  EXPECT_EQ(CompareWithSample(files_, StepFolder(kDir, Step{100}), {.step = Step{100}}), "");
+  EXPECT_EQ(CompareWithSample(files_, StepFolder(kDir, Step{100}), Options(100)), "");
   Save(100, 9);
-  ASSERT_TRUE(Prune(files_, kDir, {}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner()}).ok());
 
-  EXPECT_EQ(CompareWithSample(files_, StepFolder(kDir, Step{100}), {.step = Step{100}}), "");
+  EXPECT_EQ(CompareWithSample(files_, StepFolder(kDir, Step{100}), Options(100)), "");
   EXPECT_THAT(files_.paths(), SizeIs(3));
 }
 
 TEST_F(CheckpointFolderTest, PruningKeepsTheNewestCompleteOnes) {
   for (const uint64_t step : {100U, 200U, 300U, 400U, 500U}) Save(step);
 
-  const absl::Status pruned = Prune(files_, kDir, {.keep = 2});
+  const absl::Status pruned = Prune(files_, kDir, {.job = Owner(), .keep = 2});
 
   EXPECT_TRUE(pruned.ok()) << pruned;
   EXPECT_THAT(ListedSteps(), ElementsAre(500, 400));
@@ -219,17 +231,17 @@ TEST_F(CheckpointFolderTest, PruningRemovesAttemptsOnlyWhenTheyAreOver) {
   SaveAndDie(400);
   SaveAndDie(500);
 
-  ASSERT_TRUE(Prune(files_, kDir, {.keep = 2}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 2}).ok());
   EXPECT_THAT(ListedSteps(), ElementsAre(200, 500, 400, 300));
 
-  ASSERT_TRUE(Prune(files_, kDir, {.keep = 2, .writing = Step{400}}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 2, .writing = Step{400}}).ok());
   EXPECT_THAT(ListedSteps(), ElementsAre(200, 500, 400));
 }
 
 TEST_F(CheckpointFolderTest, PruningLeavesTheLastCompleteOneWhateverItIsTold) {
   Save(100);
 
-  ASSERT_TRUE(Prune(files_, kDir, {.keep = 0, .writing = Step{200}}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 0, .writing = Step{200}}).ok());
 
   EXPECT_THAT(ListedSteps(), ElementsAre(100));
 }
@@ -239,7 +251,7 @@ TEST_F(CheckpointFolderTest, PruningLeavesTheStepBeingWrittenAlone) {
   SaveAndDie(100, 8);
   const std::vector<std::string> before = files_.paths();
 
-  ASSERT_TRUE(Prune(files_, kDir, {.writing = Step{100}}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .writing = Step{100}}).ok());
 
   EXPECT_EQ(files_.paths(), before);
 }
@@ -249,9 +261,86 @@ TEST_F(CheckpointFolderTest, PruningTouchesNoCheckpointOfALaterFormat) {
   Save(200);
   Save(300);
 
-  ASSERT_TRUE(Prune(files_, kDir, {.keep = 1}).ok());
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 1}).ok());
 
   EXPECT_THAT(ListedSteps(), ElementsAre(300, 100));
+}
+
+TEST_F(CheckpointFolderTest, AnothersNewerCheckpointIsNotLoaded) {
+  Save(100);
+  SaveAsAnother(200);
+
+  EXPECT_EQ(LoadedStep(), 100);
+}
+
+TEST_F(CheckpointFolderTest, AnothersCheckpointsAloneAreNone) {
+  SaveAsAnother(200);
+
+  const absl::Status status = LoadNewestComplete(files_, kDir, Owner()).status();
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointFolderTest, PruningNeitherCountsNorRemovesAnothers) {
+  SaveAsAnother(100);
+  Save(200);
+  Save(300);
+  SaveAsAnother(400);
+
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 1}).ok());
+
+  EXPECT_THAT(ListedSteps(), ElementsAre(400, 300, 100));
+}
+
+TEST_F(CheckpointFolderTest, PruningLeavesAnothersDamagedFilesAlone) {
+  SaveAsAnother(100);
+  ASSERT_TRUE(files_.RemoveFile(files_.paths()[1]).ok());
+  Save(200);
+
+  ASSERT_TRUE(Prune(files_, kDir, {.job = Owner(), .keep = 1}).ok());
+
+  EXPECT_THAT(ListedSteps(), ElementsAre(200, 100));
+}
+
+TEST_F(CheckpointFolderTest, AStepThatAnotherHasSavedIsNotReplaced) {
+  SaveAsAnother(100);
+
+  const absl::Status saved = WriteSample(files_, kDir, Options(100, 8));
+
+  EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(saved.message()),
+              HasSubstr("is a checkpoint of job lab/sample, not of home/sample"));
+  EXPECT_EQ(ListCheckpoints(files_, kDir)->front().owner, SampleOwner(kOther));
+}
+
+TEST_F(CheckpointFolderTest, AJobOfTheSameNameElsewhereIsAnother) {
+  const CheckpointOwner job{.job_namespace = "lab", .job = "mnist"};
+
+  EXPECT_TRUE(IsSameJob(job, {.job_namespace = "lab", .job = "mnist"}));
+  EXPECT_FALSE(IsSameJob(job, {.job_namespace = "home", .job = "mnist"}));
+  EXPECT_FALSE(IsSameJob(job, {.job_namespace = "lab", .job = "cifar"}));
+  EXPECT_TRUE(IsSameJob(job, {.job_namespace = "", .job = "mnist"}));
+}
+
+TEST_F(CheckpointFolderTest, AFolderOfAllJobsListsTheirs) {
+  for (const char* dir : {"checkpoints/lab/a", "checkpoints/lab/b", "checkpoints/home/a"})
+    ASSERT_TRUE(WriteSample(files_, dir, {.step = Step{5}}).ok());
+  Save(7);
+  ASSERT_TRUE(WriteSample(files_, "checkpoints/lost+found/a", {.step = Step{9}}).ok());
+  ASSERT_TRUE(WriteSample(files_, "checkpoints/too/far/down/there", {.step = Step{9}}).ok());
+
+  const auto all = ListCheckpointsBelow(files_, kDir);
+  const auto of_one = ListCheckpointsBelow(files_, "checkpoints/lab/b");
+
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<std::string> folders;
+  for (const ListedCheckpoint& listed : *all) folders.push_back(listed.folder);
+  EXPECT_THAT(folders,
+              ElementsAre("checkpoints/step-000000000007",
+                          "checkpoints/home/a/step-000000000005",
+                          "checkpoints/lab/a/step-000000000005",
+                          "checkpoints/lab/b/step-000000000005"));
+  EXPECT_THAT(*of_one, SizeIs(1));
 }
 
 TEST_F(CheckpointFolderTest, RemovingWhatIsNotThereIsFine) {

@@ -34,7 +34,7 @@ absl::Status SaveNew(FileSystem& files) {
     RemoveCheckpoint(files, kCrashDir, kNew).IgnoreError();
     return saved;
   }
-  Prune(files, kCrashDir, {.keep = 1}).IgnoreError();
+  Prune(files, kCrashDir, {.job = SampleOwner(), .keep = 1}).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -47,7 +47,8 @@ uint64_t OperationsOfSave() {
 
 // The step of the newest complete checkpoint, which is whole; 0 where there is none, or it is not.
 uint64_t LoadedStep(FileSystem& files) {
-  const absl::StatusOr<LoadedCheckpoint> loaded = LoadNewestComplete(files, kCrashDir);
+  const absl::StatusOr<LoadedCheckpoint> loaded =
+      LoadNewestComplete(files, kCrashDir, SampleOwner());
   if (!loaded.ok()) {
     ADD_FAILURE() << loaded.status();
     return 0;
@@ -65,7 +66,7 @@ uint64_t LoadedStep(FileSystem& files) {
 
 void ExpectSavingGoesOn(FileSystem& files) {
   EXPECT_TRUE(WriteSample(files, kCrashDir, {.step = kNew, .attempt = 8}).ok());
-  EXPECT_TRUE(Prune(files, kCrashDir, {.keep = 1}).ok());
+  EXPECT_TRUE(Prune(files, kCrashDir, {.job = SampleOwner(), .keep = 1}).ok());
 
   EXPECT_EQ(LoadedStep(files), kNew.value());
   const auto list = ListCheckpoints(files, kCrashDir);

@@ -172,7 +172,7 @@ Outcome SaveOnFullDisk(const std::string& dir) {
   if (!absl::IsResourceExhausted(saved)) return kWrongStatus;
   const auto left = files.ListFolder(StepFolder(dir, large.step));
   if (!left.ok() || !left->empty()) return kLeftovers;
-  const auto loaded = LoadNewestComplete(files, dir);
+  const auto loaded = LoadNewestComplete(files, dir, SampleOwner());
   if (!loaded.ok() || loaded->manifest.step != Step{10}) return kOldGone;
   return CompareWithSample(files, loaded->folder, {.step = Step{10}}).empty() ? kAsPromised
                                                                               : kOldGone;

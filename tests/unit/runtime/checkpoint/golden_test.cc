@@ -39,7 +39,7 @@ TEST(GoldenTest, CheckpointsOfVersion1AreReadable) {
 TEST(GoldenTest, TheNewestOfThemIsFound) {
   PosixFileSystem files;
 
-  const absl::StatusOr<LoadedCheckpoint> loaded = LoadNewestComplete(files, kGolden);
+  const absl::StatusOr<LoadedCheckpoint> loaded = LoadNewestComplete(files, kGolden, SampleOwner());
 
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->manifest.step, kAsync.step);

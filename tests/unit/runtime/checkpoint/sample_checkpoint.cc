@@ -81,9 +81,13 @@ SampleChunk MakeSampleChunk(const SampleOptions& options, const ChunkTable& tabl
   return chunk;
 }
 
+CheckpointOwner SampleOwner(const SampleOptions& options) {
+  return {.job_namespace = options.job_namespace, .job = options.job};
+}
+
 CheckpointManifest SampleManifest(const SampleOptions& options) {
   const bool is_one_step = options.versions == ChunkVersions::kOfOneStep;
-  return {.job = "sample",
+  return {.owner = SampleOwner(options),
           .step = options.step,
           .mode = is_one_step ? "Sync" : "Async",
           .versions = options.versions,
@@ -132,9 +136,9 @@ std::string CompareWithSample(FileSystem& file_system,
   const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(file_system, folder);
   if (!manifest.ok()) return manifest.status().ToString();
   const CheckpointManifest saved = SampleManifest(options);
-  if (manifest->step != saved.step || manifest->job != saved.job || manifest->mode != saved.mode ||
-      manifest->written_at != saved.written_at || manifest->system != saved.system ||
-      !CompareTensors(*manifest, saved.tensors).empty()) {
+  if (manifest->step != saved.step || manifest->owner != saved.owner ||
+      manifest->mode != saved.mode || manifest->written_at != saved.written_at ||
+      manifest->system != saved.system || !CompareTensors(*manifest, saved.tensors).empty()) {
     return "the manifest is another one";
   }
   const ChunkTable table = TableOf(options);

@@ -25,8 +25,12 @@ struct SampleOptions {
   uint32_t num_servers = 2;
   uint64_t attempt = 7;
   ChunkVersions versions = ChunkVersions::kOfOneStep;
-  bool is_large = false;  // a tensor of several chunks more
+  bool is_large = false;           // a tensor of several chunks more
+  const char* job_namespace = "";  // as in the golden files
+  const char* job = "sample";
 };
+
+CheckpointOwner SampleOwner(const SampleOptions& options = {});
 
 // Every optimizer, scalars, an empty tensor.
 std::vector<TensorSpec> SampleTensors(const SampleOptions& options);

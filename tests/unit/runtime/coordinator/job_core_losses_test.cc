@@ -17,22 +17,31 @@ using testing::SizeIs;
 
 constexpr SessionId kNewSession{3};
 
+TensorSpec TheTensor() {
+  TensorSpec spec{.name = "w", .dims = {4}};
+  spec.optimizer.kind = OptimizerKind::kSgd;
+  spec.optimizer.learning_rate = 0.1;
+  return spec;
+}
+
+JobCoreOptions OptionsOf(SyncMode mode) {
+  return {.settings = {.job = "j", .workers = 1, .servers = 1},
+          .consistency = {.mode = mode},
+          .term = Term{7},
+          .peer_timeout = seconds(1000),
+          .loss_grace = seconds(30),
+          .repairs_losses = true};
+}
+
 class JobCoreLossesTest : public testing::Test, protected JobCoreDriver {
  protected:
-  explicit JobCoreLossesTest(SyncMode mode = SyncMode::kSync)
-      : JobCoreDriver({.settings = {.job = "j", .workers = 1, .servers = 1},
-                       .consistency = {.mode = mode},
-                       .term = Term{7},
-                       .peer_timeout = seconds(1000),
-                       .loss_grace = seconds(30),
-                       .repairs_losses = true}) {
+  explicit JobCoreLossesTest(JobCoreOptions options = OptionsOf(SyncMode::kSync))
+      : JobCoreDriver(std::move(options)) {
     RegisterTheServer(kServerSession, 1);
     Receive(kAnnSession, RegisterWorker{.worker = WorkerId{0}, .incarnation = Incarnation{1}});
-    TensorSpec spec{.name = "w", .dims = {4}};
-    spec.optimizer.kind = OptimizerKind::kSgd;
-    spec.optimizer.learning_rate = 0.1;
-    Receive(kAnnSession, RegisterTensors{{spec}});
+    Receive(kAnnSession, RegisterTensors{{TheTensor()}});
     Receive(kServerSession, TensorsInstalled{1});
+    if (Sent<Restore>(kServerSession)) Receive(kServerSession, Restored{});
     const auto proposal = Sent<ProposeView>(kServerSession);
     Receive(kServerSession, ViewAnswer{proposal->view.number, true, Step{0}});
     Receive(kServerSession, Heartbeat{ServerStats{.highest_version = Step{9}}});
@@ -147,9 +156,36 @@ TEST_F(JobCoreLossesTest, NobodyIsLetInBeforeTheShardsAreBack) {
   EXPECT_FALSE(Sent<ProposeView>(kNewSession).has_value());
 }
 
+// A job that began from a checkpoint that is not the newest of its folder, and has saved none yet.
+class RestoredJobCoreLossesTest : public JobCoreLossesTest {
+ protected:
+  static constexpr char kFolder[] = "/checkpoints/lab/j/step-000000000005";
+
+  static JobCoreOptions RestoredOptions() {
+    JobCoreOptions options = OptionsOf(SyncMode::kSync);
+    options.checkpoint = CheckpointPolicy{.folder = "/checkpoints/lab/j"};
+    options.restore = LoadedCheckpoint{.folder = kFolder, .manifest = {}, .skipped = {}};
+    options.restore->manifest.step = Step{5};
+    options.restore->manifest.tensors = {TheTensor()};
+    return options;
+  }
+  RestoredJobCoreLossesTest() : JobCoreLossesTest(RestoredOptions()) {}
+};
+
+TEST_F(RestoredJobCoreLossesTest, ALossIsMadeGoodFromWhereTheJobBegan) {
+  Close(kServerSession);
+  ANewOneComes();
+  AnnHas(ChunkCopy::Kind::kComplete);
+
+  const auto order = Sent<RebuildShard>(kNewSession);
+
+  ASSERT_TRUE(order.has_value());
+  EXPECT_EQ(order->checkpoint, kFolder);
+}
+
 class AsyncJobCoreLossesTest : public JobCoreLossesTest {
  protected:
-  AsyncJobCoreLossesTest() : JobCoreLossesTest(SyncMode::kAsync) {}
+  AsyncJobCoreLossesTest() : JobCoreLossesTest(OptionsOf(SyncMode::kAsync)) {}
 };
 
 TEST_F(AsyncJobCoreLossesTest, WithoutStepsALostServerEndsTheJob) {

@@ -20,6 +20,14 @@ TEST(LocallyIgnoredFieldsTest, AJobThatSetsNoneOfThemHasNone) {
   EXPECT_THAT(LocallyIgnoredFields(job), IsEmpty());
 }
 
+TEST(LocallyIgnoredFieldsTest, ANamespaceIsPartOfTheCheckpointsFolder) {
+  TrainingJob job;
+  job.metadata.namespace_name = "vision";
+  job.spec.checkpoint.emplace();
+
+  EXPECT_THAT(LocallyIgnoredFields(job), IsEmpty());
+}
+
 TEST(LocallyIgnoredFieldsTest, NamesEachThatIsSetInTheOrderOfTheManifest) {
   TrainingJob job;
   job.metadata.namespace_name = "vision";
@@ -104,20 +112,6 @@ TEST(LocalProblemsTest, TakesGatedSteps) {
   job.spec.sync.gated = true;
 
   EXPECT_THAT(LocalProblems(job), testing::IsEmpty());
-}
-
-TEST(CheckpointFolderTest, AFileUriIsTheFolderItNames) {
-  EXPECT_EQ(CheckpointFolder({.uri = "file:///var/run/"}, "/job").value(), "/var/run");
-}
-
-TEST(CheckpointFolderTest, AClaimIsAPlaceInTheWorkdir) {
-  EXPECT_EQ(CheckpointFolder({.claim = "models", .path = "/mnist"}, "/job").value(),
-            "/job/claims/models/mnist");
-  EXPECT_EQ(CheckpointFolder({.claim = "models"}, "/job").value(), "/job/claims/models");
-}
-
-TEST(CheckpointFolderTest, AClaimThatNobodyMountedIsRefused) {
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckpointFolder({.claim = "models"}, "").status()));
 }
 
 }  // namespace

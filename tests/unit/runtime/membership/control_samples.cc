@@ -235,7 +235,7 @@ std::vector<ToMember> SampleToMember() {
                                .source = RebuiltChunk::Source::kCheckpoint,
                                .version = Step{7},
                                .checksum = ~uint64_t{3}}},
-                   .checkpoints = "/var/checkpoints"}};
+                   .checkpoint = "/var/checkpoints/step-000000000007"}};
 }
 
 JobStatus SampleJobStatus() {
