@@ -113,6 +113,7 @@ absl::StatusOr<LoadedCheckpoint> LoadNamed(FileSystem& files,
                      " in a path that begins without '/', is ",
                      name));
   }
+  if (parts.size() > 1) return Load(files, JoinPath(place.root, name));
   absl::StatusOr<LoadedCheckpoint> own = Load(files, JoinPath(place.folder, name));
   if (!absl::IsNotFound(own.status())) return own;
   absl::StatusOr<LoadedCheckpoint> in_root = Load(files, JoinPath(place.root, name));
