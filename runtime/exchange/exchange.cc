@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
+#include "runtime/replication/worker_bits.h"
 #include "runtime/tensor/reduction.h"
 
 namespace pushpull {
@@ -25,6 +27,9 @@ std::string NameOf(const ExchangeSpec& spec) {
       return absl::StrCat("all_reduce(", ToString(spec.reduction), ")");
     case ExchangeOp::kAllGather:
       return "all_gather";
+    case ExchangeOp::kMessage:
+      return absl::StrCat(
+          "message from ", ToString(spec.pair->from), " to ", ToString(spec.pair->to));
     case ExchangeOp::kBroadcast:
       break;
   }
@@ -34,6 +39,32 @@ std::string NameOf(const ExchangeSpec& spec) {
 absl::Status Invalid(absl::string_view field, uint64_t value) {
   return absl::InvalidArgumentError(
       absl::StrCat("exchange: ", field, " ", value, " is out of range"));
+}
+
+absl::Status CheckPair(const MessagePair& pair) {
+  for (const WorkerId worker : {pair.from, pair.to}) {
+    if (worker.value() >= kWorkersMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "message: ", ToString(worker), " is out of range: indices are below ", kWorkersMax));
+    }
+  }
+  if (pair.from != pair.to) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "message: ", ToString(pair.from), " is this worker: send to or receive from another one"));
+}
+
+// The fields of a message, and that others have none of them.
+absl::Status CheckMessage(const ExchangeSpec& spec) {
+  if (spec.op != ExchangeOp::kMessage) {
+    if (spec.pair) return Invalid("receiver", spec.pair->to.value());
+    return spec.takes_any ? Invalid("any size", 1) : absl::OkStatus();
+  }
+  if (!spec.pair) return absl::InvalidArgumentError("exchange: a message between no workers");
+  if (spec.piece_bytes != kExchangePieceBytesMax)
+    return Invalid("length of a piece of a message", spec.piece_bytes);
+  if (spec.is_prelude) return Invalid("message before a message", 1);
+  if (spec.takes_any && spec.bytes != 0) return Invalid("bytes of any size", spec.bytes);
+  return CheckPair(*spec.pair);
 }
 
 }  // namespace
@@ -69,7 +100,7 @@ std::string ToString(ElementType type) {
 }
 
 std::string Describe(const ExchangeSpec& spec) {
-  if (spec.op == ExchangeOp::kBarrier) return NameOf(spec);
+  if (spec.op == ExchangeOp::kBarrier || spec.takes_any) return NameOf(spec);
   return absl::StrCat(NameOf(spec),
                       " of ",
                       spec.bytes / ElementBytes(spec.type),
@@ -79,8 +110,9 @@ std::string Describe(const ExchangeSpec& spec) {
 }
 
 absl::Status Check(const ExchangeSpec& spec) {
-  if (spec.op < ExchangeOp::kBarrier || spec.op > ExchangeOp::kBroadcast)
+  if (spec.op < ExchangeOp::kBarrier || spec.op > ExchangeOp::kMessage)
     return Invalid("operation", static_cast<uint64_t>(spec.op));
+  PUSHPULL_RETURN_IF_ERROR(CheckMessage(spec));
   const size_t element = ElementBytes(spec.type);
   if (element == 0) return Invalid("element type", static_cast<uint64_t>(spec.type));
   if (!IsKnown(spec.reduction)) return Invalid("reduction", static_cast<uint64_t>(spec.reduction));
@@ -124,7 +156,8 @@ uint64_t PieceBytes(const ExchangeSpec& spec, uint32_t piece) {
 }
 
 uint64_t ContributionBytes(const ExchangeSpec& spec, uint32_t piece, WorkerId worker) {
-  const bool is_silent = spec.op == ExchangeOp::kBroadcast && spec.root != worker;
+  const bool is_silent = (spec.op == ExchangeOp::kBroadcast && spec.root != worker) ||
+                         (spec.op == ExchangeOp::kMessage && spec.pair->from != worker);
   return is_silent ? 0 : PieceBytes(spec, piece);
 }
 

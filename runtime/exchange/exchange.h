@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An exchange: one call of a collective by all workers
-// (docs/decisions/0057-collectives-over-servers.md). It is cut into pieces, each of which one
-// server collects and answers.
+// (docs/decisions/0057-collectives-over-servers.md), or a message from one worker to another
+// (docs/decisions/0058-messages-over-servers.md). It is cut into pieces, each of which one server
+// collects and answers.
 #pragma once
 
 #include <compare>
@@ -24,14 +25,26 @@ namespace pushpull {
 constexpr uint64_t kExchangePieceBytesMax = uint64_t{1} << 18;
 constexpr uint64_t kExchangeAnswerBytesMax = uint64_t{1} << 20;
 
+// Of all pieces that a lane keeps for one worker: two of its largest exchanges, and what is late.
+constexpr uint64_t kExchangeBytesPerWorkerMax = 3 * kCollectiveBytesMax;
+
 enum class ExchangeOp : uint8_t {
   kBarrier = 1,
   kAllReduce = 2,
   kAllGather = 3,
   kBroadcast = 4,
+  kMessage = 5,
 };
 
-// The workers number their exchanges alike: those of a step from 0.
+// Who sends a message, and who receives it.
+struct MessagePair {
+  WorkerId from;
+  WorkerId to;
+  friend auto operator<=>(const MessagePair&, const MessagePair&) = default;
+};
+
+// The workers number their exchanges alike: those of a step from 0, and the messages of each pair
+// in a step from 0.
 struct ExchangeId {
   Step step;
   uint64_t sequence = 0;
@@ -41,10 +54,11 @@ struct ExchangeId {
 struct ExchangeKey {
   ExchangeId exchange;
   uint32_t piece = 0;
+  std::optional<MessagePair> pair = {};  // of a message
   friend auto operator<=>(const ExchangeKey&, const ExchangeKey&) = default;
 };
 
-// What all workers must agree in.
+// What all workers must agree in, for a message sender and receiver.
 struct ExchangeSpec {
   ExchangeOp op = ExchangeOp::kBarrier;
   ElementType type = ElementType::kUint8;
@@ -54,6 +68,10 @@ struct ExchangeSpec {
   uint64_t bytes = 0;                             // of one worker's array
   uint32_t piece_bytes = kExchangePieceBytesMax;  // of every piece but the last
   std::optional<WorkerId> root;                   // of kBroadcast
+  std::optional<MessagePair> pair;                // of kMessage
+  // The receiver of a message takes values of any type and size, and learns them from the answer to
+  // the first piece.
+  bool takes_any = false;
   friend bool operator==(const ExchangeSpec&, const ExchangeSpec&) = default;
 };
 
@@ -71,9 +89,10 @@ uint32_t NumPieces(const ExchangeSpec& spec);
 uint64_t PieceOffset(const ExchangeSpec& spec, uint32_t piece);
 // Of one worker's array.
 uint64_t PieceBytes(const ExchangeSpec& spec, uint32_t piece);
-// What `worker` sends for the piece: nothing where only others have values.
+// What `worker` contributes to the piece: nothing where only others have values.
 uint64_t ContributionBytes(const ExchangeSpec& spec, uint32_t piece, WorkerId worker);
-// Of the piece's result when these workers, ascending, contributed.
+// Of the piece's result when these workers, ascending, contributed; not of a message, whose result
+// is the contribution.
 uint64_t AnswerBytes(const ExchangeSpec& spec,
                      uint32_t piece,
                      const std::vector<WorkerId>& workers);

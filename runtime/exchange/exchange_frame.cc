@@ -13,8 +13,17 @@
 namespace pushpull {
 namespace {
 
-template <typename Visit, typename Spec, typename Root>
-void VisitSpec(Visit& visit, Spec& spec, Root& has_root, Root& root) {
+// Where no pair is, both ends are the same worker.
+MessagePair PairOrNone(const std::optional<MessagePair>& pair) {
+  return pair.value_or(MessagePair{});
+}
+
+std::optional<MessagePair> PairUnlessNone(const MessagePair& pair) {
+  return pair == MessagePair{} ? std::nullopt : std::optional(pair);
+}
+
+template <typename Visit, typename Spec, typename Root, typename Pair>
+void VisitSpec(Visit& visit, Spec& spec, Root& has_root, Root& root, Pair& pair) {
   visit(spec.op,
         spec.type,
         spec.reduction,
@@ -22,23 +31,35 @@ void VisitSpec(Visit& visit, Spec& spec, Root& has_root, Root& root) {
         spec.bytes,
         spec.piece_bytes,
         has_root,
-        root);
+        root,
+        spec.takes_any,
+        pair.from,
+        pair.to);
+}
+
+template <typename Visit, typename Head>
+void VisitHead(Visit& visit, Head& head) {
+  visit(head.type, head.bytes, head.sender, head.label);
 }
 
 absl::Status Damaged(absl::string_view what, size_t num_bytes) {
   return absl::DataLossError(absl::StrCat(what, ": its ", num_bytes, " bytes are not well formed"));
 }
 
-void Append(const std::vector<std::byte>& bytes, ByteWriter& writer) {
-  writer.PutBytes(bytes);
+bool IsWellFormed(const MessageHead& head) {
+  const size_t element = ElementBytes(head.type);
+  return element != 0 && head.bytes % element == 0 && head.bytes <= kCollectiveBytesMax &&
+         head.label.size() <= kMessageLabelBytesMax;
 }
 
 }  // namespace
 
-std::optional<ExchangeKey> ExchangeKeyOf(const FrameHeader& header) {
+std::optional<ExchangeKey> ExchangeKeyOf(const FrameHeader& header,
+                                         const std::optional<MessagePair>& pair) {
   if (header.clock.value() > std::numeric_limits<uint32_t>::max()) return std::nullopt;
   return ExchangeKey{{header.step, header.base_version.value()},
-                     static_cast<uint32_t>(header.clock.value())};
+                     static_cast<uint32_t>(header.clock.value()),
+                     pair};
 }
 
 void SetExchangeKey(const ExchangeKey& key, FrameHeader& header) {
@@ -51,8 +72,9 @@ std::vector<std::byte> EncodeExchange(const ExchangeMeta& meta) {
   ByteWriter writer;
   const uint32_t has_root = meta.spec.root ? 1 : 0;
   const uint32_t root = meta.spec.root.value_or(WorkerId{}).value();
-  VisitSpec(writer, meta.spec, has_root, root);
-  writer(uint8_t{meta.result_of.has_value()});
+  const MessagePair pair = PairOrNone(meta.spec.pair);
+  VisitSpec(writer, meta.spec, has_root, root, pair);
+  writer(meta.label, uint8_t{meta.result_of.has_value()});
   if (meta.result_of) PutWorkerBits(*meta.result_of, writer);
   return writer.Take();
 }
@@ -62,8 +84,12 @@ absl::StatusOr<ExchangeMeta> DecodeExchange(std::span<const std::byte> meta) {
   ExchangeMeta decoded;
   uint32_t has_root = 0;
   uint32_t root = 0;
-  VisitSpec(reader, decoded.spec, has_root, root);
+  MessagePair pair;
+  VisitSpec(reader, decoded.spec, has_root, root, pair);
   if (has_root != 0) decoded.spec.root = WorkerId{root};
+  decoded.spec.pair = PairUnlessNone(pair);
+  reader(decoded.label);
+  if (decoded.label.size() > kMessageLabelBytesMax) return Damaged("exchange", meta.size());
   if (reader.Get<uint8_t>() != 0) {
     decoded.result_of.emplace();
     if (!GetWorkerBits(reader, *decoded.result_of)) return Damaged("exchange", meta.size());
@@ -76,10 +102,15 @@ absl::StatusOr<ExchangeMeta> DecodeExchange(std::span<const std::byte> meta) {
 
 std::vector<std::byte> EncodeExchangeAnswer(const ExchangeAnswer& answer) {
   ByteWriter writer;
-  writer(answer.kind);
+  const MessagePair pair = PairOrNone(answer.pair);
+  writer(answer.kind, pair.from, pair.to);
   switch (answer.kind) {
     case ExchangeAnswer::Kind::kResult:
-      PutWorkerBits(answer.workers, writer);
+      if (answer.pair) {
+        VisitHead(writer, answer.head);
+      } else {
+        PutWorkerBits(answer.workers, writer);
+      }
       break;
     case ExchangeAnswer::Kind::kTaken:
       break;
@@ -87,7 +118,7 @@ std::vector<std::byte> EncodeExchangeAnswer(const ExchangeAnswer& answer) {
       writer(answer.status);
       break;
     case ExchangeAnswer::Kind::kMoved:
-      Append(EncodeShardEntry(*answer.entry), writer);
+      writer.PutBytes(EncodeShardEntry(*answer.entry));
       break;
   }
   return writer.Take();
@@ -96,10 +127,18 @@ std::vector<std::byte> EncodeExchangeAnswer(const ExchangeAnswer& answer) {
 absl::StatusOr<ExchangeAnswer> DecodeExchangeAnswer(std::span<const std::byte> meta) {
   ByteReader reader(meta);
   ExchangeAnswer answer;
-  reader(answer.kind);
+  MessagePair pair;
+  reader(answer.kind, pair.from, pair.to);
+  answer.pair = PairUnlessNone(pair);
+  if (!reader.ok()) return Damaged("exchanged", meta.size());
   switch (answer.kind) {
     case ExchangeAnswer::Kind::kResult:
-      if (!GetWorkerBits(reader, answer.workers)) return Damaged("exchanged", meta.size());
+      if (answer.pair) {
+        VisitHead(reader, answer.head);
+        if (!reader.ok() || !IsWellFormed(answer.head)) return Damaged("exchanged", meta.size());
+      } else if (!GetWorkerBits(reader, answer.workers)) {
+        return Damaged("exchanged", meta.size());
+      }
       return answer;
     case ExchangeAnswer::Kind::kTaken:
       return answer;
@@ -108,7 +147,7 @@ absl::StatusOr<ExchangeAnswer> DecodeExchangeAnswer(std::span<const std::byte> m
       if (!reader.ok() || answer.status.ok()) return Damaged("exchanged", meta.size());
       return answer;
     case ExchangeAnswer::Kind::kMoved: {
-      PUSHPULL_ASSIGN_OR_RETURN(answer.entry, DecodeShardEntry(meta.subspan(1)));
+      PUSHPULL_ASSIGN_OR_RETURN(answer.entry, DecodeShardEntry(reader.GetBytes(reader.num_left())));
       return answer;
     }
   }

@@ -20,38 +20,15 @@
 #include "runtime/base/ids.h"
 #include "runtime/consistency/membership_view.h"
 #include "runtime/exchange/exchange.h"
+#include "runtime/exchange/exchange_request.h"
 #include "runtime/tensor/host_buffer.h"
-#include "runtime/transport/frame.h"
 
 namespace pushpull {
-
-class Connection;
-
-// Of all pieces that a lane keeps for one worker: two of its largest exchanges, and what is late.
-constexpr uint64_t kExchangeBytesPerWorkerMax = 3 * kCollectiveBytesMax;
 
 // The values of a piece that its workers have agreed on; never changes.
 struct ExchangeResult {
   std::vector<WorkerId> workers;  // who contributed, ascending
   HostBuffer values;
-};
-
-struct ExchangeContribution {
-  ExchangeKey key;
-  ExchangeSpec spec;
-  ShardId shard;
-  WorkerId worker;
-  Incarnation incarnation;
-  HostBuffer values;
-  // Set: `values` are the result of the piece, and these workers contributed to it.
-  std::optional<std::vector<WorkerId>> result_of;
-};
-
-// A request to answer, once.
-struct ExchangeWaiter {
-  Connection* connection = nullptr;  // opaque here
-  FrameHeader request;
-  bool has_result = false;  // it came with the result
 };
 
 struct ExchangeReply {

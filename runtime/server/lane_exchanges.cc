@@ -48,10 +48,11 @@ absl::Status LaneExchanges::OnFrame(Connection& connection, const ReceivedFrame&
   HostBuffer values = std::exchange(connection.reception(), Reception{}).buffer;
   absl::StatusOr<ExchangeMeta> meta = DecodeExchange(frame.meta);
   if (!meta.ok()) return meta.status();
-  const std::optional<ExchangeKey> key = ExchangeKeyOf(header);
+  const std::optional<MessagePair>& pair = meta->spec.pair;
+  const std::optional<ExchangeKey> key = ExchangeKeyOf(header, pair);
   if (!key || key->piece >= NumPieces(meta->spec))
     return absl::DataLossError("exchange: a piece that it does not have");
-  const ExchangeWaiter waiter{&connection, header, meta->result_of.has_value()};
+  const ExchangeWaiter waiter{&connection, header, meta->result_of.has_value(), pair};
   if (const auto rejection = Rejection(header)) {
     Send(waiter, *rejection);
     return absl::OkStatus();
@@ -60,23 +61,34 @@ absl::Status LaneExchanges::OnFrame(Connection& connection, const ReceivedFrame&
   if (taken.ok() && values.num_bytes() != header.payload_bytes)
     taken = absl::UnavailableError("out of memory for an exchange");
   if (taken.ok()) {
-    taken = table_.Take({.key = *key,
-                         .spec = meta->spec,
-                         .shard = *lane_.shards.ShardOf(header.chunk),
-                         .worker = header.worker,
-                         .incarnation = header.incarnation,
-                         .values = std::move(values),
-                         .result_of = meta->result_of},
-                        waiter,
-                        lane_.rules.membership());
+    taken = Take({.key = *key,
+                  .spec = meta->spec,
+                  .shard = *lane_.shards.ShardOf(header.chunk),
+                  .worker = header.worker,
+                  .incarnation = header.incarnation,
+                  .values = std::move(values),
+                  .result_of = std::move(meta->result_of),
+                  .label = std::move(meta->label)},
+                 waiter);
   }
   if (!taken.ok()) {
     Send(waiter, Refusal(taken));
     return absl::OkStatus();
   }
-  SendAll(table_.Settle(*key, lane_.rules.membership(), IsOpen()));
+  const MembershipView& membership = lane_.rules.membership();
+  if (pair) {
+    SendAll(messages_.Settle(*key, membership, IsOpen()));
+  } else {
+    SendAll(table_.Settle(*key, membership, IsOpen()));
+  }
   ForgetLater();
   return absl::OkStatus();
+}
+
+absl::Status LaneExchanges::Take(ExchangeContribution contribution, const ExchangeWaiter& waiter) {
+  const MembershipView& membership = lane_.rules.membership();
+  return contribution.key.pair ? messages_.Take(std::move(contribution), waiter, membership)
+                               : table_.Take(std::move(contribution), waiter, membership);
 }
 
 std::optional<ExchangeAnswer> LaneExchanges::Rejection(const FrameHeader& header) const {
@@ -103,8 +115,9 @@ std::optional<ExchangeAnswer> LaneExchanges::Rejection(const FrameHeader& header
 absl::Status LaneExchanges::CheckLength(const ExchangeMeta& meta,
                                         const ExchangeKey& key,
                                         const FrameHeader& header) const {
-  const uint64_t expected = meta.result_of ? AnswerBytes(meta.spec, key.piece, *meta.result_of)
-                                           : ContributionBytes(meta.spec, key.piece, header.worker);
+  const bool has_result = meta.result_of && !key.pair;  // and no receipt of a message
+  const uint64_t expected = has_result ? AnswerBytes(meta.spec, key.piece, *meta.result_of)
+                                       : ContributionBytes(meta.spec, key.piece, header.worker);
   if (header.payload_bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(Describe(meta.spec),
                                                  ": piece ",
@@ -126,22 +139,34 @@ std::function<bool(ShardId)> LaneExchanges::IsOpen() const {
 
 void LaneExchanges::OnViewActivated() {
   table_.OnView(lane_.rules.membership());
+  messages_.OnView(lane_.rules.membership());
+  OnEntries();
+}
+
+void LaneExchanges::OnEntries() {
   SendAll(table_.SettleAll(lane_.rules.membership(), IsOpen()));
+  SendAll(messages_.SettleAll(lane_.rules.membership(), IsOpen()));
+}
+
+void LaneExchanges::OnDropped(const Connection& connection) {
+  table_.DropConnection(connection);
+  messages_.DropConnection(connection);
 }
 
 void LaneExchanges::OnDemoted(const Shard& shard) {
   const ReplicaSet& entry = shard.member().entry();
   for (const ExchangeWaiter& waiter : table_.DropShard(shard.id()))
     Send(waiter, Moved(shard.id(), entry));
+  for (const ExchangeWaiter& waiter : messages_.DropShard(shard.id()))
+    Send(waiter, Moved(shard.id(), entry));
 }
 
-void LaneExchanges::Send(const ExchangeWaiter& to,
-                         const ExchangeAnswer& answer,
-                         Payload payload) const {
+void LaneExchanges::Send(const ExchangeWaiter& to, ExchangeAnswer answer, Payload payload) const {
   const std::optional<ShardId> id = lane_.shards.ShardOf(to.request.chunk);
   OutgoingFrame frame{.header = to.request, .meta = {}, .payload = std::move(payload)};
   frame.header.type = FrameType::kExchanged;
   frame.header.flags = 0;
+  answer.pair = to.pair;
   frame.meta = EncodeExchangeAnswer(answer);
   if (id) {
     const Shard* shard = lane_.shards.Find(*id);
@@ -170,14 +195,33 @@ void LaneExchanges::SendAll(const std::vector<ExchangeReply>& replies) const {
   }
 }
 
+void LaneExchanges::SendAll(const std::vector<MessageReply>& replies) const {
+  for (const MessageReply& reply : replies) {
+    if (!reply.status.ok()) {
+      Send(reply.to, Refusal(reply.status));
+    } else if (reply.piece == nullptr) {
+      Send(reply.to, {});
+    } else {
+      Send(reply.to,
+           {.kind = ExchangeAnswer::Kind::kResult,
+            .workers = {},
+            .status = {},
+            .entry = {},
+            .head = reply.piece->head},
+           {reply.piece->values.bytes(), reply.piece});
+    }
+  }
+}
+
 void LaneExchanges::ForgetLater() {
-  if (timer_ != 0 || table_.empty()) return;
+  if (timer_ != 0 || (table_.empty() && messages_.empty())) return;
   timer_ = lane_.executor.RunAfter(kForgetEvery, [this] {
     timer_ = 0;
     Step highest;
     for (const auto& [id, chunk] : lane_.shards.chunks())
       highest = std::max(highest, chunk->state().version());
     table_.OnVersion(highest);
+    messages_.OnVersion(highest);
     ForgetLater();
   });
 }

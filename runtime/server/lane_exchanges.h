@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lane's part in the exchanges of workers (docs/decisions/0057-collectives-over-servers.md):
-// routes their frames to the ExchangeTable and answers them, as primary of the shard a piece
-// belongs to.
+// routes their frames to the ExchangeTable or the MessageTable and answers them, as primary of the
+// shard a piece belongs to.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +16,7 @@
 #include "runtime/base/executor.h"
 #include "runtime/exchange/exchange_frame.h"
 #include "runtime/exchange/exchange_table.h"
+#include "runtime/exchange/message_table.h"
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_context.h"
 
@@ -33,12 +37,15 @@ class LaneExchanges {
   // A view is in force.
   void OnViewActivated();
   // Entries have changed: this server may be primary of a shard again.
-  void OnEntries() { SendAll(table_.SettleAll(lane_.rules.membership(), IsOpen())); }
+  void OnEntries();
   // This server was the shard's primary and is not any more.
   void OnDemoted(const Shard& shard);
-  void OnDropped(const Connection& connection) { table_.DropConnection(connection); }
+  void OnDropped(const Connection& connection);
 
-  std::optional<Step> highest_completed() const { return table_.highest_completed(); }
+  // The highest step with an exchange that no joiner can take part in any more; empty: none.
+  std::optional<Step> highest_completed() const {
+    return std::max(table_.highest_completed(), messages_.highest_ended());
+  }
 
  private:
   // What keeps this server from taking the request; none: it is taken.
@@ -47,12 +54,15 @@ class LaneExchanges {
                            const ExchangeKey& key,
                            const FrameHeader& header) const;
   std::function<bool(ShardId)> IsOpen() const;
-  void Send(const ExchangeWaiter& to, const ExchangeAnswer& answer, Payload payload = {}) const;
+  absl::Status Take(ExchangeContribution contribution, const ExchangeWaiter& waiter);
+  void Send(const ExchangeWaiter& to, ExchangeAnswer answer, Payload payload = {}) const;
   void SendAll(const std::vector<ExchangeReply>& replies) const;
+  void SendAll(const std::vector<MessageReply>& replies) const;
   void ForgetLater();
 
   const LaneContext& lane_;
   ExchangeTable table_;
+  MessageTable messages_;
   Executor::TimerId timer_ = 0;
 };
 

@@ -67,7 +67,7 @@ enum class FrameType : uint8_t {
   // Clipping by the global norm (docs/decisions/0053-clipping-by-the-global-norm.md).
   kSquares = 24,  // primary -> worker: `step` is complete but for its scale; asks for that
   kScale = 25,    // worker -> primary: the scale of `step`; not answered
-  // Collectives between workers (exchange/exchange_frame.h).
+  // Collectives and messages between workers (exchange/exchange_frame.h).
   kExchange = 26,   // worker -> primary: a contribution to a piece, or the piece's result
   kExchanged = 27,  // primary -> worker: its answer
 };

@@ -9,8 +9,8 @@
 namespace pushpull {
 namespace {
 
-// How many pieces may be without an answer: what servers hold of an exchange that the slowest
-// worker has just begun.
+// How many pieces of a stream may be without an answer: what servers hold of an exchange that the
+// slowest worker has just begun.
 constexpr size_t kPiecesUnderWayMax = 16;
 
 // The delay after which a piece is sent again that a server was not ready for.
@@ -23,13 +23,12 @@ absl::Status WrongMode(const Consistency& mode) {
 
 }  // namespace
 
-ExchangeOperation::ExchangeOperation(const ExchangeSpec& of,
-                                     Step at,
-                                     uint64_t program_step,
-                                     HostBuffer values)
+ExchangeOperation::ExchangeOperation(
+    const ExchangeSpec& of, Step at, uint64_t program_step, HostBuffer values, std::string label_of)
     : spec(of),
       step(at),
       input(std::make_shared<const HostBuffer>(std::move(values))),
+      label(std::move(label_of)),
       pending(absl::StrCat(Describe(of), ", step ", program_step)) {
   pending.SetNote("another worker has not called it yet, or a server does not answer");
 }
@@ -50,68 +49,92 @@ void ExchangeClient::Start(std::shared_ptr<ExchangeOperation> operation) {
     return operation->pending.Fail(absl::FailedPreconditionError(
         "collectives go by the servers of the job's tensors, and there is none"));
   }
-  if (current_) {
-    return operation->pending.Fail(absl::FailedPreconditionError(
-        absl::StrCat(current_->operation->pending.what(), " is still under way: wait for it")));
+  const Stream& stream = streams_[operation->spec.pair];
+  if (stream.current) {
+    return operation->pending.Fail(absl::FailedPreconditionError(absl::StrCat(
+        stream.current->operation->pending.what(), " is still under way: wait for it")));
   }
-  if (operation->step < next_.step) {
+  if (operation->step < stream.next.step) {
     return operation->pending.Fail(absl::FailedPreconditionError(
         absl::StrCat("a collective of a later step, ",
-                     next_.step.value() - operation->step.value(),
+                     stream.next.step.value() - operation->step.value(),
                      " after this one, was called before: steps do not go back")));
+  }
+  if (const std::optional<MessagePair>& pair = operation->spec.pair) {
+    const bool receives = Receives(operation->spec);
+    operation->pending.SetNote(
+        absl::StrCat(ToString(receives ? pair->from : pair->to),
+                     receives ? " has not sent it yet" : " has not received it yet",
+                     ", or a server does not answer"));
   }
   Begin(std::move(operation));
 }
 
 void ExchangeClient::Begin(std::shared_ptr<ExchangeOperation> operation) {
-  if (next_.step != operation->step) next_ = {operation->step, 0};
-  const uint32_t num_pieces = NumPieces(operation->spec);
-  current_ = Exchange{
-      .operation = std::move(operation), .id = next_, .pieces = std::vector<Piece>(num_pieces)};
-  ++next_.sequence;
-  SendDue();
+  const ExchangeSpec& spec = operation->spec;
+  Stream& stream = streams_[spec.pair];
+  if (stream.next.step != operation->step) stream.next = {operation->step, 0};
+  stream.current = Exchange{.operation = operation,
+                            .id = stream.next,
+                            .spec = spec,
+                            .pieces = std::vector<Piece>(NumPieces(spec))};
+  ++stream.next.sequence;
+  SendDue(stream);
 }
 
 void ExchangeClient::UseMode(const Consistency& mode) {
   mode_ = mode;
-  if (!mode_.is_sync() || mode_.admits()) Fail(WrongMode(mode_));
+  if (mode_.is_sync() && !mode_.admits()) return;
+  for (auto& [pair, stream] : streams_) Fail(stream, WrongMode(mode_));
 }
 
 void ExchangeClient::FailAll(const absl::Status& why) {
-  Fail(why);
-  kept_.reset();
+  for (auto& [pair, stream] : streams_) {
+    Fail(stream, why);
+    stream.kept.reset();
+  }
 }
 
 // Its pieces are sent again with the next entry of their shard, so that a worker that was not told
 // yet is told by the next primary.
-void ExchangeClient::Fail(const absl::Status& why) {
-  if (!current_) return;
-  kept_ = std::exchange(current_, std::nullopt);
-  for (Piece& piece : kept_->pieces) piece.is_delivered = true;
-  const std::shared_ptr<ExchangeOperation> failed = kept_->operation;
+void ExchangeClient::Fail(Stream& stream, const absl::Status& why) {
+  if (!stream.current) return;
+  stream.kept = std::exchange(stream.current, std::nullopt);
+  for (Piece& piece : stream.kept->pieces) piece.is_delivered = true;
+  const std::shared_ptr<ExchangeOperation> failed = stream.kept->operation;
   failed->pending.Fail(why);
 }
 
 // ---- sending ----
 
-ChunkId ExchangeClient::ChunkOf(size_t piece) {
-  return ChunkId{piece % chunks_.chunks().size()};
+// Messages of several pairs at once do not all begin at one server.
+ChunkId ExchangeClient::ChunkOf(const Exchange& exchange, size_t piece) {
+  const std::optional<MessagePair>& pair = exchange.spec.pair;
+  const size_t first = pair ? size_t{pair->from.value()} + pair->to.value() : 0;
+  return ChunkId{(first + piece) % chunks_.chunks().size()};
 }
 
-ShardId ExchangeClient::ShardOf(size_t piece) {
-  return chunks_.Find(ChunkOf(piece))->shard;
+ShardId ExchangeClient::ShardOf(const Exchange& exchange, size_t piece) {
+  return chunks_.Find(ChunkOf(exchange, piece))->shard;
 }
 
-ExchangeClient::Exchange* ExchangeClient::Find(ExchangeId id) {
-  if (current_ && current_->id == id) return &*current_;
-  return kept_ && kept_->id == id ? &*kept_ : nullptr;
+ExchangeClient::Exchange* ExchangeClient::Find(const ExchangeKey& key) {
+  const auto found = streams_.find(key.pair);
+  if (found == streams_.end()) return nullptr;
+  for (std::optional<Exchange>* exchange : {&found->second.current, &found->second.kept})
+    if (*exchange && (*exchange)->id == key.exchange) return &**exchange;
+  return nullptr;
+}
+
+void ExchangeClient::SendDue() {
+  for (auto& [pair, stream] : streams_) SendDue(stream);
 }
 
 // In the order of the pieces in every worker: the first that one waits for, all others have sent.
 // What an answer that comes at once changes is seen by the next look.
-void ExchangeClient::SendDue() {
+void ExchangeClient::SendDue(Stream& stream) {
   size_t under_way = 0;
-  for (std::optional<Exchange>* exchange : {&kept_, &current_}) {
+  for (std::optional<Exchange>* exchange : {&stream.kept, &stream.current}) {
     for (size_t i = 0; *exchange && i < (*exchange)->pieces.size(); ++i) {
       const Piece& piece = (*exchange)->pieces[i];
       if (piece.is_delivered) continue;
@@ -123,26 +146,28 @@ void ExchangeClient::SendDue() {
 
 void ExchangeClient::Send(Exchange& exchange, size_t index) {
   Piece& piece = exchange.pieces[index];
-  const ShardId shard = ShardOf(index);
+  const ShardId shard = ShardOf(exchange, index);
   LaneLink* link = routes_.ToPrimary(shard);
   if (link == nullptr || link->channel() == nullptr) return;  // when there is one
   piece.is_under_way = true;
   piece.epoch = routes_.EpochOf(shard);
   piece.sent = executor_.Now();
-  const ExchangeSpec& spec = exchange.operation->spec;
+  const ExchangeSpec& spec = exchange.spec;
   const auto number = static_cast<uint32_t>(index);
   OutgoingFrame frame{.header = {.type = FrameType::kExchange,
                                  .worker = options_.hello.worker,
                                  .incarnation = options_.hello.incarnation,
                                  .epoch = piece.epoch,
-                                 .chunk = ChunkOf(index)},
+                                 .chunk = ChunkOf(exchange, index)},
                       .meta = {},
                       .payload = {}};
   SetExchangeKey({exchange.id, number}, frame.header);
   ExchangeMeta meta{.spec = spec, .result_of = {}};
+  if (number == 0 && spec.pair && !Receives(spec)) meta.label = exchange.operation->label;
   if (piece.result != nullptr) {
     meta.result_of = piece.workers;
-    frame.payload = {piece.result->bytes(), piece.result};
+    // Of a message, that is a receipt.
+    if (!spec.pair) frame.payload = {piece.result->bytes(), piece.result};
   } else if (const uint64_t bytes = ContributionBytes(spec, number, options_.hello.worker)) {
     const std::shared_ptr<const HostBuffer>& input = exchange.operation->input;
     frame.payload = {input->bytes().subspan(PieceOffset(spec, number), bytes), input};
@@ -151,42 +176,45 @@ void ExchangeClient::Send(Exchange& exchange, size_t index) {
   link->channel()->Send(std::move(frame));
 }
 
-void ExchangeClient::SendAgain(const std::function<bool(size_t index, const Piece&)>& is_due) {
-  for (std::optional<Exchange>* exchange : {&kept_, &current_}) {
-    for (size_t i = 0; *exchange && i < (*exchange)->pieces.size(); ++i) {
-      Piece& piece = (*exchange)->pieces[i];
-      if (!is_due(i, piece)) continue;
-      piece.is_delivered = false;
-      piece.is_under_way = false;
+void ExchangeClient::SendAgain(const std::function<bool(ShardId shard, const Piece&)>& is_due) {
+  for (auto& [pair, stream] : streams_) {
+    for (std::optional<Exchange>* exchange : {&stream.kept, &stream.current}) {
+      for (size_t i = 0; *exchange && i < (*exchange)->pieces.size(); ++i) {
+        Piece& piece = (*exchange)->pieces[i];
+        // Nobody asks the sender of a message for what its receiver has.
+        const bool is_over = pair && !Receives((*exchange)->spec) && piece.result != nullptr;
+        if (is_over || !is_due(ShardOf(**exchange, i), piece)) continue;
+        piece.is_delivered = false;
+        piece.is_under_way = false;
+      }
     }
   }
   SendDue();
 }
 
 void ExchangeClient::OnEntries() {
-  SendAgain([&](size_t index, const Piece& piece) {
-    return piece.epoch < routes_.EpochOf(ShardOf(index));
-  });
+  SendAgain(
+      [&](ShardId shard, const Piece& piece) { return piece.epoch < routes_.EpochOf(shard); });
 }
 
 void ExchangeClient::OnLinkUp(const LaneLink& link) {
-  SendAgain([&](size_t index, const Piece&) { return routes_.ToPrimary(ShardOf(index)) == &link; });
+  SendAgain([&](ShardId shard, const Piece&) { return routes_.ToPrimary(shard) == &link; });
 }
 
 void ExchangeClient::ResendLost() {
   const SteadyTime now = executor_.Now();
-  SendAgain([&](size_t index, const Piece& piece) {
-    LaneLink* link = routes_.ToPrimary(ShardOf(index));
+  SendAgain([&](ShardId shard, const Piece& piece) {
+    LaneLink* link = routes_.ToPrimary(shard);
     return piece.is_under_way && !piece.is_delivered && link != nullptr &&
            link->channel() != nullptr && !link->channel()->is_reliable() &&
            now - piece.sent >= options_.resend_after;
   });
 }
 
-void ExchangeClient::SendLater(ExchangeKey key) {
+void ExchangeClient::SendLater(const ExchangeKey& key) {
   executor_.RunAfter(kSentAgainAfter, [self = std::weak_ptr<ExchangeClient*>(self_), this, key] {
     if (self.expired()) return;
-    Exchange* exchange = Find(key.exchange);
+    Exchange* exchange = Find(key);
     if (exchange == nullptr) return;
     exchange->pieces[key.piece].is_under_way = false;
     SendDue();
@@ -195,9 +223,8 @@ void ExchangeClient::SendLater(ExchangeKey key) {
 
 // ---- answers ----
 
+// The pair of a message, and with it whether the answer is wanted, is only known with the meta.
 std::span<std::byte> ExchangeClient::PlacePayload(const LaneLink& link, const FrameHeader& header) {
-  const std::optional<ExchangeKey> key = ExchangeKeyOf(header);
-  if (!key || Find(key->exchange) == nullptr) return {};
   absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);
   if (!buffer.ok()) return {};
   std::shared_ptr<HostBuffer>& reception = receptions_[&link];
@@ -208,66 +235,138 @@ std::span<std::byte> ExchangeClient::PlacePayload(const LaneLink& link, const Fr
 std::optional<ShardEntry> ExchangeClient::OnFrame(const LaneLink& link,
                                                   const ReceivedFrame& frame) {
   const auto received = receptions_.extract(&link);
-  const std::optional<ExchangeKey> key = ExchangeKeyOf(frame.header);
-  Exchange* exchange = key ? Find(key->exchange) : nullptr;
-  if (exchange == nullptr || key->piece >= exchange->pieces.size()) return std::nullopt;
   absl::StatusOr<ExchangeAnswer> answer = DecodeExchangeAnswer(frame.meta);
   if (!answer.ok()) return std::nullopt;
-  Piece& piece = exchange->pieces[key->piece];
-  const Epoch known = routes_.EpochOf(ShardOf(key->piece));
-  switch (answer->kind) {
-    case ExchangeAnswer::Kind::kMoved:
-      if (answer->entry->entry.epoch > known) return std::move(answer->entry);
-      SendLater(*key);
-      return std::nullopt;
-    case ExchangeAnswer::Kind::kRefused:
-      if (absl::IsUnavailable(answer->status)) {
-        SendLater(*key);
-      } else if (current_ && exchange == &*current_) {
-        Fail(absl::Status(
-            answer->status.code(),
-            absl::StrCat(ToString(link.server()), " refuses: ", answer->status.message())));
-      } else {
-        piece.is_delivered = true;
-      }
-      return std::nullopt;
-    case ExchangeAnswer::Kind::kTaken:
-    case ExchangeAnswer::Kind::kResult:
-      break;
-  }
+  const std::optional<ExchangeKey> key = ExchangeKeyOf(frame.header, answer->pair);
+  Exchange* exchange = key ? Find(*key) : nullptr;
+  if (exchange == nullptr || key->piece >= exchange->pieces.size()) return std::nullopt;
+  if (answer->kind == ExchangeAnswer::Kind::kMoved ||
+      answer->kind == ExchangeAnswer::Kind::kRefused)
+    return OnRejected(link, *key, *std::move(answer));
   // From a server that may not be the primary any more: the next one has to answer.
-  if (frame.header.epoch < known) return std::nullopt;
-  if (answer->kind == ExchangeAnswer::Kind::kResult && piece.result == nullptr) {
-    if (frame.payload.size() !=
-        AnswerBytes(exchange->operation->spec, key->piece, answer->workers)) {
-      SendLater(*key);
-      return std::nullopt;
-    }
-    piece.result = received.empty() || frame.payload.empty() ? std::make_shared<HostBuffer>()
-                                                             : received.mapped();
-    piece.workers = std::move(answer->workers);
+  if (frame.header.epoch < routes_.EpochOf(ShardOf(*exchange, key->piece))) return std::nullopt;
+  const bool has_values = !received.empty() && !frame.payload.empty();
+  std::shared_ptr<const HostBuffer> result =
+      has_values ? received.mapped() : std::make_shared<HostBuffer>();
+  const bool is_taken = key->pair ? TakeMessagePiece(*exchange, *key, *std::move(answer), result)
+                                  : TakeResult(*exchange, *key, *std::move(answer), result);
+  if (!is_taken) {
+    SendLater(*key);
+    return std::nullopt;
   }
-  piece.is_delivered = piece.result != nullptr;
-  FinishIfComplete();
+  // Receipts are on their way before the program may leave.
+  SendDue();
+  FinishIfComplete(streams_[key->pair]);
   SendDue();
   return std::nullopt;
 }
 
+std::optional<ShardEntry> ExchangeClient::OnRejected(const LaneLink& link,
+                                                     const ExchangeKey& key,
+                                                     ExchangeAnswer answer) {
+  Stream& stream = streams_[key.pair];
+  Exchange& exchange = *Find(key);
+  if (answer.kind == ExchangeAnswer::Kind::kMoved) {
+    const Epoch known = routes_.EpochOf(ShardOf(exchange, key.piece));
+    if (answer.entry->entry.epoch > known) return std::move(answer.entry);
+    SendLater(key);
+  } else if (absl::IsUnavailable(answer.status)) {
+    SendLater(key);
+  } else if (stream.current && &exchange == &*stream.current) {
+    Fail(
+        stream,
+        absl::Status(answer.status.code(),
+                     absl::StrCat(ToString(link.server()), " refuses: ", answer.status.message())));
+  } else {
+    exchange.pieces[key.piece].is_delivered = true;
+  }
+  return std::nullopt;
+}
+
+bool ExchangeClient::TakeResult(Exchange& exchange,
+                                const ExchangeKey& key,
+                                ExchangeAnswer answer,
+                                std::shared_ptr<const HostBuffer> result) {
+  Piece& piece = exchange.pieces[key.piece];
+  if (answer.kind == ExchangeAnswer::Kind::kResult && piece.result == nullptr) {
+    if (result->num_bytes() != AnswerBytes(exchange.spec, key.piece, answer.workers)) return false;
+    piece.result = std::move(result);
+    piece.workers = std::move(answer.workers);
+  }
+  piece.is_delivered = piece.result != nullptr;
+  return true;
+}
+
+bool ExchangeClient::TakeMessagePiece(Exchange& exchange,
+                                      const ExchangeKey& key,
+                                      ExchangeAnswer answer,
+                                      std::shared_ptr<const HostBuffer> result) {
+  Stream& stream = streams_[key.pair];
+  const bool receives = Receives(exchange.spec);
+  if (answer.kind == ExchangeAnswer::Kind::kTaken) {
+    Piece& piece = exchange.pieces[key.piece];
+    if (!receives) piece.result = std::move(result);
+    piece.is_delivered = piece.result != nullptr;
+    return true;
+  }
+  if (!receives || exchange.pieces[key.piece].result != nullptr) return true;
+  if (!stream.current || &exchange != &*stream.current) {
+    // What has failed here is not received later: the sender would take it for delivered.
+    exchange.pieces[key.piece].is_delivered = true;
+    return true;
+  }
+  std::optional<MessageHead>& head = exchange.operation->head;
+  if (exchange.spec.takes_any) {
+    exchange.spec.type = answer.head.type;
+    exchange.spec.bytes = answer.head.bytes;
+    exchange.spec.takes_any = false;
+    exchange.pieces.resize(NumPieces(exchange.spec));
+  }
+  if (answer.head.type != exchange.spec.type || answer.head.bytes != exchange.spec.bytes)
+    return false;
+  // The answers to the pieces of an array that is known come in any order.
+  if (!head) head = answer.head;
+  if (key.piece == 0) head->label = answer.head.label;
+  if (answer.head.sender != head->sender) {
+    Fail(stream,
+         absl::NotFoundError(absl::StrCat(ToString(key.pair->from),
+                                          " was replaced by a new process, which sends another "
+                                          "message")));
+    return true;
+  }
+  if (result->num_bytes() != PieceBytes(exchange.spec, key.piece)) return false;
+  Piece& piece = exchange.pieces[key.piece];
+  piece.result = std::move(result);
+  piece.workers = {std::min(key.pair->from, key.pair->to), std::max(key.pair->from, key.pair->to)};
+  piece.is_under_way = false;  // the receipt is next
+  return true;
+}
+
 // A worker that died meanwhile may count in some pieces only. All workers have the same answers, so
 // all of them repeat the exchange, without it.
-void ExchangeClient::FinishIfComplete() {
-  if (!current_) return;
-  const std::vector<Piece>& pieces = current_->pieces;
+void ExchangeClient::FinishIfComplete(Stream& stream) {
+  if (!stream.current) return;
+  std::vector<Piece>& pieces = stream.current->pieces;
   if (!std::ranges::all_of(pieces, [](const Piece& piece) { return piece.result != nullptr; }))
     return;
-  const std::shared_ptr<ExchangeOperation> operation = current_->operation;
+  const std::shared_ptr<ExchangeOperation> operation = stream.current->operation;
   const bool is_even = std::ranges::all_of(
       pieces, [&](const Piece& piece) { return piece.workers == pieces.front().workers; });
-  kept_ = std::exchange(current_, std::nullopt);
+  stream.kept = std::exchange(stream.current, std::nullopt);
   if (!is_even) return Begin(operation);
-  operation->workers = kept_->pieces.front().workers;
-  for (const Piece& piece : kept_->pieces) operation->results.push_back(piece.result);
+  operation->workers = stream.kept->pieces.front().workers;
+  for (const Piece& piece : stream.kept->pieces) operation->results.push_back(piece.result);
+  if (operation->spec.pair) Forget(stream);
   operation->pending.Finish();
+}
+
+// What nobody asks for any more: of a message, its values.
+void ExchangeClient::Forget(Stream& stream) {
+  if (!Receives(stream.kept->spec)) return stream.kept.reset();
+  const auto nothing = std::make_shared<const HostBuffer>();
+  for (Piece& piece : stream.kept->pieces) piece.result = nothing;
+  // The program has the operation, and with it the values.
+  stream.kept->operation = nullptr;
 }
 
 }  // namespace pushpull

@@ -42,6 +42,25 @@ void Copy(const ExchangeOperation& done, std::span<std::byte> values) {
   }
 }
 
+// The first error, when all are done or `deadline` has passed; kDeadlineExceeded before any other.
+absl::Status WaitForAll(const std::vector<std::shared_ptr<ExchangeOperation>>& operations,
+                        Deadline deadline) {
+  absl::Status status;
+  for (const std::shared_ptr<ExchangeOperation>& operation : operations) {
+    const absl::Status one = operation->pending.Wait(deadline);
+    const bool is_first = status.ok() || absl::IsDeadlineExceeded(one);
+    if (is_first && !absl::IsDeadlineExceeded(status)) status = one;
+  }
+  return status;
+}
+
+ReceivedMessage MessageOf(const ExchangeOperation& done, const ExpectedMessage& wanted) {
+  ReceivedMessage message{.type = done.head->type, .bytes = {}, .label = done.head->label};
+  if (!wanted.into) message.bytes.resize(done.head->bytes);
+  Copy(done, wanted.into ? wanted.into->bytes : std::span(message.bytes));
+  return message;
+}
+
 }  // namespace
 
 void WorkerCollectives::UseStep(std::optional<Step> step) {
@@ -49,21 +68,27 @@ void WorkerCollectives::UseStep(std::optional<Step> step) {
   step_ = step;
 }
 
-absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(
-    const ExchangeSpec& spec, std::span<const std::byte> values) {
+absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(const std::vector<Part>& parts) {
+  const ExchangeSpec& first = parts.front().spec;
+  for (const Part& part : parts) PUSHPULL_RETURN_IF_ERROR(Check(part.spec));
   MutexLock lock(mu_);
   if (is_busy_) {
     return absl::FailedPreconditionError(
-        absl::StrCat(Describe(spec), ": another thread's collective is under way: one at a time"));
+        absl::StrCat(Describe(first), ": another thread's collective is under way: one at a time"));
   }
   const Step step = node_.exchange_step(step_);
   if (unfinished_) {
-    const bool is_same = unfinished_->spec == spec && unfinished_->operation->step == step;
-    if (!is_same && !unfinished_->operation->pending.is_done()) {
+    const bool is_same = unfinished_->operations.front()->step == step &&
+                         std::ranges::equal(
+                             unfinished_->specs, parts, {}, {}, [
+                             ](const Part& part) -> const auto& { return part.spec; });
+    const auto under_way = std::ranges::find_if(
+        unfinished_->operations, [](const Operation& one) { return !one->pending.is_done(); });
+    if (!is_same && under_way != unfinished_->operations.end()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(Describe(spec),
+          absl::StrCat(Describe(first),
                        ": ",
-                       unfinished_->operation->pending.what(),
+                       (*under_way)->pending.what(),
                        " is still under way: call that again and wait for it"));
     }
     std::optional<Call> call = std::exchange(unfinished_, std::nullopt);
@@ -72,9 +97,20 @@ absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Enter(
       return *std::move(call);
     }
   }
-  Call call{.spec = spec, .operation = nullptr};
-  PUSHPULL_ASSIGN_OR_RETURN(call.operation, node_.StartExchange(First(spec), values, step));
+  PUSHPULL_ASSIGN_OR_RETURN(Call call, Begin(parts, step));
   is_busy_ = true;
+  return call;
+}
+
+absl::StatusOr<WorkerCollectives::Call> WorkerCollectives::Begin(const std::vector<Part>& parts,
+                                                                 Step step) {
+  Call call;
+  for (const Part& part : parts) {
+    PUSHPULL_ASSIGN_OR_RETURN(Operation operation,
+                              node_.StartExchange(First(part.spec), part.values, step, part.label));
+    call.specs.push_back(part.spec);
+    call.operations.push_back(std::move(operation));
+  }
   return call;
 }
 
@@ -86,24 +122,32 @@ void WorkerCollectives::Exit(std::optional<Call> call) {
 
 absl::StatusOr<WorkerCollectives::Operation> WorkerCollectives::Run(
     const ExchangeSpec& spec, std::span<const std::byte> values, Deadline deadline) {
-  PUSHPULL_ASSIGN_OR_RETURN(Call call, Enter(spec, values));
+  PUSHPULL_ASSIGN_OR_RETURN(std::vector<Operation> done, Run({{spec, values}}, deadline));
+  return std::move(done.front());
+}
+
+absl::StatusOr<std::vector<WorkerCollectives::Operation>> WorkerCollectives::Run(
+    const std::vector<Part>& parts, Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(Call call, Enter(parts));
   while (true) {
-    const absl::Status status = call.operation->pending.Wait(deadline);
+    const absl::Status status = WaitForAll(call.operations, deadline);
     if (!status.ok()) {
       Exit(absl::IsDeadlineExceeded(status) ? std::optional<Call>(std::move(call)) : std::nullopt);
       return status;
     }
-    if (!call.operation->spec.is_prelude) break;
+    Operation& only = call.operations.front();
+    if (!only->spec.is_prelude) break;
+    const Part& part = parts.front();
     absl::StatusOr<Operation> second =
-        node_.StartExchange(Second(spec, call.operation->workers), values, call.operation->step);
+        node_.StartExchange(Second(part.spec, only->workers), part.values, only->step);
     if (!second.ok()) {
       Exit(std::nullopt);
       return second.status();
     }
-    call.operation = *std::move(second);
+    only = *std::move(second);
   }
   Exit(std::nullopt);
-  return std::move(call.operation);
+  return std::move(call.operations);
 }
 
 absl::StatusOr<std::vector<WorkerId>> WorkerCollectives::Barrier(Deadline deadline) {
@@ -160,6 +204,43 @@ absl::StatusOr<std::vector<WorkerId>> WorkerCollectives::Broadcast(ArrayValues v
   }
   Copy(*done, values.bytes);
   return done->workers;
+}
+
+WorkerCollectives::Part WorkerCollectives::PartOf(const OutgoingMessage& message) const {
+  return {.spec = {.op = ExchangeOp::kMessage,
+                   .type = message.values.type,
+                   .bytes = message.values.bytes.size(),
+                   .pair = MessagePair{node_.worker(), message.to}},
+          .values = message.values.bytes,
+          .label = message.label};
+}
+
+WorkerCollectives::Part WorkerCollectives::PartOf(const ExpectedMessage& message) const {
+  const ArrayValues into = message.into.value_or(ArrayValues{});
+  return {.spec = {.op = ExchangeOp::kMessage,
+                   .type = into.type,
+                   .bytes = into.bytes.size(),
+                   .pair = MessagePair{message.from, node_.worker()},
+                   .takes_any = !message.into},
+          .values = {}};
+}
+
+absl::Status WorkerCollectives::Send(const OutgoingMessage& message, Deadline deadline) {
+  return Run({PartOf(message)}, deadline).status();
+}
+
+absl::StatusOr<ReceivedMessage> WorkerCollectives::Recv(const ExpectedMessage& message,
+                                                        Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<Operation> done, Run({PartOf(message)}, deadline));
+  return MessageOf(*done.front(), message);
+}
+
+absl::StatusOr<ReceivedMessage> WorkerCollectives::SendRecv(const OutgoingMessage& outgoing,
+                                                            const ExpectedMessage& expected,
+                                                            Deadline deadline) {
+  PUSHPULL_ASSIGN_OR_RETURN(const std::vector<Operation> done,
+                            Run({PartOf(outgoing), PartOf(expected)}, deadline));
+  return MessageOf(*done.back(), expected);
 }
 
 }  // namespace pushpull

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives of a worker's program, which block: each is one exchange, or two where its pieces
-// depend on who takes part.
+// Collectives and messages of a worker's program, which block: each is one exchange, two where its
+// pieces depend on who takes part, or two at once for a worker that sends and receives.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "pushpull/collectives.h"
@@ -31,22 +32,39 @@ class WorkerCollectives final : public Collectives {
   absl::StatusOr<std::vector<WorkerId>> Broadcast(ArrayValues values,
                                                   std::optional<WorkerId> root,
                                                   Deadline deadline) override;
+  absl::Status Send(const OutgoingMessage& message, Deadline deadline) override;
+  absl::StatusOr<ReceivedMessage> Recv(const ExpectedMessage& message, Deadline deadline) override;
+  absl::StatusOr<ReceivedMessage> SendRecv(const OutgoingMessage& outgoing,
+                                           const ExpectedMessage& expected,
+                                           Deadline deadline) override;
 
  private:
   using Operation = std::shared_ptr<ExchangeOperation>;
 
+  // What a call exchanges.
+  struct Part {
+    ExchangeSpec spec;
+    std::span<const std::byte> values;
+    std::string label = {};
+  };
   // A call that has not returned its result yet.
   struct Call {
-    ExchangeSpec spec;
-    Operation operation;  // the exchange under way
+    std::vector<ExchangeSpec> specs;    // of its parts
+    std::vector<Operation> operations;  // the exchanges under way, one for each
   };
 
+  // A call of one part.
   absl::StatusOr<Operation> Run(const ExchangeSpec& spec,
                                 std::span<const std::byte> values,
                                 Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  // Begins the call, or continues one that has timed out.
-  absl::StatusOr<Call> Enter(const ExchangeSpec& spec, std::span<const std::byte> values)
+  // Returns when all parts are done.
+  absl::StatusOr<std::vector<Operation>> Run(const std::vector<Part>& parts, Deadline deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Begins the call, or continues one that has timed out.
+  absl::StatusOr<Call> Enter(const std::vector<Part>& parts) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Call> Begin(const std::vector<Part>& parts, Step step);
+  Part PartOf(const OutgoingMessage& message) const;
+  Part PartOf(const ExpectedMessage& message) const;
   // The call ends, or is continued later.
   void Exit(std::optional<Call> call) ABSL_LOCKS_EXCLUDED(mu_);
 

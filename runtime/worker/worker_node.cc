@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
 
 WorkerNode::WorkerNode(WorkerNodeOptions options, WorkerDependencies dependencies, Log log)
-    : dependencies_(dependencies),
+    : worker_(options.worker),
+      dependencies_(dependencies),
       operations_(options.worker),
       member_(std::move(options), dependencies, operations_, departure_, std::move(log)) {}
 
@@ -93,12 +96,23 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(
 }
 
 absl::StatusOr<std::shared_ptr<ExchangeOperation>> WorkerNode::StartExchange(
-    const ExchangeSpec& spec, std::span<const std::byte> values, Step step) {
+    const ExchangeSpec& spec,
+    std::span<const std::byte> values,
+    Step step,
+    const std::string& label) {
   PUSHPULL_RETURN_IF_ERROR(Check(spec));
+  if (label.size() > kMessageLabelBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(spec), ": a label of ", label.size(), " bytes, at most ", kMessageLabelBytesMax));
+  }
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer input, HostBuffer::Uninitialized(values.size()));
   std::ranges::copy(values, input.bytes().begin());
   auto operation = std::make_shared<ExchangeOperation>(
-      spec, step, step.value() - (exchange_step().value() - next_step().value()), std::move(input));
+      spec,
+      step,
+      step.value() - (exchange_step().value() - next_step().value()),
+      std::move(input),
+      label);
   dependencies_.executor.Post([this, operation] { member_.StartExchange(operation); });
   return operation;
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -55,11 +56,14 @@ class WorkerNode {
   }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
   // One exchange of collectives (pushpull/collectives.h) of `step`, as exchange_step has it;
-  // `values` are copied. One at a time.
+  // `values` are copied. One at a time, and one message of each pair.
   //
   //   kInvalidArgument, kResourceExhausted  as Collectives
   absl::StatusOr<std::shared_ptr<ExchangeOperation>> StartExchange(
-      const ExchangeSpec& spec, std::span<const std::byte> values, Step step);
+      const ExchangeSpec& spec,
+      std::span<const std::byte> values,
+      Step step,
+      const std::string& label = "");
   // A step of the program's, or the next one, as exchanges number it.
   Step exchange_step(std::optional<Step> step = std::nullopt) const {
     const Step next = operations_.next_number();
@@ -69,6 +73,7 @@ class WorkerNode {
   bool is_released();
   void TellToEnd();
   int exit_code() const { return departure_.exit_code(); }
+  WorkerId worker() const { return worker_; }
   std::shared_ptr<PendingOperation> Leave() ABSL_LOCKS_EXCLUDED(leave_mu_);
 
   // After Join has been called.
@@ -86,6 +91,7 @@ class WorkerNode {
   absl::StatusOr<std::shared_ptr<PendingOperation>> Begin(
       absl::StatusOr<OperationTable::Accepted> accepted);
 
+  const WorkerId worker_;
   const WorkerDependencies dependencies_;
   OperationTable operations_;
   Departure departure_;

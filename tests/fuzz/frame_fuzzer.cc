@@ -44,10 +44,15 @@ void DecodeMetas(Bytes meta) {
     PUSHPULL_CHECK(std::equal(again.begin(), again.end(), meta.begin()));
   }
   PUSHPULL_CHECK(!DecodeRefusal(meta).ok());
-  if (const auto exchange = DecodeExchange(meta); exchange.ok())
-    PUSHPULL_CHECK(DecodeExchange(EncodeExchange(*exchange)).ok());
-  if (const auto answer = DecodeExchangeAnswer(meta); answer.ok())
-    PUSHPULL_CHECK(DecodeExchangeAnswer(EncodeExchangeAnswer(*answer)).ok());
+  if (const auto exchange = DecodeExchange(meta); exchange.ok()) {
+    const auto again = DecodeExchange(EncodeExchange(*exchange));
+    PUSHPULL_CHECK(again.ok() && again->spec == exchange->spec && again->label == exchange->label);
+    PUSHPULL_CHECK(!Describe(again->spec).empty());
+  }
+  if (const auto answer = DecodeExchangeAnswer(meta); answer.ok()) {
+    const auto again = DecodeExchangeAnswer(EncodeExchangeAnswer(*answer));
+    PUSHPULL_CHECK(again.ok() && again->pair == answer->pair && again->head == answer->head);
+  }
 }
 
 class CheckingSink final : public FrameSink {

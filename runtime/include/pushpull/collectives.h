@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives: small and medium arrays that the workers of a job agree on, through its servers. For
-// metrics, a decision to stop, a vocabulary, a seed; gradients go by Job::PushPull.
+// metrics, a decision to stop, a vocabulary, a seed; gradients go by Job::PushPull. And messages:
+// arrays that one worker sends to another.
 //
 //   double loss[2] = {sum, count};
 //   absl::StatusOr<std::vector<WorkerId>> workers =
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -74,6 +76,31 @@ struct GatheredValues {
   std::vector<std::byte> bytes;
 };
 
+// Of a message's label, which travels beside its values.
+constexpr size_t kMessageLabelBytesMax = 512;
+
+// What a worker sends to another one.
+struct OutgoingMessage {
+  ConstArrayValues values;
+  WorkerId to;
+  // For the receiver's program, e.g. how to read the values.
+  std::string label = {};
+};
+
+// What a worker expects of another one.
+struct ExpectedMessage {
+  WorkerId from;
+  // Where the values go, which then have its type and size. None: values of any type and size.
+  std::optional<ArrayValues> into = {};
+};
+
+// What a worker has received.
+struct ReceivedMessage {
+  ElementType type = ElementType::kUint8;
+  std::vector<std::byte> bytes;  // empty where ExpectedMessage has `into`
+  std::string label;             // the sender's
+};
+
 // From Job::collectives(), valid as long as the job. One call at a time; from any thread.
 //
 // Each call blocks until every worker of the step has made it, or `deadline` passes. Arrays are
@@ -120,6 +147,34 @@ class Collectives {
   virtual absl::StatusOr<std::vector<WorkerId>> Broadcast(ArrayValues values,
                                                           std::optional<WorkerId> root,
                                                           Deadline deadline) = 0;
+
+  // A message from this worker to another one, which calls Recv or SendRecv in the same step. Only
+  // these two make the call. Returns when the other one's library has all values; its program has
+  // asked for them by then, so two workers that both Send to each other wait for their deadlines:
+  // call SendRecv. The messages of one worker to another arrive in the order in which they were
+  // sent; those of other pairs, and of the opposite direction, are independent of them. After an
+  // error the receiver may have the message. Errors of Send, Recv and SendRecv, where they differ
+  // from those above:
+  //
+  // clang-format off
+  //   kDeadlineExceeded  the other worker has not made its call yet, or a server does not answer. Call
+  //                      again with the same arguments, the array unchanged, to wait on.
+  //   kInvalidArgument   the other worker is this one, or its index cannot be one; `into` has another
+  //                      type or size than what is sent: names both, in both workers; the label is
+  //                      too long; or the sender is at a later message already.
+  //   kNotFound          the other worker is not among the workers of this step: it has left or died,
+  //                      has not joined yet, or was replaced meanwhile.
+  // clang-format on
+  virtual absl::Status Send(const OutgoingMessage& message, Deadline deadline) = 0;
+  virtual absl::StatusOr<ReceivedMessage> Recv(const ExpectedMessage& message,
+                                               Deadline deadline) = 0;
+
+  // Both at once, with the same worker or with two, e.g. to the next one in a ring and from the one
+  // before: no worker has to receive before it sends. Where one half fails, the other one is
+  // awaited all the same, and what it has received is dropped.
+  virtual absl::StatusOr<ReceivedMessage> SendRecv(const OutgoingMessage& outgoing,
+                                                   const ExpectedMessage& expected,
+                                                   Deadline deadline) = 0;
 };
 
 }  // namespace pushpull

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/exchange/exchange_frame.h"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,6 +30,58 @@ TEST(ExchangeFrameTest, ContributionsSurviveARoundTrip) {
   EXPECT_EQ(raw_again->spec, kSpec);
   EXPECT_FALSE(raw_again->result_of.has_value());
   EXPECT_THAT(*result_again->result_of, ElementsAre(WorkerId{0}, WorkerId{9}));
+}
+
+constexpr MessagePair kFrameTestPair{WorkerId{3}, WorkerId{0}};
+constexpr ExchangeSpec kMessageSpec{
+    .op = ExchangeOp::kMessage, .type = ElementType::kInt64, .bytes = 80, .pair = kFrameTestPair};
+
+TEST(ExchangeFrameTest, MessagesSurviveARoundTrip) {
+  ExchangeSpec any = kMessageSpec;
+  any.bytes = 0;
+  any.takes_any = true;
+
+  const auto sent =
+      DecodeExchange(EncodeExchange({.spec = kMessageSpec, .result_of = {}, .label = "a label"}));
+  const auto asked = DecodeExchange(EncodeExchange({.spec = any, .result_of = {}}));
+  const auto answer = DecodeExchangeAnswer(
+      EncodeExchangeAnswer({.kind = ExchangeAnswer::Kind::kResult,
+                            .pair = kFrameTestPair,
+                            .head = {ElementType::kFloat64, 24, Incarnation{77}, "a label"}}));
+
+  ASSERT_TRUE(sent.ok() && asked.ok() && answer.ok());
+  EXPECT_EQ(sent->spec, kMessageSpec);
+  EXPECT_EQ(sent->label, "a label");
+  EXPECT_EQ(asked->spec, any);
+  EXPECT_EQ(answer->pair, kFrameTestPair);
+  EXPECT_EQ(answer->head, (MessageHead{ElementType::kFloat64, 24, Incarnation{77}, "a label"}));
+}
+
+TEST(ExchangeFrameTest, RefusesMessagesThatCannotBe) {
+  const auto decode = [](const ExchangeSpec& spec, const std::string& label = "") {
+    return DecodeExchange(EncodeExchange({.spec = spec, .result_of = {}, .label = label})).status();
+  };
+  ExchangeSpec spec = kMessageSpec;
+  EXPECT_TRUE(decode(spec).ok());
+  EXPECT_TRUE(absl::IsDataLoss(decode(spec, std::string(kMessageLabelBytesMax + 1, 'x'))));
+  spec.pair->to = spec.pair->from;
+  EXPECT_TRUE(absl::IsDataLoss(decode(spec)));
+  spec.pair->to = WorkerId{1U << 30};
+  EXPECT_TRUE(absl::IsDataLoss(decode(spec)));
+  spec.pair.reset();
+  EXPECT_TRUE(absl::IsDataLoss(decode(spec)));
+  spec = kMessageSpec;
+  spec.takes_any = true;
+  EXPECT_TRUE(absl::IsDataLoss(decode(spec)));
+
+  // An answer that would make the receiver expect more than there can be.
+  for (const MessageHead& head : {MessageHead{ElementType::kUint8, kCollectiveBytesMax + 1, {}, ""},
+                                  MessageHead{ElementType::kInt32, 7, {}, ""},
+                                  MessageHead{static_cast<ElementType>(9), 0, {}, ""}}) {
+    const auto answer = DecodeExchangeAnswer(EncodeExchangeAnswer(
+        {.kind = ExchangeAnswer::Kind::kResult, .pair = kFrameTestPair, .head = head}));
+    EXPECT_TRUE(absl::IsDataLoss(answer.status()));
+  }
 }
 
 TEST(ExchangeFrameTest, AnswersSurviveARoundTrip) {
@@ -59,14 +113,14 @@ TEST(ExchangeFrameTest, RefusesDamagedBytes) {
 }
 
 TEST(ExchangeFrameTest, HeadersNameThePiece) {
-  const ExchangeKey key{{Step{12}, 3}, 40};
+  const ExchangeKey key{{Step{12}, 3}, 40, kFrameTestPair};
   FrameHeader header;
 
   SetExchangeKey(key, header);
 
-  EXPECT_EQ(ExchangeKeyOf(header), key);
+  EXPECT_EQ(ExchangeKeyOf(header, kFrameTestPair), key);
   header.clock = Step{uint64_t{1} << 32};
-  EXPECT_EQ(ExchangeKeyOf(header), std::nullopt);
+  EXPECT_EQ(ExchangeKeyOf(header, kFrameTestPair), std::nullopt);
 }
 
 }  // namespace

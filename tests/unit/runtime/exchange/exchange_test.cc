@@ -35,6 +35,15 @@ TEST(ExchangeTest, OnlyTheRootOfABroadcastHasValues) {
   EXPECT_EQ(AnswerBytes(spec, 0, {WorkerId{0}, WorkerId{1}}), 0U);
 }
 
+TEST(ExchangeTest, OnlyTheSenderOfAMessageHasValues) {
+  const ExchangeSpec spec{.op = ExchangeOp::kMessage,
+                          .bytes = kExchangePieceBytesMax + 8,
+                          .pair = MessagePair{WorkerId{2}, WorkerId{0}}};
+
+  EXPECT_EQ(ContributionBytes(spec, 1, WorkerId{2}), 8U);
+  EXPECT_EQ(ContributionBytes(spec, 1, WorkerId{0}), 0U);
+}
+
 TEST(ExchangeTest, GatheredPiecesFitAFrame) {
   for (const size_t workers : {1U, 3U, 100U, 16384U}) {
     EXPECT_LE(GatherPieceBytes(workers) * workers, kExchangeAnswerBytesMax);
@@ -66,6 +75,13 @@ TEST(ExchangeTest, DescribesWhatTheProgramCalled) {
             "all_reduce(max) of 2 float64 values");
   EXPECT_EQ(Describe({.op = ExchangeOp::kBroadcast, .bytes = 3, .root = WorkerId{1}}),
             "broadcast from worker-1 of 3 uint8 values");
+  ExchangeSpec message{.op = ExchangeOp::kMessage,
+                       .type = ElementType::kInt32,
+                       .bytes = 12,
+                       .pair = MessagePair{WorkerId{1}, WorkerId{0}}};
+  EXPECT_EQ(Describe(message), "message from worker-1 to worker-0 of 3 int32 values");
+  message.takes_any = true;
+  EXPECT_EQ(Describe(message), "message from worker-1 to worker-0");
 }
 
 }  // namespace
