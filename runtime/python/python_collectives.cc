@@ -4,12 +4,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,33 @@ Reduction ReductionOf(const std::string& name, const ValuesArgument& array) {
   return name == "sum" ? Reduction::kSum : Reduction::kMean;
 }
 
+// Of all these bytes, without a copy.
+Bytes BytesOf(std::vector<std::byte> bytes) {
+  auto kept = std::make_unique<std::vector<std::byte>>(std::move(bytes));
+  const std::vector<std::byte>& memory = *kept;
+  auto* data = reinterpret_cast<uint8_t*>(kept->data());
+  const nb::capsule owner(kept.release(), [](void* vector) noexcept {
+    delete static_cast<std::vector<std::byte>*>(vector);
+  });
+  return {data, {memory.size()}, owner};
+}
+
+const char* DTypeOf(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      break;
+    case ElementType::kInt32:
+      return "int32";
+    case ElementType::kInt64:
+      return "int64";
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kFloat64:
+      return "float64";
+  }
+  return "uint8";
+}
+
 // Calls again after each slice, which continues the call.
 template <typename Call>
 auto Wait(const PythonJob& job, double seconds, const Call& call) {
@@ -81,16 +110,10 @@ Indices AllReduce(const PythonJob& job, nb::handle array, const std::string& op,
 
 std::pair<Indices, Bytes> AllGather(const PythonJob& job, nb::handle array, double seconds) {
   const ValuesArgument values = TakeValues(array, "all_gather: value", Access::kRead);
-  auto all = std::make_unique<GatheredValues>(
-      Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
-        return collectives.AllGather({values.values.type, values.values.bytes}, deadline);
-      }));
-  Indices workers = IndicesOf(all->workers);
-  GatheredValues& kept = *all;
-  const nb::capsule owner(
-      all.release(), [](void* memory) noexcept { delete static_cast<GatheredValues*>(memory); });
-  return {std::move(workers),
-          Bytes(reinterpret_cast<uint8_t*>(kept.bytes.data()), {kept.bytes.size()}, owner)};
+  GatheredValues all = Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
+    return collectives.AllGather({values.values.type, values.values.bytes}, deadline);
+  });
+  return {IndicesOf(all.workers), BytesOf(std::move(all.bytes))};
 }
 
 Indices Broadcast(const PythonJob& job,
@@ -101,6 +124,63 @@ Indices Broadcast(const PythonJob& job,
   const std::optional<WorkerId> from = root ? std::optional(WorkerId{*root}) : std::nullopt;
   return IndicesOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
     return collectives.Broadcast(values.values, from, deadline);
+  }));
+}
+
+// A message to another worker. It stays valid while `array` does.
+OutgoingMessage MessageTo(uint32_t to, const ValuesArgument& array, const std::string& label) {
+  return {.values = {array.values.type, array.values.bytes}, .to = WorkerId{to}, .label = label};
+}
+
+// Where a message goes: an array of the program's, or none.
+class Destination {
+ public:
+  Destination(nb::handle out, const std::string& what) {
+    if (!out.is_none()) array_ = TakeValues(out, what, Access::kWrite);
+  }
+  ExpectedMessage MessageFrom(uint32_t from) const {
+    return {.from = WorkerId{from}, .into = array_ ? std::optional(array_->values) : std::nullopt};
+  }
+
+ private:
+  std::optional<ValuesArgument> array_;
+};
+
+// Data type, bytes and label.
+using Received = std::tuple<const char*, Bytes, std::string>;
+
+Received ReceivedOf(ReceivedMessage message) {
+  return {DTypeOf(message.type), BytesOf(std::move(message.bytes)), std::move(message.label)};
+}
+
+void Send(
+    const PythonJob& job, nb::handle array, uint32_t to, const std::string& label, double seconds) {
+  const ValuesArgument values = TakeValues(array, "send: value", Access::kRead);
+  Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) -> absl::StatusOr<bool> {
+    const absl::Status sent = collectives.Send(MessageTo(to, values, label), deadline);
+    if (!sent.ok()) return sent;
+    return true;
+  });
+}
+
+Received Recv(const PythonJob& job, uint32_t from, nb::handle out, double seconds) {
+  const Destination destination(out, "recv: out");
+  return ReceivedOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
+    return collectives.Recv(destination.MessageFrom(from), deadline);
+  }));
+}
+
+// Value, receiver and label.
+using Outgoing = std::tuple<nb::object, uint32_t, std::string>;
+
+Received SendRecv(
+    const PythonJob& job, const Outgoing& outgoing, uint32_t from, nb::handle out, double seconds) {
+  const auto& [array, to, label] = outgoing;
+  const ValuesArgument values = TakeValues(array, "send_recv: value", Access::kRead);
+  const OutgoingMessage message = MessageTo(to, values, label);
+  const Destination destination(out, "send_recv: out");
+  return ReceivedOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
+    return collectives.SendRecv(message, destination.MessageFrom(from), deadline);
   }));
 }
 
@@ -123,7 +203,23 @@ void DefineCollectives(nb::class_<PythonJob>& job) {
            "timeout"_a,
            nb::sig("def all_gather(self, value: object, timeout: float) -> "
                    "tuple[list[int], object]"))
-      .def("broadcast", &Broadcast, "value"_a, "root"_a.none(), "timeout"_a);
+      .def("broadcast", &Broadcast, "value"_a, "root"_a.none(), "timeout"_a)
+      .def("send", &Send, "value"_a, "to"_a, "label"_a, "timeout"_a)
+      .def("recv",
+           &Recv,
+           "from_"_a,
+           "out"_a.none(),
+           "timeout"_a,
+           nb::sig("def recv(self, from_: int, out: object, timeout: float) -> "
+                   "tuple[str, object, str]"))
+      .def("send_recv",
+           &SendRecv,
+           "outgoing"_a,
+           "from_"_a,
+           "out"_a.none(),
+           "timeout"_a,
+           nb::sig("def send_recv(self, outgoing: tuple[object, int, str], from_: int, "
+                   "out: object, timeout: float) -> tuple[str, object, str]"));
 }
 
 }  // namespace pushpull::python

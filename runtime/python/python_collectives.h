@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The collectives of a job for the interpreter; pushpull/_collectives.py is what programs call.
+// The collectives and messages of a job for the interpreter; pushpull/_collectives.py and
+// pushpull/_messages.py are what programs call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,7 +10,7 @@
 
 namespace pushpull::python {
 
-// Adds barrier, all_reduce, all_gather and broadcast.
+// Adds barrier, all_reduce, all_gather, broadcast, send, recv and send_recv.
 void DefineCollectives(nanobind::class_<PythonJob>& job);
 
 }  // namespace pushpull::python

@@ -159,6 +159,138 @@ def through_a_failure() -> None:
         job.report_result("calls", calls)
 
 
+def messages() -> None:
+    """Every kind of value, from worker 0 to worker 1 and back."""
+    job, _ = join()
+    other = 1 - job.worker
+
+    def passed(value: Any, **options: Any) -> Any:
+        if job.worker == 0:
+            pushpull.send(value, other)
+            return pushpull.recv(other, **options)
+        again = pushpull.recv(other)
+        pushpull.send(again, other)
+        return again
+
+    with job:
+        for dtype in (*DTYPES, "uint8", "bool"):
+            for shape in ((), (0,), (3,), (2, 3, 4), (300_001,)):
+                value = (np.arange(math.prod(shape)) % 2).astype(dtype).reshape(shape)
+                again = passed(value)
+                assert again.dtype == value.dtype and again.shape == shape, (again.dtype, again.shape)
+                assert (again == value).all()
+                again[...] = 1  # its own memory
+        for each in (b"", b"some bytes", bytes(1_000_000), 7, 2.5, True, np.float32(0.5), np.int32(-3)):
+            again = passed(each)
+            assert again == each and isinstance(again, (bytes, bool, int, float)), each
+        tensor = torch.arange(6.0, dtype=torch.float64).reshape(2, 3).requires_grad_()
+        assert passed(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+        frozen = np.ones(4)
+        frozen.setflags(write=False)
+        out = torch.zeros(4, dtype=torch.float64)
+        if job.worker == 0:
+            pushpull.send(frozen, 1)
+        else:
+            assert pushpull.recv(0, out=out) is out and out.tolist() == [1, 1, 1, 1]
+        # In order; a swap; and between them a collective.
+        for number in range(50):
+            if job.worker == 0:
+                pushpull.send(number, 1)
+            else:
+                assert pushpull.recv(0) == number
+        assert pushpull.send_recv(f"of {job.worker}".encode(), other, other) == f"of {other}".encode()
+        assert pushpull.all_reduce(1) == 2
+        mine, theirs = np.full(200_000, job.worker, np.int64), np.empty(200_000, np.int64)
+        assert pushpull.send_recv(mine, to=other, from_=other, out=theirs) is theirs and (theirs == other).all()
+
+
+def message_errors() -> None:
+    job, _ = join()
+    other = 1 - job.worker
+    with job:
+        failed = assert_raises(pushpull.PushPullError, [f"worker-{job.worker} is this worker"],
+                               lambda: pushpull.send(1, job.worker))
+        assert failed.code == "INVALID_ARGUMENT"
+        failed = assert_raises(pushpull.PushPullError, ["worker-7 is not among the workers of this step"],
+                               lambda: pushpull.recv(7))
+        assert failed.code == "NOT_FOUND"
+        failed = assert_raises(pushpull.PushPullError, ["worker-70000 is out of range"], lambda: pushpull.send(b"", 70_000))
+        assert failed.code == "INVALID_ARGUMENT"
+        assert_raises(ValueError, ["recv: from_", "got -1"], lambda: pushpull.recv(-1))
+        assert_raises(TypeError, ["send: value", "int16"], lambda: pushpull.send(np.zeros(2, np.int16), other))
+        assert_raises(ValueError, ["C-contiguous"], lambda: pushpull.send(np.zeros((4, 4)).T[1:], other))
+        assert_raises(TypeError, ["send_recv: out", "list"], lambda: pushpull.send_recv(1, other, other, out=[1]))
+        frozen = np.zeros(2)
+        frozen.setflags(write=False)
+        assert_raises(ValueError, ["recv: out", "writable"], lambda: pushpull.recv(other, out=frozen))
+        if job.worker == 0:
+            wrong: Any = lambda: pushpull.send(np.zeros(3), 1)
+        else:
+            wrong = lambda: pushpull.recv(0, out=np.zeros(4, np.float32))
+        failed = assert_raises(pushpull.PushPullError,
+                               ["worker-0 sends 3 float64 values", "worker-1 expects 4 float32 values"], wrong)
+        assert failed.code == "INVALID_ARGUMENT"
+        if job.worker == 0:
+            failed = assert_raises(pushpull.PushPullError, ["worker-1 has not received it yet"],
+                                   lambda: pushpull.send(b"late", 1, timeout=0.2))
+            assert failed.code == "DEADLINE_EXCEEDED"
+            failed = assert_raises(pushpull.PushPullError, ["is still under way"], lambda: pushpull.barrier(timeout=0.2))
+            assert failed.code == "FAILED_PRECONDITION"
+            say("late")
+            pushpull.send(b"late", 1)
+        else:
+            wait_for("late")
+            assert pushpull.recv(0) == b"late"
+        assert pushpull.send_recv(job.worker, other, other) == other
+
+
+def ring_shift() -> None:
+    """Arrays and bytes go around a ring, several times a step, before and after the pushes."""
+    job, w = join()
+    right, left = (job.worker + 1) % 4, (job.worker - 1) % 4
+    with job:
+        shifts = 0
+        for step in job.steps(100):
+            for call in range(4):
+                if call == 2:
+                    job.store.push_pull("w", np.full(w.size, 1, np.float32), out=w)
+                if call == 3:
+                    text = f"step {step} of worker {job.worker}".encode()
+                    assert pushpull.send_recv(text, right, left) == f"step {step} of worker {left}".encode()
+                else:
+                    size = 100_000 if call == 0 else 3
+                    came = pushpull.send_recv(np.full(size, 10 * step + job.worker, np.int64), right, left)
+                    assert came.shape == (size,) and (came == 10 * step + left).all()
+                shifts += 1
+            if step == 20 and job.worker == 0:
+                say("exchanging")
+        job.report_result("shifts", shifts)
+
+
+def a_partner_dies() -> None:
+    """Worker 1 is killed while worker 0 sends to it; worker 0 goes on, and swaps with the process that comes in its place."""
+    job, w = join()
+    other = 1 - job.worker
+    is_first_life = job.worker == 1 and not os.path.exists(os.path.join(os.environ["SCENARIO_FOLDER"], "killed"))
+    with job:
+        has_failed = False
+        for step in job.steps(1_000_000):
+            if step == 5 and is_first_life:
+                say("killed")
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                came = pushpull.send_recv(np.full(200_000, step), other, other)
+                assert (came == step).all()
+                is_back = has_failed or job.start_step > 0
+            except pushpull.PushPullError as error:
+                assert error.code == "NOT_FOUND" and f"worker-{other} is not among the workers" in str(error), error
+                has_failed, is_back = True, False
+            job.store.push_pull("w", np.full(w.size, 1, np.float32), out=w)
+            if is_back:
+                break
+        job.report_result("swapped_with_the_new_one", int(is_back))
+
+
 def speed() -> None:
     """Prints medians in microseconds."""
     job, _ = join()

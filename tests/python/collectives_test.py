@@ -61,8 +61,30 @@ class CollectivesTest(JobTest):
         self.assertEqual(report["final"]["calls"], 10_000)
         self.assertEqual(len(report["resizes"]), 1)
 
-    def kill_a_server(self) -> None:
-        server = next(each for each in self.endpoints() if each["role"] == "server" and each["index"] == 1)
+    def test_messages_of_every_kind_and_size(self) -> None:
+        self.run_scenario("messages")
+
+    def test_errors_of_messages_name_both_workers(self) -> None:
+        self.run_scenario("message_errors")
+
+    def test_a_ring_shift_goes_on_when_a_server_is_killed(self) -> None:
+        killed = threading.Thread(target=self.kill_a_server, args=["ring-shift"])
+        killed.start()
+
+        report = self.run_scenario("ring_shift", workers=4, servers=3, settings=("spec.servers.replication=1",))
+
+        killed.join()
+        self.assertEqual(report["final"]["shifts"], 400)
+        self.assertGreaterEqual(report["restarts"], 1)
+
+    def test_a_partner_that_dies_is_named(self) -> None:
+        report = self.run_scenario("a_partner_dies")
+
+        self.assertEqual(report["restarts"], 1)
+        self.assertEqual(report["final"]["swapped_with_the_new_one"], 1)
+
+    def kill_a_server(self, job: str = "through-a-failure") -> None:
+        server = next(each for each in self.endpoints(job) if each["role"] == "server" and each["index"] == 1)
         os.kill(server["pid"], signal.SIGKILL)
 
     def scale(self) -> None:
@@ -70,13 +92,13 @@ class CollectivesTest(JobTest):
         done = run(PUSHPULL, "scale", "--servers", "4", "--workdir", self.folder / ".pushpull/through-a-failure")
         self.assertEqual(done.returncode, 0, done.stdout)
 
-    def endpoints(self) -> list[dict]:
+    def endpoints(self, job: str = "through-a-failure") -> list[dict]:
         """Of the members, when the workers exchange."""
         deadline = time.monotonic() + RUN_SECONDS
         while not (self.folder / "exchanging").exists():
             self.assertLess(time.monotonic(), deadline)
             threading.Event().wait(0.01)
-        found: list[dict] = json.loads((self.folder / ".pushpull/through-a-failure/endpoints.json").read_text())
+        found: list[dict] = json.loads((self.folder / ".pushpull" / job / "endpoints.json").read_text())
         return found
 
 

@@ -26,6 +26,10 @@ def train(job: pushpull.Job, w: pushpull.Array) -> float:
     counts: numpy.typing.NDArray[numpy.int64] = pushpull.all_reduce(numpy.zeros(3, numpy.int64), "max")
     rows = pushpull.all_gather(counts)
     words: bytes = pushpull.broadcast(b"words", root=everybody[0])
+    pushpull.send(counts, to=everybody[-1], timeout=1)
+    same: numpy.typing.NDArray[numpy.int64] = pushpull.recv(0, out=counts)
+    came = pushpull.send_recv(words, to=1, from_=0, job=job)
+    same = pushpull.send_recv(2, 1, 0, out=same)
     try:
         job.leave()
     except pushpull.PushPullError as error:

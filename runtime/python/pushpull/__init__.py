@@ -19,7 +19,9 @@ from ._engine import Handle
 from ._errors import PushPullError
 from ._job import Array, Job, Shard, Store, current_job, init
 from ._local import local, spawn
+from ._messages import recv, send, send_recv
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
-           "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "spawn"]
+           "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "recv", "send", "send_recv",
+           "spawn"]
