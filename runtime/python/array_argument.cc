@@ -50,6 +50,7 @@ nb::object Detached(nb::handle array) {
 }
 
 bool IsContiguous(const Array& array) {
+  if (array.size() == 0) return true;
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
@@ -160,6 +161,34 @@ ValuesArgument TakeValues(nb::handle array, const std::string& what, Access acce
   auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(taken.data()));
   argument.values = {*type, {bytes, taken.size() * taken.itemsize()}};
   return argument;
+}
+
+KeysArgument TakeKeys(nb::handle array, const std::string& what) {
+  KeysArgument argument{.owner = Import(array, what, Access::kRead, "an array of uint64 or int64")};
+  const Array& taken = argument.owner;
+  const bool is_signed = taken.dtype() == nb::dtype<int64_t>();
+  if (!is_signed && taken.dtype() != nb::dtype<uint64_t>()) {
+    throw nb::type_error(
+        absl::StrCat(what, ": expected dtype uint64 or int64, got ", DTypeName(taken.dtype()))
+            .c_str());
+  }
+  const std::vector<int64_t> dims = CheckMemory(taken, what);
+  if (dims.size() != 1) {
+    throw nb::value_error(
+        absl::StrCat(what, ": expected one dimension, got shape ", ShapeText(dims)).c_str());
+  }
+  // The same bits: no int64 that is not below 0 is another number as a uint64.
+  argument.keys = {static_cast<const uint64_t*>(taken.data()), taken.size()};
+  const std::span<const int64_t> numbers(static_cast<const int64_t*>(taken.data()),
+                                         is_signed ? taken.size() : 0);
+  const auto below_0 = std::ranges::find_if(numbers, [](int64_t key) { return key < 0; });
+  if (below_0 == numbers.end()) return argument;
+  throw nb::value_error(absl::StrCat(what,
+                                     ": expected keys of 0 or more, got ",
+                                     *below_0,
+                                     " at position ",
+                                     below_0 - numbers.begin())
+                            .c_str());
 }
 
 }  // namespace pushpull::python

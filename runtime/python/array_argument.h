@@ -50,6 +50,16 @@ struct ValuesArgument {
 // TakeArray.
 ValuesArgument TakeValues(nanobind::handle array, const std::string& what, Access access);
 
+// The keys of rows.
+struct KeysArgument {
+  Array owner;
+  std::span<const uint64_t> keys;
+};
+
+// Takes a one-dimensional C-contiguous array of uint64 or int64 in the memory of the CPU. Throws as
+// TakeArray, and nanobind::value_error for a key below 0, which it names.
+KeysArgument TakeKeys(nanobind::handle array, const std::string& what);
+
 // As Python writes a shape: (), (3,), (3, 4).
 std::string ShapeText(std::span<const int64_t> dims);
 

@@ -49,13 +49,20 @@ void DefineOptions(nb::module_& module) {
       .def_rw("beta1", &OptimizerSpec::beta1)
       .def_rw("beta2", &OptimizerSpec::beta2)
       .def_rw("epsilon", &OptimizerSpec::epsilon);
+  nb::class_<RowSpec>(module, "RowSpec", "What rows begin with, and when they are evicted.")
+      .def(nb::init<>())
+      .def_rw("scale", &RowSpec::scale)
+      .def_rw("seed", &RowSpec::seed)
+      .def_rw("evict_after", &RowSpec::evict_after);
   nb::class_<TensorOptions>(module, "TensorOptions", "How a tensor is registered.")
       .def(nb::init<>())
       .def_rw("optimizer", &TensorOptions::optimizer)
       .def_rw("reduce", &TensorOptions::reduce)
       .def_rw("codec", &TensorOptions::codec)
       .def_rw("keeps_value", &TensorOptions::keeps_value)
-      .def_rw("clip_norm", &TensorOptions::clip_norm);
+      .def_rw("clip_norm", &TensorOptions::clip_norm)
+      .def_rw("init", &TensorOptions::init)
+      .def_rw("rows", &TensorOptions::rows);
   nb::class_<PushOptions>(module, "PushOptions", "How a gradient is pushed.")
       .def(nb::init<>())
       .def_rw("samples", &PushOptions::samples)
@@ -113,7 +120,13 @@ void DefineHandle(nb::module_& module) {
       .def_prop_ro("updates",
                    &PythonHandle::Updates,
                    "Of Store.pull_optimizer_state, after wait(): the steps that the optimizer has "
-                   "made.");
+                   "made.")
+      .def_prop_ro("rows",
+                   &PythonHandle::Rows,
+                   nb::sig("def rows(self) -> typing.Any"),
+                   "Of Store.pull_rows: the array that has the rows after wait(), float32 of shape "
+                   "(keys, dim).\n"
+                   "None for other operations.");
 }
 
 void DefineBoundPush(nb::module_& module) {
@@ -151,10 +164,13 @@ void DefineJob(nb::module_& module) {
           "batch"_a,
           "is_global_batch"_a)
       .def("add", &PythonJob::Add, "name"_a, "value"_a, "options"_a)
+      .def("add_rows", &PythonJob::AddRows, "name"_a, "dims"_a, "value"_a.none(), "options"_a)
       .def("set_optimizer_state", &PythonJob::SetOptimizerState, "name"_a, "state"_a, "updates"_a)
       .def("start", &PythonJob::Start, "timeout"_a)
       .def("bind", &PythonJob::Bind, "name"_a, "gradient"_a, "out"_a.none(), nb::keep_alive<0, 1>())
       .def("pull", &PythonJob::Pull, "name"_a, "out"_a, "min_step"_a)
+      .def("push_rows", &PythonJob::PushRows, "name"_a, "keys"_a, "gradient"_a, "options"_a)
+      .def("pull_rows", &PythonJob::PullRows, "name"_a, "keys"_a, "out"_a.none(), "min_step"_a)
       .def("pull_optimizer_state", &PythonJob::PullOptimizerState, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)

@@ -68,6 +68,8 @@ Enum ByName(const std::string& what,
           .c_str());
 }
 
+constexpr const char* kReductions[] = {"mean", "sum", "min", "max"};
+
 std::string Quoted(const std::string& name) {
   return absl::StrCat("tensor \"", name, "\"");
 }
@@ -77,6 +79,15 @@ std::vector<int64_t> StateDims(const TensorSpec& spec) {
   std::vector<int64_t> dims = {static_cast<int64_t>(StateFloatsPerValue(spec.optimizer))};
   dims.insert(dims.end(), spec.dims.begin(), spec.dims.end());
   return dims;
+}
+
+// The shape of the rows of `keys`.
+std::vector<int64_t> RowDims(const TensorSpec& spec, const KeysArgument& keys) {
+  return {static_cast<int64_t>(keys.keys.size()), spec.dims[1]};
+}
+
+nb::object EmptyRows(const std::vector<int64_t>& dims) {
+  return nb::module_::import_("numpy").attr("empty")(nb::make_tuple(dims[0], dims[1]), "float32");
 }
 
 bool Overlap(std::span<const float> a, std::span<const float> b) {
@@ -131,9 +142,7 @@ Job& PythonJob::job() const {
   return *open_->job;
 }
 
-void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptions& options) {
-  static constexpr const char* kReductions[] = {"mean", "sum", "min", "max"};
-  static constexpr const char* kCodecs[] = {"none", "fp16", "bf16", "int8", "topk", "onebit"};
+void PythonJob::CheckMayAdd(const std::string& name) const {
   job();
   if (has_started_) {
     throw StatusError(absl::FailedPreconditionError(
@@ -141,21 +150,54 @@ void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptio
   }
   if (tensors_.contains(name))
     throw nb::value_error(absl::StrCat(Quoted(name), ": registered already").c_str());
-  ArrayArgument array = TakeArray(value, absl::StrCat(Quoted(name), ": value"), Access::kWrite);
+}
+
+void PythonJob::Remember(TensorRegistration registration, Array value) {
+  const std::string name = registration.spec.name;
   TensorMemory tensor;
-  tensor.registration = {
-      .spec = {.name = name,
-               .dims = std::move(array.dims),
-               .reduction =
-                   ByName(Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
-               .optimizer = options.optimizer,
-               .codec = ByName(Quoted(name) + ": codec", options.codec, kCodecs, Codec::kNone),
-               .clip_norm = options.clip_norm},
-      .value = array.values,
-      .keeps_value = options.keeps_value};
-  tensor.value = std::move(array.owner);
+  tensor.registration = std::move(registration);
+  tensor.value = std::move(value);
   tensors_.emplace(name, std::move(tensor));
   order_.push_back(name);
+}
+
+void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptions& options) {
+  static constexpr const char* kCodecs[] = {"none", "fp16", "bf16", "int8", "topk", "onebit"};
+  CheckMayAdd(name);
+  ArrayArgument array = TakeArray(value, absl::StrCat(Quoted(name), ": value"), Access::kWrite);
+  Remember(
+      {.spec = {.name = name,
+                .dims = std::move(array.dims),
+                .reduction = ByName(
+                    Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
+                .optimizer = options.optimizer,
+                .codec = ByName(Quoted(name) + ": codec", options.codec, kCodecs, Codec::kNone),
+                .clip_norm = options.clip_norm},
+       .value = array.values,
+       .keeps_value = options.keeps_value},
+      std::move(array.owner));
+}
+
+void PythonJob::AddRows(const std::string& name,
+                        std::pair<int64_t, int64_t> dims,
+                        nb::handle value,
+                        const TensorOptions& options) {
+  static constexpr const char* kInits[] = {"zeros", "uniform", "normal"};
+  CheckMayAdd(name);
+  RowSpec rows = options.rows;
+  rows.init = ByName(Quoted(name) + ": init", options.init, kInits, RowInit::kZeros);
+  const std::vector<int64_t> shape = {dims.first, dims.second};
+  ArrayArgument array;
+  if (!value.is_none())
+    array = TakeArray(value, absl::StrCat(Quoted(name), ": value"), Access::kRead, shape);
+  Remember({.spec = {.name = name,
+                     .dims = shape,
+                     .reduction = ByName(
+                         Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
+                     .optimizer = options.optimizer,
+                     .rows = rows},
+            .value = array.values},
+           std::move(array.owner));
 }
 
 void PythonJob::SetOptimizerState(const std::string& name, nb::handle state, uint64_t updates) {
@@ -189,7 +231,10 @@ void PythonJob::Start(double seconds) {
     done.wait();
   });
   Check(done.get());
-  for (auto& [name, tensor] : tensors_) tensor.optimizer_state = {};
+  for (auto& [name, tensor] : tensors_) {
+    tensor.optimizer_state = {};
+    if (tensor.registration.spec.rows) tensor.value = {};  // the servers have the first rows
+  }
 }
 
 PythonJob::TensorMemory& PythonJob::Find(const std::string& name) {
@@ -208,10 +253,25 @@ PythonJob::TensorMemory& PythonJob::FindRegistered(const std::string& name) {
   return it->second;
 }
 
+PythonJob::TensorMemory& PythonJob::FindRows(const std::string& name) {
+  TensorMemory& tensor = Find(name);
+  if (tensor.registration.spec.rows) return tensor;
+  throw StatusError(absl::InvalidArgumentError(
+      absl::StrCat(Quoted(name), " is dense: use push_pull, push and pull")));
+}
+
+PythonJob::TensorMemory& PythonJob::FindDense(const std::string& name) {
+  TensorMemory& tensor = Find(name);
+  if (!tensor.registration.spec.rows) return tensor;
+  throw StatusError(absl::InvalidArgumentError(
+      absl::StrCat(Quoted(name), " is row-sparse: use push_rows and pull_rows")));
+}
+
 PythonHandle PythonJob::Track(TensorMemory& tensor,
                               absl::StatusOr<PushHandle> handle,
                               Array read,
-                              Array written) {
+                              Array written,
+                              nb::object rows) {
   Check(handle.status());
   std::erase_if(tensor.operations, [](Operation& operation) {
     return operation.handle.Wait(Deadline::After(Duration::zero())).ok();
@@ -219,11 +279,11 @@ PythonHandle PythonJob::Track(TensorMemory& tensor,
   const bool is_copy = read.is_valid() && written.is_valid() && tensor.registration.keeps_value;
   Array replaced = is_copy ? std::exchange(tensor.newest, written) : Array();
   tensor.operations.push_back({*handle, std::move(read), std::move(written), std::move(replaced)});
-  return PythonHandle(*std::move(handle), open_);
+  return PythonHandle(*std::move(handle), open_, std::move(rows));
 }
 
 PythonJob::BoundPush PythonJob::Bind(const std::string& name, nb::handle gradient, nb::handle out) {
-  TensorMemory& tensor = Find(name);
+  TensorMemory& tensor = FindDense(name);
   const std::vector<int64_t>& dims = tensor.registration.spec.dims;
   ArrayArgument read =
       TakeArray(gradient, absl::StrCat(Quoted(name), ": gradient"), Access::kRead, dims);
@@ -245,7 +305,7 @@ PythonHandle PythonJob::BoundPush::Push(const PushOptions& options) {
 }
 
 PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t min_step) {
-  TensorMemory& tensor = Find(name);
+  TensorMemory& tensor = FindDense(name);
   ArrayArgument written = TakeArray(
       out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, tensor.registration.spec.dims);
   return Track(
@@ -255,7 +315,7 @@ PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t m
 PythonHandle PythonJob::PullOptimizerState(const std::string& name,
                                            nb::handle out,
                                            uint64_t min_step) {
-  TensorMemory& tensor = Find(name);
+  TensorMemory& tensor = FindDense(name);
   ArrayArgument written = TakeArray(out,
                                     absl::StrCat(Quoted(name), ": out"),
                                     Access::kWrite,
@@ -264,6 +324,42 @@ PythonHandle PythonJob::PullOptimizerState(const std::string& name,
                job().PullOptimizerState(name, written.values, Step{min_step}),
                Array(),
                std::move(written.owner));
+}
+
+PythonHandle PythonJob::PushRows(const std::string& name,
+                                 nb::handle keys,
+                                 nb::handle gradient,
+                                 const PushOptions& options) {
+  TensorMemory& tensor = FindRows(name);
+  const KeysArgument rows = TakeKeys(keys, absl::StrCat(Quoted(name), ": keys"));
+  const ArrayArgument read = TakeArray(gradient,
+                                       absl::StrCat(Quoted(name), ": gradient"),
+                                       Access::kRead,
+                                       RowDims(tensor.registration.spec, rows));
+  const std::shared_ptr<OpenJob> kept = open_;
+  absl::StatusOr<PushHandle> pushed = [&] {
+    const nb::gil_scoped_release release;
+    return kept->job->PushRows(name, rows.keys, read.values, options);
+  }();
+  return Track(tensor, std::move(pushed), Array(), Array());
+}
+
+PythonHandle PythonJob::PullRows(const std::string& name,
+                                 nb::handle keys,
+                                 nb::handle out,
+                                 uint64_t min_step) {
+  TensorMemory& tensor = FindRows(name);
+  const KeysArgument rows = TakeKeys(keys, absl::StrCat(Quoted(name), ": keys"));
+  const std::vector<int64_t> dims = RowDims(tensor.registration.spec, rows);
+  const nb::object target = out.is_none() ? EmptyRows(dims) : nb::borrow(out);
+  ArrayArgument written =
+      TakeArray(target, absl::StrCat(Quoted(name), ": out"), Access::kWrite, dims);
+  const std::shared_ptr<OpenJob> kept = open_;
+  absl::StatusOr<PushHandle> pulled = [&] {
+    const nb::gil_scoped_release release;
+    return kept->job->PullRows(name, rows.keys, written.values, Step{min_step});
+  }();
+  return Track(tensor, std::move(pulled), Array(), std::move(written.owner), target);
 }
 
 PythonHandle PythonJob::CommitSamples() {

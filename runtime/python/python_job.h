@@ -32,6 +32,9 @@ struct TensorOptions {
   std::string codec = "none";   // none, fp16, bf16, int8, topk, onebit
   bool keeps_value = true;
   double clip_norm = 0;  // 0: none
+  // Of a row-sparse tensor.
+  std::string init = "zeros";  // zeros, uniform, normal
+  RowSpec rows;                // `init` of this is not used
 };
 
 // A part of a new value where it is.
@@ -40,8 +43,8 @@ using Piece = nanobind::ndarray<nanobind::numpy, const float, nanobind::ndim<1>>
 // A push or pull under way.
 class PythonHandle {
  public:
-  PythonHandle(PushHandle handle, std::weak_ptr<OpenJob> job)
-      : handle_(std::move(handle)), job_(std::move(job)) {}
+  PythonHandle(PushHandle handle, std::weak_ptr<OpenJob> job, nanobind::object rows = {})
+      : handle_(std::move(handle)), job_(std::move(job)), rows_(std::move(rows)) {}
 
   // Throws StatusError as PushHandle::Wait, and kFailedPrecondition when the job is closed.
   void Wait(double seconds);
@@ -50,10 +53,13 @@ class PythonHandle {
   // PushHandle::Pieces, as one-dimensional read-only arrays.
   std::vector<Piece> Pieces() const;
   uint64_t Updates() const { return handle_.updates(); }
+  // Of PullRows, the array that has them; None for other operations.
+  nanobind::object Rows() const { return rows_.is_valid() ? rows_ : nanobind::none(); }
 
  private:
   PushHandle handle_;
   const std::weak_ptr<OpenJob> job_;
+  nanobind::object rows_;
 };
 
 // Called with the interpreter lock held; every call but the waits returns at once.
@@ -67,6 +73,11 @@ class PythonJob {
   void UseSamples(const SampleSource& source) { Check(job().UseSamples(source)); }
   // Remembers a tensor for Start. Throws as TakeArray, and value_error for unknown names.
   void Add(const std::string& name, nanobind::handle value, const TensorOptions& options);
+  // Likewise a row-sparse one of the shape `dims`; `value` has its first rows, or is None.
+  void AddRows(const std::string& name,
+               std::pair<int64_t, int64_t> dims,
+               nanobind::handle value,
+               const TensorOptions& options);
   // What the tensor's optimizer continues from; before Start. Throws as TakeArray.
   void SetOptimizerState(const std::string& name, nanobind::handle state, uint64_t updates);
   // Registers what was added. Blocks; a signal handler that raises ends the membership.
@@ -78,6 +89,17 @@ class PythonJob {
   BoundPush Bind(const std::string& name, nanobind::handle gradient, nanobind::handle out);
   PythonHandle Pull(const std::string& name, nanobind::handle out, uint64_t min_step);
   PythonHandle PullOptimizerState(const std::string& name, nanobind::handle out, uint64_t min_step);
+  // Rows of a row-sparse tensor: those of `keys`. Both cut the request without the interpreter
+  // lock.
+  PythonHandle PushRows(const std::string& name,
+                        nanobind::handle keys,
+                        nanobind::handle gradient,
+                        const PushOptions& options);
+  // `out` may be None: then PythonHandle::Rows is a new array.
+  PythonHandle PullRows(const std::string& name,
+                        nanobind::handle keys,
+                        nanobind::handle out,
+                        uint64_t min_step);
   PythonHandle CommitSamples();
   StepSamples Samples(uint64_t steps_ahead) const;
 
@@ -114,14 +136,21 @@ class PythonJob {
   };
 
   static void Check(const absl::Status& status);
+  // Throws kFailedPrecondition after Start, and value_error where `name` is registered.
+  void CheckMayAdd(const std::string& name) const;
+  void Remember(TensorRegistration registration, Array value);
   // Throws kNotFound.
   TensorMemory& FindRegistered(const std::string& name);
   // Likewise, and kFailedPrecondition before Start.
   TensorMemory& Find(const std::string& name);
+  // Likewise, and kInvalidArgument unless it is row-sparse, or dense.
+  TensorMemory& FindRows(const std::string& name);
+  TensorMemory& FindDense(const std::string& name);
   PythonHandle Track(TensorMemory& tensor,
                      absl::StatusOr<PushHandle> handle,
                      Array read,
-                     Array written);
+                     Array written,
+                     nanobind::object rows = {});
 
   // Outlive the job, which uses them.
   std::vector<std::string> order_;

@@ -75,7 +75,8 @@ def main() -> None:
     os.chdir(HERE)  # not the root, where a folder could take the package's name
     suites = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
               "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"),
-              "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test")}
+              "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
+              "RowsTest": (TORCH_PYTHON, "rows_test")}
     wanted = sys.argv[1:] or suites
     code = 0
     for suite, (python, module) in suites.items():

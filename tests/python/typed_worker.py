@@ -10,12 +10,21 @@ def train(job: pushpull.Job, w: pushpull.Array) -> float:
     job.use_samples(1000, batch=32, epochs=2, global_batch=True)
     job.store.register("w", w, optimizer=pushpull.AdamW(lr=0.1, betas=(0.8, 0.9)), reduce="mean", codec="bf16",
                        keeps_value=False)
+    job.store.register_rows("emb", 10_000_000, 3, optimizer=pushpull.Adagrad(lr=0.1), init="normal", scale=0.1, seed=1,
+                            evict_after=1000, reduce="sum")
+    job.store.register_rows("first", 4, 3, optimizer=pushpull.SGD(lr=0.1), value=gradient)
     job.start(timeout=10)
     for shard in job.samples():
         gradient[:] = numpy.float32(shard.indices.sum())
         handle: pushpull.Handle = job.store.push_pull("w", gradient, out=w, samples=shard.count, lr=0.2)
         job.store.push("w", gradient).wait(timeout=1)
         job.store.pull("w", out=w, min_step=job.step).wait()
+        keys = shard.indices.astype(numpy.uint64)
+        pulled: pushpull.Handle = job.store.pull_rows("emb", keys, min_step=job.step)
+        pulled.wait()
+        embedded: numpy.typing.NDArray[numpy.float32] = pulled.rows
+        job.store.pull_rows("first", keys, out=embedded)
+        job.store.push_rows("emb", keys, embedded, samples=shard.count, lr=0.2).wait()
         handle.wait()
         pieces = handle.pieces()
         job.report_loss(0.5, samples=shard.count)

@@ -63,6 +63,7 @@ class Store:
         self._learning_rate = 0.0
         self._has_pushed = False  # since the sampler has reset it
         self._values: dict[str, Array] = {}
+        self._row_dims: dict[str, int] = {}  # of row-sparse tensors
         self._handles: dict[tuple[str, str], _engine.Handle] = {}
 
     def register(self, name: str, value: Array, *, optimizer: Optimizer = Sum(), reduce: str = "mean", codec: str = "none",
@@ -92,6 +93,74 @@ class Store:
         options.clip_norm = clip_norm
         self._engine.add(name, value, options)
         self._values[name] = value
+
+    def register_rows(self, name: str, rows: int, dim: int, *, optimizer: Optimizer, value: Optional[Array] = None,
+                      init: str = "zeros", scale: float = 0.0, seed: int = 0, evict_after: int = 0,
+                      reduce: str = "mean") -> None:
+        """Adds a row-sparse tensor, before `Job.start`: rows with 64-bit keys, of which a step touches a few. Never blocks.
+
+        rows         how many there will be, 1 or more; a part of the tensor holds at most twice its share of them. Keys may be
+                     any numbers
+        dim          values of each row, 1 to 2,048
+        optimizer    that the servers run on the rows that a step pushes, and on no others: SGD, Adagrad, Adam, AdamW. Adam and
+                     AdamW are those of torch.optim.SparseAdam; momentum and weight decay act on a row when it is pushed
+        value        the rows of the keys 0 to rows - 1: float32, shape (rows, dim), C-contiguous; those of the first worker
+                     count. Read during `Job.start`, not copied before and not written. Default: every row begins as `init`
+        init, scale  what a row has that nobody has pushed: "zeros"; "uniform" from -scale to scale; "normal", mean 0 and standard
+                     deviation `scale`. Such a row takes no memory until its first push
+        seed         of `init`: the values follow from seed, key and column alone
+        evict_after  above 0: a row that no step has pushed for so many steps is removed, with its optimizer's state, at the
+                     latest an eighth of that later; it begins anew with `init`
+        reduce       how the gradients of a step become one: "mean" (weighted by samples; a worker that does not push a row counts
+                     as a gradient of 0) or "sum"
+
+        No worker has a copy of the rows: use spec.servers.replication or checkpoints. Mode Sync without backup workers and
+        gated steps. Every worker registers the same tensors, with the same settings.
+
+        Raises TypeError and ValueError as `register`; PushPullError FAILED_PRECONDITION after `Job.start`. `Job.start` raises
+        INVALID_ARGUMENT for settings that do not fit each other.
+        """
+        options = _engine.TensorOptions()
+        options.optimizer = optimizer.spec()
+        options.reduce, options.init = reduce, init
+        options.rows = _engine.RowSpec()
+        options.rows.scale, options.rows.seed, options.rows.evict_after = scale, seed, evict_after
+        self._engine.add_rows(name, (rows, dim), value, options)
+        self._row_dims[name] = dim
+
+    def push_rows(self, name: str, keys: Array, gradient: Array, *, samples: Optional[float] = None,
+                  lr: Optional[float] = None) -> _engine.Handle:
+        """Adds gradients of some rows to the current step of a row-sparse tensor. Never blocks on the network.
+
+        Every worker calls it once a step, also for no rows. The handle is done when the step is.
+
+        keys         uint64, or int64 of 0 or more; shape (n,), C-contiguous; any order. Gradients of a repeated key are added up
+        gradient     float32, shape (n, dim), C-contiguous. Both are read during the call
+        samples, lr  as of `push_pull`
+
+        Raises TypeError and ValueError as `register`; PushPullError NOT_FOUND (no such tensor), INVALID_ARGUMENT (the tensor is
+        dense), RESOURCE_EXHAUSTED (so many rows do not fit: register more; where the rows of earlier steps or other workers come
+        on top, the handle raises this and the job fails), CANCELLED (this process was told to end).
+        """
+        handle = self._engine.push_rows(name, keys, gradient, self._options(samples, lr))
+        self._has_pushed = True
+        self._handles[name, "push"] = handle
+        return handle
+
+    def pull_rows(self, name: str, keys: Array, out: Optional[Array] = None, *, min_step: int = 0) -> _engine.Handle:
+        """Receives rows as they are in version `min_step` or later. Never blocks on the network.
+
+        keys      as of `push_rows`. Read during the call
+        out       float32, shape (n, dim), C-contiguous, writable: rows in the order of `keys`, written until the handle is done.
+                  Default: a new array of NumPy. Either is `Handle.rows`
+        min_step  version t is the value before step t: after the wait for a push, `job.step` is what it has made. One pull of a
+                  tensor at a time
+
+        A row that no step has pushed has what it begins with, and takes no memory by this. Errors as `push_rows`.
+        """
+        handle = self._engine.pull_rows(name, keys, out, min_step)
+        self._handles[name, "pull"] = handle
+        return handle
 
     def push_pull(self, name: str, gradient: Array, out: Optional[Array] = None, *, samples: Optional[float] = None,
                   lr: Optional[float] = None, in_place: bool = False) -> _engine.Handle:
@@ -169,14 +238,25 @@ class Store:
 
     def _push(self, name: str, gradient: Array, out: Optional[Array], samples: Optional[float], lr: Optional[float],
               in_place: bool) -> _engine.Handle:
-        options = _engine.PushOptions()
-        options.samples = self._weight if samples is None else samples
-        options.learning_rate = self._learning_rate if lr is None else lr
+        options = self._options(samples, lr)
         options.in_place = in_place
         self._has_pushed = True
         handle = self._engine.bind(name, gradient, out).push(options)
         self._handles[name, "push"] = handle
         return handle
+
+    def _options(self, samples: Optional[float], lr: Optional[float]) -> _engine.PushOptions:
+        options = _engine.PushOptions()
+        options.samples = self._weight if samples is None else samples
+        options.learning_rate = self._learning_rate if lr is None else lr
+        return options
+
+    def _push_nothing(self) -> None:
+        """A step without samples: zeros for every tensor, no rows."""
+        for name, value in self._values.items():
+            self.push_pull(name, numpy.zeros(numpy.shape(value), numpy.float32), samples=0)  # type: ignore[arg-type]
+        for name, dim in self._row_dims.items():
+            self.push_rows(name, numpy.empty(0, numpy.uint64), numpy.empty((0, dim), numpy.float32), samples=0)
 
 
 class _StepsWithJob(Protocol):
@@ -368,8 +448,7 @@ class Job:
         for optimizer in self._optimizers:
             optimizer._push_nothing()
         if not self._optimizers:
-            for name, value in self.store._values.items():
-                self.store.push_pull(name, numpy.zeros(numpy.shape(value), numpy.float32), samples=0)  # type: ignore[arg-type]
+            self.store._push_nothing()
 
     @property
     def step(self) -> int:
