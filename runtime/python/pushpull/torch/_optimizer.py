@@ -9,131 +9,10 @@ from typing import Any, Callable, Optional
 import torch
 from torch.nn.utils.clip_grad import clip_grad_norm_
 
-from .. import _engine
-from .._job import Job, current_job
-from .._optimizers import SGD, Optimizer, Sum
-from ._settings import fixed, from_rows, learning_rate, on_servers, state_names, to_rows
-
-_ALIGNMENT = 16  # float32: gradients begin on cache lines of their own
-
-
-class _Tensor:
-    """A registered tensor: what is pushed, and where its new value goes."""
-
-    def __init__(self, name: str, gradient: torch.Tensor, value: torch.Tensor) -> None:
-        self.name = name
-        self.gradient = gradient  # in memory that servers on this host read in place
-        self.value = value
-        self._bound: Optional[_engine.BoundPush] = None
-        self._handle: Optional[_engine.Handle] = None
-
-    def register(self, job: Job, optimizer: Optimizer, codec: str = "none", clip_norm: float = 0.0) -> None:
-        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec, clip_norm=clip_norm)
-
-    def bind(self, engine: _engine.EngineJob) -> None:
-        self._bound = engine.bind(self.name, self.gradient, self.value)
-
-    def push(self, samples: float, lr: float) -> None:
-        assert self._bound is not None
-        self._handle = self._bound.push(samples, lr)
-
-    def wait(self, timeout: float) -> bool:
-        """Whether a new value has come since the last call. The gradient is free to be written then."""
-        if self._handle is None:
-            return False
-        self._handle.wait(timeout)
-        self._handle = None
-        return True
-
-
-class _Parameter:
-    """A parameter and its gradient of the step."""
-
-    def __init__(self, parameter: torch.nn.Parameter, group: dict[str, Any], gradient: _Tensor,
-                 update: Optional[_Tensor]) -> None:
-        self.parameter = parameter
-        self.group = group
-        self.gradient = gradient
-        self.update = update  # with the optimizer on the workers: what the step takes away from the parameter
-        self.is_pushed = False
-        self._pushed_version = 0
-
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> bool:
-        """Pushes `parameter.grad`; afterwards that is the memory from which servers read it.
-
-        With `loss_scale` divided by that, or zeros and False where it is not finite.
-        """
-        memory, grad = self.gradient.gradient, self.parameter.grad
-        self.gradient.wait(timeout)
-        if grad is None:
-            memory.zero_()
-        elif grad is not memory:
-            if grad.is_sparse:
-                raise TypeError(f"parameter \"{self.gradient.name}\": its gradient is sparse; use Embedding(sparse=False)")
-            memory.copy_(grad)
-        is_finite = True
-        if loss_scale is not None and grad is not None:
-            memory.mul_(1 / loss_scale)
-            is_finite = bool(memory.isfinite().all())
-            if not is_finite:
-                memory.zero_()
-        self.parameter.grad = memory
-        self._pushed_version = memory._version
-        self.is_pushed = True
-        self.gradient.push(samples, learning_rate(self.group))
-        return is_finite
-
-    def ignore_changes(self) -> None:
-        self._pushed_version = self.gradient.gradient._version
-
-    def check_unchanged(self) -> None:
-        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
-        if self.gradient.gradient._version != self._pushed_version:
-            raise RuntimeError(f"gradient of \"{self.gradient.name}\": changed after it was pushed, during the backward pass; "
-                               "to clip, pass clip_norm to DistributedOptimizer")
-
-
-class _Buffer:
-    """A buffer of the model, such as a running mean, and the workers' mean of it."""
-
-    def __init__(self, buffer: torch.Tensor, mean: _Tensor) -> None:
-        self.buffer = buffer
-        self.mean = mean
-
-    def push(self, samples: float, timeout: float) -> None:
-        self.mean.wait(timeout)
-        self.mean.gradient.copy_(self.buffer)
-        self.mean.push(samples, 0.0)
-
-    def wait(self, timeout: float) -> None:
-        if self.mean.wait(timeout):
-            self.buffer.copy_(self.mean.value)
-
-
-def _statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Its buffers of float32 that a checkpoint of it would have. A mask of infinities is none that has a mean."""
-    saved = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers()
-            if name in saved and buffer.dtype == torch.float32 and bool(buffer.isfinite().all())}
-
-
-class _Memory:
-    """One registered buffer for all gradients: each takes a file descriptor at every server."""
-
-    def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
-        self._values = job.buffer(sum(map(_aligned_length, shapes)) or 1)
-        self._used = 0
-
-    def take(self, like: torch.Tensor) -> torch.Tensor:
-        """Of the shape of `like`. No view of another tensor: it counts its own changes (_version)."""
-        values = self._values[self._used:self._used + like.numel()].reshape(tuple(like.shape))
-        self._used += _aligned_length(like)
-        taken: torch.Tensor = torch.from_numpy(values)
-        return taken
-
-
-def _aligned_length(tensor: torch.Tensor) -> int:
-    return -(-int(tensor.numel()) // _ALIGNMENT) * _ALIGNMENT
+from .._job import current_job
+from .._optimizers import SGD, Sum
+from ._settings import fixed, from_rows, on_servers, state_names, to_rows
+from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
@@ -192,10 +71,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.runs_on_servers = self._choose(optimizer_on)
         self._settings = [fixed(group) for group in self.param_groups]
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
-        averaged = {} if model is None else _statistics(model)
+        averaged = {} if model is None else statistics(model)
         copies = 1 if self.runs_on_servers else 2
         overflow = [] if self._scaler is None else [torch.zeros(1)]
-        memory = _Memory(self._job, [*list(trained.values()) * copies, *averaged.values(), *overflow])
+        memory = Memory(self._job, [*list(trained.values()) * copies, *averaged.values(), *overflow])
         self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
                             for name, parameter in trained.items()}
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
@@ -339,31 +218,31 @@ class DistributedOptimizer(torch.optim.Optimizer):
                              "Adagrad without lr_decay, Adam and AdamW without amsgrad, none with maximize")
         return False
 
-    def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: _Memory, codec: str) -> _Parameter:
+    def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
         gradient = memory.take(parameter)
         if self.runs_on_servers:
             optimizer = on_servers(self._optimizer, group)
             assert optimizer is not None
-            tensor = _Tensor(name, gradient, parameter.detach())
+            tensor = Tensor(name, gradient, parameter.detach())
             tensor.register(self._job, optimizer, codec, self._clip_norm or 0.0)
-            return _Parameter(parameter, group, tensor, None)
-        update = _Tensor(name, memory.take(parameter), parameter.detach())
+            return Parameter(parameter, group, tensor, None)
+        update = Tensor(name, memory.take(parameter), parameter.detach())
         update.register(self._job, SGD(lr=1))
-        mean = _Tensor(f"{name}.gradient", gradient, torch.zeros_like(parameter))
+        mean = Tensor(f"{name}.gradient", gradient, torch.zeros_like(parameter))
         mean.register(self._job, Sum(), codec)
-        return _Parameter(parameter, group, mean, update)
+        return Parameter(parameter, group, mean, update)
 
-    def _add_buffer(self, name: str, buffer: torch.Tensor, memory: _Memory) -> _Buffer:
-        mean = _Tensor(name, memory.take(buffer), buffer.clone())
+    def _add_buffer(self, name: str, buffer: torch.Tensor, memory: Memory) -> Buffer:
+        mean = Tensor(name, memory.take(buffer), buffer.clone())
         mean.register(self._job, Sum())
-        return _Buffer(buffer, mean)
+        return Buffer(buffer, mean)
 
-    def _add_overflow(self, flag: torch.Tensor, memory: _Memory) -> _Tensor:
-        overflow = _Tensor("gradient overflow", memory.take(flag), flag)
+    def _add_overflow(self, flag: torch.Tensor, memory: Memory) -> Tensor:
+        overflow = Tensor("gradient overflow", memory.take(flag), flag)
         overflow.register(self._job, Sum())
         return overflow
 
-    def _hook(self, name: str, each: _Parameter) -> object:
+    def _hook(self, name: str, each: Parameter) -> object:
         """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
         def on_gradient(*_: object) -> None:
             if self._accumulates or not self._job._is_last_of_step:
@@ -475,7 +354,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._push_rest(0.0)
         self._end_step(0.0)
 
-    def _push(self, each: _Parameter, samples: float) -> None:
+    def _push(self, each: Parameter, samples: float) -> None:
         scale = None if self._scaler is None else float(self._scaler.get_scale())
         if not each.push(samples, self.timeout, scale):
             assert self._overflow is not None
@@ -542,7 +421,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _has_overflow(self) -> bool:
         return self._overflow is not None and float(self._overflow.value) > 0
 
-    def _wait(self, parameters: Iterable[_Parameter]) -> None:
+    def _wait(self, parameters: Iterable[Parameter]) -> None:
         for each in parameters:
             if not each.is_pushed:  # otherwise its step is not over: parts of a model may run twice
                 (each.update or each.gradient).wait(self.timeout)
