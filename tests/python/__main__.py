@@ -76,7 +76,7 @@ def main() -> None:
     suites = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
               "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"),
               "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
-              "RowsTest": (TORCH_PYTHON, "rows_test")}
+              "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test")}
     wanted = sys.argv[1:] or suites
     code = 0
     for suite, (python, module) in suites.items():

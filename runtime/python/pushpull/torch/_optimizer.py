@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import torch
 from torch.nn.utils.clip_grad import clip_grad_norm_
 
 from .._job import current_job
 from .._optimizers import SGD, Sum
-from ._settings import fixed, from_rows, on_servers, state_names, to_rows
+from ._rows import RowParameter, check_choices, receive_before, sparse_embeddings
+from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
 from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
 
 
@@ -72,16 +73,26 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._settings = [fixed(group) for group in self.param_groups]
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
         averaged = {} if model is None else statistics(model)
+        embeddings = sparse_embeddings(model, trained)
+        self._check_embeddings(embeddings, trained, codec, optimizer_on)
+        dense = [parameter for name, parameter in trained.items() if name not in embeddings]
         copies = 1 if self.runs_on_servers else 2
         overflow = [] if self._scaler is None else [torch.zeros(1)]
-        memory = Memory(self._job, [*list(trained.values()) * copies, *averaged.values(), *overflow])
-        self._parameters = {name: self._add(name, parameter, groups[id(parameter)], memory, codec)
-                            for name, parameter in trained.items()}
+        memory = Memory(self._job, [*dense * copies, *averaged.values(), *overflow])
+        self._dense: list[Parameter] = []
+        self._rows: list[RowParameter] = []
+        self._parameters: dict[str, Union[Parameter, RowParameter]] = {}
+        for name, parameter in trained.items():
+            group = groups[id(parameter)]
+            self._parameters[name] = (self._add_rows(name, parameter, group) if name in embeddings else
+                                      self._add(name, parameter, group, memory, codec))
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
         self._overflow = self._add_overflow(overflow[0], memory) if overflow else None
         self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
         if model is not None:
             self._hook_modules(model)
+        for each in self._rows:
+            receive_before(embeddings[each.name], each, self._begin, lambda: self.timeout)
         self._waits_in_step = model is None
         self._job._optimizers.append(self)
 
@@ -218,7 +229,30 @@ class DistributedOptimizer(torch.optim.Optimizer):
                              "Adagrad without lr_decay, Adam and AdamW without amsgrad, none with maximize")
         return False
 
+    def _check_embeddings(self, embeddings: Iterable[str], trained: Iterable[str], codec: str, optimizer_on: str) -> None:
+        where = None if self.runs_on_servers else f'"{optimizer_on}" with {type(self._optimizer).__name__}'
+        for name in embeddings:
+            check_choices(name, {"codec": None if codec == "none" else codec, "clip_norm": self._clip_norm, "scaler": self._scaler,
+                                 "optimizer_on": where})
+        for name in trained:
+            if name not in set(embeddings) and needs_sparse(self._optimizer):
+                raise ValueError(f'parameter "{name}": SparseAdam is for the weights of Embedding(sparse=True), as in torch; give '
+                                 "the others an optimizer and a DistributedOptimizer of their own")
+
+    def _add_rows(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> RowParameter:
+        optimizer = on_servers(self._optimizer, group)
+        assert optimizer is not None
+        added = RowParameter(name, parameter, group)
+        added.register(self._job, optimizer)
+        self._rows.append(added)
+        return added
+
     def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
+        added = self._add_dense(name, parameter, group, memory, codec)
+        self._dense.append(added)
+        return added
+
+    def _add_dense(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
         gradient = memory.take(parameter)
         if self.runs_on_servers:
             optimizer = on_servers(self._optimizer, group)
@@ -242,7 +276,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         overflow.register(self._job, Sum())
         return overflow
 
-    def _hook(self, name: str, each: Parameter) -> object:
+    def _hook(self, name: str, each: Union[Parameter, RowParameter]) -> object:
         """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
         def on_gradient(*_: object) -> None:
             if self._accumulates or not self._job._is_last_of_step:
@@ -285,6 +319,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         def after_state_dict(_: torch.nn.Module, state: Any, *__: object) -> Any:
             self.wait()
+            self._receive_rows()
             return state
 
         model.register_forward_pre_hook(before_model)
@@ -304,9 +339,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return
         self._job._start_once()
         for each in self._parameters.values():
-            each.gradient.bind(self._job._engine)
-            if each.update is not None:
-                each.update.bind(self._job._engine)
+            each.bind(self._job._engine)
         for buffer in self._buffers:
             buffer.mean.bind(self._job._engine)
             buffer.buffer.copy_(buffer.mean.value)
@@ -320,6 +353,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return
         for name, each in self._parameters.items():
             rows = to_rows(self.state.get(each.parameter, {}), state_names(self._optimizer, each.group))
+            if rows is not None and isinstance(each, RowParameter):
+                raise _no_row_state("load_state_dict", name)
             if rows is not None:
                 self._job.store.set_optimizer_state(name, *rows)
         self.state.clear()
@@ -328,6 +363,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         received = []
         for name, each in self._parameters.items():
             names = state_names(self._optimizer, each.group)
+            if names and isinstance(each, RowParameter):
+                raise _no_row_state("state_dict", name)
             if names:
                 rows = torch.empty((len(names), *each.parameter.shape))
                 received.append((each, names, rows, self._job.store.pull_optimizer_state(name, rows)))
@@ -354,7 +391,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._push_rest(0.0)
         self._end_step(0.0)
 
-    def _push(self, each: Parameter, samples: float) -> None:
+    def _receive_rows(self) -> None:
+        """All rows of sparse embeddings, as the last step has left them."""
+        if not self._rows or not self._job._has_started:
+            return
+        self._begin()
+        for each in self._rows:
+            each.receive_all(self.timeout)
+
+    def _push(self, each: Union[Parameter, RowParameter], samples: float) -> None:
         scale = None if self._scaler is None else float(self._scaler.get_scale())
         if not each.push(samples, self.timeout, scale):
             assert self._overflow is not None
@@ -373,14 +418,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._overflow.push(samples, 0.0)
 
     def _receive_mean(self) -> None:
-        for each in self._parameters.values():
+        for each in self._dense:
             each.gradient.wait(self.timeout)
             each.gradient.gradient.copy_(each.gradient.value)
         if self._overflow is not None:
             self._overflow.wait(self.timeout)
             self._overflow.gradient.zero_()
             if self._has_overflow():
-                next(iter(self._parameters.values())).gradient.gradient.fill_(torch.inf)
+                self._dense[0].gradient.gradient.fill_(torch.inf)
         self._is_synchronized = True
 
     def _end_step(self, samples: float) -> None:
@@ -389,7 +434,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self.runs_on_servers:
             self._update_on_worker()
         for each in self._parameters.values():
-            each.is_pushed = False
+            each.end_step()
         self._is_synchronized = False
         self._is_pending = True
         self._job._commit_step(self)
@@ -403,16 +448,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """
         if not self._is_synchronized:
             self._receive_mean()
-        for each in self._parameters.values():
+        for each in self._dense:
             assert each.update is not None
             each.update.wait(self.timeout)
             each.update.gradient.copy_(each.update.value)
             each.parameter.data = each.update.gradient
         if not self._has_overflow():
             if self._clip_norm is not None:
-                clip_grad_norm_([each.parameter for each in self._parameters.values()], self._clip_norm)
+                clip_grad_norm_([each.parameter for each in self._dense], self._clip_norm)
             self._optimizer.step()
-        for each in self._parameters.values():
+        for each in self._dense:
             assert each.update is not None
             each.parameter.data = each.update.value
             torch.sub(each.update.value, each.update.gradient, out=each.update.gradient)
@@ -421,7 +466,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _has_overflow(self) -> bool:
         return self._overflow is not None and float(self._overflow.value) > 0
 
-    def _wait(self, parameters: Iterable[Parameter]) -> None:
+    def _wait(self, parameters: Iterable[Union[Parameter, RowParameter]]) -> None:
         for each in parameters:
             if not each.is_pushed:  # otherwise its step is not over: parts of a model may run twice
-                (each.update or each.gradient).wait(self.timeout)
+                each.wait(self.timeout)
+
+
+def _no_row_state(call: str, name: str) -> RuntimeError:
+    return RuntimeError(f'{call}: parameter "{name}" is the weight of an Embedding(sparse=True), whose optimizer state stays on the '
+                        "servers; the job's checkpoints have it (spec.checkpoint)")

@@ -34,9 +34,14 @@ def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optio
     betas = (float(group["betas"][0]), float(group["betas"][1])) if "betas" in group else (0.0, 0.0)
     if kind is torch.optim.AdamW or (kind is torch.optim.Adam and group.get("decoupled_weight_decay")):
         return AdamW(lr=lr, betas=betas, eps=group["eps"], weight_decay=decay)
-    if kind is torch.optim.Adam:
+    if kind in (torch.optim.Adam, torch.optim.SparseAdam):
         return Adam(lr=lr, betas=betas, eps=group["eps"], weight_decay=decay)
     return None
+
+
+def needs_sparse(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it is for parameters with sparse gradients alone."""
+    return type(optimizer) is torch.optim.SparseAdam
 
 
 # What torch.optim keeps of a parameter, in the order of the servers' rows.
@@ -45,6 +50,7 @@ _STATE_NAMES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.Adagrad: ("sum",),
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
+    torch.optim.SparseAdam: ("exp_avg", "exp_avg_sq"),
 }
 
 

@@ -56,6 +56,18 @@ class Parameter:
         self.is_pushed = False
         self._pushed_version = 0
 
+    def bind(self, engine: _engine.EngineJob) -> None:
+        self.gradient.bind(engine)
+        if self.update is not None:
+            self.update.bind(engine)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether the parameter has got a new value since the last call."""
+        return (self.update or self.gradient).wait(timeout)
+
+    def end_step(self) -> None:
+        self.is_pushed = False
+
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> bool:
         """Pushes `parameter.grad`; afterwards that is the memory from which servers read it.
 
@@ -67,7 +79,8 @@ class Parameter:
             memory.zero_()
         elif grad is not memory:
             if grad.is_sparse:
-                raise TypeError(f"parameter \"{self.gradient.name}\": its gradient is sparse; use Embedding(sparse=False)")
+                raise TypeError(f'parameter "{self.gradient.name}": its gradient is sparse, and it is not the weight of an '
+                                "Embedding(sparse=True) of DistributedOptimizer(model=model); use sparse=False")
             memory.copy_(grad)
         is_finite = True
         if loss_scale is not None and grad is not None:
