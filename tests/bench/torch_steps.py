@@ -12,6 +12,9 @@ After `./dev python`, on a machine that does nothing else. 2 workers, one thread
   overlap   a backward pass that sleeps, and takes as long as the synchronization: a step against the longer of the two.
             The pass is timed without the package; it also makes the gradients
   overhead  4,000 tensors of 4 KB: what Python adds to a step of `pushpull bench sync`, per tensor
+  rows      Embedding(10,000,000, 16, sparse=True) with Adagrad, of which each worker touches 1 % in a step, over tcp: bytes on
+            the wire over those of the touched rows, 8 of a key and 64 of values, in each direction; memory of the servers.
+            The bytes are those of the worker's sockets (TCP_INFO), with headers and all
 """
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ import os
 import pathlib
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -48,6 +52,11 @@ spec:
 # ---- processes: both sides run `worker CASE` in this file, and rank 0 prints its seconds a step ----
 
 def run_pushpull(case: str, channel: str = "auto") -> float:
+    return float(run_job(case, channel))
+
+
+def run_job(case: str, channel: str) -> str:
+    """What worker 0 has written."""
     with tempfile.TemporaryDirectory() as folder:
         manifest, result = pathlib.Path(folder, "job.yaml"), pathlib.Path(folder, "result")
         command = json.dumps(["python3", "-B", str(pathlib.Path(__file__).resolve()), "--worker", case])
@@ -57,7 +66,7 @@ def run_pushpull(case: str, channel: str = "auto") -> float:
                               timeout=RUN_SECONDS, check=False)
         if not result.exists():
             sys.exit(f"{case}: {done.stdout}{done.stderr}")
-        return float(result.read_text())
+        return result.read_text()
 
 
 def run_gloo(case: str) -> float:
@@ -256,6 +265,68 @@ def sleeping_model(seconds: str) -> None:
     job.end()
 
 
+# ---- rows ----
+
+ROWS, DIM, TOUCHED = 10_000_000, 16, 100_000
+ACKED_AND_RECEIVED = struct.Struct("=120xQQ")  # of Linux's struct tcp_info
+
+
+def bytes_on_sockets() -> int:
+    """Sent and received by this process over TCP."""
+    total = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as each:
+                total += sum(ACKED_AND_RECEIVED.unpack_from(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)))
+        except (OSError, struct.error):  # closed meanwhile, or no TCP
+            continue
+    return total
+
+
+def memory_of_servers() -> list[int]:
+    """Bytes, resident now."""
+    endpoints = json.loads(pathlib.Path(".pushpull/steps/endpoints.json").read_text())
+    return [int(pathlib.Path(f"/proc/{each['pid']}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+            for each in endpoints if each["role"] == "server"]
+
+
+def rows_of_package(_: str) -> None:
+    import pushpull
+    import pushpull.torch as pp
+    torch.set_num_threads(1)
+    job = pushpull.init()
+    begin = time.perf_counter()
+    embedding = nn.Embedding(ROWS, DIM, sparse=True)
+    optimizer = pp.DistributedOptimizer(torch.optim.Adagrad(embedding.parameters(), lr=0.1), model=embedding)
+    job.start(timeout=300)
+    started = time.perf_counter() - begin
+    generator = torch.Generator().manual_seed(job.worker)
+
+    def step() -> dict[str, float]:
+        ids = torch.randint(ROWS, (TOUCHED,), generator=generator).unique()
+        marks, seconds = [bytes_on_sockets()], time.perf_counter()
+        optimizer.zero_grad()
+        loss = embedding(ids).square().sum()
+        marks.append(bytes_on_sockets())
+        loss.backward()
+        optimizer.step()
+        optimizer.wait()
+        seconds = time.perf_counter() - seconds
+        marks.append(bytes_on_sockets())
+        expected = len(ids) * (8 + 4 * DIM)
+        return {"pull": (marks[1] - marks[0]) / expected, "push": (marks[2] - marks[1]) / expected, "seconds": seconds}
+
+    steps = [step() for _ in range(WARM + TIMED)][WARM:]
+    pushpull.barrier(job=job)
+    if job.worker == 0:
+        figures: dict[str, Any] = {name: statistics.median(each[name] for each in steps) for name in steps[0]}
+        figures |= {"servers": memory_of_servers(), "start": started}
+        pathlib.Path(os.environ["STEPS_RESULT"]).write_text(json.dumps(figures))
+    job.end()
+
+
 # ---- groups: each gives the ratios of one round ----
 
 def group_sum() -> dict[str, float]:
@@ -293,7 +364,15 @@ def group_overhead() -> dict[str, float]:
     return {"microseconds a tensor that Python adds": (ours - native) / SMALL_TENSORS * 1e6}
 
 
-GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "overhead": group_overhead}
+def group_rows() -> dict[str, float]:
+    found = json.loads(run_job("rows:", "tcp"))
+    print(f"  step {found['seconds'] * 1e3:.0f} ms, start {found['start']:.1f} s, servers hold "
+          + " and ".join(f"{each / 1e6:.0f} MB" for each in found["servers"]))
+    return {"rows pushed: bytes over those of keys and values": found["push"],
+            "rows pulled: bytes over those of keys and values": found["pull"]}
+
+
+GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "overhead": group_overhead, "rows": group_rows}
 
 
 CASES: dict[str, Callable[[str], None]] = {
@@ -304,6 +383,7 @@ CASES: dict[str, Callable[[str], None]] = {
     "ddp": model_of_ddp,
     "sleep": sleeping_model,
     "backward": backward_pass,
+    "rows": rows_of_package,
 }
 
 
