@@ -29,13 +29,14 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 
 class Clicks(nn.Module):
-    """An embedding, a bag of them that is not used where there are no items, and a dense layer."""
+    """An embedding, a bag of them that is not used where there are no items, a dense layer and a buffer."""
 
     def __init__(self, sparse: bool) -> None:
         super().__init__()
         self.users = nn.Embedding(USERS, DIM, padding_idx=0, sparse=sparse)
         self.items = nn.EmbeddingBag(ITEMS, DIM, mode="sum", sparse=sparse)
         self.score = nn.Linear(DIM, 1)
+        self.register_buffer("mean", torch.zeros(DIM))
 
     def forward(self, users: torch.Tensor, items: Optional[torch.Tensor]) -> torch.Tensor:
         hidden = self.users(users)

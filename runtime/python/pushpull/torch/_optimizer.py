@@ -72,7 +72,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.runs_on_servers = self._choose(optimizer_on)
         self._settings = [fixed(group) for group in self.param_groups]
         trained = {name: parameter for name, parameter in named.items() if id(parameter) in groups}
-        averaged = {} if model is None else statistics(model)
+        # Another DistributedOptimizer of the model may have them already.
+        averaged = {} if model is None else {name: buffer for name, buffer in statistics(model).items()
+                                             if name not in self._job.store._values}
         embeddings = sparse_embeddings(model, trained)
         self._check_embeddings(embeddings, trained, codec, optimizer_on)
         dense = [parameter for name, parameter in trained.items() if name not in embeddings]
