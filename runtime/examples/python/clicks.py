@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embeddings of users and items learn who clicks what, from made-up clicks, in PyTorch."""
+"""Sparse embeddings of users and items learn who clicks what, from made-up clicks, in PyTorch."""
 import pushpull, pushpull.torch as pp
 import torch
 from torch import nn
@@ -17,8 +17,10 @@ train = TensorDataset(users[1000:], items[1000:], clicked[1000:])
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.users, self.items = nn.Embedding(USERS, WIDTH), nn.Embedding(ITEMS, WIDTH)
+        self.users, self.items = nn.Embedding(USERS, WIDTH, sparse=True), nn.Embedding(ITEMS, WIDTH, sparse=True)
         self.score = nn.Linear(WIDTH, 1)
+        nn.init.normal_(self.users.weight, std=0.3)
+        nn.init.normal_(self.items.weight, std=0.3)
 
     def forward(self, users, items):
         return self.score(self.users(users) * self.items(items))[:, 0]
@@ -27,7 +29,7 @@ class Model(nn.Module):
 pushpull.init()
 torch.manual_seed(1)
 model = Model()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+optimizer = torch.optim.Adagrad(model.parameters(), lr=0.2)
 optimizer = pp.DistributedOptimizer(optimizer, model=model)
 loader = pp.ElasticDataLoader(train, batch_size=512, shuffle=True, epochs=EPOCHS)
 
