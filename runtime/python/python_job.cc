@@ -233,7 +233,9 @@ void PythonJob::Start(double seconds) {
   Check(done.get());
   for (auto& [name, tensor] : tensors_) {
     tensor.optimizer_state = {};
-    if (tensor.registration.spec.rows) tensor.value = {};  // the servers have the first rows
+    if (!tensor.registration.spec.rows) continue;
+    tensor.registration.value = {};  // the servers have the first rows
+    tensor.value = {};
   }
 }
 

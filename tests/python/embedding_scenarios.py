@@ -6,7 +6,9 @@ A scenario asserts; what it raises fails the job.
 import contextlib
 import os
 import pathlib
+import signal
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any, Callable, Optional
 
@@ -172,6 +174,27 @@ def samples_of_elastic_loader() -> None:
     job.end()
 
 
+def compiles() -> None:
+    """torch.compile of the model, whose kernels round differently."""
+    warnings.simplefilter("ignore")  # one tells of the traceback of a forward pass that torch does not compile
+    job = pushpull.init()
+    model, alone = model_of(seed=1), model_of(seed=1, sparse=False)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["sgd"](model.parameters()), model=model)
+    compiled = torch.compile(model)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(compiled, job.worker, step).backward()
+        optimizer.step()
+    sgd = OPTIMIZERS["sgd"](alone.parameters())
+    for step in range(STEPS):
+        sgd.zero_grad()
+        for worker in range(WORKERS):
+            (loss_of(alone, worker, step) / WORKERS).backward()
+        sgd.step()
+    torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=1e-4, atol=1e-5)
+    job.end()
+
+
 def trains_through() -> None:
     """LONG_STEPS steps, during which the test disturbs the job until it says calm; it saves the model then."""
     job = pushpull.init()
@@ -187,6 +210,29 @@ def trains_through() -> None:
         optimizer.step()
     torch.save(model.state_dict(), SHARED / f"model-{job.worker}")
     job.report_result("start_step", job.start_step)
+    job.end()
+
+
+def is_replaced() -> None:
+    """Worker 1 is killed; its replacement begins with the job's rows."""
+    job = pushpull.init()
+    is_replacement = (SHARED / "killed").exists()
+    model = model_of(seed=job.worker + 10 * is_replacement)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["adagrad"](groups_of(model)), model=model)
+    job.start()
+    for step in range(job.start_step, STEPS):
+        if step == CALM_STEPS and job.worker == 1:
+            say("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step > CALM_STEPS and job.worker == 0:
+            wait_for("replaced", at_most=0.5)  # it joins in one of the next steps
+        optimizer.zero_grad()
+        loss_of(model, job.worker, step).backward()
+        optimizer.step()
+        if is_replacement:
+            say("replaced")
+    assert is_replacement == (job.start_step > 0)
+    torch.save(model.state_dict(), SHARED / f"model-{job.worker}")
     job.end()
 
 

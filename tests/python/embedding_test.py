@@ -34,6 +34,10 @@ class EmbeddingTest(JobTest):
             with self.subTest(kind=kind):
                 self.run_scenario("trains_like_sparse_adam", kind)
 
+    @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile came with torch 2")
+    def test_compiled_model_trains_like_a_dense_model(self) -> None:
+        self.run_scenario("compiles")
+
     def test_a_batch_receives_its_rows_and_no_others(self) -> None:
         self.run_scenario("receives_the_rows_of_the_batch")
 
@@ -45,6 +49,12 @@ class EmbeddingTest(JobTest):
 
     def test_state_of_rows_is_refused(self) -> None:
         self.run_scenario("state_is_refused", workers=1, ends_with=END_OF_JOB)
+
+    def test_a_replaced_worker_has_the_rows_of_the_job(self) -> None:
+        report = self.run_scenario("is_replaced")
+
+        self.assertEqual(report["restarts"], 1)
+        self.models_are_equal()
 
     def test_a_killed_server_and_resizes_change_no_row(self) -> None:
         expected, _ = self.train_through(lambda: None)
@@ -88,9 +98,13 @@ class EmbeddingTest(JobTest):
         beside.join()
         self.assertEqual(problems, [])
         self.assertEqual(report["steps"], embedding_scenarios.LONG_STEPS)
+        return self.models_are_equal(), report
+
+    def models_are_equal(self) -> dict:
+        """Those of both workers; one of them."""
         first, second = (torch.load(self.folder / f"model-{worker}") for worker in range(2))
         self.assert_equal(first, second)
-        return first, report
+        return first
 
     def assert_equal(self, received: dict, expected: dict) -> None:
         for name, value in expected.items():
