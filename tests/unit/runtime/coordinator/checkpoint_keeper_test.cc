@@ -243,11 +243,9 @@ TEST_F(CheckpointKeeperTest, AnothersCheckpointNeedsItsPath) {
   const absl::Status by_name = FindRestore(files_, kPlace, "step-000000000005").status();
   const RestoreChoice by_path = Find("/ckpt/lab/k/step-000000000006");
   const RestoreChoice in_root = Find("lab/k/step-000000000006");
-  const RestoreChoice before = Find("./step-000000000005");
 
   EXPECT_TRUE(absl::IsInvalidArgument(by_name)) << by_name;
   EXPECT_THAT(std::string(by_name.message()), HasSubstr("of job k, not of lab/j"));
-  EXPECT_THAT(before.said, ElementsAre(Says("checkpoint of job k, step 5: /ckpt/./step-")));
   for (const RestoreChoice& choice : {by_path, in_root}) {
     EXPECT_EQ(choice.checkpoint->folder, "/ckpt/lab/k/step-000000000006");
     EXPECT_THAT(choice.said, ElementsAre(Says("checkpoint of job lab/k, step 6: /ckpt/lab/k/")));
