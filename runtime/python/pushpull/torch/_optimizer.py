@@ -25,14 +25,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
     model             instead: then the forward pass waits for each module's parameters when it comes to it, otherwise `step`
                       waits for all; and the finite float32 buffers of its state_dict (as the statistics of batch norm) become
                       the workers' mean
+                      And the weights of its nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) are row-sparse: the module
+                      receives the rows that its ids name, and pushes theirs. The servers run the optimizer on these, and keep
+                      its state: `state_dict` has none of it and raises RuntimeError. Mode Sync, without codec and clip_norm
     codec             of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
     clip_norm         limit of the norm of the mean gradient over all parameters, as torch.nn.utils.clip_grad_norm_
     scaler            the torch.amp.GradScaler of float16 autocast (torch 2.3 or newer on the CPU): each step is backward,
                       `optimizer.synchronize()`, `scaler.step(optimizer)`, `scaler.update()`. A step in which any worker's
                       gradient overflows changes nothing, and lowers every worker's scale. The optimizer runs on the workers.
                       To clip, pass clip_norm: gradients are pushed unscaled, so `scaler.unscale_` has nothing to do
-    optimizer_on      "servers": SGD, Adagrad, Adam and AdamW of torch.optim; each chunk of a parameter is updated once, where it
-                      is. "workers": any optimizer; moves twice the bytes in two round trips, its state is on each worker alone
+    optimizer_on      "servers": SGD, Adagrad, Adam, AdamW and SparseAdam of torch.optim; each chunk of a parameter is updated once,
+                      where it is. "workers": any optimizer; moves twice the bytes in two round trips, its state is on each worker alone
                       and in no checkpoint, and needs mode Sync without backup workers and gated steps. "auto": servers
                       where they can
 
@@ -168,7 +171,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         The state that belongs to the parameters after the last step. Where the optimizer runs on the servers it is received
         from them, by the workers that call this: blocks for `timeout` seconds at most. Call it between `step` and the next
-        backward pass. Raises PushPullError as `Handle.wait`.
+        backward pass. Raises PushPullError as `Handle.wait`, RuntimeError where the optimizer keeps state of a sparse embedding.
         """
         if not self.runs_on_servers or not self._job._has_started:
             return self._optimizer.state_dict()
@@ -228,7 +231,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return True
         if optimizer_on == "servers":
             raise ValueError(f"optimizer_on: servers cannot run {self._optimizer!r}; they have SGD without dampening, "
-                             "Adagrad without lr_decay, Adam and AdamW without amsgrad, none with maximize")
+                             "Adagrad without lr_decay, Adam and AdamW without amsgrad, SparseAdam, none with maximize")
         return False
 
     def _check_embeddings(self, embeddings: Iterable[str], trained: Iterable[str], codec: str, optimizer_on: str) -> None:
@@ -362,11 +365,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.state.clear()
 
     def _receive_state(self) -> None:
+        for row_parameter in self._rows:
+            if state_names(self._optimizer, row_parameter.group):
+                raise _no_row_state("state_dict", row_parameter.name)
         received = []
         for name, each in self._parameters.items():
             names = state_names(self._optimizer, each.group)
-            if names and isinstance(each, RowParameter):
-                raise _no_row_state("state_dict", name)
             if names:
                 rows = torch.empty((len(names), *each.parameter.shape))
                 received.append((each, names, rows, self._job.store.pull_optimizer_state(name, rows)))
