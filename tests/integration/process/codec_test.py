@@ -101,7 +101,7 @@ class CodecTest(job.JobTestCase):
         first.wait_for_step(10)
         first.launcher.process.send_signal(signal.SIGINT)
         self.assertEqual(first.launcher.wait(60), 130, first.launcher.output)
-        saved = max(int(path.name.split("-")[1]) for path in folder.glob("step-*"))
+        saved = max(int(path.name.split("-")[1]) for path in folder.glob(f"default/{self.job_name}/step-*"))
         second = self.run_job(spec(saved + 20, 0))
 
         self.assertEqual(second.launcher.wait(60), 0, second.launcher.output)
