@@ -129,7 +129,7 @@ class EmbeddingTest(JobTest):
     def save(self, folder: pathlib.Path, kept: pathlib.Path) -> None:
         """Keeps one that is not the last: the job saves when it ends."""
         self.pushpull("checkpoint", "now")
-        shutil.copytree(max(folder.glob("step-*")), kept)
+        shutil.copytree(max(folder.glob("default/trains-through/step-*")), kept)
 
 
 if __name__ == "__main__":
