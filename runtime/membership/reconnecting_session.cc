@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/membership/reconnecting_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -96,7 +97,8 @@ void ReconnectingSession::Retry(const absl::Status& why) {
   is_open_ = false;
   const SteadyTime now = executor_.Now();
   const Duration delay = pace_.Failed(now);
-  if (pace_.Lasted(now) >= timeout_) {
+  const Duration left = timeout_ - pace_.Lasted(now);
+  if (left <= Duration::zero()) {
     is_over_ = true;
     if (timeout_ == Duration::zero()) return handler_.OnClosed(why);
     const char* what = promised_ == Term{} ? "; none answered within " : "; none came back within ";
@@ -111,7 +113,8 @@ void ReconnectingSession::Retry(const absl::Status& why) {
                   {"give_up_seconds", ToSeconds(timeout_)}});
   }
   executor_.Cancel(retry_);
-  retry_ = executor_.RunAfter(delay, [this] { Connect(); });
+  // The last attempt comes when the time is over, not after it: who waits has a deadline.
+  retry_ = executor_.RunAfter(std::min(delay, left), [this] { Connect(); });
 }
 
 }  // namespace pushpull

@@ -101,6 +101,20 @@ TEST_F(SearchingSessionTest, LooksForACoordinatorUntilOneAnswers) {
   EXPECT_TRUE(std::holds_alternative<DrainRequest>(Last().sent.back()));
 }
 
+TEST_F(SearchingSessionTest, GivesUpWhenTheTimeIsOverNotAfterIt) {
+  const std::chrono::milliseconds tick(10);
+  const SteadyTime over = executor_.Now() + seconds(10);
+  Broken();
+  for (size_t attempts = 1; executor_.Now() < over + tick && closed_.empty();) {
+    scheduler_.RunFor(tick);
+    if (coordinators_.calls.size() == attempts) continue;
+    attempts = coordinators_.calls.size();
+    Broken();
+  }
+
+  EXPECT_THAT(closed_, SizeIs(1));
+}
+
 TEST_F(SearchingSessionTest, GivesUpAfterTheTimeoutAndSaysWhy) {
   for (int i = 0; i < 20 && closed_.empty(); ++i) {
     Broken();
