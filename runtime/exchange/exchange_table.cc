@@ -57,18 +57,7 @@ absl::Status ExchangeTable::Take(ExchangeContribution contribution,
   // A copy that was under way for long: the worker has the result.
   if (found == pieces_.end() && is_late && !contribution.result_of) return absl::OkStatus();
   const uint64_t charged = contribution.values.num_bytes() + kOverheadBytes;
-  if (BytesOf(worker) + charged > kExchangeBytesPerWorkerMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(NameOf(key),
-                                                     ": ",
-                                                     ToString(worker),
-                                                     " has ",
-                                                     BytesOf(worker),
-                                                     " bytes here and sends ",
-                                                     charged,
-                                                     " more; a lane keeps ",
-                                                     kExchangeBytesPerWorkerMax,
-                                                     " of a worker"));
-  }
+  PUSHPULL_RETURN_IF_ERROR(charges_.CheckRoom(NameOf(key), worker, charged));
   if (found == pieces_.end()) {
     found = pieces_.try_emplace(key).first;
     found->second.shard = contribution.shard;
@@ -95,12 +84,12 @@ void ExchangeTable::AddPart(Piece& piece, ExchangeContribution contribution, uin
   const auto it = piece.parts.find(contribution.worker);
   if (it != piece.parts.end()) {
     if (it->second.incarnation == contribution.incarnation) return;
-    Uncharge(it->first, it->second);
+    charges_.Remove(it->first, it->second.charged);
     piece.parts.erase(it);
   }
   // What is over needs no values.
   if (piece.is_over()) contribution.values = HostBuffer();
-  charged_[contribution.worker] += charged;
+  charges_.Add(contribution.worker, charged);
   piece.parts.emplace(contribution.worker,
                       Part{contribution.incarnation, std::move(contribution.values), charged});
 }
@@ -119,7 +108,7 @@ void ExchangeTable::Advance(WorkerId worker,
     if (!piece.is_over()) {
       const auto part = piece.parts.find(worker);
       if (part != piece.parts.end()) {
-        Uncharge(worker, part->second);
+        charges_.Remove(worker, part->second.charged);
         piece.parts.erase(part);
       }
       piece.waiters.erase(worker);
@@ -217,7 +206,7 @@ void ExchangeTable::OnView(const MembershipView& membership) {
       const bool is_member =
           membership.IsMember(part->first, part->second.incarnation, it->first.exchange.step);
       if (!is_member) {
-        Uncharge(part->first, part->second);
+        charges_.Remove(part->first, part->second.charged);
         piece.waiters.erase(part->first);
       }
       part = is_member ? std::next(part) : piece.parts.erase(part);
@@ -256,19 +245,8 @@ void ExchangeTable::OnVersion(Step version) {
     Erase(pieces_.begin());
 }
 
-uint64_t ExchangeTable::BytesOf(WorkerId worker) const {
-  const auto it = charged_.find(worker);
-  return it == charged_.end() ? 0 : it->second;
-}
-
-void ExchangeTable::Uncharge(WorkerId worker, const Part& part) {
-  const auto it = charged_.find(worker);
-  it->second -= part.charged;
-  if (it->second == 0) charged_.erase(it);
-}
-
 ExchangeTable::Pieces::iterator ExchangeTable::Erase(Pieces::iterator piece) {
-  for (const auto& [worker, part] : piece->second.parts) Uncharge(worker, part);
+  for (const auto& [worker, part] : piece->second.parts) charges_.Remove(worker, part.charged);
   return pieces_.erase(piece);
 }
 

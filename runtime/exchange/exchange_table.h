@@ -21,6 +21,7 @@
 #include "runtime/consistency/membership_view.h"
 #include "runtime/exchange/exchange.h"
 #include "runtime/exchange/exchange_request.h"
+#include "runtime/exchange/worker_charges.h"
 #include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
@@ -75,7 +76,7 @@ class ExchangeTable {
   bool empty() const { return pieces_.empty(); }
   size_t num_pieces() const { return pieces_.size(); }
   // Kept for the worker, as kExchangeBytesPerWorkerMax counts.
-  uint64_t BytesOf(WorkerId worker) const;
+  uint64_t BytesOf(WorkerId worker) const { return charges_.BytesOf(worker); }
 
  private:
   struct Part {
@@ -112,12 +113,11 @@ class ExchangeTable {
                          const Piece& piece,
                          const MembershipView& membership);
   void Complete(const ExchangeKey& key, Piece& piece);
-  void Uncharge(WorkerId worker, const Part& part);
   Pieces::iterator Erase(Pieces::iterator piece);
 
   Pieces pieces_;
   std::map<WorkerId, Progress> progress_;
-  std::map<WorkerId, uint64_t> charged_;  // none of 0
+  WorkerCharges charges_;
   std::optional<Step> highest_completed_;
 };
 

@@ -53,18 +53,7 @@ absl::Status MessageTable::Check(const ExchangeContribution& contribution,
         MessageName(key), ": ", ToString(worker), " is not in the view of that step yet"));
   }
   const uint64_t charged = contribution.values.num_bytes() + kMessageOverheadBytes;
-  if (BytesOf(worker) + charged > kExchangeBytesPerWorkerMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(MessageName(key),
-                                                     ": ",
-                                                     ToString(worker),
-                                                     " has ",
-                                                     BytesOf(worker),
-                                                     " bytes here and sends ",
-                                                     charged,
-                                                     " more; a lane keeps ",
-                                                     kExchangeBytesPerWorkerMax,
-                                                     " of a worker"));
-  }
+  PUSHPULL_RETURN_IF_ERROR(charges_.CheckRoom(MessageName(key), worker, charged));
   const auto found = pieces_.find(key);
   if (found == pieces_.end() || !found->second.is_over()) return absl::OkStatus();
   const std::optional<Side>& known = is_sender ? found->second.sender : found->second.receiver;
@@ -119,13 +108,13 @@ void MessageTable::AddSide(Piece& piece, ExchangeContribution contribution, Exch
                 .spec = contribution.spec,
                 .charged = kMessageOverheadBytes,
                 .waiter = {}};
-    Charge(contribution.worker, kMessageOverheadBytes);
+    charges_.Add(contribution.worker, kMessageOverheadBytes);
   }
   side->waiter = std::move(waiter);
   if (!is_sender || piece.is_over() || piece.sent != nullptr) return;
   const uint64_t bytes = contribution.values.num_bytes();
   side->charged += bytes;
-  Charge(contribution.worker, bytes);
+  charges_.Add(contribution.worker, bytes);
   piece.sent =
       std::make_shared<const SentPiece>(SentPiece{.head = {.type = contribution.spec.type,
                                                            .bytes = contribution.spec.bytes,
@@ -300,11 +289,6 @@ void MessageTable::OnVersion(Step version) {
   });
 }
 
-uint64_t MessageTable::BytesOf(WorkerId worker) const {
-  const auto it = charged_.find(worker);
-  return it == charged_.end() ? 0 : it->second;
-}
-
 void MessageTable::End(const ExchangeKey& key, Piece& piece) {
   DropValues(*key.pair, piece);
   highest_ended_ = std::max(highest_ended_.value_or(Step{}), key.exchange.step);
@@ -314,21 +298,14 @@ void MessageTable::DropValues(const MessagePair& pair, Piece& piece) {
   if (piece.sent == nullptr) return;
   const uint64_t bytes = piece.sent->values.num_bytes();
   piece.sender->charged -= bytes;
-  Uncharge(pair.from, bytes);
+  charges_.Remove(pair.from, bytes);
   piece.sent.reset();
 }
 
 void MessageTable::DropSide(WorkerId worker, std::optional<Side>& side) {
   if (!side) return;
-  Uncharge(worker, side->charged);
+  charges_.Remove(worker, side->charged);
   side.reset();
-}
-
-void MessageTable::Uncharge(WorkerId worker, uint64_t bytes) {
-  const auto it = charged_.find(worker);
-  if (it == charged_.end()) return;
-  it->second -= bytes;
-  if (it->second == 0) charged_.erase(it);
 }
 
 MessageTable::Pieces::iterator MessageTable::Erase(Pieces::iterator piece) {

@@ -22,6 +22,7 @@
 #include "runtime/exchange/exchange.h"
 #include "runtime/exchange/exchange_frame.h"
 #include "runtime/exchange/exchange_request.h"
+#include "runtime/exchange/worker_charges.h"
 #include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
@@ -79,7 +80,7 @@ class MessageTable {
   bool empty() const { return pieces_.empty(); }
   size_t num_pieces() const { return pieces_.size(); }
   // Kept for the worker, as kExchangeBytesPerWorkerMax counts.
-  uint64_t BytesOf(WorkerId worker) const;
+  uint64_t BytesOf(WorkerId worker) const { return charges_.BytesOf(worker); }
 
  private:
   // One of the two workers of a piece.
@@ -133,13 +134,11 @@ class MessageTable {
   // It is over, or its sender is gone.
   void DropValues(const MessagePair& pair, Piece& piece);
   void DropSide(WorkerId worker, std::optional<Side>& side);
-  void Charge(WorkerId worker, uint64_t bytes) { charged_[worker] += bytes; }
-  void Uncharge(WorkerId worker, uint64_t bytes);
   Pieces::iterator Erase(Pieces::iterator piece);
 
   Pieces pieces_;
   std::map<MessagePair, PairProgress> progress_;
-  std::map<WorkerId, uint64_t> charged_;  // none of 0
+  WorkerCharges charges_;
   std::optional<Step> highest_ended_;
 };
 

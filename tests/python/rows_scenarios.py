@@ -4,13 +4,12 @@
 A scenario asserts; what it raises fails the job.
 """
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 import pushpull
 import torch
-from scenarios import PATIENCE_SECONDS, OnlyDLPack, assert_raises, say, wait_for
+from scenarios import OnlyDLPack, assert_raises, wait_counting
 
 ROWS, DIM, STEPS = 300, 8, 24
 
@@ -96,22 +95,7 @@ def other_threads_run_in_waits() -> None:
     with pushpull.init() as job:
         job.store.register_rows("emb", ROWS, DIM, optimizer=pushpull.SGD(lr=1))
         job.start()
-        is_waiting = threading.Event()
-
-        def count() -> None:
-            is_waiting.wait()
-            for _ in range(100_000):
-                pass
-            say("counted")
-
-        thread = threading.Thread(target=count, daemon=True)
-        if job.worker == 0:
-            thread.start()
-        else:
-            wait_for("counted")
-        handle = job.store.push_rows("emb", np.arange(3), np.ones((3, DIM), np.float32))
-        is_waiting.set()
-        handle.wait(PATIENCE_SECONDS)
+        wait_counting(job, lambda: job.store.push_rows("emb", np.arange(3), np.ones((3, DIM), np.float32)))
 
 
 def wrong_rows_are_named() -> None:

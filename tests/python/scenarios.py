@@ -137,28 +137,32 @@ def bad_arguments() -> None:
         sys.exit(END_OF_JOB)  # it has left without a word
 
 
+def wait_counting(job: pushpull.Job, push: Callable[[], Any]) -> None:
+    """The other workers push after a thread of worker 0 has counted while worker 0 waits for its own push."""
+    is_waiting = threading.Event()
+
+    def count() -> None:
+        is_waiting.wait()
+        for _ in range(100_000):
+            pass
+        say("counted")
+
+    if job.worker == 0:
+        threading.Thread(target=count, daemon=True).start()
+    else:
+        wait_for("counted")
+    handle = push()
+    is_waiting.set()
+    handle.wait(PATIENCE_SECONDS)
+
+
 def other_threads_run() -> None:
     """Worker 1 pushes only after a thread of worker 0 has counted while worker 0 waits."""
     with pushpull.init() as job:
         w = np.zeros(4, np.float32)
         job.store.register("w", w)
         job.start()
-        is_waiting = threading.Event()
-
-        def count() -> None:
-            is_waiting.wait()
-            for _ in range(100_000):
-                pass
-            say("counted")
-
-        thread = threading.Thread(target=count, daemon=True)
-        if job.worker == 0:
-            thread.start()
-        else:
-            wait_for("counted")
-        handle = job.store.push_pull("w", np.ones_like(w))
-        is_waiting.set()
-        handle.wait(PATIENCE_SECONDS)
+        wait_counting(job, lambda: job.store.push_pull("w", np.ones_like(w)))
 
 
 def seconds_to_interrupt(call: Callable[[], Any]) -> float:
