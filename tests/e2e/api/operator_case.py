@@ -16,6 +16,7 @@ from player import MORTAL, PUSHPULL, Player
 
 OPERATOR = os.environ.get("PUSHPULL_OPERATOR_BIN", str(ROOT / "build/release/pushpull-operator"))
 PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 # A slow machine starts a dozen processes.
 JOB_SECONDS = 180
 # Of a lease that is lost: kept short where that is not what the test is about.
@@ -27,19 +28,30 @@ LONG_JOB_STEPS = 20_000
 class Operator:
     """One process of the operator; ended with the test."""
 
-    def __init__(self, folder: pathlib.Path, name: str, config: str, kubeconfig: Union[str, pathlib.Path]) -> None:
+    def __init__(self, folder: pathlib.Path, name: str, config: str, kubeconfig: Union[str, pathlib.Path],
+                 has_own_clock: bool = False) -> None:
+        self._clock = folder / f"{name}.clock"
+        self.set_clock("+0")
+        clock = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(self._clock), "FAKETIME_NO_CACHE": "1",
+                 "FAKETIME_DONT_FAKE_MONOTONIC": "1"} if has_own_clock else {}
         config_file = folder / f"{name}.yaml"
         config_file.write_text(config, encoding="utf-8")
         self._log = folder / f"{name}.log"
         with open(self._log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [*MORTAL, OPERATOR, "--config", config_file, "--kubeconfig", kubeconfig],
-                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "POD_NAME": name})
+                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **clock, "POD_NAME": name})
         wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
 
     def _address(self) -> Optional[str]:
         ports = re.findall(r" started metrics=0\.0\.0\.0:(\d+)", self.log())  # one each time that it stands by anew
         return f"127.0.0.1:{ports[-1]}" if ports else None
+
+    def set_clock(self, offset: str) -> None:
+        """Of one that has its own: its wall clock is so many seconds ahead ("+600") or behind."""
+        new = self._clock.with_suffix(".new")
+        new.write_text(offset + "\n", encoding="utf-8")
+        new.rename(self._clock)
 
     def resident_mebibytes(self) -> float:
         return self._mebibytes("VmRSS")
@@ -102,8 +114,9 @@ class OperatorTestCase(api_server.ApiTestCase):
         election = {"leaseName": self.lease, "leaseNamespace": "default", **(lease or {})}
         return json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": election, **more})
 
-    def start_operator_with(self, name: str, config: str, kubeconfig: Union[str, pathlib.Path]) -> Operator:
-        self.operators.append(Operator(self.folder, name, config, kubeconfig))
+    def start_operator_with(self, name: str, config: str, kubeconfig: Union[str, pathlib.Path],
+                            has_own_clock: bool = False) -> Operator:
+        self.operators.append(Operator(self.folder, name, config, kubeconfig, has_own_clock))
         return self.operators[-1]
 
     def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:

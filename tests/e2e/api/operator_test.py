@@ -248,6 +248,38 @@ class OperatorTest(OperatorTestCase):
         self.await_complete("handed")
         self.assert_each_pod_was_made_once("handed-coordinator", "handed-server-0", "handed-worker-0", "handed-worker-1")
 
+    def test_wall_clocks_that_jump_move_no_lease(self) -> None:
+        leader, standby = (self.start_operator_with(name, self.config(QUICK_LEASE), api_server.kubeconfig(), has_own_clock=True)
+                           for name in ("first", "second"))
+        wait_until(lambda: leader.leads() or standby.leads(), 60, f"one of them leads{self.logs()}")
+        if standby.leads():
+            leader, standby = standby, leader
+        leader.set_clock("+600")
+        self.start_job("timeless")
+        self.await_status("timeless", "it runs", phase="Running", workers={"ready": 2})
+        holder = self.lease_record()["holderIdentity"]
+
+        for operator in (leader, standby):
+            for offset in ("+600", "-600", "+0"):
+                operator.set_clock(offset)
+                for _ in range(6):  # a lease that is not renewed has expired by then
+                    before = self.lease_record()["renewTime"]
+                    wait_until(lambda b=before: self.lease_record()["renewTime"] != b, 60, f"it is renewed{self.logs()}")
+                self.assertEqual(self.lease_record()["holderIdentity"], holder)
+                self.assertEqual((leader.leads(), standby.leads()), (True, False))
+        standby.set_clock("-600")
+        leader.end()
+        wait_until(standby.leads, 85, "the standby leads")
+        self.must(kubectl("scale", "tj/timeless", "--replicas=2"))
+        self.await_status("timeless", "two servers", phase="Running", servers={"ready": 2})
+
+        self.await_complete("timeless")
+        self.assert_each_pod_was_made_once("timeless-coordinator", "timeless-server-0", "timeless-server-1",
+                                           "timeless-worker-0", "timeless-worker-1")
+
+    def lease_record(self) -> dict[str, Any]:
+        return json.loads(self.must(kubectl("get", "lease", self.lease, "-o", "json")))["spec"]
+
     def test_operator_killed_again_and_again_makes_no_pod_twice(self) -> None:
         operator = self.start_operator("life-0", **QUICK_LEASE)
         self.start_job("hunted", servers={"replicas": 2})

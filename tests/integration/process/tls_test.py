@@ -15,34 +15,34 @@ EXPIRY = "pushpull_certificate_expiry_timestamp_seconds"
 ROTATION_SECONDS = 30.0
 
 
-def openssl(*words: object) -> None:
-    subprocess.run(["openssl", *(str(word) for word in words)], check=True, capture_output=True,
-                   timeout=60)
-
-
 class Authority:
-    """Signs for the members of one job."""
+    """Signs for the members of one job. What it issues is valid from so many minutes before."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, minutes_early: int = 0) -> None:
         folder.mkdir()
         self._folder = folder
+        self._minutes_early = minutes_early
         self.certificate = folder / "ca.crt"
         self._key = folder / "ca.key"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-subj", f"/CN={folder.name}", "-days", 2, "-keyout", self._key, "-out",
-                self.certificate)
+        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                      "-subj", f"/CN={folder.name}", "-days", 2, "-keyout", self._key, "-out",
+                      self.certificate)
 
     def issue(self, into: pathlib.Path, days: int) -> None:
         """The three files of a member, in a new folder."""
         into.mkdir()
         request = into / "request"
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-                "/CN=member", "-addext", "subjectAltName=DNS:pushpull", "-keyout", into / "tls.key",
-                "-out", request)
-        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
-                "-CAcreateserial", "-copy_extensions", "copy", "-days", days, "-out", into / "tls.crt")
+        self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                      "/CN=member", "-addext", "subjectAltName=DNS:pushpull", "-keyout", into / "tls.key",
+                      "-out", request)
+        self._openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
+                      "-CAcreateserial", "-copy_extensions", "copy", "-days", days, "-out", into / "tls.crt")
         (into / "ca.crt").write_bytes(self.certificate.read_bytes())
         request.unlink()
+
+    def _openssl(self, *words: object) -> None:
+        early = ["faketime", "-f", f"-{self._minutes_early}m"] if self._minutes_early else []
+        subprocess.run([*early, "openssl", *(str(word) for word in words)], check=True, capture_output=True, timeout=60)
 
 
 class TlsTest(job.JobTestCase):
