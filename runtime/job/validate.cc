@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 
 #include "runtime/job/enum_names.h"
@@ -83,6 +84,14 @@ bool IsLabelKey(absl::string_view text) {
   return IsDnsSubdomain(text.substr(0, slash)) && IsLabelWord(text.substr(slash + 1));
 }
 
+// A namespace and a job have folders of their names beside checkpoints, whose names these are.
+bool IsNameOfCheckpoint(absl::string_view text) {
+  constexpr absl::string_view kPrefix = "step-";
+  constexpr size_t kDigitsMin = 12;
+  if (!absl::ConsumePrefix(&text, kPrefix)) return false;
+  return text.size() >= kDigitsMin && absl::c_all_of(text, absl::ascii_isdigit);
+}
+
 void CheckMetadata(const JobMetadata& metadata, RuleChecker& rules) {
   // Its services begin with a letter (RFC 1035), so the job does.
   const std::string& name = metadata.name;
@@ -94,9 +103,16 @@ void CheckMetadata(const JobMetadata& metadata, RuleChecker& rules) {
                            " lower-case letters, digits and '-', starting with a letter and "
                            "ending with a letter or digit, is ",
                            Quoted(name)));
-  rules.Check(metadata.namespace_name.empty() || IsDnsLabel(metadata.namespace_name),
+  constexpr absl::string_view kIsCheckpoint =
+      "must not be 'step-' and 12 digits or more, which is the name of a checkpoint, is ";
+  rules.Check(
+      !IsNameOfCheckpoint(name), "metadata.name", absl::StrCat(kIsCheckpoint, Quoted(name)));
+  const std::string& space = metadata.namespace_name;
+  rules.Check(space.empty() || IsDnsLabel(space),
               "metadata.namespace",
-              absl::StrCat("must be a DNS label, is ", Quoted(metadata.namespace_name)));
+              absl::StrCat("must be a DNS label, is ", Quoted(space)));
+  rules.Check(
+      !IsNameOfCheckpoint(space), "metadata.namespace", absl::StrCat(kIsCheckpoint, Quoted(space)));
   for (const auto& [key, value] : metadata.labels) {
     const std::string field = JoinPath("metadata.labels", key);
     rules.Check(IsLabelKey(key), field, "is not a valid key of a label");
@@ -187,6 +203,11 @@ bool IsFolderUri(absl::string_view text) {
   return absl::StartsWith(text, kScheme) && text.size() > kScheme.size();
 }
 
+bool LeadsUp(absl::string_view path) {
+  const std::vector<absl::string_view> folders = absl::StrSplit(path, '/');
+  return absl::c_linear_search(folders, "..");
+}
+
 void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
   const auto& [claim, uri, path] = std::tie(checkpoint.claim, checkpoint.uri, checkpoint.path);
   rules.Check(
@@ -203,6 +224,9 @@ void CheckCheckpoint(const CheckpointSpec& checkpoint, RuleChecker& rules) {
   rules.Check(absl::StartsWith(path, "/"),
               "spec.checkpoint.path",
               absl::StrCat("must start with '/', is ", Quoted(path)));
+  rules.Check(!absl::StartsWith(path, "/") || !LeadsUp(path),
+              "spec.checkpoint.path",
+              absl::StrCat("must not lead out of the claim by '..', is ", Quoted(path)));
   rules.Check(!absl::StartsWith(path, "/") || path == "/" || !claim.empty() || uri.empty(),
               "spec.checkpoint.path",
               "is a folder inside spec.checkpoint.claim, which is not set; give the whole path "
