@@ -5,12 +5,14 @@
 # nothing else: the programs without their symbols, in /usr/local/bin; the shared libraries that they are linked with, each
 # with its licence; the C library's configuration for names of users and hosts; the authorities of the public web. No shell.
 # A FOLDER is taken as it is, to the same place; likewise the files of an installed Debian package, with what they are linked
-# with and without its manual. What it depends on is not followed.
+# with and without its manual. What it depends on is not followed. What there is, with versions, is written to
+# /usr/share/doc/pushpull/sbom.spdx.json: sbom.py.
 set -euo pipefail
 
-(($# >= 2)) || { sed -n 's/^# \{0,1\}//p' "$0" | sed -n 3,7p >&2; exit 2; }
+(($# >= 2)) || { sed -n 's/^# \{0,1\}//p' "$0" | sed -n 3,8p >&2; exit 2; }
 root=$1
 shift
+contents=("$@")
 [[ -d $root && -z $(ls -A "$root") ]] || { echo "rootfs.sh: $root must be an empty folder" >&2; exit 2; }
 
 # The libraries of these programs, and the loader, one path a line. Other files have none.
@@ -70,3 +72,5 @@ cp -L /etc/ssl/certs/ca-certificates.crt "$root"/etc/ssl/certs/
 printf 'root:x:0:0::/:/sbin/nologin\npushpull:x:65532:65532::/tmp:/sbin/nologin\n' >"$root"/etc/passwd
 printf 'root:x:0:\npushpull:x:65532:\n' >"$root"/etc/group
 printf 'passwd: files\ngroup: files\nhosts: files dns\n' >"$root"/etc/nsswitch.conf
+
+/usr/bin/python3 -B "$(dirname "$0")/sbom.py" "$root" "${contents[@]}"
