@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/local/supervisor.h"
 
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/role_commands.h"
@@ -32,6 +34,11 @@ constexpr Duration kStatisticsPeriod = std::chrono::milliseconds(50);
 
 bool EndedInOrder(const ProcessEnd& end) {
   return end.signal == 0 && end.exit_code == 0;
+}
+
+// Somebody ended it, whatever it was doing.
+bool WasEndedBySignal(const ProcessEnd& end) {
+  return end.signal != 0 || end.exit_code == ExitCodeOf(SIGTERM);
 }
 
 }  // namespace
@@ -109,15 +116,20 @@ void Supervisor::OnReady(const MemberProcess& process) {
     const bool is_first = coordinator_.address().empty();
     coordinator_.OnReady(process.endpoint().control);
     console_.PrintProgress(absl::StrCat("coordinator ready at ", coordinator_.address()));
-    if (is_first) StartMembers(JobRole::kServer, spec_.servers.replicas);
-    return;
+    if (!is_first) return;
+    StartMembers(JobRole::kServer, spec_.servers.replicas);
+    return Poll();
   }
+  StartWorkersIfDue();
+}
+
+// When every server has been ready; one that is not may also have been forgotten meanwhile.
+void Supervisor::StartWorkersIfDue() {
   if (has_started_workers_ || !members_.AreServersReady()) return;
   console_.PrintProgress(absl::StrCat(spec_.servers.replicas, " servers ready"));
   has_started_workers_ = true;
   coordinator_.RestartSilence();
   StartMembers(JobRole::kWorker, spec_.workers.replicas);
-  Poll();
 }
 
 // ---- ends of processes ----
@@ -134,7 +146,9 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
   if (role == JobRole::kWorker && !IsDesired(process)) return Forget(process);
   if (role == JobRole::kWorker && EndedInOrder(end)) return ApplyRestartRules(name, end);
   // One that never listened has printed why itself: a port in use, an address that is not local.
-  if (!process.has_been_ready() && role != JobRole::kWorker && !has_started_workers_) {
+  const bool may_refuse = role != JobRole::kWorker && !has_started_workers_;
+  const bool was_told = WasEndedBySignal(end) || (role == JobRole::kServer && EndedInOrder(end));
+  if (may_refuse && !process.has_been_ready() && !was_told) {
     return Fail(end.exit_code == 0 ? kExitFailed : end.exit_code,
                 absl::StrCat(name, " ", ToString(end), " before it was ready"));
   }
@@ -261,7 +275,8 @@ void Supervisor::OnStatus(bool has_answer) {
   if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(), status.failure);
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
-  StartMissing(JobRole::kWorker);
+  StartWorkersIfDue();
+  if (has_started_workers_) StartMissing(JobRole::kWorker);
   members_.Follow(status);
   if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);

@@ -50,6 +50,7 @@ class Supervisor {
   absl::StatusOr<ProcessSpec> SpecOf(JobRole role, int index);
   void StartMembers(JobRole role, int count);
   void OnReady(const MemberProcess& process);
+  void StartWorkersIfDue();
   void OnEnd(const MemberProcess& process, const ProcessEnd& end);
   // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
   // while the coordinator does not know yet, for a server until `give_up`.

@@ -8,6 +8,7 @@
 //   fake_pushpull coordinator|server ... --ready-fd N
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,11 @@ std::string ValueOf(const std::vector<std::string>& arguments, const std::string
   return "";
 }
 
+// Where the file `MEMBER.dies` is, the member is killed as it starts; not so the next one.
+void DieIfTold(const std::string& member) {
+  if (std::filesystem::remove(FakeFile(member + ".dies"))) raise(SIGKILL);
+}
+
 void ReportReady(const std::vector<std::string>& arguments, const std::string& line) {
   const int fd = std::stoi(ValueOf(arguments, "--ready-fd"));
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
@@ -79,6 +85,7 @@ class FakeCoordinator final : public SessionEvents {
     status.desired_servers = 1;
     if (std::filesystem::exists(FakeFile("wanted")))
       std::istringstream(ReadFile(FakeFile("wanted"))) >> status.desired_servers;
+    status.desired_workers = 1;
     status.servers.resize(1);
     std::istringstream(ReadFile(FakeFile("server-0.pid"))) >> status.servers[0].pid;
     status.servers[0].is_alive = !std::filesystem::exists(FakeFile("server-0.lost"));
@@ -101,6 +108,8 @@ class FakeCoordinator final : public SessionEvents {
 };
 
 int RunCoordinator(const std::vector<std::string>& arguments) {
+  DieIfTold("coordinator");
+  std::ofstream(FakeFile("coordinator.pid")) << getpid();
   std::ofstream(FakeFile("terms"), std::ios::app) << ValueOf(arguments, "--term") << "\n";
   EventLoop loop("fake");
   FakeCoordinator coordinator;
@@ -114,8 +123,11 @@ int RunCoordinator(const std::vector<std::string>& arguments) {
 
 int RunServer(const std::vector<std::string>& arguments) {
   const std::string index = ValueOf(arguments, "--index");
+  DieIfTold("server-" + index);
   std::ofstream(FakeFile("server-" + index + ".pid")) << getpid();
   if (std::filesystem::exists(FakeFile("server-" + index + ".refuses"))) return 3;
+  // A pipe, if it is there: until somebody writes to it.
+  std::ifstream(FakeFile("server-" + index + ".gate")).get();
   ReportReady(arguments, "{\"data\":\"127.0.0.1:7\",\"metrics\":\"127.0.0.1:8\"}\n");
   pause();
   return 0;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -254,6 +255,58 @@ TEST_F(LauncherTest, AServerThatCannotListenEndsTheJobAtOnce) {
 
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 3) << recorder_.output();
   EXPECT_THAT(recorder_.output(), HasSubstr("server-0 exited with code 3 before it was ready"));
+}
+
+TEST_F(LauncherTest, MembersKilledBeforeTheyAreReadyStartAgain) {
+  Write("coordinator.dies");
+  Write("server-0.dies");
+  Launch("touch $FAKE_DIR/view", "  restart: {initialDelaySeconds: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_EQ(Report()["restarts"], 2);
+}
+
+TEST_F(LauncherTest, WorkersStartOnceWhateverServersDoBefore) {
+  Write("wanted", "2");
+  Write("server-0.lost");
+  ASSERT_EQ(mkfifo(Path("server-1.gate").c_str(), 0600), 0);
+  Launch(
+      "echo started >>$FAKE_DIR/starts\ntouch $FAKE_DIR/view\n"
+      "until test -e $FAKE_DIR/may-end; do sleep 0.01; done",
+      "  servers: {replicas: 2}\n  restart: {initialDelaySeconds: 0}\n");
+  {
+    std::ofstream gate(Path("server-1.gate"));  // opens when server-1 has come to it
+    kill(std::stoi(Read("server-0.pid")), SIGKILL);
+    recorder_.AwaitLine("server-0 was ended by signal 9 (SIGKILL); restart, 1 of 6");
+  }
+  recorder_.AwaitLine("2 servers ready");
+  Write("may-end");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_EQ(Read("starts"), "started\n");
+}
+
+TEST_F(LauncherTest, NobodyWaitsForAServerThatIsNotWantedAnyMore) {
+  Write("wanted", "1");
+  ASSERT_EQ(mkfifo(Path("server-1.gate").c_str(), 0600), 0);
+  Launch("touch $FAKE_DIR/view", "  servers: {replicas: 2}\n  startDeadlineSeconds: 20\n");
+
+  std::ofstream gate(Path("server-1.gate"));  // opens when server-1 has come to it
+  kill(std::stoi(Read("server-1.pid")), SIGTERM);
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_EQ(Report()["restarts"], 0);
+}
+
+TEST_F(LauncherTest, AServerOfTheStartAwaitsTheNextCoordinator) {
+  Write("server-0.dies");
+  Launch("touch $FAKE_DIR/view",
+         "  startDeadlineSeconds: 20\n  restart: {initialDelaySeconds: 1}\n");
+
+  recorder_.AwaitLine("server-0 was ended by signal 9 (SIGKILL); restart");
+  kill(std::stoi(Read("coordinator.pid")), SIGKILL);
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
 }
 
 TEST_F(LauncherTest, WhatTheCoordinatorCallsAFailureEndsTheJob) {
