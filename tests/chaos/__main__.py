@@ -12,9 +12,10 @@ import pathlib
 import random
 import sys
 import tempfile
-from typing import Iterator
+from typing import Callable, Iterator
 
 import coordinator
+import early
 import failover
 import resize
 import workers
@@ -22,8 +23,8 @@ from training import job
 
 import tls_test  # beside job.py
 
-THEMES = {"coordinator": coordinator.run, "failover": failover.run, "resize": resize.run,
-          "workers": workers.run}
+THEMES: dict[str, Callable[..., None]] = {"coordinator": coordinator.run, "early": early.run, "failover": failover.run,
+          "resize": resize.run, "workers": workers.run}
 
 
 @contextlib.contextmanager
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("theme", choices=THEMES)
     parser.add_argument("--runs", type=int, default=5, help="default 5")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
+    parser.add_argument("--first", type=int, default=0, help="early: the number of the first run")
     parser.add_argument("--gated", action="store_true", help="workers: with spec.sync.gated")
     parser.add_argument("--channel", choices=("auto", "tcp", "grpc"), default="auto",
                         help="default auto, which is shared memory here")
@@ -52,9 +54,9 @@ def main() -> int:
         parser.error("--gated: only with workers")
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     try:
-        more = {"gated": arguments.gated} if arguments.theme == "workers" else {}
+        more = {"workers": {"gated": arguments.gated}, "early": {"first": arguments.first}}
         with connections(arguments.channel, arguments.tls):
-            THEMES[arguments.theme](arguments.runs, seed, **more)
+            THEMES[arguments.theme](arguments.runs, seed, **more.get(arguments.theme, {}))
     except AssertionError as failed:
         print(f"\n{arguments.theme}, --seed {seed}: {failed}", file=sys.stderr)
         return 1

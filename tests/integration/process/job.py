@@ -261,6 +261,10 @@ class Jobs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def output(self) -> str:
+        """What the programs have printed, one after the other."""
+        return "\n".join(program.output for program in self._programs)
+
     def environment(self, **more: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PUSHPULL_")}
         return {**inherited, **self.variables, TAG: self.tag, **more}
