@@ -55,6 +55,11 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
     job_.outbox.Refuse(session, job_.members.CheckIsNew(session));
     return Settle();
   }
+  if (!was_registered && !IsRegistration(message)) {
+    job_.outbox.Refuse(session,
+                       absl::FailedPreconditionError("a session begins with a registration"));
+    return Settle();
+  }
   std::visit(
       [&](const auto& alternative) {
         if constexpr (requires { On(session, alternative); }) {

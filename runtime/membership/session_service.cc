@@ -184,6 +184,8 @@ class GrpcCoordinatorService final : public CoordinatorService,
     builder.SetMaxReceiveMessageSize(kWireMessageBytesMax);
     // Otherwise two coordinators could share a port, and each would get half of the members.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Members do not compress; a stranger's 64 KiB could be 64 MiB.
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
     // Members send keepalive pings every few seconds (control_client.cc).
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);

@@ -4,6 +4,7 @@
 // frames to the parts of the lane (lane.cc).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,9 +35,9 @@ struct Reception {
 // Thread-confined to the lane, which owns it.
 class Connection final : public FrameHandler {
  public:
-  // `lane` outlives the connection.
-  Connection(Lane& lane, Hello hello, std::unique_ptr<Channel> channel)
-      : lane_(lane), hello_(std::move(hello)), channel_(std::move(channel)) {}
+  // `lane` outlives the connection. `number` rises with every connection of the lane.
+  Connection(Lane& lane, uint64_t number, Hello hello, std::unique_ptr<Channel> channel)
+      : lane_(lane), number_(number), hello_(std::move(hello)), channel_(std::move(channel)) {}
 
   std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) override;
   bool TakesInPlace(Channel& channel, const FrameHeader& header) override;
@@ -44,6 +45,7 @@ class Connection final : public FrameHandler {
   void OnPayloadLost(Channel& channel, const FrameHeader& header) override;
   void OnClosed(Channel& channel, const absl::Status& why) override;
 
+  uint64_t number() const { return number_; }
   const Hello& hello() const { return hello_; }
   Channel& channel() const { return *channel_; }
   Reception& reception() { return reception_; }
@@ -56,6 +58,7 @@ class Connection final : public FrameHandler {
   void Violate(const std::string& what);
 
   Lane& lane_;
+  const uint64_t number_;
   const Hello hello_;
   Reception reception_;
   size_t num_pages_shared_ = 0;

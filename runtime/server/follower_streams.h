@@ -25,6 +25,7 @@ class FollowerStreams final : public LaneLinkHandler {
   explicit FollowerStreams(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
   ~FollowerStreams() override { lane_.executor.Cancel(timer_); }
 
+  const std::map<ServerId, ServerEndpoint>& servers() const { return servers_; }
   void SetServers(const std::vector<ServerEndpoint>& servers);
   // An entry is in force. `has_handed_over`: this server has just handed the shard over, and says
   // so when it joins the next primary's stream.

@@ -248,10 +248,30 @@ ServerStats Sum(std::span<const ServerStats> lanes) {
 
 void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
   if (hello.server) return replication_.Adopt(hello, std::move(channel));
-  auto connection = std::make_unique<Connection>(*this, hello, std::move(channel));
+  auto connection = std::make_unique<Connection>(*this, num_adopted_++, hello, std::move(channel));
   Connection& adopted = *connection;
   connections_.emplace(&adopted, std::move(connection));
   adopted.channel().Start(adopted);
+  DropOldestStranger();
+}
+
+// Workers connect before their view is here, all of them at the start of a job.
+void Lane::DropOldestStranger() {
+  const MembershipView& membership = context_.rules.membership();
+  const View& active = membership.active();
+  const size_t workers = std::max<size_t>(active.members.size(), context_.rules.desired_workers());
+  if (connections_.size() <= kStrangersMax + 2 * workers) return;
+  Connection* oldest = nullptr;
+  for (const auto& [key, connection] : connections_) {
+    const WorkerId worker = connection->hello().worker;
+    const bool is_proposed =
+        membership.proposed() && membership.proposed()->Find(worker) != nullptr;
+    if (is_proposed || active.Find(worker) != nullptr) continue;
+    if (oldest == nullptr || connection->number() < oldest->number()) oldest = connection.get();
+  }
+  if (oldest == nullptr) return;
+  context_.metrics.AddError(ServerError::kRejected);
+  Drop(*oldest);
 }
 
 void Lane::Drop(Connection& connection) {
@@ -283,7 +303,7 @@ Chunk* Connection::FindReceiver(const FrameHeader& header) {
 
 std::span<std::byte> Connection::PayloadBuffer(Channel&, const FrameHeader& header) {
   if (header.type == FrameType::kReturnCopy) return lane_.rebuilds_.PlaceCopy(reception_, header);
-  if (header.type == FrameType::kExchange) return LaneExchanges::PlacePayload(reception_, header);
+  if (header.type == FrameType::kExchange) return lane_.exchanges_.PlacePayload(reception_, header);
   Chunk* chunk = FindReceiver(header);
   return chunk == nullptr ? std::span<std::byte>()
                           : lane_.engine_.PlacePayload(*this, *chunk, header);

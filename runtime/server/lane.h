@@ -62,6 +62,7 @@ class Lane {
   friend class Connection;  // gives its frames to the parts
 
   void Drop(Connection& connection);
+  void DropOldestStranger();
   void DropDeparted(const View& before, const View& now);
   Step LowestFreeStep(const View& view) const;
 
@@ -74,8 +75,9 @@ class Lane {
   ShardReplication replication_;
   LaneCapture capture_;
   LaneRebuilds rebuilds_;
-  // Last: connections point to chunks, and end first.
+  // After the parts: connections point to chunks, and end first.
   std::map<const Connection*, std::unique_ptr<Connection>> connections_;
+  uint64_t num_adopted_ = 0;
 };
 
 // Of all lanes of a server.

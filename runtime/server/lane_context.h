@@ -21,6 +21,10 @@
 
 namespace pushpull {
 
+// Connections to one lane of peers that are in no view, or on no list of servers. An honest one
+// soon is; others would cost memory for as long as they like. One more closes the oldest.
+constexpr size_t kStrangersMax = 16;
+
 // Sends to the coordinator; called on the lane's executor.
 using CoordinatorNotifier = std::function<void(FromMember)>;
 

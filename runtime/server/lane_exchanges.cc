@@ -35,7 +35,13 @@ LaneExchanges::~LaneExchanges() {
   if (timer_ != 0) lane_.executor.Cancel(timer_);
 }
 
-std::span<std::byte> LaneExchanges::PlacePayload(Reception& reception, const FrameHeader& header) {
+bool LaneExchanges::IsMember(const FrameHeader& header) const {
+  return lane_.rules.membership().IsMember(header.worker, header.incarnation, header.step);
+}
+
+std::span<std::byte> LaneExchanges::PlacePayload(Reception& reception,
+                                                 const FrameHeader& header) const {
+  if (!IsMember(header)) return {};
   absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);
   if (!buffer.ok()) return {};
   reception.place = Reception::Place::kBuffer;
@@ -58,8 +64,9 @@ absl::Status LaneExchanges::OnFrame(Connection& connection, const ReceivedFrame&
     return absl::OkStatus();
   }
   absl::Status taken = CheckLength(*meta, *key, header);
-  if (taken.ok() && values.num_bytes() != header.payload_bytes)
-    taken = absl::UnavailableError("out of memory for an exchange");
+  // Of no member nothing is kept, and Take says so.
+  if (taken.ok() && values.num_bytes() != header.payload_bytes && IsMember(header))
+    taken = absl::UnavailableError("an exchange came before its worker's view, or out of memory");
   if (taken.ok()) {
     taken = Take({.key = *key,
                   .spec = meta->spec,

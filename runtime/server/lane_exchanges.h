@@ -29,8 +29,9 @@ class LaneExchanges {
   explicit LaneExchanges(const LaneContext& lane) : lane_(lane) {}
   ~LaneExchanges();
 
-  // Where a contribution is received; empty: out of memory.
-  static std::span<std::byte> PlacePayload(Reception& reception, const FrameHeader& header);
+  // Where a contribution is received; empty: it is dropped, out of memory or of a worker that is in
+  // no view of its step.
+  std::span<std::byte> PlacePayload(Reception& reception, const FrameHeader& header) const;
   // A complete kExchange. kDataLoss: it cannot be read.
   absl::Status OnFrame(Connection& connection, const ReceivedFrame& frame);
 
@@ -53,6 +54,7 @@ class LaneExchanges {
   absl::Status CheckLength(const ExchangeMeta& meta,
                            const ExchangeKey& key,
                            const FrameHeader& header) const;
+  bool IsMember(const FrameHeader& header) const;
   std::function<bool(ShardId)> IsOpen() const;
   absl::Status Take(ExchangeContribution contribution, const ExchangeWaiter& waiter);
   void Send(const ExchangeWaiter& to, ExchangeAnswer answer, Payload payload = {}) const;

@@ -21,15 +21,17 @@ size_t NumParts(size_t state_bytes) {
 }  // namespace
 
 PeerConnection::PeerConnection(ShardReplication& replication,
+                               uint64_t number,
                                const Hello& hello,
                                std::unique_ptr<Channel> channel)
     : replication_(replication),
+      number_(number),
       server_(hello.server.value_or(ServerId{})),
       channel_(std::move(channel)) {}
 
 std::span<std::byte> PeerConnection::PayloadBuffer(Channel&, const FrameHeader& header) {
   stamps_ = HostBuffer();
-  if (header.type != FrameType::kJoinShard) return {};
+  if (header.type != FrameType::kJoinShard || !replication_.Knows(server_)) return {};
   absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);
   if (buffer.ok()) stamps_ = *std::move(buffer);
   return stamps_.bytes();
@@ -82,10 +84,23 @@ void ShardReplication::FinishHandover(Shard& shard) {
 // ---- streams to the other members ----
 
 void ShardReplication::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
-  auto peer = std::make_unique<PeerConnection>(*this, hello, std::move(channel));
+  auto peer = std::make_unique<PeerConnection>(*this, num_adopted_++, hello, std::move(channel));
   PeerConnection& adopted = *peer;
   peers_.emplace(&adopted, std::move(peer));
   adopted.channel().Start(adopted);
+  DropOldestStranger();
+}
+
+void ShardReplication::DropOldestStranger() {
+  if (peers_.size() <= kStrangersMax + 2 * incoming_.servers().size()) return;
+  PeerConnection* oldest = nullptr;
+  for (const auto& [key, peer] : peers_) {
+    if (Knows(peer->server())) continue;
+    if (oldest == nullptr || peer->number() < oldest->number()) oldest = peer.get();
+  }
+  if (oldest == nullptr) return;
+  lane_.metrics.AddError(ServerError::kRejected);
+  OnClosed(*oldest);
 }
 
 void ShardReplication::OnClosed(PeerConnection& peer) {
@@ -119,6 +134,8 @@ void ShardReplication::OnFrame(PeerConnection& peer, const ReceivedFrame& frame)
 }
 
 void ShardReplication::OnJoin(PeerConnection& peer, const ReceivedFrame& frame) {
+  // Dropped, out of memory or before the list of servers was here: it asks again.
+  if (frame.payload.size() != frame.header.payload_bytes) return;
   const absl::StatusOr<JoinShardMeta> join = DecodeJoinShard(frame.meta);
   const absl::StatusOr<std::vector<ChunkStamp>> theirs = DecodeStamps(frame.payload);
   if (!join.ok() || !theirs.ok()) return OnClosed(peer);

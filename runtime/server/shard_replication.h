@@ -23,7 +23,9 @@ class StepEngine;
 // Another server's connection to this lane. Thread-confined to the lane.
 class PeerConnection final : public FrameHandler {
  public:
+  // `number` rises with every connection of the lane.
   PeerConnection(ShardReplication& replication,
+                 uint64_t number,
                  const Hello& hello,
                  std::unique_ptr<Channel> channel);
 
@@ -32,11 +34,13 @@ class PeerConnection final : public FrameHandler {
   void OnPayloadLost(Channel&, const FrameHeader&) override {}
   void OnClosed(Channel& channel, const absl::Status& why) override;
 
+  uint64_t number() const { return number_; }
   ServerId server() const { return server_; }
   Channel& channel() { return *channel_; }
 
  private:
   ShardReplication& replication_;
+  const uint64_t number_;
   const ServerId server_;
   HostBuffer stamps_;
   std::unique_ptr<Channel> channel_;  // last: it may still call while it is destroyed
@@ -63,6 +67,7 @@ class ShardReplication {
   const FollowerStreams& incoming() const { return incoming_; }
 
   // Called by PeerConnection.
+  bool Knows(ServerId server) const { return incoming_.servers().contains(server); }
   void OnFrame(PeerConnection& peer, const ReceivedFrame& frame);
   void OnClosed(PeerConnection& peer);
 
@@ -70,6 +75,7 @@ class ShardReplication {
   // The connection on which each member has joined a shard.
   using Joined = std::map<ServerId, PeerConnection*>;
 
+  void DropOldestStranger();
   void Follow(Shard& shard, const ShardMember::Change& change, bool has_handed_over);
   void FinishHandover(Shard& shard);
   bool TakeHandover(Shard& shard, const PeerConnection& peer, const JoinShardMeta& join);
@@ -87,6 +93,7 @@ class ShardReplication {
   absl::flat_hash_map<ShardId, Joined> joined_;
   uint64_t bytes_sent_ = 0;
   std::map<const PeerConnection*, std::unique_ptr<PeerConnection>> peers_;
+  uint64_t num_adopted_ = 0;
 };
 
 }  // namespace pushpull

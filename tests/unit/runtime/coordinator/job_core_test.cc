@@ -93,6 +93,19 @@ TEST_F(JobCoreTest, TensorsThatComeBeforeTheServersAreKept) {
   EXPECT_TRUE(Sent<SetServers>(kAnnSession).has_value());
 }
 
+TEST_F(JobCoreTest, ASessionThatBeginsWithoutARegistrationEnds) {
+  for (const FromMember& first : {FromMember{Failure{absl::InternalError("down with it")}},
+                                  FromMember{ServerReport{}},
+                                  FromMember{Leave{}}}) {
+    JobCoreDriver driver({.settings = {.job = "j", .workers = 2, .servers = 2}});
+
+    driver.Receive(kServerSession, first);
+
+    EXPECT_TRUE(driver.Sent<Stop>(kServerSession).has_value()) << first.index();
+    EXPECT_TRUE(driver.IsClosed(kServerSession)) << first.index();
+  }
+}
+
 TEST_F(JobCoreTest, AServersSessionThatRegistersAgainEnds) {
   const RegisterServer another{.server = ServerId{1}, .data_address = "10.0.0.2:7171"};
   const RegisterServer same{.data_address = "10.0.0.1:7171"};
