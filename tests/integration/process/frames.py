@@ -34,7 +34,7 @@ def signed(header: bytes) -> bytes:
 
 
 def new_header(kind: int, meta_bytes: int, payload_bytes: int) -> bytes:
-    start = struct.pack("<IHBBBBBBHHI", 0x50755075, 1, kind, 0, 0, 1, 0, 0, meta_bytes, 0,
+    start = struct.pack("<IHBBBBBBHHI", 0x75507550, 1, kind, 0, 0, 1, 1, 0, meta_bytes, 0,
                         payload_bytes)
     return signed(start.ljust(HEADER_BYTES, b"\0"))
 
