@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,12 +23,23 @@ bool IsDue(Draft& draft, const MemberId& member) {
   return false;
 }
 
-void CreateMissing(Draft& draft, JobRole role) {
-  for (int i = 0; i < draft.DesiredNow(role); ++i) {
+void CreateMissing(Draft& draft, JobRole role, int count) {
+  for (int i = 0; i < count; ++i) {
     const MemberId member{.role = role, .index = i};
     if (draft.finished_members().contains(member) || !IsDue(draft, member)) continue;
     draft.Do(CreatePod{.member = member});
   }
+}
+
+// A coordinator that recovers a job which has not begun waits for each of its servers, so one that
+// was lost with the coordinator before is made again. Once steps have been made, it says itself who
+// is needed.
+void CreateAwaitedServers(Draft& draft) {
+  const std::optional<CoordinatorReport>& said = draft.seen().coordinator;
+  const TrainingJobStatus& status = draft.status();
+  const bool has_begun =
+      status.phase != Phase::kStarting && status.progress && status.progress->step > 0;
+  if (said && !has_begun) CreateMissing(draft, JobRole::kServer, said->desired_servers);
 }
 
 // Every coordinator has a term of its own, higher than any before. A number that no coordinator
@@ -219,14 +231,17 @@ void PlanMembers(Draft& draft) {
   PlanCoordinator(draft);
   const MemberPod* coordinator = draft.Find({.role = JobRole::kCoordinator});
   if (coordinator == nullptr || coordinator->end || coordinator->is_deleting()) return;
-  if (draft.report() == nullptr) return draft.RequeueSoon();
+  if (draft.report() == nullptr) {
+    CreateAwaitedServers(draft);
+    return draft.RequeueSoon();
+  }
   if (draft.report()->phase == pushpull::JobPhase::kSucceeded) return draft.RequeueSoon();
   PlanSize(draft);
   PlanSync(draft);
-  CreateMissing(draft, JobRole::kServer);
+  CreateMissing(draft, JobRole::kServer, draft.DesiredNow(JobRole::kServer));
   RemoveServers(draft);
   if (MayHaveWorkers(draft, draft.status())) {
-    CreateMissing(draft, JobRole::kWorker);
+    CreateMissing(draft, JobRole::kWorker, draft.DesiredNow(JobRole::kWorker));
   } else {
     draft.RequeueSoon();
   }

@@ -47,8 +47,38 @@ TEST(MembersTest, ARecoveringCoordinatorWithoutMembersGetsSome) {
   EXPECT_THAT(world.Take(), ElementsAre("create server-0", "create server-1"));
 }
 
+// It waits for all of its servers, and would without end.
+TEST(MembersTest, AServerLostBeforeTheFirstStepIsMadeAgain) {
+  World world = Running(2, 1);
+  world.pods.erase("mnist-server-1");
+  world.seen.coordinator->phase = pushpull::JobPhase::kRecovering;
+
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-1"));
+}
+
+TEST(MembersTest, AServerLostWhileTheJobStartsIsMadeAgain) {
+  World world(2, 1);
+  world.Step();
+  world.RunPods();
+  world.Step();
+  world.RunPods();
+  world.pods.erase("mnist-server-1");
+  world.seen.coordinator->phase = pushpull::JobPhase::kRecovering;
+  world.Take();
+
+  world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("create server-1"));
+}
+
 TEST(MembersTest, NothingIsCreatedWhileACoordinatorRecovers) {
   World world = Running(2, 1);
+  world.seen.coordinator->step = 7;
+  world.Pass(seconds(120));
+  ASSERT_TRUE(world.Settle());
+  ASSERT_EQ(world.status().progress->step, 7);
   world.pods.erase("mnist-server-1");
   world.seen.coordinator->phase = pushpull::JobPhase::kRecovering;
 
