@@ -24,7 +24,7 @@ PROBE_IMAGE = "localhost/probe:1"
 START_SECONDS = 60
 # Of a job that is told to finish.
 FINISH_SECONDS = 110
-_PROBE = ROOT / "build/release/tests/probe_worker"
+PROBE = ROOT / "build/release/tests/probe_worker"
 
 
 def kubectl(*arguments: Any, text: Optional[str] = None) -> Result:
@@ -58,7 +58,7 @@ def load_images(folder: pathlib.Path, names: list[str]) -> None:
     """Those of `./dev image`, and the probe's, onto every node."""
     root = folder / "probe"
     root.mkdir(mode=0o755)
-    must(run(ROOT / "docker/rootfs.sh", root, _PROBE))
+    must(run(ROOT / "docker/rootfs.sh", root, PROBE))
     must(run(ROOT / "docker/archive.sh", PROBE_IMAGE, folder / "probe.tar", root, "USER=65532:65532", "probe_worker"))
     cluster("load", *[IMAGES / f"{name}.tar" for name in names], folder / "probe.tar")
 
