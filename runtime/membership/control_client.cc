@@ -49,7 +49,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ControlTarget& target,
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(timeout.count()));
   }
   return grpc::CreateCustomChannel(
-      target.address, MakeChannelCredentials(target.tls.get()), arguments);
+      target.address, MakeChannelCredentials(target.tls, kCoordinatorMember), arguments);
 }
 
 }  // namespace

@@ -52,8 +52,15 @@ class CallListener {
 // empty.
 class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToMember> {
  public:
-  SessionCall(SessionId id, grpc::CallbackServerContext& context, CallListener& listener)
-      : id_(id), peer_(context.peer()), context_(context), listener_(listener) {
+  SessionCall(SessionId id,
+              PeerIdentity identity,
+              grpc::CallbackServerContext& context,
+              CallListener& listener)
+      : id_(id),
+        peer_(context.peer()),
+        identity_(std::move(identity)),
+        context_(context),
+        listener_(listener) {
     StartSendInitialMetadata();  // the member's proof that a coordinator answers
   }
 
@@ -86,6 +93,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
     if (!ok) return Close(absl::OkStatus());  // half-closed by the member, or the call is over
     absl::StatusOr<FromMember> message = FromProto(incoming_);
     incoming_.Clear();  // frees a large report: the next message may take long to come
+    if (message.ok()) message = Admit(*std::move(message));
     if (!message.ok()) return Close(message.status());
     listener_.OnIncoming(id_, *std::move(message));
   }
@@ -120,6 +128,15 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   }
 
  private:
+  // A member registers as nobody else. What it says later counts as said by whom it registered as.
+  absl::StatusOr<FromMember> Admit(FromMember message) const {
+    if (const auto* server = std::get_if<RegisterServer>(&message))
+      PUSHPULL_RETURN_IF_ERROR(identity_.CheckIs(ToString(server->server)));
+    if (const auto* worker = std::get_if<RegisterWorker>(&message))
+      PUSHPULL_RETURN_IF_ERROR(identity_.CheckIs(ToString(worker->worker)));
+    return message;
+  }
+
   // The first reason wins.
   void End(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!is_ending_) why_ = std::move(why);
@@ -135,6 +152,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
 
   const SessionId id_;
   const std::string peer_;
+  const PeerIdentity identity_;
   grpc::CallbackServerContext& context_;
   CallListener& listener_;
   v1::FromMember incoming_;  // of the outstanding read, then of the reaction to it
@@ -175,6 +193,7 @@ class GrpcCoordinatorService final : public CoordinatorService,
   GrpcCoordinatorService(Executor& executor, const TlsFolder* tls)
       : executor_(executor),
         target_(std::make_shared<Target>(Target{.service = this})),
+        tls_(tls),
         credentials_(MakeServerCredentials(tls)) {}
   ~GrpcCoordinatorService() override { Shutdown(Deadline::After(kCloseTimeout)); }
 
@@ -248,11 +267,15 @@ class GrpcCoordinatorService final : public CoordinatorService,
 
   grpc::ServerBidiReactor<v1::FromMember, v1::ToMember>* Session(
       grpc::CallbackServerContext* context) override ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::StatusOr<PeerIdentity> peer = PeerOf(*context->auth_context(), tls_);
     MutexLock lock(mu_);
     const SessionId id{++last_session_};
-    auto* call = new SessionCall(id, *context, *this);  // deletes itself
+    auto* call = new SessionCall(
+        id, peer.value_or(PeerIdentity::Anybody()), *context, *this);  // deletes itself
     calls_.emplace(id, call);
-    if (is_stopping_) {
+    if (!peer.ok()) {
+      call->Close(peer.status());
+    } else if (is_stopping_) {
       call->Close(absl::UnavailableError("the coordinator is ending"));
     } else if (calls_.size() > kSessionsMax) {
       call->Close(absl::ResourceExhaustedError("too many sessions"));
@@ -265,32 +288,42 @@ class GrpcCoordinatorService final : public CoordinatorService,
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::JobStatus* response) override {
-    return Answer(*context, *response, [waiter = request->waiter()](SessionEvents& events) {
-      return events.AnswerWaiter(waiter);
-    });
+    const absl::Status admitted = PeerOf(*context->auth_context(), tls_).status();
+    return Answer(
+        *context, admitted, *response, [waiter = request->waiter()](SessionEvents& events) {
+          return events.AnswerWaiter(waiter);
+        });
   }
 
   grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context,
                                    const v1::ResizeRequest* request,
                                    v1::Status* response) override {
-    return Answer(*context, *response, [size = FromProto(*request)](SessionEvents& events) {
-      return size.ok() ? events.Resize(*size) : size.status();
-    });
+    return Answer(*context,
+                  CheckManager(*context, "resize the job"),
+                  *response,
+                  [size = FromProto(*request)](SessionEvents& events) {
+                    return size.ok() ? events.Resize(*size) : size.status();
+                  });
   }
 
   grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
                                            const v1::SaveCheckpointRequest* /*request*/,
                                            v1::SaveCheckpointResponse* response) override {
-    return Answer(
-        *context, *response, [](SessionEvents& events) { return events.SaveCheckpoint(); });
+    return Answer(*context,
+                  CheckManager(*context, "save a checkpoint"),
+                  *response,
+                  [](SessionEvents& events) { return events.SaveCheckpoint(); });
   }
 
   grpc::ServerUnaryReactor* SetMode(grpc::CallbackServerContext* context,
                                     const v1::SetModeRequest* request,
                                     v1::Status* response) override {
-    return Answer(*context, *response, [change = FromProto(*request)](SessionEvents& events) {
-      return change.ok() ? events.SetMode(*change) : change.status();
-    });
+    return Answer(*context,
+                  CheckManager(*context, "set its mode"),
+                  *response,
+                  [change = FromProto(*request)](SessionEvents& events) {
+                    return change.ok() ? events.SetMode(*change) : change.status();
+                  });
   }
 
  private:
@@ -301,12 +334,24 @@ class GrpcCoordinatorService final : public CoordinatorService,
     SessionEvents* events = nullptr;
   };
 
-  // Calls `ask` with the events on the executor, and answers with its result.
+  // Whether the caller may tell the job what to do.
+  absl::Status CheckManager(const grpc::CallbackServerContext& context, const char* what) const {
+    PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, PeerOf(*context.auth_context(), tls_));
+    return peer.CheckManages(what);
+  }
+
+  // Calls `ask` with the events on the executor, and answers with its result; with `admitted` where
+  // that is an error.
   template <typename Response, typename Ask>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context,
+                                   const absl::Status& admitted,
                                    Response& response,
                                    Ask ask) {
     grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+    if (!admitted.ok()) {
+      reactor->Finish(ToGrpc(admitted));
+      return reactor;
+    }
     executor_.Post([call = std::make_shared<UnaryCall<Response>>(*reactor, response),
                     asking = std::move(ask),
                     target = target_] {
@@ -366,6 +411,7 @@ class GrpcCoordinatorService final : public CoordinatorService,
 
   Executor& executor_;
   const std::shared_ptr<Target> target_;
+  const TlsFolder* const tls_;
   const std::shared_ptr<grpc::ServerCredentials> credentials_;  // outlives the server
   CondVar changed_;
   Mutex mu_;

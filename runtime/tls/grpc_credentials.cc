@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <grpc/grpc_security_constants.h>
 #include <grpc/support/log.h>
+#include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -23,6 +26,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status_macros.h"
 
 namespace pushpull {
 namespace {
@@ -97,10 +101,43 @@ class FollowingCredentials final : public grpc::ServerCredentials {
   std::shared_ptr<const TlsIdentity> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// gRPC would compare a host name. A job's authority signs for its members only, so the chain is all
-// that is verified, as on the tcp channel (docs/decisions/0026-tls.md).
-std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TlsIdentity& identity) {
-  const TlsFiles& files = identity.files();
+std::vector<std::string> ToStrings(const std::vector<grpc::string_ref>& names) {
+  std::vector<std::string> strings;
+  strings.reserve(names.size());
+  for (const grpc::string_ref& name : names) strings.emplace_back(name.data(), name.size());
+  return strings;
+}
+
+// Compares the names as the tcp channel does, after gRPC has verified the chain; it would compare
+// a host's. Immutable, so thread-safe.
+class NameVerifier final : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  NameVerifier(std::shared_ptr<const TlsIdentity> identity, std::string member)
+      : identity_(std::move(identity)), member_(std::move(member)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*callback*/,
+              grpc::Status* sync_status) override {
+    const absl::Status verdict = Check(ToStrings(request->dns_names()));
+    if (!verdict.ok())
+      *sync_status = {grpc::StatusCode::UNAUTHENTICATED, std::string(verdict.message())};
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  absl::Status Check(const std::vector<std::string>& dns_names) const {
+    PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, AdmitPeer(dns_names, identity_->own()));
+    return member_.empty() ? absl::OkStatus() : peer.CheckIs(member_);
+  }
+
+  const std::shared_ptr<const TlsIdentity> identity_;
+  const std::string member_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(std::shared_ptr<const TlsIdentity> identity,
+                                                        const std::string& member) {
+  const TlsFiles& files = identity->files();
   const std::vector<grpc::experimental::IdentityKeyCertPair> own = {
       {.private_key = files.private_key, .certificate_chain = files.certificate}};
   grpc::experimental::TlsChannelCredentialsOptions options;
@@ -108,7 +145,9 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TlsIdentity& ident
       std::make_shared<grpc::experimental::StaticDataCertificateProvider>(files.authorities, own));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
-  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  options.set_certificate_verifier(
+      grpc::experimental::ExternalCertificateVerifier::Create<NameVerifier>(std::move(identity),
+                                                                            member));
   options.set_check_call_host(false);
   return grpc::experimental::TlsCredentials(options);
 }
@@ -121,8 +160,16 @@ std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* 
   return std::make_shared<FollowingCredentials>(*tls);
 }
 
-std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdentity* identity) {
-  return identity == nullptr ? grpc::InsecureChannelCredentials() : CredentialsOf(*identity);
+absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context, const TlsFolder* tls) {
+  if (tls == nullptr) return PeerIdentity::Anybody();
+  return AdmitPeer(ToStrings(context.FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME)),
+                   tls->identity()->own());
+}
+
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
+    std::shared_ptr<const TlsIdentity> identity, const std::string& member) {
+  return identity == nullptr ? grpc::InsecureChannelCredentials()
+                             : CredentialsOf(std::move(identity), member);
 }
 
 absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls) {

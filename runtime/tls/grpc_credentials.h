@@ -4,12 +4,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/tls/tls_folder.h"
 
 namespace grpc {
+class AuthContext;
 class ChannelCredentials;
 class ServerCredentials;
 }  // namespace grpc
@@ -17,12 +20,18 @@ class ServerCredentials;
 namespace pushpull {
 
 // Each connection uses the certificates that are current when it is accepted, and requires one of
-// the same authority from the peer. `tls` and the result outlive the server. Redirects gRPC's own
-// messages to the log, errors at most once in ten seconds. Null: no TLS.
+// the same authority from the peer; whose it is, the calls have to ask (PeerOf). `tls` and the
+// result outlive the server. Redirects gRPC's own messages to the log, errors at most once in ten
+// seconds. Null: no TLS.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* tls);
 
-// For a connection that begins now. Null: no TLS.
-std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const TlsIdentity* identity);
+// Who calls. Null: no TLS, anybody. kPermissionDenied: nobody that this process should listen to.
+absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context, const TlsFolder* tls);
+
+// For a connection that begins now, to this member ("server-1", "coordinator"); empty: to any of
+// the job. Null: no TLS.
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
+    std::shared_ptr<const TlsIdentity> identity, const std::string& member);
 
 // The status of a call without an answer, with a hint that gRPC cannot give: the two ends may
 // differ in their use of TLS or in their certificates.

@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <utility>
@@ -28,6 +29,7 @@ constexpr size_t kReadAheadBytes = 64 * 1024;
 struct Free {
   void operator()(X509_STORE_CTX* check) const { X509_STORE_CTX_free(check); }
   void operator()(ASN1_TIME* time) const { ASN1_TIME_free(time); }
+  void operator()(GENERAL_NAMES* names) const { GENERAL_NAMES_free(names); }
 };
 
 TlsContextPtr NewContext() {
@@ -82,6 +84,20 @@ absl::StatusOr<WallTime> CheckOwnCertificate(SSL_CTX& context) {
 
 }  // namespace
 
+std::vector<std::string> DnsNamesOf(const x509_st& certificate) {
+  const std::unique_ptr<GENERAL_NAMES, Free> names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> dns_names;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_DNS) continue;
+    const auto* data = reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName));
+    std::string text(data, static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
+    if (text.find('\0') == std::string::npos) dns_names.push_back(std::move(text));
+  }
+  return dns_names;
+}
+
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::Create(TlsFiles files) {
   TlsContextPtr context = NewContext();
   if (context == nullptr) return absl::ResourceExhaustedError("cannot make a TLS context");
@@ -91,8 +107,12 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::Create(TlsFiles 
                                           {.name = "tls.key", .text = files.private_key},
                                           *context));
   PUSHPULL_ASSIGN_OR_RETURN(const WallTime expires_at, CheckOwnCertificate(*context));
+  absl::StatusOr<PeerIdentity> own =
+      PeerIdentity::Of(DnsNamesOf(*SSL_CTX_get0_certificate(context.get())));
+  if (!own.ok())
+    return absl::InvalidArgumentError(absl::StrCat("tls.crt: ", own.status().message()));
   return std::shared_ptr<const TlsIdentity>(
-      new TlsIdentity(std::move(files), std::move(context), expires_at));
+      new TlsIdentity(std::move(files), std::move(context), *std::move(own), expires_at));
 }
 
 }  // namespace pushpull

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The certificate and the trusted authorities of this process, for both ends of TLS connections.
-// The authority of a job signs for its members only, so any certificate of that authority is
-// accepted; no name in it is compared (docs/decisions/0026-tls.md).
+// A peer's certificate must be of a trusted authority, and its names those of a member of this job
+// (docs/decisions/0061-names-in-certificates.md).
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
+#include "runtime/tls/peer_identity.h"
 #include "runtime/tls/pem.h"
+
+struct x509_st;  // X509
 
 namespace pushpull {
 
-// A DNS name that every certificate has beside its own, for libraries that insist on comparing one.
-inline constexpr char kCertificateName[] = "pushpull";
+// The DNS names of a certificate. Names with a zero byte, which others might read up to it, are
+// left out.
+std::vector<std::string> DnsNamesOf(const x509_st& certificate);
 
 // The contents of ca.crt, tls.crt and tls.key.
 struct TlsFiles {
@@ -30,12 +35,15 @@ struct TlsFiles {
 class TlsIdentity {
  public:
   // kInvalidArgument names the file: not PEM, a key of another certificate, or a certificate that
-  // these authorities reject (of another authority, or expired), as every peer would. Never quotes
-  // a file.
+  // every peer would reject (of another authority, expired, or with no name of a member). Never
+  // quotes a file, but for those names.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> Create(TlsFiles files);
 
   const TlsFiles& files() const { return files_; }
-  // TLS 1.3, for both sides: presents the certificate and requires the peer's.
+  // Who the certificate says this process is.
+  const PeerIdentity& own() const { return own_; }
+  // TLS 1.3, for both sides: presents the certificate and requires the peer's, whose names are for
+  // the caller to check.
   ssl_ctx_st* context() const { return context_.get(); }
   // When the first certificate of the verified chain expires.
   std::chrono::system_clock::time_point expires_at() const { return expires_at_; }
@@ -43,11 +51,16 @@ class TlsIdentity {
  private:
   TlsIdentity(TlsFiles files,
               TlsContextPtr context,
+              PeerIdentity own,
               std::chrono::system_clock::time_point expires_at)
-      : files_(std::move(files)), context_(std::move(context)), expires_at_(expires_at) {}
+      : files_(std::move(files)),
+        context_(std::move(context)),
+        own_(std::move(own)),
+        expires_at_(expires_at) {}
 
   const TlsFiles files_;
   const TlsContextPtr context_;
+  const PeerIdentity own_;
   const std::chrono::system_clock::time_point expires_at_;
 };
 

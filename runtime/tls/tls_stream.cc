@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/sslerr.h>
+#include <openssl/x509_vfy.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -144,6 +145,25 @@ struct TlsStream::SocketCalls {
   }
 };
 
+// OpenSSL's question about each certificate of the peer's chain, the peer's own last.
+struct TlsStream::NameCheck {
+  static int Verify(int is_valid, X509_STORE_CTX* check) {
+    if (is_valid != 1 || X509_STORE_CTX_get_error_depth(check) != 0) return is_valid;
+    auto* tls =
+        static_cast<SSL*>(X509_STORE_CTX_get_ex_data(check, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    TlsStream& stream = *static_cast<TlsStream*>(SSL_get_app_data(tls));
+    absl::StatusOr<PeerIdentity> peer =
+        AdmitPeer(DnsNamesOf(*X509_STORE_CTX_get_current_cert(check)), stream.identity_->own());
+    if (peer.ok()) {
+      stream.peer_ = *std::move(peer);
+      return 1;
+    }
+    stream.name_refusal_ = peer.status();
+    X509_STORE_CTX_set_error(check, X509_V_ERR_HOSTNAME_MISMATCH);
+    return 0;
+  }
+};
+
 void TlsStream::Free::operator()(ssl_st* tls) const {
   SSL_free(tls);
 }
@@ -155,6 +175,8 @@ TlsStream::TlsStream(std::shared_ptr<const TlsIdentity> identity, TlsSide side, 
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(tls_.get(), bio, bio);  // takes ownership
+  SSL_set_app_data(tls_.get(), this);
+  SSL_set_verify(tls_.get(), SSL_get_verify_mode(tls_.get()), &NameCheck::Verify);
   if (side == TlsSide::kConnecting) {
     SSL_set_connect_state(tls_.get());
   } else {
@@ -293,6 +315,10 @@ absl::Status TlsStream::LibraryFailure() const {
   const int reason = ERR_GET_REASON(error);
   const char* const text = ERR_reason_error_string(error);
   const absl::string_view said = text == nullptr ? "unknown" : text;
+  if (!name_refusal_.ok()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("its certificate is rejected: ", name_refusal_.message()));
+  }
   const long verdict = SSL_get_verify_result(tls_.get());
   if (verdict != X509_V_OK) {
     return absl::UnauthenticatedError(absl::StrCat(

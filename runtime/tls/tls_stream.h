@@ -62,6 +62,9 @@ class TlsStream {
   // the handshake, kWritable where the socket takes no more.
   absl::StatusOr<Transfer> Send(std::span<const iovec> buffers);
 
+  // Who the peer is, once a byte of it was received.
+  const PeerIdentity& peer() const { return peer_; }
+
   // Encrypted bytes wait for the socket: call Send, without buffers if there is nothing else to
   // send.
   bool has_unsent() const { return unsent_.size() > num_sent_; }
@@ -73,6 +76,7 @@ class TlsStream {
     void operator()(ssl_st* tls) const;
   };
   struct SocketCalls;
+  struct NameCheck;
 
   // True: the handshake is complete.
   absl::StatusOr<bool> Handshake();
@@ -94,7 +98,9 @@ class TlsStream {
   bool is_drained_ = true;  // OpenSSL has no complete record left
   bool has_ended_ = false;  // the peer sends no more
   int socket_error_ = 0;    // of the last call, an errno
-  absl::Status failure_;    // returned by every call from now on
+  PeerIdentity peer_ = PeerIdentity::Anybody();
+  absl::Status name_refusal_;  // what is wrong with the peer's names
+  absl::Status failure_;       // returned by every call from now on
   std::vector<std::byte> unsent_;
   size_t num_sent_ = 0;  // of unsent_
   std::array<std::byte, kRecordBytes> record_;

@@ -139,7 +139,7 @@ struct Hello {
   std::optional<ServerId> server;  // set by a server that joins shards; `worker` is unused then
 };
 
-// "worker-1" or "server-2": who sent the hello.
+// "worker-1" or "server-2": who sent the hello, as its certificate must say.
 std::string PeerName(const Hello& hello);
 
 // Decides whether to accept connections and takes them over.
@@ -171,6 +171,8 @@ struct ConnectRequest {
   Hello hello;
   size_t local_lane = 0;  // which of this transport's executors the channel lives on
   Deadline deadline;
+  // Who must answer there, by its certificate; none: any member of the job.
+  std::optional<ServerId> server = {};
 };
 
 using ConnectDone = std::function<void(absl::StatusOr<std::unique_ptr<Channel>>)>;

@@ -62,7 +62,8 @@ void LaneLink::Connect() {
                       .peer_name = ToString(target_.server),
                       .hello = target_.hello,
                       .local_lane = target_.local_lane,
-                      .deadline = Deadline(executor_.Now() + kConnectTimeout)},
+                      .deadline = Deadline(executor_.Now() + kConnectTimeout),
+                      .server = target_.server},
                      [self](absl::StatusOr<std::unique_ptr<Channel>> channel) {
                        if (const auto link = self.lock()) (*link)->OnConnected(std::move(channel));
                      });

@@ -36,7 +36,8 @@ void AddExtension(X509* certificate, int id, const char* value) {
 // Signed by itself where `authority` is null.
 FakeCertificate Make(const std::string& name,
                      const FakeCertificate* authority,
-                     std::chrono::seconds valid_for) {
+                     std::chrono::seconds valid_for,
+                     const std::string& alternative_names = "") {
   const KeyPtr key(EVP_EC_gen("P-256"));
   const CertificatePtr certificate(X509_new());
   X509_set_version(certificate.get(), X509_VERSION_3);
@@ -55,8 +56,8 @@ FakeCertificate Make(const std::string& name,
     const BioPtr issuer_pem(BIO_new_mem_buf(authority->certificate.c_str(), -1));
     const CertificatePtr issuer(PEM_read_bio_X509(issuer_pem.get(), nullptr, nullptr, nullptr));
     X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
-    AddExtension(
-        certificate.get(), NID_subject_alt_name, "IP:127.0.0.1,DNS:pushpull.test,DNS:pushpull");
+    if (!alternative_names.empty())
+      AddExtension(certificate.get(), NID_subject_alt_name, alternative_names.c_str());
     const BioPtr key_pem(BIO_new_mem_buf(authority->private_key.c_str(), -1));
     signer.reset(PEM_read_bio_PrivateKey(key_pem.get(), nullptr, nullptr, nullptr));
   }
@@ -79,7 +80,15 @@ FakeCertificate MakeAuthority(const std::string& name, std::chrono::seconds vali
 FakeCertificate MakeCertificate(const std::string& name,
                                 const FakeCertificate& authority,
                                 std::chrono::seconds valid_for) {
-  return Make(name, &authority, valid_for);
+  return Make(name, &authority, valid_for, "IP:127.0.0.1,DNS:pushpull.test,DNS:pushpull");
+}
+
+FakeCertificate MakeNamedCertificate(const std::vector<std::string>& dns_names,
+                                     const FakeCertificate& authority) {
+  std::string alternative_names;
+  for (const std::string& name : dns_names)
+    alternative_names += (alternative_names.empty() ? "DNS:" : ",DNS:") + name;
+  return Make("member", &authority, std::chrono::hours(1), alternative_names);
 }
 
 }  // namespace pushpull

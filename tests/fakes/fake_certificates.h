@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace pushpull {
 
@@ -16,6 +17,10 @@ struct FakeCertificate {
 // Valid from a minute ago to `valid_for` from now.
 FakeCertificate MakeAuthority(const std::string& name,
                               std::chrono::seconds valid_for = std::chrono::hours(1));
+
+// With these DNS names and no others, signed by `authority`.
+FakeCertificate MakeNamedCertificate(const std::vector<std::string>& dns_names,
+                                     const FakeCertificate& authority);
 
 // For the address 127.0.0.1 and the names pushpull.test and pushpull, signed by `authority`.
 FakeCertificate MakeCertificate(const std::string& name,

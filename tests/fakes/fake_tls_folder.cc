@@ -27,6 +27,11 @@ TlsFiles MakeTlsFiles() {
   return MakeTlsFiles(MakeAuthority("authority of a job"));
 }
 
+TlsFiles MakeNamedTlsFiles(const FakeCertificate& authority,
+                           const std::vector<std::string>& dns_names) {
+  return MakeTlsFiles(authority, MakeNamedCertificate(dns_names, authority));
+}
+
 FakeTlsFolder::FakeTlsFolder(const TlsFiles& files)
     : path_((fs::temp_directory_path() / "pushpull-tls-XXXXXX").string()) {
   PUSHPULL_CHECK(mkdtemp(path_.data()) != nullptr);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/tls/tls_folder.h"
 #include "runtime/tls/tls_identity.h"
@@ -20,6 +21,10 @@ TlsFiles MakeTlsFiles(const FakeCertificate& authority, const FakeCertificate& o
 // The files of a new member of that authority's job, and of a new job.
 TlsFiles MakeTlsFiles(const FakeCertificate& authority);
 TlsFiles MakeTlsFiles();
+
+// The files of a member whose certificate has these DNS names.
+TlsFiles MakeNamedTlsFiles(const FakeCertificate& authority,
+                           const std::vector<std::string>& dns_names);
 
 // Removed when destroyed. Thread-compatible.
 class FakeTlsFolder {

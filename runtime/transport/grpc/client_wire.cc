@@ -27,6 +27,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       const std::string& member,
                                        Duration timeout,
                                        const TransportOptions& options) {
   grpc::ChannelArguments arguments;
@@ -42,7 +43,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address,
   const std::shared_ptr<const TlsIdentity> identity = CurrentIdentity(options.tls);
   // As in membership/control_client.cc.
   if (identity != nullptr) arguments.SetSslTargetNameOverride(kCertificateName);
-  return grpc::CreateCustomChannel(address, MakeChannelCredentials(identity.get()), arguments);
+  return grpc::CreateCustomChannel(address, MakeChannelCredentials(identity, member), arguments);
 }
 
 using ClientReactor = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
@@ -51,11 +52,13 @@ class ClientWire final : public ReactorWire<ClientReactor>,
                          public std::enable_shared_from_this<ClientWire> {
  public:
   ClientWire(const std::string& address,
+             const std::string& member,
              Duration timeout,
              const TransportOptions& options,
              InFlight& in_flight)
       : in_flight_(in_flight), connection_(std::make_unique<Connection>()) {
-    connection_->stub = std::make_unique<grpc::GenericStub>(Connect(address, timeout, options));
+    connection_->stub =
+        std::make_unique<grpc::GenericStub>(Connect(address, member, timeout, options));
   }
 
   void Start(std::shared_ptr<GrpcStream> stream) override ABSL_LOCKS_EXCLUDED(mu_) {
@@ -90,6 +93,8 @@ class ClientWire final : public ReactorWire<ClientReactor>,
   void EndWith(OutgoingMessage /*message*/) override { End(); }
 
   std::string peer() const override { return ""; }
+  // The credentials have checked who it is.
+  absl::StatusOr<PeerIdentity> identity() const override { return PeerIdentity::Anybody(); }
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     if (!ok) {
@@ -128,10 +133,11 @@ class ClientWire final : public ReactorWire<ClientReactor>,
 }  // namespace
 
 std::shared_ptr<Wire> MakeClientWire(const std::string& address,
+                                     const std::string& member,
                                      Duration timeout,
                                      const TransportOptions& options,
                                      InFlight& in_flight) {
-  return std::make_shared<ClientWire>(address, timeout, options, in_flight);
+  return std::make_shared<ClientWire>(address, member, timeout, options, in_flight);
 }
 
 }  // namespace pushpull

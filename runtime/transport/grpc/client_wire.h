@@ -16,7 +16,9 @@ namespace pushpull {
 
 // Connects to host:port when it is started, once, and gives up after `timeout`. `in_flight`
 // outlives what it counts.
+// `member`: who must answer there, "server-1"; empty: any member of the job.
 std::shared_ptr<Wire> MakeClientWire(const std::string& address,
+                                     const std::string& member,
                                      Duration timeout,
                                      const TransportOptions& options,
                                      InFlight& in_flight);

@@ -44,6 +44,7 @@ class GrpcStream final : public FrameStream {
   void SetPayloadChecksums(bool has_checksums) override { has_checksums_ = has_checksums; }
   size_t queued_bytes() const override { return waiting_.num_bytes() + num_writing_bytes_; }
   absl::string_view kind() const override { return "grpc"; }
+  absl::StatusOr<PeerIdentity> identity() const override { return wire_->identity(); }
 
   // The wire's calls, on gRPC's threads.
   //

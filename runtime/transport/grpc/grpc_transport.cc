@@ -76,8 +76,11 @@ class GrpcConnector final : public StreamConnector {
 
   // Called after Begin.
   void Dial(InFlight& in_flight) {
-    const auto wire =
-        MakeClientWire(request().address, request().deadline.remaining(), options(), in_flight);
+    const auto wire = MakeClientWire(request().address,
+                                     request().server ? ToString(*request().server) : "",
+                                     request().deadline.remaining(),
+                                     options(),
+                                     in_flight);
     SendHello(GrpcStream::Open(loop(),
                                wire,
                                {.side = StreamSide::kConnecting,

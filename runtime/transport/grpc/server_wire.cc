@@ -19,7 +19,7 @@ namespace pushpull {
 namespace {
 
 // "ipv6:%5B::1%5D:7171" as "[::1]:7171".
-std::string PeerOf(const grpc::CallbackServerContext& context) {
+std::string AddressOf(const grpc::CallbackServerContext& context) {
   const std::string peer = context.peer();
   absl::string_view address = peer;
   if (!absl::ConsumePrefix(&address, "ipv4:")) absl::ConsumePrefix(&address, "ipv6:");
@@ -29,8 +29,11 @@ std::string PeerOf(const grpc::CallbackServerContext& context) {
 class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
                          public std::enable_shared_from_this<ServerWire> {
  public:
-  ServerWire(grpc::GenericCallbackServerContext& context, InFlight& in_flight)
-      : in_flight_(in_flight), context_(context), peer_(PeerOf(context)) {}
+  ServerWire(grpc::GenericCallbackServerContext& context, const TlsFolder* tls, InFlight& in_flight)
+      : in_flight_(in_flight),
+        context_(context),
+        peer_(AddressOf(context)),
+        identity_(PeerOf(*context.auth_context(), tls)) {}
 
   // Keeps it alive until OnDone.
   void Hold() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -63,6 +66,7 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
   }
 
   std::string peer() const override { return peer_; }
+  absl::StatusOr<PeerIdentity> identity() const override { return identity_; }
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     if (!ok) return ReportEnd();
@@ -90,6 +94,7 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
   InFlight& in_flight_;
   grpc::GenericCallbackServerContext& context_;  // until OnDone
   const std::string peer_;
+  const absl::StatusOr<PeerIdentity> identity_;
   std::shared_ptr<ServerWire> self_ ABSL_GUARDED_BY(mu_);  // from Hold to OnDone
 };
 
@@ -104,19 +109,20 @@ class UnknownMethod final : public grpc::ServerGenericBidiReactor {
 
 class Service final : public grpc::CallbackGenericService {
  public:
-  Service(InFlight& in_flight, GrpcServer::StreamTaker take)
-      : in_flight_(in_flight), take_(std::move(take)) {}
+  Service(const TlsFolder* tls, InFlight& in_flight, GrpcServer::StreamTaker take)
+      : tls_(tls), in_flight_(in_flight), take_(std::move(take)) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
     if (context->method() != kStreamMethod) return new UnknownMethod(context->method());
-    const auto wire = std::make_shared<ServerWire>(*context, in_flight_);
+    const auto wire = std::make_shared<ServerWire>(*context, tls_, in_flight_);
     wire->Hold();
     take_(wire);
     return wire.get();
   }
 
  private:
+  const TlsFolder* const tls_;
   InFlight& in_flight_;
   const GrpcServer::StreamTaker take_;
 };
@@ -124,7 +130,8 @@ class Service final : public grpc::CallbackGenericService {
 class RunningServer final : public GrpcServer {
  public:
   RunningServer(const TransportOptions& options, InFlight& in_flight, StreamTaker take)
-      : service_(in_flight, std::move(take)), credentials_(MakeServerCredentials(options.tls)) {
+      : service_(options.tls, in_flight, std::move(take)),
+        credentials_(MakeServerCredentials(options.tls)) {
     grpc::ServerBuilder builder;
     SetStreamArguments(
         options, [&](const char* name, int value) { builder.AddChannelArgument(name, value); });

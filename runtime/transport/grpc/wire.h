@@ -9,8 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 #include "pushpull/deadline.h"
 
+#include "runtime/tls/peer_identity.h"
 #include "runtime/transport/grpc/payload_loans.h"
 
 namespace pushpull {
@@ -53,6 +56,8 @@ class Wire {
   virtual void EndWith(OutgoingMessage message) = 0;
   // host:port of the peer; empty where it is unknown.
   virtual std::string peer() const = 0;
+  // Who the peer is, as FrameStream::identity.
+  virtual absl::StatusOr<PeerIdentity> identity() const = 0;
 };
 
 }  // namespace pushpull

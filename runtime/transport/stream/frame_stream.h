@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/tls/peer_identity.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/stream/frame_reader.h"
@@ -65,6 +66,9 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
   virtual size_t queued_bytes() const = 0;
   virtual absl::string_view kind() const = 0;  // as Channel::kind
   const std::string& peer() const { return peer_; }
+  // Who the peer's certificate says it is, once a frame was received. Called on an open stream.
+  // kPermissionDenied: nobody that this process should talk to.
+  virtual absl::StatusOr<PeerIdentity> identity() const = 0;
   EventLoop& loop() { return loop_; }
 
   // ---- Shared memory, where the subclass has it; these defaults are for those that do not. ----

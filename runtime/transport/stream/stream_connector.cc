@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/transport/stream/stream_channel.h"
 
 namespace pushpull {
@@ -44,9 +45,19 @@ void StreamConnector::OnFrame(const ReceivedFrame& frame) {
   const absl::StatusOr<HelloAckMeta> ack = DecodeHelloAck(frame.meta);
   if (!ack.ok()) return Fail(ack.status());
   if (!ack->admitted.ok()) return Fail(ack->admitted);
+  const absl::Status answered = CheckServer();
+  if (!answered.ok()) return Fail(answered);
   const absl::Status used = stream_->UseSharedMemory(*ack);
   if (!used.ok()) return Fail(used);
   Finish(MakeChannel(frame, *ack));
+}
+
+// Another member at this address may be one that took it over: the next address may be right.
+absl::Status StreamConnector::CheckServer() const {
+  if (!request_.server) return absl::OkStatus();
+  PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, stream_->identity());
+  const absl::Status is_server = peer.CheckIs(ToString(*request_.server));
+  return is_server.ok() ? is_server : absl::UnavailableError(is_server.message());
 }
 
 std::unique_ptr<Channel> StreamConnector::MakeChannel(const ReceivedFrame& ack_frame,

@@ -53,6 +53,7 @@ class StreamConnector : private FrameStreamOwner,
   void OnFrame(const ReceivedFrame& frame) override;
   void OnClosed(const absl::Status& why) override { Finish(Explain(why)); }
 
+  absl::Status CheckServer() const;
   std::unique_ptr<Channel> MakeChannel(const ReceivedFrame& ack_frame, const HelloAckMeta& ack);
   void Finish(absl::StatusOr<std::unique_ptr<Channel>> result);
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/peer_clock.h"
 #include "runtime/transport/stream/socket.h"
@@ -98,6 +99,8 @@ class StreamAcceptor::Handshake final : private FrameStreamOwner,
   }
 
   absl::Status Judge(const Hello& hello) {
+    PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, stream_->identity());
+    PUSHPULL_RETURN_IF_ERROR(peer.CheckIs(PeerName(hello)));
     absl::Status verdict = absl::UnavailableError("no longer listens");
     context_->gate.Enter([&](ChannelAcceptor& acceptor) { verdict = acceptor.Admit(hello); });
     if (verdict.ok() && hello.lane >= context_->loops.size())

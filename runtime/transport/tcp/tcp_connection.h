@@ -29,6 +29,7 @@ class TcpConnection final : public FrameStream {
   }
   size_t queued_bytes() const override { return queue_.num_bytes(); }
   absl::string_view kind() const override { return rings_ ? "shm" : "tcp"; }
+  absl::StatusOr<PeerIdentity> identity() const override { return stream_.peer(); }
 
   std::optional<ShmOffer> OfferSharedMemory() override;
   absl::Status UseSharedMemory(const HelloAckMeta& ack) override;

@@ -38,6 +38,9 @@ class TcpStream {
     return tls_ == nullptr ? SendPlain(buffers) : tls_->Send(buffers);
   }
 
+  // Who the peer is, once a byte of it was received.
+  PeerIdentity peer() const { return tls_ == nullptr ? PeerIdentity::Anybody() : tls_->peer(); }
+
   // Over TLS there may be bytes that Send took and the socket has not, and received bytes that
   // epoll will not report again.
   bool is_encrypted() const { return tls_ != nullptr; }

@@ -28,12 +28,13 @@ class Authority:
                       "-subj", f"/CN={folder.name}", "-days", 2, "-keyout", self._key, "-out",
                       self.certificate)
 
-    def issue(self, into: pathlib.Path, days: int) -> None:
+    def issue(self, into: pathlib.Path, days: int, *more_names: str) -> None:
         """The three files of a member, in a new folder."""
+        names = ",".join(f"DNS:{name}" for name in ("pushpull", *more_names))
         into.mkdir()
         request = into / "request"
         self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-                      "/CN=member", "-addext", "subjectAltName=DNS:pushpull", "-keyout", into / "tls.key",
+                      "/CN=member", "-addext", f"subjectAltName={names}", "-keyout", into / "tls.key",
                       "-out", request)
         self._openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
                       "-CAcreateserial", "-copy_extensions", "copy", "-days", days, "-out", into / "tls.crt")
@@ -56,11 +57,11 @@ class TlsTest(job.JobTestCase):
         named.start()
         self.addCleanup(named.stop)
 
-    def new_member(self, name: str, authority: Authority) -> pathlib.Path:
+    def new_member(self, name: str, authority: Authority, *more_names: str) -> pathlib.Path:
         """A folder as Kubernetes makes it: links to what is behind one link."""
         folder = self.folder / name
         folder.mkdir()
-        authority.issue(folder / "..1", days=1)
+        authority.issue(folder / "..1", 1, *more_names)
         (folder / "..data").symlink_to("..1")
         for file in ("ca.crt", "tls.crt", "tls.key"):
             (folder / file).symlink_to(f"..data/{file}")
@@ -112,7 +113,7 @@ class TlsTest(job.JobTestCase):
                    self.start_server(coordinator)]
         for address in (coordinator, started.endpoint("server")["data"]):
             self.assert_shuts_out(address, stranger)
-        self.authority.issue(self.certificates / "..2", days=2)
+        self.authority.issue(self.certificates / "..2", 2)
         self.swap("..2")
         job.wait_until(lambda: all(started.metrics(*role)[EXPIRY] > before[role] for role in roles),
                        ROTATION_SECONDS, "the new certificates in use everywhere")
@@ -130,6 +131,36 @@ class TlsTest(job.JobTestCase):
         self.assertRegex(started.launcher.output,
                          r"server-0 .*peer without this job's certificates refused")
         self.assertNotIn("PRIVATE KEY", started.launcher.output)
+
+    def test_workers_certificate_opens_nothing_else(self) -> None:
+        steps = 1000
+        started = self.run_over_tls(self.spec("--steps", steps, "--step-milliseconds", 5))
+        started.wait_for_step(3)
+        coordinator = started.endpoint("coordinator")["control"]
+        name = f"worker-7.{self.job_name}.default.pushpull"
+        worker = str(self.new_member("worker-7", self.authority, name))
+        as_worker = {"PUSHPULL_TLS_DIR": worker}
+
+        with unittest.mock.patch.dict(os.environ, as_worker):
+            refused = [started.scale(3), started.set("mode=Async"),
+                       job.run_command("checkpoint", "now", "--coordinator", coordinator)]
+            status = started.status()
+        server = self.start_server(coordinator, **as_worker)
+        another = self.start(job.PROBE, "--steps", 1, environment={
+            **as_worker, "PUSHPULL_JOB": self.job_name, "PUSHPULL_ROLE": "worker",
+            "PUSHPULL_INDEX": "0", "PUSHPULL_COORDINATOR": coordinator})
+        codes = [server.wait(60), another.wait(60)]
+        code = started.finish()
+
+        for command in refused:
+            self.assertNotEqual(command.returncode, 0, command.stdout)
+            self.assertRegex(command.stderr, f"certificate of {name} may not .*TrainingJob")
+        self.assertEqual(status["phase"], "Running", status)
+        for member, whose in ((server, "server-0"), (another, "worker-0")):
+            self.assertRegex(member.output, f"certificate of {name} is not that of {whose}")
+        self.assertNotIn(0, codes)
+        self.assertEqual(code, 0, started.launcher.output)
+        self.assertEqual(started.report()["steps"], steps)
 
     def test_unusable_certificate_files_are_named_at_start(self) -> None:
         (self.certificates / "tls.key").unlink()

@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+
+#include "pushpull/v1/control.grpc.pb.h"
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/mutex.h"
@@ -32,6 +37,10 @@ class Counter {
     MutexLock lock(mu_);
     ++count_;
     changed_.NotifyAll();
+  }
+  int count() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return count_;
   }
   bool WaitFor(int count) ABSL_LOCKS_EXCLUDED(mu_) {
     const Deadline deadline = Deadline::After(kPatience);
@@ -84,6 +93,24 @@ class TlsSessionTest : public ::testing::Test {
   ~TlsSessionTest() override { service_->Shutdown(Deadline::After(kPatience)); }
 
   TlsFiles NewFiles() const { return MakeTlsFiles(authority_); }
+  TlsFiles Named(const std::vector<std::string>& dns_names) const {
+    return MakeNamedTlsFiles(authority_, dns_names);
+  }
+  // Of a call with these files by a program that checks nothing.
+  grpc::StatusCode CodeOfStrangers(const TlsFiles& files) const {
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride(kCertificateName);
+    const auto stub = v1::Coordinator::NewStub(
+        grpc::CreateCustomChannel(service_->address(),
+                                  grpc::SslCredentials({.pem_root_certs = files.authorities,
+                                                        .pem_private_key = files.private_key,
+                                                        .pem_cert_chain = files.certificate}),
+                                  arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::JobStatus status;
+    return stub->GetStatus(&context, {}, &status).error_code();
+  }
   absl::Status Ask(const TlsFolder* tls) const {
     const ControlTarget target{.address = service_->address(), .tls = CurrentIdentity(tls)};
     return FetchStatus(target, Deadline::After(kPatience)).status();
@@ -111,8 +138,9 @@ class SessionOf {
   SessionOf(const SessionOf&) = delete;
   SessionOf& operator=(const SessionOf&) = delete;
 
-  void Say() {
-    loop_.Post([this] { session_->Send(TensorsInstalled{.table_version = 1}); });
+  void Say() { Send(TensorsInstalled{.table_version = 1}); }
+  void Send(FromMember message) {
+    loop_.Post([this, message = std::move(message)] { session_->Send(message); });
   }
   absl::Status End() {
     return handler_.closed.WaitFor(1) ? handler_.end : absl::DeadlineExceededError("it goes on");
@@ -133,6 +161,113 @@ TEST_F(TlsSessionTest, MemberOfTheJobIsAccepted) {
   EXPECT_TRUE(coordinator_.messages.WaitFor(1));
   const absl::Status answered = Ask(member.tls.get());
   EXPECT_TRUE(answered.ok()) << answered;
+}
+
+// ---- names and roles ----
+
+constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
+
+TEST_F(TlsSessionTest, AWorkerRegistersAsItselfOnly) {
+  const FakeTlsMember worker(Named({"pushpull", "worker-1.mnist.ml.pushpull"}));
+  SessionOf itself(service_->address(), worker.tls.get());
+  SessionOf another(service_->address(), worker.tls.get());
+  SessionOf server(service_->address(), worker.tls.get());
+
+  itself.Send(RegisterWorker{.worker = WorkerId{1}});
+  another.Send(RegisterWorker{.worker = WorkerId{0}});
+  server.Send(RegisterServer{.server = ServerId{1}});
+
+  for (SessionOf* refused : {&another, &server}) {
+    const absl::Status why = refused->End();
+    EXPECT_EQ(why.code(), kDenied) << why;
+    EXPECT_THAT(std::string(why.message()), HasSubstr("worker-1.mnist.ml.pushpull"));
+  }
+  EXPECT_TRUE(coordinator_.messages.WaitFor(1));
+  EXPECT_EQ(coordinator_.messages.count(), 1);
+}
+
+TEST_F(TlsSessionTest, AServerRegistersAsItselfOnly) {
+  const FakeTlsMember server(Named({"pushpull", "server-1.mnist.ml.pushpull"}));
+  SessionOf itself(service_->address(), server.tls.get());
+  SessionOf another(service_->address(), server.tls.get());
+
+  itself.Send(RegisterServer{.server = ServerId{1}});
+  another.Send(RegisterServer{.server = ServerId{0}});
+
+  EXPECT_EQ(another.End().code(), kDenied);
+  EXPECT_TRUE(coordinator_.messages.WaitFor(1));
+}
+
+TEST_F(TlsSessionTest, OnlyManagersChangeTheJob) {
+  const std::vector<std::pair<std::string, bool>> managers = {
+      {"coordinator.mnist.ml.pushpull", true},
+      {"operator.mnist.ml.pushpull", true},
+      {"mnist.ml.pushpull", true},
+      {"pushpull", true},
+      {"worker-0.mnist.ml.pushpull", false},
+      {"server-0.mnist.ml.pushpull", false}};
+  for (const auto& [name, may] : managers) {
+    const FakeTlsMember member(Named({"pushpull", name}));
+    const ControlTarget target{.address = service_->address(), .tls = member.tls->identity()};
+    const Deadline deadline = Deadline::After(kPatience);
+    const absl::StatusCode expected = may ? absl::StatusCode::kOk : kDenied;
+
+    EXPECT_EQ(RequestResize(target, {.servers = 2}, deadline).code(), expected) << name;
+    EXPECT_EQ(RequestMode(target, {.staleness = 2}, deadline).code(), expected) << name;
+    EXPECT_EQ(RequestCheckpoint(target, deadline).status().code(), expected) << name;
+    EXPECT_TRUE(FetchStatus(target, deadline).ok()) << name;
+  }
+}
+
+TEST_F(TlsSessionTest, ARefusalSaysWhoWhatAndWhatToDo) {
+  const FakeTlsMember worker(Named({"pushpull", "worker-0.mnist.ml.pushpull"}));
+  const ControlTarget target{.address = service_->address(), .tls = worker.tls->identity()};
+
+  const absl::Status why = RequestResize(target, {.servers = 2}, Deadline::After(kPatience));
+
+  EXPECT_THAT(std::string(why.message()),
+              AllOf(HasSubstr("coordinator at " + target.address),
+                    HasSubstr("worker-0.mnist.ml.pushpull"),
+                    HasSubstr("resize the job"),
+                    HasSubstr("TrainingJob")));
+}
+
+TEST_F(TlsSessionTest, MembersOfAnotherJobAreRefused) {
+  own_.folder.Swap(Named({"pushpull", "coordinator.mnist.ml.pushpull"}));
+  own_.tls->Reload();
+  const FakeTlsMember neighbour(Named({"pushpull", "mnist.ml.pushpull"}));
+  // It believes to be of this job, so that it does not refuse the coordinator itself.
+  const FakeTlsMember stranger(
+      Named({"pushpull", "mnist.ml.pushpull", "operator.other.ml.pushpull"}));
+  const FakeTlsMember foreigner(Named({"pushpull", "other.ml.pushpull"}));
+
+  EXPECT_TRUE(Ask(neighbour.tls.get()).ok());
+  EXPECT_EQ(Ask(foreigner.tls.get()).code(), absl::StatusCode::kUnavailable);
+  const ControlTarget target{.address = service_->address(), .tls = stranger.tls->identity()};
+  EXPECT_EQ(RequestResize(target, {.servers = 2}, Deadline::After(kPatience)).code(), kDenied);
+}
+
+TEST_F(TlsSessionTest, AWorkerIsNotTakenForTheCoordinator) {
+  own_.folder.Swap(Named({"pushpull", "worker-0.mnist.ml.pushpull"}));
+  own_.tls->Reload();
+  const FakeTlsMember member(Named({"pushpull", "worker-1.mnist.ml.pushpull"}));
+  SessionOf session(service_->address(), member.tls.get());
+
+  session.Say();
+
+  EXPECT_EQ(session.End().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Ask(member.tls.get()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(coordinator_.messages.count(), 0);
+}
+
+// Its own check would refuse to load such a certificate.
+TEST_F(TlsSessionTest, ACertificateWithoutOurNamesIsRefused) {
+  const TlsFiles files = Named({"web.example"});
+
+  const absl::Status loaded = TlsIdentity::Create(files).status();
+
+  EXPECT_EQ(loaded.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOfStrangers(files), grpc::StatusCode::PERMISSION_DENIED);
 }
 
 TEST_F(TlsSessionTest, AcceptedConnectionLogsNothing) {

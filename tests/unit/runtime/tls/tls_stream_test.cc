@@ -56,6 +56,9 @@ class TlsStreamTest : public testing::Test {
   static std::shared_ptr<const TlsIdentity> Member(const FakeCertificate& authority) {
     return *TlsIdentity::Create(MakeTlsFiles(authority, MakeCertificate("member", authority)));
   }
+  std::shared_ptr<const TlsIdentity> Named(const std::vector<std::string>& dns_names) const {
+    return *TlsIdentity::Create(MakeNamedTlsFiles(authority_, dns_names));
+  }
   void Open() { Open(Member(authority_), Member(authority_)); }
   void Open(const std::shared_ptr<const TlsIdentity>& client,
             const std::shared_ptr<const TlsIdentity>& server) {
@@ -249,6 +252,27 @@ TEST_F(TlsStreamTest, ATrustingServerIsRejectedForItsCertificate) {
 
   EXPECT_THAT(std::string(client.message()), HasSubstr("its certificate is rejected"));
   EXPECT_THAT(std::string(server.message()), HasSubstr("rejects this side's certificate"));
+}
+
+TEST_F(TlsStreamTest, KnowsThePeerByItsCertificate) {
+  Open(Member(authority_), Named({"pushpull", "server-1.mnist.ml.pushpull"}));
+  Bytes bytes = Pattern(10);
+  const iovec whole = Whole(bytes);
+
+  Carry(*server_, *client_, std::span(&whole, 1));
+
+  EXPECT_TRUE(client_->peer().CheckIs("server-1").ok());
+  EXPECT_FALSE(client_->peer().CheckIs("server-0").ok());
+}
+
+TEST_F(TlsStreamTest, APeerOfAnotherJobIsRejectedByItsName) {
+  Open(Named({"pushpull", "worker-0.other.ml.pushpull"}),
+       Named({"pushpull", "server-1.mnist.ml.pushpull"}));
+
+  const auto [client, server] = Failures();
+
+  EXPECT_THAT(std::string(client.message()), HasSubstr("server-1.mnist.ml.pushpull"));
+  EXPECT_EQ(client.code(), absl::StatusCode::kUnauthenticated);
 }
 
 TEST_F(TlsStreamTest, BytesThatAreNotTlsAreRejected) {

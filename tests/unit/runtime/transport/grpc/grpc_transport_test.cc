@@ -38,6 +38,10 @@ class GrpcTest : public ::testing::Test {
   }
 
   TlsFiles NewFiles() const { return MakeTlsFiles(authority_); }
+  TlsFiles Named(const std::string& member) const {
+    return MakeNamedTlsFiles(authority_,
+                             {"pushpull", MemberCertificateName(member, "mnist", "ml")});
+  }
 
   const FakeCertificate authority_ = MakeAuthority("job-1");
   FakeTlsMember first_{NewFiles()};
@@ -111,6 +115,51 @@ TEST_F(GrpcTest, ATransportCanBeDestroyedWhileConnecting) {
 }
 
 // ---- certificates ----
+
+TEST_F(GrpcTest, AWorkerConnectsAsItselfOnly) {
+  const FakeTlsMember server(Named("server-3"));
+  const FakeTlsMember worker(Named("worker-7"));
+  Listen({.tls = server.tls.get()}, {.tls = worker.tls.get()});
+  ConnectRequest another = pair_->Request();
+  another.hello.worker = WorkerId{6};
+  ConnectRequest impostor = pair_->Request();
+  impostor.hello.server = ServerId{7};
+
+  for (const ConnectRequest& request : {another, impostor}) {
+    const absl::Status why = pair_->Connect(request).status();
+    EXPECT_EQ(why.code(), absl::StatusCode::kPermissionDenied) << why;
+    EXPECT_THAT(std::string(why.message()),
+                AllOf(HasSubstr("worker-7.mnist.ml.pushpull"), HasSubstr(PeerName(request.hello))));
+  }
+  ExpectServes();
+}
+
+TEST_F(GrpcTest, OnlyTheServersCertificateIsTakenForTheServer) {
+  FakeTlsMember server(Named("worker-3"));
+  const FakeTlsMember worker(Named("worker-7"));
+  Listen({.tls = server.tls.get()}, {.tls = worker.tls.get()});
+  ConnectRequest request = pair_->Request();
+  request.server = ServerId{3};
+  request.deadline = Deadline::After(std::chrono::seconds(2));
+
+  const absl::Status why = pair_->Connect(request).status();
+  server.folder.Swap(Named("server-3"));
+  server.tls->Reload();
+  request.deadline = Deadline::After(std::chrono::seconds(10));
+  const absl::Status next = pair_->Connect(request).status();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_TRUE(next.ok()) << next;
+}
+
+TEST_F(GrpcTest, AServerRejectsAMemberOfAnotherJob) {
+  const FakeTlsMember server(Named("server-3"));
+  const FakeTlsMember stranger(MakeNamedTlsFiles(
+      authority_, {"pushpull", "mnist.ml.pushpull", "worker-7.other.ml.pushpull"}));
+  Listen({.tls = server.tls.get()}, {.tls = stranger.tls.get()});
+
+  EXPECT_EQ(Refusal().code(), absl::StatusCode::kPermissionDenied);
+}
 
 TEST_F(GrpcTest, AMemberOfAnotherJobIsRejected) {
   const FakeTlsMember stranger(MakeTlsFiles());

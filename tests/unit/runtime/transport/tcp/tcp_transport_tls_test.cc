@@ -27,6 +27,16 @@ class TcpTlsTest : public ::testing::Test {
   TcpTlsTest() : server_(NewFiles()), client_(NewFiles()) {}
 
   TlsFiles NewFiles() const { return MakeTlsFiles(authority_); }
+  TlsFiles Named(std::vector<std::string> dns_names) const {
+    dns_names.emplace_back("pushpull");
+    return MakeNamedTlsFiles(authority_, dns_names);
+  }
+  void UseNames(const std::vector<std::string>& server, const std::vector<std::string>& client) {
+    server_.folder.Swap(Named(server));
+    server_.tls->Reload();
+    client_.folder.Swap(Named(client));
+    client_.tls->Reload();
+  }
   void Listen(TransportOptions server = {}) { ListenFor({.tls = client_.tls.get()}, server); }
   void ListenFor(const TransportOptions& client, TransportOptions server = {}) {
     server.tls = server_.tls.get();
@@ -108,6 +118,82 @@ TEST_F(TcpTlsTest, AServerWithoutTlsIsNotTakenForADeadOne) {
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(why.message()),
               AllOf(HasSubstr("TLS handshake"), HasSubstr("PUSHPULL_TLS_DIR")));
+}
+
+// ---- names and roles ----
+
+TEST_F(TcpTlsTest, AWorkerConnectsAsItselfOnly) {
+  UseNames({"server-3.mnist.ml.pushpull"}, {"worker-7.mnist.ml.pushpull"});
+  Listen();
+  ConnectRequest another = pair_->Request();
+  another.hello.worker = WorkerId{6};
+  ConnectRequest server = pair_->Request();
+  server.hello.server = ServerId{7};
+
+  for (const ConnectRequest& request : {another, server}) {
+    const absl::Status why = pair_->Connect(request).status();
+    EXPECT_EQ(why.code(), absl::StatusCode::kPermissionDenied) << why;
+    EXPECT_THAT(std::string(why.message()),
+                AllOf(HasSubstr("server-3 at " + pair_->address()),
+                      HasSubstr("worker-7.mnist.ml.pushpull"),
+                      HasSubstr(PeerName(request.hello))));
+  }
+  ExpectServes();
+}
+
+TEST_F(TcpTlsTest, AServerConnectsAsItselfOnly) {
+  UseNames({"server-3.mnist.ml.pushpull"}, {"server-7.mnist.ml.pushpull"});
+  Listen();
+  ConnectRequest itself = pair_->Request();
+  itself.hello.server = ServerId{7};
+
+  EXPECT_TRUE(pair_->Connect(itself).ok());
+  EXPECT_EQ(Refusal().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(TcpTlsTest, OnlyTheServersCertificateIsTakenForTheServer) {
+  UseNames({"worker-3.mnist.ml.pushpull"}, {"worker-7.mnist.ml.pushpull"});
+  Listen();
+  ConnectRequest request = pair_->Request();
+  request.server = ServerId{3};
+
+  const absl::Status why = pair_->Connect(request).status();
+  server_.folder.Swap(Named({"server-3.mnist.ml.pushpull"}));
+  server_.tls->Reload();
+
+  // Another member may have taken over the address of one that moved.
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("worker-3.mnist.ml.pushpull"));
+  EXPECT_TRUE(pair_->Connect(request).ok());
+}
+
+TEST_F(TcpTlsTest, NamesOfAnotherJobAreRejectedOnBothSides) {
+  UseNames({"server-3.mnist.ml.pushpull"}, {"worker-7.other.ml.pushpull"});
+  Listen();
+
+  const absl::Status why = Refusal();
+
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("another job"));
+  EXPECT_EQ(Rejection().code(), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(TcpTlsTest, AServerRejectsAMemberOfAnotherJob) {
+  UseNames({"server-3.mnist.ml.pushpull"}, {"mnist.ml.pushpull", "worker-7.other.ml.pushpull"});
+  Listen();
+
+  EXPECT_EQ(Refusal().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(TcpTlsTest, CertificatesWithoutAMembersNameAreOfAnyRole) {
+  UseNames({"pushpull"}, {"mnist.ml.pushpull"});
+  Listen();
+  ConnectRequest server = pair_->Request();
+  server.hello.server = ServerId{7};
+  server.server = ServerId{3};
+
+  ExpectServes();
+  EXPECT_TRUE(pair_->Connect(server).ok());
 }
 
 // ---- certificates that change ----
