@@ -17,13 +17,44 @@ KeyPair AuthorityOf(const JobCertificates& certificates) {
   return {.certificate = certificates.authorities, .private_key = certificates.authority_key};
 }
 
-KeyPair PairOf(const JobCertificates& certificates) {
-  return {.certificate = certificates.certificate, .private_key = certificates.private_key};
-}
-
 Validity From(WallTime now, seconds lifetime) {
   return {.begin = now - kClockSkewMax, .end = now + lifetime};
 }
+
+// Keeps or issues one pair after the other, all by one authority.
+class PairKeeper {
+ public:
+  PairKeeper(KeyPair authority, WallTime now, seconds lifetime)
+      : authority_(std::move(authority)),
+        authority_validity_(CheckAuthority(authority_)),
+        now_(now),
+        lifetime_(lifetime) {}
+
+  // `pair`, or a new one where it is missing, invalid, of another authority or due.
+  absl::StatusOr<KeyPair> Keep(const KeyPair& pair, const CertificateSubject& subject) {
+    const std::optional<Validity> had = CheckMember(pair, authority_);
+    if (DecideStep(authority_validity_, had, now_, lifetime_) == CertificateStep::kKeep) {
+      renew_at_ = std::min(renew_at_, RenewalTime(*had));
+      return pair;
+    }
+    has_renewed_ = has_renewed_ || had.has_value();
+    const Validity validity = From(now_, lifetime_);
+    renew_at_ = std::min(renew_at_, RenewalTime(validity));
+    return MakeMember(subject, validity, authority_);
+  }
+
+  WallTime renew_at() const { return renew_at_; }
+  // A pair of this authority was due: whoever is left has known the authority for long.
+  bool has_renewed() const { return has_renewed_; }
+
+ private:
+  const KeyPair authority_;
+  const std::optional<Validity> authority_validity_;
+  const WallTime now_;
+  const seconds lifetime_;
+  WallTime renew_at_ = WallTime::max();
+  bool has_renewed_ = false;
+};
 
 }  // namespace
 
@@ -45,31 +76,34 @@ CertificateStep DecideStep(const std::optional<Validity>& authority,
   return CertificateStep::kKeep;
 }
 
-absl::StatusOr<CertificateUpdate> UpdateCertificates(JobCertificates current,
-                                                     const CertificateSubject& members,
+absl::StatusOr<CertificateUpdate> UpdateCertificates(const JobCertificates& current,
+                                                     const JobSubjects& subjects,
                                                      WallTime now,
                                                      seconds lifetime) {
-  std::optional<Validity> member = CheckMember(PairOf(current), AuthorityOf(current));
-  const CertificateStep step =
-      DecideStep(CheckAuthority(AuthorityOf(current)), member, now, lifetime);
-  if (step == CertificateStep::kKeep)
-    return CertificateUpdate{.certificates = std::move(current), .renew_at = RenewalTime(*member)};
+  JobCertificates next{.authorities = current.authorities, .authority_key = current.authority_key};
   const std::string own = FirstCertificate(current.authorities);
+  const CertificateStep step =
+      DecideStep(CheckAuthority(AuthorityOf(current)), std::nullopt, now, lifetime);
   if (step == CertificateStep::kNewAuthority) {
     PUSHPULL_ASSIGN_OR_RETURN(KeyPair authority,
-                              MakeAuthority({.name = absl::StrCat("authority of ", members.name)},
+                              MakeAuthority({.name = absl::StrCat("authority of ", subjects.job)},
                                             From(now, kAuthorityLifetime)));
-    current.authorities = absl::StrCat(authority.certificate, own);
-    current.authority_key = std::move(authority.private_key);
-  } else {
-    current.authorities = own;
+    next.authorities = absl::StrCat(authority.certificate, own);
+    next.authority_key = std::move(authority.private_key);
   }
-  const Validity validity = From(now, lifetime);
-  PUSHPULL_ASSIGN_OR_RETURN(KeyPair pair, MakeMember(members, validity, AuthorityOf(current)));
-  current.certificate = std::move(pair.certificate);
-  current.private_key = std::move(pair.private_key);
+  PairKeeper keeper(AuthorityOf(next), now, lifetime);
+  if (current.shared != KeyPair{}) {
+    PUSHPULL_ASSIGN_OR_RETURN(next.shared, keeper.Keep(current.shared, subjects.shared));
+  }
+  for (const auto& [member, subject] : subjects.members) {
+    const auto found = current.pairs.find(member);
+    const KeyPair pair = found == current.pairs.end() ? KeyPair{} : found->second;
+    PUSHPULL_ASSIGN_OR_RETURN(next.pairs[member], keeper.Keep(pair, subject));
+  }
+  if (keeper.has_renewed()) next.authorities = own;
+  const bool has_changed = next != current;
   return CertificateUpdate{
-      .certificates = std::move(current), .has_changed = true, .renew_at = RenewalTime(validity)};
+      .certificates = std::move(next), .has_changed = has_changed, .renew_at = keeper.renew_at()};
 }
 
 }  // namespace pushpull_operator

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The certificates of one job: its own authority, the pair that all members use, and when they are
-// renewed (docs/decisions/0028-certificates-of-a-job.md). Pure except for the random numbers of
-// keys.
+// The certificates of one job: its own authority, a pair for each member, and when they are renewed
+// (docs/decisions/0028-certificates-of-a-job.md, 0061-names-in-certificates.md). Pure except for
+// the random numbers of keys.
 //
 //   issued ---------------- 3/5 of the lifetime: renewed ----- 2/3 ------------------ expiry
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -27,12 +28,20 @@ inline constexpr std::chrono::days kAuthorityLifetime{3650};
 struct JobCertificates {
   std::string authorities;    // that members trust; the current one first
   std::string authority_key;  // of the current one
-  std::string certificate;    // shared by all members
-  std::string private_key;    // shared by all members
+  // Of any member: a user's, or one for pods that an earlier version of the operator started.
+  KeyPair shared;
+  std::map<std::string, KeyPair> pairs;  // by member: "worker-3", "operator"
   friend bool operator==(const JobCertificates&, const JobCertificates&) = default;
 };
 
 enum class CertificateStep { kKeep, kNewMember, kNewAuthority };
+
+// Who gets certificates.
+struct JobSubjects {
+  std::string job;
+  CertificateSubject shared;                          // renewed where it exists, never made
+  std::map<std::string, CertificateSubject> members;  // by member
+};
 
 // When a certificate issued here is renewed.
 WallTime RenewalTime(const Validity& validity);
@@ -50,11 +59,11 @@ struct CertificateUpdate {
   WallTime renew_at{};
 };
 
-// Returns `current` with what is missing, invalid or due renewed. A new authority is trusted beside
-// the previous one until the next renewal, because files reach members at different times. Errors
-// are those of MakeAuthority.
-absl::StatusOr<CertificateUpdate> UpdateCertificates(JobCertificates current,
-                                                     const CertificateSubject& members,
+// Returns `current` with what is missing, invalid or due renewed, and without the pairs of others
+// than `subjects`. A new authority is trusted beside the previous one until its first pair is
+// renewed, because files reach members at different times. Errors are those of MakeAuthority.
+absl::StatusOr<CertificateUpdate> UpdateCertificates(const JobCertificates& current,
+                                                     const JobSubjects& subjects,
                                                      WallTime now,
                                                      std::chrono::seconds lifetime);
 

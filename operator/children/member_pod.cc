@@ -336,8 +336,7 @@ Json Containers(const ObjectKey& job,
     MountSharedMemory(containers.front());
     containers.push_back(ColocatedServer(job, spec, start.member, settings, pod));
   }
-  const std::string secret = TlsSecretName(job.name, spec.security);
-  if (!secret.empty()) MountTlsSecret(secret, containers, pod);
+  MountTlsSecret(job.name, spec.security, CertificateMembers(spec, start.member), containers, pod);
   return containers;
 }
 

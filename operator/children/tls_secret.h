@@ -4,10 +4,14 @@
 // the JSON of pods it is included by .cc files of operator/children only. Pure.
 #pragma once
 
+#include <set>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include <nlohmann/json_fwd.hpp>
 
+#include "operator/api/member.h"
 #include "operator/certificates/job_certificates.h"
 #include "operator/kube/object.h"
 #include "runtime/job/training_job.h"
@@ -23,21 +27,37 @@ inline const ResourceType& SecretType() {
 // Empty: no TLS.
 std::string TlsSecretName(const std::string& job, const pushpull::SecuritySpec& security);
 
-// The subject names of the members' certificate.
-CertificateSubject MembersSubject(const ObjectKey& job);
+// How the member calls itself in certificates, "worker-3", and the server in its pod, where it has
+// one.
+std::vector<std::string> CertificateMembers(const pushpull::TrainingJobSpec& spec,
+                                            const MemberId& member);
 
-// The content of the Secret; a key that is missing, or not base64, is empty.
+// The subjects of the operator's certificate and of these members'.
+JobSubjects SubjectsOf(const ObjectKey& job, const std::set<std::string>& members);
+
+// The content of the Secret; a key that is missing, or not base64, is empty. Keys that the operator
+// does not write are left out.
 JobCertificates DecodeTlsSecret(const Object& secret);
 
 // A new Secret of the job, which owns it.
 std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& certificates);
 
-// Other certificates for a Secret that still has this version: a JSON merge patch.
-std::string TlsSecretPatchText(const JobCertificates& certificates,
+// What differs in `next` from `present`, for a Secret that still has this version: a JSON merge
+// patch.
+std::string TlsSecretPatchText(const JobCertificates& present,
+                               const JobCertificates& next,
                                const std::string& resource_version);
 
-// Mounts the keys that members need, which the authority's key is not, in each container, and sets
-// PUSHPULL_TLS_DIR.
-void MountTlsSecret(const std::string& secret, nlohmann::json& containers, nlohmann::json& pod);
+// kOutOfRange: more than a Secret holds.
+absl::Status CheckSecretSize(const JobCertificates& certificates);
+
+// Mounts what each container's member needs, which the authority's key is not, and sets
+// PUSHPULL_TLS_DIR. `members` has one name for each container; a user's Secret has one pair for all
+// of them.
+void MountTlsSecret(const std::string& job,
+                    const pushpull::SecuritySpec& security,
+                    const std::vector<std::string>& members,
+                    nlohmann::json& containers,
+                    nlohmann::json& pod);
 
 }  // namespace pushpull_operator

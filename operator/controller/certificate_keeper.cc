@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +13,7 @@
 #include "operator/children/tls_secret.h"
 #include "operator/controller/object_maker.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/tls/peer_identity.h"
 
 namespace pushpull_operator {
 namespace {
@@ -19,34 +23,63 @@ namespace {
 constexpr std::chrono::hours kRecheckPeriod{1};
 constexpr std::chrono::seconds kRereadPause{30};
 
-void Take(const ObjectKey& secret,
-          JobCertificates certificates,
-          WallTime recheck_at,
-          CertificateState& state) {
+// The operator's own files, for its calls.
+struct OwnFiles {
+  std::string authorities;
+  KeyPair pair;
+};
+
+void Take(const ObjectKey& secret, OwnFiles own, WallTime recheck_at, CertificateState& state) {
   state.secret = secret.name;
   state.files = std::make_shared<const pushpull::TlsFiles>(
-      pushpull::TlsFiles{.authorities = std::move(certificates.authorities),
-                         .certificate = std::move(certificates.certificate),
-                         .private_key = std::move(certificates.private_key)});
+      pushpull::TlsFiles{.authorities = std::move(own.authorities),
+                         .certificate = std::move(own.pair.certificate),
+                         .private_key = std::move(own.pair.private_key)});
   state.recheck_at = recheck_at;
+}
+
+// Who has a pair: members that the spec wants, that have a pod, or that get one next.
+std::set<std::string> MembersWithCertificates(const ObservedJob& job,
+                                              const std::vector<MemberId>& next) {
+  const pushpull::TrainingJobSpec& spec = job.object().job.spec;
+  std::set<std::string> members;
+  const auto add = [&](const MemberId& member) {
+    for (std::string& name : CertificateMembers(spec, member)) members.insert(std::move(name));
+  };
+  const auto add_all = [&](pushpull::JobRole role, int count) {
+    for (int i = 0; i < count; ++i) add({.role = role, .index = i});
+  };
+  add({});
+  add_all(pushpull::JobRole::kServer, spec.servers.replicas);
+  add_all(pushpull::JobRole::kWorker, spec.workers.replicas);
+  for (const PodStore::Pointer& pod : job.pods) {
+    const std::optional<MemberId> member = MemberOf(pod->meta.labels);
+    if (member && pod->meta.controller_uid == job.meta().uid) add(*member);
+  }
+  for (const MemberId& member : next) add(member);
+  return members;
 }
 
 }  // namespace
 
-absl::Status CertificateKeeper::Refresh(const ObservedJob& job, CertificateState& state) {
+absl::Status CertificateKeeper::Refresh(const ObservedJob& job,
+                                        const std::vector<MemberId>& next,
+                                        CertificateState& state) {
   const ObjectKey secret{.object_namespace = job.key().object_namespace, .name = job.Secret()};
   absl::Status refreshed;
   if (secret.name.empty()) {
     state = {};
   } else if (job.object().job.spec.security.secret_name.empty()) {
-    refreshed = EnsureOwn(job, secret, state);
+    refreshed = EnsureOwn(job, secret, next, state);
   } else {
     refreshed = Read(secret, job.now, state);
   }
-  state.obstacle =
-      absl::IsNotFound(refreshed)
-          ? Obstacle{.reason = "SecretMissing", .message = std::string(refreshed.message())}
-          : ObstacleOf(refreshed);
+  const std::string why(refreshed.message());
+  state.obstacle = ObstacleOf(refreshed);
+  if (absl::IsNotFound(refreshed))
+    state.obstacle = Obstacle{.reason = "SecretMissing", .message = why};
+  if (absl::IsOutOfRange(refreshed))
+    state.obstacle = Obstacle{.reason = "TooManyMembers", .message = why};
   return refreshed;
 }
 
@@ -58,14 +91,14 @@ absl::Status CertificateKeeper::RefreshIfDue(const ObservedJob& job,
     return absl::OkStatus();
   }
   const bool is_fresh = state.secret == job.Secret() && job.now < state.recheck_at;
-  return is_fresh || !job.HasPods() ? absl::OkStatus() : Refresh(job, state);
+  return is_fresh || !job.HasPods() ? absl::OkStatus() : Refresh(job, {}, state);
 }
 
 bool CertificateKeeper::RefreshAfterRefusal(const ObservedJob& job, CertificateState& state) {
   const std::shared_ptr<const pushpull::TlsFiles> refused = state.files;
   if (refused == nullptr || job.now < state.reread_at) return false;
   state.reread_at = job.now + kRereadPause;
-  return Refresh(job, state).ok() && state.files != nullptr && *state.files != *refused;
+  return Refresh(job, {}, state).ok() && state.files != nullptr && *state.files != *refused;
 }
 
 absl::Status CertificateKeeper::Read(const ObjectKey& secret,
@@ -78,18 +111,22 @@ absl::Status CertificateKeeper::Read(const ObjectKey& secret,
   }
   PUSHPULL_RETURN_IF_ERROR(found.status());
   JobCertificates certificates = DecodeTlsSecret(*found);
-  if (certificates.authorities.empty() || certificates.certificate.empty() ||
-      certificates.private_key.empty()) {
+  if (certificates.authorities.empty() || certificates.shared.certificate.empty() ||
+      certificates.shared.private_key.empty()) {
     return absl::NotFoundError(absl::StrCat("spec.security.secretName: Secret ",
                                             ToString(secret),
                                             " must have ca.crt, tls.crt and tls.key"));
   }
-  Take(secret, std::move(certificates), now + kRecheckPeriod, state);
+  Take(secret,
+       {.authorities = std::move(certificates.authorities), .pair = std::move(certificates.shared)},
+       now + kRecheckPeriod,
+       state);
   return absl::OkStatus();
 }
 
 absl::Status CertificateKeeper::EnsureOwn(const ObservedJob& job,
                                           const ObjectKey& secret,
+                                          const std::vector<MemberId>& next,
                                           CertificateState& state) {
   const absl::StatusOr<Object> found = client_.Get(SecretType(), secret, client_.CallDeadline());
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
@@ -99,13 +136,15 @@ absl::Status CertificateKeeper::EnsureOwn(const ObservedJob& job,
   PUSHPULL_ASSIGN_OR_RETURN(
       CertificateUpdate kept,
       UpdateCertificates(present == nullptr ? JobCertificates{} : DecodeTlsSecret(*present),
-                         MembersSubject(job.key()),
+                         SubjectsOf(job.key(), MembersWithCertificates(job, next)),
                          job.now,
                          life_));
+  PUSHPULL_RETURN_IF_ERROR(CheckSecretSize(kept.certificates));
   if (kept.has_changed)
     PUSHPULL_RETURN_IF_ERROR(Write(job.meta(), secret, present, kept.certificates));
   Take(secret,
-       std::move(kept.certificates),
+       {.authorities = std::move(kept.certificates.authorities),
+        .pair = std::move(kept.certificates.pairs[pushpull::kOperatorMember])},
        std::min(kept.renew_at, job.now + kRecheckPeriod),
        state);
   return absl::OkStatus();
@@ -125,11 +164,12 @@ absl::Status CertificateKeeper::Write(const ObjectMeta& job,
                              DryRun::kNo,
                              client_.CallDeadline());
   } else {
-    written = client_.MergePatch(SecretType(),
-                                 secret,
-                                 TlsSecretPatchText(certificates, present->meta.resource_version),
-                                 "",
-                                 client_.CallDeadline());
+    written = client_.MergePatch(
+        SecretType(),
+        secret,
+        TlsSecretPatchText(DecodeTlsSecret(*present), certificates, present->meta.resource_version),
+        "",
+        client_.CallDeadline());
   }
   const absl::Status& status = written.status();
   const bool has_changed_since = absl::IsAlreadyExists(status) || absl::IsNotFound(status);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -28,7 +29,12 @@ class CertificateKeeper {
   //   kAlreadyExists   the Secret is not this job's; it was not touched.
   //   kNotFound        the user's Secret does not exist, or lacks a key.
   //   kAborted         another writer was faster. Retry.
-  absl::Status Refresh(const ObservedJob& job, CertificateState& state);
+  //   kOutOfRange      the job has more members than a Secret has room for their certificates.
+  //
+  // `next`: members that are about to get a pod, beside those that the spec wants or that have one.
+  absl::Status Refresh(const ObservedJob& job,
+                       const std::vector<MemberId>& next,
+                       CertificateState& state);
   // Refreshes a running job's certificates if they are due. A job without pods has its Secret read
   // before the first pod is created; one that has ended needs no new ones, but its coordinator may
   // still be asked.
@@ -39,7 +45,10 @@ class CertificateKeeper {
 
  private:
   absl::Status Read(const ObjectKey& secret, WallTime now, CertificateState& state);
-  absl::Status EnsureOwn(const ObservedJob& job, const ObjectKey& secret, CertificateState& state);
+  absl::Status EnsureOwn(const ObservedJob& job,
+                         const ObjectKey& secret,
+                         const std::vector<MemberId>& next,
+                         CertificateState& state);
   // `present` is null where there is none yet.
   absl::Status Write(const ObjectMeta& job,
                      const ObjectKey& secret,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -187,13 +188,21 @@ class JobReconciler::Pass {
       if (const auto* create = std::get_if<CreatePod>(&action)) {
         state_.creation.Begin(create->term);
         if (!std::exchange(has_refreshed, true))
-          done = reconciler_.keeper_.Refresh(job_, state_.certificates);
+          done = reconciler_.keeper_.Refresh(job_, MembersToCreate(), state_.certificates);
       }
       if (done.ok()) done = ActOnce(action);
       first.Update(done);
       if (!done.ok() && !IsForCoordinator(action)) break;
     }
     return first;
+  }
+
+  std::vector<MemberId> MembersToCreate() const {
+    std::vector<MemberId> members;
+    for (const Action& action : plan_.actions) {
+      if (const auto* create = std::get_if<CreatePod>(&action)) members.push_back(create->member);
+    }
+    return members;
   }
 
   absl::Status ActOnce(const Action& action) {

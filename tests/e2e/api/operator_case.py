@@ -155,9 +155,15 @@ class OperatorTestCase(api_server.ApiTestCase):
 
     def ask(self, job: str, certificates_of: Optional[str]) -> api_server.Result:
         """`pushpull status` of the job's coordinator, by somebody with the certificates of that pod."""
+        return self.run_with(certificates_of, "status", "--coordinator", self.coordinator_of(job), "--json")
+
+    def run_with(self, certificates_of: Optional[str], *words: str) -> api_server.Result:
+        """`pushpull` with these words, by somebody with the certificates of that pod."""
         variable = [] if certificates_of is None else [f"PUSHPULL_TLS_DIR={self.player.tls_folder(certificates_of)}"]
-        coordinator = self.player.address(f"{job}-coordinator") + ":7170"
-        return api_server.run("env", *variable, PUSHPULL, "status", "--coordinator", coordinator, "--json")
+        return api_server.run("env", *variable, PUSHPULL, *words)
+
+    def coordinator_of(self, job: str) -> str:
+        return self.player.address(f"{job}-coordinator") + ":7170"
 
     def secret(self, job: str) -> dict[str, str]:
         return json.loads(self.must(kubectl("get", "secret", f"{job}-tls", "-o", "json")))["data"]

@@ -108,7 +108,7 @@ class OperatorTest(OperatorTestCase):
 
         def step() -> int:
             return json.loads(self.must(self.ask("renewed", certificates_of="renewed-worker-0")))["step"]
-        wait_until(lambda: self.secret("renewed")["tls.crt"] != first["tls.crt"], JOB_SECONDS, "the pair is another")
+        wait_until(lambda: self.secret("renewed")["server-0.crt"] != first["server-0.crt"], JOB_SECONDS, "the pair is another")
         for pod, end in ends.items():
             wait_until(lambda p=pod, e=end: self.end_of_certificate(p) > e, JOB_SECONDS, f"{pod} uses it{self.logs()}")
         before = step()
@@ -121,7 +121,7 @@ class OperatorTest(OperatorTestCase):
         status = self.await_complete("renewed")
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
         self.assert_each_pod_was_made_once(*members, "renewed-server-1", "renewed-worker-0", "renewed-worker-1")
-        for key in ("ca.key", "tls.key"):
+        for key in ("ca.key", "server-0.key"):
             for line in base64.b64decode(first[key]).decode().splitlines():
                 self.assertNotIn(line, operator.log())
             self.assertNotIn(first[key], operator.log())
@@ -136,6 +136,8 @@ class OperatorTest(OperatorTestCase):
         self.assertEqual(json.loads(self.must(self.ask("one", certificates_of="one-worker-0")))["job"], "one")
         self.refused(self.ask("one", certificates_of="other-worker-0"), "certificates")
         self.refused(self.ask("one", certificates_of=None), "PUSHPULL_TLS_DIR")
+        self.refused(self.run_with("one-worker-0", "scale", "--coordinator", self.coordinator_of("one"), "--servers", "2"),
+                     "worker-0.one.default.pushpull may not resize the job")
 
         for job in ("one", "other"):
             self.await_complete(job)

@@ -19,7 +19,7 @@ STILL_CONNECTED = 124
 class TrustTest(NodeCase):
 
     def certificates(self, job: str) -> pathlib.Path:
-        """The folder that the members of this job have."""
+        """A folder with the Secret of this job."""
         folder = self.folder / f"tls-{job}"
         folder.mkdir(exist_ok=True)
         for name, text in get("secret", f"{job}-tls")["data"].items():
@@ -36,7 +36,7 @@ class TrustTest(NodeCase):
     def test_strangers_are_refused(self) -> None:
         for name in ("ours", "theirs"):
             self.start_job(name, servers={"replicas": 1}, workers={"replicas": 1})
-        pair = {name: ("-cert", self.certificates(name) / "tls.crt", "-key", self.certificates(name) / "tls.key")
+        pair = {name: ("-cert", self.certificates(name) / "worker-0.crt", "-key", self.certificates(name) / "worker-0.key")
                 for name in ("ours", "theirs")}
         for pod, port in (("ours-coordinator", CONTROL), ("ours-server-0", DATA)):
             with self.subTest(pod=pod):

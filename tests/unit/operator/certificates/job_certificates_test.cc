@@ -17,7 +17,20 @@ using std::chrono::seconds;
 
 const WallTime kNow{seconds(1'769'860'800)};
 constexpr days kLife{90};
-const CertificateSubject kMembers{.name = "mnist", .dns_names = {"pushpull"}};
+const JobSubjects kMembers{
+    .job = "mnist",
+    .shared = {.name = "mnist", .dns_names = {"pushpull"}},
+    .members = {{"worker-0", {.name = "worker-0", .dns_names = {"pushpull", "w.pushpull"}}}}};
+
+JobSubjects WithServer() {
+  JobSubjects subjects = kMembers;
+  subjects.members["server-0"] = {.name = "server-0", .dns_names = {"pushpull"}};
+  return subjects;
+}
+
+KeyPair AuthorityOf(const JobCertificates& certificates) {
+  return {.certificate = certificates.authorities, .private_key = certificates.authority_key};
+}
 
 // As one that was issued `age` ago.
 Validity Issued(seconds age, seconds life) {
@@ -95,8 +108,10 @@ TEST(JobCertificatesTest, ANewJobGetsAnAuthorityAndAPair) {
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_TRUE(kept->has_changed);
   EXPECT_EQ(kept->renew_at, kNow + days(54));
-  const KeyPair authority{kept->certificates.authorities, kept->certificates.authority_key};
-  const KeyPair pair{kept->certificates.certificate, kept->certificates.private_key};
+  const KeyPair authority = AuthorityOf(kept->certificates);
+  ASSERT_EQ(kept->certificates.pairs.size(), 1U);
+  const KeyPair pair = kept->certificates.pairs.at("worker-0");
+  EXPECT_EQ(kept->certificates.shared, KeyPair{});
   EXPECT_EQ(CheckAuthority(authority),
             (Validity{.begin = kNow - minutes(10), .end = kNow + kAuthorityLifetime}));
   EXPECT_EQ(CheckMember(pair, authority),
@@ -122,8 +137,10 @@ TEST(JobCertificatesTest, APairIsRenewedByTheSameAuthority) {
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(renewed->certificates.authorities, first.authorities);
   EXPECT_EQ(renewed->certificates.authority_key, first.authority_key);
-  EXPECT_NE(renewed->certificates.certificate, first.certificate);
-  EXPECT_NE(renewed->certificates.private_key, first.private_key);
+  const KeyPair before = first.pairs.at("worker-0");
+  const KeyPair after = renewed->certificates.pairs.at("worker-0");
+  EXPECT_NE(after.certificate, before.certificate);
+  EXPECT_NE(after.private_key, before.private_key);
   EXPECT_EQ(renewed->renew_at, kNow + days(108));
 }
 
@@ -140,6 +157,74 @@ TEST(JobCertificatesTest, ANewAuthorityIsTrustedBesideTheOldOne) {
   ASSERT_TRUE(later.ok()) << later.status();
   EXPECT_EQ(later->certificates.authorities, FirstCertificate(both.authorities));
   EXPECT_EQ(later->certificates.authority_key, both.authority_key);
+}
+
+TEST(JobCertificatesTest, AMemberThatComesChangesNoOtherPair) {
+  const JobCertificates first = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
+
+  const auto more = UpdateCertificates(first, WithServer(), kNow + days(10), kLife);
+
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_TRUE(more->has_changed);
+  EXPECT_EQ(more->certificates.pairs.at("worker-0"), first.pairs.at("worker-0"));
+  EXPECT_TRUE(CheckMember(more->certificates.pairs.at("server-0"), AuthorityOf(first)));
+  EXPECT_EQ(more->renew_at, kNow + days(54));
+}
+
+TEST(JobCertificatesTest, AMemberThatIsGoneLosesItsPair) {
+  const JobCertificates two = UpdateCertificates({}, WithServer(), kNow, kLife)->certificates;
+
+  const auto fewer = UpdateCertificates(two, kMembers, kNow, kLife);
+
+  ASSERT_TRUE(fewer.ok()) << fewer.status();
+  EXPECT_TRUE(fewer->has_changed);
+  EXPECT_EQ(fewer->certificates.pairs.count("server-0"), 0U);
+  EXPECT_EQ(fewer->certificates.pairs.at("worker-0"), two.pairs.at("worker-0"));
+}
+
+TEST(JobCertificatesTest, EachPairIsRenewedInItsOwnTime) {
+  const JobCertificates first = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
+  const JobCertificates both =
+      UpdateCertificates(first, WithServer(), kNow + days(10), kLife)->certificates;
+
+  const auto later = UpdateCertificates(both, WithServer(), kNow + days(54), kLife);
+
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_NE(later->certificates.pairs.at("worker-0"), both.pairs.at("worker-0"));
+  EXPECT_EQ(later->certificates.pairs.at("server-0"), both.pairs.at("server-0"));
+  EXPECT_EQ(later->renew_at, kNow + days(64));
+}
+
+// As a version before wrote it: one pair for all, which pods may have mounted.
+TEST(JobCertificatesTest, ASharedPairIsKeptAndRenewed) {
+  JobCertificates old = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
+  old.shared = *MakeMember({.name = "mnist", .dns_names = {"pushpull"}},
+                           {.begin = kNow - minutes(10), .end = kNow + kLife},
+                           AuthorityOf(old));
+  old.pairs.clear();
+
+  const auto upgraded = UpdateCertificates(old, kMembers, kNow + days(1), kLife);
+  ASSERT_TRUE(upgraded.ok()) << upgraded.status();
+  const auto renewed = UpdateCertificates(upgraded->certificates, kMembers, kNow + days(54), kLife);
+
+  EXPECT_EQ(upgraded->certificates.authorities, old.authorities);
+  EXPECT_EQ(upgraded->certificates.shared, old.shared);
+  EXPECT_EQ(upgraded->certificates.pairs.size(), 1U);
+  EXPECT_EQ(upgraded->renew_at, kNow + days(54));
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_NE(renewed->certificates.shared, old.shared);
+  EXPECT_TRUE(CheckMember(renewed->certificates.shared, AuthorityOf(old)));
+}
+
+TEST(JobCertificatesTest, AMemberThatComesKeepsTheOldAuthority) {
+  JobCertificates damaged = UpdateCertificates({}, kMembers, kNow, kLife)->certificates;
+  damaged.authority_key.clear();
+  const JobCertificates both = UpdateCertificates(damaged, kMembers, kNow, kLife)->certificates;
+
+  const auto more = UpdateCertificates(both, WithServer(), kNow + minutes(1), kLife);
+
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_EQ(more->certificates.authorities, both.authorities);
 }
 
 // However often it happens, two authorities are trusted at most.

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -208,15 +210,26 @@ TEST(MemberPodTest, SchedulingFieldsReachThePods) {
   EXPECT_EQ(Main(PodOf(job, kWorker))["resources"]["requests"]["cpu"], "1");
 }
 
-TEST(MemberPodTest, EveryPodHasTheCertificatesButNotTheAuthoritysKey) {
-  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+// The volume of one member's files in the Secret.
+json TlsVolume(const std::string& name, const std::string& secret, const std::string& member) {
+  json volume = json::parse(R"({"secret":{"defaultMode":288,"items":[
+      {"key":"ca.crt","path":"ca.crt"},{"path":"tls.crt"},{"path":"tls.key"}]}})");
+  volume["name"] = name;
+  volume["secret"]["secretName"] = secret;
+  volume["secret"]["items"][1]["key"] = member + ".crt";
+  volume["secret"]["items"][2]["key"] = member + ".key";
+  return volume;
+}
+
+TEST(MemberPodTest, EveryPodHasItsOwnCertificateAndNoOthersKey) {
+  const std::vector<std::pair<MemberStart, std::string>> members = {
+      {kCoordinator, "coordinator"},
+      {kServer, "server-" + std::to_string(kServer.member.index)},
+      {kWorker, "worker-" + std::to_string(kWorker.member.index)}};
+  for (const auto& [start, member] : members) {
     const json pod = PodOf(Job(R"({"image":"i"})"), start);
 
-    EXPECT_THAT(pod["spec"]["volumes"], Contains(json::parse(R"({
-        "name":"pushpull-tls",
-        "secret":{"secretName":"mnist-tls","defaultMode":288,
-                  "items":[{"key":"ca.crt","path":"ca.crt"},{"key":"tls.crt","path":"tls.crt"},
-                           {"key":"tls.key","path":"tls.key"}]}})")));
+    EXPECT_THAT(pod["spec"]["volumes"], Contains(TlsVolume("pushpull-tls", "mnist-tls", member)));
     EXPECT_THAT(Main(pod)["volumeMounts"], Contains(json::parse(R"({
         "name":"pushpull-tls","mountPath":"/etc/pushpull-tls","readOnly":true})")));
     EXPECT_THAT(Main(pod)["env"], Contains(json::parse(R"({
@@ -228,7 +241,7 @@ TEST(MemberPodTest, EveryPodHasTheCertificatesButNotTheAuthoritysKey) {
 TEST(MemberPodTest, TheUsersCertificatesTakeTheirPlace) {
   const json pod = PodOf(Job(R"({"image":"i","security":{"secretName":"mine"}})"), kServer);
 
-  EXPECT_EQ(pod["spec"]["volumes"].back()["secret"]["secretName"], "mine");
+  EXPECT_THAT(pod["spec"]["volumes"], Contains(TlsVolume("pushpull-tls", "mine", "tls")));
 }
 
 TEST(MemberPodTest, WithoutTlsNothingIsMounted) {
@@ -368,7 +381,9 @@ TEST(ColocatedServerPodTest, NoPortAndNoVolumeIsThereTwice) {
   EXPECT_EQ(ports, (std::set<int>{7171, 9464, 9465}));
   EXPECT_EQ(num_ports, ports.size());
   EXPECT_EQ(volumes.size(), pod["spec"]["volumes"].size());
-  EXPECT_EQ(volumes, (std::set<std::string>{"checkpoints", "pushpull-tls", "shm", "tmp"}));
+  EXPECT_EQ(volumes,
+            (std::set<std::string>{
+                "checkpoints", "pushpull-tls", "pushpull-tls-server-1025", "shm", "tmp"}));
 }
 
 TEST(ColocatedServerPodTest, ItsContainerIsRestrictedAndHasTheCertificates) {
@@ -381,6 +396,37 @@ TEST(ColocatedServerPodTest, ItsContainerIsRestrictedAndHasTheCertificates) {
       "name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"})")));
   EXPECT_THAT(server["env"], Contains(json::parse(R"({
       "name":"PUSHPULL_LEAVE_SECONDS","value":"50"})")));
+}
+
+TEST(ColocatedServerPodTest, WorkerAndServerHaveEachTheirOwnCertificate) {
+  const json pod = PodOf(JobWithServersBeside(), kWorker);
+  const json mount = {{"mountPath", "/etc/pushpull-tls"}, {"readOnly", true}};
+
+  for (const auto& [index, volume, member] :
+       {std::tuple{0, "pushpull-tls", "worker-1"},
+        std::tuple{1, "pushpull-tls-server-1025", "server-1025"}}) {
+    json expected = mount;
+    expected["name"] = volume;
+    int num_mounts = 0;
+    for (const json& found : pod["spec"]["containers"][index]["volumeMounts"]) {
+      if (found["mountPath"] != mount["mountPath"]) continue;
+      EXPECT_EQ(found, expected);
+      ++num_mounts;
+    }
+    EXPECT_EQ(num_mounts, 1);
+    EXPECT_THAT(pod["spec"]["volumes"], Contains(TlsVolume(volume, "mnist-tls", member)));
+  }
+}
+
+TEST(ColocatedServerPodTest, TheUsersPairIsForBoth) {
+  const json pod = PodOf(
+      Job(R"({"image":"i","workers":{"colocatedServer":true},"security":{"secretName":"mine"}})"),
+      kWorker);
+
+  for (const json& container : pod["spec"]["containers"]) {
+    EXPECT_THAT(container["volumeMounts"], Contains(json::parse(R"({
+        "name":"pushpull-tls","mountPath":"/etc/pushpull-tls","readOnly":true})")));
+  }
 }
 
 TEST(ColocatedServerPodTest, ATemplateReachesItByItsName) {

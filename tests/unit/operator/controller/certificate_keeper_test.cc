@@ -65,9 +65,34 @@ json SecretWith(const JobCertificates& certificates, const std::string& owner_ui
       {.key = {.object_namespace = "n", .name = "mnist"}, .uid = owner_uid}, certificates));
 }
 
+// What the keeper makes for the job of kKeeperSpec.
+JobSubjects Subjects() {
+  return SubjectsOf({.object_namespace = "n", .name = "mnist"},
+                    {"coordinator", "server-0", "worker-0"});
+}
 JobCertificates Fresh(WallTime now) {
-  return UpdateCertificates({}, {.name = "x", .dns_names = {"pushpull"}}, now, days(90))
-      ->certificates;
+  return UpdateCertificates({}, Subjects(), now, days(90))->certificates;
+}
+
+// As the version before wrote it: one pair for all.
+JobCertificates OldLayout(WallTime now) {
+  JobCertificates certificates = Fresh(now);
+  certificates.pairs.clear();
+  certificates.shared = *MakeMember(
+      Subjects().shared,
+      {.begin = now - kClockSkewMax, .end = now + days(90)},
+      {.certificate = certificates.authorities, .private_key = certificates.authority_key});
+  return certificates;
+}
+
+const KeyPair& OperatorsPair(const JobCertificates& certificates) {
+  return certificates.pairs.at("operator");
+}
+
+std::vector<std::string> MembersOf(const JobCertificates& certificates) {
+  std::vector<std::string> members;
+  for (const auto& [member, pair] : certificates.pairs) members.push_back(member);
+  return members;
 }
 
 TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
@@ -81,8 +106,11 @@ TEST(CertificateKeeperTest, TheSecretExistsBeforeTheFirstPodAndIsUsedForCalls) {
   ASSERT_NE(cluster.coordinator.endpoint.tls, nullptr);
   EXPECT_EQ(*cluster.coordinator.endpoint.tls,
             (pushpull::TlsFiles{.authorities = certificates.authorities,
-                                .certificate = certificates.certificate,
-                                .private_key = certificates.private_key}));
+                                .certificate = OperatorsPair(certificates).certificate,
+                                .private_key = OperatorsPair(certificates).private_key}));
+  EXPECT_THAT(MembersOf(certificates),
+              testing::ElementsAre("coordinator", "operator", "server-0", "worker-0"));
+  EXPECT_EQ(certificates.shared, KeyPair{});
   for (const FakeRequest& request : cluster.server.requests()) {
     ASSERT_FALSE(IsPod(request)) << "a pod was made first";
     if (request.method == "POST" && IsForSecrets(request)) break;
@@ -132,8 +160,9 @@ TEST(CertificateKeeperTest, ThePairOfARunningJobIsRenewedInTime) {
 
   const JobCertificates renewed = CertificatesOf(cluster.Secret());
   EXPECT_EQ(renewed.authorities, first.authorities);
-  EXPECT_NE(renewed.certificate, first.certificate);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, renewed.certificate);
+  for (const auto& [member, pair] : renewed.pairs)
+    EXPECT_NE(pair.certificate, first.pairs.at(member).certificate) << member;
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, OperatorsPair(renewed).certificate);
   EXPECT_TRUE(IsRunning(cluster));
   EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
 }
@@ -164,9 +193,9 @@ TEST(CertificateKeeperTest, ASuspendedJobHasFreshOnesWhenItGoesOn) {
   cluster.Change([](json& spec) { spec["suspend"] = false; });
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
-  EXPECT_NE(CertificatesOf(cluster.Secret()).certificate, first.certificate);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate,
-            CertificatesOf(cluster.Secret()).certificate);
+  const JobCertificates next = CertificatesOf(cluster.Secret());
+  EXPECT_NE(OperatorsPair(next), OperatorsPair(first));
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, OperatorsPair(next).certificate);
 }
 
 TEST(CertificateKeeperTest, ADeletedSecretIsThereAgainBeforeTheNextPod) {
@@ -201,7 +230,7 @@ TEST(CertificateKeeperTest, ADamagedSecretIsMended) {
   PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   json damaged = cluster.Secret();
-  damaged["data"].erase("tls.key");
+  damaged["data"].erase("worker-0.key");
   cluster.server.Put(SecretType(), kSecret, damaged);
 
   cluster.now += hours(1);
@@ -209,7 +238,7 @@ TEST(CertificateKeeperTest, ADamagedSecretIsMended) {
 
   const JobCertificates mended = CertificatesOf(cluster.Secret());
   EXPECT_TRUE(
-      CheckMember({.certificate = mended.certificate, .private_key = mended.private_key},
+      CheckMember(mended.pairs.at("worker-0"),
                   {.certificate = mended.authorities, .private_key = mended.authority_key}));
 }
 
@@ -233,7 +262,7 @@ TEST(CertificateKeeperTest, TheUsersSecretIsAwaitedAndNeverWritten) {
   const int writes = cluster.num_writes();
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(absl::IsNotFound(cluster.op->Step()));
   EXPECT_EQ(cluster.num_writes(), writes);
-  const JobCertificates certificates = Fresh(cluster.now);
+  const JobCertificates certificates = OldLayout(cluster.now);
   json secret = SecretWith(certificates, "nobody");
   secret["data"].erase("tls.crt");
   cluster.server.Put(SecretType(), mine, secret);
@@ -245,7 +274,7 @@ TEST(CertificateKeeperTest, TheUsersSecretIsAwaitedAndNeverWritten) {
 
   EXPECT_EQ(Reconciled(cluster), "True Reconciled");
   EXPECT_EQ(cluster.Status().coordinator.term, 1);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, certificates.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, certificates.shared.certificate);
   EXPECT_TRUE(cluster.Secret().is_null());
   EXPECT_THAT(SecretCalls(cluster), testing::Each("GET"));
 }
@@ -263,7 +292,8 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustMadeIsTaken) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
 
   EXPECT_EQ(cluster.Secret()["data"], other["data"]);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, CertificatesOf(other).certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate,
+            OperatorsPair(CertificatesOf(other)).certificate);
 }
 
 TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
@@ -271,9 +301,7 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.now += days(60);
   JobCertificates renewed = CertificatesOf(cluster.Secret());
-  renewed =
-      UpdateCertificates(renewed, {.name = "x", .dns_names = {"pushpull"}}, cluster.now, days(90))
-          ->certificates;
+  renewed = UpdateCertificates(renewed, Subjects(), cluster.now, days(90))->certificates;
   const json other = SecretWith(renewed, cluster.Job()["metadata"]["uid"]);
   bool has_written = false;
   cluster.server.InjectFaults([&](const FakeRequest& request) {
@@ -286,7 +314,7 @@ TEST(CertificateKeeperTest, OneThatAnotherOperatorHasJustRenewedIsTaken) {
   ASSERT_TRUE(cluster.op->Step().ok());
 
   EXPECT_EQ(cluster.Secret()["data"], other["data"]);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, renewed.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, OperatorsPair(renewed).certificate);
 }
 
 TEST(CertificateKeeperTest, ARefusedCallIsRetriedWithTheSecretsPresentPair) {
@@ -294,11 +322,11 @@ TEST(CertificateKeeperTest, ARefusedCallIsRetriedWithTheSecretsPresentPair) {
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   const JobCertificates other = Fresh(cluster.now);
   cluster.server.Put(SecretType(), kSecret, SecretWith(other, cluster.Job()["metadata"]["uid"]));
-  cluster.coordinator.accepted = other.certificate;
+  cluster.coordinator.accepted = OperatorsPair(other).certificate;
 
   ASSERT_TRUE(cluster.op->Step().ok());
 
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, other.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, OperatorsPair(other).certificate);
   EXPECT_TRUE(IsRunning(cluster));
   EXPECT_EQ(FindCondition(cluster.Status().conditions, "Degraded"), nullptr);
 }
@@ -315,6 +343,56 @@ TEST(CertificateKeeperTest, ACoordinatorThatIsGoneCostsAReadInHalfAMinute) {
   }
 
   EXPECT_EQ(SecretCalls(cluster).size() - before, 2U);
+}
+
+TEST(CertificateKeeperTest, NewMembersHavePairsBeforeTheirPods) {
+  PlayedCluster cluster(kKeeperSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
+  const JobCertificates before = CertificatesOf(cluster.Secret());
+  bool was_pod_first = false;
+  cluster.server.InjectFaults([&](const FakeRequest& request) {
+    if (IsPod(request) && request.body.find("mnist-server-2") != std::string::npos)
+      was_pod_first |= !CertificatesOf(cluster.Secret()).pairs.contains("server-2");
+    return Fault{};
+  });
+
+  cluster.Change([](json& spec) { spec["servers"]["replicas"] = 3; });
+  ASSERT_TRUE(cluster.Until([&] { return cluster.Has("server-2"); }));
+
+  const JobCertificates after = CertificatesOf(cluster.Secret());
+  EXPECT_FALSE(was_pod_first);
+  EXPECT_TRUE(after.pairs.contains("server-1"));
+  EXPECT_EQ(after.pairs.at("server-0"), before.pairs.at("server-0"));
+}
+
+TEST(CertificateKeeperTest, ASecretOfTheVersionBeforeIsExtended) {
+  PlayedCluster cluster(kKeeperSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
+  const JobCertificates old = OldLayout(cluster.now);
+  cluster.server.Put(SecretType(), kSecret, SecretWith(old, cluster.Job()["metadata"]["uid"]));
+  cluster.op = std::make_unique<PlayedOperator>(cluster);
+
+  ASSERT_TRUE(cluster.op->Step().ok());
+
+  // Running pods have the shared pair mounted, and trust its authority.
+  const JobCertificates upgraded = CertificatesOf(cluster.Secret());
+  EXPECT_EQ(upgraded.authorities, old.authorities);
+  EXPECT_EQ(upgraded.shared, old.shared);
+  EXPECT_THAT(MembersOf(upgraded),
+              testing::ElementsAre("coordinator", "operator", "server-0", "worker-0"));
+  EXPECT_TRUE(IsRunning(cluster));
+  EXPECT_EQ(cluster.Status().restarts, RestartsStatus{});
+}
+
+TEST(CertificateKeeperTest, AJobWithTooManyMembersIsToldSo) {
+  PlayedCluster cluster(R"({"image":"i","servers":{"replicas":1},"workers":{"replicas":1500}})");
+
+  EXPECT_TRUE(absl::IsOutOfRange(cluster.op->Step()));
+  EXPECT_TRUE(absl::IsOutOfRange(cluster.op->Step()));
+
+  EXPECT_EQ(Reconciled(cluster), "False TooManyMembers");
+  EXPECT_FALSE(cluster.Has("coordinator"));
+  EXPECT_TRUE(cluster.Secret().is_null());
 }
 
 class RefusedSecretTest : public testing::TestWithParam<int> {};
@@ -360,7 +438,7 @@ TEST(CertificateKeeperTest, ThePairOfBeforeStaysInUseUntilTheNextIsWritten) {
   EXPECT_FALSE(cluster.op->Step().ok());
 
   EXPECT_EQ(cluster.coordinator.report.sync.mode, pushpull::SyncMode::kAsync);
-  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, first.certificate);
+  EXPECT_EQ(cluster.coordinator.endpoint.tls->certificate, OperatorsPair(first).certificate);
 }
 
 TEST(CertificateKeeperTest, NoKeyIsInAnythingButTheSecret) {
@@ -373,8 +451,11 @@ TEST(CertificateKeeperTest, NoKeyIsInAnythingButTheSecret) {
   cluster.ExitPod("worker-0", 1);
   ASSERT_TRUE(cluster.Until([&] { return cluster.pods["worker-0"].size() == 2; }));
 
-  for (const std::string& key :
-       {first.authority_key, first.private_key, second.authority_key, second.private_key}) {
+  std::vector<std::string> keys = {first.authority_key, second.authority_key};
+  for (const JobCertificates& certificates : {first, second}) {
+    for (const auto& [member, pair] : certificates.pairs) keys.push_back(pair.private_key);
+  }
+  for (const std::string& key : keys) {
     std::vector<std::string> traces = absl::StrSplit(key, '\n');
     ASSERT_GE(traces.size(), 4U);
     traces = {traces[1], absl::Base64Escape(key)};
