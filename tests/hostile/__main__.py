@@ -44,6 +44,7 @@ _GRPC_KIB = 256 * _MEBIBYTE_KIB
 class Played(NamedTuple):
     """Of one rule."""
     times: int
+    longest: float  # seconds
     answers: collections.Counter[str]
 
 
@@ -79,6 +80,7 @@ class Attacks:
     def play(self, rule: Rule) -> None:
         """One attack; a fault is noted, and ends this program only where the job has ended."""
         detail = ""
+        begin = time.monotonic()
         try:
             answer = rule.attack(self._target, self._chance)
         except TimeoutError:
@@ -90,9 +92,10 @@ class Attacks:
         expected = (CLOSED,) if self._is_kept_out(rule) else rule.answers
         if answer not in expected:
             self._note(f"{rule.role}: {rule.name}: {answer}{detail}, expected {' or '.join(expected)}")
-        played = self._played.setdefault(rule.name, Played(0, collections.Counter()))
+        played = self._played.setdefault(rule.name, Played(0, 0.0, collections.Counter()))
         played.answers[answer] += 1
-        self._played[rule.name] = played._replace(times=played.times + 1)
+        longest = max(played.longest, time.monotonic() - begin)
+        self._played[rule.name] = played._replace(times=played.times + 1, longest=longest)
         try:
             self._honest.check_alive()
         except AssertionError as ended:
@@ -118,10 +121,10 @@ class Attacks:
             print(f"FAULT {fault}", flush=True)
 
     def print_table(self) -> None:
-        print(f"{'times':>6}  {'rule':<60}  answers")
+        print(f"{'times':>6} {'longest':>9}  {'rule':<60}  answers")
         for name, played in self._played.items():
             answers = ", ".join(f"{answer} {times}" for answer, times in played.answers.items())
-            print(f"{played.times:>6}  {name:<60}  {answers}")
+            print(f"{played.times:>6} {played.longest:>7.2f} s  {name:<60}  {answers}")
         grown = ", ".join(f"{name} {kib} KiB" for name, kib in sorted(self._grown.items()))
         print(f"attacks {sum(played.times for played in self._played.values())}, most that each has grown: {grown}")
 

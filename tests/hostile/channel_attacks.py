@@ -70,7 +70,6 @@ def _add_members() -> None:
     for field, value in (("magic", 7), ("version", 9), ("type", 99), ("flags", 64), ("codec", 200), ("meta_bytes", 5000)):
         add(f"{field} is {value}", CLOSED, wire.header(wire.PULL, **{"incarnation": 1, field: value}))
     add("a frame in three messages", http2.ANY, *[wire.frame(wire.PULL, incarnation=1)[at:at + 50] for at in (0, 50, 100)])
-    add("half a frame", http2.ANY, wire.frame(wire.PUSH, b"", bytes(1000), incarnation=1)[:500])
     add("a frame of another worker", CLOSED, wire.frame(wire.PULL, worker=0, incarnation=1))
     add("type 9, which no worker sends", CLOSED, wire.frame(wire.PUBLISHED, incarnation=1))
     add("a push of nobody", ANSWERED, wire.frame(wire.PUSH, b"", bytes(80_000), incarnation=1))

@@ -196,7 +196,7 @@ def _record(at: int, form: str, value: int) -> Callable[[pathlib.Path, random.Ra
 
 def _crowd(folder: pathlib.Path, chance: random.Random) -> None:
     del chance
-    for number in range(2000):
+    for number in range(500):
         (folder.parent / f"step-{number + 100:012}").mkdir()
     (folder.parent / "step-999999999999999999999999").mkdir()
     (folder.parent / "step-\x1b[2J").mkdir()
