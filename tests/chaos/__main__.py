@@ -18,13 +18,14 @@ import coordinator
 import early
 import failover
 import resize
+import soak
 import workers
 from training import job
 
 import tls_test  # beside job.py
 
 THEMES: dict[str, Callable[..., None]] = {"coordinator": coordinator.run, "early": early.run, "failover": failover.run,
-          "resize": resize.run, "workers": workers.run}
+          "resize": resize.run, "soak": soak.run, "workers": workers.run}
 
 
 @contextlib.contextmanager
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="default 5")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     parser.add_argument("--first", type=int, default=0, help="early: the number of the first run")
+    parser.add_argument("--hours", type=float, default=2, help="soak: how long there are faults, default 2")
     parser.add_argument("--gated", action="store_true", help="workers: with spec.sync.gated")
     parser.add_argument("--channel", choices=("auto", "tcp", "grpc"), default="auto",
                         help="default auto, which is shared memory here")
@@ -54,9 +56,10 @@ def main() -> int:
         parser.error("--gated: only with workers")
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     try:
+        length = arguments.hours if arguments.theme == "soak" else arguments.runs
         more = {"workers": {"gated": arguments.gated}, "early": {"first": arguments.first}}
         with connections(arguments.channel, arguments.tls):
-            THEMES[arguments.theme](arguments.runs, seed, **more.get(arguments.theme, {}))
+            THEMES[arguments.theme](length, seed, **more.get(arguments.theme, {}))
     except AssertionError as failed:
         print(f"\n{arguments.theme}, --seed {seed}: {failed}", file=sys.stderr)
         return 1

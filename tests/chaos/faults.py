@@ -16,6 +16,7 @@ PEER_TIMEOUT_SECONDS = 3
 SHORT_STOP_SECONDS = (0.05, 1.0)
 LONG_STOP_SECONDS = (0.2, 2.0 * PEER_TIMEOUT_SECONDS)
 SETTLE_SECONDS = 60.0
+PATIENCE = ("--timeout", "5")  # with a new coordinator; a command that is refused is tried again
 SERVER_FAULTS = ("kill server", "stop server", "drain server")
 WORKER_ENDS = ("kill worker", "drain worker")  # a step without that worker has another result
 
@@ -28,7 +29,8 @@ class Fault(NamedTuple):
     servers: int  # of a resize
 
     def __str__(self) -> str:
-        more = f" to {self.servers}" if self.kind == "scale" else f" for {self.seconds:.2f} s" if "stop" in self.kind else ""
+        more = f" to {self.servers}" if self.kind == "scale" else ""
+        more += f" for {self.seconds:.2f} s" if "stop" in self.kind else ""
         return f"{self.kind}{more} at {self.moment:.3f} s"
 
 
@@ -37,7 +39,7 @@ def stop_seconds(chance: random.Random, kind: str) -> float:
 
 
 class Faults:
-    """Does faults to one job; whoever waits here lets go on what was stopped."""
+    """Does faults to one job; what was stopped goes on while one waits here."""
 
     def __init__(self, tag: str, started: job.LocalJob) -> None:
         self._tag = tag
@@ -106,7 +108,7 @@ class Faults:
 
         def is_accepted() -> bool:
             self.wait_until(time.monotonic())
-            answers.append(self._job.scale(servers))
+            answers.append(self._job.scale(servers, *PATIENCE))
             return answers[-1].returncode == 0
         try:
             job.wait_until(is_accepted, SETTLE_SECONDS, "a resize is accepted")

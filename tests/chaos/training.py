@@ -52,7 +52,8 @@ class Training:
                                   "peerTimeoutSeconds": peer_timeout or (1 if replication else 20)})
         spec["servers"]["replication"] = replication
         if holds_worker:
-            hold = f'while [ $PUSHPULL_INDEX = {WORKERS - 1} -a ! -e {self._may_start} ]; do sleep 0.02; done; exec "$@"'
+            hold = (f'while [ $PUSHPULL_INDEX = {WORKERS - 1} -a ! -e {self._may_start} ]; do sleep 0.02; done; '
+                    'exec "$@"')
             spec["command"] = ["sh", "-c", hold, "sh", *spec["command"]]
         self.job = jobs.run_job(spec)
         if not holds_worker:
@@ -98,16 +99,13 @@ def members(tag: str) -> dict[tuple[str, int], int]:
     found = {}
     for pid, command in job.tagged_processes(tag).items():
         words = command.split()
-        if len(words) < 2 or words[0] == "sleep":  # it has ended; a held worker waits
-            continue
-        if words[1] == "coordinator":
+        if "coordinator" in words[1:2]:
             found[("coordinator", 0)] = pid
-        elif words[1] == "server":
+        elif "server" in words[1:2]:
             found[("server", int(words[words.index("--index") + 1]))] = pid
-        elif words[1] not in ("run", "status", "scale", "set", "checkpoint"):
+        elif words and words[0] != "sleep":  # a held worker waits
             index = worker_index(pid)
-            if index is not None:
-                found[("worker", index)] = pid
+            found.update({("worker", index): pid} if index is not None else {})
     return found
 
 

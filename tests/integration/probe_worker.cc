@@ -4,7 +4,7 @@
 // back, and says at the end how long its longest step took. Small on purpose: it is also the
 // shortest complete program against the C++ API.
 //
-//   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam
+//   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam|add
 //                [--codec none|fp16|bf16|int8|topk|onebit] [--bypass-codec 1] [--large-at-step S]
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
@@ -12,6 +12,10 @@
 //
 // With `sum` every value that is pushed is worker + 1, so the result must be the sum of that over
 // the contributors; with all workers there it is workers * (workers + 1) / 2, exactly.
+//
+// With `add` pushed values are whole and small, and each is subtracted: the last weights are exact
+// in whatever order that happened, also where the mode of the job changed meanwhile. Every worker
+// counts its own steps, --steps of them, and writes the weights; the last one's have them all.
 //
 // With --weights every value that is pushed is another, a function of worker, step, tensor and
 // place alone; worker 0 writes the last weights, as they are in memory, to FILE.
@@ -32,6 +36,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -147,6 +152,9 @@ TensorSpec SpecOf(const Flags& flags, uint64_t index) {
     spec.reduction = Reduction::kSum;
     spec.optimizer.kind = OptimizerKind::kSum;
     spec.optimizer.learning_rate = 0;
+  } else if (flags.optimizer == "add") {
+    spec.reduction = Reduction::kSum;
+    spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
   } else {
     spec.optimizer.kind = flags.optimizer == "adam" ? OptimizerKind::kAdam : OptimizerKind::kSgd;
     spec.optimizer.learning_rate = 0.01;
@@ -203,6 +211,8 @@ void FillGradient(const Flags& flags,
     std::fill(gradient.begin(), gradient.end(), static_cast<float>(worker + 1));
   } else {
     FillMixed(static_cast<uint32_t>((step * flags.tensors + tensor) * 1000 + worker), gradient);
+    if (flags.optimizer == "add")
+      for (float& value : gradient) value = std::round(value * 8);
   }
   const bool is_bad = static_cast<int64_t>(step) == flags.nan_at_step && worker == flags.nan_worker;
   if (is_bad) gradient.back() = std::numeric_limits<float>::quiet_NaN();
@@ -281,9 +291,10 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
         {.spec = SpecOf(flags, i), .value = values[i], .keeps_value = flags.is_in_place == 0});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
+  const bool adds = flags.optimizer == "add";
   StepWatch watch;
   for (uint64_t step = job.start_step().value(); step < flags.steps && MayGoOn(job, flags);
-       step = job.next_step().value()) {
+       step = adds ? step + 1 : job.next_step().value()) {
     ComputeStep(flags, job);
     if (step == flags.stall_at_step && job.worker().value() == flags.stall_worker)
       Compute(kLongestStall, flags.stall_until);
@@ -310,7 +321,8 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
     job.ReportLoss(Step{step}, 1.0 / static_cast<double>(step + 1), 1);
   }
   watch.Print();
-  if (!flags.weights.empty() && job.worker().value() == 0 && MayGoOn(job, flags))
+  const bool writes_weights = !flags.weights.empty() && (adds || job.worker().value() == 0);
+  if (writes_weights && MayGoOn(job, flags))
     PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
   job.ReportResult("loss", values.front().front());
   return job.Leave(Deadline::After(kStepTimeout));
