@@ -191,8 +191,7 @@ def silent_sessions(target: Target, chance: random.Random) -> str:
             for number in range(50):
                 peer.call(_SERVICE + "Session", 2 * number + 1)
             peer.end()
-        alive(target)
-    return ANSWERED
+        return unary(target, "GetStatus", http2.message(b""))
 
 
 @TABLE.rule("request: waiters without number", ANSWERED)

@@ -71,7 +71,8 @@ class Request(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.end_headers()
         self.close_connection = True
-        self.wfile.flush()
+        # Progress, or the operator would wait longer before every list.
+        self.wfile.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}\n')
         if self.server.await_attack():
             self.wfile.write(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n')
 
@@ -208,7 +209,7 @@ def _add_lists() -> None:
     add("a status of another kind", b'{"kind":"Status","code":"many","message":[1]}', status=409)
     add("a redirection to itself", b"", status=302, Location="/api/v1/pods")
     add("a redirection to a file", b"", status=302, Location="file:///etc/passwd")
-    add("429 with a pause of a year", b"{}", status=429, Retry_After="31536000")
+    add("429 that names no number", b"{}", status=429, Retry_After="-1e9")
     add("a next page without end", b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}')
     add("a version that is a number", b'{"metadata":{"resourceVersion":1},"items":[]}')
 
