@@ -21,8 +21,9 @@ using testing::IsEmpty;
 class RecoveryTest : public testing::Test {
  protected:
   explicit RecoveryTest(JobCoreOptions::Recovery kind = JobCoreOptions::Recovery::kExpected,
-                        bool repairs_losses = false)
-      : options_{.settings = {.job = "j", .workers = 1, .servers = 1},
+                        bool repairs_losses = false,
+                        uint32_t servers = 1)
+      : options_{.settings = {.job = "j", .workers = 1, .servers = servers},
                  .recovery = kind,
                  .collect_grace = seconds(3),
                  .loss_grace = seconds(20),
@@ -65,6 +66,11 @@ class RecoveryTest : public testing::Test {
   Recovery recovery_{options_, registry_};
 };
 
+class TwoServersRecoveryTest : public RecoveryTest {
+ protected:
+  TwoServersRecoveryTest() : RecoveryTest(JobCoreOptions::Recovery::kExpected, false, 2) {}
+};
+
 TEST_F(RecoveryTest, GoesOnAtOnceWhenEveryMemberHasReported) {
   Register(kA);
   EXPECT_TRUE(Waits());
@@ -102,6 +108,17 @@ TEST_F(RecoveryTest, ServersWithoutStateAreExpectedToFindSome) {
 
   EXPECT_TRUE(Waits(seconds(2)));
   EXPECT_TRUE(std::holds_alternative<Recovery::StartNew>(Advance(seconds(1))));
+}
+
+TEST_F(TwoServersRecoveryTest, AResizeBeforeTheStartIsRemembered) {
+  Register(kA);
+  recovery_.Add(kA, {.desired = {.revision = 1, .servers = 1, .workers = 1}});
+
+  const Recovery::Decision decision = Advance(seconds(3));
+
+  ASSERT_TRUE(std::holds_alternative<Recovery::GoOn>(decision));
+  EXPECT_FALSE(std::get<Recovery::GoOn>(decision).job.has_begun);
+  EXPECT_EQ(std::get<Recovery::GoOn>(decision).job.desired.servers, 1U);
 }
 
 TEST_F(RecoveryTest, AJobIsNotStartedAnewWhileAReportIsMissing) {
