@@ -66,6 +66,7 @@ CollectedJob Collection::Decide() const {
   job.entries = NewestEntries();
   job.view = NewestView();
   job.has_begun = HasBegun(job.view);
+  job.has_contributors = HasContributors(job.view);
   for (const auto& [server, report] : servers_) {
     job.last_view_number = std::max(job.last_view_number, report.active.number);
     if (report.proposed)
@@ -127,9 +128,12 @@ bool Collection::HasBegun(const View& view) const {
     return absl::c_any_of(server.second.promises,
                           [](const Promise& promise) { return promise.seq > 0; });
   };
+  return HasContributors(view) || absl::c_any_of(servers_, has_values);
+}
+
+bool Collection::HasContributors(const View& view) const {
   const auto is_member = [](const auto& worker) { return worker.second.is_member; };
-  return view.number > 0 || absl::c_any_of(servers_, has_values) ||
-         absl::c_any_of(workers_, is_member);
+  return view.number > 0 || absl::c_any_of(workers_, is_member);
 }
 
 }  // namespace pushpull

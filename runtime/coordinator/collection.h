@@ -25,6 +25,9 @@ struct CollectedJob {
   std::vector<PlacedTensor> tensors;  // empty: none were placed yet
   // False: no server can hold a value yet, so that the shards may be placed again.
   bool has_begun = false;
+  // Workers are, or were, in a view in force. False: the first view waits for all of them, also
+  // where a checkpoint has brought values already.
+  bool has_contributors = false;
   std::map<ShardId, ReplicaSet> entries;  // of the highest epoch that was reported
   View view;                              // in force, or accepted by all
   uint64_t last_view_number = 0;          // highest that was reported
@@ -67,6 +70,7 @@ class Collection {
   bool IsAcceptedByAll(const View& proposed) const;
   const std::vector<PlacedTensor>* Tensors() const;
   bool HasBegun(const View& view) const;
+  bool HasContributors(const View& view) const;
 
   std::map<ServerId, ServerReport> servers_;
   std::map<WorkerId, WorkerWord> workers_;

@@ -64,7 +64,7 @@ void Contributors::SendViewsTo(SessionId server) {
     job_.outbox.Send(server, ProposeView{*proposed});
 }
 
-void Contributors::AdmitReady() {
+void Contributors::AdmitReady(uint32_t desired_workers) {
   if (is_mode_changing()) return;
   std::map<WorkerId, Incarnation> ready;
   size_t registered = 0;
@@ -73,7 +73,7 @@ void Contributors::AdmitReady() {
     ++registered;
     if (!agreement_.IsMember(id)) ready[id] = worker.info.incarnation;
   }
-  if (!has_started_ && registered < job_.options.settings.workers) return;
+  if (!has_started_ && registered < desired_workers) return;
   Apply(agreement_.Join(ready));
 }
 
@@ -105,7 +105,7 @@ void Contributors::Recover(const CollectedJob& job) {
   if (view.number == 0) view.consistency = job_.options.consistency;
   agreement_ = ViewAgreement::FromCollected(
       job_.members.ServerIds(), std::move(view), job.last_view_number, job.established);
-  has_started_ = job.has_begun;
+  has_started_ = job.has_contributors;
 }
 
 // The view goes out before the admissions: a worker that learns of its first step may push at once,

@@ -51,8 +51,8 @@ class Contributors {
   // The views that a server which has just registered has missed.
   void SendViewsTo(SessionId server);
   // Proposes the workers that have registered the tensors. The first view waits until there are as
-  // many as the manifest has. Not while the mode is being changed.
-  void AdmitReady();
+  // many as are desired. Not while the mode is being changed.
+  void AdmitReady(uint32_t desired_workers);
   // Repeats the admission for a worker that does not know of it: the message was lost with the
   // coordinator that sent it.
   void Remind(const MemberRegistry::Worker& worker);

@@ -231,7 +231,7 @@ void JobMembers::RegisterWaiting() {
 // values that nobody can publish.
 void JobMembers::AdmitReady() {
   if (shards_.is_installed() && !losses_.is_under_way() && !job_.lifecycle.has_failed())
-    contributors_.AdmitReady();
+    contributors_.AdmitReady(resizer_.desired().workers);
 }
 
 // Servers of the first entries may be about to leave, and servers that have come since shards were

@@ -138,6 +138,21 @@ TEST(CollectionTest, AJobWithoutViewAndValuesHasNotBegun) {
   EXPECT_FALSE(collection.Decide().has_begun);
 }
 
+TEST(CollectionTest, ValuesAreNoContributors) {
+  Collection collection;
+  ServerReport word = Word(Entry(1, kA, {}));
+  word.active = {};
+  collection.Add(kA, word);
+  const bool has_begun = collection.Decide().has_begun;
+  const bool has_contributors = collection.Decide().has_contributors;
+  word.active = ViewOf(4, {kAnn});
+  collection.Add(kA, word);
+
+  EXPECT_TRUE(has_begun);
+  EXPECT_FALSE(has_contributors);
+  EXPECT_TRUE(collection.Decide().has_contributors);
+}
+
 TEST(CollectionTest, OnlyTheViewsOwnProcessIsEstablished) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {})));

@@ -248,6 +248,40 @@ TEST_F(RepairingRecoveryTest, AServerThatTheRecoveryWaitedForHasNoSecondGrace) {
   EXPECT_TRUE(Sent<CollectCopies>(kAnnSession).has_value());
 }
 
+class TwoWorkersRecoveryTest : public JobCoreRecoveryTest {
+ protected:
+  static JobCoreOptions TwoWorkers() {
+    JobCoreOptions options = Options();
+    options.settings.workers = 2;
+    return options;
+  }
+  TwoWorkersRecoveryTest() : JobCoreRecoveryTest(TwoWorkers()) {}
+
+  void Register(SessionId session, WorkerId worker) {
+    Receive(session, RegisterWorker{.worker = worker, .incarnation = Incarnation{7}});
+    Receive(session, RegisterTensors{{Word().tensors.front().spec}});
+  }
+};
+
+// As after a restore: nobody was admitted yet.
+TEST_F(TwoWorkersRecoveryTest, ValuesWithoutAViewStillAwaitAllWorkers) {
+  RegisterTheServer();
+  ServerReport word = Word();
+  word.active = {};
+  Receive(kServerSession, word);
+  Tick(seconds(3));
+  const ReplicaSet entry = Sent<SetReplicas>(kServerSession)->entries.front().second;
+  Receive(kServerSession, Promises{{{.shard = kShard, .entry = entry, .seq = 9, .is_full = true}}});
+
+  Register(kAnnSession, kAnn);
+  const bool was_alone = Sent<ProposeView>(kServerSession).has_value();
+  Register(kBobSession, kBob);
+
+  EXPECT_FALSE(was_alone);
+  ASSERT_TRUE(Sent<ProposeView>(kServerSession).has_value());
+  EXPECT_THAT(Sent<ProposeView>(kServerSession)->view.members, SizeIs(2));
+}
+
 class SavingRecoveryTest : public JobCoreRecoveryTest {
  protected:
   static JobCoreOptions Saving() {
