@@ -17,6 +17,10 @@
 namespace pushpull {
 namespace {
 
+// For a server that is to leave and that no coordinator has welcomed: one may have registered it
+// and given it shards, and its Welcome is on the way; otherwise nobody knows of this server.
+constexpr Duration kWelcomeTimeout = std::chrono::seconds(2);
+
 // Between two lines about peers without certificates.
 constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
 
@@ -125,7 +129,6 @@ Server::~Server() {
 void Server::Leave() {
   if (std::exchange(is_leaving_, true)) return;
   log_.Info("leaving: hands its shards to others");
-  if (session_->promised() == Term{}) return End(absl::OkStatus());  // it never had shards
   session_->Send(DrainRequest{});
 }
 
@@ -340,8 +343,9 @@ void Server::EndIfAlone() {
   if (!is_leaving_ || session_->is_open()) return alone_since_.reset();
   const SteadyTime now = dependencies_.control.Now();
   if (!alone_since_) alone_since_ = now;
-  if (now - *alone_since_ < options_.leaves_alone_after) return;
-  log_.Warning("leaves with what it holds: no coordinator");
+  const bool is_known = session_->promised() != Term{};
+  if (now - *alone_since_ < (is_known ? options_.leaves_alone_after : kWelcomeTimeout)) return;
+  if (is_known) log_.Warning("leaves with what it holds: no coordinator");
   End(absl::OkStatus());
 }
 

@@ -69,7 +69,8 @@ class Server final : public SessionHandler, public ChannelAcceptor {
 
   // Drains: asks the coordinator, and each later one, to move this server's shards to others. It
   // serves meanwhile; the end handler is called with OK when it holds nothing, or has had no
-  // coordinator for options.leaves_alone_after.
+  // coordinator for options.leaves_alone_after. A server that no coordinator has welcomed within 2
+  // s ends then.
   void Leave();
 
   const std::string& data_address() const { return data_address_; }

@@ -183,6 +183,42 @@ TEST(SimStartTest, WithoutTensorsServersThatAreToldToEndGoAtOnce) {
   EXPECT_EQ(training.values(0), Undisturbed(kSteps));
 }
 
+// The coordinator may give it shards as soon as it has registered, and the server learns of it
+// later.
+TEST(SimStartTest, AServerToldToEndBeforeItsWelcomeHandsOver) {
+  const auto expected = Undisturbed(kSteps);
+  for (int tenths = 0; tenths < 40; ++tenths) {
+    SCOPED_TRACE(std::to_string(tenths) + " tenths of a millisecond after its start");
+    SimJob job(Options({}));
+    Training training(job, 3);
+    job.scheduler().RunFor(std::chrono::milliseconds(50));
+    job.control().SetDelay([] { return std::chrono::milliseconds(1); });
+    job.KillServer(1);
+    training.StartWorkers();
+    job.scheduler().RunFor(std::chrono::milliseconds(50));
+    job.StartServer(1);
+    job.scheduler().RunFor(std::chrono::microseconds(100 * tenths));
+
+    job.LeaveServer(1);
+
+    ASSERT_TRUE(training.Train(kSteps));
+    EXPECT_EQ(training.values(0), expected);
+  }
+}
+
+TEST(SimStartTest, AServerToldToEndWithoutACoordinatorEnds) {
+  SimJob job(Options({}));
+  job.scheduler().RunFor(std::chrono::milliseconds(50));
+  job.KillServer(1);
+  job.KillCoordinator();
+  job.StartServer(1);
+
+  job.LeaveServer(1);
+  job.scheduler().RunFor(std::chrono::seconds(3));
+
+  EXPECT_TRUE(job.server_has_ended(1));
+}
+
 TEST(SimStartTest, WithoutTensorsServersComeAndGoWithTheSize) {
   for (const uint32_t servers : {1U, 2U, 5U}) {
     SCOPED_TRACE(std::to_string(servers) + " servers");
