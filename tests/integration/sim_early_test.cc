@@ -21,6 +21,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,8 @@ constexpr uint32_t kServersMax = 5;
 constexpr uint32_t kWorkersMax = 3;
 // Members wait so long for a coordinator, and the launcher between two looks.
 constexpr Duration kRetry = milliseconds(50);
+// Until the coordinator has surely heard of what happened to a server.
+constexpr Duration kNoticed = milliseconds(50);
 // Everything has a shorter deadline than this.
 constexpr Duration kEnd = std::chrono::minutes(10);
 
@@ -189,7 +192,8 @@ class Early {
         may_die_(plan.replication),
         draws_(plan.seed + 1),
         job_(OptionsOf(plan, files)),
-        script_(job_.scheduler()) {
+        script_(job_.scheduler()),
+        started_(job_.scheduler().Now()) {
     job_.control().SetDelay([this] { return Delay(); });
     for (size_t i = 0; i < num_faults; ++i) {
       const Fault& fault = plan_.faults[i];
@@ -282,7 +286,9 @@ class Early {
   void KeepServers() {
     for (uint32_t i = 0; i < kServersMax; ++i) {
       if (job_.has_server(i) && job_.server_has_ended(i)) job_.KillServer(i);
-      const bool is_due = i < wanted_ && !job_.has_server(i) && !missing_.contains(i);
+      // A coordinator that knows of no change of size asks for as many as the manifest has.
+      const uint32_t wanted = is_size_known_ ? wanted_ : std::max(wanted_, plan_.servers);
+      const bool is_due = i < wanted && !job_.has_server(i) && !missing_.contains(i);
       if (is_due && (job_.has_coordinator() || is_first_look_)) job_.StartServer(i);
     }
     for (uint32_t w = 0; plan_.has_colocated && w < plan_.workers; ++w) {
@@ -426,9 +432,16 @@ class Early {
   // False: one more must not be lost.
   bool MayLoseServer() {
     const JobStatus status = job_.Status();
-    if (status.phase == JobPhase::kRunning && status.shards_moving == 0 && AreAllKnown(status))
+    // The coordinator hears of a loss later.
+    const SteadyTime now = job_.scheduler().Now();
+    const bool knows_all = now - std::exchange(last_loss_, now) > kNoticed && AreAllKnown(status);
+    if (status.phase == JobPhase::kRunning && status.shards_moving == 0 && knows_all)
       may_die_ = plan_.replication;
-    if (!has_workers_) return true;  // nothing is there yet
+    // Nothing is there yet, and will not be when the coordinator hears of the loss.
+    const SteadyTime heard = now + 4 * plan_.delay_max + milliseconds(1);
+    if (!has_workers_ &&
+        heard < started_ + std::ranges::min(std::span(plan_.worker_starts).first(plan_.workers)))
+      return true;
     if (may_die_ == 0 && !plan_.may_lose) return false;
     if (may_die_ == 0) has_lost_ = true;
     may_die_ -= std::min(may_die_, 1U);
@@ -452,6 +465,9 @@ class Early {
     if (there.empty()) return;
     const uint32_t victim = there[fault.choice % there.size()];
     if (fault.kind == Kind::kLeaveServer) {
+      // It may have the only copy of what has just been lost.
+      if (job_.scheduler().Now() - last_loss_ <= kNoticed && !plan_.may_lose) return;
+      if (job_.scheduler().Now() - last_loss_ <= kNoticed) has_lost_ = true;
       // Where few servers are left there are fewer copies, until the next process is there.
       kinds_done_.insert(fault.kind);
       may_die_ = 0;
@@ -483,6 +499,7 @@ class Early {
     if (!job_.has_coordinator() || !job_.Resize(servers).ok()) return;
     kinds_done_.insert(Kind::kResize);
     wanted_ = servers;
+    may_die_ = 0;  // while shards move, some have fewer copies
   }
 
   void LoseCoordinator(const Fault& fault) {
@@ -494,13 +511,15 @@ class Early {
     After(fault.lasts, [this] {
       if (job_.has_coordinator()) return;
       job_.StartCoordinator();
+      is_size_known_ = false;
       ResizeAgain();
     });
   }
 
   // Of a change of size that a coordinator took with it into its grave nobody knows.
   void ResizeAgain() {
-    if (job_.has_coordinator() && job_.Resize(wanted_).ok()) return;
+    is_size_known_ = job_.has_coordinator() && job_.Resize(wanted_).ok();
+    if (is_size_known_) return;
     After(kRetry, [this] { ResizeAgain(); });
   }
 
@@ -533,7 +552,9 @@ class Early {
   bool has_lost_coordinator_ = false;
   bool has_workers_ = false;
   bool is_first_look_ = true;
+  bool is_size_known_ = true;  // to the coordinator
   uint64_t looks_ = 0;
+  SteadyTime last_loss_{};
   std::set<Kind> kinds_done_;
   Duration last_worker_start_{0};
   std::set<uint32_t> missing_;  // servers that are not started again yet
@@ -543,6 +564,7 @@ class Early {
   std::string problem_;
   SimJob job_;
   SimExecutor script_;
+  const SteadyTime started_;
 };
 
 // A checkpoint of kSteps, saved by one undisturbed job of so many workers.
