@@ -64,6 +64,22 @@ Bytes BytesOf(std::vector<std::byte> bytes) {
   return {data, {memory.size()}, owner};
 }
 
+const char* DTypeOf(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      break;
+    case ElementType::kInt32:
+      return "int32";
+    case ElementType::kInt64:
+      return "int64";
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kFloat64:
+      return "float64";
+  }
+  return "uint8";
+}
+
 // Calls again after each slice, which continues the call.
 template <typename Call>
 auto Wait(const PythonJob& job, double seconds, const Call& call) {
@@ -134,7 +150,7 @@ class Destination {
 using Received = std::tuple<const char*, Bytes, std::string>;
 
 Received ReceivedOf(ReceivedMessage message) {
-  return {ToString(message.type), BytesOf(std::move(message.bytes)), std::move(message.label)};
+  return {DTypeOf(message.type), BytesOf(std::move(message.bytes)), std::move(message.label)};
 }
 
 void Send(

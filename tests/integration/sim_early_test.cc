@@ -217,10 +217,12 @@ class Early {
         [&] {
           for (auto& [index, worker] : workers_) Drive(index, worker);
           // The status is large: now and then is enough.
-          return !problem_.empty() || IsDone() || (++looks_ % 64 == 0 && HasFailed());
+          return !problem_.empty() || has_given_up_ || IsDone() ||
+                 (++looks_ % 64 == 0 && HasFailed());
         },
         kEnd);
     if (!problem_.empty()) return problem_;
+    if (has_given_up_) return "";
     if (HasFailed()) return MayFail() ? "" : absl::StrCat("failed: ", job_.Status().failure);
     if (!has_ended) return DescribeStuck();
     return "";
@@ -232,9 +234,14 @@ class Early {
     return job_.scheduler().RunUntil([&] { return job_.Status().checkpoint.step == Step{kSteps}; },
                                      std::chrono::minutes(1));
   }
+  // Workers were told that the job has failed, maybe by a coordinator that is replaced by now.
+  bool has_given_up() const { return has_given_up_; }
   const std::set<Kind>& kinds_done() const { return kinds_done_; }
   const Values& values(uint32_t worker) const { return workers_.at(worker).values; }
-  bool MayDiffer() { return has_lost_ && !job_.Status().state_losses.empty(); }
+  // A new coordinator does not know of the losses before it.
+  bool MayDiffer() {
+    return has_lost_ && (has_lost_coordinator_ || !job_.Status().state_losses.empty());
+  }
 
  private:
   struct Worker {
@@ -379,7 +386,8 @@ class Early {
 
   // Of a worker's operation: the job's failure comes first where there is one.
   void Report(uint32_t index, const absl::Status& status) {
-    if (problem_.empty() && !(has_lost_ && plan_.may_lose))
+    has_given_up_ = has_lost_ && plan_.may_lose;
+    if (problem_.empty() && !has_given_up_)
       problem_ = absl::StrCat("worker-", index, ": ", status.ToString());
   }
 
@@ -550,6 +558,7 @@ class Early {
   uint32_t may_die_;
   bool has_lost_ = false;  // more servers than there are copies
   bool has_lost_coordinator_ = false;
+  bool has_given_up_ = false;
   bool has_workers_ = false;
   bool is_first_look_ = true;
   bool is_size_known_ = true;  // to the coordinator
@@ -608,7 +617,7 @@ std::string ProblemOf(const Plan& plan, size_t num_faults, Tally& tally) {
   std::string problem = job.Run();
   for (const Kind kind : job.kinds_done()) ++tally.schedules[kind];
   if (!problem.empty()) return problem;
-  if (job.HasFailed()) {
+  if (job.HasFailed() || job.has_given_up()) {
     ++tally.failed;
     return "";
   }
