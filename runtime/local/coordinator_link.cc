@@ -28,7 +28,7 @@ CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, E
 
 void CoordinatorLink::Reset() {
   address_.clear();
-  is_up_ = is_answering_ = false;
+  is_up_ = is_answering_ = is_recovering_ = false;
   status_ = {};
   status_.job = job_;
   earlier_.reset();
@@ -61,6 +61,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   if (answer.ok()) RestartSilence();
   const bool has_answer = answer.ok() && answer->phase != JobPhase::kRecovering;
   is_answering_ = has_answer && is_up_;
+  is_recovering_ = answer.ok() && !has_answer && is_up_;
   if (!has_answer) return false;
   if (!trained_since_ && answer->phase != JobPhase::kStarting)
     trained_since_ = loop_.Now() - FromSeconds(answer->seconds);

@@ -33,6 +33,8 @@ class CoordinatorLink {
   const JobStatus& status() const { return status_; }
   // It answered the last call and knows the whole job.
   bool is_answering() const { return is_answering_; }
+  // It answered the last call, and is still collecting what its predecessor knew.
+  bool is_recovering() const { return is_recovering_; }
   Duration SinceLastAnswer() const { return loop_.Now() - answered_at_; }
   // Not silent for as long as SinceLastAnswer says from now on.
   void RestartSilence() { answered_at_ = loop_.Now(); }
@@ -44,7 +46,7 @@ class CoordinatorLink {
   }
   // The successor's status is completed with the newest of this one.
   void OnCoordinatorEnd() {
-    is_up_ = is_answering_ = false;
+    is_up_ = is_answering_ = is_recovering_ = false;
     earlier_ = status_;
   }
   // Before the whole job restarts.
@@ -81,6 +83,7 @@ class CoordinatorLink {
   std::string address_;
   bool is_up_ = false;  // it has been ready, and its process has not ended
   bool is_answering_ = false;
+  bool is_recovering_ = false;
   SteadyTime answered_at_;
   JobStatus status_;
   std::optional<JobStatus> earlier_;  // the last status of coordinators that have died

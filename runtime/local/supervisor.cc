@@ -174,6 +174,7 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
     const MemberProcess* member = members_.Find(name);
     if (member == nullptr || member->is_running()) return;  // of an earlier start
     const bool is_server = member->role() == JobRole::kServer;
+    if (is_server && AwaitsServers()) return StartAgain(*member, end);
     const bool is_listed = is_server && IsListed(status, member->endpoint());
     const bool is_answering = coordinator_.is_answering();
     // A server's end is judged once the coordinator has noticed it. A worker that ends because the
@@ -188,13 +189,24 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
     }
     // The job goes on without a server once the coordinator has noticed its end and does not fail.
     if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
-    lost_servers_.erase(name);
-    // A worker was rejected, or released before the launcher received the new size.
-    if (!IsDesired(*member)) return Forget(*member);
-    // Released, and desired again since.
-    if (is_server && EndedInOrder(end)) return StartMember(JobRole::kServer, member->index());
-    ApplyRestartRules(name, end);
+    StartAgain(*member, end);
   });
+}
+
+// A coordinator that recovers a job which has not begun waits for each of its servers. Later it
+// says itself who is needed.
+bool Supervisor::AwaitsServers() const {
+  return coordinator_.is_recovering() && !has_training_begun_;
+}
+
+void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) {
+  const std::string name = member.name();
+  lost_servers_.erase(name);
+  // A worker was rejected, or released before the launcher received the new size.
+  if (!IsDesired(member)) return Forget(member);
+  // Released, and desired again since.
+  const bool was_released = member.role() == JobRole::kServer && EndedInOrder(end);
+  was_released ? StartMember(JobRole::kServer, member.index()) : ApplyRestartRules(name, end);
 }
 
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
@@ -221,7 +233,8 @@ void Supervisor::Restart(const std::string& name) {
   if (stopping_with_) return;
   const MemberProcess& member = *members_.Find(name);
   if (member.role() != JobRole::kCoordinator) {
-    if (!coordinator_.is_answering())  // nobody would register it
+    const bool is_awaited = member.role() == JobRole::kServer && AwaitsServers();
+    if (!coordinator_.is_answering() && !is_awaited)  // nobody would register it
       return restarts_.RunAfter(name, kPollPeriod, [this, name] { Restart(name); });
     if (!IsDesired(member)) return Forget(member);
   }

@@ -51,11 +51,14 @@ class Supervisor {
   void StartMembers(JobRole role, int count);
   void OnReady(const MemberProcess& process);
   void StartWorkersIfDue();
+  bool AwaitsServers() const;
   void OnEnd(const MemberProcess& process, const ProcessEnd& end);
   // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
   // while the coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
   // Applies spec.restart.
+  // Where it is still desired.
+  void StartAgain(const MemberProcess& member, const ProcessEnd& end);
   void ApplyRestartRules(const std::string& name, const ProcessEnd& end);
   void Restart(const std::string& name);
   bool IsDesired(const MemberProcess& member) const;

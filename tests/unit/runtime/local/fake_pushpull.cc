@@ -75,6 +75,8 @@ class FakeCoordinator final : public SessionEvents {
     status.phase = !status.failure.empty()                     ? JobPhase::kFailed
                    : std::filesystem::exists(FakeFile("view")) ? JobPhase::kRunning
                                                                : JobPhase::kStarting;
+    // Until a server starts.
+    if (std::filesystem::exists(FakeFile("recovering"))) status.phase = JobPhase::kRecovering;
     status.step = Step{12};
     status.samples = 600;
     status.seconds = 2;
@@ -125,6 +127,7 @@ int RunServer(const std::vector<std::string>& arguments) {
   const std::string index = ValueOf(arguments, "--index");
   DieIfTold("server-" + index);
   std::ofstream(FakeFile("server-" + index + ".pid")) << getpid();
+  std::filesystem::remove(FakeFile("recovering"));
   if (std::filesystem::exists(FakeFile("server-" + index + ".refuses"))) return 3;
   // A pipe, if it is there: until somebody writes to it.
   std::ifstream(FakeFile("server-" + index + ".gate")).get();

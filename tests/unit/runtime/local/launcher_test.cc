@@ -269,6 +269,7 @@ TEST_F(LauncherTest, MembersKilledBeforeTheyAreReadyStartAgain) {
 TEST_F(LauncherTest, WorkersStartOnceWhateverServersDoBefore) {
   Write("wanted", "2");
   Write("server-0.lost");
+  ASSERT_EQ(mkfifo(Path("server-0.gate").c_str(), 0600), 0);
   ASSERT_EQ(mkfifo(Path("server-1.gate").c_str(), 0600), 0);
   Launch(
       "echo started >>$FAKE_DIR/starts\ntouch $FAKE_DIR/view\n"
@@ -276,6 +277,8 @@ TEST_F(LauncherTest, WorkersStartOnceWhateverServersDoBefore) {
       "  servers: {replicas: 2}\n  restart: {initialDelaySeconds: 0}\n");
   {
     std::ofstream gate(Path("server-1.gate"));  // opens when server-1 has come to it
+    { const std::ofstream passed(Path("server-0.gate")); }
+    std::filesystem::remove(Path("server-0.gate"));
     kill(std::stoi(Read("server-0.pid")), SIGKILL);
     recorder_.AwaitLine("server-0 was ended by signal 9 (SIGKILL); restart, 1 of 6");
   }
@@ -296,6 +299,17 @@ TEST_F(LauncherTest, NobodyWaitsForAServerThatIsNotWantedAnyMore) {
 
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
   EXPECT_EQ(Report()["restarts"], 0);
+}
+
+// Such a coordinator waits for each server of a job that has not begun.
+TEST_F(LauncherTest, ARecoveringCoordinatorGetsTheServersOfTheStart) {
+  Write("server-0.dies");
+  Write("recovering");
+  Launch("touch $FAKE_DIR/view",
+         "  startDeadlineSeconds: 20\n  restart: {initialDelaySeconds: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_EQ(Report()["restarts"], 1);
 }
 
 TEST_F(LauncherTest, AServerOfTheStartAwaitsTheNextCoordinator) {
