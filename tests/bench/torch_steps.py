@@ -11,7 +11,7 @@ After `./dev python`, on a machine that does nothing else. 2 workers, one thread
             DistributedDataParallel
   overlap   a backward pass that sleeps, and takes as long as the synchronization: a step against the longer of the two.
             The pass is timed without the package; it also makes the gradients
-  overhead  4,000 tensors of 4 KB: what Python adds to a step of `pushpull bench sync`, per tensor
+  overhead  4,000 tensors of 4 KB, and one: what Python adds to a step of `pushpull bench sync`, per tensor and per step
   rows      Embedding(10,000,000, 16, sparse=True) with Adagrad, of which each worker touches 1 % in a step, over tcp: bytes on
             the wire over those of the touched rows, 8 of a key and 64 of values, in each direction; memory of the servers.
             The bytes are those of the worker's sockets (TCP_INFO), with headers and all
@@ -356,12 +356,18 @@ def group_overlap() -> dict[str, float]:
 
 
 def group_overhead() -> dict[str, float]:
-    done = subprocess.run([str(PUSHPULL), "bench", "sync", "--channel", "shm", "--tensors", "4K", "--bytes", "16M", "--json",
-                           "--steps", str(TIMED)], capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
+    many, one = (seconds_that_python_adds(tensors) for tensors in (SMALL_TENSORS, 1))
+    return {"microseconds a tensor that Python adds": many / SMALL_TENSORS * 1e6,
+            "microseconds a step of one tensor that Python adds": one * 1e6}
+
+
+def seconds_that_python_adds(tensors: int) -> float:
+    done = subprocess.run([str(PUSHPULL), "bench", "sync", "--channel", "shm", "--tensors", "4K", "--bytes", f"{4 * tensors}K",
+                           "--json", "--steps", str(TIMED)], capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
     native = json.loads(done.stdout)["step_seconds"]["p50"]
-    ours = run_pushpull("small:")
-    print(f"  step {ours * 1e3:.1f} ms, of pushpull bench sync {native * 1e3:.1f} ms")
-    return {"microseconds a tensor that Python adds": (ours - native) / SMALL_TENSORS * 1e6}
+    ours = run_pushpull(f"small:{tensors}")
+    print(f"  {tensors} tensors: step {ours * 1e3:.3f} ms, of pushpull bench sync {native * 1e3:.3f} ms")
+    return ours - native
 
 
 def group_rows() -> dict[str, float]:
@@ -377,7 +383,7 @@ GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "o
 
 CASES: dict[str, Callable[[str], None]] = {
     "sum": lambda memory: sums_of_package(memory == "registered"),
-    "small": lambda _: sums_of_package(False, SMALL_TENSORS, 1000),
+    "small": lambda tensors: sums_of_package(False, int(tensors), 1000),
     "gloo": lambda _: sums_of_gloo(),
     "model": model_of_package,
     "ddp": model_of_ddp,
