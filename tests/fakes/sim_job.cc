@@ -88,6 +88,14 @@ void SimJob::StartServer(uint32_t index, double weight) {
   servers_[index] = std::move(host);
 }
 
+bool SimJob::HasOnlyKnownServers(const JobStatus& status, uint32_t count) const {
+  std::set<std::string> known;
+  for (const ServerStatus& server : status.servers) known.insert(server.data_address);
+  for (uint32_t i = 0; i < count; ++i)
+    if (!has_server(i) || !known.contains(server_address(i))) return false;
+  return status.desired_servers == count;
+}
+
 void SimJob::KillServer(uint32_t index) {
   servers_.at(index)->server.reset();
   dead_servers_.push_back(std::move(servers_.at(index)));

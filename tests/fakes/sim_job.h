@@ -88,6 +88,9 @@ class SimJob {
   const std::string& server_address(uint32_t index) const {
     return servers_.at(index)->server->data_address();
   }
+  // Servers 0 to `count` - 1 are there and wanted, and the coordinator whose status this is knows
+  // each by its present process.
+  bool HasOnlyKnownServers(const JobStatus& status, uint32_t count) const;
   absl::Status Resize(uint32_t servers) { return coordinator().Resize({.servers = servers}); }
   absl::Status ResizeWorkers(uint32_t workers) {
     return coordinator().Resize({.workers = workers});

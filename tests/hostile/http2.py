@@ -88,10 +88,10 @@ class Connection:
     def _read(self) -> Optional[tuple[int, int, int, bytes]]:
         """Type, flags, stream and payload; None: closed."""
         try:
-            head = self._exactly(9)
+            head = wire.read_exactly(self._connection, 9)
             size = int.from_bytes(head[:3], "big")
             kind, flags, stream = struct.unpack(">BBI", head[3:])
-            payload = self._exactly(size)
+            payload = wire.read_exactly(self._connection, size)
         except TimeoutError:
             raise AssertionError("neither an answer nor the end of the connection") from None
         except (EOFError, OSError):
@@ -108,15 +108,6 @@ class Connection:
         if kind == PING and not flags & ACK:
             self.send(frame(PING, payload, ACK))
         return kind, flags, stream, payload
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._connection.recv(size - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return data
 
     def first_message(self, stream: int = 1) -> Optional[bytes]:
         """The first message that comes back, up to its frame's end; empty: the call ended before; None: closed."""

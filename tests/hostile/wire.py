@@ -67,6 +67,17 @@ def connected(address: str, tls: Optional[ssl.SSLContext] = None) -> Iterator[so
         plain.close()
 
 
+def read_exactly(connection: socket.socket, num_bytes: int) -> bytes:
+    """EOFError: closed before."""
+    data = b""
+    while len(data) < num_bytes:
+        part = connection.recv(num_bytes - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
 class Peer:
     """What an attacker says on one connection to a server's data port."""
 
@@ -95,23 +106,14 @@ class Peer:
     def receive(self) -> Optional[frames.Frame]:
         """None: closed. AssertionError: nothing within the deadline."""
         try:
-            head = self._read(frames.HEADER_BYTES)
+            head = read_exactly(self._connection, frames.HEADER_BYTES)
             received = frames.Frame(head)
-            received.body = self._read(received.meta_bytes + (0 if self.has_ring else received.payload_bytes))
+            received.body = read_exactly(self._connection, received.meta_bytes + (0 if self.has_ring else received.payload_bytes))
             return received
         except TimeoutError:
             raise AssertionError("neither an answer nor the end of the connection") from None
         except (EOFError, OSError):
             return None
-
-    def _read(self, num_bytes: int) -> bytes:
-        data = b""
-        while len(data) < num_bytes:
-            part = self._connection.recv(num_bytes - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return data
 
     def admission(self) -> bytes:
         """The meta of the answer to a hello; ConnectionError: it is not admitted."""

@@ -457,13 +457,9 @@ class Early {
   }
 
   bool AreAllKnown(const JobStatus& status) const {
-    std::set<std::string> known;
-    for (const ServerStatus& server : status.servers) known.insert(server.data_address);
-    for (uint32_t i = 0; i < wanted_; ++i) {
-      if (!job_.has_server(i) || !known.contains(job_.server_address(i))) return false;
-      if (leaving_.contains(job_.server_address(i))) return false;
-    }
-    return status.desired_servers == wanted_;
+    for (uint32_t i = 0; i < wanted_; ++i)
+      if (job_.has_server(i) && leaving_.contains(job_.server_address(i))) return false;
+    return job_.HasOnlyKnownServers(status, wanted_);
   }
 
   void HitServer(const Fault& fault) {

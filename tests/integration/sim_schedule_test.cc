@@ -87,7 +87,10 @@ class Schedule {
     network.faults.loss = 0;
     job_.network().SetOptions(network);
     has_settled_ = RunUntil(
-        [&] { return job_.Status().shards_moving == 0 && AreAllServersKnown(job_.Status()); },
+        [&] {
+          return job_.Status().shards_moving == 0 &&
+                 job_.HasOnlyKnownServers(job_.Status(), wanted_);
+        },
         std::chrono::minutes(5));
     const bool has_ended =
         has_settled_ && RunUntil([&] { return IsDone(); }, std::chrono::minutes(5));
@@ -510,7 +513,8 @@ class Schedule {
   // shards are moving.
   void LoseServers(const JobStatus& status) {
     const bool is_settled = status.phase == JobPhase::kRunning && status.shards_moving == 0;
-    const bool is_whole = is_settled && AreAllServersKnown(status) && !IsAnyLeaving();
+    const bool is_whole =
+        is_settled && job_.HasOnlyKnownServers(status, wanted_) && !IsAnyLeaving();
     if (is_whole) may_die_ = replication_;
     for (uint32_t i = Draw(3); i > 0 && may_die_ > 0; --i) {
       const uint32_t victim = Draw(kServersMax);
@@ -545,16 +549,6 @@ class Schedule {
       if (job_.has_server(i) && leaving_.contains(job_.server_address(i))) return true;
     }
     return false;
-  }
-
-  // The coordinator knows every desired server by its present process.
-  bool AreAllServersKnown(const JobStatus& status) const {
-    std::set<std::string> known;
-    for (const ServerStatus& server : status.servers) known.insert(server.data_address);
-    for (uint32_t i = 0; i < wanted_; ++i) {
-      if (!job_.has_server(i) || !known.contains(job_.server_address(i))) return false;
-    }
-    return status.desired_servers == wanted_;
   }
 
   void Resize(uint32_t servers) {
