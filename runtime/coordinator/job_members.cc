@@ -171,7 +171,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   if (was_released) job_.outbox.Log(absl::StrCat(who, " has gone"));
   UpdateServers();
   shards_.Apply(change);
-  if (has_leaving) Retarget();
+  if (has_leaving || was_released) Retarget();
 }
 
 void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& why) {
@@ -372,6 +372,8 @@ void JobMembers::On(SessionId session, const WorkerReport& message) {
 
 void JobMembers::AdvanceRecovery() {
   if (!is_recovering() || job_.lifecycle.has_failed()) return;
+  // At once: the missing servers are started by the size in the status.
+  resizer_.Restore(recovery_.desired());
   const Recovery::Decision decision = recovery_.Advance(job_.now, resizer_.desired().servers);
   if (const auto* wait = std::get_if<Recovery::Wait>(&decision)) {
     if (!wait->warning.empty()) job_.outbox.Warn(wait->warning);
@@ -385,7 +387,6 @@ void JobMembers::AdvanceRecovery() {
 void JobMembers::Recover(const CollectedJob& job) {
   shards_.RecoverTensors(job);
   if (job_.lifecycle.has_failed()) return;
-  resizer_.Restore(job.desired);
   contributors_.Recover(job);
   if (!job.has_begun) return PrepareShards();
   job_.outbox.Log(DescribeRecovered(job, job_.options.term, job_.members.servers().size()));

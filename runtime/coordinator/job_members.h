@@ -79,8 +79,10 @@ class JobMembers {
     job_.outbox.Add(CloseSession{session});
     Lose(session, why);
   }
-  // Every desired worker has done its part.
-  bool IsComplete() const { return roster_.IsComplete(resizer_.desired().workers); }
+  // Every desired worker has done its part, and no shard of the result has to be rebuilt from them.
+  bool IsComplete() const {
+    return roster_.IsComplete(resizer_.desired().workers) && !losses_.is_under_way();
+  }
 
   // As JobCore::Resize and SetMode.
   absl::Status Resize(const JobSize& size);

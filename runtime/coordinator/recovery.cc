@@ -48,24 +48,20 @@ Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
 Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const Duration waited = now - first_registered_at_.value_or(now);
   CollectedJob job = collection_->Decide();
-  const bool was_resized = job.desired.revision > 0;
   if (!collection_->has_state()) {
-    // Nobody starts the servers that the job does not want any more.
-    const uint32_t needed = was_resized ? job.desired.servers : options_.settings.servers;
     const auto& servers = members_.servers();
     const bool all_reported = absl::c_all_of(servers, [&](const auto& server) {
       // A server that no coordinator has welcomed yet is not asked: it has nothing to report.
       return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
     });
-    if (!members_.HasFirstServers(needed) || !all_reported) return Wait{};
+    if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
     const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
     if (may_come && waited < options_.collect_grace) return Wait{};
-    if (was_resized) return GoOn{std::move(job)};
+    if (job.desired.revision > 0) return GoOn{std::move(job)};
     return StartNew{};
   }
   if (!job.has_begun) {
-    const uint32_t needed = was_resized ? job.desired.servers : desired_servers;
-    if (!members_.HasFirstServers(needed) || waited < options_.collect_grace) return Wait{};
+    if (!members_.HasFirstServers(desired_servers) || waited < options_.collect_grace) return Wait{};
     return GoOn{std::move(job)};
   }
   if (!collection_->IsComplete() && waited < options_.collect_grace) return Wait{};

@@ -63,8 +63,10 @@ class Recovery {
     CollectedJob job;
   };
   using Decision = std::variant<Wait, StartNew, GoOn>;
-  // After every report and tick. Anything but Wait ends the recovery. `desired_servers` as the
-  // manifest has it.
+  // The newest size that has been reported; revision 0: none has.
+  DesiredSize desired() const { return collection_->Decide().desired; }
+  // After every report and tick. Anything but Wait ends the recovery. `desired_servers` by the
+  // newest size that is known.
   Decision Advance(SteadyTime now, uint32_t desired_servers);
 
  private:

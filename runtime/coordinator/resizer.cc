@@ -97,11 +97,9 @@ std::vector<std::pair<WorkerId, Release>> Resizer::ResizeWorkers(uint32_t worker
 }
 
 void Resizer::Restore(const DesiredSize& reported) {
-  if (reported.revision > 0) {
-    desired_.servers = reported.servers;
-    desired_.workers = reported.workers;
-  }
-  desired_.revision = std::max(desired_.revision, reported.revision + 1);
+  if (reported.revision < desired_.revision) return;
+  desired_ = reported;
+  ++desired_.revision;
 }
 
 bool Resizer::RequestDrain(ServerId server) {
@@ -115,7 +113,8 @@ void Resizer::OnServerGone(ServerId server) {
   released_.erase(server);
 }
 
-// The desired servers without those that have asked to leave. While all that are present have
+// The desired servers without those that have asked to leave or have been told to: a released server
+// that is desired again takes part as its next process. While all that are present have
 // asked, the last of them keeps every shard until a replacement comes: the others then have
 // somebody to hand over to, and can be replaced meanwhile.
 std::set<ServerId> Resizer::Target() const {
@@ -123,12 +122,13 @@ std::set<ServerId> Resizer::Target() const {
   for (uint32_t i = 0; i < desired_.servers; ++i) target.insert(ServerId{i});
   for (uint32_t i = 0; options_.has_colocated_servers && i < desired_.workers; ++i)
     target.insert(ServerBeside(WorkerId{i}));
+  for (const ServerId server : released_) target.erase(server);
   const bool has_heir = absl::c_any_of(target, [&](ServerId server) {
     return members_.Find(server) != nullptr && !IsLeaving(server);
   });
   std::pair<uint64_t, ServerId> last{};  // turn, server
   for (const auto& [server, turn] : leave_turns_) {
-    if (target.erase(server) > 0) last = std::max(last, {turn, server});
+    if (target.erase(server) > 0 && !IsReleased(server)) last = std::max(last, {turn, server});
   }
   if (!has_heir && last.first > 0) target.insert(last.second);
   return target;

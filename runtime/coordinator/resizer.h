@@ -51,7 +51,7 @@ class Resizer {
   void ResizeServers(SteadyTime now, uint32_t servers, Step step, ResizeLog::Totals totals);
   // Notifications for the workers that are no longer, or again, part of the job.
   std::vector<std::pair<WorkerId, Release>> ResizeWorkers(uint32_t workers);
-  // The newest size that members of an earlier coordinator know.
+  // A size that members of an earlier coordinator know; an older one than is known is ignored.
   void Restore(const DesiredSize& reported);
 
   // ---- drains ----

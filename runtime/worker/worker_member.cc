@@ -296,9 +296,11 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
   session_->Send(*leave_);
 }
 
-// Not while a server still needs what is in the program's memory.
+// Not while a server needs, or may need, what is in the program's memory: a lost shard is rebuilt
+// from the copies that workers have, and this one may have named the newest.
 void WorkerMember::FinishLeave() {
-  if (!may_leave_ || leaving_->is_done() || !client_->offers().empty()) return;
+  if (!may_leave_ || leaving_->is_done()) return;
+  if (!client_->offers().empty() || client_->routes().HasLostShard()) return;
   client_->ForgetCopies();
   leaving_->Finish();
 }

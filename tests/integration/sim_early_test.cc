@@ -291,10 +291,9 @@ class Early {
   // ---- what a launcher does ----
 
   void KeepServers() {
+    const uint32_t wanted = WantedServers();
     for (uint32_t i = 0; i < kServersMax; ++i) {
       if (job_.has_server(i) && job_.server_has_ended(i)) job_.KillServer(i);
-      // A coordinator that knows of no change of size asks for as many as the manifest has.
-      const uint32_t wanted = is_size_known_ ? wanted_ : std::max(wanted_, plan_.servers);
       const bool is_due = i < wanted && !job_.has_server(i) && !missing_.contains(i);
       if (is_due && (job_.has_coordinator() || is_first_look_)) job_.StartServer(i);
     }
@@ -306,6 +305,13 @@ class Early {
     }
     is_first_look_ = false;
     After(milliseconds(5), [this] { KeepServers(); });
+  }
+
+  // A new coordinator asks for as many as it has heard of, and knows no change of size better until
+  // it has taken the next one.
+  uint32_t WantedServers() {
+    if (is_size_known_ || !job_.has_coordinator()) return wanted_;
+    return std::max(wanted_, job_.Status().desired_servers);
   }
 
   void StartColocated(uint32_t worker) {

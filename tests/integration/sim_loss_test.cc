@@ -396,6 +396,40 @@ TEST(SimLossTest, WithoutACheckpointZeroOptimizerStateIsReported) {
   EXPECT_THAT(ToString(losses[0]), HasSubstr("optimizer state zero"));
 }
 
+// Its program goes on after the last step, with other things.
+TEST(SimLossTest, AWorkerLeavesOnlyWhenEveryShardHasAPrimary) {
+  Training training({});
+  ASSERT_TRUE(training.RunTo(4));
+  training.job().KillServer(1);
+  training.RunFor(milliseconds(100), 4);
+
+  const auto leave = training.job().worker(0).Leave();
+  training.RunFor(seconds(5), 4);
+  const bool has_left_before = leave->is_done();
+  training.job().StartServer(1);
+  const absl::Status left = training.job().WaitAll({leave});
+
+  EXPECT_FALSE(has_left_before);
+  EXPECT_TRUE(left.ok()) << left;
+}
+
+// What the last workers leave behind is the job's result.
+TEST(SimLossTest, AShardLostWhenAllWorkersLeaveIsRebuilt) {
+  MemoryFileSystem files;
+  Training training({.files = &files});
+  SimJob& job = training.job();
+  ASSERT_TRUE(training.RunTo(4));
+  job.KillServer(1);
+  job.StartServer(1);
+
+  training.Leave();
+
+  EXPECT_TRUE(job.scheduler().RunUntil([&] { return job.Status().checkpoint.step == Step{4}; },
+                                       minutes(1)))
+      << job.Status().checkpoint.failure;
+  EXPECT_EQ(job.Status().phase, JobPhase::kSucceeded);
+}
+
 TEST(SimLossTest, WithoutAnyCopyTheJobFailsAndNamesTheShard) {
   Training training({.keeps_value = false});
   ASSERT_TRUE(training.RunTo(4));

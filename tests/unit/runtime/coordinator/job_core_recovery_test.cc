@@ -97,6 +97,16 @@ TEST_F(JobCoreRecoveryTest, EveryRequestIsToBeTriedAgain) {
   }
 }
 
+// Whoever starts the servers goes by the status.
+TEST_F(JobCoreRecoveryTest, TheStatusHasTheSizeThatMembersReport) {
+  RegisterTheServer();
+  Receive(kServerSession,
+          ServerReport{.term = Term{3}, .desired = {.revision = 2, .servers = 3, .workers = 1}});
+
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRecovering);
+  EXPECT_EQ(core_.Status(now_).desired_servers, 3U);
+}
+
 TEST_F(JobCoreRecoveryTest, AfterAllReportsTheNewestEntryGetsTheNewTerm) {
   RegisterTheServer();
   RegisterAnn();

@@ -73,6 +73,14 @@ TEST_F(ResizerTest, ANewCoordinatorTakesTheReportedSize) {
   EXPECT_EQ(resizer_.desired().revision, 8U);
 }
 
+TEST_F(ResizerTest, OlderReportsOfASizeAreIgnored) {
+  resizer_.Restore({.revision = 7, .servers = 5, .workers = 4});
+  resizer_.Restore({.revision = 6, .servers = 3, .workers = 4});
+
+  EXPECT_EQ(resizer_.desired().servers, 5U);
+  EXPECT_EQ(resizer_.desired().revision, 8U);
+}
+
 TEST_F(ResizerTest, WithoutAReportTheManifestsSizeHolds) {
   resizer_.Restore({});
 
@@ -110,6 +118,20 @@ TEST_F(ResizerTest, UndesiredServersAreReleasedOnceWhenDrained) {
   EXPECT_THAT(Released(Rule::kNever), IsEmpty());
   EXPECT_THAT(Released(Rule::kNever, {kA, kC}), ElementsAre(kC));
   EXPECT_THAT(Released(Rule::kNever, {kA, kC}), IsEmpty());
+}
+
+// It has been told to end: only its next process can take shards.
+TEST_F(ResizerTest, AReleasedServerDesiredAgainIsNoTargetYet) {
+  ResizeServers(2);
+  resizer_.TakeTarget();
+  ASSERT_THAT(Released(Rule::kNever, {kC}), ElementsAre(kC));
+
+  ResizeServers(3);
+  const auto meanwhile = resizer_.TakeTarget();
+  RemoveServer(kC);
+
+  EXPECT_EQ(meanwhile, std::nullopt);
+  EXPECT_THAT(*resizer_.TakeTarget(), UnorderedElementsAre(kA, kB, kC));
 }
 
 TEST_F(ResizerTest, AServerThatAskedToLeaveIsDrainedFirst) {
