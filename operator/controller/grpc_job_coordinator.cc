@@ -62,6 +62,8 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),
       .saves_requested = status.checkpoint.requested,
       .saves_finished = status.checkpoint.finished,
+      .saves_succeeded = status.checkpoint.succeeded,
+      .checkpoint_problem = status.checkpoint.problem,
       .step = static_cast<int64_t>(status.step.value()),
       .samples_per_second =
           status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0,

@@ -77,6 +77,7 @@ class JobReconciler::Pass {
     Observation seen{.meta = job_.meta(),
                      .object = job_.object(),
                      .save = state_.save,
+                     .save_time = state_.save_time,
                      .progress_time = state_.progress_time,
                      .refusal = state_.creation.refusal(),
                      .unused_term = state_.creation.unused_term(),
@@ -119,6 +120,7 @@ class JobReconciler::Pass {
     if (const auto* sync = std::get_if<RequestSync>(&action))
       return coordinators.SetSync(endpoint, *sync, CoordinatorDeadline());
     PUSHPULL_ASSIGN_OR_RETURN(state_.save, coordinators.Save(endpoint, CoordinatorDeadline()));
+    state_.save_time = job_.now;
     return absl::OkStatus();
   }
 

@@ -135,6 +135,7 @@ struct JobState {
   CreationState creation = {};
   EventHistory events = {};
   std::optional<uint64_t> save = {};           // Observation::save
+  WallTime save_time{};                        // likewise
   std::optional<WallTime> progress_time = {};  // Observation::progress_time
 };
 

@@ -116,7 +116,14 @@ void CheckSuccess(Draft& draft) {
   if (!AreAllWorkersOver(draft) || !IsSaved(draft)) return;
   draft.SetPhase(Phase::kSucceeded);
   draft.status().completion_time = draft.now();
-  draft.Set("Complete", true, "AllWorkersDone", "every worker has done its part");
+  const CoordinatorReport* report = draft.report();
+  const bool is_unsaved = report != nullptr && !report->checkpoint_problem.empty();
+  draft.Set("Complete",
+            true,
+            "AllWorkersDone",
+            absl::StrCat("every worker has done its part",
+                         is_unsaved ? "; its result is not saved: " : "",
+                         is_unsaved ? report->checkpoint_problem : ""));
 }
 
 void PlanFinished(Draft& draft) {

@@ -90,6 +90,22 @@ void DescribeProgress(Draft& draft) {
   }
 }
 
+void DescribeCheckpoint(Draft& draft) {
+  if (!draft.spec().checkpoint) {
+    return draft.Set("CheckpointFailed",
+                     false,
+                     "NoCheckpoint",
+                     "spec.checkpoint is not set: a suspended job loses its steps");
+  }
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr) return;
+  const bool fails = !report->checkpoint_problem.empty();
+  draft.Set("CheckpointFailed",
+            fails,
+            fails ? "SaveFailed" : "AllWell",
+            fails ? report->checkpoint_problem : "the volume can be written, the last save went well");
+}
+
 // Each loss once, when its replacement is known, in the order of the coordinator's list: so a
 // number is enough to remember which were reported.
 void DescribeLosses(Draft& draft) {
@@ -240,6 +256,7 @@ void DescribeRunning(Draft& draft) {
   DescribeRing(draft);
   DescribeLosses(draft);
   DescribeProgress(draft);
+  DescribeCheckpoint(draft);
   const bool is_ready = IsReady(draft);
   draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
   DescribeScaling(draft);
@@ -252,6 +269,7 @@ void DescribeRunning(Draft& draft) {
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
   DescribeLosses(draft);
   DescribeProgress(draft);
+  DescribeCheckpoint(draft);
   draft.Set("Ready", false, reason, message);
   for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
     draft.Set(type, false, reason, "");

@@ -24,7 +24,14 @@ bool IsAlive(const CoordinatorReport& report, const MemberId& member) {
 
 bool IsTrouble(absl::string_view type, bool is_true) {
   if (type == "Reconciled") return !is_true;
-  return is_true && (type == "Failed" || type == "Degraded" || type == "ScalingBlocked");
+  return is_true && (type == "Failed" || type == "Degraded" || type == "ScalingBlocked" ||
+                     type == "CheckpointFailed");
+}
+
+// Other conditions are first set when they become true.
+bool IsToldFromTheStart(absl::string_view type) {
+  return type == "Ready" || type == "Reconciled" || type == "CheckpointFailed" ||
+         type == "Suspended";
 }
 
 }  // namespace
@@ -87,7 +94,7 @@ void Draft::Set(absl::string_view type,
   message = pushpull::Printable(message);
   TrainingJobStatus& status = plan_.status;
   const Condition* old = FindCondition(status.conditions, type);
-  if (old == nullptr && !is_true && type != "Ready" && type != "Reconciled") return;
+  if (old == nullptr && !is_true && !IsToldFromTheStart(type)) return;
   const bool was_true = old != nullptr && old->status == kConditionTrue;
   // An initial state is no event.
   const bool is_news = old == nullptr

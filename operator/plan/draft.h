@@ -52,7 +52,7 @@ class Draft {
   }
   void SetPhase(Phase phase);
 
-  // Sets a condition; one that was never set is not set to false. A change of its status is an
+  // Sets a condition; most that were never set are not set to false. A change of its status is an
   // event.
   void Set(absl::string_view type, bool is_true, const std::string& reason, std::string message);
   void AddEvent(Event::Kind kind, std::string reason, std::string action, std::string note);
@@ -73,6 +73,13 @@ class Draft {
   // As soon as another report of the coordinator can be news.
   void RequeueSoon();
 
+  // The job is to be suspended, and goes on until a checkpoint of it is saved.
+  void set_holds_suspension(bool holds) { holds_suspension_ = holds; }
+  // It has no pods, or is losing them, by spec.suspend or because all members restart.
+  bool IsPaused() const {
+    return (spec().suspend && !holds_suspension_) || plan_.status.restarts.next_at.has_value();
+  }
+
   JobPlan Take() { return std::move(plan_); }
 
   // Workers that are done, and members that the restart rules ignore.
@@ -89,6 +96,7 @@ class Draft {
   std::set<MemberId> taken_;
   std::set<std::string> deleted_;  // uids
   std::set<MemberId> finished_members_;
+  bool holds_suspension_ = false;
 };
 
 }  // namespace pushpull_operator

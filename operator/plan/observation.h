@@ -63,6 +63,8 @@ struct CoordinatorReport {
   int64_t checkpoint_step = 0;  // of the last one; 0: none yet
   uint64_t saves_requested = 0;
   uint64_t saves_finished = 0;
+  uint64_t saves_succeeded = 0;    // number of the last one that left a checkpoint
+  std::string checkpoint_problem;  // why nothing can be saved at present; empty: it can
   int64_t step = 0;  // that every member has finished
   // Over the whole run.
   double samples_per_second = 0;
@@ -93,6 +95,7 @@ struct Observation {
   // The number that the coordinator gave to the save asked for by RequestSave; none: nobody asked,
   // or the operator has forgotten it in a restart. It then asks once more, which does no harm.
   std::optional<uint64_t> save;
+  WallTime save_time{};  // when that was
   // When the operator wrote status.progress last; none: it did not yet, or has forgotten it in a
   // restart.
   std::optional<WallTime> progress_time;

@@ -17,6 +17,9 @@ namespace pushpull_operator {
 // Accounts for the time that the job is suspended. Comes first: deadlines depend on it.
 void CountSuspension(Draft& draft);
 
+// Decides whether a suspension has to wait for a checkpoint, and asks for it.
+void HoldSuspension(Draft& draft);
+
 // Pauses the job and keeps it paused. True: nothing else is to be planned.
 bool PlanPause(Draft& draft);
 

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 #include "operator/plan/parts.h"
 
 namespace pushpull_operator {
 namespace {
+
+// Between two tries to save a job that is to be suspended.
+constexpr std::chrono::seconds kSaveAgain{30};
 
 bool IsStopping(const Draft& draft) {
   return std::any_of(draft.pods().begin(), draft.pods().end(), [](const auto& entry) {
@@ -16,27 +23,84 @@ void DeleteAll(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) draft.Delete(pod);
 }
 
-// Whether the checkpoint before a suspension is still being written.
-bool IsSaving(Draft& draft) {
-  const TrainingJobStatus& status = draft.status();
-  const bool has_trained = status.phase == Phase::kRunning || status.phase == Phase::kScaling;
-  if (!draft.spec().checkpoint || !has_trained || IsStopping(draft)) return false;
-  const WallTime give_up = *status.suspend_time + draft.spec().scaling.drain_timeout;
-  if (draft.now() >= give_up) return false;
-  draft.RequeueAt(give_up);
-  const CoordinatorReport* report = draft.report();
-  if (report == nullptr) return true;  // it may come back
-  if (report->phase != pushpull::JobPhase::kRunning) return false;
-  if (!draft.seen().save) {
-    draft.Do(RequestSave{});
-    return true;
+bool IsTraining(Draft& draft) {
+  const std::optional<Phase> phase = draft.status().phase;
+  return phase == Phase::kRunning || phase == Phase::kScaling;
+}
+
+// The coordinator knows of the save that was asked for. A later one numbers its saves anew.
+bool IsAskedFor(const Draft& draft) {
+  const std::optional<uint64_t>& save = draft.seen().save;
+  return save && draft.report() != nullptr && draft.report()->saves_requested >= *save;
+}
+
+bool IsSaveDone(const Draft& draft) {
+  return IsAskedFor(draft) && draft.report()->saves_succeeded >= *draft.seen().save;
+}
+
+// One that has failed is asked for again, as long as the suspension is held.
+void AskForSave(Draft& draft) {
+  const bool is_asked_for = IsAskedFor(draft);
+  if (is_asked_for && draft.report()->saves_finished < *draft.seen().save) return;
+  const WallTime again = draft.seen().save_time + kSaveAgain;
+  if (is_asked_for && draft.now() < again) return draft.RequeueAt(again);
+  draft.Do(RequestSave{});
+}
+
+// The decision to delete the pods is in the status before the first of them goes.
+bool HasBegunToStop(const Draft& draft) {
+  const Condition* suspended =
+      FindCondition(draft.seen().object.status.conditions, "Suspended");
+  return IsStopping(draft) || (suspended != nullptr && suspended->reason == "Stopping");
+}
+
+struct Hold {
+  std::string reason;
+  std::string message;
+};
+
+// Why the job goes on for now though it is to be suspended; nothing: it need not.
+std::optional<Hold> HoldOf(Draft& draft) {
+  const bool has_values = draft.spec().checkpoint && IsTraining(draft) && !HasBegunToStop(draft);
+  if (!draft.spec().suspend || !has_values || IsSaveDone(draft)) return std::nullopt;
+  const pushpull::ScalingSpec& scaling = draft.spec().scaling;
+  if (scaling.on_drain_timeout == pushpull::DrainTimeoutPolicy::kForce) {
+    const WallTime give_up = *draft.status().suspend_time + scaling.drain_timeout;
+    if (draft.now() >= give_up) return std::nullopt;
+    draft.RequeueAt(give_up);
   }
-  return report->saves_finished < *draft.seen().save;
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr) return Hold{"CoordinatorSilent", "the coordinator does not answer"};
+  if (report->phase == pushpull::JobPhase::kRecovering)
+    return Hold{"CoordinatorStarting", "a new coordinator is collecting its members"};
+  if (report->phase != pushpull::JobPhase::kRunning) return std::nullopt;  // nothing to save
+  AskForSave(draft);
+  if (!report->checkpoint_problem.empty()) return Hold{"SaveFailed", report->checkpoint_problem};
+  return Hold{"Saving", "a checkpoint is being saved"};
+}
+
+// What is lost with the pods is said before they go.
+void WarnOfLoss(Draft& draft) {
+  if (!IsTraining(draft) || HasBegunToStop(draft)) return;
+  std::string text;
+  if (!draft.spec().checkpoint) {
+    text = "the job has no spec.checkpoint: its steps are lost, it starts anew when it is resumed";
+  } else if (draft.report() == nullptr ||
+             (draft.report()->phase == pushpull::JobPhase::kRunning && !IsSaveDone(draft))) {
+    const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
+    text = absl::StrCat("no checkpoint was saved within spec.scaling.drainTimeoutSeconds (",
+                        draft.spec().scaling.drain_timeout.count(),
+                        "), and onDrainTimeout is Force: the steps after step ",
+                        saved ? saved->step : 0,
+                        " are lost");
+  }
+  if (!text.empty()) draft.AddEvent(Event::Kind::kWarning, "StepsLost", "Suspend", text);
 }
 
 void Suspend(Draft& draft) {
   if (!draft.pods().empty()) {
-    if (IsSaving(draft)) return draft.RequeueSoon();
+    WarnOfLoss(draft);
+    draft.Set("Suspended", false, "Stopping", "the pods are being deleted");
     return DeleteAll(draft);
   }
   // Only now: the CRD's rules let the whole spec change in this phase.
@@ -63,13 +127,27 @@ void CountSuspension(Draft& draft) {
   if (IsStopping(draft)) status.restarts.next_at = draft.now();
 }
 
+void HoldSuspension(Draft& draft) {
+  const std::optional<Hold> hold = HoldOf(draft);
+  draft.set_holds_suspension(hold.has_value());
+  if (!hold) return;
+  draft.RequeueSoon();
+  draft.Set("Suspended",
+            false,
+            hold->reason,
+            absl::StrCat("spec.suspend is true, and the job goes on until it is saved: ",
+                         hold->message,
+                         "; spec.scaling.onDrainTimeout: Force ends the wait after "
+                         "drainTimeoutSeconds"));
+}
+
 bool PlanPause(Draft& draft) {
+  if (!draft.IsPaused()) return false;
   if (draft.spec().suspend) {
     Suspend(draft);
     return true;
   }
   std::optional<WallTime>& next_at = draft.status().restarts.next_at;
-  if (!next_at) return false;
   if (!draft.pods().empty()) {
     DeleteAll(draft);
     return true;

@@ -61,7 +61,9 @@ void Begin(Draft& draft) {
 void PlanRun(Draft& draft) {
   Begin(draft);
   if (!draft.spec().suspend) CheckDeadlines(draft);
-  if (draft.IsFinished() || PlanPause(draft)) return;
+  if (draft.IsFinished()) return;
+  HoldSuspension(draft);
+  if (PlanPause(draft)) return;
   if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
   if (draft.report() != nullptr && draft.report()->phase == pushpull::JobPhase::kFailed) {
     return draft.Fail("TrainingFailed", draft.report()->failure);
@@ -70,10 +72,6 @@ void PlanRun(Draft& draft) {
   if (draft.IsFinished() || PlanPause(draft)) return;
   CheckSuccess(draft);
   if (!draft.IsFinished()) PlanMembers(draft);
-}
-
-bool IsPaused(Draft& draft) {
-  return draft.spec().suspend || draft.status().restarts.next_at.has_value();
 }
 
 }  // namespace
@@ -102,7 +100,7 @@ JobPlan Plan(const Observation& seen) {
     draft.DropActions();
     PlanFinished(draft);
     DescribeStopped(draft, "Finished", "the job has ended");
-  } else if (IsPaused(draft)) {
+  } else if (draft.IsPaused()) {
     const bool is_suspended = seen.object.job.spec.suspend;
     draft.Set("Reconciled", true, "Reconciled", "");
     DescribeStopped(draft,

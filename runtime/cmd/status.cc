@@ -76,6 +76,7 @@ nlohmann::json ToJson(const JobStatus& status) {
             {"saved", status.checkpoint.saved},
             {"failures", status.checkpoint.failures},
             {"failure", status.checkpoint.failure},
+            {"problem", status.checkpoint.problem},
             {"is_saving", status.checkpoint.finished < status.checkpoint.requested},
             {"seconds", status.checkpoint.seconds}}},
           {"servers", servers},
@@ -114,6 +115,8 @@ void PrintTable(const JobStatus& status) {
                 checkpoint.failures,
                 checkpoint.finished < checkpoint.requested ? "; one under way" : "");
   }
+  if (!checkpoint.problem.empty())
+    std::printf("checkpoints fail: %s\n", checkpoint.problem.c_str());
   std::printf("%-10s %-22s %10s %10s\n", "server", "data", "MiB", "version");
   for (const ServerStatus& server : status.servers) {
     std::printf("%-10s %-22s %10.1f %10lu\n",

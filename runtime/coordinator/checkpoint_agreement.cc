@@ -28,11 +28,12 @@ CheckpointChange CheckpointAgreement::Request(const Job& job) {
 }
 
 CheckpointChange CheckpointAgreement::OnTick(const Job& job) {
+  ProbeIfDue(job.now);
   if (state_ == State::kIdle) {
-    if (!next_due_ || job.now < *next_due_ || job.is_over) return {};
+    if (!next_due_ || job.now < *next_due_ || job.is_over) return std::exchange(change_, {});
     return Request(job);
   }
-  if (job.now < deadline_) return {};
+  if (job.now < deadline_) return std::exchange(change_, {});
   const std::string limit = absl::StrFormat("within %.0f s", ToSeconds(policy_.attempt_timeout));
   switch (state_) {
     case State::kCapturing:
@@ -111,6 +112,8 @@ CheckpointChange CheckpointAgreement::OnManifest(const Job& job,
   ++status_.saved;
   status_.succeeded = under_way_;
   status_.seconds = ToSeconds(job.now - began_at_);
+  status_.problem.clear();
+  next_probe_.reset();
   change_.said = absl::StrFormat(
       "checkpoint of step %d saved in %.2f s", order_.step.value(), status_.seconds);
   Finish(job);
@@ -125,6 +128,23 @@ CheckpointChange CheckpointAgreement::OnCleared(const Job& job, uint64_t attempt
     Try(job);
   }
   return std::exchange(change_, {});
+}
+
+CheckpointChange CheckpointAgreement::OnProbed(const Job& job, const absl::Status& written) {
+  is_probing_ = false;
+  // A save that has ended meanwhile tells more.
+  if (!next_probe_ || status_.failures > 0) return {};
+  if (written.ok()) {
+    next_probe_.reset();
+    status_.problem.clear();
+    return {};
+  }
+  next_probe_ = job.now + policy_.probe_every;
+  const bool is_known = !status_.problem.empty();
+  status_.problem = std::string(written.message());
+  if (is_known) return {};
+  return {.said = absl::StrCat("checkpoints cannot be saved: ", written.message()),
+          .is_problem = true};
 }
 
 CheckpointChange CheckpointAgreement::EndJob(const Job& job) {
@@ -150,6 +170,12 @@ CheckpointChange CheckpointAgreement::GiveUp() {
   status_.finished = status_.requested;
   state_ = State::kIdle;
   return std::exchange(change_, {});
+}
+
+void CheckpointAgreement::ProbeIfDue(SteadyTime now) {
+  if (is_probing_ || !next_probe_ || now < *next_probe_) return;
+  is_probing_ = true;
+  change_.probe = ProbeFolder{policy_.folder};
 }
 
 // ---- one save ----
@@ -216,6 +242,8 @@ bool CheckpointAgreement::AreGradientsWhole() const {
 void CheckpointAgreement::Fail(const std::string& why) {
   ++status_.failures;
   status_.failure = absl::StrCat("checkpoint of step ", order_.step.value(), ": ", why);
+  status_.problem = status_.failure;
+  next_probe_.reset();
   change_.said = absl::StrCat(status_.failure, "; the job goes on");
   change_.is_problem = true;
   is_given_up_ = true;

@@ -20,7 +20,10 @@
 // The step must lie above every completed one, which nobody knows exactly while training continues:
 // the first guess is from heartbeats, a server that has passed it reports how far it is, and each
 // further attempt leaves twice the margin of the one before. A failed save is logged and counted,
-// and never fails the job. Pure.
+// and never fails the job.
+//
+// The first save may be due long after the start. So the coordinator writes to the folder when it
+// starts, and again until that succeeds: a volume that cannot be written is reported at once. Pure.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +50,8 @@ struct CheckpointPolicy {
   Duration attempt_timeout = std::chrono::minutes(30);
   // Number of the first attempt; drawn at random, so that no earlier job has used the numbers.
   uint64_t first_attempt = 1;
+  // Between two probes of a folder that cannot be written.
+  Duration probe_every = std::chrono::seconds(30);
 };
 
 // What must be done after a change, in this order.
@@ -56,6 +61,7 @@ struct CheckpointChange {
   // To be completed with job, mode and tensors and written; OnManifest has to follow.
   std::optional<SaveManifest> manifest;
   std::optional<ClearCheckpoint> clearing;  // of a failed attempt; OnCleared has to follow
+  std::optional<ProbeFolder> probe;         // OnProbed has to follow
   std::string said;                         // for the log
   bool is_problem = false;
 };
@@ -88,6 +94,7 @@ class CheckpointAgreement {
   CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
   CheckpointChange OnManifest(const Job& job, uint64_t attempt, const absl::Status& written);
   CheckpointChange OnCleared(const Job& job, uint64_t attempt);
+  CheckpointChange OnProbed(const Job& job, const absl::Status& written);
   // No step will be completed any more: saves the last one, unless it is saved.
   CheckpointChange EndJob(const Job& job);
   // The job has failed: nothing is saved any more.
@@ -104,6 +111,7 @@ class CheckpointAgreement {
  private:
   enum class State { kIdle, kCapturing, kWriting, kClearing };
 
+  void ProbeIfDue(SteadyTime now);
   void Begin(const Job& job);
   void Try(const Job& job);
   void TryAgain();
@@ -120,6 +128,8 @@ class CheckpointAgreement {
   std::set<WorkerId> workers_;
   std::optional<SteadyTime> next_due_;
   CheckpointStatus status_;
+  std::optional<SteadyTime> next_probe_ = SteadyTime{};  // none: the folder can be written
+  bool is_probing_ = false;
 
   State state_ = State::kIdle;
   uint64_t under_way_ = 0;  // number of the save

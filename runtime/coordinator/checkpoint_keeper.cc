@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/checkpoint_keeper.h"
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -22,6 +23,19 @@ absl::Status Write(FileSystem& files, SaveManifest& command) {
                                     .count();
   PUSHPULL_RETURN_IF_ERROR(AddFiles(command.files, command.manifest));
   return WriteManifest(files, command.folder, command.manifest);
+}
+
+absl::Status WriteAndRemove(FileSystem& files, const std::string& folder) {
+  const std::string path = JoinPath(folder, ".writable");
+  const std::array<std::byte, 1> byte = {};
+  const std::array<std::span<const std::byte>, 1> buffers = {byte};
+  PUSHPULL_RETURN_IF_ERROR(files.CreateFolders(folder));
+  {
+    PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.CreateFile(path));
+    PUSHPULL_RETURN_IF_ERROR(file->Append(buffers));
+    PUSHPULL_RETURN_IF_ERROR(file->Sync());
+  }
+  return files.RemoveFile(path);
 }
 
 bool HasComplete(FileSystem& files, const ClearCheckpoint& command) {
@@ -140,6 +154,11 @@ void CheckpointKeeper::Clear(const ClearCheckpoint& command, std::function<void(
       RemoveCheckpoint(files_, command.folder, command.step).IgnoreError();
     done();
   });
+}
+
+void CheckpointKeeper::Probe(const std::string& folder,
+                             std::function<void(const absl::Status&)> done) {
+  disk_.Post([this, folder, done = std::move(done)] { done(WriteAndRemove(files_, folder)); });
 }
 
 absl::StatusOr<RestoreChoice> FindRestore(FileSystem& files,

@@ -32,6 +32,9 @@ class CheckpointKeeper {
             std::function<void(const absl::Status&, const absl::Status&)> done);
   // Removes the files of a failed attempt. Files that cannot be removed are left to a later save.
   void Clear(const ClearCheckpoint& command, std::function<void()> done);
+  // Whether the folder, which is created, can be written. Errors as WritableFile's and
+  // FileSystem's; the text has the path.
+  void Probe(const std::string& folder, std::function<void(const absl::Status&)> done);
 
  private:
   Executor& disk_;

@@ -101,6 +101,7 @@ void CheckpointSaver::Apply(CheckpointChange change) {
     job_.outbox.Add(*std::move(change.manifest));
   }
   if (change.clearing) job_.outbox.Add(*change.clearing);
+  if (change.probe) job_.outbox.Add(*std::move(change.probe));
 }
 
 }  // namespace pushpull

@@ -43,6 +43,9 @@ class CheckpointSaver {
   void OnCleared(uint64_t attempt) {
     if (agreement_) Apply(agreement_->OnCleared(View(), attempt));
   }
+  void OnProbed(const absl::Status& written) {
+    if (agreement_) Apply(agreement_->OnProbed(View(), written));
+  }
   void OnCaptured(ServerId server, const Captured& message) {
     if (agreement_) Apply(agreement_->OnCaptured(View(), server, message));
   }

@@ -44,6 +44,15 @@ struct ClearCheckpoint {
   std::string folder;
   Step step;
 };
-using Command = std::variant<SendMessage, CloseSession, Announce, SaveManifest, ClearCheckpoint>;
+// See whether the folder can be written. Answered by JobCore::OnProbed.
+struct ProbeFolder {
+  std::string folder;
+};
+using Command = std::variant<SendMessage,
+                             CloseSession,
+                             Announce,
+                             SaveManifest,
+                             ClearCheckpoint,
+                             ProbeFolder>;
 
 }  // namespace pushpull

@@ -80,6 +80,8 @@ void Coordinator::CarryOut(std::vector<Command> commands) {
       Save(std::move(*save));
     } else if (const auto* clear = std::get_if<ClearCheckpoint>(&command)) {
       Clear(*clear);
+    } else if (const auto* probe = std::get_if<ProbeFolder>(&command)) {
+      Probe(*probe);
     }
   }
 }
@@ -101,6 +103,17 @@ void Coordinator::OnSaved(uint64_t attempt,
   CarryOut(core_.OnManifest(executor_.Now(), attempt, written));
   if (written.ok()) metrics_.ObserveCheckpoint(FromSeconds(GetStatus().checkpoint.seconds));
   if (!pruned.ok()) log_.Warning("old checkpoints cannot be removed", {{"why", pruned.message()}});
+}
+
+void Coordinator::Probe(const ProbeFolder& command) {
+  checkpoints_.Probe(
+      command.folder,
+      [&executor = executor_, self = std::weak_ptr<Coordinator*>(self_)](const absl::Status& it) {
+        executor.Post([self, it] {
+          if (const auto to = self.lock())
+            (*to)->CarryOut((*to)->core_.OnProbed((*to)->executor_.Now(), it));
+        });
+      });
 }
 
 void Coordinator::Clear(const ClearCheckpoint& command) {

@@ -66,6 +66,7 @@ class Coordinator final : public SessionEvents {
   void Save(SaveManifest command);
   void OnSaved(uint64_t attempt, const absl::Status& written, const absl::Status& pruned);
   void Clear(const ClearCheckpoint& command);
+  void Probe(const ProbeFolder& command);
 
   const Duration tick_;
   Executor& executor_;

@@ -232,6 +232,12 @@ std::vector<Command> JobCore::OnCleared(SteadyTime now, uint64_t attempt) {
   return Settle();
 }
 
+std::vector<Command> JobCore::OnProbed(SteadyTime now, const absl::Status& written) {
+  job_.now = now;
+  saver_.OnProbed(written);
+  return Settle();
+}
+
 JobStatus JobCore::Status(SteadyTime now) const {
   const ReplicaAgreement& replicas = members_.shards().replicas();
   const Contributors& contributors = members_.contributors();

@@ -68,6 +68,7 @@ class JobCore {
   absl::StatusOr<std::vector<Command>> SaveCheckpoint(SteadyTime now);
   std::vector<Command> OnManifest(SteadyTime now, uint64_t attempt, const absl::Status& written);
   std::vector<Command> OnCleared(SteadyTime now, uint64_t attempt);
+  std::vector<Command> OnProbed(SteadyTime now, const absl::Status& written);
 
   // Starts a change of the mode, the staleness, or both, at a step boundary; Status says when it is
   // in force. kInvalidArgument: it contradicts itself or the manifest; kFailedPrecondition: the job

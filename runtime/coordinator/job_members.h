@@ -79,9 +79,11 @@ class JobMembers {
     job_.outbox.Add(CloseSession{session});
     Lose(session, why);
   }
-  // Every desired worker has done its part, and no shard of the result has to be rebuilt from them.
+  // Every desired worker has done its part, and the result has survived: a lost shard is rebuilt
+  // from the workers first, which therefore stay while one has no primary.
   bool IsComplete() const {
-    return roster_.IsComplete(resizer_.desired().workers) && !losses_.is_under_way();
+    return roster_.IsComplete(resizer_.desired().workers) && !losses_.is_under_way() &&
+           shards_.replicas().HasEveryPrimary();
   }
 
   // As JobCore::Resize and SetMode.

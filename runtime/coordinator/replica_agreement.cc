@@ -197,6 +197,10 @@ size_t ReplicaAgreement::shards_moving() const {
   }));
 }
 
+bool ReplicaAgreement::HasEveryPrimary() const {
+  return absl::c_all_of(table_, [](const auto& entry) { return entry.second.primary.has_value(); });
+}
+
 bool ReplicaAgreement::is_drained(ServerId server) const {
   return absl::c_none_of(table_, [&](const auto& entry) { return IsMember(entry.second, server); });
 }

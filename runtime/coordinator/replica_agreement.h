@@ -199,6 +199,8 @@ class ReplicaAgreement {
   // Shards whose members are not yet, or not yet confirmed to be, what target and replication
   // require.
   size_t shards_moving() const;
+  // Each shard has a primary: no failover is under way, and none is lost.
+  bool HasEveryPrimary() const;
   // The server is in no entry: it may be released.
   bool is_drained(ServerId server) const;
 

@@ -68,6 +68,9 @@ struct CheckpointStatus {
   uint64_t succeeded = 0;             // last save with a complete checkpoint
   double seconds = 0;                 // that save's time from its request
   std::optional<Step> restored_step;  // of the checkpoint that the job started from
+  // Why nothing can be saved at present, with the path; empty: the last save succeeded, or there
+  // was none yet and the folder can be written.
+  std::string problem;
 };
 
 // Shards that lost their last replica, and where their values were recovered from. One per loss.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/copy_offers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/transport/frame.h"
@@ -35,6 +36,12 @@ void CopyOffers::Offer(const OfferCopies& order) {
     offer = {.epoch = order.entry.epoch, .primary = *order.entry.primary};
     Send(chunk, offer);
   }
+}
+
+bool CopyOffers::MayBeNeeded() const {
+  return !offers_.empty() ||
+         std::ranges::any_of(chunks_.chunks(),
+                             [&](const ClientChunk& chunk) { return routes_.IsLost(chunk.shard); });
 }
 
 bool CopyOffers::IsOffered(ChunkId chunk, Epoch epoch) const {

@@ -33,7 +33,9 @@ class CopyOffers {
   std::vector<ChunkCopy> CopiesOf(ShardId shard);
   // Sends copies to the primary of the order's entry, until that entry is in force.
   void Offer(const OfferCopies& order);
-  bool empty() const { return offers_.empty(); }
+  // A server needs a copy of this worker, or may ask for one: a lost shard is rebuilt from the
+  // newest that workers have.
+  bool MayBeNeeded() const;
   bool IsOffered(ChunkId chunk, Epoch epoch) const;
 
   // Removes the offers for entries that are in force now.

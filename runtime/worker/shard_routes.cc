@@ -40,14 +40,6 @@ std::vector<std::pair<ShardId, ReplicaSet>> ShardRoutes::Entries() const {
   return entries;
 }
 
-bool ShardRoutes::HasLostShard() const {
-  for (uint32_t i = 0; i < kShardCount; ++i) {
-    const ReplicaSet& entry = shards_.entry(ShardId{i});
-    if (entry.epoch > Epoch{} && !entry.primary) return true;
-  }
-  return false;
-}
-
 ServerId ShardRoutes::PrimaryOf(ShardId shard) const {
   return shards_.entry(shard).primary.value_or(ServerId{});
 }

@@ -45,8 +45,10 @@ class ShardRoutes {
   Term promised() const { return shards_.promised(); }
   // Of every shard that has one.
   std::vector<std::pair<ShardId, ReplicaSet>> Entries() const;
-  // A shard has lost its primary, and nobody has taken over yet.
-  bool HasLostShard() const;
+  // The shard has lost its primary, and nobody has taken over yet.
+  bool IsLost(ShardId shard) const {
+    return shards_.is_placed(shard) && !shards_.entry(shard).primary;
+  }
   Epoch EpochOf(ShardId shard) const { return shards_.entry(shard).epoch; }
   // Server 0 while there is none: for texts and counts only.
   ServerId PrimaryOf(ShardId shard) const;

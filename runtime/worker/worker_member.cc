@@ -296,11 +296,9 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
   session_->Send(*leave_);
 }
 
-// Not while a server needs, or may need, what is in the program's memory: a lost shard is rebuilt
-// from the copies that workers have, and this one may have named the newest.
+// Not while what is in the program's memory may be needed.
 void WorkerMember::FinishLeave() {
-  if (!may_leave_ || leaving_->is_done()) return;
-  if (!client_->offers().empty() || client_->routes().HasLostShard()) return;
+  if (!may_leave_ || leaving_->is_done() || client_->offers().MayBeNeeded()) return;
   client_->ForgetCopies();
   leaving_->Finish();
 }

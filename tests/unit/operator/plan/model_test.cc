@@ -101,6 +101,7 @@ class Life {
         return;
       case 2:
         report.saves_finished = report.saves_requested;
+        if (Pick(2) == 0) report.saves_succeeded = report.saves_finished;
         return;
       default:
         world_.AgreeToSize();
@@ -181,6 +182,12 @@ class Life {
               static_cast<int64_t>(counted_uids_.size()));
   }
 
+  static bool IsHeld(const TrainingJobStatus& status) {
+    const Condition* suspended = FindCondition(status.conditions, "Suspended");
+    return suspended != nullptr && suspended->reason != "Stopping" &&
+           suspended->reason != "Suspended";
+  }
+
   void CheckCreate(const TrainingJobStatus& before,
                    const JobPlan& plan,
                    const CreatePod& create,
@@ -188,7 +195,8 @@ class Life {
                    bool is_late) {
     const std::string name = PodName("mnist", create.member);
     EXPECT_TRUE(is_late || !pods.contains(name)) << name << " is made twice";
-    EXPECT_FALSE(world_.spec().suspend);
+    // A job that is to be suspended stays whole until it is saved.
+    EXPECT_TRUE(!world_.spec().suspend || IsHeld(plan.status));
     EXPECT_NE(plan.status.phase, Phase::kSucceeded);
     EXPECT_NE(plan.status.phase, Phase::kFailed);
     EXPECT_NE(plan.status.phase, Phase::kPending);
@@ -229,6 +237,7 @@ class Life {
         world_.AgreeToSize();
         world_.seen.coordinator->shards_moving = 0;
         world_.seen.coordinator->saves_finished = world_.seen.coordinator->saves_requested;
+        world_.seen.coordinator->saves_succeeded = world_.seen.coordinator->saves_finished;
       }
       world_.VanishDeleted();
       world_.RunPods();

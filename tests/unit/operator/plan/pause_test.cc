@@ -11,7 +11,9 @@ namespace pushpull_operator {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
 using std::chrono::seconds;
@@ -30,7 +32,9 @@ TEST(PauseTest, ACheckpointIsWrittenBeforeThePodsGo) {
 
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), ElementsAre("save"));
+  EXPECT_EQ(world.Say("Suspended"), "False Saving");
   world.seen.coordinator->saves_finished = *world.seen.save;
+  world.seen.coordinator->saves_succeeded = *world.seen.save;
   world.seen.coordinator->checkpoint_step = 77;
   ASSERT_TRUE(world.Settle());
   EXPECT_EQ(world.status().checkpoint->step, 77);
@@ -46,8 +50,57 @@ TEST(PauseTest, ACheckpointIsWrittenBeforeThePodsGo) {
   EXPECT_EQ(world.status().suspend_time, world.seen.now);
 }
 
-TEST(PauseTest, ASaveThatDoesNotEndIsNotWaitedForForEver) {
+// Nothing is lost without a word: the user chooses with onDrainTimeout.
+TEST(PauseTest, ASuspensionWaitsForASaveThatFails) {
   World world = Running();
+  world.spec().suspend = true;
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  world.seen.coordinator->saves_finished = *world.seen.save;
+  world.seen.coordinator->checkpoint_problem = "/checkpoints/default/mnist: disk full";
+  world.Pass(seconds(1000));
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("save"));
+  EXPECT_EQ(world.Say("Suspended"), "False SaveFailed");
+  EXPECT_THAT(world.Find("Suspended")->message, HasSubstr("disk full"));
+  EXPECT_EQ(world.Say("CheckpointFailed"), "True SaveFailed");
+  EXPECT_EQ(world.Say("Ready"), "True AllReady");
+}
+
+TEST(PauseTest, AHeldJobReplacesMembersThatAreLost) {
+  World world = Running();
+  world.spec().suspend = true;
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  world.Vanish("coordinator");
+  world.seen.coordinator.reset();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("create coordinator"));
+  EXPECT_EQ(world.Say("Suspended"), "False CoordinatorSilent");
+}
+
+// It numbers its saves anew.
+TEST(PauseTest, ANewCoordinatorIsAskedForTheSaveAgain) {
+  World world = Running();
+  world.seen.coordinator->saves_requested = 7;
+  world.spec().suspend = true;
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  world.seen.coordinator->saves_requested = 0;
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("save"));
+  EXPECT_EQ(world.seen.save, 1U);
+}
+
+TEST(PauseTest, WithForceASaveIsWaitedForForTheDrainTimeout) {
+  World world = Running();
+  world.spec().scaling.on_drain_timeout = pushpull::DrainTimeoutPolicy::kForce;
   world.spec().suspend = true;
   ASSERT_TRUE(world.Settle());
   world.Take();
@@ -58,11 +111,12 @@ TEST(PauseTest, ASaveThatDoesNotEndIsNotWaitedForForEver) {
   world.Pass(seconds(1));
   ASSERT_TRUE(world.Settle());
 
-  EXPECT_THAT(world.Take(), testing::SizeIs(3));
+  EXPECT_THAT(world.Take(), SizeIs(3));
 }
 
 TEST(PauseTest, ASilentCoordinatorIsWaitedForAsLong) {
   World world = Running();
+  world.spec().scaling.on_drain_timeout = pushpull::DrainTimeoutPolicy::kForce;
   world.spec().suspend = true;
   world.seen.coordinator.reset();
   ASSERT_TRUE(world.Settle());
@@ -71,18 +125,21 @@ TEST(PauseTest, ASilentCoordinatorIsWaitedForAsLong) {
   world.Pass(seconds(300));
   ASSERT_TRUE(world.Settle());
 
-  EXPECT_THAT(world.Take(), testing::SizeIs(3));
+  EXPECT_THAT(world.Take(), SizeIs(3));
 }
 
 TEST(PauseTest, WithoutACheckpointThePodsGoAtOnce) {
   World world(1, 1);
   ASSERT_TRUE(world.Start());
   world.Take();
+  EXPECT_EQ(world.Say("CheckpointFailed"), "False NoCheckpoint");
+  world.events.clear();
   world.spec().suspend = true;
 
   world.Step();
 
-  EXPECT_THAT(world.Take(), testing::SizeIs(3));
+  EXPECT_THAT(world.Take(), SizeIs(3));
+  EXPECT_EQ(world.events.at(0).reason, "StepsLost");
 }
 
 TEST(PauseTest, AJobThatIsBornSuspendedHasNoPods) {
@@ -108,6 +165,7 @@ TEST(PauseTest, AResumedJobStartsWithAnotherSizeAndAHigherTerm) {
   world.spec().suspend = true;
   ASSERT_TRUE(world.Settle());
   world.seen.coordinator->saves_finished = 99;
+  world.seen.coordinator->saves_succeeded = 99;
   ASSERT_TRUE(world.Settle());
   world.VanishDeleted();
   ASSERT_TRUE(world.Settle());

@@ -55,6 +55,33 @@ class CheckpointAgreementTest : public testing::Test {
   CheckpointAgreement saves_;
 };
 
+TEST_F(CheckpointAgreementTest, AFolderThatCannotBeWrittenIsToldAtOnce) {
+  const auto first = saves_.OnTick(job_);
+  const auto meanwhile = saves_.OnTick(job_);
+  const auto told = saves_.OnProbed(job_, absl::PermissionDeniedError("open /c/j: no permission"));
+  const auto early = saves_.OnTick(JobAfter(std::chrono::seconds(29)));
+  const auto second = saves_.OnTick(JobAfter(std::chrono::seconds(30)));
+
+  ASSERT_TRUE(first.probe.has_value());
+  EXPECT_EQ(first.probe->folder, "/ckpt");
+  EXPECT_FALSE(meanwhile.probe.has_value());
+  EXPECT_TRUE(told.is_problem);
+  EXPECT_THAT(told.said, HasSubstr("/c/j: no permission"));
+  EXPECT_FALSE(early.probe.has_value());
+  EXPECT_TRUE(second.probe.has_value());
+  EXPECT_EQ(saves_.status().problem, "open /c/j: no permission");
+}
+
+TEST_F(CheckpointAgreementTest, AFolderThatCanBeWrittenIsProbedNoMore) {
+  saves_.OnTick(job_);
+  saves_.OnProbed(job_, absl::PermissionDeniedError("no permission"));
+  saves_.OnTick(JobAfter(std::chrono::seconds(30)));
+  saves_.OnProbed(job_, absl::OkStatus());
+
+  EXPECT_EQ(saves_.status().problem, "");
+  EXPECT_FALSE(saves_.OnTick(JobAfter(std::chrono::seconds(60))).probe.has_value());
+}
+
 TEST_F(CheckpointAgreementTest, ARequestCapturesAStepThatNoChunkHasReached) {
   const CheckpointChange change = saves_.Request(job_);
 

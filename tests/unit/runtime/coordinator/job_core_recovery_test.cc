@@ -158,6 +158,9 @@ TEST_F(JobCoreRecoveryTest, AJobWhoseWorkersHaveAllLeftSucceeds) {
   Receive(kServerSession, word);
 
   Tick(seconds(3));
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);  // until the result is found again
+  const ReplicaSet entry = Sent<SetReplicas>(kServerSession)->entries.front().second;
+  Receive(kServerSession, Promises{{{.shard = kShard, .entry = entry, .seq = 9, .is_full = true}}});
 
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
   EXPECT_TRUE(Sent<Stop>(kServerSession)->status.ok());

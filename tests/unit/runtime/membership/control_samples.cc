@@ -296,7 +296,8 @@ JobStatus SampleJobStatus() {
                        .finished = 23,
                        .succeeded = 24,
                        .seconds = 2.5,
-                       .restored_step = Step{0}};
+                       .restored_step = Step{0},
+                       .problem = "read-only file system"};
   status.failure_exit_code = 3;
   status.consistency = {.mode = SyncMode::kBounded,
                         .staleness = 18,
