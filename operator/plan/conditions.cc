@@ -100,10 +100,11 @@ void DescribeCheckpoint(Draft& draft) {
   const CoordinatorReport* report = draft.report();
   if (report == nullptr) return;
   const bool fails = !report->checkpoint_problem.empty();
-  draft.Set("CheckpointFailed",
-            fails,
-            fails ? "SaveFailed" : "AllWell",
-            fails ? report->checkpoint_problem : "the volume can be written, the last save went well");
+  draft.Set(
+      "CheckpointFailed",
+      fails,
+      fails ? "SaveFailed" : "AllWell",
+      fails ? report->checkpoint_problem : "the volume can be written, the last save went well");
 }
 
 // Each loss once, when its replacement is known, in the order of the coordinator's list: so a

@@ -74,11 +74,7 @@ class Draft {
   void RequeueSoon();
 
   // The job is to be suspended, and goes on until a checkpoint of it is saved.
-  void set_holds_suspension(bool holds) { holds_suspension_ = holds; }
-  // It has no pods, or is losing them, by spec.suspend or because all members restart.
-  bool IsPaused() const {
-    return (spec().suspend && !holds_suspension_) || plan_.status.restarts.next_at.has_value();
-  }
+  bool& holds_suspension() { return holds_suspension_; }
 
   JobPlan Take() { return std::move(plan_); }
 

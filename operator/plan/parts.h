@@ -20,6 +20,9 @@ void CountSuspension(Draft& draft);
 // Decides whether a suspension has to wait for a checkpoint, and asks for it.
 void HoldSuspension(Draft& draft);
 
+// The job has no pods, or is losing them, by spec.suspend or because all members restart.
+bool IsPaused(Draft& draft);
+
 // Pauses the job and keeps it paused. True: nothing else is to be planned.
 bool PlanPause(Draft& draft);
 

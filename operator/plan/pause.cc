@@ -49,8 +49,7 @@ void AskForSave(Draft& draft) {
 
 // The decision to delete the pods is in the status before the first of them goes.
 bool HasBegunToStop(const Draft& draft) {
-  const Condition* suspended =
-      FindCondition(draft.seen().object.status.conditions, "Suspended");
+  const Condition* suspended = FindCondition(draft.seen().object.status.conditions, "Suspended");
   return IsStopping(draft) || (suspended != nullptr && suspended->reason == "Stopping");
 }
 
@@ -129,7 +128,7 @@ void CountSuspension(Draft& draft) {
 
 void HoldSuspension(Draft& draft) {
   const std::optional<Hold> hold = HoldOf(draft);
-  draft.set_holds_suspension(hold.has_value());
+  draft.holds_suspension() = hold.has_value();
   if (!hold) return;
   draft.RequeueSoon();
   draft.Set("Suspended",
@@ -141,8 +140,13 @@ void HoldSuspension(Draft& draft) {
                          "drainTimeoutSeconds"));
 }
 
+bool IsPaused(Draft& draft) {
+  const bool is_suspended = draft.spec().suspend && !draft.holds_suspension();
+  return is_suspended || draft.status().restarts.next_at.has_value();
+}
+
 bool PlanPause(Draft& draft) {
-  if (!draft.IsPaused()) return false;
+  if (!IsPaused(draft)) return false;
   if (draft.spec().suspend) {
     Suspend(draft);
     return true;

@@ -100,7 +100,7 @@ JobPlan Plan(const Observation& seen) {
     draft.DropActions();
     PlanFinished(draft);
     DescribeStopped(draft, "Finished", "the job has ended");
-  } else if (draft.IsPaused()) {
+  } else if (IsPaused(draft)) {
     const bool is_suspended = seen.object.job.spec.suspend;
     draft.Set("Reconciled", true, "Reconciled", "");
     DescribeStopped(draft,

@@ -48,11 +48,7 @@ struct ClearCheckpoint {
 struct ProbeFolder {
   std::string folder;
 };
-using Command = std::variant<SendMessage,
-                             CloseSession,
-                             Announce,
-                             SaveManifest,
-                             ClearCheckpoint,
-                             ProbeFolder>;
+using Command =
+    std::variant<SendMessage, CloseSession, Announce, SaveManifest, ClearCheckpoint, ProbeFolder>;
 
 }  // namespace pushpull

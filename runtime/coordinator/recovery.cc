@@ -61,7 +61,8 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
     return StartNew{};
   }
   if (!job.has_begun) {
-    if (!members_.HasFirstServers(desired_servers) || waited < options_.collect_grace) return Wait{};
+    if (!members_.HasFirstServers(desired_servers) || waited < options_.collect_grace)
+      return Wait{};
     return GoOn{std::move(job)};
   }
   if (!collection_->IsComplete() && waited < options_.collect_grace) return Wait{};

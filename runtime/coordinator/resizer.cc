@@ -113,8 +113,8 @@ void Resizer::OnServerGone(ServerId server) {
   released_.erase(server);
 }
 
-// The desired servers without those that have asked to leave or have been told to: a released server
-// that is desired again takes part as its next process. While all that are present have
+// The desired servers without those that have asked to leave or have been told to: a released
+// server that is desired again takes part as its next process. While all that are present have
 // asked, the last of them keeps every shard until a replacement comes: the others then have
 // somebody to hand over to, and can be replaced meanwhile.
 std::set<ServerId> Resizer::Target() const {

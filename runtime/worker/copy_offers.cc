@@ -39,9 +39,9 @@ void CopyOffers::Offer(const OfferCopies& order) {
 }
 
 bool CopyOffers::MayBeNeeded() const {
-  return !offers_.empty() ||
-         std::ranges::any_of(chunks_.chunks(),
-                             [&](const ClientChunk& chunk) { return routes_.IsLost(chunk.shard); });
+  return !offers_.empty() || std::ranges::any_of(chunks_.chunks(), [&](const ClientChunk& chunk) {
+    return routes_.IsLost(chunk.shard);
+  });
 }
 
 bool CopyOffers::IsOffered(ChunkId chunk, Epoch epoch) const {

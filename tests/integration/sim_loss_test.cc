@@ -424,8 +424,8 @@ TEST(SimLossTest, AShardLostWhenAllWorkersLeaveIsRebuilt) {
 
   training.Leave();
 
-  EXPECT_TRUE(job.scheduler().RunUntil([&] { return job.Status().checkpoint.step == Step{4}; },
-                                       minutes(1)))
+  EXPECT_TRUE(
+      job.scheduler().RunUntil([&] { return job.Status().checkpoint.step == Step{4}; }, minutes(1)))
       << job.Status().checkpoint.failure;
   EXPECT_EQ(job.Status().phase, JobPhase::kSucceeded);
 }

@@ -189,13 +189,16 @@ class NodeCase(unittest.TestCase):
         found = re.search(r"^pushpull_step (\S+)$", self.metrics(f"{name}-coordinator"), re.MULTILINE)
         return int(float(found[1])) if found else -1
 
-    def create_claim(self, name: str) -> None:
-        """A volume for many pods, which they may write: the cluster's provisioner has folders of root alone."""
+    def create_claim(self, name: str) -> pathlib.Path:
+        """The folder of a volume for many pods, which they may write: the cluster's provisioner has folders of root
+        alone."""
         self.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
                     "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
         must(kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "--timeout=30s", f"pvc/{name}"))
         volume = get("pv", get("pvc", name)["spec"]["volumeName"])
-        pathlib.Path(volume["spec"]["hostPath"]["path"]).chmod(0o777)
+        folder = pathlib.Path(volume["spec"]["hostPath"]["path"])
+        folder.chmod(0o777)
+        return folder
 
     # --- Pods ---------------------------------------------------------------------------------------
 

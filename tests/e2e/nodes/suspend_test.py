@@ -2,6 +2,7 @@
 """A job is saved on a volume, goes, and comes back with another number of servers."""
 import json
 import unittest
+from typing import Any
 
 from api_server import wait_until
 from nodes import START_SECONDS, NodeCase, get, is_true, kubectl, must
@@ -30,6 +31,30 @@ class SuspendTest(NodeCase):
         # Each sample counts as often as there are epochs: the values and the place in the data set are those saved.
         status = self.finish_job("resting")
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+
+    def test_a_suspension_waits_until_it_can_save(self) -> None:
+        folder = self.create_claim("full")
+        folder.chmod(0o555)
+        self.start_job("held", checkpoint={"claim": "full"})
+        self.await_job("held", lambda status: is_true({"status": status}, "CheckpointFailed"), 30, "the claim is told")
+        self.assertIn("/checkpoints/", self.condition("held", "CheckpointFailed")["message"])
+        self.trains("held")
+
+        self.set("held", suspend=True)
+        wait_until(lambda: self.condition("held", "Suspended")["reason"] == "SaveFailed", 60, "held")
+        self.trains("held")
+        folder.chmod(0o777)
+        wait_until(lambda: is_true(get("tj", "held"), "Suspended"), START_SECONDS, "suspended")
+        saved = self.status("held")["checkpoint"]["step"]
+
+        self.set("held", suspend=False)
+        must(kubectl("wait", "--for=condition=Ready", f"--timeout={START_SECONDS}s", "tj/held"))
+        wait_until(lambda: self.step("held") > saved, 30, f"steps after {saved}")
+        self.finish_job("held")
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        found = [it for it in self.status(name).get("conditions", []) if it["type"] == kind]
+        return found[0] if found else {"reason": "", "message": ""}
 
 
 if __name__ == "__main__":

@@ -75,6 +75,15 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(metrics["pushpull_checkpoint_seconds_count"], 1)
         self.assertEqual(metrics["pushpull_checkpoint_failures_total"], 0)
 
+    def test_a_folder_that_cannot_be_written_is_told_at_once(self) -> None:
+        # Nobody may create a folder there, not even root.
+        running = self.run_job({**self.long_spec(), "checkpoint": {"uri": "file:///sys/pushpull"}})
+
+        running.launcher.wait_for_line("checkpoints cannot be saved: .*/sys/pushpull")
+        running.wait_for_status("Running")
+
+        self.assertIn("/sys/pushpull", running.status()["checkpoint"]["problem"])
+
     def test_saves_come_by_themselves_and_the_oldest_go(self) -> None:
         running = self.run_job(self.checkpointed(self.long_spec(), everySeconds=1, keep=2))
 

@@ -111,6 +111,19 @@ ReplicaSet SampleReplicaSet() {
           .learners = {ServerId{4}}};
 }
 
+CheckpointStatus SampleCheckpointStatus() {
+  return {.step = Step{19},
+          .saved = 20,
+          .failures = 21,
+          .failure = "disk full",
+          .requested = 22,
+          .finished = 23,
+          .succeeded = 24,
+          .seconds = 2.5,
+          .restored_step = Step{0},
+          .problem = "read-only file system"};
+}
+
 }  // namespace
 
 std::vector<FromMember> SampleFromMember() {
@@ -288,16 +301,7 @@ JobStatus SampleJobStatus() {
                      .pause_seconds = 0.25,
                      .moved_bytes = 18}};
   status.state_losses = {SampleStateLoss()};
-  status.checkpoint = {.step = Step{19},
-                       .saved = 20,
-                       .failures = 21,
-                       .failure = "disk full",
-                       .requested = 22,
-                       .finished = 23,
-                       .succeeded = 24,
-                       .seconds = 2.5,
-                       .restored_step = Step{0},
-                       .problem = "read-only file system"};
+  status.checkpoint = SampleCheckpointStatus();
   status.failure_exit_code = 3;
   status.consistency = {.mode = SyncMode::kBounded,
                         .staleness = 18,
