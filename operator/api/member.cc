@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/api/member.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -39,6 +41,19 @@ std::map<std::string, std::string> MemberLabels(absl::string_view job, const Mem
   labels[kComponentLabel] = std::string(ComponentOf(member.role));
   labels[kIndexLabel] = absl::StrCat(member.index);
   return labels;
+}
+
+std::string JobOf(const ObjectMeta& child) {
+  const auto job = child.labels.find(kJobLabel);
+  if (job == child.labels.end()) return "";
+  return ToString(ObjectKey{.object_namespace = child.key.object_namespace, .name = job->second});
+}
+
+bool HasLabels(const ObjectMeta& child, const std::map<std::string, std::string>& labels) {
+  return std::ranges::all_of(labels, [&](const auto& label) {
+    const auto found = child.labels.find(label.first);
+    return found != child.labels.end() && found->second == label.second;
+  });
 }
 
 std::string SelectorOf(absl::string_view job, JobRole role) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/string_view.h"
 
+#include "operator/kube/object.h"
 #include "runtime/job/training_job.h"
 
 namespace pushpull_operator {
@@ -39,6 +40,12 @@ std::string PodName(absl::string_view job, const MemberId& member);
 
 std::map<std::string, std::string> JobLabels(absl::string_view job);
 std::map<std::string, std::string> MemberLabels(absl::string_view job, const MemberId& member);
+
+// The key of the job that the object's label names, "default/mnist"; empty: it has no such label.
+std::string JobOf(const ObjectMeta& child);
+
+// Whether the labels of `child` are what `labels` says, whatever others it has.
+bool HasLabels(const ObjectMeta& child, const std::map<std::string, std::string>& labels);
 
 // The label selector of the pods of a role:
 // "pushpull.dev/job=mnist,app.kubernetes.io/component=server".

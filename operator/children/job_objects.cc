@@ -99,7 +99,33 @@ JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
   return Child(owner, kDisruptionBudgets, "PodDisruptionBudget", name, is_wanted ? budget : Json());
 }
 
+// RFC 7386. Lists are whole.
+Json PatchBetween(const Json& from, const Json& to) {
+  if (!from.is_object() || !to.is_object()) return to;
+  Json patch = Json::object();
+  for (const auto& [key, value] : to.items())
+    patch[key] = from.contains(key) ? PatchBetween(from[key], value) : value;
+  for (const auto& [key, value] : from.items()) {
+    if (!to.contains(key)) patch[key] = nullptr;
+  }
+  return patch;
+}
+
 }  // namespace
+
+const std::vector<ResourceType>& WatchedChildren() {
+  static const std::vector<ResourceType> kinds{ServiceType(), kNetworkPolicies, kDisruptionBudgets};
+  return kinds;
+}
+
+std::string MendText(const JobObject& wanted, const Object& present) {
+  const Json to = ParseJson(wanted.text).value_or(Json::object());
+  return ToText(
+      {{"metadata",
+        {{"resourceVersion", present.meta.resource_version},
+         {"labels", ObjectField(ObjectField(to, "metadata"), "labels")}}},
+       {"spec", PatchBetween(ObjectField(*present.json, "spec"), ObjectField(to, "spec"))}});
+}
 
 Json ChildMetadata(const ObjectMeta& owner, const std::string& name) {
   return {{"name", name},

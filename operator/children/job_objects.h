@@ -20,6 +20,9 @@ inline const ResourceType& ServiceType() {
   return type;
 }
 
+// The kinds of JobObjects.
+const std::vector<ResourceType>& WatchedChildren();
+
 // Ports of every member, wherever it runs; docs/interfaces.md section 6.
 inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
@@ -56,5 +59,10 @@ struct JobObject {
 std::vector<JobObject> JobObjects(const ObjectMeta& owner,
                                   const pushpull::TrainingJobSpec& spec,
                                   const std::string& operator_namespace);
+
+// A merge patch that makes `present`, and no later version of it, what JobObjects says: what it has
+// beside in its spec is taken out, and the API server's defaults come back by themselves. Labels
+// and annotations of others stay.
+std::string MendText(const JobObject& wanted, const Object& present);
 
 }  // namespace pushpull_operator

@@ -294,9 +294,25 @@ void SetLeaveSeconds(Json& pod) {
 }
 
 const std::string& TemplateOf(const TrainingJobSpec& spec, JobRole role) {
-  static const std::string none;
   if (role == JobRole::kServer) return spec.servers.template_json;
-  return role == JobRole::kWorker ? spec.workers.template_json : none;
+  return role == JobRole::kWorker ? spec.workers.template_json : spec.coordinator.template_json;
+}
+
+// spec.podDefaults as a template of every role.
+Json DefaultTemplate(const pushpull::PodDefaults& defaults) {
+  Json pod = Json::object();
+  if (!defaults.labels.empty()) pod["metadata"]["labels"] = defaults.labels;
+  if (!defaults.annotations.empty()) pod["metadata"]["annotations"] = defaults.annotations;
+  if (!defaults.node_selector.empty()) pod["spec"]["nodeSelector"] = defaults.node_selector;
+  if (!defaults.service_account_name.empty())
+    pod["spec"]["serviceAccountName"] = defaults.service_account_name;
+  for (const std::string& secret : defaults.image_pull_secrets)
+    pod["spec"]["imagePullSecrets"].push_back({{"name", secret}});
+  for (const std::string& text : defaults.tolerations_json) {
+    if (const std::optional<Json> toleration = ParseJson(text))
+      pod["spec"]["tolerations"].push_back(*toleration);
+  }
+  return pod;
 }
 
 Json MemberContainer(const ObjectKey& job,
@@ -310,6 +326,7 @@ Json MemberContainer(const ObjectKey& job,
   switch (start.member.role) {
     case JobRole::kCoordinator:
       FillCoordinator(spec, start, settings, container, pod);
+      LayOverText(spec.coordinator.resources_json, container["resources"]);
       break;
     case JobRole::kServer:
       FillServer(job, spec, static_cast<uint32_t>(start.member.index), settings, container, pod);
@@ -349,12 +366,18 @@ std::string MemberPodText(const ObjectMeta& owner,
   const TrainingJobSpec& spec = job.job.spec;
   Json pod{{"spec", BasePodSpec(spec)}};
   pod["spec"]["containers"] = Containers(owner.key, spec, start, settings, pod["spec"]);
+  LayOver(DefaultTemplate(spec.pod_defaults), pod);
   LayOverText(TemplateOf(spec, start.member.role), pod);
   const bool has_server = start.member.role == JobRole::kServer ||
                           (start.member.role == JobRole::kWorker && spec.workers.colocated_server);
   if (has_server) SetLeaveSeconds(pod);
   SetIdentity(owner, job, start, pod);
   return ToText(pod);
+}
+
+std::string LabelsPatchText(const std::string& uid,
+                            const std::map<std::string, std::string>& labels) {
+  return ToText({{"metadata", {{"uid", uid}, {"labels", labels}}}});
 }
 
 }  // namespace pushpull_operator

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "operator/api/member.h"
@@ -32,5 +33,9 @@ std::string MemberPodText(const ObjectMeta& owner,
                           const TrainingJobObject& job,
                           const MemberStart& start,
                           const PodSettings& settings);
+
+// A merge patch that sets these labels of the object with this uid.
+std::string LabelsPatchText(const std::string& uid,
+                            const std::map<std::string, std::string>& labels);
 
 }  // namespace pushpull_operator

@@ -140,7 +140,8 @@ std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& cer
                  {"data", std::move(data)}});
 }
 
-std::string TlsSecretPatchText(const JobCertificates& present,
+std::string TlsSecretPatchText(const ObjectMeta& owner,
+                               const JobCertificates& present,
                                const JobCertificates& next,
                                const std::string& resource_version) {
   const std::map<std::string, std::string> before = EntriesOf(present);
@@ -153,7 +154,9 @@ std::string TlsSecretPatchText(const JobCertificates& present,
     const auto was = before.find(key);
     if (was == before.end() || was->second != text) data[key] = absl::Base64Escape(text);
   }
-  return ToText({{"metadata", {{"resourceVersion", resource_version}}}, {"data", std::move(data)}});
+  return ToText(
+      {{"metadata", {{"resourceVersion", resource_version}, {"labels", JobLabels(owner.key.name)}}},
+       {"data", std::move(data)}});
 }
 
 absl::Status CheckSecretSize(const JobCertificates& certificates) {

@@ -42,9 +42,10 @@ JobCertificates DecodeTlsSecret(const Object& secret);
 // A new Secret of the job, which owns it.
 std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& certificates);
 
-// What differs in `next` from `present`, for a Secret that still has this version: a JSON merge
-// patch.
-std::string TlsSecretPatchText(const JobCertificates& present,
+// What differs in `next` from `present`, and the labels, for a Secret of the job that still has
+// this version: a JSON merge patch.
+std::string TlsSecretPatchText(const ObjectMeta& owner,
+                               const JobCertificates& present,
                                const JobCertificates& next,
                                const std::string& resource_version);
 

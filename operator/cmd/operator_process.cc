@@ -26,6 +26,8 @@ namespace {
 // s.
 constexpr std::chrono::milliseconds kDrainTime{800};
 constexpr std::chrono::milliseconds kReleaseTime{1000};
+// Of the requests that the rate limit allows, at most so many are looks at Secrets.
+constexpr double kSecretShare = 0.2;
 
 class OperatorProcess {
  public:
@@ -99,6 +101,8 @@ class OperatorProcess {
     return {
         .namespaces = config_.namespaces,
         .workers = config_.workers,
+        .secret_pause = std::chrono::milliseconds(
+            static_cast<int64_t>(1000 / (kSecretShare * config_.rate_limit.qps))),
         .reconciler = {
             .pods = {.runtime_image = config_.runtime_image,
                      .log_level = config_.member_log_level,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/children/tls_secret.h"
+#include "operator/controller/child_cache.h"
 #include "operator/controller/object_maker.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tls/peer_identity.h"
@@ -18,8 +19,8 @@
 namespace pushpull_operator {
 namespace {
 
-// A Secret is not watched: one that was deleted, or that the user has changed, is found so late
-// where nothing else asks for it.
+// A user's Secret is neither watched nor looked up: that it was changed is found so late where
+// nothing else asks for it.
 constexpr std::chrono::hours kRecheckPeriod{1};
 constexpr std::chrono::seconds kRereadPause{30};
 
@@ -29,8 +30,9 @@ struct OwnFiles {
   KeyPair pair;
 };
 
-void Take(const ObjectKey& secret, OwnFiles own, WallTime recheck_at, CertificateState& state) {
-  state.secret = secret.name;
+void Take(const ObjectMeta& secret, OwnFiles own, WallTime recheck_at, CertificateState& state) {
+  state.secret = secret.key.name;
+  state.version = VersionOf(secret);
   state.files = std::make_shared<const pushpull::TlsFiles>(
       pushpull::TlsFiles{.authorities = std::move(own.authorities),
                          .certificate = std::move(own.pair.certificate),
@@ -53,7 +55,7 @@ std::set<std::string> MembersWithCertificates(const ObservedJob& job,
   add_all(pushpull::JobRole::kServer, spec.servers.replicas);
   add_all(pushpull::JobRole::kWorker, spec.workers.replicas);
   for (const PodStore::Pointer& pod : job.pods) {
-    const std::optional<MemberId> member = MemberOf(pod->meta.labels);
+    const std::optional<MemberId> member = MemberOfPod(job.key().name, pod->meta.key.name);
     if (member && pod->meta.controller_uid == job.meta().uid) add(*member);
   }
   for (const MemberId& member : next) add(member);
@@ -117,7 +119,7 @@ absl::Status CertificateKeeper::Read(const ObjectKey& secret,
                                             ToString(secret),
                                             " must have ca.crt, tls.crt and tls.key"));
   }
-  Take(secret,
+  Take(found->meta,
        {.authorities = std::move(certificates.authorities), .pair = std::move(certificates.shared)},
        now + kRecheckPeriod,
        state);
@@ -140,9 +142,11 @@ absl::Status CertificateKeeper::EnsureOwn(const ObservedJob& job,
                          job.now,
                          life_));
   PUSHPULL_RETURN_IF_ERROR(CheckSecretSize(kept.certificates));
-  if (kept.has_changed)
-    PUSHPULL_RETURN_IF_ERROR(Write(job.meta(), secret, present, kept.certificates));
-  Take(secret,
+  ObjectMeta now = present == nullptr ? ObjectMeta{} : present->meta;
+  if (kept.has_changed || !HasLabels(now, JobLabels(job.key().name))) {
+    PUSHPULL_ASSIGN_OR_RETURN(now, Write(job.meta(), secret, present, kept.certificates));
+  }
+  Take(now,
        {.authorities = std::move(kept.certificates.authorities),
         .pair = std::move(kept.certificates.pairs[pushpull::kOperatorMember])},
        std::min(kept.renew_at, job.now + kRecheckPeriod),
@@ -152,10 +156,10 @@ absl::Status CertificateKeeper::EnsureOwn(const ObservedJob& job,
 
 // Of two operators that write at once one is refused: a Secret is made only where there is none,
 // and changed only as it was read.
-absl::Status CertificateKeeper::Write(const ObjectMeta& job,
-                                      const ObjectKey& secret,
-                                      const Object* present,
-                                      const JobCertificates& certificates) {
+absl::StatusOr<ObjectMeta> CertificateKeeper::Write(const ObjectMeta& job,
+                                                    const ObjectKey& secret,
+                                                    const Object* present,
+                                                    const JobCertificates& certificates) {
   absl::StatusOr<ObjectMeta> written;
   if (present == nullptr) {
     written = client_.Create(SecretType(),
@@ -167,13 +171,15 @@ absl::Status CertificateKeeper::Write(const ObjectMeta& job,
     written = client_.MergePatch(
         SecretType(),
         secret,
-        TlsSecretPatchText(DecodeTlsSecret(*present), certificates, present->meta.resource_version),
+        TlsSecretPatchText(
+            job, DecodeTlsSecret(*present), certificates, present->meta.resource_version),
         "",
         client_.CallDeadline());
   }
   const absl::Status& status = written.status();
   const bool has_changed_since = absl::IsAlreadyExists(status) || absl::IsNotFound(status);
-  return has_changed_since ? absl::AbortedError(status.message()) : status;
+  if (has_changed_since) return absl::AbortedError(status.message());
+  return written;
 }
 
 }  // namespace pushpull_operator

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "operator/certificates/job_certificates.h"
 #include "operator/controller/job_state.h"
@@ -50,10 +51,10 @@ class CertificateKeeper {
                          const std::vector<MemberId>& next,
                          CertificateState& state);
   // `present` is null where there is none yet.
-  absl::Status Write(const ObjectMeta& job,
-                     const ObjectKey& secret,
-                     const Object* present,
-                     const JobCertificates& certificates);
+  absl::StatusOr<ObjectMeta> Write(const ObjectMeta& job,
+                                   const ObjectKey& secret,
+                                   const Object* present,
+                                   const JobCertificates& certificates);
 
   KubeClient& client_;
   const std::chrono::seconds life_;

@@ -59,10 +59,20 @@ JobController::~JobController() {
 
 JobController::Scope JobController::MakeScope(const std::string& object_namespace) {
   Scope scope;
+  SecretPace pace{.pause = options_.secret_pause};
+  if (!options_.namespaces.empty()) pace.pause *= options_.namespaces.size();
   scope.watch = std::make_unique<JobWatch>(
-      client_, time_, object_namespace, [this](const std::string& job) { queue_.Add(job); }, log_);
-  scope.reconciler = std::make_unique<JobReconciler>(
-      client_, time_, scope.watch->jobs(), scope.watch->pods(), coordinators_, options_.reconciler);
+      client_,
+      time_,
+      object_namespace,
+      [this](const std::string& job) { queue_.Add(job); },
+      pace,
+      log_);
+  const JobCaches caches{.jobs = scope.watch->jobs(),
+                         .pods = scope.watch->pods(),
+                         .children = scope.watch->children()};
+  scope.reconciler =
+      std::make_unique<JobReconciler>(client_, time_, caches, coordinators_, options_.reconciler);
   return scope;
 }
 

@@ -4,6 +4,7 @@
 // job from it and reconcile it (job_reconciler.h). For as long as this process leads.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,8 @@ namespace pushpull_operator {
 struct ControllerOptions {
   std::vector<std::string> namespaces;  // whose jobs it runs; empty: all
   int workers = 8;
+  // Between two looks at Secrets of jobs, of all namespaces together.
+  std::chrono::milliseconds secret_pause{100};
   ReconcilerOptions reconciler;
 };
 

@@ -22,6 +22,9 @@ namespace {
 // The earliest requeue, also while the caches are behind.
 constexpr seconds kRequeueMin{1};
 
+// Beside the kinds of objects, something that is repaired.
+constexpr char kStatus[] = "status";
+
 bool IsForCoordinator(const Action& action) {
   return std::holds_alternative<RequestSize>(action) ||
          std::holds_alternative<RequestSync>(action) || std::holds_alternative<RequestSave>(action);
@@ -37,7 +40,8 @@ class JobReconciler::Pass {
         client_(reconciler.client_),
         options_(reconciler.options_),
         job_(job),
-        state_(state) {}
+        state_(state),
+        shown_(state.certificates.version) {}
 
   // Plans, and carries the plan out. A job whose certificates cannot be read for now goes on with
   // those it has: the error comes last.
@@ -45,18 +49,26 @@ class JobReconciler::Pass {
     if (!job_.object().unreadable.empty()) return Tell();
     if (!job_.object().job.spec.suspend) state_.save.reset();
     Observation seen = Observe();
+    if (const std::optional<seconds> pause = RecallStatus(seen)) return pause;
     const bool is_active = IsActive(seen);
-    const absl::Status refreshed =
-        reconciler_.keeper_.RefreshIfDue(job_, is_active, state_.certificates);
+    absl::Status kept = reconciler_.keeper_.RefreshIfDue(job_, is_active, state_.certificates);
+    ShowSecret();
+    if (is_active && job_.HasPods()) {
+      kept.Update(reconciler_.healer_.Heal(job_, state_, healed_));
+      ShowSecret();
+    }
     seen.coordinator = GetReport();
-    const std::optional<Obstacle>& unreadable = state_.certificates.obstacle;
-    seen.obstacle = unreadable ? unreadable : state_.creation.obstacle();
+    seen.obstacle = FirstObstacle();
     plan_ = Plan(seen);
     PUSHPULL_RETURN_IF_ERROR(PatchStatus());
     RecordEvents();
-    PUSHPULL_RETURN_IF_ERROR(Act());
-    PUSHPULL_RETURN_IF_ERROR(refreshed);
+    const absl::Status acted = Act();
+    TellHealed();
+    PUSHPULL_RETURN_IF_ERROR(acted);
+    PUSHPULL_RETURN_IF_ERROR(kept);
     std::optional<WallTime> requeue_at = plan_.requeue_at;
+    if (healed_.again_at)
+      requeue_at = std::min(requeue_at.value_or(WallTime::max()), *healed_.again_at);
     if (is_active && job_.HasPods() && state_.certificates.files != nullptr)
       requeue_at = std::min(requeue_at.value_or(WallTime::max()), state_.certificates.recheck_at);
     if (!requeue_at) return std::nullopt;
@@ -67,10 +79,51 @@ class JobReconciler::Pass {
   // Only says that the job cannot be read. How its coordinator is reached, and with which Secret,
   // is in what was not read.
   absl::StatusOr<std::optional<seconds>> Tell() {
-    plan_ = Plan(Observe());
+    Observation seen = Observe();
+    if (const std::optional<seconds> pause = RecallStatus(seen)) return pause;
+    plan_ = Plan(seen);
     PUSHPULL_RETURN_IF_ERROR(PatchStatus());
     RecordEvents();
     return std::nullopt;
+  }
+
+  // Plans begin from what the operator has written, not from what others did to it. A job of which
+  // somebody changes the status again and again waits; returns for how long.
+  std::optional<seconds> RecallStatus(Observation& seen) {
+    if (!IsManaged(seen)) return std::nullopt;
+    const TrainingJobStatus& observed = job_.object().status;
+    seen.object.status = state_.status.Recall(observed);
+    if (seen.object.status == observed) return std::nullopt;
+    const WallTime repair_at = state_.children.RepairAt(kStatus);
+    if (job_.now < repair_at) return repair_at - job_.now;
+    state_.children.OnRepaired(kStatus, job_.now);
+    healed_.notes[kStatus] = "the status was changed by somebody else and says again what is true";
+    return std::nullopt;
+  }
+
+  std::optional<Obstacle> FirstObstacle() const {
+    if (state_.certificates.obstacle) return state_.certificates.obstacle;
+    return state_.creation.obstacle() ? state_.creation.obstacle() : state_.heal_obstacle;
+  }
+
+  // What was just read or written is no change by somebody else.
+  void ShowSecret() {
+    const CertificateState& certificates = state_.certificates;
+    if (certificates.version.empty() || shown_ == certificates.version) return;
+    shown_ = certificates.version;
+    reconciler_.children_.SetSecret(
+        {.object_namespace = job_.key().object_namespace, .name = certificates.secret},
+        certificates.version);
+  }
+
+  void TellHealed() {
+    for (const auto& [what, note] : healed_.notes) {
+      const Event event{
+          .kind = Event::Kind::kWarning, .reason = "Restored", .action = "Restore", .note = note};
+      const std::string name =
+          absl::StrCat(job_.key().name, ".", what, ".", job_.now.time_since_epoch().count());
+      if (const auto write = state_.events.Record(event, name, job_.now)) WriteEvent(event, *write);
+    }
   }
 
   Observation Observe() const {
@@ -143,9 +196,11 @@ class JobReconciler::Pass {
     const std::string& version = job_.meta().resource_version;
     const std::string patch = StatusPatchText(job_.object().status, plan_.status, version);
     if (patch.empty()) return absl::OkStatus();
+    state_.status.OnWrite(plan_.status);
     PUSHPULL_RETURN_IF_ERROR(
         client_.MergePatch(TrainingJobType(), job_.key(), patch, "status", client_.CallDeadline())
             .status());
+    state_.status.OnWritten();
     state_.expectations.ExpectUpdate(version, job_.now);
     if (plan_.status.progress != job_.object().status.progress) state_.progress_time = job_.now;
     return absl::OkStatus();
@@ -191,6 +246,7 @@ class JobReconciler::Pass {
         state_.creation.Begin(create->term);
         if (!std::exchange(has_refreshed, true))
           done = reconciler_.keeper_.Refresh(job_, MembersToCreate(), state_.certificates);
+        ShowSecret();
       }
       if (done.ok()) done = ActOnce(action);
       first.Update(done);
@@ -220,6 +276,8 @@ class JobReconciler::Pass {
       return Delete(
           PodType(), {.object_namespace = job_.key().object_namespace, .name = pod->name}, options);
     }
+    if (const auto* mend = std::get_if<MendLabels>(&action))
+      return reconciler_.healer_.Mend(*mend, job_, state_, healed_);
     if (const auto* whole = std::get_if<DeleteJob>(&action)) {
       return Delete(
           TrainingJobType(), job_.key(), {.uid = whole->uid, .propagation = "Background"});
@@ -234,7 +292,9 @@ class JobReconciler::Pass {
     ObjectMaker& maker = reconciler_.maker_;
     CreationState& creation = state_.creation;
     if (create.member.role == pushpull::JobRole::kCoordinator) {
-      PUSHPULL_RETURN_IF_ERROR(maker.EnsureJobObjects(job_.meta(), job_.object()));
+      for (const JobObject& object : maker.ObjectsOf(job_.meta(), job_.object())) {
+        PUSHPULL_RETURN_IF_ERROR(reconciler_.healer_.Ensure(object, job_, state_).status());
+      }
       if (!creation.is_tried())
         PUSHPULL_RETURN_IF_ERROR(maker.DryRunPods(job_.meta(), job_.object()));
       creation.OnTried();
@@ -261,22 +321,25 @@ class JobReconciler::Pass {
   const ObservedJob& job_;
   JobState& state_;
   JobPlan plan_;
+  Healed healed_;
+  std::string shown_;  // version of the Secret in the cache
 };
 
 JobReconciler::JobReconciler(KubeClient& client,
                              const pushpull::TimeSource& time,
-                             const JobStore& jobs,
-                             const PodStore& pods,
+                             const JobCaches& caches,
                              JobCoordinator& coordinators,
                              ReconcilerOptions options)
     : client_(client),
       time_(time),
-      jobs_(jobs),
-      pods_(pods),
+      jobs_(caches.jobs),
+      pods_(caches.pods),
+      children_(caches.children),
       coordinators_(coordinators),
       options_(std::move(options)),
       maker_(client, options_.pods),
-      keeper_(client, options_.certificate_lifetime) {}
+      keeper_(client, options_.certificate_lifetime),
+      healer_(maker_, keeper_, children_) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);

@@ -13,7 +13,9 @@
 #include "absl/status/statusor.h"
 
 #include "operator/controller/certificate_keeper.h"
+#include "operator/controller/child_cache.h"
 #include "operator/controller/job_coordinator.h"
+#include "operator/controller/job_healer.h"
 #include "operator/controller/job_state.h"
 #include "operator/controller/object_maker.h"
 #include "operator/controller/observed_job.h"
@@ -37,14 +39,20 @@ struct ReconcilerOptions {
   std::function<void(const std::string& reason)> on_restart;
 };
 
+// All must outlive who uses them.
+struct JobCaches {
+  const JobStore& jobs;
+  const PodStore& pods;
+  ChildCache& children;
+};
+
 // Thread-safe; a job is for one thread at a time, as the work queue has it.
 class JobReconciler {
  public:
   // All must outlive the reconciler.
   JobReconciler(KubeClient& client,
                 const pushpull::TimeSource& time,
-                const JobStore& jobs,
-                const PodStore& pods,
+                const JobCaches& caches,
                 JobCoordinator& coordinators,
                 ReconcilerOptions options);
 
@@ -65,10 +73,12 @@ class JobReconciler {
   const pushpull::TimeSource& time_;  // of deadlines
   const JobStore& jobs_;
   const PodStore& pods_;
+  ChildCache& children_;
   JobCoordinator& coordinators_;
   const ReconcilerOptions options_;
   ObjectMaker maker_;
   CertificateKeeper keeper_;
+  JobHealer healer_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, JobState> states_ ABSL_GUARDED_BY(mu_);

@@ -15,7 +15,9 @@
 #include "absl/status/status.h"
 
 #include "operator/api/event.h"
+#include "operator/controller/child_state.h"
 #include "operator/controller/observed_job.h"
+#include "operator/controller/status_memory.h"
 #include "operator/plan/observation.h"
 #include "runtime/tls/tls_identity.h"
 
@@ -117,7 +119,8 @@ class EventHistory {
 // The certificates of the job's members as last read from its Secret: what members show and trust;
 // with it the operator is one of them. CertificateKeeper keeps them.
 struct CertificateState {
-  std::string secret = {};  // where they are from; empty: the job has none
+  std::string secret = {};   // where they are from; empty: the job has none
+  std::string version = {};  // VersionOf the Secret as it was read or written last
   std::shared_ptr<const pushpull::TlsFiles> files = {};  // null: no TLS
   // When to read the Secret again: its renewal is due, or it may have been deleted or replaced.
   WallTime recheck_at{};
@@ -129,6 +132,9 @@ struct CertificateState {
 
 struct JobState {
   std::string uid;  // of the job
+  StatusMemory status = {};
+  ChildState children = {};
+  std::optional<Obstacle> heal_obstacle = {};  // of what others changed and could not be undone
   Expectations expectations = {};
   CertificateState certificates = {};
   CoordinatorBackoff backoff = {};

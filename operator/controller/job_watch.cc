@@ -8,14 +8,34 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/api/member.h"
+#include "operator/children/job_objects.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull_operator {
+
+namespace {
+
+// Of an object whose label is another now both jobs are told.
+template <typename T>
+void Tell(const OnJobChange& on_change, const Stored<T>* old, const Stored<T>* now) {
+  const std::string before = old == nullptr ? "" : JobOf(old->meta);
+  const std::string after = now == nullptr ? "" : JobOf(now->meta);
+  if (!before.empty()) on_change(before);
+  if (!after.empty() && after != before) on_change(after);
+}
+
+Selection Ours(const std::string& object_namespace) {
+  return {.object_namespace = object_namespace,
+          .label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)};
+}
+
+}  // namespace
 
 JobWatch::JobWatch(KubeClient& client,
                    PausingTime& time,
                    const std::string& object_namespace,
                    const OnJobChange& on_change,
+                   SecretPace secret_pace,
                    pushpull::Log log)
     : log_(std::move(log)),
       jobs_({.decode = DecodeTrainingJobObject,
@@ -24,23 +44,23 @@ JobWatch::JobWatch(KubeClient& client,
                    on_change(ToString((now == nullptr ? old : now)->meta.key));
                  }}),
       pods_({.decode = DecodePod,
-             .index = PodIndex,
-             .on_change =
-                 [on_change](const auto* old, const auto* now) {
-                   const std::string job = PodIndex((now == nullptr ? old : now)->meta);
-                   if (!job.empty()) on_change(job);
-                 }}),
+             .index = JobOf,
+             .on_change = [on_change](const auto* old,
+                                      const auto* now) { Tell(on_change, old, now); }}),
+      children_(on_change),
       job_reflector_(client,
                      time,
                      jobs_,
                      OptionsFor(TrainingJobType(), {.object_namespace = object_namespace})),
-      pod_reflector_(
-          client,
-          time,
-          pods_,
-          OptionsFor(PodType(),
-                     {.object_namespace = object_namespace,
-                      .label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)})) {}
+      pod_reflector_(client, time, pods_, OptionsFor(PodType(), Ours(object_namespace))),
+      secret_poll_(client, time, jobs_, children_, secret_pace) {
+  for (const ResourceType& type : WatchedChildren()) {
+    Selection selection = Ours(object_namespace);
+    selection.has_only_metadata = true;
+    child_reflectors_.push_back(std::make_unique<Reflector>(
+        client, time, children_.StoreOf(type), OptionsFor(type, std::move(selection))));
+  }
+}
 
 JobWatch::~JobWatch() {
   Stop();
@@ -48,19 +68,24 @@ JobWatch::~JobWatch() {
 }
 
 void JobWatch::Start() {
-  threads_.emplace_back([this] {
-    pthread_setname_np(pthread_self(), "op-watch-jobs");
-    job_reflector_.Run(stop_);
-  });
-  threads_.emplace_back([this] {
-    pthread_setname_np(pthread_self(), "op-watch-pods");
-    pod_reflector_.Run(stop_);
+  StartThread("op-watch-jobs", [this] { job_reflector_.Run(stop_); });
+  StartThread("op-watch-pods", [this] { pod_reflector_.Run(stop_); });
+  for (const std::unique_ptr<Reflector>& reflector : child_reflectors_)
+    StartThread("op-watch-more", [this, &reflector] { reflector->Run(stop_); });
+  StartThread("op-secrets", [this] { secret_poll_.Run(stop_); });
+}
+
+void JobWatch::StartThread(const std::string& name, std::function<void()> run) {
+  threads_.emplace_back([name, run = std::move(run)] {
+    pthread_setname_np(pthread_self(), name.c_str());
+    run();
   });
 }
 
 absl::Status JobWatch::AwaitSynced(pushpull::Deadline deadline) const {
   PUSHPULL_RETURN_IF_ERROR(jobs_.AwaitSynced(deadline));
-  return pods_.AwaitSynced(deadline);
+  PUSHPULL_RETURN_IF_ERROR(pods_.AwaitSynced(deadline));
+  return children_.AwaitSynced(deadline);
 }
 
 ReflectorOptions JobWatch::OptionsFor(const ResourceType& type, Selection selection) const {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The jobs of one namespace, or of all, and their pods, kept like the API server's by two threads.
+// The jobs of one namespace, or of all, their pods and their other objects, kept like the API
+// server's: a thread for each kind.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,17 +13,15 @@
 #include "absl/status/status.h"
 
 #include "operator/cache/reflector.h"
+#include "operator/controller/child_cache.h"
 #include "operator/controller/observed_job.h"
+#include "operator/controller/secret_poll.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"
 #include "runtime/base/log.h"
 
 namespace pushpull_operator {
-
-// The job of this key ("default/mnist") or one of its pods has changed. Called on the watch's
-// threads; must not block.
-using OnJobChange = std::function<void(const std::string& job)>;
 
 // Start is called once; everything else is thread-safe.
 class JobWatch {
@@ -31,6 +31,7 @@ class JobWatch {
            PausingTime& time,
            const std::string& object_namespace,
            const OnJobChange& on_change,
+           SecretPace secret_pace,
            pushpull::Log log);
   // Stops and waits for the threads; a listing under way is ended by KubeClient::Stop only.
   ~JobWatch();
@@ -42,18 +43,23 @@ class JobWatch {
 
   const JobStore& jobs() const { return jobs_; }
   const PodStore& pods() const { return pods_; }
-  // Waits until both first listings are in. kDeadlineExceeded.
+  ChildCache& children() { return children_; }
+  // Waits until all first listings are in. kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const;
 
  private:
   ReflectorOptions OptionsFor(const ResourceType& type, Selection selection) const;
+  void StartThread(const std::string& name, std::function<void()> run);
 
   const pushpull::Log log_;
   Cancellation stop_;
   JobStore jobs_;
   PodStore pods_;
+  ChildCache children_;
   Reflector job_reflector_;
   Reflector pod_reflector_;
+  std::vector<std::unique_ptr<Reflector>> child_reflectors_;  // in the order of WatchedChildren
+  SecretPoll secret_poll_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 

@@ -3,7 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "operator/api/member.h"
 #include "operator/api/pod.h"
+#include "operator/controller/child_cache.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull_operator {
@@ -17,12 +19,6 @@ absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
       ToString(key),
       " belongs to another owner; delete it or rename the job, unless a job of this name has just "
       "been deleted: then it is being removed"));
-}
-
-absl::Status ObjectMaker::EnsureJobObjects(const ObjectMeta& owner, const TrainingJobObject& job) {
-  for (const JobObject& object : JobObjects(owner, job.job.spec, settings_.operator_namespace))
-    PUSHPULL_RETURN_IF_ERROR(EnsureObject(owner, object));
-  return absl::OkStatus();
 }
 
 // A pod of the name may be there already; then it was taken once.
@@ -48,33 +44,59 @@ absl::StatusOr<ObjectMeta> ObjectMaker::EnsurePod(const ObjectMeta& owner,
   absl::StatusOr<ObjectMeta> made =
       client_.Create(PodType(), key.object_namespace, body, DryRun::kNo, client_.CallDeadline());
   if (!absl::IsAlreadyExists(made.status())) return made;
-  PUSHPULL_ASSIGN_OR_RETURN(std::optional<ObjectMeta> own, FindOwn(owner, PodType(), key));
+  PUSHPULL_ASSIGN_OR_RETURN(const std::optional<Object> own, FindOwn(owner, PodType(), key));
   if (!own) return absl::AbortedError(made.status().message());
-  return *std::move(own);
+  // Without its labels it is in no cache.
+  if (!HasLabels(own->meta, MemberLabels(owner.key.name, start.member)))
+    PUSHPULL_RETURN_IF_ERROR(MendLabels(owner, start.member, own->meta.uid));
+  return own->meta;
 }
 
-absl::StatusOr<std::optional<ObjectMeta>> ObjectMaker::FindOwn(const ObjectMeta& owner,
-                                                               const ResourceType& type,
-                                                               const ObjectKey& key) {
-  const absl::StatusOr<Object> found = client_.Get(type, key, client_.CallDeadline());
+absl::Status ObjectMaker::MendLabels(const ObjectMeta& owner,
+                                     const MemberId& member,
+                                     const std::string& uid) {
+  const ObjectKey key{.object_namespace = owner.key.object_namespace,
+                      .name = PodName(owner.key.name, member)};
+  return client_
+      .MergePatch(PodType(),
+                  key,
+                  LabelsPatchText(uid, MemberLabels(owner.key.name, member)),
+                  "",
+                  client_.CallDeadline())
+      .status();
+}
+
+absl::StatusOr<std::optional<Object>> ObjectMaker::FindOwn(const ObjectMeta& owner,
+                                                           const ResourceType& type,
+                                                           const ObjectKey& key) {
+  absl::StatusOr<Object> found = client_.Get(type, key, client_.CallDeadline());
   if (absl::IsNotFound(found.status())) return std::nullopt;
   PUSHPULL_RETURN_IF_ERROR(found.status());
-  if (found->meta.controller_uid == owner.uid) return found->meta;
+  if (found->meta.controller_uid == owner.uid) return *std::move(found);
   return OwnedByAnother(type, key);
 }
 
-absl::Status ObjectMaker::EnsureObject(const ObjectMeta& owner, const JobObject& object) {
+absl::StatusOr<std::string> ObjectMaker::EnsureObject(const ObjectMeta& owner,
+                                                      const JobObject& object) {
   const bool is_wanted = !object.text.empty();
   const auto own = FindOwn(owner, object.type, object.key);
   // What the job needs no more stands in nobody's way.
-  if (!is_wanted && absl::IsAlreadyExists(own.status())) return absl::OkStatus();
+  if (!is_wanted && absl::IsAlreadyExists(own.status())) return "";
   PUSHPULL_RETURN_IF_ERROR(own.status());
-  if (is_wanted)
-    return client_.Apply(object.type, object.key, object.text, client_.CallDeadline()).status();
-  if (!own->has_value()) return absl::OkStatus();
-  const absl::Status removed =
-      client_.Delete(object.type, object.key, {.uid = (*own)->uid}, client_.CallDeadline());
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  const pushpull::Deadline deadline = client_.CallDeadline();
+  if (!is_wanted) {
+    if (!own->has_value()) return "";
+    const absl::Status removed =
+        client_.Delete(object.type, object.key, {.uid = (*own)->meta.uid}, deadline);
+    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    return "";
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const ObjectMeta written,
+      own->has_value()
+          ? client_.MergePatch(object.type, object.key, MendText(object, **own), "", deadline)
+          : client_.Apply(object.type, object.key, object.text, deadline));
+  return VersionOf(written);
 }
 
 }  // namespace pushpull_operator

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,24 +35,31 @@ class ObjectMaker {
   ObjectMaker(KubeClient& client, PodSettings settings)
       : client_(client), settings_(std::move(settings)) {}
 
-  // Creates or updates the objects that the job has once, and deletes those that its spec switched
-  // off.
-  absl::Status EnsureJobObjects(const ObjectMeta& owner, const TrainingJobObject& job);
+  // The objects that the job has once.
+  std::vector<JobObject> ObjectsOf(const ObjectMeta& owner, const TrainingJobObject& job) const {
+    return JobObjects(owner, job.job.spec, settings_.operator_namespace);
+  }
+  // Creates such an object or makes it as it should be, and deletes one that the spec switched off.
+  // Returns VersionOf it; empty: there is none.
+  absl::StatusOr<std::string> EnsureObject(const ObjectMeta& owner, const JobObject& object);
 
   // Whether the API server would accept a pod of each role. Creates none.
   absl::Status DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job);
 
-  // Returns the existing pod, also where an earlier call has created it.
+  // Returns the existing pod, with its labels mended, also where an earlier call has created it.
   absl::StatusOr<ObjectMeta> EnsurePod(const ObjectMeta& owner,
                                        const TrainingJobObject& job,
                                        const MemberStart& start);
 
+  // Sets the labels of a member's pod by which the operator, the Service and the NetworkPolicy find
+  // it; others stay. kNotFound, kAborted: it is no longer the pod of this uid.
+  absl::Status MendLabels(const ObjectMeta& owner, const MemberId& member, const std::string& uid);
+
  private:
   // Null where there is none.
-  absl::StatusOr<std::optional<ObjectMeta>> FindOwn(const ObjectMeta& owner,
-                                                    const ResourceType& type,
-                                                    const ObjectKey& key);
-  absl::Status EnsureObject(const ObjectMeta& owner, const JobObject& object);
+  absl::StatusOr<std::optional<Object>> FindOwn(const ObjectMeta& owner,
+                                                const ResourceType& type,
+                                                const ObjectKey& key);
 
   KubeClient& client_;
   const PodSettings settings_;

@@ -15,16 +15,9 @@
 
 namespace pushpull_operator {
 
-// Jobs and their pods as the API server has them. Pods are indexed by PodIndex.
+// Jobs and their pods as the API server has them. Pods are indexed by JobOf.
 using JobStore = Store<TrainingJobObject>;
 using PodStore = Store<Pod>;
-
-// "default/mnist" for a pod of that job; empty for other pods.
-inline std::string PodIndex(const ObjectMeta& pod) {
-  const auto job = pod.labels.find(kJobLabel);
-  if (job == pod.labels.end()) return "";
-  return ToString(ObjectKey{.object_namespace = pod.key.object_namespace, .name = job->second});
-}
 
 struct ObservedJob {
   const Stored<TrainingJobObject>& stored;

@@ -40,8 +40,11 @@ std::string DeleteBody(const DeleteOptions& options) {
   return ToText(body);
 }
 
-// Of answers that have only metadata.
-constexpr char kMetadataForm[] = ";g=meta.k8s.io;v=v1,application/json";
+// Of answers that have only metadata, of one object or of a "List".
+std::string MetadataOf(absl::string_view list) {
+  constexpr absl::string_view kForm = ";g=meta.k8s.io;v=v1,application/json";
+  return absl::StrCat("application/json;as=PartialObjectMetadata", list, kForm);
+}
 // Of every write that sets fields.
 constexpr std::pair<const char*, const char*> kFieldManager{"fieldManager", "pushpull-operator"};
 
@@ -199,7 +202,7 @@ absl::StatusOr<Object> KubeClient::SendForObject(const Call& call, Deadline dead
 
 // The caller of a write knows the rest of the object.
 absl::StatusOr<ObjectMeta> KubeClient::SendForMeta(Call call, Deadline deadline) {
-  call.request.accept = absl::StrCat("application/json;as=PartialObjectMetadata", kMetadataForm);
+  call.request.accept = MetadataOf("");
   PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
   absl::StatusOr<Object> object = ParseObject(body);
   if (!object.ok()) return WithContext(object.status(), call.what);
@@ -210,6 +213,12 @@ absl::StatusOr<Object> KubeClient::Get(const ResourceType& type,
                                        const ObjectKey& key,
                                        Deadline deadline) {
   return SendForObject(MakeCall({"get", "GET"}, type, key, ObjectTarget(type, key)), deadline);
+}
+
+absl::StatusOr<ObjectMeta> KubeClient::GetMeta(const ResourceType& type,
+                                               const ObjectKey& key,
+                                               Deadline deadline) {
+  return SendForMeta(MakeCall({"get", "GET"}, type, key, ObjectTarget(type, key)), deadline);
 }
 
 absl::StatusOr<std::string> KubeClient::List(const ResourceType& type,
@@ -243,11 +252,10 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
                                     {"limit", size.objects == 0 ? "" : absl::StrCat(size.objects)},
                                     {"continue", page.next}}));
     std::string problem;
-    if (size.has_only_metadata) {
-      call.request.accept =
-          absl::StrCat("application/json;as=PartialObjectMetadataList", kMetadataForm);
+    if (size.has_only_metadata || selection.has_only_metadata)
+      call.request.accept = MetadataOf("List");
+    if (size.has_only_metadata && !selection.has_only_metadata)
       problem = absl::StrCat("the object is larger than ", bytes_max >> 10, " KiB");
-    }
     const absl::StatusOr<std::string> body = Send(call, deadline);
     // With the same `continue` the next page begins where this one would have.
     if (IsTooLarge(body.status()) && size.Shrink()) continue;
@@ -358,17 +366,17 @@ absl::Status KubeClient::Watch(const ResourceType& type,
                                absl::FunctionRef<absl::Status(WatchEvent)> on_event,
                                const Cancellation& cancellation) {
   const std::string& object_namespace = options.selection.object_namespace;
-  const Call call =
-      MakeCall({"watch", "GET"},
-               type,
-               {.name = object_namespace},
-               WithQuery(CollectionTarget(type, object_namespace),
-                         {{"watch", "true"},
-                          {"allowWatchBookmarks", "true"},
-                          {"labelSelector", options.selection.label_selector},
-                          {"fieldSelector", options.selection.field_selector},
-                          {"resourceVersion", options.resource_version},
-                          {"timeoutSeconds", absl::StrCat(options.duration.count())}}));
+  Call call = MakeCall({"watch", "GET"},
+                       type,
+                       {.name = object_namespace},
+                       WithQuery(CollectionTarget(type, object_namespace),
+                                 {{"watch", "true"},
+                                  {"allowWatchBookmarks", "true"},
+                                  {"labelSelector", options.selection.label_selector},
+                                  {"fieldSelector", options.selection.field_selector},
+                                  {"resourceVersion", options.resource_version},
+                                  {"timeoutSeconds", absl::StrCat(options.duration.count())}}));
+  if (options.selection.has_only_metadata) call.request.accept = MetadataOf("");
   PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, Deadline(time_.Now() + kWatchSlack), cancellation));
   WatchFrameSplitter splitter;
   const auto on_frame = [&](absl::string_view frame) -> absl::Status {

@@ -50,6 +50,8 @@ struct Selection {
   std::string object_namespace;  // empty: all
   std::string label_selector;    // "app.kubernetes.io/managed-by=pushpull-operator"
   std::string field_selector;
+  // Objects come without spec, status and data.
+  bool has_only_metadata = false;
 };
 
 // Receives the objects of a list. BeginListing comes before the first object, and again when the
@@ -98,6 +100,10 @@ class KubeClient {
   absl::StatusOr<Object> Get(const ResourceType& type,
                              const ObjectKey& key,
                              pushpull::Deadline deadline);
+
+  absl::StatusOr<ObjectMeta> GetMeta(const ResourceType& type,
+                                     const ObjectKey& key,
+                                     pushpull::Deadline deadline);
 
   // Lists all objects of the selection in pages, as of one resource version, which is returned. A
   // list that expires between two pages restarts, the third time as one page. A page that is larger

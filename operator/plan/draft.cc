@@ -39,8 +39,9 @@ bool IsToldFromTheStart(absl::string_view type) {
 Draft::Draft(const Observation& seen) : seen_(seen) {
   plan_.status = seen.object.status;
   for (const ObservedPod& pod : seen.pods) {
-    const std::optional<MemberId> member = MemberOf(pod.meta.labels);
-    if (!member || pod.meta.key.name != NameOf(*member)) continue;
+    // By its name: labels can be changed by anybody.
+    const std::optional<MemberId> member = MemberOfPod(seen.meta.key.name, pod.meta.key.name);
+    if (!member) continue;
     if (pod.meta.controller_uid == seen.meta.uid) {
       std::optional<MemberEnd> end = EndOf(pod, *member);
       const bool has_server_beside =
@@ -134,7 +135,7 @@ void Draft::Fail(const std::string& reason, const std::string& message) {
 // of a node that lives: then its pods have their time.
 WallTime Draft::StuckSince(const MemberPod& pod) const {
   const bool is_lost = pod.end && pod.end->exit.reason == pushpull::ExitReason::kNodeLost;
-  const std::optional<MemberId> member = MemberOf(pod.seen->meta.labels);
+  const std::optional<MemberId> member = MemberOfPod(seen_.meta.key.name, pod.seen->meta.key.name);
   const bool is_coordinator = member && member->role == pushpull::JobRole::kCoordinator;
   const bool is_fenced = report() != nullptr ? member && !IsAlive(*report(), *member)
                                              : is_coordinator && !seen_.coordinator;

@@ -35,6 +35,13 @@ struct DeletePod {
   friend bool operator==(const DeletePod&, const DeletePod&) = default;
 };
 
+// Somebody has changed the labels that say whose pod this is, and which member's.
+struct MendLabels {
+  MemberId member;
+  std::string uid;  // of this pod and no other
+  friend bool operator==(const MendLabels&, const MendLabels&) = default;
+};
+
 // Asks the coordinator for this size.
 struct RequestSize {
   std::optional<int> servers = {};
@@ -58,7 +65,8 @@ struct DeleteJob {
   friend bool operator==(const DeleteJob&, const DeleteJob&) = default;
 };
 
-using Action = std::variant<CreatePod, DeletePod, RequestSize, RequestSync, RequestSave, DeleteJob>;
+using Action = std::
+    variant<CreatePod, DeletePod, MendLabels, RequestSize, RequestSync, RequestSave, DeleteJob>;
 
 // The action of events about a counted restart; their reason is that of the end.
 inline constexpr char kRestartAction[] = "Restart";

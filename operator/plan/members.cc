@@ -175,7 +175,8 @@ bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
 void DescribeObstacles(Draft& draft) {
   std::vector<std::string> names;
   for (const ObservedPod& pod : draft.seen().pods) {
-    const std::optional<MemberId> member = MemberOf(pod.meta.labels);
+    const std::optional<MemberId> member =
+        MemberOfPod(draft.seen().meta.key.name, pod.meta.key.name);
     if (member && draft.IsTaken(*member)) names.push_back(pod.meta.key.name);
   }
   const std::optional<Obstacle>& obstacle = draft.seen().obstacle;
@@ -226,6 +227,9 @@ SyncSettings DesiredSync(const Draft& draft) {
 void PlanMembers(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
     if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
+    const ObjectMeta& meta = pod.seen->meta;
+    if (!HasLabels(meta, MemberLabels(draft.seen().meta.key.name, member)))
+      draft.Do(MendLabels{.member = member, .uid = meta.uid});
   }
   DescribeObstacles(draft);
   PlanCoordinator(draft);

@@ -16,11 +16,6 @@ namespace {
 constexpr char kController[] = "pushpull.dev/operator";
 constexpr size_t kProblemsShown = 5;
 
-bool IsManaged(const Observation& seen) {
-  const std::string& managed_by = seen.object.job.spec.managed_by;
-  return !seen.meta.is_deleting && (managed_by.empty() || managed_by == kController);
-}
-
 // An invalid spec is not acted upon: existing pods stay until it is corrected.
 void PlanInvalid(Draft& draft) {
   std::vector<std::string> lines;
@@ -75,6 +70,11 @@ void PlanRun(Draft& draft) {
 }
 
 }  // namespace
+
+bool IsManaged(const Observation& seen) {
+  const std::string& managed_by = seen.object.job.spec.managed_by;
+  return !seen.meta.is_deleting && (managed_by.empty() || managed_by == kController);
+}
 
 bool IsActive(const Observation& seen) {
   const bool is_valid = seen.object.unreadable.empty() && seen.object.problems.empty();

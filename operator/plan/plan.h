@@ -27,6 +27,9 @@
 
 namespace pushpull_operator {
 
+// Whether the job is this operator's to run, and nobody has deleted it.
+bool IsManaged(const Observation& seen);
+
 JobPlan Plan(const Observation& seen);
 
 // Whether this operator runs the job: it manages it, the job has not ended and its spec is valid.

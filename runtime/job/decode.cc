@@ -23,6 +23,8 @@ constexpr size_t kRestartRulesMax = 16;
 constexpr size_t kEnvVarsMax = 1000;
 constexpr size_t kWordsMax = 1000;     // of a command
 constexpr size_t kExitCodesMax = 255;  // all there are
+constexpr size_t kPullSecretsMax = 32;
+constexpr size_t kTolerationsMax = 64;
 
 void ReadConstant(absl::string_view key,
                   absl::string_view expected,
@@ -64,6 +66,28 @@ void ReadEnvVar(ObjectReader& object, EnvVar& variable) {
   object.ReadJson("valueFrom", variable.value_from_json);
 }
 
+void ReadLabels(ObjectReader& object, std::map<std::string, std::string>& labels) {
+  if (!object.ReadStringMap("labels", labels)) return;
+  object.ReadObject("labels", [](ObjectReader& part) {
+    part.AllowUnknown();
+    for (const char* key : kReservedLabels)
+      part.Refuse(key, "is set by the operator; use a key of your own");
+  });
+}
+
+// Of a template only the labels are looked at.
+void ReadTemplate(ObjectReader& object, std::string& json) {
+  if (!object.ReadJson("template", json)) return;
+  object.ReadObject("template", [](ObjectReader& pod) {
+    pod.AllowUnknown();
+    pod.ReadObject("metadata", [](ObjectReader& metadata) {
+      metadata.AllowUnknown();
+      std::map<std::string, std::string> labels;
+      ReadLabels(metadata, labels);
+    });
+  });
+}
+
 void ReadServers(ObjectReader& object, ServersSpec& servers) {
   object.ReadInt("replicas", {1, 1024}, servers.replicas);
   object.ReadInt("minReplicas", {1, 1024}, servers.min_replicas);
@@ -73,7 +97,7 @@ void ReadServers(ObjectReader& object, ServersSpec& servers) {
   object.ReadSeconds("lossGraceSeconds", kAnySeconds, servers.loss_grace);
   object.ReadString("image", servers.image);
   object.ReadJson("resources", servers.resources_json);
-  object.ReadJson("template", servers.template_json);
+  ReadTemplate(object, servers.template_json);
 }
 
 void ReadWorkers(ObjectReader& object, WorkersSpec& workers) {
@@ -84,7 +108,24 @@ void ReadWorkers(ObjectReader& object, WorkersSpec& workers) {
   object.ReadInt("globalBatch", {1, std::numeric_limits<int>::max()}, workers.global_batch);
   object.ReadBool("colocatedServer", workers.colocated_server);
   object.ReadJson("resources", workers.resources_json);
-  object.ReadJson("template", workers.template_json);
+  ReadTemplate(object, workers.template_json);
+}
+
+void ReadCoordinator(ObjectReader& object, CoordinatorSpec& coordinator) {
+  object.ReadJson("resources", coordinator.resources_json);
+  ReadTemplate(object, coordinator.template_json);
+}
+
+void ReadPodDefaults(ObjectReader& object, PodDefaults& defaults) {
+  object.ReadObjects("imagePullSecrets", kPullSecretsMax, [&defaults](ObjectReader& secret) {
+    secret.Require("name");
+    secret.ReadString("name", defaults.image_pull_secrets.emplace_back());
+  });
+  object.ReadString("serviceAccountName", defaults.service_account_name);
+  object.ReadJsons("tolerations", kTolerationsMax, defaults.tolerations_json);
+  object.ReadStringMap("nodeSelector", defaults.node_selector);
+  ReadLabels(object, defaults.labels);
+  object.ReadStringMap("annotations", defaults.annotations);
 }
 
 void ReadSync(ObjectReader& object, SyncSpec& sync) {
@@ -164,6 +205,10 @@ void ReadParts(ObjectReader& object, TrainingJobSpec& spec) {
   });
   object.ReadObject("servers", [&spec](ObjectReader& part) { ReadServers(part, spec.servers); });
   object.ReadObject("workers", [&spec](ObjectReader& part) { ReadWorkers(part, spec.workers); });
+  object.ReadObject("coordinator",
+                    [&spec](ObjectReader& part) { ReadCoordinator(part, spec.coordinator); });
+  object.ReadObject("podDefaults",
+                    [&spec](ObjectReader& part) { ReadPodDefaults(part, spec.pod_defaults); });
   object.ReadObject("sync", [&spec](ObjectReader& part) { ReadSync(part, spec.sync); });
   object.ReadObject("scaling", [&spec](ObjectReader& part) { ReadScaling(part, spec.scaling); });
   object.ReadObject("restart", [&spec](ObjectReader& part) { ReadRestart(part, spec.restart); });

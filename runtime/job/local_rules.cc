@@ -30,6 +30,9 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
   ignore(spec.workers.gpus_per_worker > 0, "spec.workers.gpusPerWorker", kNoPods);
   ignore(!spec.workers.resources_json.empty(), "spec.workers.resources", kNoPods);
   ignore(!spec.workers.template_json.empty(), "spec.workers.template", kNoPods);
+  ignore(!spec.coordinator.resources_json.empty(), "spec.coordinator.resources", kNoPods);
+  ignore(!spec.coordinator.template_json.empty(), "spec.coordinator.template", kNoPods);
+  ignore(spec.pod_defaults != PodDefaults{}, "spec.podDefaults", kNoPods);
   ignore(spec.scaling != ScalingSpec{}, "spec.scaling", "`pushpull scale` decides when to resize");
   ignore(spec.ttl_after_finished.has_value(), "spec.ttlAfterFinishedSeconds", kNoCluster);
   ignore(spec.cleanup != CleanupPolicy::kRunning, "spec.cleanup", kNoPods);

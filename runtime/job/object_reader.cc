@@ -36,6 +36,7 @@ ObjectReader::ObjectReader(const Tree& tree, std::string path, Problems& problem
 }
 
 ObjectReader::~ObjectReader() {
+  if (allows_unknown_) return;
   for (const Tree::Field& field : tree_.fields) {
     if (std::find(known_.begin(), known_.end(), field.key) != known_.end()) continue;
     std::string text = "is not a known field";
@@ -162,6 +163,20 @@ bool ObjectReader::ReadJson(absl::string_view key, std::string& out) {
   const Tree* object = Take(key, Tree::Kind::kObject, "an object");
   if (object != nullptr) out = ToJson(*object);
   return object != nullptr;
+}
+
+bool ObjectReader::ReadJsons(absl::string_view key,
+                             size_t items_max,
+                             std::vector<std::string>& out) {
+  const Tree* list = TakeList(key, "a list of objects", items_max);
+  return list != nullptr && ReadItems(*list, out, [&](const Tree& item, size_t i, auto& value) {
+           if (item.kind == Tree::Kind::kObject) {
+             value = ToJson(item);
+             return true;
+           }
+           problems_.Add(JoinPath(JoinPath(path_, key), i), NotA("an object", item));
+           return false;
+         });
 }
 
 bool ObjectReader::ReadObject(absl::string_view key,

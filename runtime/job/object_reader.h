@@ -63,6 +63,8 @@ class ObjectReader {
   bool ReadStringMap(absl::string_view key, std::map<std::string, std::string>& out);
   // An object that is passed through, as JSON.
   bool ReadJson(absl::string_view key, std::string& out);
+  // A list of such objects.
+  bool ReadJsons(absl::string_view key, size_t items_max, std::vector<std::string>& out);
   // Calls `read` with a reader of the object.
   bool ReadObject(absl::string_view key, const std::function<void(ObjectReader&)>& read);
   // Calls `read` for each object of a list.
@@ -87,6 +89,8 @@ class ObjectReader {
   void Require(absl::string_view key);
   // Adds `text` as a problem when the field is present, whatever its value.
   void Refuse(absl::string_view key, absl::string_view text);
+  // Fields that nobody asks for are passed through.
+  void AllowUnknown() { allows_unknown_ = true; }
   // The field is allowed and has no meaning here.
   void Skip(absl::string_view key) { Take(key); }
 
@@ -107,6 +111,7 @@ class ObjectReader {
   const std::string path_;
   Problems& problems_;
   std::vector<absl::string_view> known_;  // keys asked for so far
+  bool allows_unknown_ = false;
 };
 
 }  // namespace pushpull

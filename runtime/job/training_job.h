@@ -6,6 +6,7 @@
 // validate.h. Pass-through fields, which only Kubernetes understands, are kept as JSON text.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -78,6 +79,32 @@ struct WorkersSpec {
   std::string template_json;      // PodTemplate overlay, pass-through
   friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
 };
+
+struct CoordinatorSpec {
+  std::string resources_json;  // ResourceRequirements, pass-through
+  std::string template_json;   // PodTemplate overlay, pass-through
+  friend bool operator==(const CoordinatorSpec&, const CoordinatorSpec&) = default;
+};
+
+// What the pods of every role have, as in a pod; a role's template is laid over it.
+struct PodDefaults {
+  std::vector<std::string> image_pull_secrets = {};
+  std::string service_account_name = {};
+  std::vector<std::string> tolerations_json = {};  // each one pass-through
+  std::map<std::string, std::string> node_selector = {};
+  std::map<std::string, std::string> labels = {};
+  std::map<std::string, std::string> annotations = {};
+  friend bool operator==(const PodDefaults&, const PodDefaults&) = default;
+};
+
+// Keys of labels that the operator sets on pods and finds them by. Nobody else sets them.
+inline constexpr std::array kReservedLabels = {"app.kubernetes.io/component",
+                                               "app.kubernetes.io/instance",
+                                               "app.kubernetes.io/managed-by",
+                                               "app.kubernetes.io/name",
+                                               "pushpull.dev/index",
+                                               "pushpull.dev/job",
+                                               "pushpull.dev/term"};
 
 struct SyncSpec {
   SyncMode mode = SyncMode::kSync;
@@ -158,6 +185,8 @@ struct TrainingJobSpec {
   std::vector<EnvVar> env;
   ServersSpec servers;
   WorkersSpec workers;
+  CoordinatorSpec coordinator;
+  PodDefaults pod_defaults;
   SyncSpec sync;
   std::optional<CheckpointSpec> checkpoint;
   ScalingSpec scaling;

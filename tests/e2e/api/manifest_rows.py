@@ -58,6 +58,22 @@ ROWS = [
     Row("anything in resources and templates", None,
         {"servers": {"resources": {"limits": {"cpu": 2, "memory": "8Gi"}}, "template": {"spec": {"x": [1]}}},
          "workers": {"resources": {}, "template": {"metadata": {"labels": {"a": "b"}}}}}),
+    Row("a coordinator as any role", None,
+        {"coordinator": {"resources": {"requests": {"cpu": "250m"}}, "template": {"spec": {"x": [1]}, "metadata": {"labels": {"a": "b"}}}}}),
+    Row("defaults of all pods", None,
+        {"podDefaults": {"imagePullSecrets": [{"name": "r"}], "serviceAccountName": "a", "tolerations": [{"key": "k", "operator": "Exists"}],
+                         "nodeSelector": {"pool": "t"}, "labels": {"team": "a"}, "annotations": {"a": "b"}}}),
+    Row("a pull secret without a name", "spec.podDefaults.imagePullSecrets[0].name", {"podDefaults": {"imagePullSecrets": [{}]}}),
+    Row("a toleration that is a word", "spec.podDefaults.tolerations[1]", {"podDefaults": {"tolerations": [{}, "gpu"]}}),
+    Row("a selector that is a number", "spec.podDefaults.nodeSelector.disk", {"podDefaults": {"nodeSelector": {"disk": 1}}}),
+    Row("an unknown default", "spec.podDefaults.affinity", {"podDefaults": {"affinity": {}}}),
+    Row("the operator's label for all pods", "spec.podDefaults.labels", {"podDefaults": {"labels": {"pushpull.dev/job": "other"}}}),
+    Row("the operator's label on servers", f"{_SERVERS}.template.metadata.labels",
+        {"servers": {"template": {"metadata": {"labels": {"a": "b", "pushpull.dev/index": "7"}}}}}),
+    Row("the operator's label on workers", "spec.workers.template.metadata.labels",
+        {"workers": {"template": {"metadata": {"labels": {"app.kubernetes.io/component": "server"}}}}}),
+    Row("the operator's label on the coordinator", "spec.coordinator.template.metadata.labels",
+        {"coordinator": {"template": {"metadata": {"labels": {"pushpull.dev/term": "7"}}}}}),
     Row("resources that are no object", "spec.workers.resources", {"workers": {"resources": "2Gi"}}),
     Row("a template that is a list", f"{_SERVERS}.template", {"servers": {"template": []}}),
     # How steps wait
@@ -172,5 +188,5 @@ ROWS = [
 
 def same_place(stated: str, field: str) -> bool:
     """Whether an error at `field` is at the stated place; of a map of words the API server names the map."""
-    is_map = stated in ("metadata.labels", "metadata.annotations")
+    is_map = stated.endswith((".labels", "metadata.annotations"))
     return field == stated or (is_map and field.startswith((stated + ".", stated + "[")))

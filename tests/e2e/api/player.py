@@ -177,9 +177,15 @@ class Player:
                 self._remove(api, name, uid)
             elif pod.get("status", {}).get("phase", "Pending") == "Pending":
                 self._begin(api, pod)
-        for uid in set(self._played) - set(pods):  # taken out of the API server by force
-            _signal(self._played[uid], signal.SIGKILL)
+        for uid in set(self._played) - set(pods):
+            if self._is_there(api, uid):
+                continue  # somebody has changed its labels
+            _signal(self._played[uid], signal.SIGKILL)  # taken out of the API server by force
             self._forget(uid)
+
+    def _is_there(self, api: Api, uid: str) -> bool:
+        code, pod = api.request("GET", f"{PODS}/{self._played[uid].name}")
+        return code == 200 and pod["metadata"]["uid"] == uid
 
     def _begin(self, api: Api, pod: dict) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]

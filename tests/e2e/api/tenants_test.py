@@ -10,6 +10,7 @@ from typing import Any
 import api_server
 from api_server import CHART, Result, job, kubectl, run, wait_until
 from chart_test import ChartTestCase, template
+from operator_case import PROBE, OperatorTestCase
 
 QUOTA = CHART / "examples/quota.yaml"
 EVERYTHING = CHART / "ci/everything-values.yaml"
@@ -108,6 +109,35 @@ class QuotaTest(ControlledCase):
         self.assertIn(f"```yaml\n{example[1]}{example[2]}```\n", page)
 
 
+class QuotaPodsTest(OperatorTestCase, ControlledCase):
+
+    def test_quota_of_cpu_and_memory_runs_a_job(self) -> None:
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "cpu"},
+                 "spec": {"hard": {"requests.cpu": "8", "requests.memory": "8Gi"}}}
+        self.must(kubectl("create", "-f", "-", text=json.dumps(quota)))
+        self.addCleanup(kubectl, "delete", "resourcequota", "cpu")
+        wait_until(lambda: "8Gi" in kubectl("get", "resourcequota", "cpu", "-o", "jsonpath={.status.hard}").stdout, SEEN_SECONDS,
+                   "the quota is counted")
+        self.start_operator()
+
+        def start(name: str, **roles: Any) -> None:
+            command = [PROBE, "--steps", "100000", "--optimizer", "sgd", "--step-milliseconds", "20", "--until", str(self.finish)]
+            self.create_job(name, image="i", command=command, **roles)
+        needs = {role: {"requests": {"cpu": cpu, "memory": "64Mi"}}
+                 for role, cpu in (("coordinator", "125m"), ("server", "250m"), ("worker", "500m"))}
+        start("silent", servers={"resources": needs["server"]}, workers={"resources": needs["worker"]})
+        start("stated", coordinator={"resources": needs["coordinator"]}, servers={"resources": needs["server"]},
+              workers={"resources": needs["worker"]})
+
+        told = self.await_condition("silent", "Reconciled", "Forbidden")
+        self.assertIn("must specify requests.cpu for: coordinator", told["message"])
+        self.await_status("stated", "it runs", phase="Running", servers={"ready": 1}, workers={"ready": 1})
+        for pod, role in (("stated-coordinator", "coordinator"), ("stated-server-0", "server"), ("stated-worker-0", "worker")):
+            found = json.loads(self.must(kubectl("get", "pod", pod, "-o", "jsonpath={.spec.containers[0].resources}")))
+            self.assertEqual(found, needs[role], pod)
+        self.await_complete("stated")
+
+
 def template_of(**spec: Any) -> dict[str, Any]:
     return {"template": {"spec": spec}}
 
@@ -124,6 +154,8 @@ FIELDS = [
      lambda image: {"workers": template_of(initContainers=[{"name": "fetch", "image": image}])}),
     ('spec.servers.template.spec.containers["server"].image',
      lambda image: {"servers": template_of(containers=[{"name": "server", "image": image}])}),
+    ('spec.coordinator.template.spec.containers["coordinator"].image',
+     lambda image: {"coordinator": template_of(containers=[{"name": "coordinator", "image": image}])}),
     ("spec.servers.template.spec.initContainers.image",
      lambda image: {"servers": template_of(initContainers=[{"image": image}])}),
     ('spec.servers.template.spec.ephemeralContainers["look"].image',

@@ -39,6 +39,28 @@ TEST(JobObjectsTest, EachIsTheJobs) {
   }
 }
 
+TEST(JobObjectsTest, MendingTakesOutWhatOthersHaveAdded) {
+  for (const JobObject& object : JobObjects(kObjectsOwner, {}, "")) {
+    const json wanted = json::parse(object.text);
+    json present = wanted;
+    present["metadata"]["resourceVersion"] = "17";
+    present["metadata"]["labels"]["pushpull.dev/job"] = "other";
+    present["metadata"]["annotations"]["of"] = "others";
+    present["spec"]["added"] = {{"by", "others"}};
+    for (auto& [key, value] : present["spec"].items()) {
+      if (wanted["spec"].contains(key)) value = json::array({"odd"});
+    }
+
+    const json patch = json::parse(MendText(object, *DecodeObject(present, "")));
+
+    EXPECT_EQ(patch["metadata"]["resourceVersion"], "17");
+    present.merge_patch(patch);
+    EXPECT_EQ(present["spec"], wanted["spec"]) << object.type.plural;
+    EXPECT_EQ(present["metadata"]["labels"], wanted["metadata"]["labels"]);
+    EXPECT_EQ(present["metadata"]["annotations"]["of"], "others");
+  }
+}
+
 TEST(JobObjectsTest, TheServiceLeadsToTheCoordinatorAlone) {
   const json service = ObjectOf("services", {});
 

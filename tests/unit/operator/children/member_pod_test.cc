@@ -210,6 +210,77 @@ TEST(MemberPodTest, SchedulingFieldsReachThePods) {
   EXPECT_EQ(Main(PodOf(job, kWorker))["resources"]["requests"]["cpu"], "1");
 }
 
+TEST(MemberPodTest, ACoordinatorHasResourcesAndATemplateAsEveryRole) {
+  const json pod = PodOf(Job(R"({"image":"i","coordinator":{
+              "resources":{"requests":{"cpu":"250m","memory":"256Mi"},"limits":{"memory":"1Gi"}},
+              "template":{"metadata":{"name":"other","labels":{"team":"a"}},
+                          "spec":{"nodeSelector":{"disk":"ssd"},"restartPolicy":"Always"}}}})"),
+                         kCoordinator);
+
+  EXPECT_EQ(
+      Main(pod)["resources"],
+      json::parse(R"({"requests":{"cpu":"250m","memory":"256Mi"},"limits":{"memory":"1Gi"}})"));
+  EXPECT_EQ(pod["spec"]["nodeSelector"]["disk"], "ssd");
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["name"], "mnist-coordinator");
+  EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
+  EXPECT_TRUE(Main(PodOf(Job(R"({"image":"i"})"), kCoordinator))["resources"].is_null());
+}
+
+TEST(MemberPodTest, PodDefaultsAreEveryRoles) {
+  const TrainingJobObject job = Job(R"({"image":"i","podDefaults":{
+              "imagePullSecrets":[{"name":"registry"}],"serviceAccountName":"trainer",
+              "tolerations":[{"key":"gpu","operator":"Exists"}],"nodeSelector":{"pool":"t"},
+              "labels":{"team":"a"},"annotations":{"example.com/why":"because"}}})");
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const json pod = PodOf(job, start);
+
+    EXPECT_EQ(pod["spec"]["imagePullSecrets"], json::parse(R"([{"name":"registry"}])"));
+    EXPECT_EQ(pod["spec"]["serviceAccountName"], "trainer");
+    EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
+    ASSERT_EQ(pod["spec"]["tolerations"].size(), 3U);
+    EXPECT_EQ(pod["spec"]["tolerations"][2]["key"], "gpu");
+    EXPECT_EQ(pod["spec"]["nodeSelector"], json::parse(R"({"pool":"t"})"));
+    EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+    EXPECT_EQ(pod["metadata"]["annotations"]["example.com/why"], "because");
+    EXPECT_EQ(MemberOf(ParseObject(pod.dump())->meta.labels), start.member);
+  }
+}
+
+TEST(MemberPodTest, ARolesTemplateComesAfterPodDefaults) {
+  const TrainingJobObject job = Job(R"({"image":"i",
+      "podDefaults":{"serviceAccountName":"trainer","nodeSelector":{"pool":"t","disk":"hdd"},
+                     "labels":{"team":"a","tier":"low"},"tolerations":[{"key":"gpu"}],
+                     "imagePullSecrets":[{"name":"registry"}]},
+      "servers":{"template":{"metadata":{"labels":{"tier":"high"}},
+                 "spec":{"serviceAccountName":"server","nodeSelector":{"disk":"ssd"},
+                         "imagePullSecrets":[{"name":"mirror"}],"tolerations":[{"key":"spot"}]}}}})");
+
+  const json server = PodOf(job, kServer);
+
+  EXPECT_EQ(server["spec"]["serviceAccountName"], "server");
+  EXPECT_EQ(server["spec"]["nodeSelector"], json::parse(R"({"pool":"t","disk":"ssd"})"));
+  EXPECT_EQ(server["metadata"]["labels"]["tier"], "high");
+  EXPECT_EQ(server["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(server["spec"]["imagePullSecrets"],
+            json::parse(R"([{"name":"registry"},{"name":"mirror"}])"));
+  EXPECT_EQ(server["spec"]["tolerations"].size(), 4U);
+  EXPECT_EQ(PodOf(job, kWorker)["spec"]["serviceAccountName"], "trainer");
+}
+
+TEST(MemberPodTest, EveryLabelOfThePodsIsReserved) {
+  const TrainingJobObject job = Job(R"({"image":"i"})");
+  std::set<std::string> own;
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    const json pod = PodOf(job, start);
+    for (const auto& [key, value] : pod["metadata"]["labels"].items()) own.insert(key);
+  }
+
+  EXPECT_EQ(
+      own,
+      std::set<std::string>(pushpull::kReservedLabels.begin(), pushpull::kReservedLabels.end()));
+}
+
 // The volume of one member's files in the Secret.
 json TlsVolume(const std::string& name, const std::string& secret, const std::string& member) {
   json volume = json::parse(R"({"secret":{"defaultMode":288,"items":[
@@ -255,7 +326,7 @@ TEST(MemberPodTest, WithoutTlsNothingIsMounted) {
 
 TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {
   const json pod = PodOf(Job(R"({"image":"i","workers":{"template":{
-              "metadata":{"name":"other","labels":{"team":"a","pushpull.dev/job":"other"},
+              "metadata":{"name":"other","labels":{"team":"a"},
                           "ownerReferences":[]},
               "spec":{"restartPolicy":"Always","nodeSelector":{"gpu":"yes"},
                       "tolerations":[{"operator":"Exists"}],
@@ -275,8 +346,8 @@ TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {
 }
 
 TEST(MemberPodTest, AnOddTemplateIsTheApiServersToRefuse) {
-  for (const char* text : {R"({"metadata":7,"spec":7})",
-                           R"({"metadata":{"labels":7},"spec":{"containers":"none"}})",
+  for (const char* text : {R"({"spec":7})",
+                           R"({"metadata":{"labels":null},"spec":{"containers":"none"}})",
                            R"({"metadata":null,"spec":null})"}) {
     const TrainingJobObject job =
         Job(std::string(R"({"image":"i","workers":{"template":)") + text + "}}");

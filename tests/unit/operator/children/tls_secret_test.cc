@@ -54,9 +54,10 @@ TEST(TlsSecretTest, APatchHasWhatDiffersForTheVersionThatWasRead) {
   next.authorities = "other authorities\n";
   next.pairs = {{"server-0", {"of server-0\n", "its key\n"}}};
 
-  const json patch = json::parse(TlsSecretPatchText(kCertificates, next, "17"));
+  const json patch = json::parse(TlsSecretPatchText(kSecretOwner, kCertificates, next, "17"));
 
-  EXPECT_EQ(patch["metadata"], json({{"resourceVersion", "17"}}));
+  EXPECT_EQ(patch["metadata"]["resourceVersion"], "17");
+  EXPECT_EQ(patch["metadata"]["labels"]["pushpull.dev/job"], kSecretOwner.key.name);
   EXPECT_EQ(patch["data"],
             json({{"ca.crt", "b3RoZXIgYXV0aG9yaXRpZXMK"},
                   {"server-0.crt", "b2Ygc2VydmVyLTAK"},

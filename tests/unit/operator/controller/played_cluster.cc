@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include <gtest/gtest.h>
 
+#include "operator/children/job_objects.h"
 #include "operator/children/tls_secret.h"
 
 namespace pushpull_operator {
@@ -45,6 +46,10 @@ absl::Status ListInto(Store<T>& store,
   absl::Status listed = client.List(type, selection, store, by).status();
   if (listed.ok()) store.EndListing();
   return listed;
+}
+
+Selection Ours() {
+  return {.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)};
 }
 
 }  // namespace
@@ -88,22 +93,37 @@ PlayedOperator::PlayedOperator(PlayedCluster& cluster)
     : credentials_(*Credentials::Create(cluster.server.access(), time_)),
       client_(*credentials_, time_, {.rate_limit = {.qps = 1e6, .burst = 1000}}),
       jobs_({.decode = DecodeTrainingJobObject}),
-      pods_({.decode = DecodePod, .index = PodIndex}),
+      pods_({.decode = DecodePod, .index = JobOf}),
       reconciler_(client_,
                   time_,
-                  jobs_,
-                  pods_,
+                  {.jobs = jobs_, .pods = pods_, .children = children_},
                   cluster.coordinator,
                   {.pods = {.runtime_image = "pushpull:1"},
                    .instance = "operator-1",
                    .now = [&cluster] { return cluster.now; }}) {}
 
+absl::Status PlayedOperator::SyncPods() {
+  const Deadline by(time_.Now() + seconds(30));
+  absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
+  looked.Update(ListInto(pods_, client_, PodType(), Ours(), by));
+  return looked;
+}
+
 absl::Status PlayedOperator::SyncCaches() {
   const Deadline by(time_.Now() + seconds(30));
-  const Selection ours{.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedBy)};
-  absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
-  looked.Update(ListInto(pods_, client_, PodType(), ours, by));
+  absl::Status looked = SyncPods();
+  Selection with_metadata = Ours();
+  with_metadata.has_only_metadata = true;
+  for (const ResourceType& type : WatchedChildren())
+    looked.Update(ListInto(children_.StoreOf(type), client_, type, with_metadata, by));
   return looked;
+}
+
+bool PlayedOperator::PollSecrets() {
+  if (!SyncCaches().ok()) return false;
+  const JobStore::Pointer job = jobs_.Find(kJob);
+  secret_poll_.LookOnce(Cancellation());
+  return job != nullptr && HasOwnSecret(*job);
 }
 
 absl::Status PlayedOperator::Step() {

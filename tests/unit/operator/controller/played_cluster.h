@@ -14,7 +14,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "operator/controller/child_cache.h"
 #include "operator/controller/job_reconciler.h"
+#include "operator/controller/secret_poll.h"
 #include "tests/fakes/fake_api_server.h"
 #include "tests/fakes/fake_pausing_time.h"
 
@@ -53,6 +55,10 @@ class PlayedOperator {
   // Brings the caches up to date and reconciles the job once.
   absl::Status Step();
   absl::Status SyncCaches();
+  // Only those of jobs and pods.
+  absl::Status SyncPods();
+  // One look at the job's Secret; false: the job has none of its own, or no members.
+  bool PollSecrets();
   // Reconciles without a look at the API server.
   absl::Status ReconcileOnly();
 
@@ -65,6 +71,8 @@ class PlayedOperator {
   KubeClient client_;
   JobStore jobs_;
   PodStore pods_;
+  ChildCache children_{[](const std::string&) {}};
+  SecretPoll secret_poll_{client_, time_, jobs_, children_, {}};
   JobReconciler reconciler_;
 };
 

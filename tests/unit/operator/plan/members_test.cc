@@ -47,6 +47,24 @@ TEST(MembersTest, ARecoveringCoordinatorWithoutMembersGetsSome) {
   EXPECT_THAT(world.Take(), ElementsAre("create server-0", "create server-1"));
 }
 
+TEST(MembersTest, LabelsThatSomebodyChangedChangeNoMember) {
+  World world = Running(2, 1);
+  world.pod("server-1").meta.labels[kIndexLabel] = "0";
+  world.pod("worker-0").meta.labels[kComponentLabel] = "server";
+  world.pod("coordinator").meta.labels["pushpull.dev/index"] = "7";
+
+  world.Step();
+
+  EXPECT_THAT(
+      world.Take(),
+      testing::UnorderedElementsAre(
+          "mend labels of server-1", "mend labels of worker-0", "mend labels of coordinator"));
+  EXPECT_EQ(world.status().servers.ready, 2);
+  EXPECT_EQ(world.status().workers.ready, 1);
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 // It waits for all of its servers, and would without end.
 TEST(MembersTest, AServerLostBeforeTheFirstStepIsMadeAgain) {
   World world = Running(2, 1);

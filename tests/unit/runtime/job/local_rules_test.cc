@@ -38,6 +38,9 @@ TEST(LocallyIgnoredFieldsTest, NamesEachThatIsSetInTheOrderOfTheManifest) {
   job.spec.workers.gpus_per_worker = 1;
   job.spec.workers.resources_json = "{}";
   job.spec.workers.template_json = "{}";
+  job.spec.coordinator.resources_json = "{}";
+  job.spec.coordinator.template_json = "{}";
+  job.spec.pod_defaults.labels = {{"team", "a"}};
   job.spec.scaling.on_drain_timeout = DrainTimeoutPolicy::kForce;
   job.spec.ttl_after_finished = std::chrono::seconds(0);
   job.spec.cleanup = CleanupPolicy::kAll;
@@ -56,6 +59,9 @@ TEST(LocallyIgnoredFieldsTest, NamesEachThatIsSetInTheOrderOfTheManifest) {
                           StartsWith("spec.workers.gpusPerWorker: is ignored, "),
                           StartsWith("spec.workers.resources: is ignored, "),
                           StartsWith("spec.workers.template: is ignored, "),
+                          StartsWith("spec.coordinator.resources: is ignored, "),
+                          StartsWith("spec.coordinator.template: is ignored, "),
+                          StartsWith("spec.podDefaults: is ignored, "),
                           StartsWith("spec.scaling: is ignored, "),
                           StartsWith("spec.ttlAfterFinishedSeconds: is ignored, "),
                           StartsWith("spec.cleanup: is ignored, "),

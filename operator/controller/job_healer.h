@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Undoes what others do to the objects of a running job
+// (docs/decisions/0065-what-others-change.md).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "operator/controller/certificate_keeper.h"
+#include "operator/controller/child_cache.h"
+#include "operator/controller/job_state.h"
+#include "operator/controller/object_maker.h"
+#include "operator/controller/observed_job.h"
+#include "operator/plan/job_plan.h"
+
+namespace pushpull_operator {
+
+// What has been undone, for events.
+struct Healed {
+  std::map<std::string, std::string> notes = {};  // by kind or pod
+  std::optional<WallTime> again_at = {};          // something may be undone then, and not before
+};
+
+// Thread-safe, as long as a JobState is with one thread; remembers nothing.
+class JobHealer {
+ public:
+  // All must outlive the healer.
+  JobHealer(ObjectMaker& maker, CertificateKeeper& keeper, ChildCache& children)
+      : maker_(maker), keeper_(keeper), children_(children) {}
+
+  // Makes the objects that the job has once, and its own Secret, what the operator left them as.
+  // Blocks on the API server for those that differ. Looks at every object; returns the first error,
+  // of ObjectMaker or CertificateKeeper.
+  absl::Status Heal(const ObservedJob& job, JobState& state, Healed& healed);
+
+  // Sets the labels of a pod again. A pod that is gone is no error.
+  absl::Status Mend(const MendLabels& mend,
+                    const ObservedJob& job,
+                    JobState& state,
+                    Healed& healed);
+
+  // Creates the object, or makes it as it should be; remembers that as how it was left. Returns its
+  // version.
+  absl::StatusOr<std::string> Ensure(const JobObject& object,
+                                     const ObservedJob& job,
+                                     JobState& state);
+
+ private:
+  absl::Status HealObject(const JobObject& object,
+                          const ObservedJob& job,
+                          JobState& state,
+                          Healed& healed);
+  absl::Status HealSecret(const ObservedJob& job, JobState& state, Healed& healed);
+
+  ObjectMaker& maker_;
+  CertificateKeeper& keeper_;
+  ChildCache& children_;
+};
+
+}  // namespace pushpull_operator
