@@ -218,7 +218,7 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option(
       "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
-  command->callback([flags, &exit_code] { exit_code = Report(RunServer(*flags)); });
+  command->callback([flags, &exit_code] { exit_code = ReportRole(RunServer(*flags)); });
 }
 
 }  // namespace pushpull
