@@ -55,9 +55,9 @@ void TakeCondition(const Json& condition, Pod& pod) {
   const std::string type = StringField(condition, "type");
   const bool is_true = StringField(condition, "status") == "True";
   const std::string reason = StringField(condition, "reason");
-  if (type == "Ready" && is_true) {
-    pod.is_ready = true;
-    pod.ready_since = TimeField(condition, "lastTransitionTime");
+  if (type == "Ready") {
+    pod.is_ready = is_true;
+    (is_true ? pod.ready_since : pod.unready_since) = TimeField(condition, "lastTransitionTime");
   }
   if (type == "PodScheduled" && !is_true && reason == "Unschedulable") {
     const std::string message = StringField(condition, "message");

@@ -49,6 +49,7 @@ struct Pod {
   std::string ip;    // empty: none yet
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
+  std::optional<WallTime> unready_since = {};  // since when it is not ready; none: nobody said so
   std::string unschedulable;  // the scheduler's message; empty: a node was found, or not tried yet
   // Of the condition DisruptionTarget, where it is true: another component removes the pod.
   std::string disruption;

@@ -60,17 +60,20 @@ void Visit(auto& visitor, LastRestart& last) {
   visitor.Field("reason", last.reason);
   visitor.Field("exitCode", last.exit_code);
   visitor.Field("time", last.time);
+  visitor.Field("message", last.message);
 }
 
 void Visit(auto& visitor, MemberRestart& member) {
   visitor.Field("pod", member.pod);
   visitor.Field("uid", member.uid);
+  visitor.Field("counted", member.counted);
   visitor.Field("inARow", member.in_a_row);
   visitor.Field("nextAt", member.next_at);
 }
 
 void Visit(auto& visitor, RestartsStatus& restarts) {
   visitor.Field("counted", restarts.counted);
+  visitor.Field("jobRestarts", restarts.job_counted);
   visitor.Field("disruptions", restarts.disruptions);
   visitor.Field("nextAt", restarts.next_at);
   visitor.Field("last", restarts.last);

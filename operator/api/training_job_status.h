@@ -80,20 +80,23 @@ struct LastRestart {
   std::string reason;
   std::optional<int64_t> exit_code = {};
   std::optional<WallTime> time = {};
+  std::string message = {};  // how it ended, and what it said of that
   friend bool operator==(const LastRestart&, const LastRestart&) = default;
 };
 
-// A member that was restarted and has not been healthy for long enough since.
+// A member that was restarted: counted, or not healthy for long enough since.
 struct MemberRestart {
   std::string pod;
-  std::string uid;  // of the pod whose end was counted last, so that it is counted once
-  int64_t in_a_row = 0;
+  std::string uid;       // of the pod whose end was handled last, so that it is counted once
+  int64_t counted = 0;   // towards backoffLimit
+  int64_t in_a_row = 0;  // 0: healthy
   std::optional<WallTime> next_at = {};
   friend bool operator==(const MemberRestart&, const MemberRestart&) = default;
 };
 
 struct RestartsStatus {
-  int64_t counted = 0;
+  int64_t counted = 0;      // of all members together
+  int64_t job_counted = 0;  // of these, restarts of all members at once
   int64_t disruptions = 0;
   std::optional<WallTime> next_at = {};  // all members restart, then; set until their pods are gone
   std::optional<LastRestart> last = {};

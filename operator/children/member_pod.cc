@@ -13,6 +13,7 @@
 #include "operator/children/tls_secret.h"
 #include "operator/kube/json_fields.h"
 #include "runtime/base/colocated_server.h"
+#include "runtime/base/termination_message.h"
 
 namespace pushpull_operator {
 
@@ -55,6 +56,10 @@ Json Tolerations(const TrainingJobSpec& spec) {
 
 Json Variable(const std::string& name, const std::string& value) {
   return {{"name", name}, {"value", value}};
+}
+
+Json TerminationLog() {
+  return Variable(pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods);
 }
 
 Json HttpProbe(const char* path, int period_seconds) {
@@ -116,6 +121,7 @@ void FillCoordinator(const TrainingJobSpec& spec,
                      Json& container,
                      Json& pod) {
   container["command"] = {"pushpull", "coordinator"};
+  container["env"] = Json::array({TerminationLog()});
   Json& args = container["args"];
   args = {"--manifest",
           absl::StrCat(kManifestFolder, "/", kManifestFile),
@@ -183,7 +189,8 @@ void FillServer(const ObjectKey& job,
                        "--log-level",
                        settings.log_level};
   container["env"] = Json::array(
-      {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}});
+      {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
+       TerminationLog()});
   container["ports"].push_back(Port("data", kDataPort));
   container["readinessProbe"] = HttpProbe("/readyz", 2);
   container["livenessProbe"] = HttpProbe("/livez", 10);
@@ -240,12 +247,14 @@ void FillWorker(const ObjectKey& job,
     if (source) entry = {{"name", variable.name}, {"valueFrom", *source}};
     environment.push_back(std::move(entry));
   }
-  for (const auto& [name, value] : {std::pair<const char*, std::string>{"PUSHPULL_JOB", job.name},
-                                    {"PUSHPULL_ROLE", "worker"},
-                                    {"PUSHPULL_INDEX", absl::StrCat(start.member.index)},
-                                    {"PUSHPULL_COORDINATOR", CoordinatorAddress(job)},
-                                    {"PUSHPULL_METRICS_PORT", absl::StrCat(kMetricsPort)},
-                                    {"PUSHPULL_LOG_LEVEL", settings.log_level}}) {
+  for (const auto& [name, value] :
+       {std::pair<const char*, std::string>{"PUSHPULL_JOB", job.name},
+        {"PUSHPULL_ROLE", "worker"},
+        {"PUSHPULL_INDEX", absl::StrCat(start.member.index)},
+        {"PUSHPULL_COORDINATOR", CoordinatorAddress(job)},
+        {"PUSHPULL_METRICS_PORT", absl::StrCat(kMetricsPort)},
+        {"PUSHPULL_LOG_LEVEL", settings.log_level},
+        {pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods}}) {
     environment.push_back(Variable(name, value));
   }
   if (spec.workers.gpus_per_worker > 0)

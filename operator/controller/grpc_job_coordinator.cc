@@ -77,9 +77,11 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
     if (server.is_alive) report.servers.insert(static_cast<int>(server.server.value()));
   }
   for (const pushpull::WorkerStatus& worker : status.workers) {
-    report.workers[static_cast<int>(worker.worker.value())] = {.is_alive = worker.is_alive,
-                                                               .has_left = worker.has_left,
-                                                               .was_released = worker.was_released};
+    report.workers[static_cast<int>(worker.worker.value())] = {
+        .is_alive = worker.is_alive,
+        .has_left = worker.has_left,
+        .was_released = worker.was_released,
+        .joined_ago = std::chrono::seconds(static_cast<int64_t>(worker.joined_seconds))};
   }
   for (const pushpull::StateLoss& loss : status.state_losses) {
     report.losses.push_back({.is_repaired = loss.is_repaired,

@@ -174,6 +174,26 @@ void DescribePhase(Draft& draft) {
   draft.SetPhase(IsScaling(draft) ? Phase::kScaling : Phase::kRunning);
 }
 
+// How a member ended, where that is still known.
+std::string CauseOf(Draft& draft, const MemberRestart& record) {
+  const std::optional<LastRestart>& last = draft.status().restarts.last;
+  return last && last->pod == record.pod ? absl::StrCat(": ", last->message) : "";
+}
+
+// A desired member that has ended and was not ready since; null: there is none.
+const MemberRestart* MemberThatIsMissed(Draft& draft) {
+  for (const MemberRestart& record : draft.status().restarts.members) {
+    const std::optional<MemberId> member = MemberOfPod(draft.seen().meta.key.name, record.pod);
+    if (record.in_a_row == 0 || !member || member->index >= draft.DesiredNow(member->role))
+      continue;
+    const MemberPod* pod = draft.Find(*member);
+    const bool is_back =
+        pod != nullptr && !pod->end && !pod->is_deleting() && pod->seen->pod.is_ready;
+    if (!is_back) return &record;
+  }
+  return nullptr;
+}
+
 void DescribeScaling(Draft& draft) {
   const bool is_scaling = draft.status().phase == Phase::kScaling;
   draft.Set(
@@ -184,6 +204,15 @@ void DescribeScaling(Draft& draft) {
           "servers ", draft.spec().servers.replicas, ", workers ", draft.spec().workers.replicas));
   if (!is_scaling) return draft.Set("ScalingBlocked", false, "SizeReached", "");
   draft.RequeueSoon();
+  if (const MemberRestart* missed = MemberThatIsMissed(draft)) {
+    return draft.Set("ScalingBlocked",
+                     true,
+                     "MemberNotReady",
+                     absl::StrCat(missed->pod,
+                                  " has ended and is started again",
+                                  CauseOf(draft, *missed),
+                                  "; training goes on, scaling back cancels the change"));
+  }
   const WallTime late = *draft.status().phase_time + draft.spec().scaling.drain_timeout;
   if (draft.now() < late) {
     draft.RequeueAt(late);
@@ -208,8 +237,10 @@ std::optional<StartProblem> TroubleOf(Draft& draft) {
   }
   for (const MemberRestart& record : draft.status().restarts.members) {
     if (!record.next_at || draft.now() >= *record.next_at) continue;
-    return StartProblem{"WaitingForRestart",
-                        absl::StrCat(record.pod, " starts again at ", ToText(*record.next_at))};
+    return StartProblem{
+        "WaitingForRestart",
+        absl::StrCat(
+            record.pod, " starts again at ", ToText(*record.next_at), CauseOf(draft, record))};
   }
   const CoordinatorReport* report = draft.report();
   if (draft.status().coordinator.is_ready && report == nullptr) {

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 
 #include "runtime/base/printable.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/job/enum_names.h"
 
 namespace pushpull_operator {
@@ -46,11 +47,22 @@ constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
 // Source: containerd's unknownExitReason, the kubelet's ContainerReasonStatusUnknown.
 constexpr absl::string_view kLostContainers[] = {"Unknown", "ContainerStatusUnknown"};
 
+// Of a container whose program could not be started, and never will: containerd's and CRI-O's word
+// for one that is not there or not executable, and that of older container runtimes.
+constexpr absl::string_view kNeverStarted[] = {"StartError", "ContainerCannotRun"};
+
+// Times of the API server and of a coordinator's report are in whole seconds.
+constexpr std::chrono::seconds kRounding{1};
+
 // Containers that wait for these are about to start.
 constexpr absl::string_view kOnTheWay[] = {"ContainerCreating", "PodInitializing"};
 
 bool IsLost(const ContainerEnd& end) {
   return std::count(std::begin(kLostContainers), std::end(kLostContainers), end.reason) > 0;
+}
+
+bool HasNeverStarted(const ContainerEnd& end) {
+  return std::count(std::begin(kNeverStarted), std::end(kNeverStarted), end.reason) > 0;
 }
 
 // `main`: the member's container; null: unknown.
@@ -97,6 +109,14 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
                   .reason = end.exit_code == 0 ? "Completed" : "Error",
                   .code = end.exit_code,
                   .detail = end.exit_code == 0 ? "" : LastLine(end.message)};
+  if (end.exit_code == 0) return ended;
+  if (HasNeverStarted(end)) {
+    ended.exit.has_started = false;
+    ended.reason = end.reason;
+  } else if (const auto why = pushpull::FinalReasonOf(end.message)) {
+    ended.exit.is_final = true;
+    ended.detail = LastLine(*why);
+  }
   if (end.reason != "OOMKilled") return ended;
   ended.exit.reason = ExitReason::kOomKilled;
   ended.reason = end.reason;
@@ -165,6 +185,22 @@ std::optional<MemberEnd> EndOfColocatedServer(const ObservedPod& pod, const Memb
   MemberEnd ended = ContainerEndOf(*server->end, worker);
   ended.detail = absl::StrCat("the server beside it failed ", ended.detail);
   return ended;
+}
+
+bool WasReady(const ObservedPod& pod,
+              const MemberId& member,
+              const WorkerReport* worker,
+              WallTime now) {
+  if (member.role == pushpull::JobRole::kWorker) {
+    const std::optional<WallTime>& created = pod.pod.creation_time;
+    return worker != nullptr && (!created || now - worker->joined_ago + kRounding >= *created);
+  }
+  // The condition is false from before the container starts until it is ready, and again at its
+  // end.
+  const ContainerStatus* main = MainContainer(pod.pod, member);
+  if (main == nullptr || !main->end) return pod.pod.is_ready;
+  return !pod.pod.unready_since || !main->end->started ||
+         *pod.pod.unready_since > *main->end->started;
 }
 
 std::optional<WallTime> RunningSince(const ObservedPod& pod, const MemberId& member) {

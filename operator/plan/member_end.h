@@ -34,6 +34,15 @@ std::optional<MemberEnd> EndOfColocatedServer(const ObservedPod& pod, const Memb
 // The server in a worker's pod; null where there is none, or nothing is known of it yet.
 const ContainerStatus* ColocatedServerOf(const ObservedPod& pod);
 
+// Whether the member ever was ready since its pod was created: a server or coordinator by its
+// readiness probe, which says whether it is registered; a worker, whose program nobody probes, if
+// `worker`, what the coordinator says of its index, is of a process that is no older than the pod.
+// Where that cannot be told, it was.
+bool WasReady(const ObservedPod& pod,
+              const MemberId& member,
+              const WorkerReport* worker,
+              WallTime now);
+
 // Since when the member's container runs; nothing while it does not.
 std::optional<WallTime> RunningSince(const ObservedPod& pod, const MemberId& member);
 

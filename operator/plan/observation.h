@@ -3,6 +3,7 @@
 // All that a plan is made from: what the operator knows of one job at one moment. Plain data.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,6 +29,8 @@ struct WorkerReport {
   bool is_alive = false;
   bool has_left = false;      // in order, its part done
   bool was_released = false;  // in order, after a resize released it
+  // Since its latest process registered.
+  std::chrono::seconds joined_ago{0};
 };
 
 // How pushes count: spec.sync, as far as a running job can change it. Values that the mode has no

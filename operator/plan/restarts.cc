@@ -43,6 +43,20 @@ bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& en
   return worker != report->workers.end() && worker->second.was_released && !worker->second.is_alive;
 }
 
+pushpull::RestartHistory HistoryOf(const RestartsStatus& restarts, const MemberRestart* member) {
+  return {.counted = member == nullptr ? 0 : static_cast<int>(member->counted),
+          .job_counted = static_cast<int>(restarts.job_counted),
+          .in_a_row = member == nullptr ? 0 : static_cast<int>(member->in_a_row)};
+}
+
+void RememberLast(Draft& draft, const MemberPod& pod, const std::string& text) {
+  draft.status().restarts.last = LastRestart{.pod = pod.seen->meta.key.name,
+                                             .reason = pod.end->reason,
+                                             .exit_code = pod.end->code,
+                                             .time = draft.now(),
+                                             .message = text};
+}
+
 void Count(Draft& draft,
            const MemberPod& pod,
            const ExitDecision& decision,
@@ -50,12 +64,15 @@ void Count(Draft& draft,
   RestartsStatus& restarts = draft.status().restarts;
   const MemberEnd& end = *pod.end;
   const std::string& name = pod.seen->meta.key.name;
-  restarts.counted = decision.history.counted;
+  const pushpull::RestartHistory before = HistoryOf(restarts, RecordOf(draft.status(), name));
+  restarts.counted += decision.history.counted - before.counted;
+  restarts.counted += decision.history.job_counted - before.job_counted;
+  restarts.job_counted = decision.history.job_counted;
   if (end.is_disruption()) ++restarts.disruptions;
-  restarts.last =
-      LastRestart{.pod = name, .reason = end.reason, .exit_code = end.code, .time = draft.now()};
+  RememberLast(draft, pod, text);
   Keep({.pod = name,
         .uid = pod.seen->meta.uid,
+        .counted = decision.history.counted,
         .in_a_row = decision.history.in_a_row,
         .next_at = draft.now() + decision.delay},
        restarts.members);
@@ -65,17 +82,46 @@ void Count(Draft& draft,
                  text);
 }
 
+bool IsTrainingWithout(const Draft& draft, const MemberId& member) {
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || report->phase != pushpull::JobPhase::kRunning) return false;
+  return std::ranges::any_of(report->workers, [&member](const auto& worker) {
+    const bool is_itself = member.role == JobRole::kWorker && worker.first == member.index;
+    return worker.second.is_alive && !is_itself;
+  });
+}
+
+// It never was ready, and the job does not need it: it was scaled up, or takes another's place.
+bool IsSpare(const Draft& draft, const MemberId& member, const MemberPod& pod) {
+  if (member.role == JobRole::kCoordinator || !IsTrainingWithout(draft, member)) return false;
+  const auto& workers = draft.report()->workers;
+  const auto worker = workers.find(member.index);
+  return !WasReady(
+      *pod.seen, member, worker == workers.end() ? nullptr : &worker->second, draft.now());
+}
+
+// What a user has forgotten, where that is why there is no such program.
+std::string HintOf(const Draft& draft, const MemberId& member, const MemberEnd& end) {
+  const bool is_ours = member.role == JobRole::kWorker && draft.spec().image.empty();
+  if (end.exit.has_started || !is_ours) return "";
+  return "; spec.image is not set, and the operator's own image has no programs of users";
+}
+
 void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const MemberEnd& end = *pod.end;
   const std::string& name = pod.seen->meta.key.name;
-  const MemberRestart* record = RecordOf(draft.status(), name);
-  const ExitDecision decision = pushpull::DecideAfterExit(
-      draft.spec().restart,
-      end.exit,
-      {.counted = static_cast<int>(draft.status().restarts.counted),
-       .in_a_row = record == nullptr ? 0 : static_cast<int>(record->in_a_row)});
-  const std::string text =
-      absl::StrCat(name, " ", decision.text, end.detail.empty() ? "" : ": ", end.detail);
+  pushpull::MemberExit exit = end.exit;
+  exit.is_spare = IsSpare(draft, member, pod);
+  const ExitDecision decision =
+      pushpull::DecideAfterExit(draft.spec().restart,
+                                exit,
+                                HistoryOf(draft.status().restarts, RecordOf(draft.status(), name)));
+  const std::string text = absl::StrCat(name,
+                                        " ",
+                                        decision.text,
+                                        end.detail.empty() ? "" : ": ",
+                                        end.detail,
+                                        HintOf(draft, member, end));
   switch (decision.action) {
     case ExitAction::kDone:
     case ExitAction::kIgnore:
@@ -89,8 +135,7 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
       draft.status().restarts.next_at = draft.now() + decision.delay;
       return draft.SetPhase(Phase::kStarting);
     case ExitAction::kFailJob:
-      draft.status().restarts.last = LastRestart{
-          .pod = name, .reason = end.reason, .exit_code = end.code, .time = draft.now()};
+      RememberLast(draft, pod, text);
       return draft.Fail(decision.is_limit_reached ? "BackoffLimitExceeded" : "MemberFailed", text);
   }
 }
@@ -121,20 +166,44 @@ void AddDepartedWorkers(Draft& draft) {
   }
 }
 
-// A member that has been healthy for long enough starts with the initial delay again.
-bool IsForgotten(Draft& draft, const MemberRestart& record) {
-  const std::optional<MemberId> member = MemberOfPod(draft.seen().meta.key.name, record.pod);
-  if (!member) return true;
-  const MemberPod* pod = draft.Find(*member);
-  if (pod == nullptr) {
-    return draft.report() != nullptr && member->index >= draft.DesiredNow(member->role);
+// When the member will have been healthy for long enough; none: it does not run.
+std::optional<WallTime> HealthyAt(const Draft& draft,
+                                  const MemberId& member,
+                                  const MemberRestart& record) {
+  const MemberPod* pod = draft.Find(member);
+  if (pod == nullptr || pod->end || pod->seen->meta.uid == record.uid) return std::nullopt;
+  const std::optional<WallTime> running = RunningSince(*pod->seen, member);
+  return running ? std::optional(*running + draft.spec().restart.healthy_after) : std::nullopt;
+}
+
+// A member that has been healthy for long enough starts with the initial delay again; how often it
+// was restarted stays.
+void Update(Draft& draft, const MemberId& member, MemberRestart& record) {
+  if (record.in_a_row == 0) return;
+  const std::optional<WallTime> healthy = HealthyAt(draft, member, record);
+  if (!healthy) return;
+  if (draft.now() < *healthy) return draft.RequeueAt(*healthy);
+  record.in_a_row = 0;
+  record.next_at.reset();
+}
+
+bool IsForgotten(const Draft& draft, const MemberId& member, const MemberRestart& record) {
+  if (record.counted == 0 && record.in_a_row == 0) return true;
+  const bool is_desired = draft.report() == nullptr || member.index < draft.DesiredNow(member.role);
+  return draft.Find(member) == nullptr && !is_desired;
+}
+
+void UpdateRecords(Draft& draft) {
+  const std::string& job = draft.seen().meta.key.name;
+  std::vector<MemberRestart>& records = draft.status().restarts.members;
+  for (MemberRestart& record : records) {
+    if (const std::optional<MemberId> member = MemberOfPod(job, record.pod))
+      Update(draft, *member, record);
   }
-  const std::optional<WallTime> running = RunningSince(*pod->seen, *member);
-  if (pod->end || !running || pod->seen->meta.uid == record.uid) return false;
-  const WallTime healthy = *running + draft.spec().restart.healthy_after;
-  if (draft.now() >= healthy) return true;
-  draft.RequeueAt(healthy);
-  return false;
+  std::erase_if(records, [&](const MemberRestart& record) {
+    const std::optional<MemberId> member = MemberOfPod(job, record.pod);
+    return !member || IsForgotten(draft, *member, record);
+  });
 }
 
 }  // namespace
@@ -146,8 +215,7 @@ void PlanRestarts(Draft& draft) {
     HandleEnd(draft, member, pod);
     if (draft.IsFinished()) return;
   }
-  std::erase_if(draft.status().restarts.members,
-                [&draft](const MemberRestart& record) { return IsForgotten(draft, record); });
+  UpdateRecords(draft);
 }
 
 std::optional<WallTime> RestartDue(const TrainingJobStatus& status, const std::string& pod) {

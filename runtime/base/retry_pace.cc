@@ -17,7 +17,8 @@ Duration RetryPace::Failed(SteadyTime now) {
   const Duration lasted = now - *since_;
   is_warning_due_ = lasted >= next_warning_;
   if (is_warning_due_) next_warning_ = std::max(kSecondWarningAfter, lasted * 2);
-  return std::exchange(next_, std::min(next_ * 2, longest_));
+  const Duration delay = std::exchange(next_, std::min(next_ * 2, longest_));
+  return delay + FromSeconds(ToSeconds(delay) * 0.5 * jitter_);
 }
 
 void RetryPace::Succeeded() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When to retry, and when to log a warning: delays double up to a bound; warnings come with the
-// first failure and then each time the failure has lasted twice as long. Pure.
+// When to retry, and when to log a warning: delays double up to a bound, longer for some callers
+// than for others; warnings come with the first failure and then each time the failure has lasted
+// twice as long. Pure.
 #pragma once
 
 #include <optional>
@@ -13,8 +14,11 @@ namespace pushpull {
 // Thread-compatible.
 class RetryPace {
  public:
-  // The first retry comes after `first`, later ones after at most `longest`.
-  RetryPace(Duration first, Duration longest) : first_(first), longest_(longest), next_(first) {}
+  // The first retry comes after `first`, later ones after at most `longest`; each delay is longer
+  // by up to half of it, by a `jitter` of 0 to 1, so that many who lose the same peer together do
+  // not come back together.
+  RetryPace(Duration first, Duration longest, double jitter = 0)
+      : first_(first), longest_(longest), jitter_(jitter), next_(first) {}
 
   // A try has failed. Returns how long to wait before the next.
   Duration Failed(SteadyTime now);
@@ -28,6 +32,7 @@ class RetryPace {
  private:
   const Duration first_;
   const Duration longest_;
+  const double jitter_;
   Duration next_;
   std::optional<SteadyTime> since_;
   Duration next_warning_{0};

@@ -135,8 +135,8 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
 
 // A checkpoint that cannot be used is a file that cannot be reached.
 int ReportUnusable(const absl::Status& why) {
-  const int exit_code = Report(why);
-  return absl::IsInvalidArgument(why) ? exit_code : kExitNotReachable;
+  Report(why);
+  return kExitNotReachable;
 }
 
 // A launcher ends its coordinator at once, and commands ask only now and then.
@@ -165,6 +165,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   PosixFileSystem files;
   JobCoreOptions options = OptionsOf(job, flags);
   const absl::Status found = AddCheckpoints(flags, job, files, log, options);
+  if (absl::IsInvalidArgument(found)) return found;
   if (!found.ok()) return ReportUnusable(found);
   MetricsRegistry registry;
   CoordinatorMetrics metrics(registry);
@@ -240,7 +241,7 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option(
       "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
-  command->callback([flags, &exit_code] { exit_code = Report(RunCoordinator(*flags)); });
+  command->callback([flags, &exit_code] { exit_code = ReportRole(RunCoordinator(*flags)); });
 }
 
 }  // namespace pushpull

@@ -16,7 +16,9 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/cmd/commands.h"
+#include "runtime/cmd/environment.h"
 
 namespace pushpull {
 namespace {
@@ -95,6 +97,13 @@ std::string UnknownWord(const CLI::App& app, std::span<char*> words) {
   return UnknownFlag(*command, words);
 }
 
+// A role of a job; a command that somebody runs beside it in its container is none. Nor is there
+// one without words, which a container has that was given no command.
+bool IsMember(int argc, char** argv) {
+  const absl::string_view first = argc > 1 ? argv[1] : "";
+  return first.empty() || first == "server" || first == "coordinator";
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Pushpull: an elastic parameter server.\n"
@@ -120,6 +129,7 @@ int Main(int argc, char** argv) {
     std::string unknown = UnknownWord(app, std::span(argv, static_cast<size_t>(argc)).subspan(1));
     if (unknown.empty()) unknown = absl::StrCat("pushpull: ", error.what());
     std::fprintf(stderr, "%s (see --help)\n", unknown.c_str());
+    if (IsMember(argc, argv)) WriteFinalMessage(Environment()[kTerminationLogVariable], unknown);
     return kExitUsage;
   }
   return exit_code;

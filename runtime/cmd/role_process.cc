@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/termination_message.h"
+#include "runtime/cmd/environment.h"
 
 namespace pushpull {
 namespace {
@@ -26,6 +28,12 @@ void ReportReady(int fd, const RoleAddresses& addresses) {
   const std::string text = line.dump() + "\n";
   [[maybe_unused]] const ssize_t written = write(fd, text.data(), text.size());
   close(fd);
+}
+
+int ReportRole(const absl::StatusOr<int>& exit_code) {
+  if (!exit_code.ok() && ExitCodeFor(exit_code.status()) == kExitUsage)
+    WriteFinalMessage(Environment()[kTerminationLogVariable], exit_code.status().message());
+  return Report(exit_code);
 }
 
 RoleProcess::RoleProcess(const std::string& loop_name)

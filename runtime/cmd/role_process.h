@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/mutex.h"
@@ -27,6 +28,9 @@ struct RoleAddresses {
 // {"control":...,"data":...,"metrics":...}, and closes it. A negative fd means that nobody waits.
 // The launcher being gone is no error: its guardian ends this process.
 void ReportReady(int fd, const RoleAddresses& addresses);
+
+// As Report, of a role's command; wrong usage is said to be final to whoever watches the process.
+int ReportRole(const absl::StatusOr<int>& exit_code);
 
 // Thread-safe.
 class RoleProcess {

@@ -49,6 +49,12 @@ uint64_t RandomIncarnation() {
   return (uint64_t{random()} << 32) | random();
 }
 
+// From 0 to 1, another one in each process.
+double RandomJitter() {
+  std::random_device random;
+  return std::uniform_real_distribution<>(0, 1)(random);
+}
+
 // Workers are told the address that the server listens on, unless it advertises another.
 absl::Status CheckCanBeFound(const ServerFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(flags.listen));
@@ -141,7 +147,8 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
                        .metrics_address = exposer->address(),
                        .weight = flags.weight,
                        .busy_time = [&lanes] { return TotalBusy(lanes); },
-                       .session = {.first_timeout = FromSeconds(flags.start_timeout_seconds)}},
+                       .session = {.first_timeout = FromSeconds(flags.start_timeout_seconds),
+                                   .jitter = RandomJitter()}},
                       {process.control(), *transport, coordinator, metrics, disk, files},
                       log,
                       [&](const absl::Status& status) { process.End(status); }));
@@ -211,7 +218,7 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option(
       "--ready-fd", flags->ready_fd, "Descriptor that is told the addresses once they are known");
-  command->callback([flags, &exit_code] { exit_code = Report(RunServer(*flags)); });
+  command->callback([flags, &exit_code] { exit_code = ReportRole(RunServer(*flags)); });
 }
 
 }  // namespace pushpull

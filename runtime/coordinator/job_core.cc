@@ -26,12 +26,14 @@ std::vector<ServerStatus> ServersOf(const JobState& job) {
 
 std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
                                     const View& view,
-                                    const JobStatistics& statistics) {
+                                    const JobStatistics& statistics,
+                                    SteadyTime now) {
   std::vector<WorkerStatus> workers;
   for (const auto& [id, entry] : roster.entries()) {
     workers.push_back(entry);
     workers.back().is_member = view.Find(id) != nullptr;
     workers.back().step = statistics.WorkerStep(id);
+    workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }
   return workers;
 }
@@ -261,7 +263,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.mode_problem = contributors.mode_problem();
   status.stall = job_.stalls.Current();
   status.servers = ServersOf(job_);
-  status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics);
+  status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics, now);
   return status;
 }
 

@@ -97,7 +97,7 @@ void JobMembers::On(SessionId session, const RegisterWorker& message) {
   if (!is_recovering() && contributors_.IsGivenUp(message))
     return job_.outbox.Refuse(session, GivenUp());
   job_.members.Add(session, message);
-  roster_.OnRegistered(message);
+  roster_.OnRegistered(message, job_.now);
   job_.outbox.Log(absl::StrCat(ToString(id), " registered"));
   Welcome(session, message.promised);
   if (!shards_.is_prepared()) return;

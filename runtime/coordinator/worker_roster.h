@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 
+#include "pushpull/deadline.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
@@ -17,7 +19,8 @@ namespace pushpull {
 // Thread-compatible.
 class WorkerRoster {
  public:
-  void OnRegistered(const RegisterWorker& info) {
+  void OnRegistered(const RegisterWorker& info, SteadyTime now) {
+    joined_at_[info.worker] = now;
     entries_[info.worker] = {.worker = info.worker,
                              .is_alive = true,
                              .metrics_address = info.metrics_address,
@@ -46,9 +49,15 @@ class WorkerRoster {
 
   // Of the latest process of each; without its place in the view and its step.
   const std::map<WorkerId, WorkerStatus>& entries() const { return entries_; }
+  // Since its latest process registered.
+  Duration JoinedAgo(WorkerId worker, SteadyTime now) const {
+    const auto it = joined_at_.find(worker);
+    return it == joined_at_.end() ? Duration::zero() : now - it->second;
+  }
 
  private:
   std::map<WorkerId, WorkerStatus> entries_;
+  std::map<WorkerId, SteadyTime> joined_at_;
 };
 
 }  // namespace pushpull

@@ -35,11 +35,6 @@ bool Matches(const RestartRule& rule, const MemberExit& exit) {
                           : absl::c_linear_search(codes.in, CodeOf(exit));
 }
 
-bool HasFinalCode(const MemberExit& exit) {
-  return exit.role == JobRole::kWorker && exit.signal == 0 &&
-         (exit.exit_code == kExitUsage || exit.exit_code == kExitNotReachable);
-}
-
 bool IsDisruption(const MemberExit& exit) {
   return exit.reason == ExitReason::kEvicted || exit.reason == ExitReason::kPreempted ||
          exit.reason == ExitReason::kNodeLost;
@@ -49,25 +44,32 @@ RestartAction ActionFor(const RestartSpec& spec, const MemberExit& exit) {
   for (const RestartRule& rule : spec.rules) {
     if (Matches(rule, exit)) return rule.action;
   }
-  return HasFinalCode(exit) && !IsDisruption(exit) ? RestartAction::kFailJob
-                                                   : RestartAction::kRestartPod;
+  const bool fails_again = exit.is_final || !exit.has_started;
+  return fails_again && !exit.is_spare && !IsDisruption(exit) ? RestartAction::kFailJob
+                                                              : RestartAction::kRestartPod;
 }
 
 // "ended: OOMKilled", "was ended by signal 9 (SIGKILL)", "exited with code 1".
-std::string Describe(const MemberExit& exit) {
+std::string HowItEnded(const MemberExit& exit) {
+  if (!exit.has_started) return "could not be started";
   if (exit.reason.has_value() && *exit.reason != ExitReason::kError) {
     return absl::StrCat("ended: ", NameOf(*exit.reason));
-  }
-  if (HasFinalCode(exit)) {
-    return absl::StrCat(
-        "exited with code ",
-        exit.exit_code,
-        exit.exit_code == kExitUsage ? " (wrong usage)" : " (a file or peer cannot be reached)");
   }
   if (exit.signal == 0) return absl::StrCat("exited with code ", exit.exit_code);
   const char* name = sigabbrev_np(exit.signal);
   return absl::StrCat(
       "was ended by signal ", exit.signal, name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
+}
+
+std::string Describe(const MemberExit& exit) {
+  return absl::StrCat(HowItEnded(exit), exit.is_spare ? " before it was ready" : "");
+}
+
+// Of a job that this end fails without a restart.
+int JobExitCode(const MemberExit& exit) {
+  if (!exit.has_started) return kExitNotReachable;
+  const bool is_known = exit.exit_code == kExitUsage || exit.exit_code == kExitNotReachable;
+  return exit.signal == 0 && is_known ? exit.exit_code : kExitFailed;
 }
 
 std::chrono::seconds DelayOf(const RestartSpec& spec, int in_a_row) {
@@ -79,7 +81,7 @@ std::chrono::seconds DelayOf(const RestartSpec& spec, int in_a_row) {
 ExitDecision Fail(const MemberExit& exit, const RestartHistory& history, std::string text) {
   return {.action = ExitAction::kFailJob,
           .history = history,
-          .job_exit_code = HasFinalCode(exit) ? exit.exit_code : kExitFailed,
+          .job_exit_code = JobExitCode(exit),
           .text = std::move(text)};
 }
 
@@ -87,29 +89,35 @@ ExitDecision Restart(const RestartSpec& spec,
                      const MemberExit& exit,
                      ExitAction action,
                      RestartHistory history) {
-  const bool counts = !IsDisruption(exit);
-  if (counts && history.counted >= spec.backoff_limit) {
+  const bool counts = !IsDisruption(exit) && !exit.is_spare;
+  const bool is_of_job = action == ExitAction::kRestartJob;
+  int& counted = is_of_job ? history.job_counted : history.counted;
+  if (counts && counted >= spec.backoff_limit) {
     constexpr absl::string_view kText =
-        "$0; the job fails, spec.restart.backoffLimit ($1) is reached";
-    ExitDecision failed =
-        Fail(exit, history, absl::Substitute(kText, Describe(exit), spec.backoff_limit));
+        "$0; the job fails, spec.restart.backoffLimit ($1) is reached for $2";
+    ExitDecision failed = Fail(
+        exit,
+        history,
+        absl::Substitute(
+            kText, Describe(exit), spec.backoff_limit, is_of_job ? "all members" : "this member"));
     failed.is_limit_reached = true;
+    failed.job_exit_code = kExitFailed;
     return failed;
   }
   if (exit.ran_for >= spec.healthy_after) history.in_a_row = 0;
   std::chrono::seconds delay = DelayOf(spec, history.in_a_row);
-  if (action == ExitAction::kRestartPod && exit.role != JobRole::kWorker)
+  if (!is_of_job && exit.role != JobRole::kWorker && !exit.is_spare)
     delay = std::min(delay, kAwaitedDelayMax);
   ++history.in_a_row;
-  if (counts) ++history.counted;
+  if (counts) ++counted;
   return {.action = action,
           .delay = delay,
           .history = history,
           .text = absl::Substitute(
               "$0; $1, $2, in $3 s",
               Describe(exit),
-              action == ExitAction::kRestartJob ? "all members restart" : "restart",
-              counts ? absl::StrCat(history.counted, " of ", spec.backoff_limit) : "not counted",
+              is_of_job ? "all members restart" : "restart",
+              counts ? absl::StrCat(counted, " of ", spec.backoff_limit) : "not counted",
               delay.count())};
 }
 

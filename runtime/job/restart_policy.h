@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows the end of a member: the rules of spec.restart, for `pushpull run` and the operator.
-// Decides only; the caller restarts, waits and counts. Pure.
+// What follows the end of a member: the rules of spec.restart, for `pushpull run` and the operator
+// (docs/decisions/0064-restart-rules.md). Decides only; the caller restarts, waits and counts.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -23,12 +24,19 @@ struct MemberExit {
   int signal = 0;                         // that ended it; 0: it exited by itself
   std::optional<ExitReason> reason = {};  // reported by the platform, e.g. kOomKilled
   std::chrono::seconds ran_for{0};        // since its last start
+  bool has_started = true;                // false: there is no such program, or it cannot run
+  // Its program said that it would end the same way again (termination_message.h). The exit code
+  // alone never says so: those of users' programs mean anything.
+  bool is_final = false;
+  // It never was a ready member since its last start, and the job trains without it.
+  bool is_spare = false;
 };
 
 // What the caller keeps from exit to exit.
 struct RestartHistory {
-  int counted = 0;   // restarts of all members of the job that count towards backoffLimit
-  int in_a_row = 0;  // restarts of this member since it was last healthy
+  int counted = 0;      // restarts of this member that count towards backoffLimit
+  int job_counted = 0;  // restarts of all members at once that do
+  int in_a_row = 0;     // restarts of this member since it was last healthy
 };
 
 enum class ExitAction {
@@ -43,7 +51,9 @@ struct ExitDecision {
   ExitAction action = ExitAction::kDone;
   std::chrono::seconds delay{0};  // before a restart
   RestartHistory history;         // to keep instead of the one given
-  int job_exit_code = 0;          // of `pushpull run` with kFailJob: 1, or a worker's own 2 or 3
+  // Of `pushpull run` with kFailJob: 1; of a member that is not restarted its own 2 or 3, and 3
+  // where its program could not be started.
+  int job_exit_code = 0;
   bool is_limit_reached = false;  // kFailJob instead of a restart, because of backoffLimit
   std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", to follow a name
 };
@@ -52,13 +62,16 @@ struct ExitDecision {
 //   a worker that exits with 0 is done;
 //   the first rule of `spec.rules` that matches role and exit code (a signal n is code 128 + n) or
 //   reason (kError: none was given);
-//   exit code 2 or 3 of a worker's program is final: wrong usage, or a file or peer it cannot
-//   reach; everything else is restarted, also a server that exits with 0 while the job runs.
+//   an end that is final, and a program that cannot be started, fail the job;
+//   everything else is restarted, also a server that exits with 0 while the job runs.
 //
-// A restart counts towards backoffLimit, and beyond it the job fails; a disruption (evicted,
-// preempted, node lost) is no failure and never counts. The delay of a member's k-th restart
-// in a row is min(initial_delay * 2^(k-1), max_delay); that of a server or the coordinator alone is
-// kAwaitedDelayMax at most. A member that has run for healthy_after begins a new row.
+// A restart counts towards backoffLimit, which each member has for itself, and the job for restarts
+// of all members at once; beyond it the job fails. Two never count: a disruption (evicted,
+// preempted, node lost) is no failure, and a spare member costs the job nothing, so it is restarted
+// also where its end is final. The delay of a member's k-th restart in a row is
+// min(initial_delay * 2^(k-1), max_delay); that of a server or the coordinator alone is
+// kAwaitedDelayMax at most, unless it is spare. A member that has run for healthy_after begins a
+// new row.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
                              const RestartHistory& history);

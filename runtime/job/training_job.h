@@ -154,7 +154,7 @@ struct RestartRule {
 };
 
 struct RestartSpec {
-  int backoff_limit = 6;  // counted restarts of the whole job
+  int backoff_limit = 6;  // counted restarts of each member, and of all at once
   std::chrono::seconds initial_delay{10};
   std::chrono::seconds max_delay{300};
   std::chrono::seconds healthy_after{600};  // after so long, a member has its first delay again

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
+#include "runtime/base/text_file.h"
 #include "runtime/local/status_rules.h"
 
 namespace pushpull {
@@ -56,11 +58,15 @@ MemberProcess::MemberProcess(JobRole role,
       events_(events),
       endpoint_{.role = RoleName(role), .index = static_cast<uint32_t>(index)} {}
 
-absl::Status MemberProcess::Start(const ProcessSpec& spec) {
+absl::Status MemberProcess::Start(ProcessSpec spec) {
   if (!log_.is_open()) log_.open(job_.workdir.log_path(name()), std::ios::trunc);
   Reset();
   is_listed_ = false;
   lost_since_.reset();
+  final_reason_.reset();
+  const std::string message = job_.workdir.termination_path(name());
+  unlink(message.c_str());  // of an earlier start
+  spec.environment[kTerminationLogVariable] = message;
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
       process_,
@@ -94,9 +100,35 @@ void MemberProcess::OnReady(const std::string& line) {
 
 void MemberProcess::OnEnd(const ProcessEnd& end) {
   job_.guardian.Forget(process_->pid());
+  const absl::StatusOr<std::string> message = ReadTextFile(job_.workdir.termination_path(name()));
+  if (message.ok()) final_reason_ = FinalReasonOf(*message);
   // This runs in a callback of the process: it is deleted after that has returned.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
+}
+
+// Since its last start. The status is some time old, but training does not begin without any of the
+// first servers; and a later one that listens and is killed may have registered since, whereas one
+// that finds no coordinator ends by itself.
+bool MemberProcess::WasReady(const ProcessEnd& end,
+                             const JobStatus& status,
+                             SteadyTime training_began) const {
+  if (role_ == JobRole::kWorker) return HasJoinedWithin(status, endpoint_.index, SinceStart());
+  const bool may_have_registered = has_been_ready_ && end.signal != 0;
+  return is_listed_ || started_at_ < training_began || may_have_registered;
+}
+
+MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
+                                 const JobStatus& status,
+                                 SteadyTime training_began) const {
+  const bool is_spare = role_ != JobRole::kCoordinator && !WasReady(end, status, training_began) &&
+                        IsTrainingWithout(status, role_, endpoint_.index);
+  return {.role = role_,
+          .exit_code = end.exit_code,
+          .signal = end.signal,
+          .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
+          .is_final = final_reason_.has_value(),
+          .is_spare = is_spare};
 }
 
 bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
@@ -132,9 +164,11 @@ void MemberProcess::RequestEnd() const {
 
 // ---- all members ----
 
-absl::Status MemberTable::Start(JobRole role, int index, const ProcessSpec& spec) {
-  const std::string name = MemberName(role, index);
-  MemberProcess& member = members_.try_emplace(name, role, index, job_, events_).first->second;
+MemberProcess& MemberTable::Add(JobRole role, int index) {
+  return members_.try_emplace(MemberName(role, index), role, index, job_, events_).first->second;
+}
+
+absl::Status MemberTable::Start(MemberProcess& member, const ProcessSpec& spec) {
   PUSHPULL_RETURN_IF_ERROR(member.Start(spec));
   PublishEndpoints();
   return absl::OkStatus();

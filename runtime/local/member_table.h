@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "runtime/job/restart_policy.h"
 #include "runtime/local/guardian.h"
 #include "runtime/local/launcher.h"
 #include "runtime/local/process.h"
@@ -58,12 +59,19 @@ class MemberProcess {
   // Since its last start, also when it has ended since.
   bool has_been_ready() const { return has_been_ready_; }
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
+  // Why the last end was final, as the program said; none: it did not.
+  const std::optional<std::string>& final_reason() const { return final_reason_; }
   // A worker that has finished its part.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }
 
+  // How it has ended, for the rules of spec.restart.
+  MemberExit ExitOf(const ProcessEnd& end,
+                    const JobStatus& status,
+                    SteadyTime training_began) const;
+
   // Appends what the program prints to its log, a fresh file at the member's first start.
-  absl::Status Start(const ProcessSpec& spec);
+  absl::Status Start(ProcessSpec spec);
   // Takes over what only a worker knows of itself, and kills one that the coordinator has lost and
   // that does not end by itself. True: the endpoint has changed.
   bool FollowWorker(const WorkerStatus& worker);
@@ -76,6 +84,7 @@ class MemberProcess {
   void KillGroup() const { process_->KillGroup(); }
 
  private:
+  bool WasReady(const ProcessEnd& end, const JobStatus& status, SteadyTime training_began) const;
   void OnReady(const std::string& line);
   void OnEnd(const ProcessEnd& end);
   void KillIfItStays(bool is_lost);
@@ -88,6 +97,7 @@ class MemberProcess {
   bool is_done_ = false;
   bool is_listed_ = false;                // a server that the coordinator has listed as alive
   std::optional<SteadyTime> lost_since_;  // by the coordinator
+  std::optional<std::string> final_reason_;
   SteadyTime started_at_;
   std::ofstream log_;
   std::unique_ptr<ChildProcess> process_;
@@ -108,8 +118,10 @@ class MemberTable {
   MemberTable(const MemberTable&) = delete;
   MemberTable& operator=(const MemberTable&) = delete;
 
+  // The member, which is added where it is new.
+  MemberProcess& Add(JobRole role, int index);
   // A member that ran before keeps its log. An error names the program that cannot be started.
-  absl::Status Start(JobRole role, int index, const ProcessSpec& spec);
+  absl::Status Start(MemberProcess& member, const ProcessSpec& spec);
   // Null if it has never been started, or has been removed.
   MemberProcess* Find(const std::string& name);
   bool AreServersReady() const;

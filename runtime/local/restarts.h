@@ -11,7 +11,6 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/job/restart_policy.h"
-#include "runtime/local/member_table.h"
 
 namespace pushpull {
 
@@ -24,18 +23,13 @@ class Restarts {
   Restarts& operator=(const Restarts&) = delete;
 
   int count() const { return count_; }
-  // What to do after the end of a member's process; a restart counts.
-  ExitDecision Decide(const MemberProcess& member, const ProcessEnd& end) {
-    int& in_a_row = in_a_row_[member.name()];
-    ExitDecision decision = DecideAfterExit(
-        spec_,
-        {.role = member.role(),
-         .exit_code = end.exit_code,
-         .signal = end.signal,
-         .ran_for = std::chrono::duration_cast<std::chrono::seconds>(member.SinceStart())},
-        {.counted = counted_, .in_a_row = in_a_row});
-    counted_ = decision.history.counted;
-    in_a_row = decision.history.in_a_row;
+  // What to do after the end of a member; a restart counts.
+  ExitDecision Decide(const std::string& name, const MemberExit& exit) {
+    RestartHistory& history = histories_[name];
+    history.job_counted = job_counted_;
+    ExitDecision decision = DecideAfterExit(spec_, exit, history);
+    history = decision.history;
+    job_counted_ = history.job_counted;
     const bool restarts =
         decision.action == ExitAction::kRestartPod || decision.action == ExitAction::kRestartJob;
     count_ += restarts ? 1 : 0;
@@ -48,7 +42,7 @@ class Restarts {
     timer = loop_.RunAfter(delay, std::move(then));
   }
   // A member of this name starts without a history.
-  void Forget(const std::string& name) { in_a_row_.erase(name); }
+  void Forget(const std::string& name) { histories_.erase(name); }
   // Drops all that waits.
   void Cancel() {
     for (const auto& [name, timer] : timers_) loop_.Cancel(timer);
@@ -59,8 +53,8 @@ class Restarts {
   const RestartSpec& spec_;
   EventLoop& loop_;
   int count_ = 0;
-  int counted_ = 0;                      // towards backoffLimit
-  std::map<std::string, int> in_a_row_;  // by member, since it was last healthy
+  int job_counted_ = 0;                              // of all members at once
+  std::map<std::string, RestartHistory> histories_;  // by member
   std::map<std::string, Executor::TimerId> timers_;
 };
 

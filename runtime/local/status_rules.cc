@@ -86,6 +86,20 @@ bool IsListed(const JobStatus& status, const Endpoint& server) {
   });
 }
 
+bool HasJoinedWithin(const JobStatus& status, uint32_t worker, Duration time) {
+  return absl::c_any_of(status.workers, [&](const WorkerStatus& it) {
+    return it.worker.value() == worker && it.joined_seconds <= ToSeconds(time);
+  });
+}
+
+bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index) {
+  if (status.phase != JobPhase::kRunning) return false;
+  return absl::c_any_of(status.workers, [&](const WorkerStatus& it) {
+    const bool is_itself = role == JobRole::kWorker && it.worker.value() == index;
+    return it.is_alive && !is_itself;
+  });
+}
+
 bool IsAwaited(const JobStatus& status, uint32_t server) {
   return absl::c_any_of(status.state_losses, [&](const StateLoss& loss) {
     return loss.is_waiting && absl::c_linear_search(loss.servers, ServerId{server});

@@ -4,6 +4,8 @@
 // whole run where coordinators were restarted. Pure.
 #pragma once
 
+#include "pushpull/deadline.h"
+
 #include "runtime/job/training_job.h"
 #include "runtime/local/workdir.h"
 #include "runtime/membership/job_status.h"
@@ -22,6 +24,12 @@ bool WasReleased(const JobStatus& status, uint32_t worker);
 
 // The coordinator counts this very process as alive.
 bool IsListed(const JobStatus& status, const Endpoint& server);
+
+// A worker of this index registered within that time: so did its process, if it is no older.
+bool HasJoinedWithin(const JobStatus& status, uint32_t worker, Duration time);
+
+// The job is under way, and some worker but this one takes part.
+bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index);
 
 // It is the only holder of some shards: the coordinator waits for it to return.
 bool IsAwaited(const JobStatus& status, uint32_t server);

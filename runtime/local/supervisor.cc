@@ -89,9 +89,15 @@ void Supervisor::Start() {
 }
 
 void Supervisor::StartMember(JobRole role, int index) {
+  MemberProcess& member = members_.Add(role, index);
   const absl::StatusOr<ProcessSpec> spec = SpecOf(role, index);
-  const absl::Status started = spec.ok() ? members_.Start(role, index, *spec) : spec.status();
-  if (!started.ok()) Fail(kExitNotReachable, std::string(started.message()));
+  const absl::Status started = spec.ok() ? members_.Start(member, *spec) : spec.status();
+  if (started.ok()) return;
+  const std::string text(started.message());
+  // A job that trains goes on without it.
+  const bool is_spare = IsTrainingWithout(coordinator_.status(), role, member.endpoint().index);
+  if (!is_spare) return Fail(kExitNotReachable, text);
+  Apply(member, {.role = role, .has_started = false, .is_spare = true}, text);
 }
 
 absl::StatusOr<ProcessSpec> Supervisor::SpecOf(JobRole role, int index) {
@@ -211,8 +217,16 @@ void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) 
 
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
   MemberProcess& member = *members_.Find(name);
-  const ExitDecision decision = restarts_.Decide(member, end);
-  const std::string text = absl::StrCat(name, " ", decision.text);
+  Apply(member,
+        member.ExitOf(end, coordinator_.status(), training_began_at_),
+        member.final_reason().value_or(""));
+}
+
+void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail) {
+  const std::string name = member.name();
+  const ExitDecision decision = restarts_.Decide(name, exit);
+  const std::string text =
+      absl::StrCat(name, " ", decision.text, detail.empty() ? "" : ": ", detail);
   if (decision.action == ExitAction::kFailJob)
     return Fail(decision.job_exit_code == 0 ? kExitFailed : decision.job_exit_code, text);
   if (decision.action != ExitAction::kDone) console_.Print(absl::StrCat("pushpull: ", text));
@@ -302,6 +316,7 @@ void Supervisor::StartMissing(JobRole role) {
 }
 
 void Supervisor::OnTrainingBegun() {
+  training_began_at_ = loop_.Now();
   loop_.Cancel(deadline_timer_);
   if (!spec_.active_deadline) return;
   deadline_timer_ = loop_.RunAfter(*spec_.active_deadline, [this] {

@@ -56,10 +56,12 @@ class Supervisor {
   // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
   // while the coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
-  // Applies spec.restart.
   // Where it is still desired.
   void StartAgain(const MemberProcess& member, const ProcessEnd& end);
+  // Applies spec.restart.
   void ApplyRestartRules(const std::string& name, const ProcessEnd& end);
+  // `detail`: what it said of its end, or why it was not started; may be empty.
+  void Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail);
   void Restart(const std::string& name);
   bool IsDesired(const MemberProcess& member) const;
   void Forget(const MemberProcess& member);
@@ -97,6 +99,7 @@ class Supervisor {
   std::string manifest_;  // the workdir's copy
   bool has_started_workers_ = false;
   bool has_training_begun_ = false;
+  SteadyTime training_began_at_;
   std::set<std::string> lost_servers_;  // ended, and not judged yet
   std::string failure_;
   bool is_saving_ = false;            // before an orderly stop

@@ -67,6 +67,11 @@ std::string Workdir::log_path(absl::string_view process) const {
   return absl::StrCat(path_, "/logs/", process, ".log");
 }
 
+std::string Workdir::termination_path(absl::string_view process) const {
+  const std::string relative = absl::StrCat(path_, "/logs/", process, ".end");
+  return std::filesystem::absolute(relative).string();
+}
+
 absl::StatusOr<uint64_t> Workdir::NextTerm() {
   const std::string path = path_ + "/term";
   uint64_t term = 0;

@@ -34,6 +34,8 @@ class Workdir {
 
   const std::string& path() const { return path_; }
   std::string log_path(absl::string_view process) const;
+  // Of the process's termination message (runtime/base/termination_message.h).
+  std::string termination_path(absl::string_view process) const;
 
   // One more than the last, written before it is returned: no term is ever used twice. kDataLoss:
   // the last one cannot be read.

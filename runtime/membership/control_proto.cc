@@ -246,7 +246,7 @@ PUSHPULL_WIRE(RebuildShard, Joined("entry", &T::shard, &T::entry), F(chunks), F(
 PUSHPULL_WIRE(JobSize, F(servers), F(workers));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats));
-PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step));
+PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds));
 PUSHPULL_WIRE(ResizeStatus, F(step), F(from), F(to), F(is_settled), F(is_final), F(seconds), F(pause_seconds), F(moved_bytes));
 PUSHPULL_WIRE(CheckpointStatus, F(step), F(saved), F(failures), F(failure), F(requested), F(finished), F(succeeded), F(seconds), F(restored_step), F(problem));
 PUSHPULL_WIRE(StateLoss, F(servers), F(shards), F(chunks), F(is_waiting), F(is_repaired), F(returned), F(lowest_version),

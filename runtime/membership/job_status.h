@@ -35,6 +35,7 @@ struct WorkerStatus {
   std::string metrics_address;
   uint64_t pid = 0;
   Step step;
+  double joined_seconds = 0;  // since its latest process registered
 };
 
 // One change of the number of servers while the job runs.

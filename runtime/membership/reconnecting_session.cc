@@ -7,6 +7,26 @@
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
+namespace {
+
+// Says nothing of the coordinator itself: the next try may meet another peer, or a better network.
+// gRPC has some of these codes for streams that are cut, kUnknown and kInternal among them.
+bool MayPass(const absl::Status& why) {
+  switch (why.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 ReconnectingSession::ReconnectingSession(ReconnectingSessionOptions options,
                                          SessionConnector& connector,
@@ -19,7 +39,7 @@ ReconnectingSession::ReconnectingSession(ReconnectingSessionOptions options,
       handler_(handler),
       registration_(std::move(registration)),
       log_(std::move(log)),
-      pace_(options.retry_first, options.retry_longest),
+      pace_(options.retry_first, options.retry_longest, options.jitter),
       timeout_(options.first_timeout) {
   Connect();
 }
@@ -87,7 +107,7 @@ void ReconnectingSession::OnWelcome(const Welcome& welcome) {
 }
 
 void ReconnectingSession::OnClosed(const absl::Status& why) {
-  const bool is_final = promised_ == Term{} && !absl::IsUnavailable(why);
+  const bool is_final = promised_ == Term{} && !MayPass(why);
   if (!is_over_ && !is_final) return Retry(why);
   is_over_ = true;
   handler_.OnClosed(why);

@@ -10,9 +10,9 @@
 //
 // 1, 4 Its term is not below the promised one, which it raises. With a lower term the session is
 //      closed and the member retries.
-// 2    No coordinator answered within first_timeout. Until then every failure is tried again,
-// except
-//      for a peer that cannot be understood.
+// 2    No coordinator answered within first_timeout. Until then every failure on the way to one is
+//      tried again: a name that is not found, a port that is closed, a handshake that is cut. A
+//      peer that answers and refuses, or cannot be understood, is final.
 // 3    The handler is not notified. Messages sent meanwhile are dropped, except for a Failure.
 // 5    The job has ended, or has no place for this member.
 // 6    No coordinator came back within the coordinator_timeout of the last Welcome.
@@ -36,6 +36,7 @@ struct ReconnectingSessionOptions {
   Duration retry_longest = std::chrono::seconds(1);
   // From the first failure to the end of the search for a coordinator that sends the first Welcome.
   Duration first_timeout{0};
+  double jitter = 0;  // of retries, 0 to 1 (RetryPace)
 };
 
 // Thread-confined to its executor.

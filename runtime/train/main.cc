@@ -28,6 +28,7 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/tensor/codec.h"
 #include "runtime/train/trainer.h"
 
@@ -204,21 +205,27 @@ int Report(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+// Another start would end the same way, and whoever watches is told so.
+int ReportFinal(const absl::Status& status, int exit_code) {
+  WriteFinalMessage(VariableOf(Environment(), kTerminationLogVariable), status.message());
+  return Report(status, exit_code);
+}
+
 bool IsNotReachable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
 int Run(const Flags& flags) {
   absl::StatusOr<JobOptions> options = JobOptions::FromEnvironment(Environment());
-  if (!options.ok()) return Report(options.status(), kExitUsage);
+  if (!options.ok()) return ReportFinal(options.status(), kExitUsage);
   options->bypasses_codecs = flags.bypasses_codec;
   const absl::StatusOr<TrainingSettings> settings = SettingsFromFlags(flags, options->worker);
-  if (!settings.ok()) return Report(settings.status(), kExitUsage);
+  if (!settings.ok()) return ReportFinal(settings.status(), kExitUsage);
 
   const absl::StatusOr<ImageSet> training = ReadFashionMnist(flags.data, ImageSplit::kTrain);
-  if (!training.ok()) return Report(training.status(), kExitNotReachable);
+  if (!training.ok()) return ReportFinal(training.status(), kExitNotReachable);
   const absl::StatusOr<ImageSet> test = ReadFashionMnist(flags.data, ImageSplit::kTest);
-  if (!test.ok()) return Report(test.status(), kExitNotReachable);
+  if (!test.ok()) return ReportFinal(test.status(), kExitNotReachable);
 
   SetComputeThreads(ThreadsFrom(flags));
   absl::StatusOr<std::unique_ptr<Job>> job =
@@ -243,7 +250,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    if (app.exit(error) == 0) return kExitDone;
+    WriteFinalMessage(VariableOf(Environment(), kTerminationLogVariable), error.what());
+    return kExitUsage;
   }
   // LibTorch throws.
   try {

@@ -73,7 +73,8 @@ class RunningJob final : public Job {
                           .incarnation = Incarnation{incarnation},
                           .metrics_address = exposer_->address(),
                           .bypasses_codecs = options_.bypasses_codecs,
-                          .session = {.first_timeout = SearchTime(deadline)}},
+                          .session = {.first_timeout = SearchTime(deadline),
+                                      .jitter = std::uniform_real_distribution<>(0, 1)(random)}},
         WorkerDependencies{loop_, *transport_, connector_, metrics_},
         Log(ToString(options_.worker), options_.log_level));
     collectives_.emplace(*node_);

@@ -29,7 +29,10 @@ spec:
   command: {command}
   servers: {{replicas: {servers}}}
   workers: {{replicas: {workers}}}
-  restart: {{backoffLimit: 1, initialDelaySeconds: 1}}
+  restart:
+    backoffLimit: 1
+    initialDelaySeconds: 1
+    rules: [{{role: Worker, exitCodes: {{in: [3]}}, action: FailJob}}]
 """
 
 

@@ -30,7 +30,7 @@ from typing import Any, Optional, TextIO, TypeVar, Union
 from ._command import PROGRAM
 from ._errors import PushPullError
 from ._job import Job, init
-from ._stand_in import END_OF_JOB, wait_for_end_of
+from ._stand_in import end_of_job, wait_for_end_of
 
 _Result = TypeVar("_Result")
 _Path = Union[str, "os.PathLike[str]"]
@@ -247,7 +247,7 @@ def _work(folder: str) -> None:
     except Exception as error:
         text = f"worker-{worker}: {type(error).__name__}: {error}\n\n{traceback.format_exc()}"
         pathlib.Path(folder, f"error-{worker}").write_text(text)
-        sys.exit(END_OF_JOB)
+        sys.exit(end_of_job(text.splitlines()[0]))
 
 
 def _take_work(folder: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -264,4 +264,4 @@ def _take_work(folder: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 def _end_with_starter(folder: str) -> None:
     wait_for_end_of(folder)
-    os._exit(END_OF_JOB)
+    os._exit(end_of_job("the process that started the job is gone"))

@@ -8,7 +8,16 @@ import json
 import os
 import sys
 
-END_OF_JOB = 3  # the exit code that ends a job at once
+_END_OF_JOB = 3
+
+
+def end_of_job(why: str) -> int:
+    """Says that this worker's end is the job's, and why (docs/interfaces.md, section 4); the exit code for it."""
+    path = os.environ.get("PUSHPULL_TERMINATION_LOG")
+    if path:
+        with open(path, "w") as message:
+            message.write(f"pushpull-final: {why}")
+    return _END_OF_JOB
 
 
 def wait_for_end_of(folder: str) -> None:
@@ -22,10 +31,10 @@ def main(folder: str) -> int:
     try:
         members = os.open(f"{folder}/members", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:  # nobody reads
-        return END_OF_JOB
+        return end_of_job("nobody waits for the job")
     os.write(members, json.dumps(member).encode() + b"\n")
     wait_for_end_of(folder)
-    return 0 if os.path.exists(f"{folder}/done") else END_OF_JOB
+    return 0 if os.path.exists(f"{folder}/done") else end_of_job("the worker's process is gone")
 
 
 if __name__ == "__main__":

@@ -156,6 +156,43 @@ class OperatorTest(OperatorTestCase):
         self.assertEqual(len(self.player.uids["wounded-worker-1"]), 2)
         self.assertEqual(operator.metrics()['pushpull_operator_restarts_total{reason="Error"}'], 1)
 
+    def test_server_that_never_gets_ready_fails_no_job(self) -> None:
+        self.start_operator()
+        self.start_job("spare", restart={"backoffLimit": 1, "initialDelaySeconds": 1, "maxDelaySeconds": 1})
+        self.await_status("spare", "it runs", phase="Running", workers={"ready": 2})
+        self.player.break_next("spare-server-1", "coordinator: DNS query cancelled")
+
+        self.must(kubectl("scale", "tj/spare", "--replicas=2"))
+
+        blocked = self.await_condition("spare", "ScalingBlocked", "MemberNotReady")
+        self.assertRegex(blocked["message"], "spare-server-1 exited with code 3 .*: coordinator: DNS query cancelled")
+        wait_until(lambda: len(self.player.uids.get("spare-server-1", ())) >= 4, JOB_SECONDS, "it is tried again and again")
+        self.assertEqual(self.await_status("spare", "it trains", phase="Scaling")["restarts"].get("counted", 0), 0)
+        self.player.mend("spare-server-1")
+        self.await_status("spare", "it has its size", phase="Running", servers={"ready": 2})
+        self.await_complete("spare")
+        self.assert_each_pod_was_made_once("spare-server-0", "spare-worker-0", "spare-worker-1")
+
+    def test_program_that_is_not_in_the_image_fails_the_job(self) -> None:
+        self.start_operator()
+        self.create_job("missing", command=["no-such-program"], workers={"replicas": 1})
+
+        failed = self.await_condition("missing", "Failed", "MemberFailed")
+
+        for words in ("missing-worker-0 could not be started", "not found in $PATH", "spec.image is not set"):
+            self.assertIn(words, failed["message"])
+        self.assert_each_pod_was_made_once("missing-worker-0")
+
+    def test_wrong_usage_of_a_role_fails_the_job_at_once(self) -> None:
+        self.start_operator()
+        template = {"spec": {"containers": [{"name": "server", "args": ["--no-such-flag"]}]}}
+        self.create_job("misused", image="i", command=[PROBE], servers={"replicas": 1, "template": template})
+
+        failed = self.await_condition("misused", "Failed", "MemberFailed")
+
+        self.assertIn("unknown flag --no-such-flag", failed["message"])
+        self.assert_each_pod_was_made_once("misused-server-0")
+
     def test_killed_coordinator_comes_back_with_a_higher_term(self) -> None:
         self.start_operator()
         self.start_job("headless")

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -32,6 +33,8 @@ _LOOK_SECONDS = 0.1
 # So many looks until a Secret that has changed is seen in the pods.
 _LOOKS_A_REFRESH = 10
 _REQUEST_SECONDS = 30
+# Of a termination message that comes from a log.
+_MESSAGE_MAX = 2048
 # Of the loopback addresses, so that what is left of one test meets nothing of the next.
 _NETWORK = os.getpid() % 200 + 20
 _NUMBERS = itertools.count(1)
@@ -102,8 +105,12 @@ class Played:
     process: subprocess.Popen
     told: Optional[dict] = None  # the status that was written last
     started: str = ""
+    has_program: bool = True
     is_ready: bool = False
+    ready_changed: str = ""  # when it became ready, or ceased to be; first when the pod came
     is_stopping: bool = False
+    message: pathlib.Path = pathlib.Path()  # its termination message
+    log: pathlib.Path = pathlib.Path()
     secrets: list["SecretVolume"] = dataclasses.field(default_factory=list)
 
 
@@ -114,6 +121,7 @@ class Player:
         self.folder = folder
         self.uids: dict[str, set[str]] = {}  # of all pods that were ever seen, by name
         self._addresses: dict[str, str] = {}
+        self._broken: dict[str, str] = {}
         self._played: dict[str, Played] = {}  # by uid
         self._looks = 0
         self._mu = threading.Lock()
@@ -147,6 +155,15 @@ class Player:
             raise AssertionError(f"no pod {name} is played")
         for played in victims:
             _signal(played, signal.SIGKILL)
+
+    def break_next(self, name: str, last_words: str) -> None:
+        """The next pods of this name end with code 3 and these words, before they are ready, until `mend`."""
+        with self._mu:
+            self._broken[name] = last_words
+
+    def mend(self, name: str) -> None:
+        with self._mu:
+            del self._broken[name]
 
     def tls_folder(self, name: str) -> pathlib.Path:
         """The certificates as the pod's process has them."""
@@ -206,7 +223,9 @@ class Player:
             process = subprocess.Popen([*MORTAL, *command], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                        start_new_session=True)
         with self._mu:
-            self._played[uid] = Played(name, role, "", process, started=now(), secrets=volumes)
+            self._played[uid] = Played(name, role, "", process, started=now(), ready_changed=now(), secrets=volumes,
+                                       has_program=shutil.which(command[0]) is not None,
+                                       message=self._message_of(pod), log=self.folder / f"{name}.log")
         self._played[uid].ip = self.address(name)
         self._go_on(api, pod, self._played[uid])
 
@@ -217,9 +236,14 @@ class Player:
         places = {f"{job}-coordinator.default.svc:7170": f"{coordinator}:7170", "$(POD_IP)": ip,
                   "/etc/pushpull/job.json": str(self.folder / f"{pod['metadata']['uid']}.json"), "pushpull": PUSHPULL}
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        places["/dev/termination-log"] = str(self._message_of(pod))
         places.update({mounts[volume.name]: str(volume.folder) for volume in volumes})
         words = [*container["command"], *container.get("args", [])]
         words = [places.get(word, word) for word in words]
+        with self._mu:
+            if name in self._broken:
+                words = ["sh", "-c", 'echo "$0" >&2; exit 3', self._broken[name]]
+                role = "none"  # it takes no more flags
         if role == "coordinator":
             manifest = pod["metadata"]["annotations"]["pushpull.dev/manifest"]
             pathlib.Path(places["/etc/pushpull/job.json"]).write_text(manifest, encoding="utf-8")
@@ -231,6 +255,9 @@ class Player:
         if role == "worker":
             given["PUSHPULL_METRICS_PORT"] = "0"
         return words, {**os.environ, **given}
+
+    def _message_of(self, pod: dict) -> pathlib.Path:
+        return self.folder / f"{pod['metadata']['uid']}.end"
 
     def _go_on(self, api: Api, pod: dict, played: Played) -> None:
         uid = pod["metadata"]["uid"]
@@ -244,8 +271,13 @@ class Player:
         if code is not None and played.is_stopping:
             self._remove(api, played.name, uid)
             return
+        was_ready = played.is_ready
         if code is None and not played.is_ready:
             played.is_ready = played.role == "worker" or _answers(f"http://{played.ip}:9464/readyz")
+        if code is not None:
+            played.is_ready = False
+        if played.is_ready != was_ready:
+            played.ready_changed = now()
         status = _status(played, code)
         if status != played.told and api.request("PATCH", f"{PODS}/{played.name}/status",
                                                  {"metadata": {"uid": uid}, "status": status},
@@ -275,6 +307,17 @@ def _answers(url: str) -> bool:
         return False
 
 
+def _end(played: Played, code: int) -> dict[str, Any]:
+    """Of its container: exit code, reason, and the last words as terminationMessagePolicy FallbackToLogsOnError has them."""
+    if not played.has_program:
+        return {"exitCode": 128, "reason": "StartError", "message": "exec: executable file not found in $PATH"}
+    if code == 0:
+        return {"exitCode": 0, "reason": "Completed"}
+    source = played.message if played.message.exists() else played.log
+    words = source.read_text(encoding="utf-8", errors="replace")[-_MESSAGE_MAX:]
+    return {"exitCode": code if code > 0 else 128 - code, "reason": "Error", "message": words}
+
+
 def _status(played: Played, code: Optional[int]) -> dict[str, Any]:
     is_ready = code is None and played.is_ready
     status: dict[str, Any] = {"podIP": played.ip, "podIPs": [{"ip": played.ip}], "startTime": played.started}
@@ -285,9 +328,9 @@ def _status(played: Played, code: Optional[int]) -> dict[str, Any]:
     else:
         status["phase"] = "Succeeded" if code == 0 else "Failed"
         finished = (played.told or {}).get("containerStatuses", [{}])[0].get("state", {}).get("terminated", {})
-        container["state"] = {"terminated": {
-            "exitCode": code if code >= 0 else 128 - code, "reason": "Completed" if code == 0 else "Error",
-            "startedAt": played.started, "finishedAt": finished.get("finishedAt", now())}}
-    status["conditions"] = [{"type": "Ready", "status": "True" if is_ready else "False"}]
+        container["state"] = {"terminated": {**_end(played, code), "startedAt": played.started,
+                                             "finishedAt": finished.get("finishedAt", now())}}
+    status["conditions"] = [{"type": "Ready", "status": "True" if is_ready else "False",
+                             "lastTransitionTime": played.ready_changed}]
     status["containerStatuses"] = [container]
     return status

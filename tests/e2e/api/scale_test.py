@@ -165,9 +165,9 @@ class StatusTest(api_server.ApiTestCase):
               "workers": {"replicas": 2, "ready": 2, "succeeded": 0, "selector": "a=c"},
               "coordinator": {"term": 3, "ready": True},
               "ring": {"epoch": 7, "state": "Resharding"},
-              "restarts": {"counted": 1, "disruptions": 2, "nextAt": NOW,
-                           "last": {"pod": "p", "reason": "Error", "exitCode": 1, "time": NOW},
-                           "members": [{"pod": "p", "inARow": 1, "nextAt": NOW}]},
+              "restarts": {"counted": 1, "jobRestarts": 1, "disruptions": 2, "nextAt": NOW,
+                           "last": {"pod": "p", "reason": "Error", "exitCode": 1, "time": NOW, "message": "m"},
+                           "members": [{"pod": "p", "counted": 1, "inARow": 1, "nextAt": NOW}]},
               "checkpoint": {"step": 10, "time": NOW, "location": "/a"},
               "progress": {"step": 11, "samplesPerSecond": "5", "syncSecondsP50": "0.1", "syncSecondsP99": "0.2"},
               "startTime": NOW, "suspendTime": NOW, "suspendedSeconds": 4, "completionTime": NOW}

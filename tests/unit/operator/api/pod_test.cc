@@ -77,12 +77,13 @@ TEST(PodTest, ADisruptionTargetIsRead) {
   const Pod pod = Decode(R"({"metadata":{"deletionTimestamp":"2026-01-31T12:00:30Z"},
       "status":{"phase":"Running","reason":"NodeLost","conditions":[
         {"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},
-        {"type":"Ready","status":"False"}]}})");
+        {"type":"Ready","status":"False","lastTransitionTime":"2026-01-31T12:00:20Z"}]}})");
 
   EXPECT_EQ(pod.disruption, "EvictionByEvictionAPI");
   EXPECT_EQ(pod.reason, "NodeLost");
   EXPECT_EQ(pod.deletion_time, At("2026-01-31T12:00:30Z"));
   EXPECT_FALSE(pod.is_ready);
+  EXPECT_EQ(pod.unready_since, At("2026-01-31T12:00:20Z"));
 }
 
 TEST(PodTest, FieldsOfAnotherKindKeepTheirDefaults) {

@@ -189,6 +189,7 @@ TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
       {"name":"PUSHPULL_COORDINATOR","value":"mnist-coordinator.n.svc:7170"},
       {"name":"PUSHPULL_METRICS_PORT","value":"9464"},
       {"name":"PUSHPULL_LOG_LEVEL","value":"info"},
+      {"name":"PUSHPULL_TERMINATION_LOG","value":"/dev/termination-log"},
       {"name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"}])"));
   EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
 }

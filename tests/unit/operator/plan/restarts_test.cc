@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,8 +50,11 @@ TEST(RestartsTest, AMemberThatFailedStartsAgainAfterItsDelay) {
   EXPECT_EQ(world.status().restarts.counted, 1);
   EXPECT_EQ(
       world.status().restarts.last,
-      (LastRestart{
-          .pod = "mnist-worker-0", .reason = "Error", .exit_code = 1, .time = world.seen.now}));
+      (LastRestart{.pod = "mnist-worker-0",
+                   .reason = "Error",
+                   .exit_code = 1,
+                   .time = world.seen.now,
+                   .message = "mnist-worker-0 exited with code 1; restart, 1 of 6, in 10 s"}));
   world.VanishDeleted();
   ASSERT_TRUE(world.Settle());
   EXPECT_THAT(world.Take(), IsEmpty());
@@ -77,9 +82,10 @@ TEST(RestartsTest, DelaysDoubleUpToTheirLimitAndBeginAnewAfterHealth) {
   world.Pass(seconds(600));
   ASSERT_TRUE(world.Settle());
 
-  EXPECT_THAT(world.status().restarts.members, IsEmpty());
+  EXPECT_EQ(world.status().restarts.members.front().in_a_row, 0);
   EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(10));
   EXPECT_EQ(world.status().restarts.counted, 8);
+  EXPECT_EQ(world.status().restarts.members.front().counted, 8);
 }
 
 TEST(RestartsTest, DelaysBeginAnewAfterTheHealthyTimeOfTheJob) {
@@ -92,7 +98,7 @@ TEST(RestartsTest, DelaysBeginAnewAfterTheHealthyTimeOfTheJob) {
   world.Pass(seconds(60));
   ASSERT_TRUE(world.Settle());
 
-  EXPECT_THAT(world.status().restarts.members, IsEmpty());
+  EXPECT_EQ(world.status().restarts.members.front().in_a_row, 0);
   EXPECT_EQ(ExitAndComeBack(world, "worker-0", 1), seconds(10));
 }
 
@@ -123,20 +129,122 @@ TEST(RestartsTest, AnEndIsCountedOnceHoweverOftenItIsSeen) {
   EXPECT_THAT(world.status().restarts.members, testing::SizeIs(1));
 }
 
-TEST(RestartsTest, BeyondTheLimitTheJobFailsAndTheLimitIsOfAllMembers) {
+TEST(RestartsTest, BeyondTheLimitOfOneMemberTheJobFails) {
   World world(1, 2);
-  world.spec().restart.backoff_limit = 3;
+  world.spec().restart.backoff_limit = 2;
   ASSERT_TRUE(world.Start());
-  ExitAndComeBack(world, "worker-0", 1);
-  ExitAndComeBack(world, "worker-1", 1);
-  ExitAndComeBack(world, "server-0", 1);
+  for (const char* member : {"worker-0", "worker-1", "server-0", "worker-0", "worker-1"})
+    ExitAndComeBack(world, member, 1);
   EXPECT_EQ(world.status().phase, Phase::kRunning);
+  EXPECT_EQ(world.status().restarts.counted, 5);
 
   world.Exit("worker-0", 1);
   ASSERT_TRUE(world.Settle());
 
   EXPECT_EQ(world.Say("Failed"), "True BackoffLimitExceeded");
-  EXPECT_EQ(world.status().restarts.counted, 3);
+  EXPECT_THAT(world.Find("Failed")->message, HasSubstr("mnist-worker-0 exited with code 1"));
+  EXPECT_EQ(world.status().restarts.counted, 5);
+}
+
+TEST(RestartsTest, EightWorkersThatEachFailOnceFailNoJob) {
+  World world(1, 8);
+  ASSERT_TRUE(world.Start());
+
+  for (int i = 0; i < 8; ++i) world.Exit(absl::StrCat("worker-", i), 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.counted, 8);
+  EXPECT_EQ(world.Say("Failed"), "");
+}
+
+// A pod that was scaled up runs, ends, and never was ready meanwhile.
+void EndBeforeItIsReady(World& world, const std::string& member, const std::string& message) {
+  ObservedPod& pod = world.pod(member);
+  const std::string role = member.substr(0, member.find('-'));
+  pod.pod.phase = PodPhase::kFailed;
+  pod.pod.unready_since = world.seen.now;
+  pod.pod.containers = {{.name = role,
+                         .end = ContainerEnd{.exit_code = 3,
+                                             .message = message,
+                                             .started = world.seen.now + seconds(1),
+                                             .finished = world.seen.now + seconds(2)}}};
+  world.Pass(seconds(2));
+}
+
+TEST(RestartsTest, AMemberThatNeverWasReadyFailsNoJobThatTrains) {
+  for (const std::string member : {"server-2", "worker-2"}) {
+    SCOPED_TRACE(member);
+    World world(2, 2);
+    world.spec().restart.backoff_limit = 1;
+    ASSERT_TRUE(world.Start());
+    world.spec().servers.replicas = world.spec().workers.replicas = 3;
+    world.Bump();
+    world.Step();
+    world.AgreeToSize();
+    ASSERT_TRUE(world.Settle());
+    ASSERT_TRUE(world.Has(member));
+
+    for (int i = 0; i < 5; ++i) {
+      EndBeforeItIsReady(world, member, "the name is unknown");
+      ASSERT_TRUE(world.Settle());
+      EXPECT_EQ(world.Say("ScalingBlocked"), "True MemberNotReady");
+      EXPECT_THAT(world.Find("ScalingBlocked")->message,
+                  testing::AllOf(HasSubstr("mnist-" + member), HasSubstr("the name is unknown")));
+      world.VanishDeleted();
+      world.Pass(seconds(300));
+      ASSERT_TRUE(world.Settle());
+      ASSERT_TRUE(world.Has(member)) << "it is tried again";
+    }
+
+    EXPECT_EQ(world.status().phase, Phase::kScaling);
+    EXPECT_EQ(world.status().restarts.counted, 0);
+    world.RunPods();
+    ASSERT_TRUE(world.Settle());
+    EXPECT_EQ(world.status().phase, Phase::kRunning);
+    EXPECT_EQ(world.Say("ScalingBlocked"), "False SizeReached");
+  }
+}
+
+TEST(RestartsTest, AMemberThatWasReadyCounts) {
+  World world(2, 2);
+  ASSERT_TRUE(world.Start());
+  world.Exit("server-1", 3);
+  world.pod("server-1").pod.unready_since = world.seen.now + seconds(5);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().restarts.counted, 1);
+
+  world.Exit("worker-1", 3);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.counted, 2);
+}
+
+// What the coordinator says of its index is of the process before it.
+TEST(RestartsTest, AReplacedWorkerThatNeverJoinedDoesNotCount) {
+  World world(2, 2);
+  ASSERT_TRUE(world.Start());
+  ExitAndComeBack(world, "worker-1", 1);
+  ASSERT_EQ(world.status().restarts.counted, 1);
+  world.pod("worker-1").pod.creation_time = world.seen.now;
+  world.Pass(seconds(60));
+  world.seen.coordinator->workers[1].joined_ago = seconds(100);
+
+  world.Exit("worker-1", 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.counted, 1);
+}
+
+TEST(RestartsTest, WithoutAnyWorkerTheJobDoesNotTrainAndEachEndCounts) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  world.Pass(seconds(60));
+  world.seen.coordinator->workers[0].joined_ago = seconds(1000);
+
+  world.Exit("worker-0", 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.counted, 1);
 }
 
 TEST(RestartsTest, DisruptionsAreCountedApartAndHaveNoLimit) {
@@ -387,18 +495,55 @@ TEST(RestartsTest, AJobRestartRestartsAllCountsOnceAndRaisesTheTerm) {
   ASSERT_TRUE(world.Start());
   EXPECT_EQ(world.status().coordinator.term, 2);
   EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().restarts.job_counted, 1);
   EXPECT_EQ(world.status().restarts.next_at, std::nullopt);
 }
 
-TEST(RestartsTest, AWorkersWrongUsageIsFinal) {
-  World world(1, 1);
-  ASSERT_TRUE(world.Start());
+TEST(RestartsTest, AnExitCodeAloneIsNotFinal) {
+  for (const int code : {2, 3}) {
+    World world(1, 1);
+    ASSERT_TRUE(world.Start());
 
-  world.Exit("worker-0", 2);
-  ASSERT_TRUE(world.Settle());
+    world.Exit("worker-0", code);
+    ASSERT_TRUE(world.Settle());
 
-  EXPECT_EQ(world.Say("Failed"), "True MemberFailed");
-  EXPECT_THAT(world.Find("Failed")->message, HasSubstr("mnist-worker-0 exited with code 2"));
+    EXPECT_EQ(world.status().restarts.counted, 1);
+    EXPECT_EQ(world.Say("Failed"), "");
+  }
+}
+
+TEST(RestartsTest, AnEndThatSaysSoIsFinal) {
+  for (const std::string member : {"worker-0", "server-0"}) {
+    World world(1, 1);
+    ASSERT_TRUE(world.Start());
+
+    world.Exit(member, 2);
+    world.pod(member).pod.containers.front().end->message = "pushpull-final: unknown flag --epoch";
+    ASSERT_TRUE(world.Settle());
+
+    EXPECT_EQ(world.Say("Failed"), "True MemberFailed");
+    EXPECT_THAT(world.Find("Failed")->message,
+                HasSubstr("exited with code 2; the job fails without a restart: unknown flag"));
+  }
+}
+
+TEST(RestartsTest, AProgramThatIsNotThereIsFinalAndSaysSo) {
+  for (const bool has_image : {false, true}) {
+    World world(1, 1);
+    world.spec().image = has_image ? "registry/trainer:1" : "";
+    ASSERT_TRUE(world.Start());
+
+    world.Exit("worker-0", 128, "StartError");
+    world.pod("worker-0").pod.containers.front().end->message =
+        "exec: \"train.py\": executable file not found in $PATH";
+    ASSERT_TRUE(world.Settle());
+
+    EXPECT_EQ(world.Say("Failed"), "True MemberFailed");
+    EXPECT_THAT(world.Find("Failed")->message,
+                testing::AllOf(HasSubstr("could not be started"), HasSubstr("train.py")));
+    EXPECT_EQ(absl::StrContains(world.Find("Failed")->message, "spec.image is not set"),
+              !has_image);
+  }
 }
 
 TEST(RestartsTest, ServersThatEndBecauseTheJobIsDoneAreNotRestarted) {
@@ -465,6 +610,31 @@ TEST(MemberEndTest, AContainerThatItsNodeLostIsNoFailure) {
   const ObservedPod own =
       EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 255, .reason = "Error"});
   EXPECT_FALSE(EndOf(own, kWorker).value().is_disruption());
+}
+
+TEST(MemberEndTest, AServerWasReadyIfItsConditionChangedAfterItsStart) {
+  constexpr MemberId kServer{.role = JobRole::kServer};
+  const WallTime start{seconds(100)};
+  ObservedPod pod = EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 3, .started = start});
+  pod.pod.containers.front().name = "server";
+  EXPECT_TRUE(WasReady(pod, kServer, nullptr, start)) << "nobody says when it became unready";
+
+  pod.pod.unready_since = start - seconds(1);
+  EXPECT_FALSE(WasReady(pod, kServer, nullptr, start));
+  pod.pod.unready_since = start + seconds(1);
+  EXPECT_TRUE(WasReady(pod, kServer, nullptr, start));
+}
+
+TEST(MemberEndTest, AWorkerWasReadyIfItJoinedAfterItsPodCame) {
+  const WallTime now{seconds(1000)};
+  ObservedPod pod = EndedPod(PodPhase::kFailed, ContainerEnd{.exit_code = 3});
+  pod.pod.creation_time = now - seconds(50);
+
+  EXPECT_FALSE(WasReady(pod, kWorker, nullptr, now)) << "the coordinator has never heard of it";
+  const WorkerReport before{.joined_ago = seconds(60)};
+  EXPECT_FALSE(WasReady(pod, kWorker, &before, now));
+  const WorkerReport since{.joined_ago = seconds(40)};
+  EXPECT_TRUE(WasReady(pod, kWorker, &since, now));
 }
 
 TEST(MemberEndTest, AContainersEndIsTheMembersEnd) {

@@ -20,6 +20,13 @@ TEST(RetryPaceTest, DelaysDoubleUpToTheLongest) {
   EXPECT_EQ(pace.Failed(kBegin), seconds(1));
 }
 
+TEST(RetryPaceTest, JitterMakesDelaysLongerByHalfAtMost) {
+  RetryPace pace(milliseconds(200), seconds(1), 0.5);
+
+  EXPECT_EQ(pace.Failed(kBegin), milliseconds(250));
+  EXPECT_EQ(pace.Failed(kBegin), milliseconds(500));
+}
+
 TEST(RetryPaceTest, AMinuteOfFailuresGivesSixWarnings) {
   RetryPace pace(milliseconds(20), seconds(1));
   int warnings = 0;

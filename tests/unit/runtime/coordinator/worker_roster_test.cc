@@ -12,8 +12,8 @@ RegisterWorker Info(uint32_t index) {
 
 TEST(WorkerRosterTest, IsCompleteWhenEveryWantedWorkerHasDoneItsPart) {
   WorkerRoster roster;
-  roster.OnRegistered(Info(0));
-  roster.OnRegistered(Info(1));
+  roster.OnRegistered(Info(0), SteadyTime{});
+  roster.OnRegistered(Info(1), SteadyTime{});
 
   roster.OnLeft(WorkerId{0}, false);
   const bool with_one = roster.IsComplete(2);
@@ -23,10 +23,24 @@ TEST(WorkerRosterTest, IsCompleteWhenEveryWantedWorkerHasDoneItsPart) {
   EXPECT_TRUE(roster.IsComplete(2));
 }
 
+TEST(WorkerRosterTest, AWorkerJoinsWithEachOfItsProcesses) {
+  WorkerRoster roster;
+  const SteadyTime begin{std::chrono::seconds(100)};
+  roster.OnRegistered(Info(0), begin);
+  roster.OnGone(WorkerId{0});
+  EXPECT_EQ(roster.JoinedAgo(WorkerId{0}, begin + std::chrono::seconds(9)),
+            std::chrono::seconds(9));
+
+  roster.OnRegistered(Info(0), begin + std::chrono::seconds(10));
+
+  EXPECT_EQ(roster.JoinedAgo(WorkerId{0}, begin + std::chrono::seconds(11)),
+            std::chrono::seconds(1));
+}
+
 TEST(WorkerRosterTest, AReleasedWorkerThatIsWantedAgainHasNotDoneItsPart) {
   WorkerRoster roster;
-  roster.OnRegistered(Info(0));
-  roster.OnRegistered(Info(1));
+  roster.OnRegistered(Info(0), SteadyTime{});
+  roster.OnRegistered(Info(1), SteadyTime{});
   roster.OnLeft(WorkerId{1}, true);
   roster.OnGone(WorkerId{1});
 
@@ -38,7 +52,7 @@ TEST(WorkerRosterTest, AReleasedWorkerThatIsWantedAgainHasNotDoneItsPart) {
 
 TEST(WorkerRosterTest, ALostWorkerIsKeptForItsReplacement) {
   WorkerRoster roster;
-  roster.OnRegistered(Info(0));
+  roster.OnRegistered(Info(0), SteadyTime{});
 
   roster.OnGone(WorkerId{0});
 
@@ -48,8 +62,8 @@ TEST(WorkerRosterTest, ALostWorkerIsKeptForItsReplacement) {
 
 TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
   WorkerRoster roster;
-  roster.OnRegistered(Info(0));
-  roster.OnRegistered(Info(1));
+  roster.OnRegistered(Info(0), SteadyTime{});
+  roster.OnRegistered(Info(1), SteadyTime{});
   roster.OnLeft(WorkerId{0}, false);
 
   EXPECT_FALSE(roster.IsComplete(2));

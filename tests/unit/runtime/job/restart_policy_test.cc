@@ -39,13 +39,63 @@ TEST(DecideAfterExitTest, AServerMustNotEndWhileTheJobRuns) {
   EXPECT_EQ(ActionOf({.role = JobRole::kCoordinator, .exit_code = 0}), ExitAction::kRestartPod);
 }
 
-TEST(DecideAfterExitTest, CodesTwoAndThreeOfAWorkersProgramAreFinal) {
-  for (const int code : {2, 3}) {
-    const ExitDecision decision = DecideAfterExit({}, {.exit_code = code}, {});
-    EXPECT_EQ(decision.action, ExitAction::kFailJob);
-    EXPECT_EQ(decision.job_exit_code, code);
+// Python's argparse ends with 2, and a shell gives 126 and 127 for what it cannot run.
+TEST(DecideAfterExitTest, NoExitCodeAloneIsFinal) {
+  for (const JobRole role : {JobRole::kWorker, JobRole::kServer, JobRole::kCoordinator}) {
+    for (const int code : {1, 2, 3, 126, 127, 128, 255})
+      EXPECT_EQ(ActionOf({.role = role, .exit_code = code}), ExitAction::kRestartPod) << code;
   }
-  EXPECT_EQ(ActionOf({.role = JobRole::kServer, .exit_code = 3}), ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, AnEndThatSaysSoIsFinal) {
+  const auto decide = [](const MemberExit& exit) { return DecideAfterExit({}, exit, {}); };
+
+  const ExitDecision usage = decide({.exit_code = 2, .is_final = true});
+  const ExitDecision file = decide({.exit_code = 3, .is_final = true});
+  const ExitDecision other = decide({.role = JobRole::kServer, .exit_code = 7, .is_final = true});
+
+  for (const ExitDecision* decision : {&usage, &file, &other})
+    EXPECT_EQ(decision->action, ExitAction::kFailJob);
+  EXPECT_EQ(usage.job_exit_code, 2);
+  EXPECT_EQ(file.job_exit_code, 3);
+  EXPECT_EQ(other.job_exit_code, 1);
+  EXPECT_EQ(usage.text, "exited with code 2; the job fails without a restart");
+}
+
+TEST(DecideAfterExitTest, AProgramThatCannotBeStartedIsFinal) {
+  const ExitDecision decision = DecideAfterExit({}, {.exit_code = 128, .has_started = false}, {});
+
+  EXPECT_EQ(decision.action, ExitAction::kFailJob);
+  EXPECT_EQ(decision.job_exit_code, 3);
+  EXPECT_EQ(decision.text, "could not be started; the job fails without a restart");
+}
+
+TEST(DecideAfterExitTest, ASpareMemberNeverFailsTheJob) {
+  for (const MemberExit& exit : {MemberExit{.exit_code = 3},
+                                 MemberExit{.exit_code = 2, .is_final = true},
+                                 MemberExit{.exit_code = 128, .has_started = false}}) {
+    MemberExit spare = exit;
+    spare.is_spare = true;
+
+    const ExitDecision decision = DecideAfterExit({.backoff_limit = 0}, spare, {});
+
+    EXPECT_EQ(decision.action, ExitAction::kRestartPod);
+    EXPECT_EQ(decision.history.counted, 0);
+    EXPECT_THAT(decision.text, testing::HasSubstr("before it was ready; restart, not counted"));
+  }
+}
+
+TEST(DecideAfterExitTest, ASpareServerWaitsLongerEachTime) {
+  RestartHistory history;
+  std::vector<int64_t> delays;
+  for (int i = 0; i < 6; ++i) {
+    const ExitDecision decision =
+        DecideAfterExit({}, {.role = JobRole::kServer, .exit_code = 3, .is_spare = true}, history);
+    delays.push_back(decision.delay.count());
+    history = decision.history;
+  }
+
+  EXPECT_THAT(delays, ElementsAre(10, 20, 40, 80, 160, 300));
 }
 
 TEST(DecideAfterExitTest, OtherCodesAndSignalsRestart) {
@@ -81,7 +131,8 @@ TEST(DecideAfterExitTest, ALimitOfZeroAllowsNoRestart) {
   EXPECT_EQ(decision.job_exit_code, 1);
   EXPECT_EQ(
       decision.text,
-      "was ended by signal 9 (SIGKILL); the job fails, spec.restart.backoffLimit (0) is reached");
+      "was ended by signal 9 (SIGKILL); the job fails, spec.restart.backoffLimit (0) is reached "
+      "for this member");
 }
 
 TEST(DecideAfterExitTest, DelaysDoubleUpToTheirMaximum) {
@@ -166,9 +217,13 @@ TEST(DecideAfterExitTest, TheFirstMatchingRuleDecides) {
   EXPECT_EQ(ActionOf({.exit_code = 44}, rules), ExitAction::kRestartPod);
 }
 
-TEST(DecideAfterExitTest, ARuleStandsAboveTheFinalCodes) {
-  EXPECT_EQ(ActionOf({.exit_code = 3}, {OnCodes({3}, RestartAction::kRestartPod)}),
+TEST(DecideAfterExitTest, ARuleStandsAboveWhatAProgramSays) {
+  const MemberExit final_end{.exit_code = 3, .is_final = true};
+  const MemberExit spare{.exit_code = 3, .is_spare = true};
+
+  EXPECT_EQ(ActionOf(final_end, {OnCodes({3}, RestartAction::kRestartPod)}),
             ExitAction::kRestartPod);
+  EXPECT_EQ(ActionOf(spare, {OnCodes({3}, RestartAction::kFailJob)}), ExitAction::kFailJob);
 }
 
 TEST(DecideAfterExitTest, ARuleOfARoleConcernsThatRoleAlone) {
@@ -203,14 +258,21 @@ TEST(DecideAfterExitTest, ErrorIsTheReasonWhereNoneWasGiven) {
             ExitAction::kRestartPod);
 }
 
-TEST(DecideAfterExitTest, RestartingTheWholeJobCountsOnce) {
-  const ExitDecision decision =
-      DecideAfterExit({.rules = {OnCodes({1}, RestartAction::kRestartJob)}},
-                      {.exit_code = 1},
-                      {.counted = 4, .in_a_row = 0});
+TEST(DecideAfterExitTest, RestartsOfTheWholeJobHaveALimitOfTheirOwn) {
+  const RestartSpec spec{.backoff_limit = 5, .rules = {OnCodes({1}, RestartAction::kRestartJob)}};
 
-  EXPECT_EQ(decision.action, ExitAction::kRestartJob);
-  EXPECT_EQ(decision.history.counted, 5);
+  const ExitDecision fifth =
+      DecideAfterExit(spec, {.exit_code = 1}, {.counted = 5, .job_counted = 4});
+  const ExitDecision sixth = DecideAfterExit(spec, {.exit_code = 1}, fifth.history);
+
+  EXPECT_EQ(fifth.action, ExitAction::kRestartJob);
+  EXPECT_EQ(fifth.history.job_counted, 5);
+  EXPECT_EQ(fifth.history.counted, 5);
+  EXPECT_EQ(sixth.action, ExitAction::kFailJob);
+  EXPECT_TRUE(sixth.is_limit_reached);
+  EXPECT_EQ(sixth.text,
+            "exited with code 1; the job fails, spec.restart.backoffLimit (5) is reached for all "
+            "members");
 }
 
 TEST(DecideAfterExitTest, TheTextNamesTheCauseAndWhatHappensNext) {
@@ -223,8 +285,6 @@ TEST(DecideAfterExitTest, TheTextNamesTheCauseAndWhatHappensNext) {
             "ended: OOMKilled; restart, 2 of 6, in 20 s");
   EXPECT_EQ(text({.reason = ExitReason::kPreempted}),
             "ended: Preempted; restart, not counted, in 20 s");
-  EXPECT_EQ(text({.exit_code = 2}),
-            "exited with code 2 (wrong usage); the job fails without a restart");
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ void ReportReady(const std::vector<std::string>& arguments, const std::string& l
   close(fd);
 }
 
-// Says of the job what the files `failure`, `view` and `wanted`, a number of servers, say. The file
+// Says of the job what the files `failure`, `view`, `wanted`, a number of servers, and
+// `wanted_workers` say. Of workers it knows the first alone. The file
 // `late` has the number of answers in which the server's statistics are still of the step before
 // the last.
 class FakeCoordinator final : public SessionEvents {
@@ -88,6 +89,8 @@ class FakeCoordinator final : public SessionEvents {
     if (std::filesystem::exists(FakeFile("wanted")))
       std::istringstream(ReadFile(FakeFile("wanted"))) >> status.desired_servers;
     status.desired_workers = 1;
+    if (std::filesystem::exists(FakeFile("wanted_workers")))
+      std::istringstream(ReadFile(FakeFile("wanted_workers"))) >> status.desired_workers;
     status.servers.resize(1);
     std::istringstream(ReadFile(FakeFile("server-0.pid"))) >> status.servers[0].pid;
     status.servers[0].is_alive = !std::filesystem::exists(FakeFile("server-0.lost"));

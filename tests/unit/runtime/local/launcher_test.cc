@@ -146,13 +146,41 @@ TEST_F(LauncherTest, StatisticsThatNeverComeDoNotKeepTheJobFromEnding) {
   EXPECT_EQ(Report()["contributors"]["min"], 1);
 }
 
-TEST_F(LauncherTest, AWorkersExitCodesTwoAndThreeAreTheJobs) {
-  Launch("exit 3");
+TEST_F(LauncherTest, AnEndThatSaysSoIsFinalAndItsCodeIsTheJobs) {
+  Launch("printf 'pushpull-final: no file /data' >$PUSHPULL_TERMINATION_LOG\nexit 3");
 
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 3) << recorder_.output();
-  EXPECT_THAT(recorder_.output(), HasSubstr("worker-0 exited with code 3"));
+  EXPECT_THAT(
+      recorder_.output(),
+      HasSubstr("worker-0 exited with code 3; the job fails without a restart: no file /data"));
   EXPECT_EQ(Report()["phase"], "Failed");
   EXPECT_EQ(Report()["restarts"], 0);
+}
+
+TEST_F(LauncherTest, AnExitCodeAloneIsNotFinal) {
+  Launch("test -e $FAKE_DIR/second && exit 0\ntouch $FAKE_DIR/second\nexit 2",
+         "  restart: {initialDelaySeconds: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_THAT(recorder_.output(), HasSubstr("worker-0 exited with code 2; restart, 1 of 6"));
+}
+
+TEST_F(LauncherTest, AWorkerThatNeverJoinsFailsNoJobThatTrains) {
+  Launch(
+      "if test $PUSHPULL_INDEX = 0; then\n"
+      "  mkfifo $FAKE_DIR/third; touch $FAKE_DIR/view; echo 2 >$FAKE_DIR/wanted_workers\n"
+      "  read line <$FAKE_DIR/third; exit 0\n"
+      "fi\n"
+      "echo start >>$FAKE_DIR/starts\n"
+      "if test $(wc -l <$FAKE_DIR/starts) = 3; then echo >$FAKE_DIR/third; exit 0; fi\n"
+      "printf 'pushpull-final: not today' >$PUSHPULL_TERMINATION_LOG; exit 2",
+      "  restart: {initialDelaySeconds: 0, backoffLimit: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_THAT(recorder_.output(),
+              HasSubstr("worker-1 exited with code 2 before it was ready; restart, not counted, in "
+                        "0 s: not today"));
+  EXPECT_EQ(Report()["restarts"], 2);
 }
 
 TEST_F(LauncherTest, AWorkerThatCrashesIsStartedAgain) {

@@ -65,6 +65,28 @@ TEST(StatusRulesTest, OnlyADepartedWorkerWasReleased) {
   EXPECT_FALSE(WasReleased(status, 0));
 }
 
+TEST(StatusRulesTest, AWorkerHasJoinedSinceItsProcessStarted) {
+  JobStatus status;
+  status.workers.push_back({.worker = WorkerId{1}, .joined_seconds = 7});
+
+  EXPECT_TRUE(HasJoinedWithin(status, 1, std::chrono::seconds(8)));
+  EXPECT_FALSE(HasJoinedWithin(status, 1, std::chrono::seconds(6))) << "the process before it did";
+  EXPECT_FALSE(HasJoinedWithin(status, 0, std::chrono::seconds(8)));
+}
+
+TEST(StatusRulesTest, AJobTrainsWithoutAMemberIfAnotherWorkerIsThere) {
+  JobStatus status;
+  status.phase = JobPhase::kRunning;
+  status.workers.push_back({.worker = WorkerId{0}, .is_alive = true});
+  status.workers.push_back({.worker = WorkerId{1}});
+
+  EXPECT_TRUE(IsTrainingWithout(status, JobRole::kWorker, 1));
+  EXPECT_TRUE(IsTrainingWithout(status, JobRole::kServer, 0));
+  EXPECT_FALSE(IsTrainingWithout(status, JobRole::kWorker, 0));
+  status.phase = JobPhase::kStarting;
+  EXPECT_FALSE(IsTrainingWithout(status, JobRole::kWorker, 1));
+}
+
 TEST(StatusRulesTest, TheOnlyHolderOfLostShardsIsAwaited) {
   JobStatus status;
   status.state_losses.push_back({.servers = {ServerId{1}}});

@@ -251,6 +251,18 @@ std::vector<ToMember> SampleToMember() {
                    .checkpoint = "/var/checkpoints/step-000000000007"}};
 }
 
+WorkerStatus SampleWorkerStatus() {
+  return {.worker = WorkerId{1},
+          .is_alive = true,
+          .is_member = true,
+          .has_left = true,
+          .was_released = true,
+          .metrics_address = "127.0.0.1:9465",
+          .pid = 15,
+          .step = Step{16},
+          .joined_seconds = 17.5};
+}
+
 JobStatus SampleJobStatus() {
   JobStatus status;
   status.job = "fashion-mnist";
@@ -283,14 +295,7 @@ JobStatus SampleJobStatus() {
                      .metrics_address = "127.0.0.1:9464",
                      .pid = 14,
                      .stats = SampleServerStats()}};
-  status.workers = {{.worker = WorkerId{1},
-                     .is_alive = true,
-                     .is_member = true,
-                     .has_left = true,
-                     .was_released = true,
-                     .metrics_address = "127.0.0.1:9465",
-                     .pid = 15,
-                     .step = Step{16}}};
+  status.workers = {SampleWorkerStatus()};
   status.stall = SampleStall();
   status.resizes = {{.step = Step{17},
                      .from = 2,

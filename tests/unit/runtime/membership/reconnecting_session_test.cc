@@ -125,6 +125,21 @@ TEST_F(SearchingSessionTest, GivesUpAfterTheTimeoutAndSaysWhy) {
   EXPECT_THAT(closed_.front().message(), HasSubstr("10.0.0.9:7170: gone; none answered within 10"));
 }
 
+// gRPC's words for a name server that is away, and for streams that something on the way has cut.
+TEST_F(SearchingSessionTest, WhateverFailsOnTheWayIsTriedAgain) {
+  for (const absl::Status& why : {absl::UnknownError("Stream removed"),
+                                  absl::CancelledError("DNS query cancelled"),
+                                  absl::InternalError("RST_STREAM with error code 2"),
+                                  absl::DeadlineExceededError("Deadline Exceeded"),
+                                  absl::ResourceExhaustedError("too many sessions")}) {
+    Last().handler->OnClosed(why);
+    scheduler_.RunFor(seconds(1));
+  }
+
+  EXPECT_THAT(closed_, IsEmpty());
+  EXPECT_THAT(coordinators_.calls, SizeIs(6));
+}
+
 TEST_F(SearchingSessionTest, PeerThatIsNotUnderstoodIsReportedAtOnce) {
   Last().handler->OnClosed(absl::InvalidArgumentError("another version"));
 
