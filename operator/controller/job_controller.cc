@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <bit>
+#include <cstdint>
 #include <ctime>
 #include <utility>
 
@@ -60,7 +61,7 @@ JobController::~JobController() {
 JobController::Scope JobController::MakeScope(const std::string& object_namespace) {
   Scope scope;
   SecretPace pace{.pause = options_.secret_pause};
-  if (!options_.namespaces.empty()) pace.pause *= options_.namespaces.size();
+  if (!options_.namespaces.empty()) pace.pause *= static_cast<int64_t>(options_.namespaces.size());
   scope.watch = std::make_unique<JobWatch>(
       client_,
       time_,
