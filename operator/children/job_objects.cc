@@ -118,7 +118,7 @@ const std::vector<ResourceType>& WatchedChildren() {
   return kinds;
 }
 
-std::string MendText(const JobObject& wanted, const Object& present) {
+std::string HealPatchText(const JobObject& wanted, const Object& present) {
   const Json to = ParseJson(wanted.text).value_or(Json::object());
   return ToText(
       {{"metadata",

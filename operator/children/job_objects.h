@@ -63,6 +63,6 @@ std::vector<JobObject> JobObjects(const ObjectMeta& owner,
 // A merge patch that makes `present`, and no later version of it, what JobObjects says: what it has
 // beside in its spec is taken out, and the API server's defaults come back by themselves. Labels
 // and annotations of others stay.
-std::string MendText(const JobObject& wanted, const Object& present);
+std::string HealPatchText(const JobObject& wanted, const Object& present);
 
 }  // namespace pushpull_operator

@@ -12,15 +12,15 @@ std::optional<WallTime> ChildState::WriteAt(const std::string& kind,
   const auto [found, is_new] = left_.try_emplace(kind);
   Left& left = found->second;
   if (is_new) left = {.before = seen, .written = seen, .written_at = {}, .check_at = check_at};
-  const WallTime repair_at = std::max(now, RepairAt(kind));
-  if (seen.empty() && (is_new || left.written.empty())) return repair_at;
+  const WallTime heal_at = std::max(now, HealAt(kind));
+  if (seen.empty() && (is_new || left.written.empty())) return heal_at;
   if (seen == left.written) {
     if (left.check_at == WallTime::max()) return std::nullopt;
     return left.check_at;
   }
   const WallTime behind_until = left.written_at + kBehindMax;
   if (seen == left.before && now < behind_until) return behind_until;
-  return repair_at;
+  return heal_at;
 }
 
 std::string ChildState::LeftAs(const std::string& kind) const {
@@ -35,13 +35,13 @@ void ChildState::OnWritten(const std::string& kind,
   left_[kind] = {.before = seen, .written = written, .written_at = now};
 }
 
-void ChildState::OnRepaired(const std::string& kind, WallTime now) {
+void ChildState::OnHealed(const std::string& kind, WallTime now) {
   Pace& pace = paces_[kind];
   pace.pause = now - pace.last < kCalm ? std::min(2 * pace.pause, kPauseMax) : kPauseMin;
   pace.last = now;
 }
 
-WallTime ChildState::RepairAt(const std::string& kind) const {
+WallTime ChildState::HealAt(const std::string& kind) const {
   const auto pace = paces_.find(kind);
   return pace == paces_.end() ? WallTime{} : pace->second.last + pace->second.pause;
 }

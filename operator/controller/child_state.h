@@ -20,7 +20,7 @@ class ChildState {
  public:
   // How long a cache may take to show a write.
   static constexpr std::chrono::seconds kBehindMax{2};
-  // Between two repairs of an object; doubles while they follow each other within kCalm.
+  // Between two times that an object is healed; doubles while they follow each other within kCalm.
   static constexpr std::chrono::seconds kPauseMin{1};
   static constexpr std::chrono::seconds kPauseMax{60};
   static constexpr std::chrono::minutes kCalm{5};
@@ -39,9 +39,9 @@ class ChildState {
                  const std::string& written,
                  WallTime now);
   // Likewise, and that undid what somebody else had done.
-  void OnRepaired(const std::string& kind, WallTime now);
-  // Not before this time a repair, of anything that is repaired.
-  WallTime RepairAt(const std::string& kind) const;
+  void OnHealed(const std::string& kind, WallTime now);
+  // Not before this time is anything of this name healed again.
+  WallTime HealAt(const std::string& kind) const;
 
  private:
   struct Left {

@@ -64,7 +64,7 @@ absl::Status JobHealer::HealObject(const JobObject& object,
   PUSHPULL_ASSIGN_OR_RETURN(const std::string written, Ensure(object, job, state));
   // The second: it was there all the time, only the cache was very late.
   if (written == seen || (seen.empty() && written == left)) return absl::OkStatus();
-  state.children.OnRepaired(kind, job.now);
+  state.children.OnHealed(kind, job.now);
   healed.notes[kind] = NoteOf(absl::StrCat(kind, " ", object.key.name), seen);
   return absl::OkStatus();
 }
@@ -78,24 +78,24 @@ absl::Status JobHealer::HealSecret(const ObservedJob& job, JobState& state, Heal
   const std::optional<std::string> seen = children_.Find(
       SecretType(), {.object_namespace = job.key().object_namespace, .name = certificates.secret});
   if (!seen || *seen == certificates.version) return absl::OkStatus();
-  if (!IsDue(state.children.RepairAt(kind), job.now, healed)) return absl::OkStatus();
+  if (!IsDue(state.children.HealAt(kind), job.now, healed)) return absl::OkStatus();
   PUSHPULL_RETURN_IF_ERROR(keeper_.Refresh(job, {}, certificates));
   if (certificates.version == *seen) return absl::OkStatus();
-  state.children.OnRepaired(kind, job.now);
+  state.children.OnHealed(kind, job.now);
   healed.notes[kind] = NoteOf(absl::StrCat(kind, " ", certificates.secret), *seen);
   return absl::OkStatus();
 }
 
-absl::Status JobHealer::Mend(const MendLabels& mend,
-                             const ObservedJob& job,
-                             JobState& state,
-                             Healed& healed) {
-  const std::string name = PodName(job.key().name, mend.member);
-  if (!IsDue(state.children.RepairAt(name), job.now, healed)) return absl::OkStatus();
-  state.children.OnRepaired(name, job.now);
-  const absl::Status mended = maker_.MendLabels(job.meta(), mend.member, mend.uid);
-  if (absl::IsNotFound(mended) || absl::IsAborted(mended)) return absl::OkStatus();
-  PUSHPULL_RETURN_IF_ERROR(mended);
+absl::Status JobHealer::HealPod(const HealLabels& heal,
+                                const ObservedJob& job,
+                                JobState& state,
+                                Healed& healed) {
+  const std::string name = PodName(job.key().name, heal.member);
+  if (!IsDue(state.children.HealAt(name), job.now, healed)) return absl::OkStatus();
+  state.children.OnHealed(name, job.now);
+  const absl::Status done = maker_.HealLabels(job.meta(), heal.member, heal.uid);
+  if (absl::IsNotFound(done) || absl::IsAborted(done)) return absl::OkStatus();
+  PUSHPULL_RETURN_IF_ERROR(done);
   healed.notes[name] = absl::StrCat(
       "labels of pod ", name, " were changed by somebody else and are as they were again");
   return absl::OkStatus();

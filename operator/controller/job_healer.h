@@ -39,10 +39,10 @@ class JobHealer {
   absl::Status Heal(const ObservedJob& job, JobState& state, Healed& healed);
 
   // Sets the labels of a pod again. A pod that is gone is no error.
-  absl::Status Mend(const MendLabels& mend,
-                    const ObservedJob& job,
-                    JobState& state,
-                    Healed& healed);
+  absl::Status HealPod(const HealLabels& heal,
+                       const ObservedJob& job,
+                       JobState& state,
+                       Healed& healed);
 
   // Creates the object, or makes it as it should be; remembers that as how it was left. Returns its
   // version.

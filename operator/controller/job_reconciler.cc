@@ -22,7 +22,7 @@ namespace {
 // The earliest requeue, also while the caches are behind.
 constexpr seconds kRequeueMin{1};
 
-// Beside the kinds of objects, something that is repaired.
+// Beside the kinds of objects, something that is healed.
 constexpr char kStatus[] = "status";
 
 bool IsForCoordinator(const Action& action) {
@@ -94,9 +94,9 @@ class JobReconciler::Pass {
     const TrainingJobStatus& observed = job_.object().status;
     seen.object.status = state_.status.Recall(observed);
     if (seen.object.status == observed) return std::nullopt;
-    const WallTime repair_at = state_.children.RepairAt(kStatus);
-    if (job_.now < repair_at) return repair_at - job_.now;
-    state_.children.OnRepaired(kStatus, job_.now);
+    const WallTime heal_at = state_.children.HealAt(kStatus);
+    if (job_.now < heal_at) return heal_at - job_.now;
+    state_.children.OnHealed(kStatus, job_.now);
     healed_.notes[kStatus] = "the status was changed by somebody else and says again what is true";
     return std::nullopt;
   }
@@ -119,7 +119,7 @@ class JobReconciler::Pass {
   void TellHealed() {
     for (const auto& [what, note] : healed_.notes) {
       const Event event{
-          .kind = Event::Kind::kWarning, .reason = "Restored", .action = "Restore", .note = note};
+          .kind = Event::Kind::kWarning, .reason = "Healed", .action = "Heal", .note = note};
       const std::string name =
           absl::StrCat(job_.key().name, ".", what, ".", job_.now.time_since_epoch().count());
       if (const auto write = state_.events.Record(event, name, job_.now)) WriteEvent(event, *write);
@@ -276,8 +276,8 @@ class JobReconciler::Pass {
       return Delete(
           PodType(), {.object_namespace = job_.key().object_namespace, .name = pod->name}, options);
     }
-    if (const auto* mend = std::get_if<MendLabels>(&action))
-      return reconciler_.healer_.Mend(*mend, job_, state_, healed_);
+    if (const auto* heal = std::get_if<HealLabels>(&action))
+      return reconciler_.healer_.HealPod(*heal, job_, state_, healed_);
     if (const auto* whole = std::get_if<DeleteJob>(&action)) {
       return Delete(
           TrainingJobType(), job_.key(), {.uid = whole->uid, .propagation = "Background"});

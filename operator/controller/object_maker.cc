@@ -48,11 +48,11 @@ absl::StatusOr<ObjectMeta> ObjectMaker::EnsurePod(const ObjectMeta& owner,
   if (!own) return absl::AbortedError(made.status().message());
   // Without its labels it is in no cache.
   if (!HasLabels(own->meta, MemberLabels(owner.key.name, start.member)))
-    PUSHPULL_RETURN_IF_ERROR(MendLabels(owner, start.member, own->meta.uid));
+    PUSHPULL_RETURN_IF_ERROR(HealLabels(owner, start.member, own->meta.uid));
   return own->meta;
 }
 
-absl::Status ObjectMaker::MendLabels(const ObjectMeta& owner,
+absl::Status ObjectMaker::HealLabels(const ObjectMeta& owner,
                                      const MemberId& member,
                                      const std::string& uid) {
   const ObjectKey key{.object_namespace = owner.key.object_namespace,
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> ObjectMaker::EnsureObject(const ObjectMeta& owner,
   PUSHPULL_ASSIGN_OR_RETURN(
       const ObjectMeta written,
       own->has_value()
-          ? client_.MergePatch(object.type, object.key, MendText(object, **own), "", deadline)
+          ? client_.MergePatch(object.type, object.key, HealPatchText(object, **own), "", deadline)
           : client_.Apply(object.type, object.key, object.text, deadline));
   return VersionOf(written);
 }

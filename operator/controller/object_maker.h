@@ -46,14 +46,14 @@ class ObjectMaker {
   // Whether the API server would accept a pod of each role. Creates none.
   absl::Status DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job);
 
-  // Returns the existing pod, with its labels mended, also where an earlier call has created it.
+  // Returns the existing pod, with its labels healed, also where an earlier call has created it.
   absl::StatusOr<ObjectMeta> EnsurePod(const ObjectMeta& owner,
                                        const TrainingJobObject& job,
                                        const MemberStart& start);
 
   // Sets the labels of a member's pod by which the operator, the Service and the NetworkPolicy find
   // it; others stay. kNotFound, kAborted: it is no longer the pod of this uid.
-  absl::Status MendLabels(const ObjectMeta& owner, const MemberId& member, const std::string& uid);
+  absl::Status HealLabels(const ObjectMeta& owner, const MemberId& member, const std::string& uid);
 
  private:
   // Null where there is none.

@@ -36,10 +36,10 @@ struct DeletePod {
 };
 
 // Somebody has changed the labels that say whose pod this is, and which member's.
-struct MendLabels {
+struct HealLabels {
   MemberId member;
   std::string uid;  // of this pod and no other
-  friend bool operator==(const MendLabels&, const MendLabels&) = default;
+  friend bool operator==(const HealLabels&, const HealLabels&) = default;
 };
 
 // Asks the coordinator for this size.
@@ -66,7 +66,7 @@ struct DeleteJob {
 };
 
 using Action = std::
-    variant<CreatePod, DeletePod, MendLabels, RequestSize, RequestSync, RequestSave, DeleteJob>;
+    variant<CreatePod, DeletePod, HealLabels, RequestSize, RequestSync, RequestSave, DeleteJob>;
 
 // The action of events about a counted restart; their reason is that of the end.
 inline constexpr char kRestartAction[] = "Restart";

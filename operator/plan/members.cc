@@ -229,7 +229,7 @@ void PlanMembers(Draft& draft) {
     if (pod.is_deleting()) draft.Delete(pod);  // should it be stuck
     const ObjectMeta& meta = pod.seen->meta;
     if (!HasLabels(meta, MemberLabels(draft.seen().meta.key.name, member)))
-      draft.Do(MendLabels{.member = member, .uid = meta.uid});
+      draft.Do(HealLabels{.member = member, .uid = meta.uid});
   }
   DescribeObstacles(draft);
   PlanCoordinator(draft);

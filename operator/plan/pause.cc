@@ -78,9 +78,11 @@ std::optional<Hold> HoldOf(Draft& draft) {
   return Hold{"Saving", "a checkpoint is being saved"};
 }
 
-// What is lost with the pods is said before they go.
+// What is lost with the pods is said before they go. Where all members restart anyway, their event
+// has said it.
 void WarnOfLoss(Draft& draft) {
-  if (!IsTraining(draft) || HasBegunToStop(draft)) return;
+  const bool is_restarting = draft.status().restarts.next_at.has_value();
+  if (!IsTraining(draft) || is_restarting || HasBegunToStop(draft)) return;
   std::string text;
   if (!draft.spec().checkpoint) {
     text = "the job has no spec.checkpoint: its steps are lost, it starts anew when it is resumed";

@@ -92,7 +92,7 @@ bool IsTrainingWithout(const Draft& draft, const MemberId& member) {
 }
 
 // It never was ready, and the job does not need it: it was scaled up, or takes another's place.
-bool IsSpare(const Draft& draft, const MemberId& member, const MemberPod& pod) {
+bool IsPendingMember(const Draft& draft, const MemberId& member, const MemberPod& pod) {
   if (member.role == JobRole::kCoordinator || !IsTrainingWithout(draft, member)) return false;
   const auto& workers = draft.report()->workers;
   const auto worker = workers.find(member.index);
@@ -111,7 +111,7 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
   const MemberEnd& end = *pod.end;
   const std::string& name = pod.seen->meta.key.name;
   pushpull::MemberExit exit = end.exit;
-  exit.is_spare = IsSpare(draft, member, pod);
+  exit.is_pending = IsPendingMember(draft, member, pod);
   const ExitDecision decision =
       pushpull::DecideAfterExit(draft.spec().restart,
                                 exit,

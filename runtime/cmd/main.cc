@@ -97,8 +97,8 @@ std::string UnknownWord(const CLI::App& app, std::span<char*> words) {
   return UnknownFlag(*command, words);
 }
 
-// A role of a job; a command that somebody runs beside it in its container is none. Nor is there
-// one without words, which a container has that was given no command.
+// Whether this process is a member's main program: a role, or `pushpull` alone, which a container
+// runs that was given no command. What somebody runs beside a role in its container is not.
 bool IsMember(int argc, char** argv) {
   const absl::string_view first = argc > 1 ? argv[1] : "";
   return first.empty() || first == "server" || first == "coordinator";

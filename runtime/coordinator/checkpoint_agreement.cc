@@ -132,8 +132,7 @@ CheckpointChange CheckpointAgreement::OnCleared(const Job& job, uint64_t attempt
 
 CheckpointChange CheckpointAgreement::OnProbed(const Job& job, const absl::Status& written) {
   is_probing_ = false;
-  // A save that has ended meanwhile tells more.
-  if (!next_probe_ || status_.failures > 0) return {};
+  if (!next_probe_) return {};  // a save that has ended meanwhile tells more
   if (written.ok()) {
     next_probe_.reset();
     status_.problem.clear();

@@ -45,8 +45,8 @@ RestartAction ActionFor(const RestartSpec& spec, const MemberExit& exit) {
     if (Matches(rule, exit)) return rule.action;
   }
   const bool fails_again = exit.is_final || !exit.has_started;
-  return fails_again && !exit.is_spare && !IsDisruption(exit) ? RestartAction::kFailJob
-                                                              : RestartAction::kRestartPod;
+  return fails_again && !exit.is_pending && !IsDisruption(exit) ? RestartAction::kFailJob
+                                                                : RestartAction::kRestartPod;
 }
 
 // "ended: OOMKilled", "was ended by signal 9 (SIGKILL)", "exited with code 1".
@@ -62,7 +62,7 @@ std::string HowItEnded(const MemberExit& exit) {
 }
 
 std::string Describe(const MemberExit& exit) {
-  return absl::StrCat(HowItEnded(exit), exit.is_spare ? " before it was ready" : "");
+  return absl::StrCat(HowItEnded(exit), exit.is_pending ? " before it was ready" : "");
 }
 
 // Of a job that this end fails without a restart.
@@ -89,7 +89,7 @@ ExitDecision Restart(const RestartSpec& spec,
                      const MemberExit& exit,
                      ExitAction action,
                      RestartHistory history) {
-  const bool counts = !IsDisruption(exit) && !exit.is_spare;
+  const bool counts = !IsDisruption(exit) && !exit.is_pending;
   const bool is_of_job = action == ExitAction::kRestartJob;
   int& counted = is_of_job ? history.job_counted : history.counted;
   if (counts && counted >= spec.backoff_limit) {
@@ -106,7 +106,7 @@ ExitDecision Restart(const RestartSpec& spec,
   }
   if (exit.ran_for >= spec.healthy_after) history.in_a_row = 0;
   std::chrono::seconds delay = DelayOf(spec, history.in_a_row);
-  if (!is_of_job && exit.role != JobRole::kWorker && !exit.is_spare)
+  if (!is_of_job && exit.role != JobRole::kWorker && !exit.is_pending)
     delay = std::min(delay, kAwaitedDelayMax);
   ++history.in_a_row;
   if (counts) ++counted;

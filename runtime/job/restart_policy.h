@@ -29,7 +29,7 @@ struct MemberExit {
   // alone never says so: those of users' programs mean anything.
   bool is_final = false;
   // It never was a ready member since its last start, and the job trains without it.
-  bool is_spare = false;
+  bool is_pending = false;
 };
 
 // What the caller keeps from exit to exit.
@@ -67,10 +67,10 @@ struct ExitDecision {
 //
 // A restart counts towards backoffLimit, which each member has for itself, and the job for restarts
 // of all members at once; beyond it the job fails. Two never count: a disruption (evicted,
-// preempted, node lost) is no failure, and a spare member costs the job nothing, so it is restarted
-// also where its end is final. The delay of a member's k-th restart in a row is
+// preempted, node lost) is no failure, and a pending member costs the job nothing, so it is
+// restarted also where its end is final. The delay of a member's k-th restart in a row is
 // min(initial_delay * 2^(k-1), max_delay); that of a server or the coordinator alone is
-// kAwaitedDelayMax at most, unless it is spare. A member that has run for healthy_after begins a
+// kAwaitedDelayMax at most, unless it is pending. A member that has run for healthy_after begins a
 // new row.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,

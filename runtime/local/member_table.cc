@@ -121,14 +121,15 @@ bool MemberProcess::WasReady(const ProcessEnd& end,
 MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
                                  const JobStatus& status,
                                  SteadyTime training_began) const {
-  const bool is_spare = role_ != JobRole::kCoordinator && !WasReady(end, status, training_began) &&
-                        IsTrainingWithout(status, role_, endpoint_.index);
+  const bool is_pending = role_ != JobRole::kCoordinator &&
+                          !WasReady(end, status, training_began) &&
+                          IsTrainingWithout(status, role_, endpoint_.index);
   return {.role = role_,
           .exit_code = end.exit_code,
           .signal = end.signal,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
           .is_final = final_reason_.has_value(),
-          .is_spare = is_spare};
+          .is_pending = is_pending};
 }
 
 bool MemberProcess::FollowWorker(const WorkerStatus& worker) {

@@ -95,9 +95,9 @@ void Supervisor::StartMember(JobRole role, int index) {
   if (started.ok()) return;
   const std::string text(started.message());
   // A job that trains goes on without it.
-  const bool is_spare = IsTrainingWithout(coordinator_.status(), role, member.endpoint().index);
-  if (!is_spare) return Fail(kExitNotReachable, text);
-  Apply(member, {.role = role, .has_started = false, .is_spare = true}, text);
+  const bool is_pending = IsTrainingWithout(coordinator_.status(), role, member.endpoint().index);
+  if (!is_pending) return Fail(kExitNotReachable, text);
+  Apply(member, {.role = role, .has_started = false, .is_pending = true}, text);
 }
 
 absl::StatusOr<ProcessSpec> Supervisor::SpecOf(JobRole role, int index) {

@@ -56,7 +56,7 @@ class HealingTest(OperatorTestCase):
         self.assert_each_pod_was_made_once(*(f"{self.job}-{member}" for member in ("coordinator", "server-0", "worker-0", "worker-1")))
         reasons = self.must(kubectl("get", "events", "-o", "jsonpath={.items[*].reason}",
                                     "--field-selector", f"involvedObject.name={self.job}")).split()
-        self.assertIn("Restored", reasons)
+        self.assertIn("Healed", reasons)
 
     def test_objects_that_are_deleted_are_there_again(self) -> None:
         objects = (("service", f"{self.job}-coordinator"), ("networkpolicy", self.job), ("poddisruptionbudget", f"{self.job}-servers"))

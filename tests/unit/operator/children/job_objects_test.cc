@@ -51,7 +51,7 @@ TEST(JobObjectsTest, MendingTakesOutWhatOthersHaveAdded) {
       if (wanted["spec"].contains(key)) value = json::array({"odd"});
     }
 
-    const json patch = json::parse(MendText(object, *DecodeObject(present, "")));
+    const json patch = json::parse(HealPatchText(object, *DecodeObject(present, "")));
 
     EXPECT_EQ(patch["metadata"]["resourceVersion"], "17");
     present.merge_patch(patch);

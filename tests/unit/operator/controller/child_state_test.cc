@@ -39,22 +39,22 @@ TEST(ChildStateTest, AChangeIsUndoneAtOnceUnlessItIsTheCachesDelay) {
   EXPECT_EQ(state.WriteAt("services", "", later, kCheckAt), later);
 }
 
-TEST(ChildStateTest, RepairsInARowComeLessAndLessOften) {
+TEST(ChildStateTest, HealingInARowComesLessAndLessOften) {
   ChildState state;
   state.OnWritten("services", "", "v1", kChildNow);
   WallTime now = kChildNow;
 
   for (const int pause : {1, 2, 4, 8, 16, 32, 60, 60}) {
     ASSERT_EQ(state.WriteAt("services", "odd", now, kCheckAt), now);
-    state.OnRepaired("services", now);
+    state.OnHealed("services", now);
     now += seconds(pause);
     EXPECT_EQ(state.WriteAt("services", "odd", now - seconds(1), kCheckAt), now);
   }
-  EXPECT_EQ(state.RepairAt("secrets"), WallTime{});
+  EXPECT_EQ(state.HealAt("secrets"), WallTime{});
 
   now += ChildState::kCalm;
-  state.OnRepaired("services", now);
-  EXPECT_EQ(state.RepairAt("services"), now + ChildState::kPauseMin);
+  state.OnHealed("services", now);
+  EXPECT_EQ(state.HealAt("services"), now + ChildState::kPauseMin);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ int CountEvents(const PlayedCluster& cluster) {
   int count = 0;
   for (const FakeRequest& request : cluster.server.requests()) {
     const bool is_event = request.method == "POST" && request.path.ends_with("/events");
-    if (is_event && json::parse(request.body)["reason"] == "Restored") ++count;
+    if (is_event && json::parse(request.body)["reason"] == "Healed") ++count;
   }
   return count;
 }
@@ -113,7 +113,7 @@ TEST_P(HealingTest, WhoChangesItAgainAndAgainCostsAFewWrites) {
     cluster.now += seconds(1);
   }
 
-  // A repair and its event each, after 0, 1, 3, 7, 15 and 31 s.
+  // A write and its event each, after 0, 1, 3, 7, 15 and 31 s.
   EXPECT_LE(cluster.num_writes() - before, 16);
   EXPECT_TRUE(Runs(cluster));
 }

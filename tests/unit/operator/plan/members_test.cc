@@ -58,7 +58,7 @@ TEST(MembersTest, LabelsThatSomebodyChangedChangeNoMember) {
   EXPECT_THAT(
       world.Take(),
       testing::UnorderedElementsAre(
-          "mend labels of server-1", "mend labels of worker-0", "mend labels of coordinator"));
+          "heal labels of server-1", "heal labels of worker-0", "heal labels of coordinator"));
   EXPECT_EQ(world.status().servers.ready, 2);
   EXPECT_EQ(world.status().workers.ready, 1);
   world.Step();

@@ -116,11 +116,11 @@ void World::Do(const Action& action) {
                                 " ",
                                 sync->sync.backup_workers));
     seen.coordinator->is_sync_changing = true;
-  } else if (const auto* mend = std::get_if<MendLabels>(&action)) {
-    const std::string name = PodName(kJob, mend->member);
-    done.push_back("mend labels of " + MemberName(name));
-    if (pods.at(name).meta.uid == mend->uid)
-      pods.at(name).meta.labels = MemberLabels(kJob, mend->member);
+  } else if (const auto* heal = std::get_if<HealLabels>(&action)) {
+    const std::string name = PodName(kJob, heal->member);
+    done.push_back("heal labels of " + MemberName(name));
+    if (pods.at(name).meta.uid == heal->uid)
+      pods.at(name).meta.labels = MemberLabels(kJob, heal->member);
   } else if (std::get_if<RequestSave>(&action) != nullptr) {
     done.emplace_back("save");
     seen.save = ++seen.coordinator->saves_requested;

@@ -70,14 +70,14 @@ TEST(DecideAfterExitTest, AProgramThatCannotBeStartedIsFinal) {
   EXPECT_EQ(decision.text, "could not be started; the job fails without a restart");
 }
 
-TEST(DecideAfterExitTest, ASpareMemberNeverFailsTheJob) {
+TEST(DecideAfterExitTest, APendingMemberNeverFailsTheJob) {
   for (const MemberExit& exit : {MemberExit{.exit_code = 3},
                                  MemberExit{.exit_code = 2, .is_final = true},
                                  MemberExit{.exit_code = 128, .has_started = false}}) {
-    MemberExit spare = exit;
-    spare.is_spare = true;
+    MemberExit pending = exit;
+    pending.is_pending = true;
 
-    const ExitDecision decision = DecideAfterExit({.backoff_limit = 0}, spare, {});
+    const ExitDecision decision = DecideAfterExit({.backoff_limit = 0}, pending, {});
 
     EXPECT_EQ(decision.action, ExitAction::kRestartPod);
     EXPECT_EQ(decision.history.counted, 0);
@@ -85,12 +85,12 @@ TEST(DecideAfterExitTest, ASpareMemberNeverFailsTheJob) {
   }
 }
 
-TEST(DecideAfterExitTest, ASpareServerWaitsLongerEachTime) {
+TEST(DecideAfterExitTest, APendingServerWaitsLongerEachTime) {
   RestartHistory history;
   std::vector<int64_t> delays;
   for (int i = 0; i < 6; ++i) {
-    const ExitDecision decision =
-        DecideAfterExit({}, {.role = JobRole::kServer, .exit_code = 3, .is_spare = true}, history);
+    const ExitDecision decision = DecideAfterExit(
+        {}, {.role = JobRole::kServer, .exit_code = 3, .is_pending = true}, history);
     delays.push_back(decision.delay.count());
     history = decision.history;
   }
@@ -219,11 +219,11 @@ TEST(DecideAfterExitTest, TheFirstMatchingRuleDecides) {
 
 TEST(DecideAfterExitTest, ARuleStandsAboveWhatAProgramSays) {
   const MemberExit final_end{.exit_code = 3, .is_final = true};
-  const MemberExit spare{.exit_code = 3, .is_spare = true};
+  const MemberExit pending{.exit_code = 3, .is_pending = true};
 
   EXPECT_EQ(ActionOf(final_end, {OnCodes({3}, RestartAction::kRestartPod)}),
             ExitAction::kRestartPod);
-  EXPECT_EQ(ActionOf(spare, {OnCodes({3}, RestartAction::kFailJob)}), ExitAction::kFailJob);
+  EXPECT_EQ(ActionOf(pending, {OnCodes({3}, RestartAction::kFailJob)}), ExitAction::kFailJob);
 }
 
 TEST(DecideAfterExitTest, ARuleOfARoleConcernsThatRoleAlone) {
