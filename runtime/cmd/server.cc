@@ -39,7 +39,7 @@ struct ServerFlags {
   uint32_t threads = 1;
   double weight = 1;
   double leave_seconds = 25;
-  double start_timeout_seconds = 120;
+  double start_timeout_seconds = 300;
   std::string log_level = "info";
   int ready_fd = -1;
 };

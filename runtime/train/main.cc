@@ -46,7 +46,7 @@ struct Flags {
   std::optional<double> weight_decay;
   std::string data = kFashionMnistDirectory;
   std::optional<int> threads;
-  double start_timeout_seconds = 60;
+  double start_timeout_seconds = 300;
   double step_timeout_seconds = 60;
   std::optional<uint64_t> poisoned_step;
   uint32_t poisoned_worker = 0;

@@ -34,8 +34,8 @@ struct TrainingSettings {
   double warmup_epochs = 0;     // over which the learning rate rises to its scaled value
   bool anneals = true;          // the learning rate falls linearly to 0 at the last step
   uint64_t evaluate_every = 1;  // epochs between evaluations; 0: only at the end
-  Duration start_timeout = std::chrono::seconds(60);  // for registering
-  Duration step_timeout = std::chrono::seconds(60);   // for the job's part of a step
+  Duration start_timeout = std::chrono::seconds(300);  // for registering
+  Duration step_timeout = std::chrono::seconds(60);    // for the job's part of a step
 
   // For tests: this worker's gradients of that step contain a NaN.
   std::optional<Step> poisoned_step;

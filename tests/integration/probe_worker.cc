@@ -89,7 +89,7 @@ struct Flags {
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
 constexpr Duration kLongestStall = std::chrono::minutes(10);
 constexpr Duration kStepTimeout = std::chrono::seconds(120);
-constexpr Duration kJoinTimeout = std::chrono::seconds(30);
+constexpr Duration kJoinTimeout = std::chrono::seconds(300);
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
   Flags flags;

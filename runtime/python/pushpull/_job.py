@@ -300,7 +300,7 @@ class Job:
         self._engine.use_samples((num_samples, epochs), batch, global_batch)
         self._has_samples = True
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = 300.0) -> None:
         """Registers the tensors. Blocks until every worker of the job has, and their memory has the job's values.
 
         Raises PushPullError INVALID_ARGUMENT (a name or a setting is wrong, or another worker registered the tensor
@@ -503,7 +503,7 @@ class Job:
                 raise SystemExit(code)
 
 
-def init(timeout: float = 30.0, *, environment: Optional[Mapping[str, str]] = None) -> Job:
+def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = None) -> Job:
     """Joins the job that `environment` describes, os.environ unless given: `pushpull run` and the operator set PUSHPULL_*.
 
     Blocks for `timeout` seconds at most, without the interpreter lock; Ctrl-C ends it.

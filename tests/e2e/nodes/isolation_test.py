@@ -217,8 +217,8 @@ class SlowPullTest(TenantCase):
         (root / "slow").write_text("another layer than that of the image that is there already", encoding="utf-8")
         must(run(ROOT / "docker/archive.sh", "slow:1", archive, root, "USER=65532:65532", "probe_worker"))
         with log.open("wb") as file:
-            registry = subprocess.Popen([CLUSTER, "net", str(node), "/usr/bin/python3", HERE / "slow_registry.py", REGISTRY.partition(":")[2], "slow:1",
-                                         archive, str(PULL_SECONDS)], stdout=file, stderr=subprocess.STDOUT)
+            registry = subprocess.Popen([CLUSTER, "net", str(node), "/usr/bin/python3", HERE / "registry.py", REGISTRY.partition(":")[2], "slow:1",
+                                         archive, "--seconds", str(PULL_SECONDS)], stdout=file, stderr=subprocess.STDOUT)
         self.addCleanup(registry.wait, 30)
         self.addCleanup(registry.terminate)
         return log

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry of one image that takes its time.
+"""A registry of one image, which may take its time or want a password.
 
-    slow_registry.py PORT NAME:TAG ARCHIVE SECONDS     on loopback, until it is ended
+    registry.py PORT NAME:TAG ARCHIVE [--seconds SECONDS] [--user NAME:PASSWORD]     on loopback, until it is ended
 
 ARCHIVE is of docker/archive.sh. Each pull of the layer lasts SECONDS; prints a line when one begins.
 """
+import argparse
+import base64
 import hashlib
 import http.server
 import io
 import json
-import sys
 import tarfile
 import threading
 
@@ -32,7 +33,8 @@ def part(kind: str, content: bytes) -> dict[str, object]:
     return {"mediaType": kind, "size": len(content), "digest": "sha256:" + hashlib.sha256(content).hexdigest()}
 
 
-def serve(port: int, image: str, archive: str, seconds: float) -> None:
+def serve(port: int, image: str, archive: str, seconds: float, user: str) -> None:
+    wanted = "Basic " + base64.b64encode(user.encode()).decode() if user else None
     config, layer = read(archive)
     name, _, tag = image.partition(":")
     manifest = json.dumps({
@@ -45,7 +47,16 @@ def serve(port: int, image: str, archive: str, seconds: float) -> None:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def refuse(self) -> None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="images"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
         def answer(self, has_body: bool) -> None:
+            if wanted is not None and self.headers.get("Authorization") != wanted:
+                self.refuse()
+                return
             content = contents.get(self.path.partition("?")[0], b"")
             self.send_response(200 if content or self.path == "/v2/" else 404)
             self.send_header("Content-Length", str(len(content)))
@@ -76,5 +87,16 @@ def serve(port: int, image: str, archive: str, seconds: float) -> None:
     http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("port", type=int)
+    parser.add_argument("image", metavar="NAME:TAG")
+    parser.add_argument("archive")
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--user", metavar="NAME:PASSWORD", default="")
+    arguments = parser.parse_args()
+    serve(arguments.port, arguments.image, arguments.archive, arguments.seconds, arguments.user)
+
+
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    main()
