@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "operator/api/member.h"
 #include "operator/kube/json_fields.h"
 
 namespace pushpull_operator {
@@ -11,6 +12,11 @@ namespace {
 
 std::optional<WallTime> TimeField(const Json& json, absl::string_view key) {
   return ParseWallTime(StringField(json, key));
+}
+
+bool IsTrueField(const Json& json, absl::string_view key) {
+  const Json* value = Find(json, key);
+  return value != nullptr && value->is_boolean() && value->get<bool>();
 }
 
 PodPhase PhaseOf(const std::string& name) {
@@ -39,6 +45,7 @@ ContainerStatus DecodeContainer(const Json& container, bool is_init) {
   return {.name = StringField(container, "name"),
           .image = StringField(container, "image"),
           .is_init = is_init,
+          .is_ready = IsTrueField(container, "ready"),
           .waiting_reason = StringField(waiting, "reason"),
           .waiting_message = StringField(waiting, "message"),
           .running_since = TimeField(ObjectField(state, "running"), "startedAt"),
@@ -59,6 +66,8 @@ void TakeCondition(const Json& condition, Pod& pod) {
     pod.is_ready = is_true;
     (is_true ? pod.ready_since : pod.unready_since) = TimeField(condition, "lastTransitionTime");
   }
+  if (type == "PodScheduled" && is_true)
+    pod.scheduled_since = TimeField(condition, "lastTransitionTime");
   if (type == "PodScheduled" && !is_true && reason == "Unschedulable") {
     const std::string message = StringField(condition, "message");
     pod.unschedulable = message.empty() ? reason : message;
@@ -66,7 +75,28 @@ void TakeCondition(const Json& condition, Pod& pod) {
   if (type == "DisruptionTarget" && is_true) pod.disruption = reason.empty() ? "Unknown" : reason;
 }
 
+// A sidecar that has ended, or cannot start, makes the pod unready and nobody's work worse.
+bool IsReadyButForSidecars(const Pod& pod) {
+  int num_own = 0;
+  int num_unready_sidecars = 0;
+  for (const ContainerStatus& container : pod.containers) {
+    const bool is_own = IsOfMember(container);
+    if (is_own && !container.is_ready) return false;
+    num_own += is_own ? 1 : 0;
+    num_unready_sidecars += !is_own && !container.is_ready ? 1 : 0;
+  }
+  return num_own > 0 && num_unready_sidecars > 0;
+}
+
 }  // namespace
+
+bool IsOfMember(const ContainerStatus& container) {
+  constexpr pushpull::JobRole kRoles[] = {
+      pushpull::JobRole::kCoordinator, pushpull::JobRole::kServer, pushpull::JobRole::kWorker};
+  return !container.is_init && std::ranges::any_of(kRoles, [&container](pushpull::JobRole role) {
+    return container.name == ComponentOf(role);
+  });
+}
 
 Pod DecodePod(const Object& object) {
   const Json& metadata = ObjectField(*object.json, "metadata");
@@ -81,6 +111,7 @@ Pod DecodePod(const Object& object) {
   AddContainers(status, "initContainerStatuses", true, pod);
   AddContainers(status, "containerStatuses", false, pod);
   for (const Json& condition : ListField(status, "conditions")) TakeCondition(condition, pod);
+  pod.is_ready = pod.is_ready || IsReadyButForSidecars(pod);
   return pod;
 }
 

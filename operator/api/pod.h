@@ -34,6 +34,7 @@ struct ContainerStatus {
   std::string name;
   std::string image;
   bool is_init = false;
+  bool is_ready = false;
   std::string waiting_reason;  // "ImagePullBackOff", "ContainerCreating"; empty: it does not wait
   std::string waiting_message;
   std::optional<WallTime> running_since = {};
@@ -47,9 +48,11 @@ struct Pod {
   std::string message;
   std::string node;  // empty: not scheduled
   std::string ip;    // empty: none yet
+  // The member's own containers are; one that a template has added does not count.
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
   std::optional<WallTime> unready_since = {};  // since when it is not ready; none: nobody said so
+  std::optional<WallTime> scheduled_since = {};
   std::string unschedulable;  // the scheduler's message; empty: a node was found, or not tried yet
   // Of the condition DisruptionTarget, where it is true: another component removes the pod.
   std::string disruption;
@@ -59,6 +62,9 @@ struct Pod {
   std::vector<ContainerStatus> containers = {};  // init containers first
   friend bool operator==(const Pod&, const Pod&) = default;
 };
+
+// Whether the operator made it: the others are sidecars of a template.
+bool IsOfMember(const ContainerStatus& container);
 
 // Fields that are missing or of another kind keep their defaults.
 Pod DecodePod(const Object& object);

@@ -110,6 +110,8 @@ void Visit(auto& visitor, TrainingJobStatus& status) {
   visitor.Field("observedGeneration", status.observed_generation);
   visitor.Field("phase", status.phase);
   visitor.Field("phaseTime", status.phase_time);
+  visitor.Field("reason", status.reason);
+  visitor.Field("duration", status.duration);
   visitor.Field("conditions", status.conditions);
   visitor.Field("servers", status.servers);
   visitor.Field("workers", status.workers);

@@ -140,6 +140,8 @@ struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::optional<Phase> phase = {};          // none: the operator has not seen the job yet
   std::optional<WallTime> phase_time = {};  // since when
+  std::string reason = {};                  // of the condition that says most, for printing
+  std::string duration = {};  // "1h5m": from start to now, or to the end; for printing
   std::vector<Condition> conditions = {};
   ServersStatus servers = {};
   WorkersStatus workers = {};

@@ -41,6 +41,7 @@ constexpr int64_t kGraceSeconds = 60;
 constexpr int64_t kGraceMargin = 10;
 constexpr char kGraceField[] = "terminationGracePeriodSeconds";
 constexpr char kLeaveVariable[] = "PUSHPULL_LEAVE_SECONDS";
+constexpr char kLogLevelVariable[] = "PUSHPULL_LOG_LEVEL";
 
 // Pods do not outlive their node's last sign of life for longer than the job says.
 Json Tolerations(const TrainingJobSpec& spec) {
@@ -253,10 +254,12 @@ void FillWorker(const ObjectKey& job,
         {"PUSHPULL_INDEX", absl::StrCat(start.member.index)},
         {"PUSHPULL_COORDINATOR", CoordinatorAddress(job)},
         {"PUSHPULL_METRICS_PORT", absl::StrCat(kMetricsPort)},
-        {"PUSHPULL_LOG_LEVEL", settings.log_level},
         {pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods}}) {
     environment.push_back(Variable(name, value));
   }
+  // The user's comes first.
+  if (std::ranges::find(spec.env, kLogLevelVariable, &pushpull::EnvVar::name) == spec.env.end())
+    environment.push_back(Variable(kLogLevelVariable, settings.log_level));
   if (spec.workers.gpus_per_worker > 0)
     container["resources"]["limits"]["nvidia.com/gpu"] = spec.workers.gpus_per_worker;
 }

@@ -82,7 +82,8 @@ absl::Status CertificateKeeper::Refresh(const ObservedJob& job,
     state.obstacle = Obstacle{.reason = "SecretMissing", .message = why};
   if (absl::IsOutOfRange(refreshed))
     state.obstacle = Obstacle{.reason = "TooManyMembers", .message = why};
-  return refreshed;
+  const bool is_users = state.obstacle && !absl::IsPermissionDenied(refreshed);
+  return is_users ? AsUsersMistake(refreshed) : refreshed;
 }
 
 absl::Status CertificateKeeper::RefreshIfDue(const ObservedJob& job,
@@ -94,6 +95,20 @@ absl::Status CertificateKeeper::RefreshIfDue(const ObservedJob& job,
   }
   const bool is_fresh = state.secret == job.Secret() && job.now < state.recheck_at;
   return is_fresh || !job.HasPods() ? absl::OkStatus() : Refresh(job, {}, state);
+}
+
+absl::Status CertificateKeeper::DeleteOwn(const ObservedJob& job) {
+  const ObjectKey secret{.object_namespace = job.key().object_namespace, .name = job.Secret()};
+  if (secret.name.empty() || !job.object().job.spec.security.secret_name.empty())
+    return absl::OkStatus();
+  const absl::StatusOr<ObjectMeta> found =
+      client_.GetMeta(SecretType(), secret, client_.CallDeadline());
+  if (absl::IsNotFound(found.status())) return absl::OkStatus();
+  PUSHPULL_RETURN_IF_ERROR(found.status());
+  if (found->controller_uid != job.meta().uid) return absl::OkStatus();
+  const absl::Status deleted =
+      client_.Delete(SecretType(), secret, {.uid = found->uid}, client_.CallDeadline());
+  return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
 }
 
 bool CertificateKeeper::RefreshAfterRefusal(const ObservedJob& job, CertificateState& state) {

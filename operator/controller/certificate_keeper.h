@@ -40,6 +40,8 @@ class CertificateKeeper {
   // before the first pod is created; one that has ended needs no new ones, but its coordinator may
   // still be asked.
   absl::Status RefreshIfDue(const ObservedJob& job, bool is_active, CertificateState& state);
+  // Deletes the job's own Secret, for good. None is there, or it is not the job's: OK.
+  absl::Status DeleteOwn(const ObservedJob& job);
   // A coordinator refused the certificates: the Secret may have others by now. Reads it at most
   // once in 30 s; true: they have changed.
   bool RefreshAfterRefusal(const ObservedJob& job, CertificateState& state);

@@ -145,13 +145,13 @@ void JobController::ReconcileJob(const std::string& job) {
     if (next.when == Requeue::When::kAfterDelay) queue_.AddAfter(job, next.delay);
   }
   if (next.trouble == Requeue::Trouble::kConflict) metrics_.CountConflict();
-  if (next.trouble != Requeue::Trouble::kError) return;
-  metrics_.CountReconcileError();
+  if (next.trouble == Requeue::Trouble::kError) metrics_.CountReconcileError();
   // The first failure in a row, and then each time that there are twice as many.
-  if (std::has_single_bit(static_cast<unsigned>(failures))) {
-    log_.Warning("job not reconciled",
-                 {{"job", job}, {"failures", failures}, {"why", result.status().message()}});
-  }
+  if (!std::has_single_bit(static_cast<unsigned>(failures))) return;
+  const pushpull::Log::Fields fields = {
+      {"job", job}, {"failures", failures}, {"why", result.status().message()}};
+  if (next.trouble == Requeue::Trouble::kError) log_.Warning("job not reconciled", fields);
+  if (next.trouble == Requeue::Trouble::kUsersMistake) log_.Info("job not reconciled", fields);
 }
 
 OperatorGauges JobController::gauges() const {

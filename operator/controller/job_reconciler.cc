@@ -64,6 +64,7 @@ class JobReconciler::Pass {
     RecordEvents();
     const absl::Status acted = Act();
     TellHealed();
+    if (NeedsNoKeys(seen)) kept.Update(DeleteKeys());
     PUSHPULL_RETURN_IF_ERROR(acted);
     PUSHPULL_RETURN_IF_ERROR(kept);
     std::optional<WallTime> requeue_at = plan_.requeue_at;
@@ -114,6 +115,13 @@ class JobReconciler::Pass {
     reconciler_.children_.SetSecret(
         {.object_namespace = job_.key().object_namespace, .name = certificates.secret},
         certificates.version);
+  }
+
+  absl::Status DeleteKeys() {
+    if (state_.has_no_keys) return absl::OkStatus();
+    const absl::Status deleted = reconciler_.keeper_.DeleteOwn(job_);
+    state_.has_no_keys = deleted.ok();
+    return deleted;
   }
 
   void TellHealed() {
@@ -268,7 +276,9 @@ class JobReconciler::Pass {
       const absl::StatusOr<ObjectMeta> created = Create(*create);
       state_.creation.End(created.status(), create->term);
       if (created.ok()) state_.expectations.ExpectPod(*created, job_.now);
-      return created.status();
+      const bool is_users =
+          absl::IsInvalidArgument(created.status()) || absl::IsAlreadyExists(created.status());
+      return is_users ? AsUsersMistake(created.status()) : created.status();
     }
     if (const auto* pod = std::get_if<DeletePod>(&action)) {
       DeleteOptions options{.uid = pod->uid};

@@ -3,9 +3,16 @@
 
 #include <algorithm>
 
+#include "absl/strings/cord.h"
+
 #include "operator/kube/api_error.h"
 
 namespace pushpull_operator {
+namespace {
+
+constexpr char kUsersMistake[] = "pushpull.dev/users-mistake";
+
+}  // namespace
 
 void Expectations::ExpectUpdate(const std::string& replaced, WallTime now) {
   replaced_version_ = replaced;
@@ -68,6 +75,15 @@ std::optional<Obstacle> ObstacleOf(const absl::Status& created) {
                                                            : nullptr;
   if (reason == nullptr || IsAboutDeleted(created)) return std::nullopt;
   return Obstacle{.reason = reason, .message = std::string(created.message())};
+}
+
+absl::Status AsUsersMistake(absl::Status status) {
+  status.SetPayload(kUsersMistake, absl::Cord());
+  return status;
+}
+
+bool IsUsersMistake(const absl::Status& status) {
+  return status.GetPayload(kUsersMistake).has_value();
 }
 
 bool IsAboutDeleted(const absl::Status& status) {

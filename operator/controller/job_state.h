@@ -137,6 +137,7 @@ struct JobState {
   std::optional<Obstacle> heal_obstacle = {};  // of what others changed and could not be undone
   Expectations expectations = {};
   CertificateState certificates = {};
+  bool has_no_keys = false;  // the job has ended, and its Secret is deleted
   CoordinatorBackoff backoff = {};
   CreationState creation = {};
   EventHistory events = {};
@@ -148,6 +149,11 @@ struct JobState {
 // What the next plan is told of an object that could not be created; nothing: it was, or the error
 // is no lasting one.
 std::optional<Obstacle> ObstacleOf(const absl::Status& created);
+
+// The error, marked as what users read in their job and correct there: none of the operator's, nor
+// of its log. What is forbidden is not marked: it may be a right that the operator lacks.
+absl::Status AsUsersMistake(absl::Status status);
+bool IsUsersMistake(const absl::Status& status);
 
 // Whether the API server refused a write because what it is for is gone or is about to be: the job,
 // or its whole namespace.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/controller/object_maker.h"
 
+#include <cstddef>
+
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 #include "operator/api/member.h"
@@ -21,6 +24,23 @@ absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
       "been deleted: then it is being removed"));
 }
 
+namespace {
+
+// The API server names a field of the pod; the user looks for it in the manifest.
+absl::Status AboutTemplateOf(JobRole role, const absl::Status& tried) {
+  const char* parts[] = {"spec.servers", "spec.workers", "spec.coordinator"};
+  absl::Status about(tried.code(),
+                     absl::StrCat("the pod that spec.podDefaults and ",
+                                  parts[static_cast<size_t>(role)],
+                                  " describe is refused: ",
+                                  tried.message()));
+  tried.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { about.SetPayload(url, payload); });
+  return about;
+}
+
+}  // namespace
+
 // A pod of the name may be there already; then it was taken once.
 absl::Status ObjectMaker::DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job) {
   for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}) {
@@ -30,6 +50,7 @@ absl::Status ObjectMaker::DryRunPods(const ObjectMeta& owner, const TrainingJobO
             .Create(
                 PodType(), owner.key.object_namespace, body, DryRun::kYes, client_.CallDeadline())
             .status();
+    if (absl::IsInvalidArgument(tried)) return AboutTemplateOf(role, tried);
     if (!tried.ok() && !absl::IsAlreadyExists(tried)) return tried;
   }
   return absl::OkStatus();

@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "operator/controller/job_state.h"
+
 namespace pushpull_operator {
 
 struct Requeue {
@@ -19,7 +21,8 @@ struct Requeue {
   // For log and metrics.
   enum class Trouble {
     kNone,
-    kConflict,  // the plan was based on an old version, mostly of this operator's own writes
+    kConflict,      // the plan was based on an old version, mostly of this operator's own writes
+    kUsersMistake,  // told in the job's conditions
     kError,
   };
   When when = When::kOnChange;
@@ -42,7 +45,9 @@ inline Requeue DecideRequeue(const absl::StatusOr<std::optional<std::chrono::sec
     case absl::StatusCode::kCancelled:
       return {};
     default:
-      return {.when = When::kAfterFailure, .trouble = Requeue::Trouble::kError};
+      return {.when = When::kAfterFailure,
+              .trouble = IsUsersMistake(result.status()) ? Requeue::Trouble::kUsersMistake
+                                                         : Requeue::Trouble::kError};
   }
 }
 

@@ -304,11 +304,14 @@ absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
                                               DryRun dry_run,
                                               Deadline deadline) {
   const bool is_dry = dry_run == DryRun::kYes;
+  // What is tried is refused for a field that nobody knows, of which a real one would only drop it.
   Call call = MakeCall({"create", "POST", "application/json"},
                        type,
                        {.name = object_namespace},
                        WithQuery(CollectionTarget(type, object_namespace),
-                                 {kFieldManager, {"dryRun", is_dry ? "All" : ""}}),
+                                 {kFieldManager,
+                                  {"dryRun", is_dry ? "All" : ""},
+                                  {"fieldValidation", is_dry ? "Strict" : ""}}),
                        body);
   call.repeat = is_dry ? Repeat::kSafe : Repeat::kUnsafe;
   return SendForMeta(std::move(call), deadline);

@@ -14,6 +14,9 @@ namespace {
 
 // For the checkpoint of the job's end; as long as `pushpull run` gives it.
 constexpr std::chrono::minutes kSaveGrace{5};
+// Where spec.startDeadlineSeconds is not set. Images with the libraries of GPUs have 10 to 20 GiB,
+// and a registry gives some of them 15 minutes.
+constexpr std::chrono::minutes kStartDeadline{30};
 
 std::optional<StartProblem> FirstStartProblem(const Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
@@ -34,20 +37,41 @@ void CheckActiveDeadline(Draft& draft) {
           "ran for spec.activeDeadlineSeconds (", draft.spec().active_deadline->count(), " s)"));
 }
 
+// The default deadline is one for what takes long on nodes. Nothing: the job waits for something
+// else, such as room, a quota, or a Secret, as long as it takes.
+std::optional<WallTime> AllScheduledSince(Draft& draft) {
+  const TrainingJobStatus& status = draft.status();
+  const Condition* reconciled = FindCondition(status.conditions, "Reconciled");
+  const bool is_refused = reconciled != nullptr && reconciled->status == kConditionFalse;
+  if (is_refused || draft.pods().empty()) return std::nullopt;
+  WallTime since = *status.phase_time;
+  for (const auto& [member, pod] : draft.pods()) {
+    const Pod& seen = pod.seen->pod;
+    if (seen.node.empty()) return std::nullopt;
+    since = std::max(since, seen.scheduled_since.value_or(since));
+  }
+  return since;
+}
+
 void CheckStartDeadline(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const bool is_starting =
       status.phase == Phase::kStarting && status.phase_time && !status.restarts.next_at;
-  if (!draft.spec().start_deadline || !is_starting) return;
-  const WallTime end = *status.phase_time + *draft.spec().start_deadline;
+  if (!is_starting) return;
+  const std::optional<std::chrono::seconds>& own = draft.spec().start_deadline;
+  const std::optional<WallTime> since = own ? status.phase_time : AllScheduledSince(draft);
+  if (!since) return;
+  const std::chrono::seconds limit = own.value_or(kStartDeadline);
+  const WallTime end = *since + limit;
   if (draft.now() < end) return draft.RequeueAt(end);
   const std::optional<StartProblem> problem = FirstStartProblem(draft);
+  std::string awaited = AwaitedMembers(draft, std::chrono::seconds(0));
+  if (!awaited.empty()) awaited = "; not registered: " + awaited;
   draft.Fail(problem ? problem->reason : "StartDeadlineExceeded",
              absl::StrCat("not all members were ready within spec.startDeadlineSeconds (",
-                          draft.spec().start_deadline->count(),
-                          " s)",
-                          problem ? "; " : "",
-                          problem ? problem->message : ""));
+                          limit.count(),
+                          own ? " s)" : " s unless set, from when the last pod was given a node)",
+                          problem ? "; " + problem->message : awaited));
 }
 
 bool AreAllWorkersOver(const Draft& draft) {
@@ -124,6 +148,12 @@ void CheckSuccess(Draft& draft) {
             absl::StrCat("every worker has done its part",
                          is_unsaved ? "; its result is not saved: " : "",
                          is_unsaved ? report->checkpoint_problem : ""));
+}
+
+bool HasRunningPods(const Draft& draft) {
+  return std::any_of(draft.pods().begin(), draft.pods().end(), [](const auto& entry) {
+    return !HasEnded(entry.second.seen->pod);
+  });
 }
 
 void PlanFinished(Draft& draft) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,20 @@ namespace {
 
 // Between two writes of fields that change with every step.
 constexpr std::chrono::seconds kProgressPeriod{60};
+// A member that has not registered after so long is named.
+constexpr std::chrono::minutes kAwaitedFor{1};
 // A failed coordinator, a new epoch: nothing about a pod changes with them.
 constexpr std::chrono::seconds kAskPeriod{30};
+
+// Conditions that are worth more words than Ready, and how they are then; the first says most.
+constexpr std::pair<const char*, bool> kSummaries[] = {{"Failed", true},
+                                                       {"Complete", true},
+                                                       {"Reconciled", false},
+                                                       {"Suspended", true},
+                                                       {"ScalingBlocked", true},
+                                                       {"Degraded", true},
+                                                       {"CheckpointFailed", true},
+                                                       {"Scaling", true}};
 
 int64_t CountWorkersDone(const Draft& draft) {
   return std::ranges::count(draft.finished_members(), JobRole::kWorker, &MemberId::role);
@@ -63,6 +76,23 @@ WallTime NextProgressWrite(Draft& draft) {
   return last + kProgressPeriod;
 }
 
+// As kubectl prints the duration of a Job: two units at most.
+std::string DurationText(std::chrono::seconds time) {
+  const int64_t seconds = time.count();
+  if (seconds >= 86'400) return absl::StrCat(seconds / 86'400, "d", seconds % 86'400 / 3'600, "h");
+  if (seconds >= 3'600) return absl::StrCat(seconds / 3'600, "h", seconds % 3'600 / 60, "m");
+  if (seconds >= 60) return absl::StrCat(seconds / 60, "m", seconds % 60, "s");
+  return absl::StrCat(seconds, "s");
+}
+
+// Changes with time alone, so it is written only with something else.
+void DescribeDuration(Draft& draft) {
+  TrainingJobStatus& status = draft.status();
+  if (status.start_time)
+    status.duration =
+        DurationText(status.completion_time.value_or(draft.now()) - *status.start_time);
+}
+
 // Checkpoint and progress, which change with every step, in one write.
 void DescribeProgress(Draft& draft) {
   const bool has_saved = HasSaved(draft);
@@ -88,6 +118,7 @@ void DescribeProgress(Draft& draft) {
                        .sync_seconds_p99 = absl::StrFormat("%.6f", report.sync_seconds_p99),
                        .results = ResultsOf(report)};
   }
+  DescribeDuration(draft);
 }
 
 void DescribeCheckpoint(Draft& draft) {
@@ -186,6 +217,7 @@ const MemberRestart* MemberThatIsMissed(Draft& draft) {
     const std::optional<MemberId> member = MemberOfPod(draft.seen().meta.key.name, record.pod);
     if (record.in_a_row == 0 || !member || member->index >= draft.DesiredNow(member->role))
       continue;
+    if (draft.finished_members().contains(*member)) continue;
     const MemberPod* pod = draft.Find(*member);
     const bool is_back =
         pod != nullptr && !pod->end && !pod->is_deleting() && pod->seen->pod.is_ready;
@@ -202,7 +234,8 @@ void DescribeScaling(Draft& draft) {
       is_scaling ? "Resizing" : "SizeReached",
       absl::StrCat(
           "servers ", draft.spec().servers.replicas, ", workers ", draft.spec().workers.replicas));
-  if (!is_scaling) return draft.Set("ScalingBlocked", false, "SizeReached", "");
+  if (!is_scaling)
+    return draft.Set("ScalingBlocked", false, "SizeReached", "the size is that of the spec");
   draft.RequeueSoon();
   if (const MemberRestart* missed = MemberThatIsMissed(draft)) {
     return draft.Set("ScalingBlocked",
@@ -216,7 +249,10 @@ void DescribeScaling(Draft& draft) {
   const WallTime late = *draft.status().phase_time + draft.spec().scaling.drain_timeout;
   if (draft.now() < late) {
     draft.RequeueAt(late);
-    return draft.Set("ScalingBlocked", false, "InTime", "");
+    return draft.Set("ScalingBlocked",
+                     false,
+                     "InTime",
+                     absl::StrCat("spec.scaling.drainTimeoutSeconds are over at ", ToText(late)));
   }
   std::vector<std::string> names;
   for (const MemberId& server : Leaving(draft, JobRole::kServer))
@@ -230,11 +266,8 @@ void DescribeScaling(Draft& draft) {
                          "; training goes on, scaling back cancels the change"));
 }
 
-// What keeps the job from running as it should; nothing: all is well.
-std::optional<StartProblem> TroubleOf(Draft& draft) {
-  for (const auto& [member, pod] : draft.pods()) {
-    if (std::optional<StartProblem> problem = StartProblemOf(*pod.seen)) return problem;
-  }
+// Of a member that has ended: it waits, or its next process is not ready yet.
+std::optional<StartProblem> RestartTrouble(Draft& draft) {
   for (const MemberRestart& record : draft.status().restarts.members) {
     if (!record.next_at || draft.now() >= *record.next_at) continue;
     return StartProblem{
@@ -242,15 +275,42 @@ std::optional<StartProblem> TroubleOf(Draft& draft) {
         absl::StrCat(
             record.pod, " starts again at ", ToText(*record.next_at), CauseOf(draft, record))};
   }
+  const MemberRestart* missed = MemberThatIsMissed(draft);
+  if (missed == nullptr) return std::nullopt;
+  return StartProblem{
+      "MemberNotReady",
+      absl::StrCat(missed->pod, " has ended and is started again", CauseOf(draft, *missed))};
+}
+
+std::optional<StartProblem> SidecarTrouble(const Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (pod.end) continue;
+    if (std::optional<StartProblem> problem = SidecarProblemOf(*pod.seen)) return problem;
+  }
+  return std::nullopt;
+}
+
+// What keeps the job from running as it should; nothing: all is well.
+std::optional<StartProblem> TroubleOf(Draft& draft) {
+  for (const auto& [member, pod] : draft.pods()) {
+    if (std::optional<StartProblem> problem = StartProblemOf(*pod.seen)) return problem;
+  }
+  if (std::optional<StartProblem> trouble = RestartTrouble(draft)) return trouble;
   const CoordinatorReport* report = draft.report();
   if (draft.status().coordinator.is_ready && report == nullptr) {
     return StartProblem{"CoordinatorSilent",
                         "the coordinator does not report the complete state of the job"};
   }
-  if (report == nullptr || report->sync_problem.empty() || report->sync == DesiredSync(draft))
-    return std::nullopt;
-  return StartProblem{"SyncNotChanged",
-                      absl::StrCat("spec.sync is not in force: ", report->sync_problem)};
+  const std::string awaited = AwaitedMembers(draft, kAwaitedFor);
+  if (!awaited.empty()) {
+    return StartProblem{"MembersNotRegistered",
+                        absl::StrCat("not registered with the coordinator: ", awaited)};
+  }
+  if (report != nullptr && !report->sync_problem.empty() && report->sync != DesiredSync(draft)) {
+    return StartProblem{"SyncNotChanged",
+                        absl::StrCat("spec.sync is not in force: ", report->sync_problem)};
+  }
+  return SidecarTrouble(draft);
 }
 
 }  // namespace
@@ -290,22 +350,47 @@ void DescribeRunning(Draft& draft) {
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
   const bool is_ready = IsReady(draft);
-  draft.Set("Ready", is_ready, is_ready ? "AllReady" : "MembersMissing", ReadyMessage(draft));
+  // An end of a member was told with its cause, a change of the size is told by Scaling.
+  const bool is_resizing = draft.seen().object.status.phase == Phase::kScaling ||
+                           draft.status().phase == Phase::kScaling;
+  draft.Set("Ready",
+            is_ready,
+            is_ready ? "AllReady" : "MembersMissing",
+            ReadyMessage(draft),
+            is_resizing ? Telling::kQuiet : Telling::kConsequence);
   DescribeScaling(draft);
-  const StartProblem trouble = TroubleOf(draft).value_or(StartProblem{.reason = "AllWell"});
-  draft.Set("Degraded", trouble.reason != "AllWell", trouble.reason, trouble.message);
+  const std::optional<StartProblem> trouble = TroubleOf(draft);
+  if (trouble) {
+    draft.Set("Degraded", true, trouble->reason, trouble->message, Telling::kConsequence);
+  } else {
+    draft.Set("Degraded", false, "AllWell", "nothing keeps the members from running");
+  }
   if (draft.status().phase == Phase::kStarting) draft.RequeueSoon();
   draft.RequeueAt(draft.now() + kAskPeriod);
+}
+
+void Summarize(Draft& draft) {
+  TrainingJobStatus& status = draft.status();
+  if (draft.IsFinished()) DescribeDuration(draft);
+  for (const auto& [type, is_true] : kSummaries) {
+    const Condition* condition = FindCondition(status.conditions, type);
+    const bool holds =
+        condition != nullptr && condition->status == (is_true ? kConditionTrue : kConditionFalse);
+    if (!holds) continue;
+    status.reason = condition->reason;
+    return;
+  }
+  const Condition* ready = FindCondition(status.conditions, "Ready");
+  status.reason = ready == nullptr ? "" : ready->reason;
 }
 
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message) {
   DescribeLosses(draft);
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
-  draft.Set("Ready", false, reason, message);
-  for (const char* type : {"Scaling", "ScalingBlocked", "Degraded"}) {
-    draft.Set(type, false, reason, "");
-  }
+  // What has stopped the job is an event of its own.
+  for (const char* type : {"Ready", "Scaling", "ScalingBlocked", "Degraded"})
+    draft.Set(type, false, reason, message, Telling::kQuiet);
 }
 
 }  // namespace pushpull_operator

@@ -89,7 +89,8 @@ void Draft::SetPhase(Phase phase) {
 void Draft::Set(absl::string_view type,
                 bool is_true,
                 const std::string& reason,
-                std::string message) {
+                std::string message,
+                Telling telling) {
   // The API server's own may quote a whole value of the spec; the schema of the status has a limit,
   // and a patch that exceeds it fails as often as it is tried.
   message = pushpull::Printable(message);
@@ -101,7 +102,7 @@ void Draft::Set(absl::string_view type,
   const bool is_news = old == nullptr
                            ? IsTrouble(type, is_true) || (is_true && type != "Reconciled")
                            : was_true != is_true;
-  if (is_news) {
+  if (is_news && IsTold(telling)) {
     AddEvent(IsTrouble(type, is_true) ? Event::Kind::kWarning : Event::Kind::kNormal,
              reason,
              std::string(type),
@@ -114,6 +115,11 @@ void Draft::Set(absl::string_view type,
                 .last_transition = now(),
                 .reason = reason,
                 .message = std::move(message)});
+}
+
+bool Draft::IsTold(Telling telling) const {
+  const bool has_restart = std::ranges::count(plan_.events, kRestartAction, &Event::action) > 0;
+  return telling == Telling::kEvent || (telling == Telling::kConsequence && !has_restart);
 }
 
 void Draft::AddEvent(Event::Kind kind, std::string reason, std::string action, std::string note) {

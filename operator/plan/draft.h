@@ -24,6 +24,10 @@ struct MemberPod {
   bool is_deleting() const { return seen->meta.is_deleting; }
 };
 
+// Whether a change of a condition is an event. kConsequence: not where this plan has counted the
+// end of a member, from which it follows.
+enum class Telling { kEvent, kConsequence, kQuiet };
+
 // Thread-compatible.
 class Draft {
  public:
@@ -53,8 +57,12 @@ class Draft {
   void SetPhase(Phase phase);
 
   // Sets a condition; most that were never set are not set to false. A change of its status is an
-  // event.
-  void Set(absl::string_view type, bool is_true, const std::string& reason, std::string message);
+  // event, but for what `telling` says. `message` is never empty.
+  void Set(absl::string_view type,
+           bool is_true,
+           const std::string& reason,
+           std::string message,
+           Telling telling = Telling::kEvent);
   void AddEvent(Event::Kind kind, std::string reason, std::string action, std::string note);
   // The job has failed, for this reason.
   void Fail(const std::string& reason, const std::string& message);
@@ -83,6 +91,7 @@ class Draft {
   void AddFinishedMember(const MemberId& member) { finished_members_.insert(member); }
 
  private:
+  bool IsTold(Telling telling) const;
   WallTime StuckSince(const MemberPod& pod) const;
   bool HasRunningMembers() const;
 

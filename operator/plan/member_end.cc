@@ -226,8 +226,28 @@ std::optional<StartProblem> StartProblemOf(const ObservedPod& pod) {
                                      container.name,
                                      ", image ",
                                      container.image,
-                                     ": ",
+                                     container.waiting_message.empty() ? "" : ": ",
                                      container.waiting_message)};
+  }
+  return std::nullopt;
+}
+
+std::optional<StartProblem> SidecarProblemOf(const ObservedPod& pod) {
+  if (pod.meta.is_deleting) return std::nullopt;
+  for (const ContainerStatus& container : pod.pod.containers) {
+    const bool has_failed = container.end && container.end->exit_code != 0;
+    if (!has_failed || container.is_init || IsOfMember(container)) continue;
+    const std::string line = LastLine(container.end->message);
+    return StartProblem{"SidecarEnded",
+                        absl::StrCat("container ",
+                                     container.name,
+                                     " of pod ",
+                                     pod.meta.key.name,
+                                     " ended with exit code ",
+                                     container.end->exit_code,
+                                     "; the member goes on without it",
+                                     line.empty() ? "" : ": ",
+                                     line)};
   }
   return std::nullopt;
 }

@@ -54,4 +54,7 @@ struct StartProblem {
 // Why a pod has not started, where it may wait forever.
 std::optional<StartProblem> StartProblemOf(const ObservedPod& pod);
 
+// A container of a template that has failed while the member goes on.
+std::optional<StartProblem> SidecarProblemOf(const ObservedPod& pod);
+
 }  // namespace pushpull_operator

@@ -182,7 +182,7 @@ void DescribeObstacles(Draft& draft) {
   const std::optional<Obstacle>& obstacle = draft.seen().obstacle;
   if (names.empty() && obstacle)
     return draft.Set("Reconciled", false, obstacle->reason, obstacle->message);
-  if (names.empty()) return draft.Set("Reconciled", true, "Reconciled", "");
+  if (names.empty()) return draft.Set("Reconciled", true, "Reconciled", kReconciled);
   draft.Set(
       "Reconciled",
       false,

@@ -3,6 +3,7 @@
 // The parts of a plan, in the order in which plan.cc calls them. Pure.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "operator/plan/draft.h"
 
 namespace pushpull_operator {
+
+// Of the condition Reconciled where it is true.
+inline constexpr char kReconciled[] = "the job's objects are as its spec says";
 
 // pause.cc: times in which a job has no members: suspended, or between the end of all members and
 // their common restart.
@@ -35,6 +39,9 @@ void CheckDeadlines(Draft& draft);
 // Ends the job when all workers are done and the last checkpoint is written. After PlanRestarts,
 // which finds the members that are done.
 void CheckSuccess(Draft& draft);
+
+// Whether a container of the job's pods may still run.
+bool HasRunningPods(const Draft& draft);
 
 // Deletes pods by spec.cleanup, and the job after spec.ttlAfterFinishedSeconds.
 void PlanFinished(Draft& draft);
@@ -71,6 +78,12 @@ SyncSettings DesiredSync(const Draft& draft);
 // Whether spec.scaling.cooldownSeconds puts off the next change of the size.
 bool IsCoolingDown(const Draft& draft);
 
+// awaited.cc: members that have a pod and have not registered with the coordinator.
+
+// "mnist-worker-1 for 5 minutes (its pod runs)", of those that are awaited for at least so long;
+// empty: none. The times are rounded down, so that they seldom change.
+std::string AwaitedMembers(Draft& draft, std::chrono::seconds at_least);
+
 // conditions.cc: the part of the status that a plan writes for users: counts, phase, conditions.
 
 // Selectors, counts of pods, generation: of every job.
@@ -78,6 +91,9 @@ void DescribePods(Draft& draft);
 
 // Phase and conditions of a job that has not ended, has members and is not being stopped.
 void DescribeRunning(Draft& draft);
+
+// The reason and the duration that `kubectl get` prints. Comes last.
+void Summarize(Draft& draft);
 
 // Of one that has none, or is losing them; `reason` is CamelCase.
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message);

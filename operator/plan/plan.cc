@@ -49,7 +49,16 @@ void Begin(Draft& draft) {
   if (!status.start_time) status.start_time = draft.now();
   const bool has_no_pods =
       !status.phase || status.phase == Phase::kPending || status.phase == Phase::kSuspended;
-  if (has_no_pods) draft.SetPhase(Phase::kStarting);
+  if (!has_no_pods) return;
+  draft.SetPhase(Phase::kStarting);
+  draft.AddEvent(Event::Kind::kNormal,
+                 "Starting",
+                 "Start",
+                 absl::StrCat("the coordinator starts, then servers (",
+                              draft.spec().servers.replicas,
+                              "), then workers (",
+                              draft.spec().workers.replicas,
+                              ")"));
 }
 
 // Ends where the job has ended, or has no members for now.
@@ -61,12 +70,40 @@ void PlanRun(Draft& draft) {
   if (PlanPause(draft)) return;
   if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
   if (draft.report() != nullptr && draft.report()->phase == pushpull::JobPhase::kFailed) {
-    return draft.Fail("TrainingFailed", draft.report()->failure);
+    const std::string& failure = draft.report()->failure;
+    return draft.Fail("TrainingFailed",
+                      failure.empty() ? "the coordinator gives no reason; see its log" : failure);
   }
   PlanRestarts(draft);
   if (draft.IsFinished() || PlanPause(draft)) return;
   CheckSuccess(draft);
   if (!draft.IsFinished()) PlanMembers(draft);
+}
+
+void PlanManaged(Draft& draft) {
+  const Observation& seen = draft.seen();
+  if (!seen.object.unreadable.empty()) {
+    if (!draft.IsFinished()) PlanUnreadable(draft);
+    return;
+  }
+  if (!draft.IsFinished()) {
+    if (!seen.object.problems.empty()) return PlanInvalid(draft);
+    PlanRun(draft);
+  }
+  DescribePods(draft);
+  if (draft.IsFinished()) {
+    draft.DropActions();
+    PlanFinished(draft);
+    DescribeStopped(draft, "Finished", "the job has ended");
+  } else if (IsPaused(draft)) {
+    const bool is_suspended = seen.object.job.spec.suspend;
+    draft.Set("Reconciled", true, "Reconciled", kReconciled);
+    DescribeStopped(draft,
+                    is_suspended ? "Suspended" : "Restarting",
+                    is_suspended ? "spec.suspend is true" : "all members start again");
+  } else {
+    DescribeRunning(draft);
+  }
 }
 
 }  // namespace
@@ -81,34 +118,16 @@ bool IsActive(const Observation& seen) {
   return IsManaged(seen) && is_valid && !Draft(seen).IsFinished();
 }
 
+bool NeedsNoKeys(const Observation& seen) {
+  const Draft draft(seen);
+  return IsManaged(seen) && draft.IsFinished() && !HasRunningPods(draft);
+}
+
 JobPlan Plan(const Observation& seen) {
   Draft draft(seen);
   if (!IsManaged(seen)) return draft.Take();
-  if (!seen.object.unreadable.empty()) {
-    if (!draft.IsFinished()) PlanUnreadable(draft);
-    return draft.Take();
-  }
-  if (!draft.IsFinished()) {
-    if (!seen.object.problems.empty()) {
-      PlanInvalid(draft);
-      return draft.Take();
-    }
-    PlanRun(draft);
-  }
-  DescribePods(draft);
-  if (draft.IsFinished()) {
-    draft.DropActions();
-    PlanFinished(draft);
-    DescribeStopped(draft, "Finished", "the job has ended");
-  } else if (IsPaused(draft)) {
-    const bool is_suspended = seen.object.job.spec.suspend;
-    draft.Set("Reconciled", true, "Reconciled", "");
-    DescribeStopped(draft,
-                    is_suspended ? "Suspended" : "Restarting",
-                    is_suspended ? "spec.suspend is true" : "all members start again");
-  } else {
-    DescribeRunning(draft);
-  }
+  PlanManaged(draft);
+  Summarize(draft);
   return draft.Take();
 }
 

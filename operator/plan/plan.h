@@ -35,4 +35,8 @@ JobPlan Plan(const Observation& seen);
 // Whether this operator runs the job: it manages it, the job has not ended and its spec is valid.
 bool IsActive(const Observation& seen);
 
+// Whether the job has ended for good and none of its pods runs: nobody shows a certificate of it
+// again.
+bool NeedsNoKeys(const Observation& seen);
+
 }  // namespace pushpull_operator

@@ -7,7 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
 #include "runtime/job/object_reader.h"
@@ -25,6 +28,7 @@ constexpr size_t kWordsMax = 1000;     // of a command
 constexpr size_t kExitCodesMax = 255;  // all there are
 constexpr size_t kPullSecretsMax = 32;
 constexpr size_t kTolerationsMax = 64;
+constexpr size_t kContainersMax = 64;
 
 void ReadConstant(absl::string_view key,
                   absl::string_view expected,
@@ -59,9 +63,23 @@ void ReadMetadata(ObjectReader& object, JobMetadata& metadata) {
   }
 }
 
+bool IsReservedVariable(absl::string_view name) {
+  return absl::StartsWith(name, kVariablePrefix) && !absl::c_linear_search(kVariablesOfUsers, name);
+}
+
+void ReadVariableName(ObjectReader& object, std::string& name) {
+  if (object.ReadString("name", name) && IsReservedVariable(name)) {
+    object.Refuse("name",
+                  absl::StrCat(Quoted(name),
+                               " is not yours to set; of those with PUSHPULL_ only ",
+                               absl::StrJoin(kVariablesOfUsers, ", "),
+                               " are"));
+  }
+}
+
 void ReadEnvVar(ObjectReader& object, EnvVar& variable) {
   object.Require("name");
-  object.ReadString("name", variable.name);
+  ReadVariableName(object, variable.name);
   object.ReadString("value", variable.value);
   object.ReadJson("valueFrom", variable.value_from_json);
 }
@@ -75,11 +93,26 @@ void ReadLabels(ObjectReader& object, std::map<std::string, std::string>& labels
   });
 }
 
-// Of a template only the labels are looked at.
+void ReadContainer(ObjectReader& container) {
+  container.AllowUnknown();
+  container.ReadObjects("env", kEnvVarsMax, [](ObjectReader& variable) {
+    variable.AllowUnknown();
+    std::string name;
+    ReadVariableName(variable, name);
+  });
+}
+
+// Of a template only what is not a user's to set is looked at.
 void ReadTemplate(ObjectReader& object, std::string& json) {
   if (!object.ReadJson("template", json)) return;
   object.ReadObject("template", [](ObjectReader& pod) {
     pod.AllowUnknown();
+    pod.ReadObject("spec", [](ObjectReader& spec) {
+      spec.AllowUnknown();
+      PodRestartPolicy policy{};
+      spec.ReadEnum("restartPolicy", policy);
+      spec.ReadObjects("containers", kContainersMax, ReadContainer);
+    });
     pod.ReadObject("metadata", [](ObjectReader& metadata) {
       metadata.AllowUnknown();
       std::map<std::string, std::string> labels;

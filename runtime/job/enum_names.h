@@ -42,6 +42,8 @@ inline constexpr absl::string_view kEnumNames<ExitReason>[] = {
 template <>
 inline constexpr absl::string_view kEnumNames<CleanupPolicy>[] = {"Running", "All", "None"};
 template <>
+inline constexpr absl::string_view kEnumNames<PodRestartPolicy>[] = {"Never"};
+template <>
 inline constexpr absl::string_view kEnumNames<TlsMode>[] = {"Auto", "Off"};
 template <>
 inline constexpr absl::string_view kEnumNames<NetworkPolicy>[] = {"Isolated", "Off"};

@@ -36,6 +36,7 @@ enum class DrainTimeoutPolicy { kBlock, kForce };
 enum class RestartAction { kRestartPod, kRestartJob, kFailJob, kIgnore };
 enum class ExitReason { kOomKilled, kEvicted, kPreempted, kNodeLost, kError };
 enum class CleanupPolicy { kRunning, kAll, kNone };
+enum class PodRestartPolicy { kNever };  // of a template
 enum class TlsMode { kAuto, kOff };
 enum class NetworkPolicy { kIsolated, kOff };
 
@@ -105,6 +106,15 @@ inline constexpr std::array kReservedLabels = {"app.kubernetes.io/component",
                                                "pushpull.dev/index",
                                                "pushpull.dev/job",
                                                "pushpull.dev/term"};
+
+// Variables of the project by which a user tunes members. The others with this prefix say who a
+// member is and where its peers are, and are set by who starts it.
+inline constexpr char kVariablePrefix[] = "PUSHPULL_";
+inline constexpr std::array kVariablesOfUsers = {"PUSHPULL_CHANNEL",
+                                                 "PUSHPULL_LOG_LEVEL",
+                                                 "PUSHPULL_PAYLOAD_CHECKSUM",
+                                                 "PUSHPULL_SOCKET_BUFFER_BYTES",
+                                                 "PUSHPULL_UNSENT_BYTES"};
 
 struct SyncSpec {
   SyncMode mode = SyncMode::kSync;

@@ -35,8 +35,12 @@ class OperatorTest(OperatorTestCase):
                    ["pod/whole-worker-0", "pod/whole-worker-1"], JOB_SECONDS, "the other pods go")
         events = self.must(kubectl("get", "events", "-o", "jsonpath={.items[*].reason}",
                                    "--field-selector", "involvedObject.name=whole")).split()
+        self.assertEqual(events[0], "Starting")
+        self.assertEqual(len(events), len(set(events)), events)
         self.assertIn("AllReady", events)
         self.assertIn("AllWorkersDone", events)
+        wait_until(lambda: kubectl("get", "secret", "whole-tls").returncode != 0, JOB_SECONDS, "its keys are gone")
+        self.assertEqual([one for one in status["conditions"] if not one["message"]], [])
         metrics = operator.metrics()
         self.assertLessEqual(operator.resident_mebibytes(), 40)
         self.assertGreaterEqual(metrics['pushpull_operator_jobs{phase="Succeeded"}'], 1)
@@ -182,6 +186,17 @@ class OperatorTest(OperatorTestCase):
         for words in ("missing-worker-0 could not be started", "not found in $PATH", "spec.image is not set"):
             self.assertIn(words, failed["message"])
         self.assert_each_pod_was_made_once("missing-worker-0")
+
+    def test_typo_in_a_template_is_named_before_anything_runs(self) -> None:
+        operator = self.start_operator()
+        self.create_job("typo", image="i", command=[PROBE], workers={"template": {"spec": {"nodeSelektor": {"a": "b"}}}})
+
+        failed = self.await_condition("typo", "Failed", "InvalidSpec")
+
+        self.assertIn("spec.workers", failed["message"])
+        self.assertIn('unknown field "spec.nodeSelektor"', failed["message"])
+        self.assertEqual(kubectl("get", "pods", "-o", "name", "-l", "pushpull.dev/job=typo").stdout, "")
+        self.assertNotIn(" warning ", operator.log())
 
     def test_wrong_usage_of_a_role_fails_the_job_at_once(self) -> None:
         self.start_operator()

@@ -130,6 +130,31 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         for rightful in (one for one in self.operators if one is not operator):
             self.assertNotIn("forbidden", rightful.log())
 
+    def test_uninstall_leaves_no_lease_and_the_next_one_leads(self) -> None:
+        self.release("install")
+        api_server.wait_for_crd()
+        killed = self.start_released_operator("killed")
+        wait_until(killed.leads, 60, f"it leads: {killed.log()}")
+        killed.end()  # so that it gives nothing back
+
+        self.must(helm("uninstall", "pushpull", "--namespace", NAMESPACE))
+
+        self.assertEqual(self.must(kubectl("get", "leases", "-n", NAMESPACE, "-o", "name")), "")
+        self.release("install")
+        following = self.start_released_operator("following")
+        wait_until(following.leads, 10, f"it leads at once: {following.log()}")  # 17 s with the lease of the other
+
+    def test_lease_of_an_earlier_version_stays_the_operators(self) -> None:
+        self.must(kubectl("create", "-f", "-", text=json.dumps(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "pushpull", "namespace": NAMESPACE}})))
+        self.addCleanup(kubectl, "delete", "lease", "pushpull", "-n", NAMESPACE)
+
+        self.release("install")
+        self.release("upgrade", "--set", "operator.logLevel=debug")
+
+        self.must(helm("uninstall", "pushpull", "--namespace", NAMESPACE))
+        self.assertIn("pushpull", self.must(kubectl("get", "leases", "-n", NAMESPACE, "-o", "name")))
+
     def test_namespaced_operator_needs_no_cluster_role(self) -> None:
         self.release("install", "--set", "operator.namespaces={default}")
         api_server.wait_for_crd()

@@ -160,7 +160,7 @@ class ChangeTest(api_server.ApiTestCase):
 
 class StatusTest(api_server.ApiTestCase):
 
-    STATUS = {"observedGeneration": 1, "phase": "Succeeded", "conditions": [condition("Complete")],
+    STATUS = {"observedGeneration": 1, "phase": "Succeeded", "reason": "AllWorkersDone", "duration": "1h2m", "conditions": [condition("Complete")],
               "servers": {"replicas": 2, "ready": 2, "draining": 1, "selector": "a=b"},
               "workers": {"replicas": 2, "ready": 2, "succeeded": 0, "selector": "a=c"},
               "coordinator": {"term": 3, "ready": True},
@@ -201,13 +201,14 @@ class StatusTest(api_server.ApiTestCase):
         self.assertIn("condition met", waiting.stdout.read())
 
     def test_get_prints_phase_and_members(self) -> None:
-        self.create_job("printed", servers={"replicas": 3})
+        self.create_job("printed", servers={"replicas": 3}, workers={"replicas": 4})
         self.patch_status("printed", **self.STATUS)
 
         lines = self.must(api_server.kubectl("get", "tj", "printed")).splitlines()
 
-        self.assertEqual(lines[0].split(), ["NAME", "PHASE", "SERVERS", "DESIRED", "WORKERS", "RESTARTS", "AGE"])
-        self.assertEqual(lines[1].split()[:6], ["printed", "Succeeded", "2", "3", "2", "1"])
+        self.assertEqual(lines[0].split(), ["NAME", "PHASE", "REASON", "STEP", "SERVERS", "DESIRED", "WORKERS",
+                                            "DESIRED-WORKERS", "RESTARTS", "CHECKPOINT", "DURATION", "AGE"])
+        self.assertEqual(lines[1].split()[:11], ["printed", "Succeeded", "AllWorkersDone", "11", "2", "3", "2", "4", "1", "10", "1h2m"])
 
 
 class CrdTest(api_server.ApiTestCase):

@@ -203,9 +203,10 @@ class JobImagesTest(TenantCase):
     def test_what_cannot_be_judged_is_refused(self) -> None:
         self.restrict()
         self.await_policy()
-        for spec in (template_of(containers="x"), template_of(containers=[{"image": [FOREIGN]}]), {"template": {"spec": [1]}}):
+        for spec, word in ((template_of(initContainers="x"), "job-images"), (template_of(containers=[{"image": [FOREIGN]}]), "job-images"),
+                           (template_of(containers="x"), "must be of type array"), ({"template": {"spec": [1]}}, "must be of type object")):
             with self.subTest(json.dumps(spec)):
-                self.refused(self.take({"workers": spec}), "job-images")
+                self.refused(self.take({"workers": spec}), word)
         # But null is what it is for the operator: nothing.
         self.must(self.take({"workers": template_of(containers=[{"name": "worker", "image": None}], initContainers=None)}))
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,6 +56,43 @@ TEST(PodTest, AContainerThatWasKilledForItsMemory) {
                                                       .message = "m",
                                                       .started = At("2026-01-31T12:00:00Z"),
                                                       .finished = At("2026-01-31T12:01:00Z")}}));
+}
+
+std::string WithSidecar(const char* ready, const char* member, const char* sidecar) {
+  return absl::StrCat(
+      R"({"metadata":{},"status":{"phase":"Running","conditions":[
+          {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-31T12:00:01Z"},
+          {"type":"Ready","status":")",
+      ready,
+      R"("}],"containerStatuses":[{"name":"logs","ready":)",
+      sidecar,
+      R"(},{"name":"worker","ready":)",
+      member,
+      "}]}}");
+}
+
+TEST(PodTest, ASidecarThatIsNotReadyMakesNoMemberUnready) {
+  EXPECT_TRUE(Decode(WithSidecar("False", "true", "false")).is_ready);
+  EXPECT_FALSE(Decode(WithSidecar("False", "false", "false")).is_ready);
+  EXPECT_FALSE(Decode(WithSidecar("False", "false", "true")).is_ready);
+  // A readiness gate of the template: somebody else says when it is ready.
+  EXPECT_FALSE(Decode(WithSidecar("False", "true", "true")).is_ready);
+  EXPECT_TRUE(Decode(WithSidecar("True", "true", "true")).is_ready);
+}
+
+TEST(PodTest, AnInitContainerThatGoesOnIsASidecar) {
+  const Pod pod = Decode(R"({"metadata":{},"status":{"phase":"Running",
+      "initContainerStatuses":[{"name":"server","ready":false}],
+      "containerStatuses":[{"name":"worker","ready":true}]}})");
+
+  EXPECT_TRUE(pod.is_ready);
+  EXPECT_FALSE(IsOfMember(pod.containers[0]));
+  EXPECT_TRUE(IsOfMember(pod.containers[1]));
+}
+
+TEST(PodTest, SinceWhenItHasANode) {
+  EXPECT_EQ(Decode(WithSidecar("True", "true", "true")).scheduled_since,
+            At("2026-01-31T12:00:01Z"));
 }
 
 TEST(PodTest, WhatKeepsAPodFromStarting) {

@@ -32,6 +32,8 @@ TrainingJobStatus FullStatus() {
   return {.observed_generation = 3,
           .phase = Phase::kScaling,
           .phase_time = At(1),
+          .reason = "AllReady",
+          .duration = "1h2m",
           .conditions = {{.type = "Ready",
                           .status = kConditionTrue,
                           .observed_generation = 2,

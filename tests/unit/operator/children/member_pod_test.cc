@@ -188,8 +188,8 @@ TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
       {"name":"PUSHPULL_INDEX","value":"1"},
       {"name":"PUSHPULL_COORDINATOR","value":"mnist-coordinator.n.svc:7170"},
       {"name":"PUSHPULL_METRICS_PORT","value":"9464"},
-      {"name":"PUSHPULL_LOG_LEVEL","value":"info"},
       {"name":"PUSHPULL_TERMINATION_LOG","value":"/dev/termination-log"},
+      {"name":"PUSHPULL_LOG_LEVEL","value":"info"},
       {"name":"PUSHPULL_TLS_DIR","value":"/etc/pushpull-tls"}])"));
   EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
 }
@@ -211,11 +211,23 @@ TEST(MemberPodTest, SchedulingFieldsReachThePods) {
   EXPECT_EQ(Main(PodOf(job, kWorker))["resources"]["requests"]["cpu"], "1");
 }
 
+TEST(MemberPodTest, TheUsersLogLevelComesBeforeTheOperators) {
+  const json pod =
+      PodOf(Job(R"({"image":"i","env":[{"name":"PUSHPULL_LOG_LEVEL","value":"debug"}]})"), kWorker);
+
+  const json container = Main(pod);
+  std::vector<std::string> levels;
+  for (const json& variable : container["env"]) {
+    if (variable["name"] == "PUSHPULL_LOG_LEVEL") levels.push_back(variable["value"]);
+  }
+  EXPECT_THAT(levels, testing::ElementsAre("debug"));
+}
+
 TEST(MemberPodTest, ACoordinatorHasResourcesAndATemplateAsEveryRole) {
   const json pod = PodOf(Job(R"({"image":"i","coordinator":{
               "resources":{"requests":{"cpu":"250m","memory":"256Mi"},"limits":{"memory":"1Gi"}},
               "template":{"metadata":{"name":"other","labels":{"team":"a"}},
-                          "spec":{"nodeSelector":{"disk":"ssd"},"restartPolicy":"Always"}}}})"),
+                          "spec":{"nodeSelector":{"disk":"ssd"}}}}})"),
                          kCoordinator);
 
   EXPECT_EQ(
@@ -329,7 +341,7 @@ TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {
   const json pod = PodOf(Job(R"({"image":"i","workers":{"template":{
               "metadata":{"name":"other","labels":{"team":"a"},
                           "ownerReferences":[]},
-              "spec":{"restartPolicy":"Always","nodeSelector":{"gpu":"yes"},
+              "spec":{"restartPolicy":"Never","nodeSelector":{"gpu":"yes"},
                       "tolerations":[{"operator":"Exists"}],
                       "containers":[{"name":"worker","workingDir":"/w"},{"name":"logs"}]}}}})"),
                          kWorker);
@@ -347,8 +359,8 @@ TEST(MemberPodTest, ATemplateChangesWhatTheOperatorDoesNotGoBy) {
 }
 
 TEST(MemberPodTest, AnOddTemplateIsTheApiServersToRefuse) {
-  for (const char* text : {R"({"spec":7})",
-                           R"({"metadata":{"labels":null},"spec":{"containers":"none"}})",
+  for (const char* text : {R"({"spec":{"volumes":7}})",
+                           R"({"metadata":{"labels":null},"spec":{"containers":null}})",
                            R"({"metadata":null,"spec":null})"}) {
     const TrainingJobObject job =
         Job(std::string(R"({"image":"i","workers":{"template":)") + text + "}}");

@@ -171,7 +171,7 @@ TEST(CertificateKeeperTest, AJobThatHasEndedIsNotRenewed) {
   PlayedCluster cluster(kKeeperSpec);
   ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
   cluster.ExitPod("worker-0", 0);
-  ASSERT_TRUE(cluster.Until([&] { return !cluster.Has("coordinator"); }));
+  ASSERT_TRUE(cluster.Until([&] { return cluster.Secret().is_null(); }));
   const size_t before = SecretCalls(cluster).size();
 
   cluster.now += days(80);
@@ -393,6 +393,51 @@ TEST(CertificateKeeperTest, AJobWithTooManyMembersIsToldSo) {
   EXPECT_EQ(Reconciled(cluster), "False TooManyMembers");
   EXPECT_FALSE(cluster.Has("coordinator"));
   EXPECT_TRUE(cluster.Secret().is_null());
+}
+
+TEST(CertificateKeeperTest, TheKeysGoOnceWhenTheJobHasEnded) {
+  PlayedCluster cluster(kKeeperSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
+  EXPECT_FALSE(cluster.Secret().is_null());
+
+  cluster.ExitPod("worker-0", 0);
+  ASSERT_TRUE(cluster.Until([&] {
+    return cluster.Status().phase == Phase::kSucceeded && !cluster.Has("coordinator") &&
+           !cluster.Has("server-0");
+  }));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_TRUE(cluster.Secret().is_null());
+  int num_deletes = 0;
+  for (const FakeRequest& request : cluster.server.requests())
+    num_deletes += request.method == "DELETE" && IsForSecrets(request) ? 1 : 0;
+  EXPECT_EQ(num_deletes, 1);
+  EXPECT_TRUE(cluster.Has("worker-0"));
+}
+
+TEST(CertificateKeeperTest, TheKeysStayWhileAPodOfTheJobRuns) {
+  PlayedCluster cluster(kKeeperSpec);
+  cluster.Change([](json& spec) { spec["cleanup"] = "None"; });
+  ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
+
+  cluster.ExitPod("worker-0", 0);
+  ASSERT_TRUE(cluster.Until([&] { return cluster.Status().phase == Phase::kSucceeded; }));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_TRUE(cluster.Has("server-0"));
+  EXPECT_FALSE(cluster.Secret().is_null());
+}
+
+TEST(CertificateKeeperTest, AnothersSecretOutlivesTheJob) {
+  PlayedCluster cluster(kKeeperSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsRunning(cluster); }));
+  cluster.server.Put(SecretType(), kSecret, SecretWith(Fresh(cluster.now), "somebody"));
+
+  cluster.ExitPod("worker-0", 0);
+  ASSERT_TRUE(cluster.Until([&] { return cluster.Status().phase == Phase::kSucceeded; }));
+  for (int i = 0; i < 3; ++i) cluster.op->Step().IgnoreError();
+
+  EXPECT_FALSE(cluster.Secret().is_null());
 }
 
 class RefusedSecretTest : public testing::TestWithParam<int> {};

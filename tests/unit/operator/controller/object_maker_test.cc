@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -55,6 +56,34 @@ TEST_F(ObjectMakerTest, ADryRunCreatesNothing) {
 
   EXPECT_EQ(server_.CountRequests("POST"), 3);
   EXPECT_EQ(server_.CountObjects(), 0U);
+}
+
+// A real pod's unknown field is only dropped, and the user waits for what it should have done.
+TEST_F(ObjectMakerTest, ADryRunIsStrictAndARealPodIsNot) {
+  std::vector<std::string> validations;
+  server_.InjectFaults([&](const FakeRequest& request) {
+    const auto validation = request.query.find("fieldValidation");
+    if (request.method == "POST")
+      validations.push_back(validation == request.query.end() ? "" : validation->second);
+    return Fault{};
+  });
+
+  EXPECT_TRUE(maker_.DryRunPods(OwnerOf("job-1"), job_).ok());
+  EXPECT_TRUE(maker_.EnsurePod(OwnerOf("job-1"), job_, kServer).ok());
+
+  EXPECT_EQ(validations, (std::vector<std::string>{"Strict", "Strict", "Strict", ""}));
+}
+
+TEST_F(ObjectMakerTest, ARefusedDryRunNamesTheRole) {
+  server_.InjectFaults([](const FakeRequest& request) {
+    const bool is_server = request.body.find("mnist-server-0") != std::string::npos;
+    return is_server ? Fault{.kind = Fault::Kind::kAnswer, .code = 400} : Fault{};
+  });
+
+  const absl::Status refused = maker_.DryRunPods(OwnerOf("job-1"), job_);
+
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_NE(refused.message().find("spec.servers"), absl::string_view::npos) << refused;
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ TEST(RequeueTest, EveryOtherFailureIsRetriedAndReported) {
   }
 }
 
+TEST(RequeueTest, AUsersMistakeIsRetriedAndNoErrorOfTheOperators) {
+  EXPECT_EQ(DecideRequeue(AsUsersMistake(absl::NotFoundError("there is no Secret mine"))),
+            (Requeue{.when = When::kAfterFailure, .trouble = Trouble::kUsersMistake}));
+}
+
 TEST(RequeueTest, AnOperatorThatStopsReportsNothing) {
   EXPECT_EQ(DecideRequeue(absl::CancelledError("stopped")), Requeue{});
 }

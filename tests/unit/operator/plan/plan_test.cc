@@ -357,7 +357,7 @@ TEST(PlanTest, EveryChangeOfAConditionIsOneEvent) {
   std::vector<std::string> told;
   for (const Event& event : world.events) told.push_back(event.action + " " + event.reason);
 
-  EXPECT_THAT(told, ElementsAre("Ready AllReady"));
+  EXPECT_THAT(told, ElementsAre("Start Starting", "Ready AllReady"));
 }
 
 TEST(PlanTest, RingAndCheckpointAreWrittenAtMostOnceAMinute) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include <gtest/gtest.h>
 
 #include "operator/plan/member_end.h"
 #include "runtime/base/colocated_server.h"
@@ -35,6 +36,19 @@ int IndexBeside(int worker) {
   return static_cast<int>(pushpull::ServerBeside(id).value());
 }
 
+// Nobody is told something without a reason, or a reason without words.
+void ExpectFullWords(const JobPlan& plan) {
+  for (const Condition& condition : plan.status.conditions) {
+    EXPECT_NE(condition.reason, "") << condition.type;
+    EXPECT_NE(condition.message, "") << condition.type << " " << condition.reason;
+  }
+  for (const Event& event : plan.events) {
+    EXPECT_NE(event.reason, "") << event.note;
+    EXPECT_NE(event.action, "") << event.reason;
+    EXPECT_NE(event.note, "") << event.reason;
+  }
+}
+
 }  // namespace
 
 World::World(int servers, int workers) {
@@ -62,6 +76,7 @@ JobPlan World::Step(std::optional<int> crash_after) {
   for (const auto& [name, pod] : late_ ? *late_ : pods) seen.pods.push_back(pod);
   late_.reset();
   JobPlan plan = Plan(seen);
+  ExpectFullWords(plan);
   if (crash_after == 0) return plan;
   seen.object.status = plan.status;
   for (const Event& event : plan.events) events.push_back(event);

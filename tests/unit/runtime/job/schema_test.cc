@@ -54,11 +54,19 @@ const Tree& At(const Tree& tree, const std::vector<std::string>& keys) {
   return *at;
 }
 
-const Tree& SpecSchema() {
+const Tree& Version() {
   static const Tree crd = ReadTree(kCrd);
   const Tree& versions = At(crd, {"spec", "versions"});
   EXPECT_EQ(versions.items.size(), 1U);
-  return At(versions.items.at(0), {"schema", "openAPIV3Schema", "properties", "spec"});
+  return versions.items.at(0);
+}
+
+const Tree& Schema() {
+  return At(Version(), {"schema", "openAPIV3Schema"});
+}
+
+const Tree& SpecSchema() {
+  return At(Schema(), {"properties", "spec"});
 }
 
 // Calls `visit` with the path and the schema of everything inside `schema`.
@@ -149,6 +157,17 @@ TEST(SchemaTest, FieldsOfTheSchemaHaveTheTypeAndRangeOfTheCodec) {
     }
   });
   EXPECT_GT(num_fields, 70);
+}
+
+// As `kubectl explain` and `kubectl get` print them; of a list's items it prints what the list has.
+TEST(SchemaTest, EveryFieldAndColumnHasADescription) {
+  Walk(Schema(), "", [](const std::string& path, const Tree& schema) {
+    // Of metadata the API server takes none and prints its own.
+    if (path.ends_with("[0]") || path == ".metadata") return;
+    EXPECT_NE(At(schema, {"description"}).text, "") << path;
+  });
+  for (const Tree& column : At(Version(), {"additionalPrinterColumns"}).items)
+    EXPECT_NE(At(column, {"description"}).text, "") << At(column, {"name"}).text;
 }
 
 TEST(SchemaTest, UnknownFieldsArePassedThroughWhereTheCodecDoes) {
