@@ -160,4 +160,15 @@ std::vector<JobObject> JobObjects(const ObjectMeta& owner,
           ServersBudget(owner, spec)};
 }
 
+std::string WorkersScaleText(const ObjectMeta& owner, const WorkersSize& size) {
+  return Child(owner,
+               TrainingJobWorkersType(),
+               kTrainingJobWorkersKind,
+               owner.key.name,
+               {{"replicas", size.replicas},
+                {"minReplicas", size.min_replicas},
+                {"maxReplicas", size.max_replicas}})
+      .text;
+}
+
 }  // namespace pushpull_operator

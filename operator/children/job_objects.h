@@ -10,6 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "operator/api/training_job_workers.h"
 #include "operator/kube/object.h"
 #include "runtime/job/training_job.h"
 
@@ -59,6 +60,9 @@ struct JobObject {
 std::vector<JobObject> JobObjects(const ObjectMeta& owner,
                                   const pushpull::TrainingJobSpec& spec,
                                   const std::string& operator_namespace);
+
+// The TrainingJobWorkers of the job, of its name, to be created.
+std::string WorkersScaleText(const ObjectMeta& owner, const WorkersSize& size);
 
 // A merge patch that makes `present`, and no later version of it, what JobObjects says: what it has
 // beside in its spec is taken out, and the API server's defaults come back by themselves. Labels

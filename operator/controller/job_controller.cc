@@ -71,7 +71,8 @@ JobController::Scope JobController::MakeScope(const std::string& object_namespac
       log_);
   const JobCaches caches{.jobs = scope.watch->jobs(),
                          .pods = scope.watch->pods(),
-                         .children = scope.watch->children()};
+                         .children = scope.watch->children(),
+                         .workers = scope.watch->workers()};
   scope.reconciler =
       std::make_unique<JobReconciler>(client_, time_, caches, coordinators_, options_.reconciler);
   return scope;

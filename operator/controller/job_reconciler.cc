@@ -44,14 +44,17 @@ class JobReconciler::Pass {
         shown_(state.certificates.version) {}
 
   // Plans, and carries the plan out. A job whose certificates cannot be read for now goes on with
-  // those it has: the error comes last.
+  // those it has, and one whose workers cannot be scaled with those it has: the error comes last.
   absl::StatusOr<std::optional<seconds>> Run() {
     if (!job_.object().unreadable.empty()) return Tell();
     if (!job_.object().job.spec.suspend) state_.save.reset();
     Observation seen = Observe();
     if (const std::optional<seconds> pause = RecallStatus(seen)) return pause;
     const bool is_active = IsActive(seen);
-    absl::Status kept = reconciler_.keeper_.RefreshIfDue(job_, is_active, state_.certificates);
+    const absl::StatusOr<bool> has_changed_job = ScaleWorkers(seen);
+    if (has_changed_job.value_or(false)) return kRequeueMin;
+    absl::Status kept = has_changed_job.status();
+    kept.Update(reconciler_.keeper_.RefreshIfDue(job_, is_active, state_.certificates));
     ShowSecret();
     if (is_active && job_.HasPods()) {
       kept.Update(reconciler_.healer_.Heal(job_, state_, healed_));
@@ -102,7 +105,25 @@ class JobReconciler::Pass {
     return std::nullopt;
   }
 
+  // Whether the job's spec was changed: the caches must show that first.
+  absl::StatusOr<bool> ScaleWorkers(const Observation& seen) {
+    state_.scale_obstacle.reset();
+    if (!IsManaged(seen) || !seen.object.problems.empty()) return false;
+    absl::StatusOr<WorkerScaler::Outcome> scaled = reconciler_.scaler_.Scale(job_, state_);
+    if (absl::IsAlreadyExists(scaled.status()) || absl::IsPermissionDenied(scaled.status())) {
+      // Nothing but scaling by it fails.
+      state_.scale_obstacle = ObstacleOf(scaled.status());
+      return false;
+    }
+    PUSHPULL_RETURN_IF_ERROR(scaled.status());
+    if (scaled->has_changed_job)
+      state_.expectations.ExpectUpdate(job_.meta().resource_version, job_.now);
+    if (!scaled->note.empty()) healed_.notes[TrainingJobWorkersType().plural] = scaled->note;
+    return scaled->has_changed_job;
+  }
+
   std::optional<Obstacle> FirstObstacle() const {
+    if (state_.scale_obstacle) return state_.scale_obstacle;
     if (state_.certificates.obstacle) return state_.certificates.obstacle;
     return state_.creation.obstacle() ? state_.creation.obstacle() : state_.heal_obstacle;
   }
@@ -349,7 +370,8 @@ JobReconciler::JobReconciler(KubeClient& client,
       options_(std::move(options)),
       maker_(client, options_.pods),
       keeper_(client, options_.certificate_lifetime),
-      healer_(maker_, keeper_, children_) {}
+      healer_(maker_, keeper_, children_),
+      scaler_(client, caches.workers) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);

@@ -19,6 +19,7 @@
 #include "operator/controller/job_state.h"
 #include "operator/controller/object_maker.h"
 #include "operator/controller/observed_job.h"
+#include "operator/controller/worker_scaler.h"
 #include "operator/kube/client.h"
 #include "operator/plan/job_plan.h"
 #include "runtime/base/mutex.h"
@@ -44,6 +45,7 @@ struct JobCaches {
   const JobStore& jobs;
   const PodStore& pods;
   ChildCache& children;
+  const WorkersStore& workers;
 };
 
 // Thread-safe; a job is for one thread at a time, as the work queue has it.
@@ -79,6 +81,7 @@ class JobReconciler {
   ObjectMaker maker_;
   CertificateKeeper keeper_;
   JobHealer healer_;
+  WorkerScaler scaler_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, JobState> states_ ABSL_GUARDED_BY(mu_);

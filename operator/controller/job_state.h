@@ -130,6 +130,23 @@ struct CertificateState {
   std::optional<Obstacle> obstacle = {};
 };
 
+// The last write of the job's TrainingJobWorkers, which the cache must show before the next one.
+class ScaleState {
+ public:
+  // `version` is what the cache shows; empty: there is none.
+  bool MayWrite(const std::string& version, WallTime now) const {
+    return now >= expires_at_ || version != replaced_;
+  }
+  void OnWritten(const std::string& replaced, WallTime now) {
+    replaced_ = replaced;
+    expires_at_ = now + Expectations::kTimeout;
+  }
+
+ private:
+  std::string replaced_;
+  WallTime expires_at_{};
+};
+
 struct JobState {
   std::string uid;  // of the job
   StatusMemory status = {};
@@ -140,6 +157,8 @@ struct JobState {
   bool has_no_keys = false;  // the job has ended, and its Secret is deleted
   CoordinatorBackoff backoff = {};
   CreationState creation = {};
+  ScaleState scale = {};
+  std::optional<Obstacle> scale_obstacle = {};  // of its TrainingJobWorkers
   EventHistory events = {};
   std::optional<uint64_t> save = {};           // Observation::save
   WallTime save_time{};                        // likewise

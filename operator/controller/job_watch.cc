@@ -47,12 +47,22 @@ JobWatch::JobWatch(KubeClient& client,
              .index = JobOf,
              .on_change = [on_change](const auto* old,
                                       const auto* now) { Tell(on_change, old, now); }}),
+      workers_({.decode = DecodeTrainingJobWorkers,
+                .on_change =
+                    [on_change](const auto* old, const auto* now) {
+                      on_change(ToString((now == nullptr ? old : now)->meta.key));
+                    }}),
       children_(on_change),
       job_reflector_(client,
                      time,
                      jobs_,
                      OptionsFor(TrainingJobType(), {.object_namespace = object_namespace})),
       pod_reflector_(client, time, pods_, OptionsFor(PodType(), Ours(object_namespace))),
+      workers_reflector_(
+          client,
+          time,
+          workers_,
+          OptionsFor(TrainingJobWorkersType(), {.object_namespace = object_namespace})),
       secret_poll_(client, time, jobs_, children_, secret_pace) {
   for (const ResourceType& type : WatchedChildren()) {
     Selection selection = Ours(object_namespace);
@@ -70,6 +80,7 @@ JobWatch::~JobWatch() {
 void JobWatch::Start() {
   StartThread("op-watch-jobs", [this] { job_reflector_.Run(stop_); });
   StartThread("op-watch-pods", [this] { pod_reflector_.Run(stop_); });
+  StartThread("op-watch-more", [this] { workers_reflector_.Run(stop_); });
   for (const std::unique_ptr<Reflector>& reflector : child_reflectors_)
     StartThread("op-watch-more", [this, &reflector] { reflector->Run(stop_); });
   StartThread("op-secrets", [this] { secret_poll_.Run(stop_); });

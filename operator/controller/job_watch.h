@@ -16,6 +16,7 @@
 #include "operator/controller/child_cache.h"
 #include "operator/controller/observed_job.h"
 #include "operator/controller/secret_poll.h"
+#include "operator/controller/worker_scaler.h"
 #include "operator/kube/cancellation.h"
 #include "operator/kube/client.h"
 #include "operator/kube/pausing_time.h"
@@ -43,8 +44,10 @@ class JobWatch {
 
   const JobStore& jobs() const { return jobs_; }
   const PodStore& pods() const { return pods_; }
+  const WorkersStore& workers() const { return workers_; }
   ChildCache& children() { return children_; }
-  // Waits until all first listings are in. kDeadlineExceeded.
+  // Waits until the first listings are in, but for that of TrainingJobWorkers: where its kind is
+  // not installed, jobs run all the same. kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const;
 
  private:
@@ -55,9 +58,11 @@ class JobWatch {
   Cancellation stop_;
   JobStore jobs_;
   PodStore pods_;
+  WorkersStore workers_;
   ChildCache children_;
   Reflector job_reflector_;
   Reflector pod_reflector_;
+  Reflector workers_reflector_;
   std::vector<std::unique_ptr<Reflector>> child_reflectors_;  // in the order of WatchedChildren
   SecretPoll secret_poll_;
   std::vector<std::thread> threads_;  // last: they use all of the above

@@ -16,7 +16,8 @@ from typing import Any, Callable, Optional, Union
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts/pushpull"
-CRD = CHART / "files/crd/trainingjobs.yaml"
+CRDS = CHART / "files/crd"
+CRD = CRDS / "trainingjobs.yaml"
 CLUSTER = ROOT / "tests/e2e/cluster/cluster.sh"
 
 # A single request takes milliseconds; many at once on a busy machine do not.
@@ -68,9 +69,9 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 def install_crd() -> None:
     """And waits until kubectl can read, explain and scale a TrainingJob, and the API server takes one."""
-    installed = kubectl("apply", "-f", CRD)
+    installed = kubectl("apply", "-f", CRDS)
     if installed.returncode != 0:
-        raise AssertionError(f"kubectl apply -f {CRD}: {installed.stderr}")
+        raise AssertionError(f"kubectl apply -f {CRDS}: {installed.stderr}")
     wait_for_crd()
 
 

@@ -188,7 +188,7 @@ class RightsTest(ChartTestCase):
         for verb, what in (("create", "pods"), ("patch", "trainingjobs --subresource=status"), ("get", "secrets"), ("watch", "trainingjobs")):
             self.assertTrue(self.may(verb, what, "--all-namespaces"), f"{verb} {what}")
         for verb, what in (("list", "secrets"), ("watch", "secrets"), ("create", "pods --subresource=exec"), ("get", "pods --subresource=log"),
-                           ("patch", "trainingjobs"), ("update", "trainingjobs"), ("create", "roles"), ("list", "nodes"),
+                           ("create", "trainingjobs"), ("update", "trainingjobs"), ("delete", "trainingjobworkers"), ("create", "roles"), ("list", "nodes"),
                            ("*", "*"), ("impersonate", "users"), ("get", "configmaps")):
             self.assertFalse(self.may(verb, what, "--all-namespaces"), f"{verb} {what}")
 

@@ -12,13 +12,15 @@ from chart_test import NAMESPACE, ChartTestCase
 from operator_case import JOB_SECONDS, Operator, OperatorTestCase
 
 class ReleaseTestCase(ChartTestCase):
-    """Each test begins without the CRD, which a release must own."""
+    """Each test begins without the CRDs, which a release must own."""
+
+    CRDS = ("trainingjobs.pushpull.dev", "trainingjobworkers.pushpull.dev")
 
     def setUp(self) -> None:
         super().setUp()
-        self.must(kubectl("delete", "crd", "trainingjobs.pushpull.dev", "--ignore-not-found", "--timeout=60s"))
+        self.must(kubectl("delete", "crd", *self.CRDS, "--ignore-not-found", "--timeout=60s"))
         self.addCleanup(api_server.install_crd)
-        self.addCleanup(kubectl, "delete", "crd", "trainingjobs.pushpull.dev", "--ignore-not-found", "--timeout=60s")
+        self.addCleanup(kubectl, "delete", "crd", *self.CRDS, "--ignore-not-found", "--timeout=60s")
         self.addCleanup(helm, "uninstall", "pushpull", "--namespace", NAMESPACE, "--ignore-not-found")
 
     def release(self, command: str, *arguments: str) -> None:
@@ -28,7 +30,7 @@ class ReleaseTestCase(ChartTestCase):
 class CrdTest(ReleaseTestCase):
 
     def crd_is_there(self) -> bool:
-        return kubectl("get", "crd", "trainingjobs.pushpull.dev").returncode == 0
+        return any(kubectl("get", "crd", crd).returncode == 0 for crd in self.CRDS)
 
     def test_uninstall_keeps_crd_and_jobs(self) -> None:
         self.release("install")

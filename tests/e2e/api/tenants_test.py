@@ -67,15 +67,20 @@ class UserRolesTest(ControlledCase):
 
         for role, verb in (("view", "get"), ("edit", "create"), ("admin", "create")):
             wait_until(lambda: self.may(role, verb, "trainingjobs"), SEEN_SECONDS, f"{role} may {verb} jobs")
+        pool = "trainingjobworkers.pushpull.dev --subresource=scale"
         scale, status = "trainingjobs.pushpull.dev --subresource=scale", "trainingjobs.pushpull.dev --subresource=status"
         for role in ("view", "edit", "admin"):
-            for verb, what in (("list", "trainingjobs"), ("watch", "trainingjobs"), ("get", status), ("get", scale)):
+            for verb, what in (("list", "trainingjobs"), ("watch", "trainingjobs"), ("get", status), ("get", scale),
+                               ("list", "trainingjobworkers"), ("get", pool)):
                 self.assertTrue(self.may(role, verb, what), f"{role}: {verb} {what}")
             for verb in ("patch", "update"):
                 self.assertFalse(self.may(role, verb, status), f"{role}: {verb} the status")
             self.assertFalse(self.may(role, "get", "trainingjobs", "team-b"), role)
+            # It is the operator's but for its number.
+            for verb in ("create", "patch", "delete"):
+                self.assertFalse(self.may(role, verb, "trainingjobworkers"), f"{role}: {verb} trainingjobworkers")
         for verb, what in (("create", "trainingjobs"), ("update", "trainingjobs"), ("patch", "trainingjobs"), ("delete", "trainingjobs"),
-                           ("deletecollection", "trainingjobs"), ("patch", scale)):
+                           ("deletecollection", "trainingjobs"), ("patch", scale), ("update", pool)):
             self.assertFalse(self.may("view", verb, what), f"view: {verb} {what}")
             for role in ("edit", "admin"):
                 self.assertTrue(self.may(role, verb, what), f"{role}: {verb} {what}")

@@ -191,6 +191,34 @@ TEST_F(JobControllerTest, NothingIsPlannedBeforeEveryFirstListingIsComplete) {
   EXPECT_EQ(CountPods(), 1);
 }
 
+// Of an operator that is newer than the CRDs of the cluster, or than its rights.
+TEST_F(JobControllerTest, JobsRunWhereWorkersCannotBeListed) {
+  PutJob("n", "mnist");
+  server_.InjectFaults([](const FakeRequest& request) {
+    const bool is_workers = request.path.find("/trainingjobworkers") != std::string::npos;
+    return is_workers ? Fault{.kind = Fault::Kind::kAnswer, .code = 403} : Fault{};
+  });
+  Operator op(server_);
+
+  op.controller->Start();
+
+  EXPECT_TRUE(Eventually([&] { return HasCoordinator("n", "mnist"); }));
+  EXPECT_TRUE(op.controller->Ready().ok());
+}
+
+TEST_F(JobControllerTest, JobsRunWhereWorkersAreRefused) {
+  PutJob("n", "mnist");
+  server_.InjectFaults([](const FakeRequest& request) {
+    const bool is_new = request.method == "POST" && request.path.ends_with("/trainingjobworkers");
+    return is_new ? Fault{.kind = Fault::Kind::kAnswer, .code = 422} : Fault{};
+  });
+  Operator op(server_);
+
+  op.controller->Start();
+
+  EXPECT_TRUE(Eventually([&] { return HasCoordinator("n", "mnist"); }));
+}
+
 TEST_F(JobControllerTest, AConflictIsTriedAgainAndIsNoError) {
   PutJob("n", "mnist");
   server_.InjectFaults([this](const FakeRequest& request) {

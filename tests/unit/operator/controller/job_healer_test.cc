@@ -199,6 +199,7 @@ TEST(SecretHealingTest, WhatIsDeletedOrChangedIsThereAgain) {
 TEST(SecretHealingTest, OwnWritesAndNotesOfOthersAreNoDamage) {
   PlayedCluster cluster(kHealedSpec);
   ASSERT_TRUE(cluster.Until([&] { return Runs(cluster); }));
+  ASSERT_TRUE(cluster.op->Step().ok());  // which counts the workers for /scale
   json noted = cluster.Secret();
   noted["metadata"]["annotations"]["of"] = "others";
   cluster.server.Put(SecretType(), ChildKey("mnist-tls"), noted);

@@ -94,9 +94,10 @@ PlayedOperator::PlayedOperator(PlayedCluster& cluster)
       client_(*credentials_, time_, {.rate_limit = {.qps = 1e6, .burst = 1000}}),
       jobs_({.decode = DecodeTrainingJobObject}),
       pods_({.decode = DecodePod, .index = JobOf}),
+      workers_({.decode = DecodeTrainingJobWorkers}),
       reconciler_(client_,
                   time_,
-                  {.jobs = jobs_, .pods = pods_, .children = children_},
+                  {.jobs = jobs_, .pods = pods_, .children = children_, .workers = workers_},
                   cluster.coordinator,
                   {.pods = {.runtime_image = "pushpull:1"},
                    .instance = "operator-1",
@@ -106,6 +107,7 @@ absl::Status PlayedOperator::SyncPods() {
   const Deadline by(time_.Now() + seconds(30));
   absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
   looked.Update(ListInto(pods_, client_, PodType(), Ours(), by));
+  looked.Update(ListInto(workers_, client_, TrainingJobWorkersType(), {}, by));
   return looked;
 }
 

@@ -71,6 +71,7 @@ class PlayedOperator {
   KubeClient client_;
   JobStore jobs_;
   PodStore pods_;
+  WorkersStore workers_;
   ChildCache children_{[](const std::string&) {}};
   SecretPoll secret_poll_{client_, time_, jobs_, children_, {}};
   JobReconciler reconciler_;
