@@ -11,7 +11,7 @@ REFUSED = "refused"    # the request, and the connection goes on
 ANSWERED = "answered"  # as it would an honest peer
 SILENT = "no answer"   # the request is dropped, and the connection goes on
 
-ROLES = ("server", "coordinator", "worker", "metrics", "checkpoint", "operator")
+ROLES = ("server", "coordinator", "metrics", "checkpoint", "operator")
 
 
 class Target(NamedTuple):

@@ -51,6 +51,7 @@ class PlaceTest(TenantCase):
         text = EXAMPLE.read_text(encoding="utf-8").replace("name: fashion-mnist", f"name: {name}", 1)
         text = re.sub(r"image: pushpull/pushpull-runtime:\S+", f"image: {REGISTRY}/{IMAGE}", text)
         changed = json.loads(must(kubectl("create", "-f", "-", "--dry-run=client", "-o", "json", text=text)))
+        del changed["metadata"]["namespace"]
         for patch in patches:
             for field, value in patch.items():
                 known = changed["spec"].get(field)
@@ -85,7 +86,7 @@ class PlaceTest(TenantCase):
         self.await_told("tolerates-nothing", "Unschedulable", "untolerated taint")
         must(kubectl("delete", "tj", "tolerates-nothing", "-n", NAMESPACE, "--timeout=60s"))
         self.apply_example("unknown-here", asked, {"podDefaults": {**POD_DEFAULTS, "imagePullSecrets": []}})
-        self.await_told("unknown-here", "ErrImagePull", f"{REGISTRY}/{IMAGE}")
+        self.await_told("unknown-here", "ImagePullBackOff", f"{REGISTRY}/{IMAGE}")
         must(kubectl("delete", "tj", "unknown-here", "-n", NAMESPACE, "--timeout=60s"))
 
         self.apply_example("fashion-mnist", asked, {"podDefaults": POD_DEFAULTS})
