@@ -33,6 +33,8 @@
 // --in-place 1 sums are taken where the servers have them, and checked there.
 //
 // With --deaf 1 a program of steps does not ask whether it is to end.
+//
+// --join-seconds, 300 unless given: for how long it looks for a coordinator.
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,12 +86,12 @@ struct Flags {
   uint64_t is_deaf = 0;
   uint64_t is_registered = 0;
   uint64_t is_in_place = 0;
+  uint64_t join_seconds = 300;
 };
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
 constexpr Duration kLongestStall = std::chrono::minutes(10);
 constexpr Duration kStepTimeout = std::chrono::seconds(120);
-constexpr Duration kJoinTimeout = std::chrono::seconds(300);
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
   Flags flags;
@@ -103,6 +105,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--deaf", &flags.is_deaf},
                                                     {"--registered", &flags.is_registered},
                                                     {"--in-place", &flags.is_in_place},
+                                                    {"--join-seconds", &flags.join_seconds},
                                                     {"--bypass-codec", &flags.bypasses_codec},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -376,8 +379,9 @@ absl::StatusOr<int> Main(const Flags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(JobOptions options, JobOptions::FromEnvironment(environment));
   options.bypasses_codecs = flags.bypasses_codec != 0;
   Memory memory;
-  PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
-                            Job::Join(options, Deadline::After(kJoinTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Job> job,
+      Job::Join(options, Deadline::After(std::chrono::seconds(flags.join_seconds))));
   const bool checks_sums = flags.optimizer == "sum" && !environment.contains("PROBE_IGNORES_SUMS");
   const absl::Status status = flags.samples > 0 ? CountSamples(*job, memory, flags)
                                                 : Train(*job, memory, flags, checks_sums);

@@ -28,12 +28,12 @@ class DnsTest(NodeCase):
         wait_until(lambda: time.monotonic() >= end, OUTAGE_SECONDS + 1, "the outage has lasted")
         cluster("cp", "start", "coredns")
 
-    def await_told(self, name: str, member: str) -> None:
-        """A condition of the job names the member that is missing."""
+    def await_told(self, name: str, missing: str) -> None:
+        """A condition of the job says who is missing."""
         def told() -> list[str]:
             return [f"{it['type']} {it['reason']}: {it['message']}" for it in conditions(get("tj", name)).values()
-                    if member in it["message"]]
-        wait_until(lambda: bool(told()), TOLD_SECONDS, f"{name}: {member} is told: {conditions(get('tj', name))}")
+                    if missing in it["message"]]
+        wait_until(lambda: bool(told()), TOLD_SECONDS, f"{name}: {missing} is told: {conditions(get('tj', name))}")
         self.say(f"{time.monotonic() - self._began:.0f} s after the names went: {told()}")
 
     def await_back(self, name: str, servers: int = 2) -> None:
@@ -48,7 +48,7 @@ class DnsTest(NodeCase):
     def test_a_job_starts_when_names_are_back(self) -> None:
         self.begin_outage()
         self.apply_job("early")
-        self.await_told("early", "early-server-0")
+        self.await_told("early", "servers 0 of 2")
         self.end_outage()
         self.await_back("early")
         self.assert_nothing_counted("early")
@@ -58,32 +58,32 @@ class DnsTest(NodeCase):
         self.trains("grows")
         self.begin_outage()
         must(kubectl("scale", "tj/grows", "--replicas=4"))
-        self.await_told("grows", "grows-server-2")
+        self.await_told("grows", "servers 2 of 4")
         self.trains("grows")
         self.end_outage()
         self.await_back("grows", servers=4)
         self.assert_nothing_counted("grows")
 
-    def replace_without_names(self, name: str, pod: str) -> None:
+    def replace_without_names(self, name: str, pod: str, missing: str) -> None:
         self.start_job(name, servers=PAIR, restart=QUICK, sync={"gated": True})
         self.trains(name)
         self.begin_outage()
         uid = self.uids(name)[pod]
         must(kubectl("delete", "pod", pod, "--wait=false"))
         wait_until(lambda: self.uids(name).get(pod, uid) != uid, TOLD_SECONDS + 30, f"another {pod}")
-        self.await_told(name, pod)
+        self.await_told(name, missing)
         self.end_outage()
         self.await_back(name)
         self.assert_nothing_counted(name)
 
     def test_a_server_is_replaced_when_names_are_back(self) -> None:
-        self.replace_without_names("shelved", "shelved-server-1")
+        self.replace_without_names("shelved", "shelved-server-1", "servers 1 of 2")
 
     def test_a_worker_is_replaced_when_names_are_back(self) -> None:
-        self.replace_without_names("idle", "idle-worker-1")
+        self.replace_without_names("idle", "idle-worker-1", "workers 1 of 2")
 
     def test_a_coordinator_is_found_when_names_are_back(self) -> None:
-        self.replace_without_names("headless", "headless-coordinator")
+        self.replace_without_names("headless", "headless-coordinator", "coordinator not ready")
 
     def test_an_operator_starts_without_names(self) -> None:
         self.expected_trouble = ["connection", "lease"]

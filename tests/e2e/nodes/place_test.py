@@ -20,6 +20,7 @@ USER = "ml:correct horse"
 POOL = "node2"
 TOLD_SECONDS = 30
 NAMESPACE = "fenced"
+JOBS_COUNTED = "count/trainingjobs.pushpull.dev"
 POD_DEFAULTS = {"imagePullSecrets": [{"name": "registry"}], "nodeSelector": {"pool": "training"},
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
 
@@ -46,6 +47,14 @@ class PlaceTest(TenantCase):
         must(kubectl("label", "node", POOL, "pool=training"))
         self.addCleanup(kubectl, "label", "node", POOL, "pool-")
 
+    def apply_quota(self) -> None:
+        """And waits until it is counted by: before that the API server refuses every job."""
+        must(kubectl("apply", "-n", NAMESPACE, "-f", CHART / "examples/quota.yaml"))
+
+        def counts_jobs() -> bool:
+            return JOBS_COUNTED in get("resourcequota", "pushpull", "-n", NAMESPACE).get("status", {}).get("used", {})
+        wait_until(counts_jobs, 60, f"the quota has {JOBS_COUNTED}")
+
     def apply_example(self, name: str, *patches: dict[str, Any]) -> None:
         """The example under another name, with fields of its spec replaced."""
         text = EXAMPLE.read_text(encoding="utf-8").replace("name: fashion-mnist", f"name: {name}", 1)
@@ -69,7 +78,7 @@ class PlaceTest(TenantCase):
     def test_example_runs_in_a_fenced_namespace(self) -> None:
         self.expected_trouble = ["orbidden", "quota", "PodSecurity"]
         self.create_namespace(NAMESPACE, **{ENFORCE: "restricted"})
-        must(kubectl("apply", "-n", NAMESPACE, "-f", CHART / "examples/quota.yaml"))
+        self.apply_quota()
         must(kubectl("delete", "limitrange", "pushpull", "-n", NAMESPACE))
         name, password = USER.split(":")
         must(kubectl("create", "secret", "docker-registry", "registry", "-n", NAMESPACE, f"--docker-server={REGISTRY}",
@@ -99,7 +108,7 @@ class PlaceTest(TenantCase):
 
     def test_a_limit_range_asks_in_its_place(self) -> None:
         self.create_namespace(NAMESPACE)
-        must(kubectl("apply", "-n", NAMESPACE, "-f", CHART / "examples/quota.yaml"))
+        self.apply_quota()
         must(kubectl("apply", "-n", NAMESPACE, "-f", EXAMPLE))
         status = self.await_end(NAMESPACE, "fashion-mnist")
         self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)

@@ -90,7 +90,7 @@ class AddressTest(job.JobTestCase):
     def test_worker_names_coordinator_that_is_not_there(self) -> None:
         address = job.closed_port()
 
-        worker = self.start(job.PROBE, environment={
+        worker = self.start(job.PROBE, "--join-seconds", 1, environment={
             "PUSHPULL_JOB": "x", "PUSHPULL_ROLE": "worker", "PUSHPULL_INDEX": "0",
             "PUSHPULL_COORDINATOR": address, "PUSHPULL_METRICS_PORT": "0"})
 
