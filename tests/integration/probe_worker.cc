@@ -280,9 +280,9 @@ struct Memory {
   std::vector<float> gradients;
 };
 
-absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sums) {
-  std::vector<std::vector<float>>& values = memory.values;
-  values.assign(flags.tensors, std::vector<float>(flags.values, 0));
+// Registers the tensors; where the program has its gradients.
+absl::StatusOr<std::span<float>> RegisterTensors(Job& job, Memory& memory, const Flags& flags) {
+  memory.values.assign(flags.tensors, std::vector<float>(flags.values, 0));
   memory.gradients.resize(flags.is_registered != 0 ? 0 : flags.tensors * flags.values);
   std::span<float> gradients(memory.gradients);
   if (flags.is_registered != 0) {
@@ -290,10 +290,36 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
   }
   std::vector<TensorRegistration> registrations;
   for (uint64_t i = 0; i < flags.tensors; ++i) {
-    registrations.push_back(
-        {.spec = SpecOf(flags, i), .value = values[i], .keeps_value = flags.is_in_place == 0});
+    registrations.push_back({.spec = SpecOf(flags, i),
+                             .value = memory.values[i],
+                             .keeps_value = flags.is_in_place == 0});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
+  return gradients;
+}
+
+absl::Status PushPullAll(
+    Job& job, Memory& memory, const Flags& flags, std::span<float> gradients, uint64_t step) {
+  std::vector<PushHandle> handles;
+  for (uint64_t i = flags.tensors; i-- > 0;) {
+    const std::span<float> gradient = gradients.subspan(i * flags.values, flags.values);
+    FillGradient(flags, job.worker().value(), step, i, gradient);
+    PUSHPULL_ASSIGN_OR_RETURN(PushHandle handle,
+                              job.PushPull(absl::StrCat("t", i),
+                                           gradient,
+                                           memory.values[i],
+                                           {.samples = 1, .in_place = flags.is_in_place != 0}));
+    handles.push_back(std::move(handle));
+  }
+  for (PushHandle& handle : handles)
+    PUSHPULL_RETURN_IF_ERROR(handle.Wait(Deadline::After(kStepTimeout)));
+  for (uint64_t i = 0; flags.is_in_place != 0 && i < flags.tensors; ++i)
+    PUSHPULL_RETURN_IF_ERROR(Gather(handles[flags.tensors - 1 - i], memory.values[i]));
+  return absl::OkStatus();
+}
+
+absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sums) {
+  PUSHPULL_ASSIGN_OR_RETURN(const std::span<float> gradients, RegisterTensors(job, memory, flags));
   const bool adds = flags.optimizer == "add";
   StepWatch watch;
   for (uint64_t step = job.start_step().value(); step < flags.steps && MayGoOn(job, flags);
@@ -301,23 +327,9 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
     ComputeStep(flags, job);
     if (step == flags.stall_at_step && job.worker().value() == flags.stall_worker)
       Compute(kLongestStall, flags.stall_until);
-    std::vector<PushHandle> handles;
-    for (uint64_t i = flags.tensors; i-- > 0;) {
-      const std::span<float> gradient = gradients.subspan(i * flags.values, flags.values);
-      FillGradient(flags, job.worker().value(), step, i, gradient);
-      PUSHPULL_ASSIGN_OR_RETURN(PushHandle handle,
-                                job.PushPull(absl::StrCat("t", i),
-                                             gradient,
-                                             values[i],
-                                             {.samples = 1, .in_place = flags.is_in_place != 0}));
-      handles.push_back(std::move(handle));
-    }
-    for (PushHandle& handle : handles)
-      PUSHPULL_RETURN_IF_ERROR(handle.Wait(Deadline::After(kStepTimeout)));
-    for (uint64_t i = 0; flags.is_in_place != 0 && i < flags.tensors; ++i)
-      PUSHPULL_RETURN_IF_ERROR(Gather(handles[flags.tensors - 1 - i], values[i]));
+    PUSHPULL_RETURN_IF_ERROR(PushPullAll(job, memory, flags, gradients, step));
     if (checks_sums) {
-      for (const std::vector<float>& value : values)
+      for (const std::vector<float>& value : memory.values)
         PUSHPULL_RETURN_IF_ERROR(CheckSum(job, value, step));
     }
     watch.Ended(step);
@@ -326,8 +338,8 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
   watch.Print();
   const bool writes_weights = !flags.weights.empty() && (adds || job.worker().value() == 0);
   if (writes_weights && MayGoOn(job, flags))
-    PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, values));
-  job.ReportResult("loss", values.front().front());
+    PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, memory.values));
+  job.ReportResult("loss", memory.values.front().front());
   return job.Leave(Deadline::After(kStepTimeout));
 }
 
