@@ -20,6 +20,8 @@ USER = "ml:correct horse"
 POOL = "node2"
 TOLD_SECONDS = 30
 NAMESPACE = "fenced"
+# The quota controller looks for new kinds twice a minute.
+QUOTA_SECONDS = 150
 JOBS_COUNTED = "count/trainingjobs.pushpull.dev"
 POD_DEFAULTS = {"imagePullSecrets": [{"name": "registry"}], "nodeSelector": {"pool": "training"},
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
@@ -53,7 +55,7 @@ class PlaceTest(TenantCase):
 
         def counts_jobs() -> bool:
             return JOBS_COUNTED in get("resourcequota", "pushpull", "-n", NAMESPACE).get("status", {}).get("used", {})
-        wait_until(counts_jobs, 60, f"the quota has {JOBS_COUNTED}")
+        wait_until(counts_jobs, QUOTA_SECONDS, f"the quota has {JOBS_COUNTED}")
 
     def apply_example(self, name: str, *patches: dict[str, Any]) -> None:
         """The example under another name, with fields of its spec replaced."""
