@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/controller/object_maker.h"
 
-#include <cstddef>
-
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
@@ -26,12 +24,23 @@ absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key) {
 
 namespace {
 
+const char* FieldOf(JobRole role) {
+  switch (role) {
+    case JobRole::kServer:
+      return "spec.servers";
+    case JobRole::kWorker:
+      return "spec.workers";
+    case JobRole::kCoordinator:
+      return "spec.coordinator";
+  }
+  return "spec";
+}
+
 // The API server names a field of the pod; the user looks for it in the manifest.
 absl::Status AboutTemplateOf(JobRole role, const absl::Status& tried) {
-  const char* parts[] = {"spec.servers", "spec.workers", "spec.coordinator"};
   absl::Status about(tried.code(),
                      absl::StrCat("the pod that spec.podDefaults and ",
-                                  parts[static_cast<size_t>(role)],
+                                  FieldOf(role),
                                   " describe is refused: ",
                                   tried.message()));
   tried.ForEachPayload(

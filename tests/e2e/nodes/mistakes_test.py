@@ -13,10 +13,10 @@ from nodes import NodeCase, get, kubectl
 PAGE = ROOT / "docs/mistakes.md"
 TOLD_SECONDS = 10
 GONE_SECONDS = 60
-HEAD = """# Mistakes, and what they are answered
+HEAD = """# Common mistakes and their messages
 
-Manifests with one mistake each, as `kubectl apply` or a condition of the job answers them on a cluster, all within ten
-seconds. `tests/e2e/nodes/mistakes_test.py` makes this page.
+Each row is a manifest with one mistake, and the message that `kubectl apply` or a condition of the job had for it on a
+cluster, within ten seconds. `tests/e2e/nodes/mistakes_test.py` makes this page.
 
 | in the manifest | told by | message |
 | --- | --- | --- |
