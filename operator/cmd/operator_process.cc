@@ -88,6 +88,7 @@ class OperatorProcess {
         .lease = config_.lease,
         .identity = start.instance,
         .times = config_.lease_times,
+        .was_seen = start.lease_was_seen,
         .on_error = [this](const absl::Status& status) {
           log_.Warning("cannot read or renew the lease",
                        {{"lease", ToString(config_.lease)}, {"why", status.message()}});
@@ -183,6 +184,7 @@ int RunOperator(const OperatorStart& start) {
   for (int life = 1;; ++life) {
     OperatorStart own = start;
     absl::StrAppend(&own.instance, "-", life);
+    own.lease_was_seen = life > 1;
     OperatorProcess process(own, **credentials);
     const absl::Status ended = process.Run();
     if (ended.ok()) return pushpull::ExitCodeOf(process.signal());

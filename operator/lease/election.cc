@@ -35,15 +35,16 @@ absl::Status Validate(const LeaseTimes& times) {
 }
 
 void Election::Observe(const std::optional<LeaseRecord>& record, SteadyTime now) {
-  if (record == record_) return;
+  if (changed_at_ && record == record_) return;
+  was_seen_ = was_seen_ || record_ || record;
   record_ = record;
   changed_at_ = now;
 }
 
 SteadyTime Election::LeaseEnds() const {
-  // The holder's own duration counts; a record without one gets ours.
-  const auto duration = record_->duration.count() > 0 ? record_->duration : times_.lease_duration;
-  return changed_at_ + duration;
+  // The holder's own duration counts; a record without one gets ours, and one that is gone.
+  const bool has_duration = record_ && record_->duration.count() > 0;
+  return *changed_at_ + (has_duration ? record_->duration : times_.lease_duration);
 }
 
 Election::Step Election::Next(SteadyTime now) const {
@@ -52,7 +53,10 @@ Election::Step Election::Next(SteadyTime now) const {
     const bool is_ours = record_.has_value() && record_->holder == identity_;
     return is_ours && IsLeader(now) ? Step::kRenew : Step::kLost;
   }
-  if (!record_.has_value()) return Step::kCreate;
+  if (!record_.has_value()) {
+    const bool was_deleted = was_seen_ && changed_at_.has_value();
+    return was_deleted && now < LeaseEnds() ? Step::kWait : Step::kCreate;
+  }
   // Ours without having led: the answer to our write was lost.
   if (record_->holder.empty() || record_->holder == identity_) return Step::kAcquire;
   return now >= LeaseEnds() ? Step::kAcquire : Step::kWait;

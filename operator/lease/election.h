@@ -41,16 +41,18 @@ absl::Status Validate(const LeaseTimes& times);
 class Election {
  public:
   enum class Step {
-    kCreate,   // there is no Lease
+    kCreate,   // there is no Lease, and nobody holds the one that was
     kAcquire,  // it is free or has expired
     kRenew,    // it is ours
-    kWait,     // another process holds it
+    kWait,     // another process holds it, or held it when it was deleted
     kLost,     // it was ours; final
   };
 
-  // `identity` is unique to this process; a restart has another one.
-  Election(std::string identity, LeaseTimes times)
-      : identity_(std::move(identity)), times_(times) {}
+  // `identity` is unique to this process; a restart has another one. `was_seen`: the Lease has
+  // existed, so one that is missing was deleted. It is created again only when its holder has had
+  // to step down, and after a release has been uninstalled nobody creates it any more.
+  Election(std::string identity, LeaseTimes times, bool was_seen = false)
+      : identity_(std::move(identity)), times_(times), was_seen_(was_seen) {}
 
   // The Lease was read; no record: it does not exist.
   void Observe(const std::optional<LeaseRecord>& record, pushpull::SteadyTime now);
@@ -77,8 +79,9 @@ class Election {
 
   const std::string identity_;
   const LeaseTimes times_;
-  std::optional<LeaseRecord> record_;  // as last read or written
-  pushpull::SteadyTime changed_at_;    // when record_ was first observed
+  bool was_seen_;
+  std::optional<LeaseRecord> record_;               // as last read or written
+  std::optional<pushpull::SteadyTime> changed_at_;  // when record_ was first observed
   bool has_led_ = false;
   bool is_over_ = false;
   pushpull::SteadyTime leads_until_;  // of has_led_

@@ -19,7 +19,7 @@ LeaderElector::LeaderElector(KubeClient& client, PausingTime& time, LeaderElecto
       time_(time),
       options_(std::move(options)),
       pace_(options_.times.retry_period, options_.times.retry_period),
-      election_(options_.identity, options_.times) {}
+      election_(options_.identity, options_.times, options_.was_seen) {}
 
 Deadline LeaderElector::AttemptDeadline() const {
   const SteadyTime soon = time_.Now() + options_.times.renew_deadline / 2;
@@ -82,14 +82,7 @@ absl::Status LeaderElector::TryAcquireOrRenew() {
     absl::Status status = Write(step, deadline);
     if (!absl::IsAborted(status) && !absl::IsNotFound(status)) return status;
   }
-  absl::StatusOr<Object> read = client_.Get(LeaseType(), options_.lease, deadline);
-  if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
-  std::optional<LeaseRecord> record;
-  object_.reset();
-  if (read.ok()) {
-    PUSHPULL_ASSIGN_OR_RETURN(record, DecodeLease(*read));
-    object_ = *std::move(read);
-  }
+  PUSHPULL_ASSIGN_OR_RETURN(const std::optional<LeaseRecord> record, Read(deadline));
   {
     MutexLock lock(mu_);
     election_.Observe(record, time_.Now());
@@ -97,6 +90,16 @@ absl::Status LeaderElector::TryAcquireOrRenew() {
   }
   if (step == Election::Step::kWait || step == Election::Step::kLost) return absl::OkStatus();
   return Write(step, deadline);
+}
+
+absl::StatusOr<std::optional<LeaseRecord>> LeaderElector::Read(Deadline deadline) {
+  absl::StatusOr<Object> read = client_.Get(LeaseType(), options_.lease, deadline);
+  if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
+  object_.reset();
+  if (!read.ok()) return std::nullopt;
+  PUSHPULL_ASSIGN_OR_RETURN(LeaseRecord record, DecodeLease(*read));
+  object_ = *std::move(read);
+  return record;
 }
 
 absl::Status LeaderElector::Write(Election::Step step, Deadline deadline) {
@@ -140,6 +143,12 @@ absl::Status LeaderElector::Release(Deadline deadline) {
     if (!led) return absl::OkStatus();
     record = election_.RecordToRelease(WallTime());
   }
+  const absl::Status released = Send(Election::Step::kRenew, record, deadline).status();
+  if (absl::IsNotFound(released)) return absl::OkStatus();
+  if (!absl::IsAborted(released)) return released;
+  // Somebody wrote it meanwhile, or it is another object by now.
+  PUSHPULL_ASSIGN_OR_RETURN(const std::optional<LeaseRecord> now, Read(deadline));
+  if (!now || now->holder != options_.identity) return absl::OkStatus();
   return Send(Election::Step::kRenew, record, deadline).status();
 }
 

@@ -24,6 +24,7 @@ struct LeaderElectorOptions {
   ObjectKey lease;       // of the Lease object
   std::string identity;  // unique to this process; a restart has another one
   LeaseTimes times;
+  bool was_seen = false;  // see Election
   // For the times in the Lease, which are for people only.
   std::function<std::chrono::system_clock::time_point()> wall_clock =
       std::chrono::system_clock::now;
@@ -48,7 +49,8 @@ class LeaderElector {
   absl::Status Run(const std::function<void()>& on_leading, const Cancellation& cancellation);
 
   // Releases the lease so that a standby need not wait for it to expire. Call after everything that
-  // writes has stopped: writes are refused from now on. OK where this process does not lead.
+  // writes has stopped: writes are refused from now on. OK where this process does not lead, and
+  // where the Lease is gone or another's.
   absl::Status Release(pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
   // For ClientOptions::may_write. kFailedPrecondition if this process is not the leader.
@@ -61,6 +63,8 @@ class LeaderElector {
  private:
   // Reads the Lease and writes it as the election decides.
   absl::Status TryAcquireOrRenew() ABSL_LOCKS_EXCLUDED(mu_);
+  // Into object_. Nothing: there is none.
+  absl::StatusOr<std::optional<LeaseRecord>> Read(pushpull::Deadline deadline);
   absl::Status Write(Election::Step step, pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<Object> Send(Election::Step step,
                               const LeaseRecord& record,

@@ -32,6 +32,21 @@ TEST(ElectionTest, AMissingLeaseIsCreated) {
   EXPECT_FALSE(election.IsLeader(kNow));
 }
 
+// Its leader may not know it yet; and an uninstalled operator must not leave another one behind.
+TEST(ElectionTest, ADeletedLeaseIsCreatedWhenItWouldHaveExpired) {
+  Election standby("me", {});
+  standby.Observe(HeldBy("other", "1"), kNow);
+  Election robbed("me", {}, /*was_seen=*/true);
+  EXPECT_EQ(robbed.Next(kNow), Step::kCreate) << "nothing was read yet";
+  for (Election* election : {&standby, &robbed}) {
+    election->Observe(std::nullopt, kNow + seconds(5));
+    election->Observe(std::nullopt, kNow + seconds(7));
+
+    EXPECT_EQ(election->Next(kNow + milliseconds(19'999)), Step::kWait);
+    EXPECT_EQ(election->Next(kNow + seconds(20)), Step::kCreate);
+  }
+}
+
 TEST(ElectionTest, ALeaseRunsFromTheObservedRenewal) {
   Election election("me", {});
   election.Observe(HeldBy("other", "1"), kNow);

@@ -121,6 +121,38 @@ TEST(LeaderElectorTest, AReleasedLeaseIsAcquiredWithin2Seconds) {
   EXPECT_FALSE(first.elector.is_leader());
 }
 
+// As when a release is uninstalled, and installed anew before the old operator has ended.
+TEST(LeaderElectorTest, ALeaseThatIsGoneOrAnothersNeedsNoRelease) {
+  for (const bool has_successor : {false, true}) {
+    FakeApiServer server;
+    Operator first(server, "first");
+    first.LeadAndDie(3).IgnoreError();
+    server.Remove(LeaseType(), kLease);
+    if (has_successor) {
+      Operator second(server, "second");
+      second.LeadAndDie(1).IgnoreError();
+    }
+
+    EXPECT_TRUE(first.elector.Release(Deadline(first.time.Now() + seconds(1))).ok());
+
+    const bool is_gone = server.Find(LeaseType(), kLease).is_null();
+    EXPECT_EQ(is_gone ? "gone" : HolderOf(server), has_successor ? "second" : "gone");
+  }
+}
+
+TEST(LeaderElectorTest, ALeaseThatSomebodyHasLabelledIsReleased) {
+  FakeApiServer server;
+  Operator first(server, "first");
+  first.LeadAndDie(3).IgnoreError();
+  json lease = server.Find(LeaseType(), kLease);
+  lease["metadata"]["labels"]["team"] = "a";
+  server.Put(LeaseType(), kLease, lease);
+
+  EXPECT_TRUE(first.elector.Release(Deadline(first.time.Now() + seconds(1))).ok());
+
+  EXPECT_EQ(HolderOf(server), "");
+}
+
 TEST(LeaderElectorTest, APausedLeaderWritesNothingAfterResuming) {
   FakeApiServer server;
   Operator first(server, "first");
