@@ -77,8 +77,11 @@ def install_crd() -> None:
 
 def wait_for_crd() -> None:
     # Unlike other commands this one asks the API server anew, and kubectl keeps the answer.
-    wait_until(lambda: "trainingjobs" in kubectl("api-resources", "--api-group=pushpull.dev").stdout, 60,
-               "kubectl api-resources lists trainingjobs")
+    for kind in ("trainingjobs", "trainingjobworkers"):
+        wait_until(lambda: kind in kubectl("api-resources", "--api-group=pushpull.dev").stdout, 60,
+                   f"kubectl api-resources lists {kind}")
+        # One that is not served yet cannot be deleted either.
+        wait_until(lambda: kubectl("get", kind).returncode == 0, 60, f"{kind} are served")
     wait_until(lambda: kubectl("explain", "trainingjob.spec").returncode == 0, 60, "kubectl explain knows TrainingJob")
     probe = json.dumps(job("probe"))
     wait_until(lambda: kubectl("create", "--dry-run=server", "-f", "-", text=probe).returncode == 0, 60, "a job is taken")
