@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/memory_trim.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
@@ -43,6 +44,8 @@ constexpr Duration kHeartbeat = std::chrono::seconds(1);
 constexpr int kHeartbeatsPerTimeout = 4;
 // Between two looks whether commands have heard of the job's end.
 constexpr Duration kWaitersPeriod = std::chrono::milliseconds(20);
+// A flood of gRPC calls takes and frees tens of MiB in this time.
+constexpr Duration kCoordinatorTrimPeriod = std::chrono::seconds(2);
 // Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
@@ -171,6 +174,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   CoordinatorMetrics metrics(registry);
   tls->AddTo(registry);
   RoleProcess process("pp-coordinator");
+  TrimMemoryEvery(kCoordinatorTrimPeriod, process.control());
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
   PUSHPULL_ASSIGN_OR_RETURN(
@@ -184,7 +188,16 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   std::unique_ptr<Coordinator> coordinator;
   PUSHPULL_RETURN_IF_ERROR(process.Call([&] {
     coordinator = std::make_unique<Coordinator>(
-        std::move(options), process.control(), *service, metrics, checkpoints, log);
+        std::move(options),
+        process.control(),
+        *service,
+        metrics,
+        checkpoints,
+        [&process](const std::string& why) {
+          process.End(absl::AbortedError(
+              absl::StrCat(why, ": steps down, the next coordinator asks the members")));
+        },
+        log);
     return absl::OkStatus();
   }));
   service->Serve(*coordinator);

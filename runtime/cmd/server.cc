@@ -4,6 +4,7 @@
 #include "runtime/server/server.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <random>
@@ -15,6 +16,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/host_port.h"
+#include "runtime/base/memory_trim.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
@@ -43,6 +45,9 @@ struct ServerFlags {
   std::string log_level = "info";
   int ready_fd = -1;
 };
+
+// Memory that a step frees and takes again stays, most of the time.
+constexpr Duration kServerTrimPeriod = std::chrono::seconds(10);
 
 uint64_t RandomIncarnation() {
   std::random_device random;
@@ -117,6 +122,7 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
   ServerMetrics metrics(registry);
   tls->AddTo(registry);
   RoleProcess process("pp-control");
+  TrimMemoryEvery(kServerTrimPeriod, process.control());
   const Lanes lanes = StartLanes(flags.threads);
   const auto transport = MakeMemberTransport(PointersTo(lanes), data_path.options);
   PosixFileSystem files;

@@ -48,7 +48,17 @@ struct ClearCheckpoint {
 struct ProbeFolder {
   std::string folder;
 };
-using Command =
-    std::variant<SendMessage, CloseSession, Announce, SaveManifest, ClearCheckpoint, ProbeFolder>;
+// End this process, so that another coordinator starts with a higher term and asks the members what
+// they know. JobCore does nothing any more.
+struct StepDown {
+  std::string why;
+};
+using Command = std::variant<SendMessage,
+                             CloseSession,
+                             Announce,
+                             SaveManifest,
+                             ClearCheckpoint,
+                             ProbeFolder,
+                             StepDown>;
 
 }  // namespace pushpull

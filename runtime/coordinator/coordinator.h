@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,11 +24,14 @@ namespace pushpull {
 class Coordinator final : public SessionEvents {
  public:
   // `executor`, `sink`, `metrics` and `checkpoints` are used, not owned, and outlive this object.
+  // `step_down` is called at most once, on the executor, with why the process is to end so that
+  // another coordinator takes over; it must not destroy this object.
   Coordinator(JobCoreOptions options,
               Executor& executor,
               SessionSink& sink,
               CoordinatorMetrics& metrics,
               CheckpointKeeper& checkpoints,
+              std::function<void(const std::string&)> step_down,
               Log log);
   ~Coordinator() override;
 
@@ -73,6 +77,7 @@ class Coordinator final : public SessionEvents {
   SessionSink& sink_;
   CoordinatorMetrics& metrics_;
   CheckpointKeeper& checkpoints_;
+  const std::function<void(const std::string&)> step_down_;
   const Log log_;
   JobCore core_;
   Waiters waiters_;

@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
 
@@ -47,10 +48,16 @@ bool IsRegistration(const FromMember& message) {
 
 // ---- events ----
 
+void JobCore::Begin(SteadyTime now) {
+  job_.now = now;
+  job_.members.Excuse(own_silence_.OnEvent(now));
+}
+
 std::vector<Command> JobCore::OnMessage(SteadyTime now,
                                         SessionId session,
                                         const FromMember& message) {
-  job_.now = now;
+  Begin(now);
+  if (is_stopped_) return {};
   job_.members.OnReceived(now, session);
   const bool was_registered = job_.members.IsRegistered(session);
   if (was_registered && IsRegistration(message)) {
@@ -62,6 +69,8 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
                        absl::FailedPreconditionError("a session begins with a registration"));
     return Settle();
   }
+  if (const std::optional<SessionId> closing = job_.members.EarlierSessionOf(message))
+    if (StepsDownOver(*closing)) return job_.outbox.Take();
   std::visit(
       [&](const auto& alternative) {
         if constexpr (requires { On(session, alternative); }) {
@@ -76,27 +85,68 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
 }
 
 std::vector<Command> JobCore::OnClosed(SteadyTime now, SessionId session, const absl::Status& why) {
-  job_.now = now;
+  Begin(now);
   if (is_stopped_) return {};
+  if (StepsDownOver(session)) return job_.outbox.Take();
   members_.Lose(session, absl::StrCat("its connection closed (", why.message(), ")"));
   return Settle();
 }
 
+// A member that closed its connection because it got no answer lives, and connects again.
+bool JobCore::StepsDownOver(SessionId closing) {
+  const std::optional<Duration> silence = own_silence_.Recent(job_.now);
+  if (!silence || !CountsAsLost(closing)) return false;
+  StepDown(absl::StrFormat(
+      "it stood still for %.1f s, and connections of its members have closed", ToSeconds(*silence)));
+  return true;
+}
+
+// Whom the end of its session would cost the job.
+bool JobCore::CountsAsLost(SessionId session) const {
+  if (members_.is_recovering() || job_.lifecycle.is_over()) return false;
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (worker) return !job_.members.Find(*worker)->is_leaving;
+  const std::optional<ServerId> server = job_.members.ServerAt(session);
+  return server && !members_.resizer().IsReleased(*server);
+}
+
+// Its successor asks the members, whom this one would take for lost.
+void JobCore::StepDown(const std::string& why) {
+  is_stopped_ = true;
+  job_.outbox.Add(pushpull::StepDown{why});
+}
+
 std::vector<Command> JobCore::OnTick(SteadyTime now) {
-  job_.now = now;
+  Begin(now);
   if (is_stopped_) return {};
-  for (const SessionId session : job_.members.FindSilent(now)) {
-    members_.Drop(session, absl::StrCat("silent for ", ToSeconds(job_.options.peer_timeout), " s"));
-  }
+  DropSilent();
+  if (is_stopped_) return job_.outbox.Take();
   job_.lifecycle.OnTick(now);
   members_.OnTick();
   if (job_.lifecycle.has_started()) saver_.OnTick();
   return Settle();
 }
 
+void JobCore::DropSilent() {
+  const Duration limit = job_.options.peer_timeout;
+  const std::vector<SessionId> silent = job_.members.FindSilent(job_.now, limit);
+  if (silent.empty()) return;
+  const auto count = [this](const std::vector<SessionId>& sessions) {
+    return absl::c_count_if(sessions, [this](SessionId id) { return CountsAsLost(id); });
+  };
+  const auto unheard = count(job_.members.FindSilent(job_.now, limit / 2));
+  const auto members = count(job_.members.sessions());
+  if (OwnSilence::IsCutOff(unheard, members)) {
+    return StepDown(absl::StrFormat(
+        "%d of its %d members have been silent for up to %g s", unheard, members, ToSeconds(limit)));
+  }
+  for (const SessionId session : silent)
+    members_.Drop(session, absl::StrCat("silent for ", ToSeconds(limit), " s"));
+}
+
 std::vector<Command> JobCore::OnStop() {
-  is_stopped_ = true;
-  if (IsNeededNoMore()) StopAll(absl::OkStatus());
+  const bool has_stepped_down = std::exchange(is_stopped_, true);
+  if (!has_stepped_down && IsNeededNoMore()) StopAll(absl::OkStatus());
   return job_.outbox.Take();
 }
 
@@ -190,6 +240,12 @@ void JobCore::On(SessionId session, const Captured& message) {
 // ---- requests of users ----
 
 absl::Status JobCore::CheckKnown() const {
+  if (is_stopped_) {
+    return absl::UnavailableError(
+        absl::StrCat("job ",
+                     job_.options.settings.job,
+                     ": this coordinator is ending, try again in a few seconds"));
+  }
   if (!members_.is_recovering() || job_.lifecycle.is_over()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("job ",
@@ -200,21 +256,21 @@ absl::Status JobCore::CheckKnown() const {
 
 absl::StatusOr<std::vector<Command>> JobCore::Resize(SteadyTime now, const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(CheckKnown());
-  job_.now = now;
+  Begin(now);
   PUSHPULL_RETURN_IF_ERROR(members_.Resize(size));
   return Settle();
 }
 
 absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const ModeChange& change) {
   PUSHPULL_RETURN_IF_ERROR(CheckKnown());
-  job_.now = now;
+  Begin(now);
   PUSHPULL_RETURN_IF_ERROR(members_.SetMode(change));
   return Settle();
 }
 
 absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
   PUSHPULL_RETURN_IF_ERROR(CheckKnown());
-  job_.now = now;
+  Begin(now);
   if (job_.options.checkpoint) PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
   PUSHPULL_RETURN_IF_ERROR(saver_.Request());
   return Settle();
@@ -223,19 +279,19 @@ absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
 std::vector<Command> JobCore::OnManifest(SteadyTime now,
                                          uint64_t attempt,
                                          const absl::Status& written) {
-  job_.now = now;
+  Begin(now);
   saver_.OnManifest(attempt, written);
   return Settle();
 }
 
 std::vector<Command> JobCore::OnCleared(SteadyTime now, uint64_t attempt) {
-  job_.now = now;
+  Begin(now);
   saver_.OnCleared(attempt);
   return Settle();
 }
 
 std::vector<Command> JobCore::OnProbed(SteadyTime now, const absl::Status& written) {
-  job_.now = now;
+  Begin(now);
   saver_.OnProbed(written);
   return Settle();
 }

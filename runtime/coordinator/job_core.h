@@ -20,9 +20,13 @@
 //   rebuilt from the workers' copies. Any other loss of a server is a failover.
 // 6 Enough members have reported what they know to a coordinator that replaces an earlier one.
 //   Deaths, joins and moves wait until then.
+//
+// A coordinator that was away itself cannot tell who is lost. It steps down, in any phase but the
+// recovery and the end, and the next one asks the members.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +35,7 @@
 #include "runtime/coordinator/checkpoint_saver.h"
 #include "runtime/coordinator/job_members.h"
 #include "runtime/coordinator/job_state.h"
+#include "runtime/coordinator/own_silence.h"
 
 namespace pushpull {
 
@@ -38,7 +43,10 @@ namespace pushpull {
 class JobCore {
  public:
   explicit JobCore(JobCoreOptions options)
-      : job_(std::move(options)), members_(job_), saver_(job_, members_) {}
+      : job_(std::move(options)),
+        own_silence_(job_.options.peer_timeout),
+        members_(job_),
+        saver_(job_, members_) {}
 
   std::vector<Command> OnMessage(SteadyTime now, SessionId session, const FromMember& message);
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
@@ -78,7 +86,14 @@ class JobCore {
   JobStatus Status(SteadyTime now) const;
 
  private:
+  // First in every event.
+  void Begin(SteadyTime now);
+  // kUnavailable: the job is not known to this coordinator, or not any more.
   absl::Status CheckKnown() const;
+  bool StepsDownOver(SessionId closing);
+  bool CountsAsLost(SessionId session) const;
+  void StepDown(const std::string& why);
+  void DropSilent();
 
   // The messages that are not for members_ alone.
   void On(SessionId session, const Heartbeat& message);
@@ -90,10 +105,11 @@ class JobCore {
   void StopAll(const absl::Status& status);
 
   JobState job_;
+  OwnSilence own_silence_;
   JobMembers members_;
   CheckpointSaver saver_;
   bool has_announced_failure_ = false;
-  bool is_stopped_ = false;  // this coordinator ends: members that it loses do not matter
+  bool is_stopped_ = false;  // this coordinator ends: nothing is decided any more
 };
 
 }  // namespace pushpull

@@ -60,7 +60,7 @@ struct JobState {
 
   const JobCoreOptions options;
   SteadyTime now;  // of the event under way
-  MemberRegistry members{options.peer_timeout};
+  MemberRegistry members;
   Outbox outbox{members, options.term};
   JobLifecycle lifecycle{options.settings.job, options.failure_grace};
   JobStatistics statistics;

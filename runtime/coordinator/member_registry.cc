@@ -7,16 +7,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
-std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now) {
-  // A coordinator that was stopped or starved has received nothing meanwhile. Without this it would
-  // declare every member dead when it goes on.
-  const Duration pause = now - checked_at_.value_or(now);
-  checked_at_ = now;
+
+void MemberRegistry::Excuse(Duration own_silence) {
+  for (auto& [id, session] : sessions_) session.last_heard += own_silence;
+}
+
+std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now, Duration limit) const {
   std::vector<SessionId> silent;
-  for (auto& [id, session] : sessions_) {
-    if (pause > peer_timeout_ / 2) session.last_heard += pause;
-    if (now - session.last_heard > peer_timeout_) silent.push_back(id);
-  }
+  for (const auto& [id, session] : sessions_)
+    if (now - session.last_heard > limit) silent.push_back(id);
   return silent;
 }
 
@@ -59,6 +58,18 @@ MemberRegistry::Departed MemberRegistry::Remove(SessionId session) {
   }
   sessions_.erase(session);
   return departed;
+}
+
+std::optional<SessionId> MemberRegistry::EarlierSessionOf(const FromMember& registration) const {
+  const auto session_of = [](const auto* known, Incarnation incarnation) {
+    const bool is_same = known != nullptr && known->info.incarnation == incarnation;
+    return is_same ? std::optional(known->session) : std::nullopt;
+  };
+  if (const auto* server = std::get_if<RegisterServer>(&registration))
+    return session_of(Find(server->server), server->incarnation);
+  if (const auto* worker = std::get_if<RegisterWorker>(&registration))
+    return session_of(Find(worker->worker), worker->incarnation);
+  return std::nullopt;
 }
 
 std::vector<SessionId> MemberRegistry::sessions() const {

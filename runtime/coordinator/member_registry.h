@@ -37,13 +37,12 @@ class MemberRegistry {
   };
   using Departed = std::variant<std::monostate, Server, Worker>;
 
-  explicit MemberRegistry(Duration peer_timeout) : peer_timeout_(peer_timeout) {}
-
   // Every message of a session counts as a sign of life, also before it has registered.
   void OnReceived(SteadyTime now, SessionId session) { sessions_[session].last_heard = now; }
-  // Sessions without a message for longer than the timeout; to be called a few times per timeout.
-  // A pause of the caller itself does not count as the members' silence.
-  std::vector<SessionId> FindSilent(SteadyTime now);
+  // Nothing could be received for so long, which does not count as the members' silence.
+  void Excuse(Duration own_silence);
+  // Sessions without a message for longer than `limit`.
+  std::vector<SessionId> FindSilent(SteadyTime now, Duration limit) const;
 
   // kFailedPrecondition: the session has a role already; it has one for its whole life.
   absl::Status CheckIsNew(SessionId session) const;
@@ -64,6 +63,8 @@ class MemberRegistry {
   // All of them, in the order in which they began, registered or not.
   std::vector<SessionId> sessions() const;
   bool IsRegistered(SessionId session) const { return ServerAt(session) || WorkerAt(session); }
+  // The session that the same process has registered with before, where that is still there.
+  std::optional<SessionId> EarlierSessionOf(const FromMember& registration) const;
   std::optional<ServerId> ServerAt(SessionId session) const { return MemberAt<ServerId>(session); }
   std::optional<WorkerId> WorkerAt(SessionId session) const { return MemberAt<WorkerId>(session); }
   // Null where none is registered under this index.
@@ -99,12 +100,10 @@ class MemberRegistry {
     return member == nullptr ? std::nullopt : std::optional<Id>(*member);
   }
 
-  const Duration peer_timeout_;
   std::map<SessionId, Session> sessions_;
   std::map<ServerId, Server> servers_;
   std::map<WorkerId, Worker> workers_;
   uint64_t servers_revision_ = 0;
-  std::optional<SteadyTime> checked_at_;  // last call of FindSilent
 };
 
 }  // namespace pushpull

@@ -25,6 +25,8 @@ constexpr size_t kQueuedToMemberMax = 1024;  // messages to one member
 constexpr size_t kSessionsMax = 2 * (kWireServersMax + kWireWorkersMax);
 // A connection carries one session, or a few status calls.
 constexpr int kCallsOfConnectionMax = 64;
+// A peer without a call has no reason to stay connected.
+constexpr int kIdleConnectionMilliseconds = 10'000;
 constexpr std::chrono::seconds kCloseTimeout{2};
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -206,6 +208,8 @@ class GrpcCoordinatorService final : public CoordinatorService,
     // Members do not compress; a stranger's 64 KiB could be 64 MiB.
     builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kIdleConnectionMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMilliseconds);
     // Members send keepalive pings every few seconds (control_client.cc).
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     int port = 0;

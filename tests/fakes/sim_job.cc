@@ -118,9 +118,26 @@ void SimJob::StartCoordinator() {
   core.term = Term{coordinators_.size() + 1};
   core.recovery = recovery;
   if (core.checkpoint) core.checkpoint->first_attempt += coordinators_.size() << 32;
+  CoordinatorHost& started = *host;
   host->coordinator = std::make_unique<Coordinator>(
-      std::move(core), coordinator_executor_, control_, host->metrics, checkpoints_, log_);
+      std::move(core),
+      coordinator_executor_,
+      control_,
+      host->metrics,
+      checkpoints_,
+      [this, &started](const std::string&) { OnStepDown(started); },
+      log_);
   coordinators_.push_back(std::move(host));
+}
+
+// As its process does: ends, and is started again with a higher term.
+void SimJob::OnStepDown(CoordinatorHost& host) {
+  coordinator_executor_.Post([this, &host] {
+    if (host.coordinator == nullptr) return;
+    control_.Disconnect(host);
+    host.coordinator.reset();
+    if (std::exchange(host.is_reachable, false)) StartCoordinator();
+  });
 }
 
 void SimJob::IsolateCoordinator() {

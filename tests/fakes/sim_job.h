@@ -162,6 +162,7 @@ class SimJob {
     std::unique_ptr<Coordinator> coordinator;  // null: the process is gone
     bool is_reachable = true;
   };
+  void OnStepDown(CoordinatorHost& host);
   Coordinator& coordinator() { return *coordinators_.back()->coordinator; }
   SessionEvents* RouteOf(const Executor& member) const;
   std::set<const Executor*> KnownServers();

@@ -155,6 +155,8 @@ def add_http2_rules(table: Table, unary: str, stream: str, raw: Callable[[Target
     add("headers of an even stream", ANY, frame(HEADERS, status, END_HEADERS, 2))
     add("data of a stream that has not begun", ANY, frame(DATA, b"abc", 0, 99))
     add("settings of 5 bytes", CLOSED, frame(SETTINGS, b"\0" * 5))
+    # The ping that asks whether anybody is there is taken for the rest of it.
+    add("settings of which only a part comes", CLOSED, frame(SETTINGS, bytes(6), 0, 0, 15_996), is_slow=True)
     add("a window of 2^31", CLOSED, frame(SETTINGS, struct.pack(">HI", 4, 2**31)))
     add("frames of 1 byte at most", CLOSED, frame(SETTINGS, struct.pack(">HI", 5, 1)))
     add("a window that grows by 0", ANY, frame(WINDOW_UPDATE, bytes(4)))

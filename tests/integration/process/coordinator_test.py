@@ -62,6 +62,26 @@ class RestartTest(job.JobTestCase):
         self.assertEqual(status["term"], 2)
 
 
+    def test_coordinator_that_stood_still_steps_down(self) -> None:
+        spec = self.spec("--steps", STEPS, "--step-milliseconds", 200, "--optimizer", "adam", servers=2, workers=2,
+                         sync={"mode": "Async"}, restart=QUICK_RESTARTS)
+        spec["servers"]["replication"] = 1
+        started = self.run_job(spec)
+        started.wait_for_step(5)
+
+        started.signal_member("coordinator", 0, signal.SIGSTOP)
+        for name in ("server-0", "server-1", "worker-0", "worker-1"):
+            started.launcher.wait_for_line(f"{name} no coordinator: steps continue")
+        started.signal_member("coordinator", 0, signal.SIGCONT)
+
+        started.launcher.wait_for_line("it stood still for .* s, and connections of its members have closed")
+        started.wait_for_status("Running", term=2)
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual(report["steps"], STEPS)
+        self.assertEqual(report["restarts"], 1, started.launcher.output)
+
+
 class TwoCoordinatorsTest(job.JobTestCase):
 
     def setUp(self) -> None:
@@ -106,19 +126,30 @@ class TwoCoordinatorsTest(job.JobTestCase):
         job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 2")
         self.assertEqual([member.process.poll() for member in members], [None, None, None])
 
-    def test_stopped_coordinator_is_rejected_after_succession(self) -> None:
+    def test_one_that_is_cut_off_steps_down(self) -> None:
+        self.manifest = self.write_manifest(self.long_spec(workers=1, restart={"peerTimeoutSeconds": 3}))
+        coordinator = self.start_coordinator(1)
+        network = switched_network.SwitchedNetwork(self.address_of(coordinator))
+        self.addCleanup(network.close)
+        members = self.start_members(network)
+
+        for member in members:
+            os.kill(member.pid, signal.SIGSTOP)
+
+        coordinator.wait_for_line("3 of its 3 members have been silent for up to 3 s: steps down")
+        self.assertEqual(coordinator.wait(10), 1)
+
+    def test_isolated_coordinator_is_rejected_after_succession(self) -> None:
         older = self.start_coordinator(1)
         network = switched_network.SwitchedNetwork(self.address_of(older))
         self.addCleanup(network.close)
         members = self.start_members(network)
-        os.kill(older.pid, signal.SIGSTOP)
         second = self.start_coordinator(2, "--recover")
         address = self.address_of(second)
         network.switch(address)
         job.wait_until(lambda: self.status_at(address).get("phase") == "Running", 20, "term 2")
 
         os.kill(second.pid, signal.SIGKILL)
-        os.kill(older.pid, signal.SIGCONT)
         network.switch(self.address_of(older))
         for member in members:
             member.wait_for_line("a coordinator of term 1 is outdated")

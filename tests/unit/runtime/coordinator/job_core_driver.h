@@ -49,6 +49,13 @@ class JobCoreDriver {
       return close != nullptr && close->session == session;
     });
   }
+  // Why the coordinator is to end; empty: it goes on.
+  std::string SteppedDown() const {
+    for (const Command& command : commands_) {
+      if (const auto* step_down = std::get_if<StepDown>(&command)) return step_down->why;
+    }
+    return "";
+  }
   // The lines for the log, one below the other.
   std::string Said() const {
     std::string said;

@@ -187,7 +187,7 @@ TEST_F(JobCoreTest, AJobThatHasFailedAdmitsNobody) {
 
 TEST_F(JobCoreTest, ASilentWorkerIsGivenUpAfterTheTimeout) {
   StartJob();
-  now_ += std::chrono::seconds(19);
+  for (int i = 0; i < 19; ++i) Tick(std::chrono::seconds(1));
   Receive(kAnnSession, Heartbeat{WorkerStats{}});
   Receive(kServerSession, Heartbeat{ServerStats{}});
 
@@ -490,10 +490,111 @@ TEST_F(JobCoreTest, ACoordinatorsPauseIsNoSilenceOfMembers) {
 
   Tick(std::chrono::minutes(5));
   const JobPhase after_pause = core_.Status(now_).phase;
-  for (int i = 0; i < 25; ++i) Tick(std::chrono::seconds(1));
+  for (int i = 0; i < 25; ++i) {
+    Receive(kAnnSession, Heartbeat{WorkerStats{}});
+    Receive(kBobSession, Heartbeat{WorkerStats{}});
+    Tick(std::chrono::seconds(1));
+  }
 
   EXPECT_EQ(after_pause, JobPhase::kRunning);
-  EXPECT_NE(core_.Status(now_).phase, JobPhase::kRunning);  // now they are silent
+  EXPECT_NE(core_.Status(now_).phase, JobPhase::kRunning);  // now the server is silent
+  EXPECT_THAT(SteppedDown(), IsEmpty());
+}
+
+TEST_F(JobCoreTest, StepsDownWhenItStoodStillAndAServersConnectionCloses) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+  Tick(std::chrono::seconds(3));
+  EXPECT_THAT(SteppedDown(), IsEmpty());
+
+  Close(kServerSession);
+
+  EXPECT_THAT(SteppedDown(), HasSubstr("it stood still for 24.0 s"));
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
+  EXPECT_FALSE(Sent<Stop>(kAnnSession).has_value());
+}
+
+TEST_F(JobCoreTest, StepsDownWhenItStoodStillAndAWorkersConnectionCloses) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+
+  Close(kAnnSession);
+
+  EXPECT_THAT(SteppedDown(), HasSubstr("it stood still for 24.0 s"));
+}
+
+TEST_F(JobCoreTest, StepsDownWhenAMemberReturnsBeforeItsSessionEnds) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+
+  RegisterOne(SessionId{77}, kAnn);
+
+  EXPECT_THAT(SteppedDown(), HasSubstr("it stood still for 24.0 s"));
+  EXPECT_FALSE(Sent<Welcome>(SessionId{77}).has_value());
+}
+
+TEST_F(JobCoreTest, ANewProcessIsNoReasonToStepDown) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+
+  RegisterOne(SessionId{77}, kAnn, 2);
+
+  EXPECT_THAT(SteppedDown(), IsEmpty());
+  EXPECT_TRUE(Sent<Welcome>(SessionId{77}).has_value());
+}
+
+TEST_F(JobCoreTest, LongAfterAStandstillAClosedSessionIsALostMember) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+  for (int i = 0; i < 11; ++i) {
+    Receive(kServerSession, Heartbeat{ServerStats{}});
+    Receive(kAnnSession, Heartbeat{WorkerStats{}});
+    Tick(std::chrono::seconds(2));
+  }
+
+  Close(kServerSession);
+
+  EXPECT_THAT(SteppedDown(), IsEmpty());
+  EXPECT_THAT(core_.Status(now_).failure, HasSubstr("server-0 (10.0.0.1:7171) is lost"));
+}
+
+TEST_F(JobCoreTest, AWorkerThatLeavesIsNoReasonToStepDown) {
+  StartJob();
+  Receive(kAnnSession, Leave{Step{10}, {}});
+  Tick(std::chrono::seconds(24));
+
+  Close(kAnnSession);
+
+  EXPECT_THAT(SteppedDown(), IsEmpty());
+}
+
+TEST_F(JobCoreTest, StepsDownWhenMostMembersAreSilentAtOnce) {
+  StartJob();
+  Receive(kServerSession, Heartbeat{ServerStats{}});
+  Receive(kAnnSession, Heartbeat{WorkerStats{}});
+  for (int i = 0; i < 21; ++i) {
+    Receive(kBobSession, Heartbeat{WorkerStats{}});
+    Tick(std::chrono::seconds(1));
+  }
+
+  EXPECT_THAT(SteppedDown(), HasSubstr("2 of its 3 members have been silent"));
+  EXPECT_FALSE(IsClosed(kAnnSession));
+}
+
+TEST_F(JobCoreTest, OneThatHasSteppedDownDecidesNothing) {
+  StartJob();
+  Tick(std::chrono::seconds(24));
+  Close(kServerSession);
+  commands_.clear();
+
+  Close(kAnnSession);
+  RegisterOne(SessionId{77}, kAnn);
+  Tick(std::chrono::seconds(30));
+  const auto resized = core_.Resize(now_, {.servers = 2});
+  Take(core_.OnStop());
+
+  EXPECT_THAT(commands_, IsEmpty());
+  EXPECT_TRUE(absl::IsUnavailable(resized.status())) << resized.status();
 }
 
 }  // namespace

@@ -23,27 +23,38 @@ class MemberRegistryTest : public testing::Test {
   }
 
   SteadyTime now_{};
-  MemberRegistry registry_{seconds(20)};
+  MemberRegistry registry_;
 };
 
 TEST_F(MemberRegistryTest, ASessionIsSilentAfterTheTimeout) {
   registry_.OnReceived(now_, kFirstSession);
   registry_.OnReceived(now_ + seconds(15), kSecondSession);
-  for (int i = 0; i <= 20; ++i)
-    EXPECT_THAT(registry_.FindSilent(now_ + seconds(i)), IsEmpty()) << i;
 
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(21)), ElementsAre(kFirstSession));
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(20), seconds(20)), IsEmpty());
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(21), seconds(20)), ElementsAre(kFirstSession));
 }
 
-TEST_F(MemberRegistryTest, ItsOwnPauseIsNoSilenceOfMembers) {
+TEST_F(MemberRegistryTest, ItsOwnSilenceIsNoSilenceOfMembers) {
   registry_.OnReceived(now_, kFirstSession);
-  registry_.FindSilent(now_);
 
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(100)), IsEmpty());
+  registry_.Excuse(seconds(100));
 
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(110)), IsEmpty());
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(120)), IsEmpty());
-  EXPECT_THAT(registry_.FindSilent(now_ + seconds(121)), ElementsAre(kFirstSession));
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(120), seconds(20)), IsEmpty());
+  EXPECT_THAT(registry_.FindSilent(now_ + seconds(121), seconds(20)), ElementsAre(kFirstSession));
+}
+
+TEST_F(MemberRegistryTest, OnlyTheSameProcessHasAnEarlierSession) {
+  registry_.Add(kFirstSession,
+                RegisterServer{.server = kServerZero, .incarnation = Incarnation{7}});
+  const auto earlier = [this](uint64_t incarnation) {
+    return registry_.EarlierSessionOf(
+        RegisterServer{.server = kServerZero, .incarnation = Incarnation{incarnation}});
+  };
+
+  EXPECT_EQ(earlier(7), kFirstSession);
+  EXPECT_EQ(earlier(8), std::nullopt);
+  EXPECT_EQ(registry_.EarlierSessionOf(RegisterWorker{.worker = kWorker}), std::nullopt);
+  EXPECT_EQ(registry_.EarlierSessionOf(Heartbeat{}), std::nullopt);
 }
 
 TEST_F(MemberRegistryTest, MembersAreFoundByIndexAndBySession) {

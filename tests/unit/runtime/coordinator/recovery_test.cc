@@ -62,7 +62,7 @@ class RecoveryTest : public testing::Test {
 
   const JobCoreOptions options_;
   SteadyTime now_{};
-  MemberRegistry registry_{seconds(1000)};
+  MemberRegistry registry_;
   Recovery recovery_{options_, registry_};
 };
 

@@ -42,7 +42,7 @@ class ResizerTest : public testing::Test {
   }
 
   const JobCoreOptions options_;
-  MemberRegistry registry_{std::chrono::seconds(20)};
+  MemberRegistry registry_;
   Resizer resizer_{options_, registry_};
 };
 

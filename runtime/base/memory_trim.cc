@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/memory_trim.h"
+
+#include <malloc.h>
+
+#include <cstddef>
+
+namespace pushpull {
+namespace {
+
+// What the allocator may keep at hand: less is not worth the page faults.
+constexpr size_t kKeptBytes = size_t{8} << 20;
+
+}  // namespace
+
+void TrimMemoryEvery(Duration period, Executor& executor) {
+  executor.RunAfter(period, [period, &executor] {
+    if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
+    TrimMemoryEvery(period, executor);
+  });
+}
+
+}  // namespace pushpull
