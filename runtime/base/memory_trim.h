@@ -8,8 +8,8 @@
 
 namespace pushpull {
 
-// Once a `period` for as long as `executor` runs tasks. Memory that comes and goes all the time costs
-// a page fault for each 4 KiB and period. Thread-safe.
+// Once a `period` for as long as `executor` runs tasks. Memory that comes and goes all the time
+// costs a page fault for each 4 KiB and period. Thread-safe.
 void TrimMemoryEvery(Duration period, Executor& executor);
 
 }  // namespace pushpull

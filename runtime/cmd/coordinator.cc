@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/memory_trim.h"
 #include "runtime/base/mutex.h"
@@ -188,16 +190,11 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   std::unique_ptr<Coordinator> coordinator;
   PUSHPULL_RETURN_IF_ERROR(process.Call([&] {
     coordinator = std::make_unique<Coordinator>(
-        std::move(options),
-        process.control(),
-        *service,
-        metrics,
-        checkpoints,
-        [&process](const std::string& why) {
-          process.End(absl::AbortedError(
-              absl::StrCat(why, ": steps down, the next coordinator asks the members")));
-        },
-        log);
+        std::move(options), process.control(), *service, metrics, checkpoints, log);
+    coordinator->SetStepDown([&process](const std::string& why) {
+      process.End(absl::AbortedError(
+          absl::StrCat(why, ": steps down, the next coordinator asks the members")));
+    });
     return absl::OkStatus();
   }));
   service->Serve(*coordinator);

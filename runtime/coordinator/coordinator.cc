@@ -20,7 +20,6 @@ Coordinator::Coordinator(JobCoreOptions options,
                          SessionSink& sink,
                          CoordinatorMetrics& metrics,
                          CheckpointKeeper& checkpoints,
-                         std::function<void(const std::string&)> step_down,
                          Log log)
     // With four checks per timeout a silent peer is found at most a quarter late.
     : tick_(std::min<Duration>(options.peer_timeout / 4, std::chrono::milliseconds(250))),
@@ -28,7 +27,6 @@ Coordinator::Coordinator(JobCoreOptions options,
       sink_(sink),
       metrics_(metrics),
       checkpoints_(checkpoints),
-      step_down_(std::move(step_down)),
       log_(std::move(log)),
       core_(std::move(options)),
       self_(std::make_shared<Coordinator*>(this)) {

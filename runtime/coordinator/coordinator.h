@@ -24,16 +24,19 @@ namespace pushpull {
 class Coordinator final : public SessionEvents {
  public:
   // `executor`, `sink`, `metrics` and `checkpoints` are used, not owned, and outlive this object.
-  // `step_down` is called at most once, on the executor, with why the process is to end so that
-  // another coordinator takes over; it must not destroy this object.
   Coordinator(JobCoreOptions options,
               Executor& executor,
               SessionSink& sink,
               CoordinatorMetrics& metrics,
               CheckpointKeeper& checkpoints,
-              std::function<void(const std::string&)> step_down,
               Log log);
   ~Coordinator() override;
+
+  // Before the first event: what ends the process so that another coordinator takes over. Called at
+  // most once, with why; it must not destroy this object.
+  void SetStepDown(std::function<void(const std::string& why)> step_down) {
+    step_down_ = std::move(step_down);
+  }
 
   void OnMessage(SessionId session, FromMember message) override {
     CarryOut(core_.OnMessage(executor_.Now(), session, message));
@@ -77,7 +80,7 @@ class Coordinator final : public SessionEvents {
   SessionSink& sink_;
   CoordinatorMetrics& metrics_;
   CheckpointKeeper& checkpoints_;
-  const std::function<void(const std::string&)> step_down_;
+  std::function<void(const std::string& why)> step_down_;
   const Log log_;
   JobCore core_;
   Waiters waiters_;

@@ -96,8 +96,8 @@ std::vector<Command> JobCore::OnClosed(SteadyTime now, SessionId session, const 
 bool JobCore::StepsDownOver(SessionId closing) {
   const std::optional<Duration> silence = own_silence_.Recent(job_.now);
   if (!silence || !CountsAsLost(closing)) return false;
-  StepDown(absl::StrFormat(
-      "it stood still for %.1f s, and connections of its members have closed", ToSeconds(*silence)));
+  StepDown(absl::StrFormat("it stood still for %.1f s, and connections of its members have closed",
+                           ToSeconds(*silence)));
   return true;
 }
 
@@ -137,8 +137,10 @@ void JobCore::DropSilent() {
   const auto unheard = count(job_.members.FindSilent(job_.now, limit / 2));
   const auto members = count(job_.members.sessions());
   if (OwnSilence::IsCutOff(unheard, members)) {
-    return StepDown(absl::StrFormat(
-        "%d of its %d members have been silent for up to %g s", unheard, members, ToSeconds(limit)));
+    return StepDown(absl::StrFormat("%d of its %d members have been silent for up to %g s",
+                                    unheard,
+                                    members,
+                                    ToSeconds(limit)));
   }
   for (const SessionId session : silent)
     members_.Drop(session, absl::StrCat("silent for ", ToSeconds(limit), " s"));

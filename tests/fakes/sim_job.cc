@@ -120,13 +120,8 @@ void SimJob::StartCoordinator() {
   if (core.checkpoint) core.checkpoint->first_attempt += coordinators_.size() << 32;
   CoordinatorHost& started = *host;
   host->coordinator = std::make_unique<Coordinator>(
-      std::move(core),
-      coordinator_executor_,
-      control_,
-      host->metrics,
-      checkpoints_,
-      [this, &started](const std::string&) { OnStepDown(started); },
-      log_);
+      std::move(core), coordinator_executor_, control_, host->metrics, checkpoints_, log_);
+  host->coordinator->SetStepDown([this, &started](const std::string&) { OnStepDown(started); });
   coordinators_.push_back(std::move(host));
 }
 

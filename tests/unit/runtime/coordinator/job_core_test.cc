@@ -501,7 +501,7 @@ TEST_F(JobCoreTest, ACoordinatorsPauseIsNoSilenceOfMembers) {
   EXPECT_THAT(SteppedDown(), IsEmpty());
 }
 
-TEST_F(JobCoreTest, StepsDownWhenItStoodStillAndAServersConnectionCloses) {
+TEST_F(JobCoreTest, AfterAStandstillAServersEndMakesItStepDown) {
   StartJob();
   Tick(std::chrono::seconds(24));
   Tick(std::chrono::seconds(3));
@@ -514,7 +514,7 @@ TEST_F(JobCoreTest, StepsDownWhenItStoodStillAndAServersConnectionCloses) {
   EXPECT_FALSE(Sent<Stop>(kAnnSession).has_value());
 }
 
-TEST_F(JobCoreTest, StepsDownWhenItStoodStillAndAWorkersConnectionCloses) {
+TEST_F(JobCoreTest, AfterAStandstillAWorkersEndMakesItStepDown) {
   StartJob();
   Tick(std::chrono::seconds(24));
 
