@@ -2,6 +2,7 @@
 #include "tests/fakes/sim_executor.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace pushpull {
@@ -9,6 +10,12 @@ namespace pushpull {
 bool SimScheduler::RunOne() {
   if (events_.empty()) return false;
   auto node = events_.extract(events_.begin());
+  const SteadyTime earliest = node.mapped().executor->stopped_until_;
+  if (node.key().first < earliest) {
+    node.key().first = times_[node.key().second] = earliest;
+    events_.insert(std::move(node));
+    return true;
+  }
   times_.erase(node.key().second);
   now_ = std::max(now_, node.key().first);
   node.mapped().task();

@@ -69,8 +69,15 @@ class SimExecutor final : public Executor {
   void Cancel(TimerId timer) override { scheduler_.Remove(timer); }
   SteadyTime Now() const override { return scheduler_.Now(); }
 
+  // Runs nothing for so long, as a process that was stopped: what is due meanwhile runs then.
+  void Stop(Duration duration) { stopped_until_ = scheduler_.Now() + duration; }
+  bool is_stopped() const { return scheduler_.Now() < stopped_until_; }
+
  private:
+  friend class SimScheduler;
+
   SimScheduler& scheduler_;
+  SteadyTime stopped_until_{};
 };
 
 }  // namespace pushpull

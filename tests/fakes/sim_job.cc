@@ -140,6 +140,11 @@ void SimJob::IsolateCoordinator() {
   control_.Disconnect(*coordinators_.back());
 }
 
+void SimJob::StopCoordinator(Duration duration) {
+  coordinator_executor_.Stop(duration);
+  control_.Disconnect(*coordinators_.back());
+}
+
 void SimJob::KillCoordinator() {
   IsolateCoordinator();
   coordinators_.back()->coordinator.reset();

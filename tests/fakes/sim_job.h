@@ -70,10 +70,13 @@ class SimJob {
   void KillCoordinator();
   // It goes on, but every session with it has ended: it holds everybody for dead.
   void IsolateCoordinator();
+  // It runs nothing for so long, and its members end their sessions meanwhile.
+  void StopCoordinator(Duration duration);
   // One with a higher term than all before, which hears first what members know.
   void StartCoordinator();
   bool has_coordinator() const {
-    return !coordinators_.empty() && coordinators_.back()->is_reachable;
+    return !coordinators_.empty() && coordinators_.back()->is_reachable &&
+           !coordinator_executor_.is_stopped();
   }
   // Members cannot reach a coordinator for now.
   void CutOffServer(uint32_t index) { cut_off_.insert(&servers_.at(index)->control); }

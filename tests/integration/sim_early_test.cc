@@ -2,8 +2,8 @@
 //
 // Schedules of faults that begin before the first registration: servers, also those beside workers,
 // are killed, told to end, suspected, cut off, added and removed; workers are killed before all are
-// there; coordinators die; connections break; often two at once; with and without a checkpoint to
-// start from, with replication 0, 1 and 2.
+// there; coordinators die or are stopped for a while; connections break; often two at once; with
+// and without a checkpoint to start from, with replication 0, 1 and 2.
 //
 // Where no more servers are lost than there are copies, the values of all workers at the end must
 // be those of the undisturbed job, bit for bit. Where more are, the job may also fail and say why.
@@ -62,10 +62,11 @@ enum class Kind {
   kResize,
   kKillCoordinator,
   kIsolateCoordinator,
+  kStopCoordinator,
   kBreakConnection,
   kKillWorker,
 };
-constexpr std::array<const char*, 10> kKindNames = {"kill a server",
+constexpr std::array<const char*, 11> kKindNames = {"kill a server",
                                                     "tell a server to end",
                                                     "suspect a server",
                                                     "cut a server off",
@@ -73,6 +74,7 @@ constexpr std::array<const char*, 10> kKindNames = {"kill a server",
                                                     "resize",
                                                     "kill the coordinator",
                                                     "isolate the coordinator",
+                                                    "stop the coordinator",
                                                     "break a connection",
                                                     "kill a worker"};
 
@@ -436,6 +438,8 @@ class Early {
       case Kind::kKillCoordinator:
       case Kind::kIsolateCoordinator:
         return LoseCoordinator(fault);
+      case Kind::kStopCoordinator:
+        return StopCoordinator(fault);
       case Kind::kBreakConnection:
         return BreakConnection(fault);
       case Kind::kKillWorker:
@@ -521,6 +525,19 @@ class Early {
     After(fault.lasts, [this] {
       if (job_.has_coordinator()) return;
       job_.StartCoordinator();
+      is_size_known_ = false;
+      ResizeAgain();
+    });
+  }
+
+  // Long enough for it to know that it was away. Its successor starts at once.
+  void StopCoordinator(const Fault& fault) {
+    if (!job_.has_coordinator()) return;
+    kinds_done_.insert(fault.kind);
+    has_lost_coordinator_ = true;
+    const Duration lasts = std::chrono::seconds(5) + fault.lasts;
+    job_.StopCoordinator(lasts);
+    After(lasts + kRetry, [this] {
       is_size_known_ = false;
       ResizeAgain();
     });
