@@ -16,7 +16,7 @@ import json, sys
 layer, user, folder, *words = sys.argv[1:]
 print(json.dumps({"architecture": "amd64", "os": "linux", "created": "1970-01-01T00:00:00Z",
                   "config": {"User": user, "WorkingDir": folder, "Entrypoint": words,
-                             "Env": ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin"]},
+                             "Env": ["PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "HOME=/tmp"]},
                   "rootfs": {"type": "layers", "diff_ids": ["sha256:" + layer]},
                   "history": [{"created": "1970-01-01T00:00:00Z"}]}))
 PY

@@ -16,7 +16,7 @@ RUN ./dev image python && rm build/images/python.tar
 
 FROM scratch
 COPY --from=build /src/build/images/python /
-ENV PATH=/usr/local/bin:/usr/bin
+ENV PATH=/usr/local/bin:/usr/bin HOME=/tmp
 WORKDIR /opt/pushpull
 USER 65532:65532
 ENTRYPOINT ["pushpull"]

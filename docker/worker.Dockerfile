@@ -31,5 +31,5 @@ RUN cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DPUSHPULL_BUILD_TRA
 
 FROM scratch
 COPY --from=build /image /
-ENV PATH=/usr/local/bin
+ENV PATH=/usr/local/bin HOME=/tmp
 USER 65532:65532

@@ -22,8 +22,6 @@ using pushpull::TrainingJobSpec;
 
 namespace {
 
-// Unused in the project's images; users' images may use it as well.
-constexpr int kUser = 65532;
 // The manifest reaches the coordinator as an annotation of its own pod: no other object has to be
 // written and read, and no right to ConfigMaps is needed.
 constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
@@ -86,16 +84,11 @@ Json BaseContainer(JobRole role, int metrics_port) {
             {"capabilities", {{"drop", {"ALL"}}}}}}};
 }
 
-Json BasePodSpec(const TrainingJobSpec& spec) {
+Json BasePodSpec(const TrainingJobSpec& spec, const PodSettings& settings) {
   Json pod{{"automountServiceAccountToken", false},
            {"enableServiceLinks", false},
            {kGraceField, kGraceSeconds},
-           {"securityContext",
-            {{"runAsNonRoot", true},
-             {"runAsUser", kUser},
-             {"runAsGroup", kUser},
-             {"fsGroup", kUser},
-             {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+           {"securityContext", ParseJson(settings.security_context).value_or(Json::object())},
            {"tolerations", Tolerations(spec)},
            {"volumes", Json::array({{{"name", "tmp"}, {"emptyDir", Json::object()}}})}};
   if (spec.scheduling && !spec.scheduling->priority_class.empty())
@@ -376,7 +369,7 @@ std::string MemberPodText(const ObjectMeta& owner,
                           const MemberStart& start,
                           const PodSettings& settings) {
   const TrainingJobSpec& spec = job.job.spec;
-  Json pod{{"spec", BasePodSpec(spec)}};
+  Json pod{{"spec", BasePodSpec(spec, settings)}};
   pod["spec"]["containers"] = Containers(owner.key, spec, start, settings, pod["spec"]);
   LayOver(DefaultTemplate(spec.pod_defaults), pod);
   LayOverText(TemplateOf(spec, start.member.role), pod);

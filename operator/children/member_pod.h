@@ -15,9 +15,16 @@
 
 namespace pushpull_operator {
 
+// Of a pod, as JSON: the level `restricted`, as a user whom the project's images do not need to
+// know. Users' images may use it as well. Clusters that choose users themselves want none.
+inline constexpr char kSecurityContext[] =
+    R"({"runAsNonRoot":true,"runAsUser":65532,"runAsGroup":65532,"fsGroup":65532,)"
+    R"("seccompProfile":{"type":"RuntimeDefault"}})";
+
 struct PodSettings {
   std::string runtime_image;  // of servers and coordinator, where the job names none
   std::string log_level = "info";
+  std::string security_context = kSecurityContext;
   std::string operator_namespace = {};  // where the operator's pods are; empty: in no cluster
 };
 

@@ -66,6 +66,7 @@ OperatorConfig Read(const pushpull::Tree& root, Problems& problems) {
   ReadLogLevel(reader, problems, config);
   reader.ReadString("runtimeImage", config.runtime_image);
   reader.Require("runtimeImage");
+  reader.ReadJson("podSecurityContext", config.pod_security_context);
   reader.ReadStrings("namespaces", kNamespacesMax, config.namespaces);
   reader.ReadInt("workers", kWorkers, config.workers);
   reader.ReadSeconds("certificateLifeSeconds", kCertificateSeconds, config.certificate_lifetime);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "operator/children/member_pod.h"
 #include "operator/kube/object.h"
 #include "operator/kube/rate_limit.h"
 #include "operator/lease/election.h"
@@ -23,7 +24,8 @@ struct OperatorConfig {
   pushpull::LogLevel log_level = pushpull::LogLevel::kInfo;
   std::string member_log_level = "info";  // the same, in the words of the members' programs
   std::string runtime_image;              // default image of servers and coordinators
-  std::vector<std::string> namespaces;    // watched namespaces; empty: all
+  std::string pod_security_context = kSecurityContext;  // of members' pods, as JSON
+  std::vector<std::string> namespaces;                  // watched namespaces; empty: all
   int workers = 8;
   std::chrono::seconds certificate_lifetime{std::chrono::days(90)};  // of member certificates
   RateLimit rate_limit;

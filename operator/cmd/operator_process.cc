@@ -107,6 +107,7 @@ class OperatorProcess {
         .reconciler = {
             .pods = {.runtime_image = config_.runtime_image,
                      .log_level = config_.member_log_level,
+                     .security_context = config_.pod_security_context,
                      .operator_namespace = start.pod_namespace},
             .instance = start.instance,
             .now = [this] { return clock_.Now(); },

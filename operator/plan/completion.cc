@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/plan/parts.h"
+#include "runtime/job/enum_names.h"
 
 namespace pushpull_operator {
 
@@ -96,11 +97,18 @@ std::optional<WallTime> DoneSince(const Draft& draft) {
   return done;
 }
 
+// The coordinator asks for the last save once it knows that no worker takes part any more.
+bool KnowsOfTheEnd(const CoordinatorReport& report) {
+  return std::none_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
+    return worker.second.is_alive && !worker.second.has_left && !worker.second.was_released;
+  });
+}
+
 bool IsSaved(Draft& draft) {
   if (!draft.spec().checkpoint) return true;
-  if (draft.report() != nullptr &&
-      draft.report()->saves_finished >= draft.report()->saves_requested)
-    return true;
+  const CoordinatorReport* report = draft.report();
+  const bool is_known = report != nullptr && (!DecisiveWorker(draft) || KnowsOfTheEnd(*report));
+  if (is_known && report->saves_finished >= report->saves_requested) return true;
   const std::optional<WallTime> done = DoneSince(draft);
   if (!done || draft.now() >= *done + kSaveGrace) return true;
   draft.RequeueAt(*done + kSaveGrace);
@@ -115,6 +123,17 @@ bool HasEnded(const Pod& pod) {
          std::all_of(pod.containers.begin(), pod.containers.end(), [](const ContainerStatus& it) {
            return it.end.has_value();
          });
+}
+
+// The job has succeeded without them: each ends its step and leaves. True: none runs any more.
+bool EndWorkers(Draft& draft) {
+  bool is_over = true;
+  for (const auto& [member, pod] : draft.pods()) {
+    if (member.role != JobRole::kWorker || pod.end || HasEnded(pod.seen->pod)) continue;
+    draft.Delete(pod);
+    is_over = false;
+  }
+  return is_over;
 }
 
 bool ShouldDelete(CleanupPolicy cleanup, const MemberPod& pod) {
@@ -137,15 +156,20 @@ void CheckDeadlines(Draft& draft) {
 }
 
 void CheckSuccess(Draft& draft) {
-  if (!AreAllWorkersOver(draft) || !IsSaved(draft)) return;
+  const std::optional<MemberId> decisive = DecisiveWorker(draft);
+  const bool is_over = decisive ? EndWorkers(draft) : AreAllWorkersOver(draft);
+  if (!is_over || !IsSaved(draft)) return;
   draft.SetPhase(Phase::kSucceeded);
   draft.status().completion_time = draft.now();
   const CoordinatorReport* report = draft.report();
   const bool is_unsaved = report != nullptr && !report->checkpoint_problem.empty();
   draft.Set("Complete",
             true,
-            "AllWorkersDone",
-            absl::StrCat("every worker has done its part",
+            decisive ? "SuccessPolicy" : "AllWorkersDone",
+            absl::StrCat(decisive ? draft.NameOf(*decisive) : "every worker",
+                         " has done its part",
+                         decisive ? ", which is enough by spec.restart.successPolicy " : "",
+                         decisive ? pushpull::NameOf(draft.spec().restart.success_policy) : "",
                          is_unsaved ? "; its result is not saved: " : "",
                          is_unsaved ? report->checkpoint_problem : ""));
 }

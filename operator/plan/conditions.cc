@@ -350,16 +350,18 @@ void DescribeRunning(Draft& draft) {
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
   const bool is_ready = IsReady(draft);
-  // An end of a member was told with its cause, a change of the size is told by Scaling.
+  // An end of a member was told with its cause, a change of the size is told by Scaling, and the
+  // success of the job by Complete.
+  const bool is_ending = DecisiveWorker(draft).has_value();
   const bool is_resizing = draft.seen().object.status.phase == Phase::kScaling ||
                            draft.status().phase == Phase::kScaling;
   draft.Set("Ready",
             is_ready,
             is_ready ? "AllReady" : "MembersMissing",
             ReadyMessage(draft),
-            is_resizing ? Telling::kQuiet : Telling::kConsequence);
+            is_resizing || is_ending ? Telling::kQuiet : Telling::kConsequence);
   DescribeScaling(draft);
-  const std::optional<StartProblem> trouble = TroubleOf(draft);
+  const std::optional<StartProblem> trouble = is_ending ? std::nullopt : TroubleOf(draft);
   if (trouble) {
     draft.Set("Degraded", true, trouble->reason, trouble->message, Telling::kConsequence);
   } else {

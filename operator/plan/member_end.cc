@@ -105,7 +105,10 @@ std::string LastLine(absl::string_view text) {
 }
 
 MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
-  MemberEnd ended{.exit = {.role = member.role, .exit_code = end.exit_code, .ran_for = RanFor(end)},
+  MemberEnd ended{.exit = {.role = member.role,
+                           .index = member.index,
+                           .exit_code = end.exit_code,
+                           .ran_for = RanFor(end)},
                   .reason = end.exit_code == 0 ? "Completed" : "Error",
                   .code = end.exit_code,
                   .detail = end.exit_code == 0 ? "" : LastLine(end.message)};

@@ -24,6 +24,7 @@ bool IsDue(Draft& draft, const MemberId& member) {
 }
 
 void CreateMissing(Draft& draft, JobRole role, int count) {
+  if (role == JobRole::kWorker && DecisiveWorker(draft)) return;
   for (int i = 0; i < count; ++i) {
     const MemberId member{.role = role, .index = i};
     if (draft.finished_members().contains(member) || !IsDue(draft, member)) continue;

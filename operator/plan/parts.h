@@ -36,8 +36,8 @@ bool PlanPause(Draft& draft);
 // Fails the job when it exceeds activeDeadlineSeconds, or startDeadlineSeconds while it starts.
 void CheckDeadlines(Draft& draft);
 
-// Ends the job when all workers are done and the last checkpoint is written. After PlanRestarts,
-// which finds the members that are done.
+// Ends the job when all workers are done and the last checkpoint is written; where one of them is
+// enough, the others' pods are deleted first. After PlanRestarts, which finds who is done.
 void CheckSuccess(Draft& draft);
 
 // Whether a container of the job's pods may still run.
@@ -56,6 +56,10 @@ void PlanFinished(Draft& draft);
 // Deletes the pods of members that restart, adds those that do not to finished_members, sets
 // restarts.next_at when all members restart, or fails the job.
 void PlanRestarts(Draft& draft);
+
+// The worker with whose end the job has succeeded by spec.restart.successPolicy, whatever the
+// others do; nothing: all are waited for.
+std::optional<MemberId> DecisiveWorker(const Draft& draft);
 
 // When the member may restart; nothing: at once.
 std::optional<WallTime> RestartDue(const TrainingJobStatus& status, const std::string& pod);

@@ -123,6 +123,7 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
                                         end.detail,
                                         HintOf(draft, member, end));
   switch (decision.action) {
+    case ExitAction::kSucceedJob:
     case ExitAction::kDone:
     case ExitAction::kIgnore:
       draft.AddFinishedMember(member);
@@ -208,10 +209,32 @@ void UpdateRecords(Draft& draft) {
 
 }  // namespace
 
+std::optional<MemberId> DecisiveWorker(const Draft& draft) {
+  const pushpull::RestartSpec& restart = draft.spec().restart;
+  const int desired = draft.DesiredNow(JobRole::kWorker);
+  for (const auto& [member, pod] : draft.pods()) {
+    const bool may_be = member.role == JobRole::kWorker && member.index < desired && pod.end &&
+                        !WasReleased(draft, member, *pod.end);
+    if (may_be &&
+        pushpull::DecideAfterExit(restart, pod.end->exit, {}).action == ExitAction::kSucceedJob)
+      return member;
+  }
+  for (const MemberId& departed : draft.finished_members()) {
+    if (draft.Find(departed) == nullptr && departed.index < desired &&
+        pushpull::SucceedsWith(restart.success_policy, departed.index))
+      return departed;
+  }
+  return std::nullopt;
+}
+
 void PlanRestarts(Draft& draft) {
   AddDepartedWorkers(draft);
+  const bool is_decided = DecisiveWorker(draft).has_value();
   for (const auto& [member, pod] : draft.pods()) {
     if (!pod.end) continue;
+    // How the other workers end does not matter any more, only whether they are done.
+    const bool is_over = is_decided && member.role == JobRole::kWorker;
+    if (is_over && pod.end->code != 0) continue;
     HandleEnd(draft, member, pod);
     if (draft.IsFinished()) return;
   }

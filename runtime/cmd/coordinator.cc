@@ -22,6 +22,7 @@
 #include "runtime/cmd/manifest.h"
 #include "runtime/cmd/role_process.h"
 #include "runtime/job/checkpoint_place.h"
+#include "runtime/job/restart_policy.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tls/member_tls.h"
@@ -64,7 +65,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                         : flags.term > 1 ? Kind::kIfKnown
                                          : Kind::kNone;
   // A lost server is worth a repair only where the job goes on with fewer or another is started.
-  const bool repairs_losses = job.spec.restart.backoff_limit > 0;
+  const bool repairs_losses = BackoffLimitOf(job.spec.restart, JobRole::kServer) > 0;
   return {
       .settings = {.job = job.metadata.name,
                    .workers = static_cast<uint32_t>(job.spec.workers.replicas),
@@ -92,6 +93,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
           kHeartbeat, Duration(job.spec.restart.peer_timeout) / kHeartbeatsPerTimeout),
       .on_stall = job.spec.sync.on_stall,
       .peer_timeout = job.spec.restart.peer_timeout,
+      .success_policy = job.spec.restart.success_policy,
       .recovery = recovery,
       .loss_grace = repairs_losses ? Duration(job.spec.servers.loss_grace)
                                    : Duration(job.spec.restart.peer_timeout),

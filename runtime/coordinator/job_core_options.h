@@ -12,6 +12,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/coordinator/checkpoint_agreement.h"
+#include "runtime/job/training_job.h"
 #include "runtime/membership/control.h"
 
 namespace pushpull {
@@ -26,8 +27,9 @@ struct JobCoreOptions {
   bool has_colocated_servers = false;  // spec.workers.colocatedServer
   Term term{1};
   Duration heartbeat = std::chrono::seconds(1);
-  StallPolicy on_stall = StallPolicy::kWarn;         // spec.sync.onStall
-  Duration peer_timeout = std::chrono::seconds(20);  // spec.restart.peerTimeoutSeconds
+  StallPolicy on_stall = StallPolicy::kWarn;                  // spec.sync.onStall
+  Duration peer_timeout = std::chrono::seconds(20);           // spec.restart.peerTimeoutSeconds
+  SuccessPolicy success_policy = SuccessPolicy::kAllWorkers;  // spec.restart.successPolicy
   // After a server's loss has failed the job: how long workers may report the interrupted tensor
   // and step.
   Duration failure_grace = std::chrono::seconds(1);

@@ -79,11 +79,11 @@ class JobMembers {
     job_.outbox.Add(CloseSession{session});
     Lose(session, why);
   }
-  // Every desired worker has done its part, and the result has survived: a lost shard is rebuilt
-  // from the workers first, which therefore stay while one has no primary.
+  // The workers have done their part by spec.restart.successPolicy, and the result has survived: a
+  // lost shard is rebuilt from the workers first, which therefore stay while one has no primary.
   bool IsComplete() const {
-    return roster_.IsComplete(resizer_.desired().workers) && !losses_.is_under_way() &&
-           shards_.replicas().HasEveryPrimary();
+    return roster_.IsComplete(resizer_.desired().workers, job_.options.success_policy) &&
+           !losses_.is_under_way() && shards_.replicas().HasEveryPrimary();
   }
 
   // As JobCore::Resize and SetMode.

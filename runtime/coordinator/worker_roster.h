@@ -11,6 +11,7 @@
 #include "pushpull/deadline.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/job/restart_policy.h"
 #include "runtime/membership/control.h"
 #include "runtime/membership/job_status.h"
 
@@ -38,13 +39,19 @@ class WorkerRoster {
     if (it != entries_.end()) it->second.is_alive = false;
   }
 
-  // The workers 0 to `desired` - 1 have done their part.
-  bool IsComplete(uint32_t desired) const {
-    for (uint32_t i = 0; i < desired; ++i) {
-      const auto entry = entries_.find(WorkerId{i});
-      if (entry == entries_.end() || !entry->second.has_left) return false;
+  // The workers 0 to `desired` - 1 have done their part; or one of them has that is enough by the
+  // policy, and no other takes part any more: who runs the job has ended them.
+  bool IsComplete(uint32_t desired, SuccessPolicy policy) const {
+    uint32_t num_done = 0;
+    bool is_decided = false;
+    bool has_active = false;
+    for (const auto& [worker, entry] : entries_) {
+      has_active |= entry.is_alive && !entry.has_left && !entry.was_released;
+      if (worker.value() >= desired || !entry.has_left) continue;
+      ++num_done;
+      is_decided |= SucceedsWith(policy, static_cast<int>(worker.value()));
     }
-    return desired > 0;
+    return desired > 0 && (num_done == desired || (is_decided && !has_active));
   }
 
   // Of the latest process of each; without its place in the view and its step.

@@ -202,12 +202,18 @@ void ReadRestartRule(ObjectReader& object, RestartRule& rule) {
 
 void ReadRestart(ObjectReader& object, RestartSpec& restart) {
   object.ReadInt("backoffLimit", kAnyCount, restart.backoff_limit);
+  object.ReadObject("roleLimits", [&restart](ObjectReader& limits) {
+    limits.ReadInt("servers", kAnyCount, restart.role_limits.servers);
+    limits.ReadInt("workers", kAnyCount, restart.role_limits.workers);
+    limits.ReadInt("coordinator", kAnyCount, restart.role_limits.coordinator);
+  });
   object.ReadSeconds("initialDelaySeconds", kAnySeconds, restart.initial_delay);
   object.ReadSeconds("maxDelaySeconds", kAnySeconds, restart.max_delay);
   object.ReadSeconds("healthyAfterSeconds", kPositiveSeconds, restart.healthy_after);
   object.ReadObjects("rules", kRestartRulesMax, [&restart](ObjectReader& rule) {
     ReadRestartRule(rule, restart.rules.emplace_back());
   });
+  object.ReadEnum("successPolicy", restart.success_policy);
   object.ReadSeconds("nodeLostAfterSeconds", kPositiveSeconds, restart.node_lost_after);
   object.ReadSeconds("peerTimeoutSeconds", {1, 3600}, restart.peer_timeout);
 }

@@ -37,6 +37,9 @@ template <>
 inline constexpr absl::string_view kEnumNames<RestartAction>[] = {
     "RestartPod", "RestartJob", "FailJob", "Ignore"};
 template <>
+inline constexpr absl::string_view kEnumNames<SuccessPolicy>[] = {
+    "AllWorkers", "AnyWorker", "Worker0"};
+template <>
 inline constexpr absl::string_view kEnumNames<ExitReason>[] = {
     "OOMKilled", "Evicted", "Preempted", "NodeLost", "Error"};
 template <>

@@ -78,6 +78,20 @@ std::chrono::seconds DelayOf(const RestartSpec& spec, int in_a_row) {
   return std::min(delay, spec.max_delay);
 }
 
+struct Limit {
+  absl::string_view field;  // of spec.restart
+  int value = 0;
+};
+
+Limit LimitOf(const RestartSpec& spec, JobRole role) {
+  const RoleLimits& own = spec.role_limits;
+  if (role == JobRole::kServer && own.servers) return {"roleLimits.servers", *own.servers};
+  if (role == JobRole::kWorker && own.workers) return {"roleLimits.workers", *own.workers};
+  if (role == JobRole::kCoordinator && own.coordinator)
+    return {"roleLimits.coordinator", *own.coordinator};
+  return {"backoffLimit", spec.backoff_limit};
+}
+
 ExitDecision Fail(const MemberExit& exit, const RestartHistory& history, std::string text) {
   return {.action = ExitAction::kFailJob,
           .history = history,
@@ -91,15 +105,18 @@ ExitDecision Restart(const RestartSpec& spec,
                      RestartHistory history) {
   const bool counts = !IsDisruption(exit) && !exit.is_pending;
   const bool is_of_job = action == ExitAction::kRestartJob;
+  const Limit limit =
+      is_of_job ? Limit{"backoffLimit", spec.backoff_limit} : LimitOf(spec, exit.role);
   int& counted = is_of_job ? history.job_counted : history.counted;
-  if (counts && counted >= spec.backoff_limit) {
-    constexpr absl::string_view kText =
-        "$0; the job fails, spec.restart.backoffLimit ($1) is reached for $2";
-    ExitDecision failed = Fail(
-        exit,
-        history,
-        absl::Substitute(
-            kText, Describe(exit), spec.backoff_limit, is_of_job ? "all members" : "this member"));
+  if (counts && counted >= limit.value) {
+    constexpr absl::string_view kText = "$0; the job fails, spec.restart.$1 ($2) is reached for $3";
+    ExitDecision failed = Fail(exit,
+                               history,
+                               absl::Substitute(kText,
+                                                Describe(exit),
+                                                limit.field,
+                                                limit.value,
+                                                is_of_job ? "all members" : "this member"));
     failed.is_limit_reached = true;
     failed.job_exit_code = kExitFailed;
     return failed;
@@ -110,24 +127,45 @@ ExitDecision Restart(const RestartSpec& spec,
     delay = std::min(delay, kAwaitedDelayMax);
   ++history.in_a_row;
   if (counts) ++counted;
-  return {.action = action,
-          .delay = delay,
-          .history = history,
-          .text = absl::Substitute(
-              "$0; $1, $2, in $3 s",
-              Describe(exit),
-              is_of_job ? "all members restart" : "restart",
-              counts ? absl::StrCat(counted, " of ", spec.backoff_limit) : "not counted",
-              delay.count())};
+  return {
+      .action = action,
+      .delay = delay,
+      .history = history,
+      .text = absl::Substitute("$0; $1, $2, in $3 s",
+                               Describe(exit),
+                               is_of_job ? "all members restart" : "restart",
+                               counts ? absl::StrCat(counted, " of ", limit.value) : "not counted",
+                               delay.count())};
 }
 
 }  // namespace
+
+int BackoffLimitOf(const RestartSpec& spec, JobRole role) {
+  return LimitOf(spec, role).value;
+}
+
+bool SucceedsWith(SuccessPolicy policy, int worker) {
+  switch (policy) {
+    case SuccessPolicy::kAllWorkers:
+      return false;
+    case SuccessPolicy::kAnyWorker:
+      return true;
+    case SuccessPolicy::kWorker0:
+      return worker == 0;
+  }
+  return false;
+}
 
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
                              const RestartHistory& history) {
   if (exit.role == JobRole::kWorker && CodeOf(exit) == 0 && !exit.reason.has_value()) {
-    return {.action = ExitAction::kDone, .history = history, .text = "is done"};
+    if (!SucceedsWith(spec.success_policy, exit.index))
+      return {.action = ExitAction::kDone, .history = history, .text = "is done"};
+    return {.action = ExitAction::kSucceedJob,
+            .history = history,
+            .text = absl::StrCat("is done, and the job with it: spec.restart.successPolicy is ",
+                                 NameOf(spec.success_policy))};
   }
   switch (ActionFor(spec, exit)) {
     case RestartAction::kRestartPod:

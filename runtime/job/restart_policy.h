@@ -20,6 +20,7 @@ inline constexpr std::chrono::seconds kAwaitedDelayMax{5};
 // How a member ended.
 struct MemberExit {
   JobRole role = JobRole::kWorker;
+  int index = 0;
   int exit_code = 0;                      // 0 to 255; of no meaning when a signal ended it
   int signal = 0;                         // that ended it; 0: it exited by itself
   std::optional<ExitReason> reason = {};  // reported by the platform, e.g. kOomKilled
@@ -41,6 +42,7 @@ struct RestartHistory {
 
 enum class ExitAction {
   kDone,        // a worker has finished its part
+  kSucceedJob,  // likewise, and that is the job's success: the other workers are ended in order
   kRestartPod,  // start this member again after `delay`
   kRestartJob,  // start all members again after `delay`
   kFailJob,     // the job has failed
@@ -58,20 +60,27 @@ struct ExitDecision {
   std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", to follow a name
 };
 
+// The limit of counted restarts for each member of the role.
+int BackoffLimitOf(const RestartSpec& spec, JobRole role);
+
+// Whether the job has succeeded when this worker has done its part, whatever the others do. By
+// every policy it has when all have.
+bool SucceedsWith(SuccessPolicy policy, int worker);
+
 // Decides by, in this order:
-//   a worker that exits with 0 is done;
+//   a worker that exits with 0 is done, and the job with it by `spec.success_policy`;
 //   the first rule of `spec.rules` that matches role and exit code (a signal n is code 128 + n) or
 //   reason (kError: none was given);
 //   an end that is final, and a program that cannot be started, fail the job;
 //   everything else is restarted, also a server that exits with 0 while the job runs.
 //
-// A restart counts towards backoffLimit, which each member has for itself, and the job for restarts
-// of all members at once; beyond it the job fails. Two never count: a disruption (evicted,
-// preempted, node lost) is no failure, and a pending member costs the job nothing, so it is
-// restarted also where its end is final. The delay of a member's k-th restart in a row is
-// min(initial_delay * 2^(k-1), max_delay); that of a server or the coordinator alone is
-// kAwaitedDelayMax at most, unless it is pending. A member that has run for healthy_after begins a
-// new row.
+// A restart counts towards the limit of its role, which each member has for itself, or towards
+// backoffLimit, which the job has for restarts of all members at once; beyond it the job fails. Two
+// never count: a disruption (evicted, preempted, node lost) is no failure, and a pending member
+// costs the job nothing, so it is restarted also where its end is final. The delay of a member's
+// k-th restart in a row is min(initial_delay * 2^(k-1), max_delay); that of a server or the
+// coordinator alone is kAwaitedDelayMax at most, unless it is pending. A member that has run for
+// healthy_after begins a new row.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
                              const RestartHistory& history);

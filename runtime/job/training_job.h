@@ -34,6 +34,8 @@ enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };
 enum class RestartAction { kRestartPod, kRestartJob, kFailJob, kIgnore };
+// Which workers' ends with exit code 0 end the job.
+enum class SuccessPolicy { kAllWorkers, kAnyWorker, kWorker0 };
 enum class ExitReason { kOomKilled, kEvicted, kPreempted, kNodeLost, kError };
 enum class CleanupPolicy { kRunning, kAll, kNone };
 enum class PodRestartPolicy { kNever };  // of a template
@@ -163,12 +165,22 @@ struct RestartRule {
   friend bool operator==(const RestartRule&, const RestartRule&) = default;
 };
 
+// Of each member of a role, in place of RestartSpec::backoff_limit.
+struct RoleLimits {
+  std::optional<int> servers = {};
+  std::optional<int> workers = {};
+  std::optional<int> coordinator = {};
+  friend bool operator==(const RoleLimits&, const RoleLimits&) = default;
+};
+
 struct RestartSpec {
   int backoff_limit = 6;  // counted restarts of each member, and of all at once
+  RoleLimits role_limits = {};
   std::chrono::seconds initial_delay{10};
   std::chrono::seconds max_delay{300};
   std::chrono::seconds healthy_after{600};  // after so long, a member has its first delay again
   std::vector<RestartRule> rules = {};      // at most 16; the first that matches decides
+  SuccessPolicy success_policy = SuccessPolicy::kAllWorkers;
   std::chrono::seconds node_lost_after{60};
   std::chrono::seconds peer_timeout{20};  // a member silent for so long counts as dead; 1 to 3,600
   friend bool operator==(const RestartSpec&, const RestartSpec&) = default;

@@ -125,6 +125,7 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
                           !WasReady(end, status, training_began) &&
                           IsTrainingWithout(status, role_, endpoint_.index);
   return {.role = role_,
+          .index = index(),
           .exit_code = end.exit_code,
           .signal = end.signal,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
@@ -158,8 +159,8 @@ void MemberProcess::KillIfItStays(bool is_lost) {
   if (job_.loop.Now() - *lost_since_ >= kLostGrace) KillGroup();
 }
 
-void MemberProcess::RequestEnd() const {
-  process_->EndNow();
+void MemberProcess::RequestEnd(bool is_urgent) const {
+  is_urgent ? process_->EndNow() : process_->Signal(SIGTERM);
   process_->Signal(SIGCONT);
 }
 
@@ -250,7 +251,7 @@ bool MemberTable::ContinueStop() {
       continue;
     }
     if (std::exchange(is_requested_, true)) return false;
-    for (const MemberProcess* member : running) member->RequestEnd();
+    for (const MemberProcess* member : running) member->RequestEnd(stages_.front().is_urgent);
     job_.loop.Cancel(kill_timer_);
     kill_timer_ = job_.loop.RunAfter(stages_.front().grace, [this] {
       for (const MemberProcess* member : Running(stages_.front().roles)) member->KillGroup();

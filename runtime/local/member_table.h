@@ -79,8 +79,8 @@ class MemberProcess {
   void FollowServer(const JobStatus& status);
   // Before the whole job restarts.
   void Reset() { has_been_ready_ = is_done_ = false; }
-  // Asks the process to end at once, also one that is stopped.
-  void RequestEnd() const;
+  // Asks the process to end, also one that is stopped: at once where that is urgent, else in order.
+  void RequestEnd(bool is_urgent) const;
   void KillGroup() const { process_->KillGroup(); }
 
  private:
@@ -108,6 +108,7 @@ class MemberProcess {
 struct StopStage {
   std::vector<JobRole> roles;
   Duration grace;
+  bool is_urgent = true;  // false: workers finish their step first
 };
 
 // Thread-confined to the loop.

@@ -18,6 +18,8 @@ namespace {
 
 constexpr Duration kPollPeriod = std::chrono::milliseconds(500);
 constexpr Duration kStopGrace = std::chrono::seconds(10);
+// For a worker's step where the job has succeeded without it; as long as a pod has.
+constexpr Duration kStepGrace = std::chrono::seconds(60);
 // A failed job has nothing left to save; it must be over within 10 s in all.
 constexpr Duration kFailureGrace = std::chrono::seconds(3);
 // A step that is never reached, or a disk that hangs, must not keep the job; a second signal ends
@@ -39,6 +41,45 @@ bool EndedInOrder(const ProcessEnd& end) {
 // Somebody ended it, whatever it was doing.
 bool WasEndedBySignal(const ProcessEnd& end) {
   return end.signal != 0 || end.exit_code == ExitCodeOf(SIGTERM);
+}
+
+// Of a member that ended in order: a server does so for no other reason.
+bool EndedByRelease(const JobStatus& status, const MemberProcess& member) {
+  return member.role() == JobRole::kServer || WasReleased(status, member.endpoint().index);
+}
+
+// Where the job may survive the loss of a server, the coordinator has as long as it takes it to
+// notice silence.
+Duration NoticeTime(const TrainingJobSpec& spec) {
+  const bool may_survive =
+      spec.servers.replication > 0 || BackoffLimitOf(spec.restart, JobRole::kServer) > 0;
+  return may_survive ? Duration(spec.restart.peer_timeout) : Duration(0);
+}
+
+std::string TookTooLong(const char* what, std::chrono::seconds limit, const char* field) {
+  return absl::StrCat(what, " ", limit.count(), " s (spec.", field, ")");
+}
+
+std::string DescribeSave(const absl::StatusOr<Step>& saved) {
+  return saved.ok() ? absl::StrCat("pushpull: checkpoint of step ", saved->value(), " saved")
+                    : absl::StrCat("pushpull: no checkpoint: ", saved.status().message());
+}
+
+int FailureExitCode(const JobStatus& status) {
+  return status.failure_exit_code == 0 ? kExitFailed : static_cast<int>(status.failure_exit_code);
+}
+
+// `coordinator`: how one starts now, in place of the one at `recover_at`.
+absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
+                                   JobRole role,
+                                   int index,
+                                   CoordinatorStart coordinator) {
+  const std::string& address = coordinator.recover_at;
+  if (role == JobRole::kServer) return ServerProcess(local.options, local.job, index, address);
+  if (role == JobRole::kWorker) return WorkerProcess(local.options, local.job, index, address);
+  // A successor listens at its predecessor's address, with a higher term.
+  PUSHPULL_ASSIGN_OR_RETURN(coordinator.term, local.workdir.NextTerm());
+  return CoordinatorProcess(local.options, coordinator);
 }
 
 }  // namespace
@@ -81,16 +122,18 @@ void Supervisor::Start() {
   const std::chrono::seconds deadline = spec_.start_deadline.value_or(kLocalStartDeadline);
   deadline_timer_ = loop_.RunAfter(deadline, [this, deadline] {
     Fail(kExitFailed,
-         absl::StrCat("not all members were ready within ",
-                      deadline.count(),
-                      " s (spec.startDeadlineSeconds)"));
+         TookTooLong("not all members were ready within", deadline, "startDeadlineSeconds"));
   });
   StartMember(JobRole::kCoordinator, 0);
 }
 
 void Supervisor::StartMember(JobRole role, int index) {
   MemberProcess& member = members_.Add(role, index);
-  const absl::StatusOr<ProcessSpec> spec = SpecOf(role, index);
+  const absl::StatusOr<ProcessSpec> spec =
+      SpecOf(local_,
+             role,
+             index,
+             {.manifest = manifest_, .goes_on = has_saved_, .recover_at = coordinator_.address()});
   const absl::Status started = spec.ok() ? members_.Start(member, *spec) : spec.status();
   if (started.ok()) return;
   const std::string text(started.message());
@@ -98,17 +141,6 @@ void Supervisor::StartMember(JobRole role, int index) {
   const bool is_pending = IsTrainingWithout(coordinator_.status(), role, member.endpoint().index);
   if (!is_pending) return Fail(kExitNotReachable, text);
   Apply(member, {.role = role, .has_started = false, .is_pending = true}, text);
-}
-
-absl::StatusOr<ProcessSpec> Supervisor::SpecOf(JobRole role, int index) {
-  const std::string& coordinator = coordinator_.address();
-  if (role == JobRole::kServer)
-    return ServerProcess(local_.options, local_.job, index, coordinator);
-  if (role == JobRole::kWorker)
-    return WorkerProcess(local_.options, local_.job, index, coordinator);
-  // A successor listens at its predecessor's address, with a higher term.
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t term, local_.workdir.NextTerm());
-  return CoordinatorProcess(local_.options, {manifest_, term, has_saved_, coordinator});
 }
 
 void Supervisor::StartMembers(JobRole role, int count) {
@@ -149,8 +181,15 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
   if (is_failing_ || is_saving_) return;
   const std::string name = process.name();
   const JobRole role = process.role();
+  if (IsOver(role)) {
+    if (members_.ContinueStop()) Finish();
+    return;
+  }
   if (role == JobRole::kWorker && !IsDesired(process)) return Forget(process);
-  if (role == JobRole::kWorker && EndedInOrder(end)) return ApplyRestartRules(name, end);
+  // Whether one that may end the job was released instead, only the coordinator knows.
+  const bool may_succeed = SucceedsWith(spec_.restart.success_policy, process.index());
+  if (role == JobRole::kWorker && EndedInOrder(end) && !may_succeed)
+    return ApplyRestartRules(name, end);
   // One that never listened has printed why itself: a port in use, an address that is not local.
   const bool may_refuse = role != JobRole::kWorker && !has_started_workers_;
   const bool was_told = WasEndedBySignal(end) || (role == JobRole::kServer && EndedInOrder(end));
@@ -165,10 +204,7 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
   }
   if (role != JobRole::kServer) return Judge(name, end, loop_.Now() + kReasonGrace);
   lost_servers_.insert(name);
-  // Where the job may survive this, the coordinator has as long as it takes it to notice silence.
-  const bool may_survive = spec_.servers.replication > 0 || spec_.restart.backoff_limit > 0;
-  const Duration more = may_survive ? Duration(spec_.restart.peer_timeout) : Duration(0);
-  Judge(name, end, loop_.Now() + kReasonGrace + more);
+  Judge(name, end, loop_.Now() + kReasonGrace + NoticeTime(spec_));
 }
 
 void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
@@ -208,11 +244,12 @@ bool Supervisor::AwaitsServers() const {
 void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) {
   const std::string name = member.name();
   lost_servers_.erase(name);
+  if (IsOver(member.role())) return;
   // A worker was rejected, or released before the launcher received the new size.
   if (!IsDesired(member)) return Forget(member);
-  // Released, and desired again since.
-  const bool was_released = member.role() == JobRole::kServer && EndedInOrder(end);
-  was_released ? StartMember(JobRole::kServer, member.index()) : ApplyRestartRules(name, end);
+  // And desired again since.
+  const bool was_released = EndedInOrder(end) && EndedByRelease(coordinator_.status(), member);
+  was_released ? StartMember(member.role(), member.index()) : ApplyRestartRules(name, end);
 }
 
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
@@ -239,13 +276,14 @@ void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std:
                  {{JobRole::kCoordinator}, kStopGrace}});
   }
   member.SetDone();
-  FinishIfDone();
+  decision.action == ExitAction::kSucceedJob ? EndWorkers() : FinishIfDone();
 }
 
 // A member that is no longer desired when its delay is over is forgotten instead.
 void Supervisor::Restart(const std::string& name) {
   if (stopping_with_) return;
   const MemberProcess& member = *members_.Find(name);
+  if (IsOver(member.role())) return;
   if (member.role() != JobRole::kCoordinator) {
     const bool is_awaited = member.role() == JobRole::kServer && AwaitsServers();
     if (!coordinator_.is_answering() && !is_awaited)  // nobody would register it
@@ -267,13 +305,25 @@ void Supervisor::Forget(const MemberProcess& member) {
   if (is_worker) FinishIfDone();
 }
 
-// The report's contributors are those that the servers know of, and servers report once a second.
 void Supervisor::FinishIfDone() {
-  if (!members_.AreWorkersDone()) return;
+  if (members_.AreWorkersDone()) Finish();
+}
+
+void Supervisor::EndWorkers() {
+  is_ending_workers_ = true;
+  loop_.Cancel(deadline_timer_);
+  if (members_.Stop({{.roles = {JobRole::kWorker}, .grace = kStepGrace, .is_urgent = false}}))
+    Finish();
+}
+
+// The report's contributors are those that the servers know of, and servers report once a second.
+// The coordinator saves once it knows that no worker is left.
+void Supervisor::Finish() {
   loop_.Cancel(deadline_timer_);
   const SteadyTime statistics_due = loop_.Now() + kStatisticsGrace;
   const auto is_enough = [this, statistics_due](const JobStatus& status) {
-    if (IsSaved(status) && HasLastStatistics(status)) return true;
+    const bool is_known = !is_ending_workers_ || status.phase == JobPhase::kSucceeded;
+    if (is_known && IsSaved(status) && HasLastStatistics(status)) return true;
     const bool is_saving = coordinator_.is_answering() && !IsSaved(status);
     return loop_.Now() >= statistics_due && !is_saving;
   };
@@ -299,7 +349,7 @@ void Supervisor::OnStatus(bool has_answer) {
   if (!has_answer) return KillSilentCoordinator();
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;
-  if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(), status.failure);
+  if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(status), status.failure);
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
   StartWorkersIfDue();
@@ -310,6 +360,7 @@ void Supervisor::OnStatus(bool has_answer) {
 }
 
 void Supervisor::StartMissing(JobRole role) {
+  if (IsOver(role)) return;
   for (const int index : members_.Missing(role, coordinator_.status())) {
     if (!stopping_with_) StartMember(role, index);
   }
@@ -320,9 +371,7 @@ void Supervisor::OnTrainingBegun() {
   loop_.Cancel(deadline_timer_);
   if (!spec_.active_deadline) return;
   deadline_timer_ = loop_.RunAfter(*spec_.active_deadline, [this] {
-    Fail(kExitFailed,
-         absl::StrCat(
-             "ran for ", spec_.active_deadline->count(), " s (spec.activeDeadlineSeconds)"));
+    Fail(kExitFailed, TookTooLong("ran for", *spec_.active_deadline, "activeDeadlineSeconds"));
   });
 }
 
@@ -346,8 +395,9 @@ void Supervisor::FailWithReason(const std::string& text) {
                             .period = kReasonPeriod,
                             .give_up = loop_.Now() + kReasonGrace,
                             .then = [this, text] {
-                              const std::string& failure = coordinator_.status().failure;
-                              Fail(FailureExitCode(), failure.empty() ? text : failure);
+                              const JobStatus& status = coordinator_.status();
+                              Fail(FailureExitCode(status),
+                                   status.failure.empty() ? text : status.failure);
                             }});
 }
 
@@ -358,11 +408,6 @@ void Supervisor::Fail(int exit_code, const std::string& text) {
   Stop(exit_code,
        {{{JobRole::kWorker, JobRole::kServer}, kFailureGrace},
         {{JobRole::kCoordinator}, kFailureGrace}});
-}
-
-int Supervisor::FailureExitCode() const {
-  const uint32_t code = coordinator_.status().failure_exit_code;
-  return code == 0 ? kExitFailed : static_cast<int>(code);
 }
 
 // ---- stop ----
@@ -390,9 +435,7 @@ void Supervisor::SaveThenStop(int exit_code) {
   is_saving_ = true;
   console_.Print("pushpull: saving a checkpoint first; a second signal stops at once");
   coordinator_.SaveCheckpoint(kSaveGrace, [this, exit_code](const absl::StatusOr<Step>& saved) {
-    console_.Print(saved.ok()
-                       ? absl::StrCat("pushpull: checkpoint of step ", saved->value(), " saved")
-                       : absl::StrCat("pushpull: no checkpoint: ", saved.status().message()));
+    console_.Print(DescribeSave(saved));
     StopInOrder(exit_code);
   });
 }
@@ -422,7 +465,7 @@ void Supervisor::End() {
 
 void Supervisor::StartJobAgain(Duration delay) {
   stopping_with_.reset();
-  is_saving_ = false;
+  is_saving_ = is_ending_workers_ = false;
   has_started_workers_ = has_training_begun_ = false;
   coordinator_.Reset();
   lost_servers_.clear();

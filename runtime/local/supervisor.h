@@ -10,7 +10,9 @@
 //     +-----------------4-----------------+
 //
 // 1 the coordinator reports that the first view is active.
-// 2 every worker is done (exit 0).
+// 2 every worker is done (exit 0), or one of whom spec.restart.successPolicy says that it is
+// enough:
+//   then the others are ended in order first.
 // 3 a deadline, a failure or a signal (exit 1, 2, 3, 130 or 143).
 // 4 a rule asks for a restart of the whole job: everything restarts after the rule's delay.
 // 5 every process has ended.
@@ -47,7 +49,6 @@ class Supervisor {
 
  private:
   void StartMember(JobRole role, int index);
-  absl::StatusOr<ProcessSpec> SpecOf(JobRole role, int index);
   void StartMembers(JobRole role, int count);
   void OnReady(const MemberProcess& process);
   void StartWorkersIfDue();
@@ -66,6 +67,12 @@ class Supervisor {
   bool IsDesired(const MemberProcess& member) const;
   void Forget(const MemberProcess& member);
   void FinishIfDone();
+  // The job has succeeded with one of its workers: the others end their step and leave.
+  void EndWorkers();
+  // No worker is left: stops the job when its last checkpoint is saved.
+  void Finish();
+  // No worker's end matters any more.
+  bool IsOver(JobRole role) const { return is_ending_workers_ && role == JobRole::kWorker; }
 
   void Poll();
   void OnStatus(bool has_answer);
@@ -76,7 +83,6 @@ class Supervisor {
   void Fail(int exit_code, const std::string& text);
   // Fails with the coordinator's reason, or with `text` if it has none in time.
   void FailWithReason(const std::string& text);
-  int FailureExitCode() const;
   bool CanSave() const;
   void SaveThenStop(int exit_code);
   void StopInOrder(int exit_code);
@@ -102,6 +108,7 @@ class Supervisor {
   SteadyTime training_began_at_;
   std::set<std::string> lost_servers_;  // ended, and not judged yet
   std::string failure_;
+  bool is_ending_workers_ = false;    // the job has succeeded without them
   bool is_saving_ = false;            // before an orderly stop
   bool has_saved_ = false;            // in this run, by an earlier start of the job too
   bool is_failing_ = false;           // waits for the coordinator's reason

@@ -42,7 +42,8 @@ LAYERS = {
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
     "server": _ROLE,
     "worker": [*_ROLE, _API],
-    "coordinator": _ROLE,
+    # Of job which worker's end is the success of the job, as its launcher and the operator decide it.
+    "coordinator": [*_ROLE, "job"],
     "train": ["base", "job", "tensor", "optim", "worker", _API],
     # `pushpull run` asks the coordinator for progress over its client.
     "local": ["base", "job", "tls", "membership"],

@@ -165,6 +165,11 @@ ROWS = [
     Row("an unknown reason", f"{_RULE}.reason", _rule(reason="Oops")),
     Row("an unknown role", f"{_RULE}.role", _rule(reason="Error", role="worker")),
     Row("16 rules", None, {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}] * 16}}),
+    Row("limits of roles", None, {"restart": {"roleLimits": {"servers": 20, "coordinator": 0}}}),
+    Row("a limit of roles below zero", "spec.restart.roleLimits.workers", {"restart": {"roleLimits": {"workers": -1}}}),
+    Row("a limit of an unknown role", "spec.restart.roleLimits.worker", {"restart": {"roleLimits": {"worker": 1}}}),
+    Row("worker 0 is enough", None, {"restart": {"successPolicy": "Worker0"}}),
+    Row("an unknown success policy", "spec.restart.successPolicy", {"restart": {"successPolicy": "Worker1"}}),
     Row("17 rules", "spec.restart.rules", {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}] * 17}}),
     # Security, scheduling, the rest
     Row("own certificates", None, {"security": {"secretName": "my-certificates"}}),

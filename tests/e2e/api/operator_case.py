@@ -29,7 +29,7 @@ class Operator:
     """One process of the operator; ended with the test."""
 
     def __init__(self, folder: pathlib.Path, name: str, config: str, kubeconfig: Union[str, pathlib.Path],
-                 has_own_clock: bool = False) -> None:
+                 has_own_clock: bool = False, as_user: tuple[str, ...] = ()) -> None:
         self._clock = folder / f"{name}.clock"
         self.set_clock("+0")
         clock = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(self._clock), "FAKETIME_NO_CACHE": "1",
@@ -39,7 +39,7 @@ class Operator:
         self._log = folder / f"{name}.log"
         with open(self._log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [*MORTAL, OPERATOR, "--config", config_file, "--kubeconfig", kubeconfig],
+                [*as_user, *MORTAL, OPERATOR, "--config", config_file, "--kubeconfig", kubeconfig],
                 stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **clock, "POD_NAME": name})
         wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
 
@@ -115,8 +115,8 @@ class OperatorTestCase(api_server.ApiTestCase):
         return json.dumps({"runtimeImage": "pushpull:1", "metricsPort": 0, "leaderElection": election, **more})
 
     def start_operator_with(self, name: str, config: str, kubeconfig: Union[str, pathlib.Path],
-                            has_own_clock: bool = False) -> Operator:
-        self.operators.append(Operator(self.folder, name, config, kubeconfig, has_own_clock))
+                            has_own_clock: bool = False, as_user: tuple[str, ...] = ()) -> Operator:
+        self.operators.append(Operator(self.folder, name, config, kubeconfig, has_own_clock, as_user))
         return self.operators[-1]
 
     def start_job(self, name: str, steps: int = LONG_JOB_STEPS, workers: int = 2, **spec: Any) -> None:

@@ -160,6 +160,35 @@ class OperatorTest(OperatorTestCase):
         self.assertEqual(len(self.player.uids["wounded-worker-1"]), 2)
         self.assertEqual(operator.metrics()['pushpull_operator_restarts_total{reason="Error"}'], 1)
 
+    def test_worker_0_is_enough(self) -> None:
+        self.start_operator()
+        command = ["sh", "-c", '[ "$PUSHPULL_INDEX" = 0 ] && steps=40; exec "$@" --steps "${steps:-20000}"', "sh", PROBE,
+                   "--optimizer", "sgd", "--step-milliseconds", "20"]
+
+        self.create_job("decided", image="i", command=command, workers={"replicas": 3}, restart={"successPolicy": "Worker0"})
+
+        complete = self.await_condition("decided", "Complete", "SuccessPolicy")
+        self.assertIn("decided-worker-0 has done its part", complete["message"])
+        status = self.status("decided")
+        self.assertEqual((status["phase"], status["workers"]["succeeded"]), ("Succeeded", 1))
+        self.assertEqual(status.get("restarts", {}).get("counted", 0), 0)
+        self.assert_each_pod_was_made_once("decided-worker-0", "decided-worker-1", "decided-worker-2")
+        for index in (1, 2):
+            self.assertIn(f"worker-{index} leaves after step", (self.folder / "decided-coordinator.log").read_text(encoding="utf-8"))
+
+    def test_workers_have_a_limit_of_their_own(self) -> None:
+        self.start_operator()
+        self.start_job("limited", restart={"backoffLimit": 9, "roleLimits": {"workers": 0}})
+        self.await_status("limited", "it runs", phase="Running", workers={"ready": 2})
+        self.player.kill("limited-server-0")
+        self.await_status("limited", "a server is counted", restarts={"counted": 1})
+        self.await_status("limited", "it runs again", phase="Running", servers={"ready": 1}, workers={"ready": 2})
+
+        self.player.kill("limited-worker-1")
+
+        failed = self.await_condition("limited", "Failed", "BackoffLimitExceeded")
+        self.assertIn("spec.restart.roleLimits.workers (0) is reached for this member", failed["message"])
+
     def test_server_that_never_gets_ready_fails_no_job(self) -> None:
         self.start_operator()
         self.start_job("spare", restart={"backoffLimit": 1, "initialDelaySeconds": 1, "maxDelaySeconds": 1})

@@ -71,6 +71,7 @@ class SecretVolume:
         self.folder, self.name = folder, volume["name"]
         self._secret = volume["secret"]["secretName"]
         self._paths = {item["key"]: item["path"] for item in volume["secret"]["items"]}
+        self._mode = volume["secret"].get("defaultMode", 0o644)
         self._version = ""
         self._count = 0
 
@@ -87,6 +88,7 @@ class SecretVolume:
         content.mkdir(parents=True)
         for key, path in self._paths.items():
             (content / path).write_bytes(base64.b64decode(secret["data"][key]))
+            (content / path).chmod(self._mode)
             if not (self.folder / path).is_symlink():
                 (self.folder / path).symlink_to(f"..data/{path}")
         link = self.folder / "..next"
@@ -119,6 +121,7 @@ class Player:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
+        self.as_user: tuple[str, ...] = ()  # before the command of every process
         self.uids: dict[str, set[str]] = {}  # of all pods that were ever seen, by name
         self._addresses: dict[str, str] = {}
         self._broken: dict[str, str] = {}
@@ -220,7 +223,7 @@ class Player:
         with log:
             log.write(f"== {uid}: {shlex.join(command)}\n")
             log.flush()
-            process = subprocess.Popen([*MORTAL, *command], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([*self.as_user, *MORTAL, *command], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                        start_new_session=True)
         with self._mu:
             self._played[uid] = Played(name, role, "", process, started=now(), ready_changed=now(), secrets=volumes,

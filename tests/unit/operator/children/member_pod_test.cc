@@ -79,6 +79,32 @@ TEST(MemberPodTest, EveryPodPassesTheLevelRestricted) {
   }
 }
 
+// Where the cluster gives each namespace users of its own, it refuses others.
+TEST(MemberPodTest, TheSecurityContextIsTheOperators) {
+  PodSettings settings = kSettings;
+  settings.security_context = R"({"runAsNonRoot":true,"supplementalGroups":[7]})";
+  const TrainingJobObject job =
+      Job(R"({"image":"i","workers":{"template":{"spec":{"securityContext":{"fsGroup":8}}}}})");
+
+  for (const MemberStart& start : {kCoordinator, kServer, kWorker}) {
+    json expected = json::parse(settings.security_context);
+    if (start.member.role == JobRole::kWorker) expected["fsGroup"] = 8;
+
+    const json pod = json::parse(MemberPodText(kPodOwner, job, start, settings));
+
+    EXPECT_EQ(pod["spec"]["securityContext"], expected);
+    EXPECT_FALSE(Main(pod)["securityContext"].contains("runAsUser"));
+  }
+}
+
+TEST(MemberPodTest, UnlessToldOtherwiseMembersAreOneUserOfOneGroup) {
+  const json context = PodOf(Job("{}"), kServer)["spec"]["securityContext"];
+
+  EXPECT_EQ(context["runAsUser"], 65532);
+  EXPECT_EQ(context["runAsGroup"], 65532);
+  EXPECT_EQ(context["fsGroup"], 65532);
+}
+
 TEST(MemberPodTest, ACoordinatorHasItsTermAndTheManifest) {
   const TrainingJobObject job =
       Job(R"({"image":"i","servers":{"replicas":3},"checkpoint":{"claim":"c","path":"/a"}})");

@@ -27,6 +27,7 @@ TEST(ConfigTest, EveryKeyOfTheChartIsRead) {
   const absl::StatusOr<OperatorConfig> config = ParseConfig(R"(
 logLevel: warn
 runtimeImage: "pushpull/pushpull:0.1.0"
+podSecurityContext: {"runAsNonRoot":true}
 namespaces: ["team-a","team-b"]
 workers: 3
 certificateLifeSeconds: 86400
@@ -48,6 +49,7 @@ metricsPort: 9000
   EXPECT_EQ(config->log_level, pushpull::LogLevel::kWarning);
   EXPECT_EQ(config->member_log_level, "warning");
   EXPECT_EQ(config->runtime_image, "pushpull/pushpull:0.1.0");
+  EXPECT_EQ(config->pod_security_context, R"({"runAsNonRoot":true})");
   EXPECT_THAT(config->namespaces, ElementsAre("team-a", "team-b"));
   EXPECT_EQ(config->workers, 3);
   EXPECT_EQ(config->certificate_lifetime, std::chrono::days(1));

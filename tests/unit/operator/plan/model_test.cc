@@ -32,6 +32,7 @@ class Life {
       : random_(static_cast<unsigned>(seed)),
         world_(1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed / 3 % 3)) {
     world_.spec().restart.backoff_limit = Pick(6);
+    world_.spec().restart.success_policy = static_cast<pushpull::SuccessPolicy>(Pick(3));
     if (Pick(2) == 0) world_.spec().checkpoint.emplace().claim = "c";
     if (Pick(3) == 0) world_.spec().start_deadline = seconds(3000);
     if (Pick(3) == 0) {

@@ -700,5 +700,115 @@ TEST(MemberEndTest, WhoMayStillRunHasNotEnded) {
   EXPECT_FALSE(EndOf(marked, kWorker).has_value());
 }
 
+TEST(RestartsTest, ARoleHasALimitOfItsOwn) {
+  World world(1, 2);
+  world.spec().restart.backoff_limit = 1;
+  world.spec().restart.role_limits.servers = 3;
+  ASSERT_TRUE(world.Start());
+
+  for (int i = 0; i < 3; ++i) ExitAndComeBack(world, "server-0", 1);
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  ExitAndComeBack(world, "worker-1", 1);
+  world.Exit("worker-1", 1);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True BackoffLimitExceeded");
+}
+
+TEST(RestartsTest, WhereWorker0IsEnoughTheOthersEndAndStayAway) {
+  World world(1, 3);
+  world.spec().restart.success_policy = pushpull::SuccessPolicy::kWorker0;
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  world.Take();
+  world.events.clear();
+
+  world.Exit("worker-0", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-2"));
+  EXPECT_EQ(world.status().phase, Phase::kRunning) << "it ends its step";
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+  EXPECT_EQ(world.Say("Complete"), "True SuccessPolicy");
+  EXPECT_EQ(world.Find("Complete")->message,
+            "mnist-worker-0 has done its part, which is enough by spec.restart.successPolicy "
+            "Worker0");
+  EXPECT_EQ(world.status().workers.succeeded, 2);
+  EXPECT_THAT(world.events, testing::SizeIs(1)) << "Complete is the only news";
+  EXPECT_THAT(world.Take(), testing::Not(Contains("create worker-2")));
+}
+
+TEST(RestartsTest, WhereOneIsEnoughNoOtherEndMattersAnyMore) {
+  World world(1, 3);
+  world.spec().restart.success_policy = pushpull::SuccessPolicy::kAnyWorker;
+  world.spec().restart.backoff_limit = 0;
+  ASSERT_TRUE(world.Start());
+
+  world.Exit("worker-0", 1);
+  world.Exit("worker-1", 0);
+  ASSERT_TRUE(world.Settle());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Complete"), "True SuccessPolicy");
+  EXPECT_EQ(world.status().restarts.counted, 0);
+}
+
+// A smaller size has released it, and it is desired again: its 0 says nothing of the job.
+TEST(RestartsTest, AReleasedWorkersEndIsNoSuccess) {
+  World world(1, 2);
+  world.spec().restart.success_policy = pushpull::SuccessPolicy::kAnyWorker;
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 0);
+  world.seen.coordinator->workers[1] = {.was_released = true};
+  world.Take();
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-1"));
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+}
+
+// The pod may be gone by the time: then the coordinator says so.
+TEST(RestartsTest, ADoneWorkerWithoutAPodIsEnoughAsWell) {
+  World world(1, 2);
+  world.spec().restart.success_policy = pushpull::SuccessPolicy::kWorker0;
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-0", 0);
+  world.Vanish("worker-0");
+
+  ASSERT_TRUE(world.Settle());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Complete"), "True SuccessPolicy");
+}
+
+TEST(RestartsTest, TheLastSaveComesWhenTheOtherWorkersHaveGone) {
+  World world(1, 2);
+  world.spec().restart.success_policy = pushpull::SuccessPolicy::kWorker0;
+  world.spec().checkpoint.emplace().claim = "c";
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-0", 0);
+  ASSERT_TRUE(world.Settle());
+
+  world.VanishDeleted();
+  world.seen.coordinator->workers[1].is_alive = true;  // its connection has not closed yet
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  world.seen.coordinator->workers[1] = {.was_released = true};
+  world.seen.coordinator->saves_requested = 1;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().phase, Phase::kRunning);
+  world.seen.coordinator->saves_finished = 1;
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+}
+
 }  // namespace
 }  // namespace pushpull_operator

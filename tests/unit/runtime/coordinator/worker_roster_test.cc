@@ -16,11 +16,11 @@ TEST(WorkerRosterTest, IsCompleteWhenEveryWantedWorkerHasDoneItsPart) {
   roster.OnRegistered(Info(1), SteadyTime{});
 
   roster.OnLeft(WorkerId{0}, false);
-  const bool with_one = roster.IsComplete(2);
+  const bool with_one = roster.IsComplete(2, SuccessPolicy::kAllWorkers);
   roster.OnLeft(WorkerId{1}, false);
 
   EXPECT_FALSE(with_one);
-  EXPECT_TRUE(roster.IsComplete(2));
+  EXPECT_TRUE(roster.IsComplete(2, SuccessPolicy::kAllWorkers));
 }
 
 TEST(WorkerRosterTest, AWorkerJoinsWithEachOfItsProcesses) {
@@ -46,7 +46,7 @@ TEST(WorkerRosterTest, AReleasedWorkerThatIsWantedAgainHasNotDoneItsPart) {
 
   roster.OnLeft(WorkerId{0}, false);
 
-  EXPECT_FALSE(roster.IsComplete(2));
+  EXPECT_FALSE(roster.IsComplete(2, SuccessPolicy::kAllWorkers));
   EXPECT_TRUE(roster.entries().at(WorkerId{1}).was_released);
 }
 
@@ -57,7 +57,7 @@ TEST(WorkerRosterTest, ALostWorkerIsKeptForItsReplacement) {
   roster.OnGone(WorkerId{0});
 
   EXPECT_FALSE(roster.entries().at(WorkerId{0}).is_alive);
-  EXPECT_FALSE(roster.IsComplete(1));
+  EXPECT_FALSE(roster.IsComplete(1, SuccessPolicy::kAllWorkers));
 }
 
 TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
@@ -66,8 +66,35 @@ TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
   roster.OnRegistered(Info(1), SteadyTime{});
   roster.OnLeft(WorkerId{0}, false);
 
-  EXPECT_FALSE(roster.IsComplete(2));
-  EXPECT_TRUE(roster.IsComplete(1));
+  EXPECT_FALSE(roster.IsComplete(2, SuccessPolicy::kAllWorkers));
+  EXPECT_TRUE(roster.IsComplete(1, SuccessPolicy::kAllWorkers));
+}
+
+// The others are ended by who runs the job, and until then they may still push.
+TEST(WorkerRosterTest, WhereOneIsEnoughTheOthersAreWaitedFor) {
+  WorkerRoster roster;
+  for (const uint32_t index : {0, 1, 2}) roster.OnRegistered(Info(index), SteadyTime{});
+  roster.OnLeft(WorkerId{0}, false);
+  const bool with_two_more = roster.IsComplete(3, SuccessPolicy::kWorker0);
+  roster.OnLeft(WorkerId{1}, true);
+  const bool with_one_more = roster.IsComplete(3, SuccessPolicy::kWorker0);
+  roster.OnGone(WorkerId{2});
+
+  EXPECT_FALSE(with_two_more);
+  EXPECT_FALSE(with_one_more);
+  EXPECT_TRUE(roster.IsComplete(3, SuccessPolicy::kWorker0));
+  EXPECT_FALSE(roster.IsComplete(3, SuccessPolicy::kAllWorkers));
+}
+
+TEST(WorkerRosterTest, ThePolicySaysWhichWorkerIsEnough) {
+  WorkerRoster roster;
+  for (const uint32_t index : {0, 1}) roster.OnRegistered(Info(index), SteadyTime{});
+  roster.OnGone(WorkerId{0});
+  roster.OnLeft(WorkerId{1}, false);
+
+  EXPECT_FALSE(roster.IsComplete(2, SuccessPolicy::kWorker0));
+  EXPECT_TRUE(roster.IsComplete(2, SuccessPolicy::kAnyWorker));
+  EXPECT_FALSE(roster.IsComplete(1, SuccessPolicy::kAnyWorker));
 }
 
 }  // namespace

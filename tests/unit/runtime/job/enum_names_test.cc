@@ -14,6 +14,7 @@ TEST(EnumNamesTest, TheLastValueHasTheLastName) {
   EXPECT_EQ(NameOf(StallPolicy::kFail), "Fail");
   EXPECT_EQ(NameOf(DrainTimeoutPolicy::kForce), "Force");
   EXPECT_EQ(NameOf(RestartAction::kIgnore), "Ignore");
+  EXPECT_EQ(NameOf(SuccessPolicy::kWorker0), "Worker0");
   EXPECT_EQ(NameOf(ExitReason::kError), "Error");
   EXPECT_EQ(NameOf(CleanupPolicy::kNone), "None");
   EXPECT_EQ(NameOf(TlsMode::kOff), "Off");

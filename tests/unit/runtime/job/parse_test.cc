@@ -66,6 +66,8 @@ TEST(ParseTrainingJobTest, WhatIsNotSetHasTheDefaultsOfTheDocumentation) {
   EXPECT_FALSE(spec.checkpoint.has_value());
   EXPECT_EQ(spec.scaling.drain_timeout, seconds(300));
   EXPECT_EQ(spec.restart.backoff_limit, 6);
+  EXPECT_EQ(spec.restart.role_limits, RoleLimits{});
+  EXPECT_EQ(spec.restart.success_policy, SuccessPolicy::kAllWorkers);
   EXPECT_EQ(spec.restart.initial_delay, seconds(10));
   EXPECT_EQ(spec.restart.max_delay, seconds(300));
   EXPECT_EQ(spec.restart.healthy_after, seconds(600));
@@ -158,6 +160,8 @@ TEST(ParseTrainingJobTest, ReadsRestartRulesInTheirOrder) {
   const RestartSpec restart = ParseFile("every_field.yaml").spec.restart;
 
   EXPECT_EQ(restart.backoff_limit, 3);
+  EXPECT_EQ(restart.role_limits, (RoleLimits{.servers = 20, .workers = 4, .coordinator = 0}));
+  EXPECT_EQ(restart.success_policy, SuccessPolicy::kWorker0);
   EXPECT_EQ(restart.initial_delay, seconds(1));
   EXPECT_EQ(restart.max_delay, seconds(60));
   EXPECT_EQ(restart.healthy_after, seconds(120));

@@ -287,5 +287,59 @@ TEST(DecideAfterExitTest, TheTextNamesTheCauseAndWhatHappensNext) {
             "ended: Preempted; restart, not counted, in 20 s");
 }
 
+TEST(DecideAfterExitTest, ARoleHasALimitOfItsOwn) {
+  const RestartSpec spec{.backoff_limit = 5,
+                         .role_limits = {.servers = 20, .workers = 1, .coordinator = 0}};
+  const auto decide = [&spec](JobRole role, int counted) {
+    return DecideAfterExit(spec, {.role = role, .exit_code = 1}, {.counted = counted});
+  };
+
+  EXPECT_EQ(decide(JobRole::kServer, 19).action, ExitAction::kRestartPod);
+  EXPECT_EQ(decide(JobRole::kServer, 20).action, ExitAction::kFailJob);
+  EXPECT_EQ(decide(JobRole::kWorker, 0).text, "exited with code 1; restart, 1 of 1, in 10 s");
+  EXPECT_EQ(decide(JobRole::kWorker, 1).text,
+            "exited with code 1; the job fails, spec.restart.roleLimits.workers (1) is reached for "
+            "this member");
+  EXPECT_TRUE(decide(JobRole::kWorker, 1).is_limit_reached);
+  EXPECT_EQ(decide(JobRole::kCoordinator, 0).action, ExitAction::kFailJob);
+  EXPECT_EQ(BackoffLimitOf(spec, JobRole::kServer), 20);
+  EXPECT_EQ(BackoffLimitOf({.backoff_limit = 5}, JobRole::kServer), 5);
+}
+
+TEST(DecideAfterExitTest, RestartsOfAllAtOnceHaveNoRolesLimit) {
+  const RestartSpec spec{.backoff_limit = 2,
+                         .role_limits = {.workers = 0},
+                         .rules = {OnCodes({1}, RestartAction::kRestartJob)}};
+
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 1}, {.job_counted = 1}).action,
+            ExitAction::kRestartJob);
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 1}, {.job_counted = 2}).action,
+            ExitAction::kFailJob);
+}
+
+TEST(DecideAfterExitTest, ThePolicySaysWhoseEndIsTheJobsSuccess) {
+  const auto action = [](SuccessPolicy policy, int index) {
+    return DecideAfterExit({.success_policy = policy}, {.index = index, .exit_code = 0}, {}).action;
+  };
+
+  EXPECT_EQ(action(SuccessPolicy::kAllWorkers, 0), ExitAction::kDone);
+  EXPECT_EQ(action(SuccessPolicy::kWorker0, 0), ExitAction::kSucceedJob);
+  EXPECT_EQ(action(SuccessPolicy::kWorker0, 1), ExitAction::kDone);
+  EXPECT_EQ(action(SuccessPolicy::kAnyWorker, 1), ExitAction::kSucceedJob);
+}
+
+// An ignored worker has not succeeded, and a server never does.
+TEST(DecideAfterExitTest, OnlyAWorkersZeroIsASuccess) {
+  const RestartSpec spec{.rules = {OnCodes({9}, RestartAction::kIgnore)},
+                         .success_policy = SuccessPolicy::kAnyWorker};
+
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 9}, {}).action, ExitAction::kIgnore);
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 1}, {}).action, ExitAction::kRestartPod);
+  EXPECT_EQ(DecideAfterExit(spec, {.role = JobRole::kServer, .exit_code = 0}, {}).action,
+            ExitAction::kRestartPod);
+  EXPECT_EQ(DecideAfterExit(spec, {.exit_code = 0, .reason = ExitReason::kEvicted}, {}).action,
+            ExitAction::kRestartPod);
+}
+
 }  // namespace
 }  // namespace pushpull
