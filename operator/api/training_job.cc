@@ -5,6 +5,7 @@
 
 #include "operator/kube/json_fields.h"
 #include "runtime/job/decode.h"
+#include "runtime/job/training_runtime.h"
 #include "runtime/job/tree.h"
 #include "runtime/job/validate.h"
 
@@ -76,6 +77,21 @@ void CheckForPods(const pushpull::TrainingJobSpec& spec, pushpull::Problems& pro
     problems.Add(kUri, "is for `pushpull run`; use spec.checkpoint.claim on Kubernetes");
 }
 
+bool StatesSize(const Json& object) {
+  const Json& spec = ObjectField(object, "spec");
+  return Find(ObjectField(spec, "servers"), "replicas") != nullptr &&
+         Find(ObjectField(spec, "workers"), "replicas") != nullptr;
+}
+
+// Decodes what `manifest` says, of a job that is merged with its runtime or has none.
+void DecodeWhole(const Tree& manifest, TrainingJobObject& decoded) {
+  pushpull::Problems problems;
+  decoded.job = pushpull::DecodeTrainingJob(manifest, problems);
+  pushpull::CheckRules(decoded.job, problems);
+  CheckForPods(decoded.job.spec, problems);
+  decoded.problems = problems.Take();
+}
+
 }  // namespace
 
 TrainingJobObject DecodeTrainingJobObject(const Object& object) {
@@ -86,14 +102,38 @@ TrainingJobObject DecodeTrainingJobObject(const Object& object) {
     decoded.job.spec.managed_by = StringField(ObjectField(*object.json, "spec"), "managedBy");
     return decoded;
   }
-  pushpull::Problems problems;
-  const Json manifest = Manifest(*object.json);
-  decoded.job = pushpull::DecodeTrainingJob(ToTree(manifest), problems);
-  decoded.manifest = ToText(manifest);
-  pushpull::CheckRules(decoded.job, problems);
-  CheckForPods(decoded.job.spec, problems);
-  decoded.problems = problems.Take();
+  const Json json = Manifest(*object.json);
+  const Tree manifest = ToTree(json);
+  decoded.manifest = ToText(json);
+  decoded.states_size = StatesSize(json);
+  decoded.runtime = StringField(ObjectField(ObjectField(json, "spec"), "runtimeRef"), "name");
+  if (decoded.runtime.empty()) {
+    DecodeWhole(manifest, decoded);
+  } else if (HasRuntime(decoded)) {
+    const Tree runtime = ToTree(ParseJson(decoded.status.runtime->spec).value_or(Json::object()));
+    const Tree merged = pushpull::MergeRuntime(runtime, manifest);
+    decoded.manifest = pushpull::ToJson(merged);
+    DecodeWhole(merged, decoded);
+    pushpull::NameRuntime(decoded.runtime, runtime, manifest, decoded.problems);
+  } else {
+    pushpull::Problems problems;
+    decoded.job = pushpull::DecodeTrainingJob(manifest, problems);
+    pushpull::CheckRulesBeforeMerge(decoded.job, manifest, problems);
+    decoded.problems = problems.Take();
+  }
   return decoded;
+}
+
+bool HasRuntime(const TrainingJobObject& object) {
+  return object.status.runtime && object.status.runtime->name == object.runtime;
+}
+
+std::string ReplicasPatchText(const pushpull::TrainingJobSpec& spec,
+                              const std::string& resource_version) {
+  return ToText({{"metadata", {{"resourceVersion", resource_version}}},
+                 {"spec",
+                  {{"servers", {{"replicas", spec.servers.replicas}}},
+                   {"workers", {{"replicas", spec.workers.replicas}}}}}});
 }
 
 }  // namespace pushpull_operator

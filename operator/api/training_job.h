@@ -22,8 +22,13 @@ inline const ResourceType& TrainingJobType() {
 }
 
 struct TrainingJobObject {
-  pushpull::TrainingJob job;  // without annotations
-  std::string manifest;       // the same as JSON, for the programs of the job
+  // Without annotations, and merged over the runtime that is noted in the status, if that is the
+  // one that it names.
+  pushpull::TrainingJob job;
+  std::string manifest;  // the same as JSON, for the programs of the job
+  std::string runtime;   // that its spec names; empty: none
+  // The spec itself has both numbers of replicas, which others read and scale there.
+  bool states_size = true;
   // Why the spec is invalid, in the messages of `pushpull validate`: unknown fields, values of
   // another kind, broken rules. Empty: it is valid.
   std::vector<pushpull::ManifestProblem> problems;
@@ -35,5 +40,12 @@ struct TrainingJobObject {
 
 // Accepts any object; `problems` has its errors.
 TrainingJobObject DecodeTrainingJobObject(const Object& object);
+
+// The runtime that it names is noted in its status.
+bool HasRuntime(const TrainingJobObject& object);
+
+// The merge patch that writes the numbers of replicas of `spec` into this version of a TrainingJob.
+std::string ReplicasPatchText(const pushpull::TrainingJobSpec& spec,
+                              const std::string& resource_version);
 
 }  // namespace pushpull_operator

@@ -106,6 +106,13 @@ void Visit(auto& visitor, ProgressStatus& progress) {
   visitor.Field("results", progress.results);
 }
 
+void Visit(auto& visitor, RuntimeStatus& runtime) {
+  visitor.Field("name", runtime.name);
+  visitor.Field("uid", runtime.uid);
+  visitor.Field("generation", runtime.generation);
+  visitor.Object("spec", runtime.spec);
+}
+
 void Visit(auto& visitor, TrainingJobStatus& status) {
   visitor.Field("observedGeneration", status.observed_generation);
   visitor.Field("phase", status.phase);
@@ -121,6 +128,7 @@ void Visit(auto& visitor, TrainingJobStatus& status) {
   visitor.Field("losses", status.losses);
   visitor.Field("checkpoint", status.checkpoint);
   visitor.Field("progress", status.progress);
+  visitor.Field("runtime", status.runtime);
   visitor.Field("startTime", status.start_time);
   visitor.Field("suspendTime", status.suspend_time);
   visitor.Field("suspendedSeconds", status.suspended_seconds);
@@ -135,6 +143,7 @@ class FieldReader {
     if (const Json* value = Find(json_, key)) Read(*value, out);
   }
   void Text(absl::string_view key, std::string& out) { Field(key, out); }
+  void Object(absl::string_view key, std::string& out) { out = ToText(ObjectField(json_, key)); }
 
   // Leaves `out` as it was, and returns false, where the JSON is of another kind.
   static bool Read(const Json& json, auto& out) {
@@ -207,6 +216,9 @@ class FieldWriter {
     if (!written.is_null()) json_[std::string(key)] = std::move(written);
   }
   void Text(absl::string_view key, std::string& value) { json_[std::string(key)] = value; }
+  void Object(absl::string_view key, std::string& value) {
+    json_[std::string(key)] = ParseJson(value).value_or(Json::object());
+  }
 
   static Json Written(auto& value) {
     Json object = Json::object();

@@ -136,6 +136,15 @@ struct LossesStatus {
   friend bool operator==(const LossesStatus&, const LossesStatus&) = default;
 };
 
+// The TrainingRuntime that the job is merged over, as it was when the operator noted it.
+struct RuntimeStatus {
+  std::string name;
+  std::string uid;
+  int64_t generation = 0;
+  std::string spec = {};  // an object of JSON
+  friend bool operator==(const RuntimeStatus&, const RuntimeStatus&) = default;
+};
+
 struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::optional<Phase> phase = {};          // none: the operator has not seen the job yet
@@ -151,6 +160,7 @@ struct TrainingJobStatus {
   std::optional<LossesStatus> losses = {};
   std::optional<SavedCheckpoint> checkpoint = {};
   std::optional<ProgressStatus> progress = {};
+  std::optional<RuntimeStatus> runtime = {};  // none: it names none, or is not begun
   std::optional<WallTime> start_time = {};    // when it first left Pending
   std::optional<WallTime> suspend_time = {};  // since when it is suspended, saving included
   int64_t suspended_seconds = 0;              // before that, in all

@@ -72,7 +72,8 @@ JobController::Scope JobController::MakeScope(const std::string& object_namespac
   const JobCaches caches{.jobs = scope.watch->jobs(),
                          .pods = scope.watch->pods(),
                          .children = scope.watch->children(),
-                         .workers = scope.watch->workers()};
+                         .workers = scope.watch->workers(),
+                         .runtimes = scope.watch->runtimes()};
   scope.reconciler =
       std::make_unique<JobReconciler>(client_, time_, caches, coordinators_, options_.reconciler);
   return scope;

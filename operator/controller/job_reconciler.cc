@@ -50,6 +50,7 @@ class JobReconciler::Pass {
     if (!job_.object().job.spec.suspend) state_.save.reset();
     Observation seen = Observe();
     if (const std::optional<seconds> pause = RecallStatus(seen)) return pause;
+    if (seen.object.status.runtime != job_.object().status.runtime) return Restore(seen);
     const bool is_active = IsActive(seen);
     const absl::StatusOr<bool> has_changed_job = ScaleWorkers(seen);
     if (has_changed_job.value_or(false)) return kRequeueMin;
@@ -63,7 +64,9 @@ class JobReconciler::Pass {
     seen.coordinator = GetReport();
     seen.obstacle = FirstObstacle();
     plan_ = Plan(seen);
-    PUSHPULL_RETURN_IF_ERROR(PatchStatus());
+    const absl::Status written = PatchStatus();
+    if (absl::IsInvalidArgument(written) && IsNotingRuntime()) return HoldRuntime(written);
+    PUSHPULL_RETURN_IF_ERROR(written);
     RecordEvents();
     const absl::Status acted = Act();
     TellHealed();
@@ -91,6 +94,37 @@ class JobReconciler::Pass {
     return std::nullopt;
   }
 
+  bool IsNotingRuntime() const {
+    return plan_.status.runtime && plan_.status.runtime != job_.object().status.runtime;
+  }
+
+  // The next plan tells why.
+  absl::StatusOr<std::optional<seconds>> HoldRuntime(const absl::Status& refused) {
+    state_.runtime_refusal = {.record = *plan_.status.runtime,
+                              .message = std::string(refused.message()),
+                              .retry_at = job_.now + RuntimeRefusal::kRetry};
+    return kRequeueMin;
+  }
+
+  // That the job names, with what the next plan is to know of it.
+  std::optional<TrainingRuntime> Runtime() const {
+    if (job_.runtime == nullptr) return std::nullopt;
+    TrainingRuntime runtime = job_.runtime->value;
+    const std::optional<RuntimeRefusal>& refusal = state_.runtime_refusal;
+    if (refusal && refusal->record == runtime.record && job_.now < refusal->retry_at)
+      runtime.problem = "cannot be used: " + refusal->message;
+    return runtime;
+  }
+
+  // The job is decoded with a runtime that somebody else has written there: nothing but that is
+  // undone, the rest follows once the cache shows it.
+  absl::StatusOr<std::optional<seconds>> Restore(const Observation& seen) {
+    plan_.status = seen.object.status;
+    PUSHPULL_RETURN_IF_ERROR(PatchStatus());
+    TellHealed();
+    return kRequeueMin;
+  }
+
   // Plans begin from what the operator has written, not from what others did to it. A job of which
   // somebody changes the status again and again waits; returns for how long.
   std::optional<seconds> RecallStatus(Observation& seen) {
@@ -108,7 +142,7 @@ class JobReconciler::Pass {
   // Whether the job's spec was changed: the caches must show that first.
   absl::StatusOr<bool> ScaleWorkers(const Observation& seen) {
     state_.scale_obstacle.reset();
-    if (!IsManaged(seen) || !seen.object.problems.empty()) return false;
+    if (!IsManaged(seen) || !seen.object.problems.empty() || NeedsRuntime(seen)) return false;
     absl::StatusOr<WorkerScaler::Outcome> scaled = reconciler_.scaler_.Scale(job_, state_);
     if (absl::IsAlreadyExists(scaled.status()) || absl::IsPermissionDenied(scaled.status())) {
       // Nothing but scaling by it fails.
@@ -164,6 +198,7 @@ class JobReconciler::Pass {
                      .refusal = state_.creation.refusal(),
                      .unused_term = state_.creation.unused_term(),
                      .now = job_.now};
+    seen.runtime = Runtime();
     for (const PodStore::Pointer& pod : job_.pods)
       seen.pods.push_back({.meta = pod->meta, .pod = pod->value});
     return seen;
@@ -365,6 +400,7 @@ JobReconciler::JobReconciler(KubeClient& client,
       time_(time),
       jobs_(caches.jobs),
       pods_(caches.pods),
+      runtimes_(caches.runtimes),
       children_(caches.children),
       coordinators_(coordinators),
       options_(std::move(options)),
@@ -380,8 +416,10 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey&
     states_.erase(key);
     return std::nullopt;
   }
-  const ObservedJob job{
-      .stored = *stored, .pods = pods_.FindByIndex(ToString(key)), .now = options_.now()};
+  const ObservedJob job{.stored = *stored,
+                        .runtime = RuntimeOf(*stored),
+                        .pods = pods_.FindByIndex(ToString(key)),
+                        .now = options_.now()};
   JobState state = Recall(key, stored->meta.uid);
   absl::StatusOr<std::optional<seconds>> requeue_after = kRequeueMin;
   if (state.expectations.AreMet(job)) requeue_after = Pass(*this, job, state).Run();
@@ -400,6 +438,12 @@ JobState JobReconciler::Recall(const ObjectKey& key, const std::string& uid) {
   const auto found = states_.find(key);
   if (found != states_.end() && found->second.uid == uid) return found->second;
   return {.uid = uid};
+}
+
+RuntimeStore::Pointer JobReconciler::RuntimeOf(const Stored<TrainingJobObject>& job) const {
+  const std::string& name = job.value.runtime;
+  if (name.empty()) return nullptr;
+  return runtimes_.Find({.object_namespace = job.meta.key.object_namespace, .name = name});
 }
 
 bool JobReconciler::IsThere(const ObjectMeta& job) const {

@@ -46,6 +46,7 @@ struct JobCaches {
   const PodStore& pods;
   ChildCache& children;
   const WorkersStore& workers;
+  const RuntimeStore& runtimes;
 };
 
 // Thread-safe; a job is for one thread at a time, as the work queue has it.
@@ -70,11 +71,14 @@ class JobReconciler {
   JobState Recall(const ObjectKey& key, const std::string& uid) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the caches still have this job, and nobody has deleted it.
   bool IsThere(const ObjectMeta& job) const;
+  // That the job names; null where there is none.
+  RuntimeStore::Pointer RuntimeOf(const Stored<TrainingJobObject>& job) const;
 
   KubeClient& client_;
   const pushpull::TimeSource& time_;  // of deadlines
   const JobStore& jobs_;
   const PodStore& pods_;
+  const RuntimeStore& runtimes_;
   ChildCache& children_;
   JobCoordinator& coordinators_;
   const ReconcilerOptions options_;

@@ -147,8 +147,19 @@ class ScaleState {
   WallTime expires_at_{};
 };
 
+// The API server did not let the operator note a runtime in the job, as a list of images does.
+struct RuntimeRefusal {
+  // Nothing tells when that has changed.
+  static constexpr std::chrono::seconds kRetry{30};
+
+  RuntimeStatus record;
+  std::string message;
+  WallTime retry_at{};
+};
+
 struct JobState {
   std::string uid;  // of the job
+  std::optional<RuntimeRefusal> runtime_refusal = {};
   StatusMemory status = {};
   ChildState children = {};
   std::optional<Obstacle> heal_obstacle = {};  // of what others changed and could not be undone

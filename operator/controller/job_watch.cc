@@ -52,6 +52,11 @@ JobWatch::JobWatch(KubeClient& client,
                     [on_change](const auto* old, const auto* now) {
                       on_change(ToString((now == nullptr ? old : now)->meta.key));
                     }}),
+      runtimes_({.decode = DecodeTrainingRuntimeObject,
+                 .on_change =
+                     [this, on_change](const auto* old, const auto* now) {
+                       TellUsers((now == nullptr ? old : now)->meta.key, on_change);
+                     }}),
       children_(on_change),
       job_reflector_(client,
                      time,
@@ -63,6 +68,10 @@ JobWatch::JobWatch(KubeClient& client,
           time,
           workers_,
           OptionsFor(TrainingJobWorkersType(), {.object_namespace = object_namespace})),
+      runtime_reflector_(client,
+                         time,
+                         runtimes_,
+                         OptionsFor(TrainingRuntimeType(), {.object_namespace = object_namespace})),
       secret_poll_(client, time, jobs_, children_, secret_pace) {
   for (const ResourceType& type : WatchedChildren()) {
     Selection selection = Ours(object_namespace);
@@ -81,6 +90,7 @@ void JobWatch::Start() {
   StartThread("op-watch-jobs", [this] { job_reflector_.Run(stop_); });
   StartThread("op-watch-pods", [this] { pod_reflector_.Run(stop_); });
   StartThread("op-watch-more", [this] { workers_reflector_.Run(stop_); });
+  StartThread("op-watch-more", [this] { runtime_reflector_.Run(stop_); });
   for (const std::unique_ptr<Reflector>& reflector : child_reflectors_)
     StartThread("op-watch-more", [this, &reflector] { reflector->Run(stop_); });
   StartThread("op-secrets", [this] { secret_poll_.Run(stop_); });
@@ -91,6 +101,13 @@ void JobWatch::StartThread(const std::string& name, std::function<void()> run) {
     pthread_setname_np(pthread_self(), name.c_str());
     run();
   });
+}
+
+void JobWatch::TellUsers(const ObjectKey& runtime, const OnJobChange& on_change) const {
+  for (const JobStore::Pointer& job : jobs_.All()) {
+    const bool is_here = job->meta.key.object_namespace == runtime.object_namespace;
+    if (is_here && job->value.runtime == runtime.name) on_change(ToString(job->meta.key));
+  }
 }
 
 absl::Status JobWatch::AwaitSynced(pushpull::Deadline deadline) const {

@@ -45,24 +45,30 @@ class JobWatch {
   const JobStore& jobs() const { return jobs_; }
   const PodStore& pods() const { return pods_; }
   const WorkersStore& workers() const { return workers_; }
+  const RuntimeStore& runtimes() const { return runtimes_; }
   ChildCache& children() { return children_; }
-  // Waits until the first listings are in, but for that of TrainingJobWorkers: where its kind is
-  // not installed, jobs run all the same. kDeadlineExceeded.
+  // Waits until the first listings are in, but for those of TrainingJobWorkers and
+  // TrainingRuntimes: where their kinds are not installed, jobs run all the same.
+  // kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const;
 
  private:
   ReflectorOptions OptionsFor(const ResourceType& type, Selection selection) const;
   void StartThread(const std::string& name, std::function<void()> run);
+  // Tells every job that names this runtime.
+  void TellUsers(const ObjectKey& runtime, const OnJobChange& on_change) const;
 
   const pushpull::Log log_;
   Cancellation stop_;
   JobStore jobs_;
   PodStore pods_;
   WorkersStore workers_;
+  RuntimeStore runtimes_;
   ChildCache children_;
   Reflector job_reflector_;
   Reflector pod_reflector_;
   Reflector workers_reflector_;
+  Reflector runtime_reflector_;
   std::vector<std::unique_ptr<Reflector>> child_reflectors_;  // in the order of WatchedChildren
   SecretPoll secret_poll_;
   std::vector<std::thread> threads_;  // last: they use all of the above

@@ -10,6 +10,7 @@
 #include "operator/api/member.h"
 #include "operator/api/pod.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_runtime.h"
 #include "operator/cache/store.h"
 #include "operator/children/tls_secret.h"
 
@@ -18,9 +19,11 @@ namespace pushpull_operator {
 // Jobs and their pods as the API server has them. Pods are indexed by JobOf.
 using JobStore = Store<TrainingJobObject>;
 using PodStore = Store<Pod>;
+using RuntimeStore = Store<TrainingRuntime>;
 
 struct ObservedJob {
   const Stored<TrainingJobObject>& stored;
+  RuntimeStore::Pointer runtime;        // that it names; null: there is none, or it names none
   std::vector<PodStore::Pointer> pods;  // with the job's label, whoever owns them
   WallTime now;                         // of the API server
 

@@ -15,6 +15,8 @@ namespace pushpull_operator {
 
 absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::Scale(const ObservedJob& job, JobState& state) {
   const ObjectKey& key = job.key();
+  const bool is_finished = job.object().status.completion_time.has_value();
+  if (!job.object().states_size && !is_finished) return WriteSize(job);
   if (!workers_.AwaitSynced(pushpull::Deadline::After(std::chrono::seconds(0))).ok())
     return Outcome();
   const WorkersStore::Pointer shown = workers_.Find(key);
@@ -49,6 +51,21 @@ absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::Scale(const ObservedJob& job
   PUSHPULL_RETURN_IF_ERROR(written);
   state.scale.OnWritten(version, job.now);
   return Outcome();
+}
+
+absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::WriteSize(const ObservedJob& job) {
+  const absl::Status written =
+      client_
+          .MergePatch(TrainingJobType(),
+                      job.key(),
+                      ReplicasPatchText(job.object().job.spec, job.meta().resource_version),
+                      "",
+                      client_.CallDeadline())
+          .status();
+  // The job is valid, so it is no number that is refused, but by somebody's policy this write.
+  if (absl::IsInvalidArgument(written)) return absl::PermissionDeniedError(written.message());
+  PUSHPULL_RETURN_IF_ERROR(written);
+  return Outcome{.has_changed_job = true};
 }
 
 // The API server judges the number once more: limits may have changed since, and there are rules

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes the TrainingJobWorkers of a job, and carries out what plan/workers_scale.h decides: so
-// `kubectl scale` and an HPA change the number of workers.
+// `kubectl scale` and an HPA change the number of workers. Writes numbers of servers and workers
+// into a job that has them by default, or from its runtime: what /scale reads is in the spec alone.
 #pragma once
 
 #include <optional>
@@ -41,6 +42,7 @@ class WorkerScaler {
   absl::StatusOr<Outcome> Scale(const ObservedJob& job, JobState& state);
 
  private:
+  absl::StatusOr<Outcome> WriteSize(const ObservedJob& job);
   absl::StatusOr<Outcome> SetJob(const ObservedJob& job,
                                  int replicas,
                                  const Stored<TrainingJobWorkers>& shown);

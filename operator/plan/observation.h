@@ -13,6 +13,7 @@
 
 #include "operator/api/pod.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_runtime.h"
 #include "operator/api/wall_time.h"
 #include "operator/kube/object.h"
 #include "runtime/job/training_job.h"
@@ -91,6 +92,8 @@ struct Obstacle {
 struct Observation {
   ObjectMeta meta;  // of the job
   TrainingJobObject object;
+  // That it names, as it is now; none: there is none, or it names none.
+  std::optional<TrainingRuntime> runtime;
   // Pods with the job's label in its namespace, whoever owns them.
   std::vector<ObservedPod> pods;
   // Of the coordinator whose pod is in `pods`; none: it gave no answer.

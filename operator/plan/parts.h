@@ -15,6 +15,12 @@ namespace pushpull_operator {
 // Of the condition Reconciled where it is true.
 inline constexpr char kReconciled[] = "the job's objects are as its spec says";
 
+// runtime.cc: the runtime that spec.runtimeRef names is noted in the status before anything is
+// planned. From then on the job is merged over what is noted there, whatever becomes of the object.
+
+// Notes it, or says why that cannot be done. What follows is planned once the job shows it.
+void PlanRuntime(Draft& draft);
+
 // pause.cc: times in which a job has no members: suspended, or between the end of all members and
 // their common restart.
 

@@ -87,6 +87,8 @@ void PlanManaged(Draft& draft) {
     return;
   }
   if (!draft.IsFinished()) {
+    if (NeedsRuntime(seen)) return PlanRuntime(draft);
+    if (seen.object.runtime.empty()) draft.status().runtime.reset();
     if (!seen.object.problems.empty()) return PlanInvalid(draft);
     PlanRun(draft);
   }
@@ -115,7 +117,7 @@ bool IsManaged(const Observation& seen) {
 
 bool IsActive(const Observation& seen) {
   const bool is_valid = seen.object.unreadable.empty() && seen.object.problems.empty();
-  return IsManaged(seen) && is_valid && !Draft(seen).IsFinished();
+  return IsManaged(seen) && is_valid && !NeedsRuntime(seen) && !Draft(seen).IsFinished();
 }
 
 bool NeedsNoKeys(const Observation& seen) {

@@ -17,9 +17,9 @@
 //   6  final; pods are deleted by spec.cleanup
 // clang-format on
 //
-// plan.cc calls completion.cc (finished jobs, deadlines), pause.cc (suspend, restart of all
-// members), restarts.cc (members that have ended), members.cc (pods to create and to delete),
-// conditions.cc (counts, phase, conditions).
+// plan.cc calls runtime.cc (what the job is merged over), completion.cc (finished jobs, deadlines),
+// pause.cc (suspend, restart of all members), restarts.cc (members that have ended), members.cc
+// (pods to create and to delete), conditions.cc (counts, phase, conditions).
 #pragma once
 
 #include "operator/plan/job_plan.h"
@@ -32,7 +32,12 @@ bool IsManaged(const Observation& seen);
 
 JobPlan Plan(const Observation& seen);
 
-// Whether this operator runs the job: it manages it, the job has not ended and its spec is valid.
+// Whether the runtime that the job names is still to be noted in its status: until then nothing is
+// known of what it says.
+bool NeedsRuntime(const Observation& seen);
+
+// Whether this operator runs the job: it manages it, the job has not ended and its spec is valid
+// and complete.
 bool IsActive(const Observation& seen);
 
 // Whether the job has ended for good and none of its pods runs: nobody shows a certificate of it

@@ -12,8 +12,9 @@
 
 namespace pushpull {
 
-absl::StatusOr<ParsedJob> ReadManifest(const std::string& path,
-                                       const std::vector<std::string>& overrides) {
+namespace {
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -21,18 +22,42 @@ absl::StatusOr<ParsedJob> ReadManifest(const std::string& path,
   // An empty file fails here as well, but without an error: that is for the parser to say.
   if (!file.is_open() || (!text && errno != 0))
     return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("manifest ", path));
-  return ParseTrainingJob(text.str(), overrides);
+  return text.str();
 }
 
-absl::StatusOr<TrainingJob> LoadManifest(const std::string& path,
-                                         const std::vector<std::string>& overrides) {
-  PUSHPULL_ASSIGN_OR_RETURN(ParsedJob parsed, ReadManifest(path, overrides));
-  if (parsed.problems.empty()) return std::move(parsed.job);
+}  // namespace
+
+absl::StatusOr<ParsedJob> ReadManifest(const std::string& path,
+                                       const std::vector<std::string>& overrides,
+                                       const std::string& runtime) {
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  if (runtime.empty()) return ParseManifest(text, overrides);
+  PUSHPULL_ASSIGN_OR_RETURN(const std::string shared, ReadText(runtime));
+  return ParseTrainingJob(text, overrides, shared);
+}
+
+absl::StatusOr<ParsedJob> LoadManifest(const std::string& path,
+                                       const std::vector<std::string>& overrides,
+                                       const std::string& runtime) {
+  PUSHPULL_ASSIGN_OR_RETURN(ParsedJob parsed, ReadManifest(path, overrides, runtime));
+  if (parsed.is_runtime) parsed.problems = {{"kind", "must be TrainingJob, is TrainingRuntime"}};
+  if (parsed.problems.empty() && !parsed.job.spec.runtime_ref.empty()) {
+    parsed.problems = {{"spec.runtimeRef",
+                        "names an object of a cluster; without one, `pushpull run --runtime FILE` "
+                        "takes its manifest"}};
+  }
+  if (parsed.problems.empty()) return parsed;
   std::string lines;
   for (const ManifestProblem& problem : parsed.problems) {
     absl::StrAppend(&lines, lines.empty() ? "" : "\n", path, ": ", ToString(problem));
   }
   return absl::InvalidArgumentError(lines);
+}
+
+absl::StatusOr<TrainingJob> LoadManifest(const std::string& path,
+                                         const std::vector<std::string>& overrides) {
+  PUSHPULL_ASSIGN_OR_RETURN(ParsedJob parsed, LoadManifest(path, overrides, ""));
+  return std::move(parsed.job);
 }
 
 }  // namespace pushpull

@@ -21,30 +21,33 @@ namespace {
 struct RunFlags {
   std::string manifest;
   std::vector<std::string> overrides;
+  std::string runtime;
   std::string workdir;
   std::string report;
   std::string progress = "auto";
 };
 
 int Run(const RunFlags& flags) {
-  const absl::StatusOr<TrainingJob> job = LoadManifest(flags.manifest, flags.overrides);
-  if (!job.ok()) {
-    if (!absl::IsInvalidArgument(job.status())) return Report(job.status());
-    std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
+  const absl::StatusOr<ParsedJob> parsed =
+      LoadManifest(flags.manifest, flags.overrides, flags.runtime);
+  if (!parsed.ok()) {
+    if (!absl::IsInvalidArgument(parsed.status())) return Report(parsed.status());
+    std::fprintf(stderr, "%s\n", std::string(parsed.status().message()).c_str());
     return kExitUsage;
   }
+  const TrainingJob& job = parsed->job;
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  return LaunchJob(
-      {.manifest_path = flags.manifest,
-       .overrides = flags.overrides,
-       .workdir =
-           flags.workdir.empty() ? absl::StrCat(".pushpull/", job->metadata.name) : flags.workdir,
-       .report_path = flags.report,
-       .shows_progress = flags.progress == "auto",
-       .program = self,
-       .environment = Environment()},
-      *job);
+  return LaunchJob({.manifest_path = flags.manifest,
+                    .merged_manifest = parsed->merged,
+                    .overrides = flags.overrides,
+                    .workdir = flags.workdir.empty() ? absl::StrCat(".pushpull/", job.metadata.name)
+                                                     : flags.workdir,
+                    .report_path = flags.report,
+                    .shows_progress = flags.progress == "auto",
+                    .program = self,
+                    .environment = Environment()},
+                   job);
 }
 
 }  // namespace
@@ -55,6 +58,8 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
   command->add_option("manifest", flags->manifest, "File with a TrainingJob")->required();
   command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
       ->allow_extra_args(false);
+  command->add_option(
+      "--runtime", flags->runtime, "File with the TrainingRuntime that spec.runtimeRef names");
   command->add_option(
       "--workdir", flags->workdir, "Folder for logs and state; default .pushpull/<job>");
   command->add_option("--report", flags->report, "Writes a JSON report at the end");

@@ -254,7 +254,8 @@ void ReadParts(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadObject("security", [&spec](ObjectReader& part) { ReadSecurity(part, spec.security); });
 }
 
-void ReadSpec(ObjectReader& object, TrainingJobSpec& spec) {
+// What a job and a runtime can say.
+void ReadSharedSpec(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadString("image", spec.image);
   object.ReadStrings("command", kWordsMax, spec.command);
   object.ReadStrings("args", kWordsMax, spec.args);
@@ -266,16 +267,32 @@ void ReadSpec(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadSeconds("activeDeadlineSeconds", kPositiveSeconds, spec.active_deadline);
   object.ReadSeconds("ttlAfterFinishedSeconds", kAnySeconds, spec.ttl_after_finished);
   object.ReadEnum("cleanup", spec.cleanup);
-  object.ReadBool("suspend", spec.suspend);
-  object.ReadString("managedBy", spec.managed_by);
   object.ReadObject("scheduling", [&spec](ObjectReader& part) {
     ReadScheduling(part, spec.scheduling.emplace());
   });
 }
 
-}  // namespace
+void ReadJobSpec(ObjectReader& object, TrainingJobSpec& spec) {
+  object.ReadObject("runtimeRef", [&spec](ObjectReader& reference) {
+    reference.Require("name");
+    if (reference.ReadString("name", spec.runtime_ref) && spec.runtime_ref.empty())
+      reference.Refuse("name", "must be the name of a TrainingRuntime, is \"\"");
+  });
+  ReadSharedSpec(object, spec);
+  object.ReadBool("suspend", spec.suspend);
+  object.ReadString("managedBy", spec.managed_by);
+}
 
-TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems) {
+void ReadRuntimeSpec(ObjectReader& object, TrainingJobSpec& spec) {
+  for (const char* key : {"runtimeRef", "suspend", "managedBy"})
+    object.Refuse(key, "is about one job; set it in the TrainingJob");
+  ReadSharedSpec(object, spec);
+}
+
+TrainingJob Decode(const Tree& tree,
+                   absl::string_view kind,
+                   void (*read_spec)(ObjectReader&, TrainingJobSpec&),
+                   Problems& problems) {
   TrainingJob job;
   if (tree.kind == Tree::Kind::kNull) {
     problems.Add("", "is empty");
@@ -284,13 +301,23 @@ TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems) {
   ObjectReader root(tree, "", problems);
   if (tree.kind != Tree::Kind::kObject) return job;
   ReadConstant("apiVersion", kTrainingJobApiVersion, root, problems);
-  ReadConstant("kind", kTrainingJobKind, root, problems);
+  ReadConstant("kind", kind, root, problems);
   root.Require("metadata");
   root.ReadObject("metadata", [&job](ObjectReader& object) { ReadMetadata(object, job.metadata); });
   root.Require("spec");
-  root.ReadObject("spec", [&job](ObjectReader& object) { ReadSpec(object, job.spec); });
+  root.ReadObject("spec", [&](ObjectReader& object) { read_spec(object, job.spec); });
   root.Skip("status");
   return job;
+}
+
+}  // namespace
+
+TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems) {
+  return Decode(tree, kTrainingJobKind, ReadJobSpec, problems);
+}
+
+TrainingJob DecodeTrainingRuntime(const Tree& tree, Problems& problems) {
+  return Decode(tree, kTrainingRuntimeKind, ReadRuntimeSpec, problems);
 }
 
 }  // namespace pushpull

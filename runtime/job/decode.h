@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The codec of the manifest: a tree to a TrainingJob. Every field, its name, type, range and
-// default is stated once, in decode.cc; the schema of the CRD says the same. Rules between fields
-// are in validate.h.
+// default is stated once, in decode.cc and training_job.h; the schemas of the CRDs say the same.
+// Rules between fields are in validate.h.
 #pragma once
 
 #include "runtime/job/problems.h"
@@ -15,5 +15,9 @@ namespace pushpull {
 // type or range; such a field keeps its default. Fields that only the API server writes (status,
 // most of metadata) are allowed and ignored.
 TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems);
+
+// Likewise a TrainingRuntime, as the job that it would be alone. What is about one job, such as
+// spec.suspend, is a problem.
+TrainingJob DecodeTrainingRuntime(const Tree& tree, Problems& problems);
 
 }  // namespace pushpull

@@ -18,6 +18,10 @@ namespace pushpull {
 struct ParsedJob {
   TrainingJob job;  // valid only without problems
   std::vector<ManifestProblem> problems;
+  // The manifest is one of a TrainingRuntime, and `job` what it says of jobs.
+  bool is_runtime = false;
+  // Of a job that was merged with its runtime: the manifest of what runs, as JSON. Else empty.
+  std::string merged = {};
 };
 
 // Reads a manifest in YAML or JSON.
@@ -27,5 +31,14 @@ struct ParsedJob {
 //
 // Finds all problems, not only the first. Does not throw and does not block.
 ParsedJob ParseTrainingJob(absl::string_view text, std::span<const std::string> overrides);
+
+// Likewise a manifest that names a runtime, merged over the manifest `runtime` of that one; the
+// problems of both. That it names none, or another one, is a problem.
+ParsedJob ParseTrainingJob(absl::string_view text,
+                           std::span<const std::string> overrides,
+                           absl::string_view runtime);
+
+// Either kind, by the field `kind`; what is neither is judged as a TrainingJob.
+ParsedJob ParseManifest(absl::string_view text, std::span<const std::string> overrides);
 
 }  // namespace pushpull

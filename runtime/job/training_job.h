@@ -18,6 +18,7 @@ namespace pushpull {
 
 inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
 inline constexpr char kTrainingJobKind[] = "TrainingJob";
+inline constexpr char kTrainingRuntimeKind[] = "TrainingRuntime";
 
 // Their values are numbered as enum_names.h lists their names.
 enum class JobRole { kServer, kWorker, kCoordinator };
@@ -201,6 +202,7 @@ struct SecuritySpec {
 };
 
 struct TrainingJobSpec {
+  std::string runtime_ref;           // name of a TrainingRuntime; empty: none, or it is merged in
   std::string image;                 // of the workers
   std::vector<std::string> command;  // the worker's program
   std::vector<std::string> args;

@@ -41,6 +41,25 @@ nlohmann::json ToJsonValue(const Tree& tree) {
   return nullptr;
 }
 
+// As BytesSet, inside of `tree`, which is at `at`.
+size_t BytesSetInside(const Tree& tree, const std::string& at, absl::string_view path) {
+  const auto leads_on = [&path](const std::string& inner) {
+    const bool is_prefix = path.substr(0, inner.size()) == absl::string_view(inner);
+    return is_prefix &&
+           (path.size() == inner.size() || path[inner.size()] == '.' || path[inner.size()] == '[');
+  };
+  for (const Tree::Field& field : tree.fields) {
+    const std::string inner = JoinPath(at, field.key);
+    const bool is_set = field.value.kind != Tree::Kind::kNull;
+    if (is_set && leads_on(inner)) return BytesSetInside(field.value, inner, path);
+  }
+  for (size_t i = 0; i < tree.items.size(); ++i) {
+    const std::string inner = JoinPath(at, i);
+    if (leads_on(inner)) return BytesSetInside(tree.items[i], inner, path);
+  }
+  return at.size();
+}
+
 }  // namespace
 
 Tree MakeTree(Tree::Kind kind, absl::string_view text) {
@@ -53,6 +72,10 @@ Tree MakeTree(Tree::Kind kind, absl::string_view text) {
 const Tree* FindField(const Tree& tree, absl::string_view key) {
   const auto found = std::ranges::find(tree.fields, key, &Tree::Field::key);
   return found == tree.fields.end() ? nullptr : &found->value;
+}
+
+size_t BytesSet(const Tree& tree, absl::string_view path) {
+  return BytesSetInside(tree, "", path);
 }
 
 std::string Describe(const Tree& tree) {

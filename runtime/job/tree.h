@@ -5,6 +5,7 @@
 // overrides change it, the codec (decode.h) turns it into a TrainingJob.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ Tree MakeTree(Tree::Kind kind, absl::string_view text = "");
 
 // The value of `key`, null where the tree is no object or has no such field.
 const Tree* FindField(const Tree& tree, absl::string_view key);
+
+// How many bytes of `path`, written as the fields of problems are (problems.h), lead to a value:
+// all of them where it is set, those of the innermost object or list around it otherwise.
+size_t BytesSet(const Tree& tree, absl::string_view path);
 
 // The tree as an error message names it: `"two"`, `1.5`, `yes`, `a list`.
 std::string Describe(const Tree& tree);

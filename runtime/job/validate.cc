@@ -33,22 +33,35 @@ constexpr size_t kSubdomainBytesMax = 253;
 // Adds the problems of broken rules, judged by what was wrong before the first of them.
 class RuleChecker {
  public:
-  explicit RuleChecker(Problems& problems) : before_(problems), problems_(problems) {}
+  // `manifest`: where fields that are not set may yet get any value; null: they have their
+  // defaults.
+  explicit RuleChecker(Problems& problems, const Tree* manifest = nullptr)
+      : before_(problems), problems_(problems), manifest_(manifest) {}
 
   // Reports a rule that does not hold at `field`, unless that, or another field that the rule
-  // reads, is wrong anyway.
+  // reads, is wrong anyway, or not known.
   void Check(bool holds,
              const std::string& field,
              std::string text,
              std::initializer_list<absl::string_view> others = {}) {
-    const auto is_wrong = [&](absl::string_view other) { return before_.Touches(other); };
+    const auto is_wrong = [&](absl::string_view other) {
+      return before_.Touches(other) || !IsKnown(other);
+    };
     if (holds || before_.Covers(field) || absl::c_any_of(others, is_wrong)) return;
+    if (!IsKnown(field)) return;
     problems_.Add(field, std::move(text));
   }
 
  private:
+  // An item of a list is complete: a merge replaces lists as a whole.
+  bool IsKnown(absl::string_view field) const {
+    return manifest_ == nullptr || absl::StrContains(field, '[') ||
+           BytesSet(*manifest_, field) == field.size();
+  }
+
   const Problems before_;
   Problems& problems_;
+  const Tree* const manifest_;
 };
 
 bool IsLowerAlnum(char c) {
@@ -152,12 +165,10 @@ void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules
               path + ".minReplicas",
               absl::Substitute("must be at most maxReplicas ($0), is $1", max, min),
               {path + ".maxReplicas"});
-  constexpr absl::string_view kText =
-      "must be between minReplicas ($0) and maxReplicas ($1), is $2";
-  rules.Check(min > max || (min <= spec.replicas && spec.replicas <= max),
-              path + ".replicas",
-              absl::Substitute(kText, min, max, spec.replicas),
-              {path + ".minReplicas", path + ".maxReplicas"});
+  const std::string text = absl::Substitute(
+      "must be between minReplicas ($0) and maxReplicas ($1), is $2", min, max, spec.replicas);
+  rules.Check(min > max || min <= spec.replicas, path + ".replicas", text, {path + ".minReplicas"});
+  rules.Check(min > max || spec.replicas <= max, path + ".replicas", text, {path + ".maxReplicas"});
 }
 
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
@@ -272,18 +283,40 @@ void CheckSecurity(const SecuritySpec& security, RuleChecker& rules) {
               absl::StrCat("must be the name of a Secret, is ", Quoted(secret)));
 }
 
+void CheckSpec(const TrainingJobSpec& spec, RuleChecker& rules) {
+  const std::string& runtime = spec.runtime_ref;
+  rules.Check(runtime.empty() || IsDnsSubdomain(runtime),
+              "spec.runtimeRef.name",
+              absl::StrCat("must be the name of a TrainingRuntime, is ", Quoted(runtime)));
+  CheckProgram(spec, rules);
+  CheckServers(spec, rules);
+  CheckReplicas("spec.workers", spec.workers, rules);
+  CheckSync(spec, rules);
+  if (spec.checkpoint.has_value()) CheckCheckpoint(*spec.checkpoint, rules);
+  CheckRestart(spec.restart, rules);
+  CheckSecurity(spec.security, rules);
+}
+
 }  // namespace
 
 void CheckRules(const TrainingJob& job, Problems& problems) {
   RuleChecker rules(problems);
   CheckMetadata(job.metadata, rules);
-  CheckProgram(job.spec, rules);
-  CheckServers(job.spec, rules);
-  CheckReplicas("spec.workers", job.spec.workers, rules);
-  CheckSync(job.spec, rules);
-  if (job.spec.checkpoint.has_value()) CheckCheckpoint(*job.spec.checkpoint, rules);
-  CheckRestart(job.spec.restart, rules);
-  CheckSecurity(job.spec.security, rules);
+  CheckSpec(job.spec, rules);
+}
+
+void CheckRulesBeforeMerge(const TrainingJob& job, const Tree& manifest, Problems& problems) {
+  RuleChecker rules(problems, &manifest);
+  CheckMetadata(job.metadata, rules);
+  CheckSpec(job.spec, rules);
+}
+
+void CheckRulesOfRuntime(const TrainingJob& runtime, const Tree& manifest, Problems& problems) {
+  RuleChecker rules(problems, &manifest);
+  const std::string& name = runtime.metadata.name;
+  rules.Check(
+      IsDnsSubdomain(name), "metadata.name", absl::StrCat("must be a DNS name, is ", Quoted(name)));
+  CheckSpec(runtime.spec, rules);
 }
 
 }  // namespace pushpull

@@ -6,11 +6,17 @@
 
 #include "runtime/job/problems.h"
 #include "runtime/job/training_job.h"
+#include "runtime/job/tree.h"
 
 namespace pushpull {
 
 // Adds a problem for each rule that `job` breaks. A rule over a field that already has a problem in
 // `problems` is left out: its value is not as written in the manifest.
 void CheckRules(const TrainingJob& job, Problems& problems);
+
+// Likewise a job that is not merged with its runtime yet, and a runtime, both decoded from
+// `manifest`. What is not set there may be set in the other one: no rule reads its default.
+void CheckRulesBeforeMerge(const TrainingJob& job, const Tree& manifest, Problems& problems);
+void CheckRulesOfRuntime(const TrainingJob& runtime, const Tree& manifest, Problems& problems);
 
 }  // namespace pushpull

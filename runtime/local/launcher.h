@@ -21,6 +21,7 @@ namespace pushpull {
 
 struct LaunchOptions {
   std::string manifest_path;
+  std::string merged_manifest = {};    // with its runtime, as JSON; empty: it names none
   std::vector<std::string> overrides;  // --set, handed to the coordinator as well
   std::string workdir;
   std::string report_path;     // empty: no report

@@ -115,8 +115,10 @@ void Supervisor::Start() {
   // Checked before anything runs, not when the first worker is due.
   const absl::Status found = WorkerProcess(local_.options, local_.job, 0, "").status();
   if (!found.ok()) return Fail(kExitNotReachable, std::string(found.message()));
+  const std::string& merged = local_.options.merged_manifest;
   const absl::StatusOr<std::string> manifest =
-      local_.workdir.KeepManifest(local_.options.manifest_path);
+      merged.empty() ? local_.workdir.KeepManifest(local_.options.manifest_path)
+                     : local_.workdir.KeepManifestText(merged);
   if (!manifest.ok()) return Fail(kExitNotReachable, std::string(manifest.status().message()));
   manifest_ = *manifest;
   const std::chrono::seconds deadline = spec_.start_deadline.value_or(kLocalStartDeadline);

@@ -91,8 +91,12 @@ absl::StatusOr<std::string> Workdir::KeepManifest(const std::string& manifest) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf()))
     return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("manifest ", manifest));
+  return KeepManifestText(text.str());
+}
+
+absl::StatusOr<std::string> Workdir::KeepManifestText(const std::string& text) {
   const std::string path = path_ + "/manifest.yaml";
-  PUSHPULL_RETURN_IF_ERROR(WriteFileAtomically(path, text.str()));
+  PUSHPULL_RETURN_IF_ERROR(WriteFileAtomically(path, text));
   return path;
 }
 

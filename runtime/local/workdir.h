@@ -42,6 +42,7 @@ class Workdir {
   absl::StatusOr<uint64_t> NextTerm();
   // The manifest as it is now, so that later edits do not reach a running job. Returns its path.
   absl::StatusOr<std::string> KeepManifest(const std::string& manifest);
+  absl::StatusOr<std::string> KeepManifestText(const std::string& text);
   // The file that ReadEndpoints reads, replaced as a whole.
   absl::Status WriteEndpoints(const std::vector<Endpoint>& endpoints);
   void RemoveEndpoints();

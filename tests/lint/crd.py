@@ -6,22 +6,27 @@ from typing import NamedTuple
 PATH = "charts/pushpull/files/crd/trainingjobs.yaml"
 _KEY = re.compile(r"^( +)(\w+):(.*)$")
 _TEXT = r'("(?:[^"\\]|\\.)*"|[^,}]*)'
+# The schema itself has none: docs/decisions/0069-runtimes.md.
+_DEFAULT = re.compile(r" Defaults to (\S+)\.(?= Kubernetes only\.$|$)")
 
 
 class Field(NamedTuple):
     path: str  # spec.restart.rules[].action
     is_leaf: bool
-    facts: dict[str, str]  # type, default, minimum, maximum, enum, description
+    facts: dict[str, str]  # type, default, minimum, maximum, enum, description, which names the default no more
 
 
 def _facts(text: str) -> dict[str, str]:
     """Of a flow mapping; the description is its last key."""
     text, _, description = text.partition("description: ")
-    facts = {key: value.strip('"') for key in ("type", "default", "minimum", "maximum")
+    facts = {key: value.strip('"') for key in ("type", "minimum", "maximum")
              for value in re.findall(rf"\b{key}: {_TEXT}", re.sub(r"items: \{.*?\}", "", text))[:1]}
     if (names := re.search(r"enum: \[(.*?)\]", text)) is not None:
         facts["enum"] = names[1].replace('"', "")
-    return {**facts, "description": description.removesuffix("}").strip('"')}
+    description = description.removesuffix("}").strip('"')
+    if (default := _DEFAULT.search(description)) is not None:
+        facts["default"] = default[1]
+    return {**facts, "description": _DEFAULT.sub("", description)}
 
 
 def fields(text: str) -> list[Field]:

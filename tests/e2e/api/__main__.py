@@ -19,7 +19,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLUSTER = HERE.parent / "cluster/cluster.sh"
-MODULES = ("manifest_test", "scale_test", "workers_scale_test", "chart_test", "release_test", "operator_test", "deletion_test", "rest_test",
+MODULES = ("manifest_test", "scale_test", "workers_scale_test", "runtime_test", "chart_test", "release_test", "operator_test", "deletion_test", "rest_test",
            "outage_test", "healing_test", "large_objects_test", "crowd_test", "tenants_test", "openshift_test", "workers_test")
 
 

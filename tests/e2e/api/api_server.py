@@ -77,7 +77,7 @@ def install_crd() -> None:
 
 def wait_for_crd() -> None:
     # Unlike other commands this one asks the API server anew, and kubectl keeps the answer.
-    for kind in ("trainingjobs", "trainingjobworkers"):
+    for kind in ("trainingjobs", "trainingjobworkers", "trainingruntimes"):
         wait_until(lambda: kind in kubectl("api-resources", "--api-group=pushpull.dev").stdout, 60,
                    f"kubectl api-resources lists {kind}")
         # One that is not served yet cannot be deleted either.

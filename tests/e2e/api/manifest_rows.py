@@ -30,6 +30,8 @@ def _rule(**fields: Any) -> JSON:
 
 _SERVERS = "spec.servers"
 _RULE = "spec.restart.rules[1]"
+_RUNTIME = {"runtimeRef": {"name": "gpu"}}
+_KIND = {"kind": "TrainingRuntime"}
 _LABEL_63 = "a" * 63
 
 ROWS = [
@@ -202,6 +204,29 @@ ROWS = [
     Row("a label's value with a mark", "metadata.labels", {}, {"labels": {"tier": "gold!"}}),
     Row("a label's value that is too long", "metadata.labels", {}, {"labels": {"tier": f"a{_LABEL_63}"}}),
     Row("an annotation's key without a name", "metadata.annotations", {}, {"annotations": {"/why": "because"}}),
+    # Beside a runtime, which may complete what is not set, and does not mend what is
+    Row("a runtime", None, {"runtimeRef": {"name": "gpu.pool-1"}}),
+    Row("a runtime without a name", "spec.runtimeRef.name", {"runtimeRef": {}}),
+    Row("a runtime of an empty name", "spec.runtimeRef.name", {"runtimeRef": {"name": ""}}),
+    Row("a runtime of a name that none has", "spec.runtimeRef.name", {"runtimeRef": {"name": "GPU"}}),
+    Row("what a runtime completes", None,
+        {**_RUNTIME, "servers": {"minReplicas": 2, "replication": 1}, "workers": {"minReplicas": 2}, "checkpoint": {"everySeconds": 60},
+         "sync": {"staleness": 3}, "restart": {"initialDelaySeconds": 500}}),
+    Row("too few servers beside a runtime", f"{_SERVERS}.replicas", {**_RUNTIME, "servers": {"replicas": 1, "minReplicas": 2}}),
+    Row("too many servers beside a runtime", f"{_SERVERS}.replicas", {**_RUNTIME, "servers": {"replicas": 5, "maxReplicas": 4}}),
+    Row("copies on too few servers beside a runtime", f"{_SERVERS}.replication",
+        {**_RUNTIME, "servers": {"replicas": 2, "replication": 2}}),
+    Row("staleness in another mode beside a runtime", "spec.sync.staleness", {**_RUNTIME, "sync": {"mode": "Sync", "staleness": 3}}),
+    Row("backup of every worker beside a runtime", "spec.sync.backupWorkers",
+        {**_RUNTIME, "workers": {"replicas": 2}, "sync": {"backupWorkers": 2}}),
+    Row("two checkpoints beside a runtime", "spec.checkpoint", {**_RUNTIME, "checkpoint": {"claim": "c", "uri": "file:///c"}}),
+    # Runtimes
+    Row("part of a job", None, {"sync": {"staleness": 3}, "servers": {"replication": 1}, "checkpoint": {"keep": 2}}, root=_KIND),
+    Row("a part that is wrong whatever the rest", "spec.workers.replicas", {"workers": {"replicas": 3, "maxReplicas": 2}}, root=_KIND),
+    Row("a part of another type", f"{_SERVERS}.replicas", {"servers": {"replicas": "2"}}, root=_KIND),
+    Row("a runtime of a runtime", "spec.runtimeRef", {**_RUNTIME}, root=_KIND),
+    Row("a suspended runtime", "spec.suspend", {"suspend": True}, root=_KIND),
+    Row("a runtime with a manager", "spec.managedBy", {"managedBy": "a/b"}, root=_KIND),
 ]
 
 

@@ -14,7 +14,7 @@ from operator_case import JOB_SECONDS, Operator, OperatorTestCase
 class ReleaseTestCase(ChartTestCase):
     """Each test begins without the CRDs, which a release must own."""
 
-    CRDS = ("trainingjobs.pushpull.dev", "trainingjobworkers.pushpull.dev")
+    CRDS = ("trainingjobs.pushpull.dev", "trainingjobworkers.pushpull.dev", "trainingruntimes.pushpull.dev")
 
     def setUp(self) -> None:
         super().setUp()

@@ -42,7 +42,8 @@ class RestTest(OperatorTestCase):
         found = {(one.verb, one.resource) for one in self.requests_during(RENEWALS)}
 
         # A watch ends after minutes and goes on where it was.
-        watched = ("pods", "trainingjobs", "services", "networkpolicies", "poddisruptionbudgets", "trainingjobworkers")
+        watched = ("pods", "trainingjobs", "services", "networkpolicies", "poddisruptionbudgets", "trainingjobworkers",
+                   "trainingruntimes")
         self.assertLessEqual(found, {("update", "leases"), ("get", "leases"), *(("watch", kind) for kind in watched)})
         print(f"\n      operator: {operator.resident_mebibytes():.1f} MiB", flush=True)
         self.assertLessEqual(operator.resident_mebibytes(), OPERATOR_MEBIBYTES_MAX)

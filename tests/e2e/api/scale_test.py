@@ -60,9 +60,9 @@ class ScaleTest(api_server.ApiTestCase):
                 workers = api_server.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"workers":{"replicas":2}}}')
                 self.refused(workers, "spec.workers.replicas", "the job has finished")
 
-    def test_scale_answers_from_the_first_second(self) -> None:
-        # As an HPA reads it, of a job that names no servers and that no operator has seen.
-        self.create_job("fresh")
+    def test_scale_answers_before_there_are_pods(self) -> None:
+        # As an HPA reads it, of a job that no operator has seen; into one that names no number the operator writes it.
+        self.create_job("fresh", servers={"replicas": 1})
 
         fresh = self.read_scale("fresh")
         self.patch_status("fresh", servers={"replicas": 1, "ready": 1, "selector": "pushpull.dev/job=fresh"})
@@ -228,6 +228,7 @@ class CrdTest(api_server.ApiTestCase):
         text = self.must(api_server.kubectl("explain", "tj.spec.servers.replication"))
 
         self.assertIn("Copies of each parameter on other servers", text)
+        self.assertIn("Defaults to 0.", text)
 
 
 if __name__ == "__main__":

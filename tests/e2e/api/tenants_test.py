@@ -71,7 +71,7 @@ class UserRolesTest(ControlledCase):
         scale, status = "trainingjobs.pushpull.dev --subresource=scale", "trainingjobs.pushpull.dev --subresource=status"
         for role in ("view", "edit", "admin"):
             for verb, what in (("list", "trainingjobs"), ("watch", "trainingjobs"), ("get", status), ("get", scale),
-                               ("list", "trainingjobworkers"), ("get", pool)):
+                               ("list", "trainingjobworkers"), ("get", pool), ("list", "trainingruntimes")):
                 self.assertTrue(self.may(role, verb, what), f"{role}: {verb} {what}")
             for verb in ("patch", "update"):
                 self.assertFalse(self.may(role, verb, status), f"{role}: {verb} the status")
@@ -80,7 +80,8 @@ class UserRolesTest(ControlledCase):
             for verb in ("create", "patch", "delete"):
                 self.assertFalse(self.may(role, verb, "trainingjobworkers"), f"{role}: {verb} trainingjobworkers")
         for verb, what in (("create", "trainingjobs"), ("update", "trainingjobs"), ("patch", "trainingjobs"), ("delete", "trainingjobs"),
-                           ("deletecollection", "trainingjobs"), ("patch", scale), ("update", pool)):
+                           ("deletecollection", "trainingjobs"), ("patch", scale), ("update", pool),
+                           ("create", "trainingruntimes"), ("update", "trainingruntimes"), ("delete", "trainingruntimes")):
             self.assertFalse(self.may("view", verb, what), f"view: {verb} {what}")
             for role in ("edit", "admin"):
                 self.assertTrue(self.may(role, verb, what), f"{role}: {verb} {what}")
@@ -170,34 +171,40 @@ FIELDS = [
 ]
 
 
+def restrict_images(test: TenantCase, namespace: str, *allowed: str, arguments: tuple[str, ...] = ()) -> None:
+    """For the rest of the test; returns when the policy holds in this namespace."""
+    listed = [f"jobImages.allowed[{index}]={entry}" for index, entry in enumerate(allowed)]
+    flags = [word for value in ("jobImages.restrict=true", *listed) for word in ("--set-string" if "[" in value else "--set", value)]
+
+    def answer() -> Result:
+        return test.create(namespace, job("imaged", image=FOREIGN), "--dry-run=server")
+    # A policy holds for a moment after it has gone.
+    test.addCleanup(wait_until, lambda: answer().returncode == 0, SEEN_SECONDS, "the policy is gone")
+    test.applied(DEFAULT, "job-images", *flags, *arguments)
+    wait_until(lambda: "is not on the list" in answer().stderr, SEEN_SECONDS, "the policy holds")
+
+
 class JobImagesTest(TenantCase):
 
     LISTED = ("registry.example.com/ours/*", "tools/probe:*", "tools/exact:1")
 
     def restrict(self, *arguments: str) -> None:
-        listed = [f"jobImages.allowed[{index}]={entry}" for index, entry in enumerate(self.LISTED)]
-        flags = [word for value in ("jobImages.restrict=true", *listed) for word in ("--set-string" if "[" in value else "--set", value)]
-        # A policy holds for a moment after it has gone.
-        self.addCleanup(wait_until, lambda: self.take({"image": FOREIGN}).returncode == 0, SEEN_SECONDS, "the policy is gone")
-        self.applied(DEFAULT, "job-images", *flags, *arguments)
+        restrict_images(self, TENANT, *self.LISTED, arguments=arguments)
 
-    def take(self, spec: dict[str, Any], namespace: str = TENANT) -> Result:
-        return self.create(namespace, job("imaged", **spec), "--dry-run=server")
-
-    def await_policy(self) -> None:
-        wait_until(lambda: "is not on the list" in self.take({"image": FOREIGN}).stderr, SEEN_SECONDS, "the policy holds")
+    def take(self, spec: dict[str, Any], namespace: str = TENANT, kind: str = "TrainingJob") -> Result:
+        return self.create(namespace, {**job("imaged", **spec), "kind": kind}, "--dry-run=server")
 
     def test_every_field_is_kept_to_the_list(self) -> None:
         self.restrict()
-        self.await_policy()
         for field, spec in FIELDS:
-            with self.subTest(field):
-                self.must(self.take(spec(OURS)))
-                self.refused(self.take(spec(FOREIGN)), f'{field}: the image "{FOREIGN}" is not on the list', ", ".join(self.LISTED))
+            for kind in ("TrainingJob", "TrainingRuntime"):
+                with self.subTest(f"{kind} {field}"):
+                    self.must(self.take(spec(OURS), kind=kind))
+                    self.refused(self.take(spec(FOREIGN), kind=kind), f'{field}: the image "{FOREIGN}" is not on the list',
+                                 ", ".join(self.LISTED))
 
     def test_star_ends_where_a_name_does(self) -> None:
         self.restrict()
-        self.await_policy()
         for image in ("tools/probe:1", "tools/exact:1", "registry.example.com/ours/deep/er@sha256:0", ""):
             with self.subTest(image):
                 self.must(self.take({"image": image}))
@@ -207,7 +214,6 @@ class JobImagesTest(TenantCase):
 
     def test_what_cannot_be_judged_is_refused(self) -> None:
         self.restrict()
-        self.await_policy()
         for spec, word in ((template_of(initContainers="x"), "job-images"), (template_of(containers=[{"image": [FOREIGN]}]), "job-images"),
                            (template_of(containers="x"), "must be of type array"), ({"template": {"spec": [1]}}, "must be of type object")):
             with self.subTest(json.dumps(spec)):
@@ -219,7 +225,6 @@ class JobImagesTest(TenantCase):
         self.must(self.create(TENANT, job("earlier", image=FOREIGN)))
         self.addCleanup(kubectl, "delete", "tj", "earlier", "-n", TENANT, "--ignore-not-found", "--wait=false")
         self.restrict()
-        self.await_policy()
 
         self.must(kubectl("scale", "tj/earlier", "--replicas=2", "-n", TENANT))
         self.must(kubectl("label", "tj", "earlier", "tier=old", "-n", TENANT))
@@ -229,7 +234,6 @@ class JobImagesTest(TenantCase):
 
     def test_list_holds_where_the_selector_says(self) -> None:
         self.restrict("--set", "jobImages.namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=team-a")
-        self.await_policy()
 
         self.must(self.take({"image": FOREIGN}, "team-b"))
 

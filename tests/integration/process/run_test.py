@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pushpull run` and `pushpull status` when all goes well, and manifests that do not."""
+import json
 import subprocess
 import unittest
+from typing import Any
 
 import job
 
@@ -13,6 +15,32 @@ PHASES = {"reduce", "encode", "queue", "wire", "server_queue", "wait", "sum", "o
 
 
 class RunTest(job.JobTestCase):
+
+    def test_job_and_its_runtime_are_judged_and_run_together(self) -> None:
+        shared = self.folder / "runtime.json"
+        spec = {**self.spec("--steps", 50, servers=3, workers=2), "sync": {"mode": "Bounded"}}
+        shared.write_text(json.dumps({"apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "gpu"},
+                                      "spec": spec}))
+        own = {"runtimeRef": {"name": "gpu"}, "workers": {"replicas": 1}, "sync": {"staleness": 2}}
+        manifest = self.write_manifest({**own, "sync": {"mode": "Sync", "staleness": 2}}, "wrong.yaml")
+
+        def pushpull(*words: Any) -> subprocess.CompletedProcess:
+            return subprocess.run([job.PUSHPULL, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("spec.sync.staleness: needs spec.sync.mode Bounded", pushpull("validate", manifest, "--runtime", shared).stderr)
+        manifest = self.write_manifest(own)
+        self.assertIn(f"valid: job {self.job_name}, 3 servers, 1 workers", pushpull("validate", manifest, "--runtime", shared).stdout)
+        self.assertIn("valid as far as it goes: job", pushpull("validate", manifest).stdout)
+        self.assertIn("valid as far as it goes: runtime gpu", pushpull("validate", shared).stdout)
+        refused = pushpull("run", manifest)
+        self.assertEqual((refused.returncode, refused.stderr.count("\n")), (2, 1), refused.stderr)
+        self.assertIn("spec.runtimeRef: names an object of a cluster", refused.stderr)
+        self.assertIn("kind: must be TrainingJob, is TrainingRuntime", pushpull("run", shared).stderr)
+
+        started = self.run_job(own, "--runtime", shared)
+
+        self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual((report["steps"], report["workers"], report["servers"]), (50, 1, 3))
 
     def test_report_has_every_key(self) -> None:
         started = self.run_job(self.spec("--steps", 100),

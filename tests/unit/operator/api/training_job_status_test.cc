@@ -29,49 +29,51 @@ WallTime At(int seconds) {
 
 // Every field other than its default.
 TrainingJobStatus FullStatus() {
-  return {.observed_generation = 3,
-          .phase = Phase::kScaling,
-          .phase_time = At(1),
-          .reason = "AllReady",
-          .duration = "1h2m",
-          .conditions = {{.type = "Ready",
-                          .status = kConditionTrue,
-                          .observed_generation = 2,
-                          .last_transition = At(2),
-                          .reason = "AllReady",
-                          .message = "3 of 3"}},
-          .servers = {.replicas = 4, .ready = 3, .draining = 1, .selector = "a=b"},
-          .workers = {.replicas = 2, .ready = 1, .succeeded = 1, .selector = "a=c"},
-          .coordinator = {.term = 5, .is_ready = true},
-          .ring = RingStatus{.epoch = 9, .state = "Stable"},
-          .restarts = {.counted = 2,
-                       .job_counted = 1,
-                       .disruptions = 1,
-                       .next_at = At(3),
-                       .last = LastRestart{.pod = "mnist-worker-0",
-                                           .reason = "OOMKilled",
-                                           .exit_code = 137,
-                                           .time = At(4),
-                                           .message = "mnist-worker-0 ended: OOMKilled"},
-                       .members = {{.pod = "mnist-worker-0",
-                                    .uid = "u-1",
-                                    .counted = 1,
-                                    .in_a_row = 2,
-                                    .next_at = At(5)}}},
-          .losses = LossesStatus{.counted = 2,
-                                 .term = 4,
-                                 .told = 3,
-                                 .last = LastLoss{.message = "shard 4 lost", .time = At(10)}},
-          .checkpoint = SavedCheckpoint{.step = 100, .time = At(6), .location = "/c"},
-          .progress = ProgressStatus{.step = 120,
-                                     .samples_per_second = "10.5",
-                                     .sync_seconds_p50 = "0.1",
-                                     .sync_seconds_p99 = "0.2",
-                                     .results = {{"any", "0.9"}}},
-          .start_time = At(7),
-          .suspend_time = At(8),
-          .suspended_seconds = 60,
-          .completion_time = At(9)};
+  return {
+      .observed_generation = 3,
+      .phase = Phase::kScaling,
+      .phase_time = At(1),
+      .reason = "AllReady",
+      .duration = "1h2m",
+      .conditions = {{.type = "Ready",
+                      .status = kConditionTrue,
+                      .observed_generation = 2,
+                      .last_transition = At(2),
+                      .reason = "AllReady",
+                      .message = "3 of 3"}},
+      .servers = {.replicas = 4, .ready = 3, .draining = 1, .selector = "a=b"},
+      .workers = {.replicas = 2, .ready = 1, .succeeded = 1, .selector = "a=c"},
+      .coordinator = {.term = 5, .is_ready = true},
+      .ring = RingStatus{.epoch = 9, .state = "Stable"},
+      .restarts = {.counted = 2,
+                   .job_counted = 1,
+                   .disruptions = 1,
+                   .next_at = At(3),
+                   .last = LastRestart{.pod = "mnist-worker-0",
+                                       .reason = "OOMKilled",
+                                       .exit_code = 137,
+                                       .time = At(4),
+                                       .message = "mnist-worker-0 ended: OOMKilled"},
+                   .members = {{.pod = "mnist-worker-0",
+                                .uid = "u-1",
+                                .counted = 1,
+                                .in_a_row = 2,
+                                .next_at = At(5)}}},
+      .losses = LossesStatus{.counted = 2,
+                             .term = 4,
+                             .told = 3,
+                             .last = LastLoss{.message = "shard 4 lost", .time = At(10)}},
+      .checkpoint = SavedCheckpoint{.step = 100, .time = At(6), .location = "/c"},
+      .progress = ProgressStatus{.step = 120,
+                                 .samples_per_second = "10.5",
+                                 .sync_seconds_p50 = "0.1",
+                                 .sync_seconds_p99 = "0.2",
+                                 .results = {{"any", "0.9"}}},
+      .runtime = RuntimeStatus{.name = "r", .uid = "u", .generation = 2, .spec = R"({"any":1})"},
+      .start_time = At(7),
+      .suspend_time = At(8),
+      .suspended_seconds = 60,
+      .completion_time = At(9)};
 }
 
 // "servers.ready", "conditions.type": what an object has, items of lists as the lists themselves.
@@ -92,9 +94,14 @@ void AddSchemaPaths(const pushpull::Tree& schema,
                     std::set<std::string>& paths) {
   const pushpull::Tree* items = pushpull::FindField(schema, "items");
   if (items != nullptr) return AddSchemaPaths(*items, path, paths);
+  const pushpull::Tree* open = pushpull::FindField(schema, "x-kubernetes-preserve-unknown-fields");
   // A key that FullStatus has, where any is allowed.
   const pushpull::Tree* any = pushpull::FindField(schema, "additionalProperties");
   if (any != nullptr) return AddSchemaPaths(*any, path + ".any", paths);
+  if (open != nullptr && open->boolean) {
+    paths.insert(path + ".any");
+    return;
+  }
   const pushpull::Tree* properties = pushpull::FindField(schema, "properties");
   if (properties == nullptr) {
     paths.insert(path);

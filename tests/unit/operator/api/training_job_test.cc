@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/api/training_runtime.h"
 #include "runtime/job/parse.h"
 #include "runtime/job/tree.h"
 #include "runtime/job/yaml_reader.h"
@@ -128,6 +129,66 @@ TEST(TrainingJobTest, ACheckpointFolderOutsideAClaimIsAProblem) {
   EXPECT_THAT(ProblemsOfSpec(DecodeTrainingJobObject(object).problems),
               ElementsAre("spec.checkpoint.uri: is for `pushpull run`; use spec.checkpoint.claim "
                           "on Kubernetes"));
+}
+
+TEST(TrainingJobTest, AJobIsMergedOverTheRuntimeThatIsNoted) {
+  const Object object = *ParseObject(
+      R"({"metadata":{"name":"a"},"spec":{"runtimeRef":{"name":"r"},"workers":{"replicas":1}},
+          "status":{"runtime":{"name":"r","spec":{"image":"i","workers":{"replicas":3},
+                                                  "servers":{"replication":2}}}}})");
+
+  const TrainingJobObject decoded = DecodeTrainingJobObject(object);
+
+  EXPECT_EQ(decoded.runtime, "r");
+  EXPECT_TRUE(HasRuntime(decoded));
+  EXPECT_FALSE(decoded.states_size);
+  EXPECT_EQ(decoded.job.spec.image, "i");
+  EXPECT_EQ(decoded.job.spec.workers.replicas, 1);
+  EXPECT_EQ(decoded.job.spec.runtime_ref, "");
+  EXPECT_EQ(pushpull::ParseTrainingJob(decoded.manifest, {}).job.spec, decoded.job.spec);
+  EXPECT_THAT(ProblemsOfSpec(decoded.problems),
+              ElementsAre("spec.servers.replication: must be less than spec.servers.replicas (1), "
+                          "is 2 (from the TrainingRuntime r)"));
+}
+
+TEST(TrainingJobTest, WithoutItsRuntimeOnlyWhatItSaysItselfIsJudged) {
+  const Object object = *ParseObject(
+      R"({"metadata":{"name":"a"},"spec":{"runtimeRef":{"name":"r"},"sync":{"staleness":1},
+          "servers":{"replicas":1},"workers":{"replicas":2,"maxReplicas":1}},
+          "status":{"runtime":{"name":"other","spec":{"image":"i"}}}})");
+
+  const TrainingJobObject decoded = DecodeTrainingJobObject(object);
+
+  EXPECT_FALSE(HasRuntime(decoded));
+  EXPECT_TRUE(decoded.states_size);
+  EXPECT_EQ(decoded.job.spec.image, "");
+  EXPECT_THAT(FieldsOfSpec(decoded.problems), ElementsAre("spec.workers.replicas"));
+}
+
+TEST(TrainingRuntimeTest, ItIsNotedAsTheApiServerWillKeepIt) {
+  const Object object = *ParseObject(
+      R"({"metadata":{"name":"r","uid":"u","generation":4},
+          "spec":{"image":null,"args":[{"a":null}],"servers":{"template":{"x":null,"y":1}}}})");
+
+  const TrainingRuntime runtime = DecodeTrainingRuntimeObject(object);
+
+  EXPECT_EQ(runtime.problem, "");
+  EXPECT_EQ(runtime.record,
+            (RuntimeStatus{.name = "r",
+                           .uid = "u",
+                           .generation = 4,
+                           .spec = R"({"args":[{}],"servers":{"template":{"y":1}}})"}));
+}
+
+TEST(TrainingRuntimeTest, OneThatIsTooLargeToBeNotedIsAProblem) {
+  const std::string args = R"(","metadata":{"name":"r"},"spec":{"image":")" +
+                           std::string(size_t{1} << 18, 'i') + R"("}})";
+  const Object object = *ParseObject(R"({"kind":")" + args);
+
+  const TrainingRuntime runtime = DecodeTrainingRuntimeObject(object);
+
+  EXPECT_EQ(runtime.problem, "has 262156 bytes, at most 262144");
+  EXPECT_EQ(runtime.record.spec, "");
 }
 
 TEST(TrainingJobTest, AnObjectWithoutASpecIsAProblem) {

@@ -15,6 +15,9 @@ using nlohmann::json;
 
 constexpr char kLifeSpec[] = R"({"image":"i","servers":{"replicas":2},"checkpoint":{"claim":"c"}})";
 
+// The same, with all of it from a runtime.
+constexpr char kRuntimeLifeSpec[] = R"({"runtimeRef":{"name":"shared"}})";
+
 // Every write without sanitizers; with them a life takes ten times as long, and what they look for
 // does not depend on which write it is.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -73,7 +76,8 @@ TEST(JobLifeTest, AJobRunsFromItsFirstPodToItsLast) {
 
 // "Killed" is right before a write is done, or right after it, with nothing more heard or said.
 TEST(JobLifeTest, ACrashAtAnyWriteLeadsToTheSameEnd) {
-  PlayedCluster undisturbed(kLifeSpec);
+  PlayedCluster undisturbed(kRuntimeLifeSpec);
+  undisturbed.PutRuntime("shared", 1, kLifeSpec);
   LiveThrough(undisturbed);
   undisturbed.Play();
   ASSERT_GT(undisturbed.num_writes(), 30);
@@ -81,7 +85,8 @@ TEST(JobLifeTest, ACrashAtAnyWriteLeadsToTheSameEnd) {
   for (const Fault::Kind side : {Fault::Kind::kDropBefore, Fault::Kind::kDropAfter}) {
     for (int write = 1; write <= undisturbed.num_writes(); write += kWritesApart) {
       SCOPED_TRACE(testing::Message() << "write " << write << ", side " << static_cast<int>(side));
-      PlayedCluster cluster(kLifeSpec);
+      PlayedCluster cluster(kRuntimeLifeSpec);
+      cluster.PutRuntime("shared", 1, kLifeSpec);
       cluster.KillAtWrite(write, side);
       LiveThrough(cluster);
       if (HasFatalFailure()) return;

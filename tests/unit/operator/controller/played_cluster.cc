@@ -95,9 +95,14 @@ PlayedOperator::PlayedOperator(PlayedCluster& cluster)
       jobs_({.decode = DecodeTrainingJobObject}),
       pods_({.decode = DecodePod, .index = JobOf}),
       workers_({.decode = DecodeTrainingJobWorkers}),
+      runtimes_({.decode = DecodeTrainingRuntimeObject}),
       reconciler_(client_,
                   time_,
-                  {.jobs = jobs_, .pods = pods_, .children = children_, .workers = workers_},
+                  {.jobs = jobs_,
+                   .pods = pods_,
+                   .children = children_,
+                   .workers = workers_,
+                   .runtimes = runtimes_},
                   cluster.coordinator,
                   {.pods = {.runtime_image = "pushpull:1"},
                    .instance = "operator-1",
@@ -108,6 +113,7 @@ absl::Status PlayedOperator::SyncPods() {
   absl::Status looked = ListInto(jobs_, client_, TrainingJobType(), {}, by);
   looked.Update(ListInto(pods_, client_, PodType(), Ours(), by));
   looked.Update(ListInto(workers_, client_, TrainingJobWorkersType(), {}, by));
+  looked.Update(ListInto(runtimes_, client_, TrainingRuntimeType(), {}, by));
   return looked;
 }
 
@@ -139,15 +145,25 @@ absl::Status PlayedOperator::ReconcileOnly() {
   return result.status();
 }
 
-PlayedCluster::PlayedCluster(const std::string& spec) {
+PlayedCluster::PlayedCluster(const std::string& text) {
+  json spec = json::parse(text);
+  if (!spec.contains("runtimeRef")) {
+    for (const char* role : {"servers", "workers"}) spec[role].emplace("replicas", 1);
+  }
   server.Put(TrainingJobType(),
              kJob,
              {{"apiVersion", "pushpull.dev/v1alpha1"},
               {"kind", "TrainingJob"},
               {"metadata", {{"generation", 1}}},
-              {"spec", json::parse(spec)}});
+              {"spec", std::move(spec)}});
   server.InjectFaults([this](const FakeRequest& request) { return OnRequest(request); });
   op = std::make_unique<PlayedOperator>(*this);
+}
+
+void PlayedCluster::PutRuntime(const std::string& name, int generation, const std::string& spec) {
+  server.Put(TrainingRuntimeType(),
+             {.object_namespace = "n", .name = name},
+             {{"metadata", {{"generation", generation}}}, {"spec", json::parse(spec)}});
 }
 
 json PlayedCluster::Job() const {

@@ -72,6 +72,7 @@ class PlayedOperator {
   JobStore jobs_;
   PodStore pods_;
   WorkersStore workers_;
+  RuntimeStore runtimes_;
   ChildCache children_{[](const std::string&) {}};
   SecretPoll secret_poll_{client_, time_, jobs_, children_, {}};
   JobReconciler reconciler_;
@@ -79,8 +80,10 @@ class PlayedOperator {
 
 class PlayedCluster {
  public:
-  // A job "mnist" with this spec.
+  // A job "mnist" with this spec; without a runtime and a number, with one server and one worker.
   explicit PlayedCluster(const std::string& spec);
+  // For jobs that name it.
+  void PutRuntime(const std::string& name, int generation, const std::string& spec);
 
   nlohmann::json Job() const;
   // Of the job's own certificates; null where there is none.

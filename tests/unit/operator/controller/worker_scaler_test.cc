@@ -111,6 +111,32 @@ TEST(WorkerScalerTest, OneOfAnotherOwnerIsReportedAndTheJobRuns) {
   EXPECT_TRUE(is_told);
 }
 
+TEST(WorkerScalerTest, NumbersThatNobodyNamedAreWrittenIntoTheJob) {
+  PlayedCluster cluster(R"({"runtimeRef":{"name":"shared"}})");
+  cluster.PutRuntime("shared", 1, R"({"image":"i","servers":{"replicas":2}})");
+
+  ASSERT_TRUE(cluster.Until([&] { return Runs(cluster); }));
+
+  EXPECT_EQ(cluster.Job()["spec"],
+            json({{"runtimeRef", {{"name", "shared"}}},
+                  {"servers", {{"replicas", 2}}},
+                  {"workers", {{"replicas", 1}}}}));
+}
+
+TEST(WorkerScalerTest, AJobRunsWhereItsNumbersCannotBeWritten) {
+  constexpr char kSpec[] = R"({"runtimeRef":{"name":"shared"},"servers":{"replicas":2}})";
+  PlayedCluster cluster(kSpec);
+  cluster.PutRuntime("shared", 1, R"({"image":"i","workers":{"replicas":1}})");
+  cluster.server.InjectFaults([](const FakeRequest& request) {
+    const bool is_job = request.method == "PATCH" && request.path.ends_with("/trainingjobs/mnist");
+    return is_job ? Fault{.kind = Fault::Kind::kAnswer, .code = 422} : Fault{};
+  });
+
+  ASSERT_TRUE(cluster.Until([&] { return Runs(cluster); }));
+
+  EXPECT_EQ(cluster.Job()["spec"], json::parse(kSpec));
+}
+
 TEST(WorkerScalerTest, OneThatIsDeletedIsThereAgain) {
   PlayedCluster cluster(kScaledSpec);
   ASSERT_TRUE(cluster.Until([&] { return Runs(cluster); }));

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+
+#include "operator/plan/parts.h"
+
+namespace pushpull_operator {
+namespace {
+
+// A runtime that is refused may be taken once a policy has changed, of which nothing tells.
+constexpr std::chrono::seconds kLookAgain{30};
+
+}  // namespace
+
+bool NeedsRuntime(const Observation& seen) {
+  const TrainingJobObject& object = seen.object;
+  if (object.runtime.empty() || !object.unreadable.empty()) return false;
+  if (!HasRuntime(object)) return true;
+  // What is wrong with the job may be mended in its runtime, as long as nothing has run with it.
+  const bool has_changed = seen.runtime && seen.runtime->record != *object.status.runtime;
+  return has_changed && !object.problems.empty() && !object.status.start_time;
+}
+
+void PlanRuntime(Draft& draft) {
+  const Observation& seen = draft.seen();
+  const std::string& name = seen.object.runtime;
+  if (!draft.status().phase) draft.SetPhase(Phase::kPending);
+  DescribePods(draft);
+  if (!seen.runtime) {
+    return draft.Set("Reconciled",
+                     false,
+                     "RuntimeNotFound",
+                     absl::StrCat("spec.runtimeRef.name: there is no TrainingRuntime ",
+                                  name,
+                                  " in the namespace ",
+                                  seen.meta.key.object_namespace,
+                                  "; the job waits for it"));
+  }
+  if (!seen.runtime->problem.empty()) {
+    draft.RequeueAt(draft.now() + kLookAgain);
+    return draft.Set(
+        "Reconciled",
+        false,
+        "InvalidSpec",
+        absl::StrCat(
+            "spec.runtimeRef.name: the TrainingRuntime ", name, " ", seen.runtime->problem));
+  }
+  draft.status().runtime = seen.runtime->record;
+}
+
+}  // namespace pushpull_operator
