@@ -65,6 +65,12 @@ std::string DescribeSave(const absl::StatusOr<Step>& saved) {
                     : absl::StrCat("pushpull: no checkpoint: ", saved.status().message());
 }
 
+absl::StatusOr<std::string> KeepManifest(const LocalJob& local) {
+  const std::string& merged = local.options.merged_manifest;
+  return merged.empty() ? local.workdir.KeepManifest(local.options.manifest_path)
+                        : local.workdir.KeepManifestText(merged);
+}
+
 int FailureExitCode(const JobStatus& status) {
   return status.failure_exit_code == 0 ? kExitFailed : static_cast<int>(status.failure_exit_code);
 }
@@ -115,10 +121,7 @@ void Supervisor::Start() {
   // Checked before anything runs, not when the first worker is due.
   const absl::Status found = WorkerProcess(local_.options, local_.job, 0, "").status();
   if (!found.ok()) return Fail(kExitNotReachable, std::string(found.message()));
-  const std::string& merged = local_.options.merged_manifest;
-  const absl::StatusOr<std::string> manifest =
-      merged.empty() ? local_.workdir.KeepManifest(local_.options.manifest_path)
-                     : local_.workdir.KeepManifestText(merged);
+  const absl::StatusOr<std::string> manifest = KeepManifest(local_);
   if (!manifest.ok()) return Fail(kExitNotReachable, std::string(manifest.status().message()));
   manifest_ = *manifest;
   const std::chrono::seconds deadline = spec_.start_deadline.value_or(kLocalStartDeadline);
