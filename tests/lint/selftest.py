@@ -16,6 +16,7 @@ import format as formatting
 import layers
 import paths
 import prose
+import runtime_crd
 import sizes
 import sleeps
 import tidy
@@ -325,6 +326,19 @@ class EffectsTest(LintTest):
         self.assert_reports(effects.check, {**self.GOOD, effects.TABLE: ""}, effects.TABLE + ": ")
         for row in ("| `spec.gone` | `ATest.B` |\n", "| `workers` | `ATest.C` |\n", "| `workers` | |\n"):
             self.assert_reports(effects.check, {**self.GOOD, effects.TABLE: self.GOOD[effects.TABLE] + row}, effects.TABLE + ":2: ")
+
+
+class RuntimeCrdTest(LintTest):
+    JOBS = ("            spec:\n              type: object\n              properties:\n"
+            "                image: {type: string}\n                suspend: {type: boolean}\n            status:\n")
+
+    def test_a_runtime_has_the_fields_of_a_job_but_its_own(self):
+        shared = runtime_crd.MARK + "              properties:\n                image: {type: string}\n"
+        others = shared.replace("string", "integer")
+
+        self.assert_reports(runtime_crd.check, {crd.PATH: self.JOBS, runtime_crd.PATH: shared})
+        for text in ("", others, shared + "                suspend: {type: boolean}\n"):
+            self.assert_reports(runtime_crd.check, {crd.PATH: self.JOBS, runtime_crd.PATH: text}, runtime_crd.PATH + ":1: ")
 
 
 class TidyTest(LintTest):
