@@ -48,6 +48,12 @@ bool EndedByRelease(const JobStatus& status, const MemberProcess& member) {
   return member.role() == JobRole::kServer || WasReleased(status, member.endpoint().index);
 }
 
+// It has printed why itself: a port in use, an address that is not local.
+bool NeverListened(const MemberProcess& member, const ProcessEnd& end) {
+  if (member.role() == JobRole::kWorker || member.has_been_ready()) return false;
+  return !WasEndedBySignal(end) && (member.role() != JobRole::kServer || !EndedInOrder(end));
+}
+
 // Where the job may survive the loss of a server, the coordinator has as long as it takes it to
 // notice silence.
 Duration NoticeTime(const TrainingJobSpec& spec) {
@@ -195,10 +201,7 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
   const bool may_succeed = SucceedsWith(spec_.restart.success_policy, process.index());
   if (role == JobRole::kWorker && EndedInOrder(end) && !may_succeed)
     return ApplyRestartRules(name, end);
-  // One that never listened has printed why itself: a port in use, an address that is not local.
-  const bool may_refuse = role != JobRole::kWorker && !has_started_workers_;
-  const bool was_told = WasEndedBySignal(end) || (role == JobRole::kServer && EndedInOrder(end));
-  if (may_refuse && !process.has_been_ready() && !was_told) {
+  if (!has_started_workers_ && NeverListened(process, end)) {
     return Fail(end.exit_code == 0 ? kExitFailed : end.exit_code,
                 absl::StrCat(name, " ", ToString(end), " before it was ready"));
   }
