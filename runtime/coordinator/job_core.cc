@@ -132,10 +132,11 @@ void JobCore::DropSilent() {
   const std::vector<SessionId> silent = job_.members.FindSilent(job_.now, limit);
   if (silent.empty()) return;
   const auto count = [this](const std::vector<SessionId>& sessions) {
-    return absl::c_count_if(sessions, [this](SessionId id) { return CountsAsLost(id); });
+    return static_cast<size_t>(
+        absl::c_count_if(sessions, [this](SessionId id) { return CountsAsLost(id); }));
   };
-  const auto unheard = count(job_.members.FindSilent(job_.now, limit / 2));
-  const auto members = count(job_.members.sessions());
+  const size_t unheard = count(job_.members.FindSilent(job_.now, limit / 2));
+  const size_t members = count(job_.members.sessions());
   if (OwnSilence::IsCutOff(unheard, members)) {
     return StepDown(absl::StrFormat("%d of its %d members have been silent for up to %g s",
                                     unheard,

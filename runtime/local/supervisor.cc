@@ -218,29 +218,32 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
 void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
   coordinator_.FetchStatus([this, name, end, give_up](bool has_answer) {
     OnStatus(has_answer);
-    if (stopping_with_ || is_failing_) return;
-    const JobStatus& status = coordinator_.status();
-    if (!status.failure.empty()) return FailWithReason(status.failure);
-    const MemberProcess* member = members_.Find(name);
-    if (member == nullptr || member->is_running()) return;  // of an earlier start
-    const bool is_server = member->role() == JobRole::kServer;
-    if (is_server && AwaitsServers()) return StartAgain(*member, end);
-    const bool is_listed = is_server && IsListed(status, member->endpoint());
-    const bool is_answering = coordinator_.is_answering();
-    // A server's end is judged once the coordinator has noticed it. A worker that ends because the
-    // job has failed is not the cause: the servers are judged first.
-    const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
-                                  : !IsDesired(*member) || lost_servers_.empty();
-    if (!is_answering || !is_due) {
-      // While there is no coordinator the time does not count: its successor decides.
-      const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
-      return restarts_.RunAfter(
-          name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });
-    }
-    // The job goes on without a server once the coordinator has noticed its end and does not fail.
-    if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
-    StartAgain(*member, end);
+    if (!stopping_with_ && !is_failing_) JudgeByStatus(name, end, give_up);
   });
+}
+
+void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
+  const JobStatus& status = coordinator_.status();
+  if (!status.failure.empty()) return FailWithReason(status.failure);
+  const MemberProcess* member = members_.Find(name);
+  if (member == nullptr || member->is_running()) return;  // of an earlier start
+  const bool is_server = member->role() == JobRole::kServer;
+  if (is_server && AwaitsServers()) return StartAgain(*member, end);
+  const bool is_listed = is_server && IsListed(status, member->endpoint());
+  const bool is_answering = coordinator_.is_answering();
+  // A server's end is judged once the coordinator has noticed it. A worker that ends because the
+  // job has failed is not the cause: the servers are judged first.
+  const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
+                                : !IsDesired(*member) || lost_servers_.empty();
+  if (!is_answering || !is_due) {
+    // While there is no coordinator the time does not count: its successor decides.
+    const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
+    return restarts_.RunAfter(
+        name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });
+  }
+  // The job goes on without a server once the coordinator has noticed its end and does not fail.
+  if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
+  StartAgain(*member, end);
 }
 
 // A coordinator that recovers a job which has not begun waits for each of its servers. Later it

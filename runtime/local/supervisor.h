@@ -57,6 +57,7 @@ class Supervisor {
   // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
   // while the coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
+  void JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
   // Where it is still desired.
   void StartAgain(const MemberProcess& member, const ProcessEnd& end);
   // Applies spec.restart.
