@@ -196,6 +196,18 @@ class LiveTest(job.JobTestCase):
 
         self.assertEqual([labels["pod"] for labels in found], [f"{self.job_name}-worker-1"])
 
+    def test_stall_is_told_and_clears(self) -> None:
+        self.start_job(self.long_spec(sync={"stallSeconds": 1}, restart={"peerTimeoutSeconds": 3600}), "metrics.rules.alerts.stalled.forSeconds=0")
+        self.await_value("pushpull_stalled == 0", "a job that does not stall")
+        self.assertEqual(self.firing("PushpullStalled"), [])
+
+        self.job.signal_member("worker", 1, signal.SIGSTOP)
+        found = job.wait_until(lambda: self.firing("PushpullStalled"), WAIT_SECONDS, "the stall is told")
+        self.job.signal_member("worker", 1, signal.SIGCONT)
+
+        self.assertEqual([labels["job"] for labels in found], [self.job_name])
+        job.wait_until(lambda: not self.firing("PushpullStalled"), WAIT_SECONDS, "the alert clears")
+
     def must_scale(self, servers: int) -> None:
         scaled = self.job.scale(servers, "--wait")
         self.assertEqual(scaled.returncode, 0, scaled.stderr)
