@@ -1,0 +1,145 @@
+{{/*
+The groups of the PrometheusRule: of a dict with `rules`, the values metrics.rules, and `namespace`, the operator's.
+Records are means of 5 minutes of each member (pod); the alerts compare members with each other. A member without a step
+in that time has no mean, and is no one's yardstick.
+*/}}
+{{- define "pushpull.rules" -}}
+{{- $alerts := .rules.alerts -}}
+{{- $own := "namespace_job_pod:pushpull_own_seconds:mean5m" -}}
+{{- $link := "namespace_job_pod:pushpull_link_seconds:mean5m" -}}
+{{- $queue := "namespace_job_pod:pushpull_server_queue_seconds:mean5m" -}}
+{{- $step := "namespace_job_pod:pushpull_step_seconds:mean5m" -}}
+{{- $phase := "namespace_job_pod_phase:pushpull_sync_phase_seconds:mean5m" -}}
+groups:
+  - name: pushpull-records
+    rules:
+      - record: namespace_job:pushpull_samples:rate5m
+        expr: sum by (namespace, job) (rate(pushpull_samples_total[5m]))
+      - record: {{ $step }}
+        expr: |-
+          sum by (namespace, job, pod) (rate(pushpull_step_seconds_sum[5m]))
+          / (sum by (namespace, job, pod) (rate(pushpull_step_seconds_count[5m])) > 0)
+      - record: {{ $phase }}
+        expr: |-
+          sum by (namespace, job, pod, phase) (rate(pushpull_sync_phase_seconds_sum[5m]))
+          / (sum by (namespace, job, pod, phase) (rate(pushpull_sync_phase_seconds_count[5m])) > 0)
+      # What a worker does by itself in a step: computing, reducing, encoding, applying.
+      - record: {{ $own }}
+        expr: |-
+          clamp_min({{ $step }}
+          - sum by (namespace, job, pod) ({{ $phase }}{phase!~"reduce|encode|apply"}), 0)
+      - record: {{ $link }}
+        expr: sum by (namespace, job, pod) ({{ $phase }}{phase=~"queue|wire|reply"})
+      - record: {{ $queue }}
+        expr: |-
+          sum by (namespace, job, pod) (rate(pushpull_server_queue_seconds_sum[5m]))
+          / (sum by (namespace, job, pod) (rate(pushpull_server_queue_seconds_count[5m])) > 0)
+  - name: pushpull-jobs
+    rules:
+      {{- with $alerts.stalled }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullStalled" "for" .forSeconds "severity" "warning"
+        "expr" "max by (namespace, job) (pushpull_stalled) == 1"
+        "summary" "{{ $labels.namespace }}/{{ $labels.job }} waits for a worker"
+        "description" "The coordinator's log names worker, tensor and step; spec.sync.onStall says what follows.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.straggler }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullStraggler" "for" .forSeconds "severity" "warning"
+        "expr" (printf "%s > %v\nand on (namespace, job)\nmax by (namespace, job) (%s{phase=\"wait\"} / ignoring (phase) %s) > %v"
+          (include "pushpull.againstOthers" $own) .ratio $phase $step .stepShare)
+        "summary" "{{ $labels.pod }} holds up the other workers of {{ $labels.namespace }}/{{ $labels.job }}"
+        "description" "Its own part of a step takes {{ $value | humanize }} times as long as that of the others on average, and they wait for it.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.slowLink }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowLink" "for" .forSeconds "severity" "warning"
+        "expr" (printf "%s > %v\nand %s / %s > %v" (include "pushpull.againstOthers" $link) .ratio $link $step .stepShare)
+        "summary" "The link of {{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} is slow"
+        "description" "Its gradients and parameters are on their way {{ $value | humanize }} times as long as those of the other workers on average.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.slowServer }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowServer" "for" .forSeconds "severity" "warning"
+        "expr" (printf "%s > %v\nand %s > %v" (include "pushpull.againstOthers" $queue) .ratio $queue .queueSeconds)
+        "summary" "{{ $labels.pod }} is slower than the other servers of {{ $labels.namespace }}/{{ $labels.job }}"
+        "description" "Pushes wait in it {{ $value | humanize }} times as long as in the others on average.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.busyServer }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullBusyServer" "for" .forSeconds "severity" "warning"
+        "expr" (printf "max by (namespace, job, pod) (pushpull_server_busy_ratio) > %v" .busyRatio)
+        "summary" "{{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} is at its limit"
+        "description" "Its lanes work {{ $value | humanizePercentage }} of the time.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.checkpointFails }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullCheckpointFails" "for" .forSeconds "severity" "warning"
+        "expr" (printf "sum by (namespace, job) (increase(pushpull_checkpoint_failures_total[%ds])) > 0" (int64 .windowSeconds))
+        "summary" "Checkpoints of {{ $labels.namespace }}/{{ $labels.job }} cannot be written"
+        "description" "The coordinator's log has the reason; training goes on, and what it would lose grows.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.nonFiniteGradients }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullNonFiniteGradients" "for" .forSeconds "severity" "warning"
+        "expr" (printf "sum by (namespace, job) (increase(pushpull_nonfinite_gradients_total[%ds])) > 0" (int64 .windowSeconds))
+        "summary" "Gradients of {{ $labels.namespace }}/{{ $labels.job }} are NaN or infinite"
+        "description" "The servers' logs name tensor, worker and step; spec.sync.nonFinite says what follows.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.certificateExpires }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullCertificateExpires" "for" .forSeconds "severity" "warning"
+        "expr" (printf "min by (namespace, job, pod) (pushpull_certificate_expiry_timestamp_seconds) - time() < %d" (int64 .remainingSeconds))
+        "summary" "The certificate of {{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} ends soon"
+        "description" "It ends in {{ $value | humanizeDuration }}; it should have been renewed long before.") | nindent 6 }}
+      {{- end }}
+  - name: pushpull-operator
+    rules:
+      {{- $of := printf "{namespace=%q}" .namespace }}
+      {{- with $alerts.operatorDown }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullOperatorDown" "for" .forSeconds "severity" "critical"
+        "expr" (printf "absent(pushpull_operator_leader%s == 1)" $of)
+        "summary" (printf "No operator of Pushpull leads in namespace %s" $.namespace)
+        "description" "Jobs go on; none is started, restarted, scaled or ended.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.operatorNotReconciling }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullOperatorNotReconciling" "for" .forSeconds "severity" "critical"
+        "expr" (printf "sum by (namespace) (pushpull_operator_queue_depth%s) > 0\nand sum by (namespace) (rate(pushpull_operator_reconcile_seconds_count%s[5m])) == 0" $of $of)
+        "summary" "The operator of Pushpull reconciles nothing"
+        "description" "{{ $value }} jobs are queued, and none has been reconciled for 5 minutes.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.reconcileErrors }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullReconcileErrors" "for" .forSeconds "severity" "warning"
+        "expr" (printf "sum by (namespace, controller) (rate(pushpull_operator_reconcile_errors_total%s[10m])) > %v" $of .perSecond)
+        "summary" "The controller {{ $labels.controller }} fails again and again"
+        "description" "The condition Reconciled of the jobs concerned has the reason.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.restarts }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullRestarts" "for" .forSeconds "severity" "warning"
+        "expr" (printf "sum by (namespace, reason) (increase(pushpull_operator_restarts_total%s[%ds])) > %v" $of (int64 .windowSeconds) .count)
+        "summary" "Members of jobs are restarted again and again: {{ $labels.reason }}"
+        "description" "About {{ $value | humanize }} restarts; status.restarts and the events of the jobs have the members.") | nindent 6 }}
+      {{- end }}
+      {{- with $alerts.scalingBlocked }}
+      {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullScalingBlocked" "for" .forSeconds "severity" "warning"
+        "expr" (printf "max by (namespace) (pushpull_operator_scaling_blocked%s) > 0" $of)
+        "summary" "Servers cannot be drained"
+        "description" "The condition ScalingBlocked of the job has the reason. Nothing is lost; scaling back cancels the drain.") | nindent 6 }}
+      {{- end }}
+{{- end }}
+
+{{/* A member's value, of a record, against the mean of the others of its job: a lone member has none. */}}
+{{- define "pushpull.againstOthers" -}}
+{{ . }}
+/ (
+  (sum by (namespace, job) ({{ . }}) - on (namespace, job) group_right () {{ . }})
+  / on (namespace, job) group_left () (count by (namespace, job) ({{ . }}) - 1)
+)
+{{- end }}
+
+{{/* One alert, unless the values leave it out: of a dict with rules, name, for, severity, expr, summary, description. */}}
+{{- define "pushpull.alert" -}}
+{{- if not (has .name .rules.disabled) -}}
+- alert: {{ .name }}
+  expr: |-
+    {{- .expr | nindent 4 }}
+  for: {{ int64 .for }}s
+  labels: {severity: {{ .severity }}}
+  annotations:
+    summary: {{ .summary | quote }}
+    description: {{ .description | quote }}
+    runbook_url: {{ printf "%s/%s.md" (trimSuffix "/" .rules.runbookUrl) .name | quote }}
+{{- end }}
+{{- end }}
