@@ -103,7 +103,7 @@ bool JobCore::StepsDownOver(SessionId closing) {
 
 // Whom the end of its session would cost the job.
 bool JobCore::CountsAsLost(SessionId session) const {
-  if (members_.is_recovering() || job_.lifecycle.is_over()) return false;
+  if (job_.lifecycle.is_over()) return false;
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
   if (worker) return !job_.members.Find(*worker)->is_leaving;
   const std::optional<ServerId> server = job_.members.ServerAt(session);

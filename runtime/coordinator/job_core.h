@@ -22,7 +22,7 @@
 //   Deaths, joins and moves wait until then.
 //
 // A coordinator that was away itself cannot tell who is lost. It steps down, in any phase but the
-// recovery and the end, and the next one asks the members.
+// end, and the next one asks the members.
 #pragma once
 
 #include <cstdint>

@@ -172,6 +172,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   UpdateServers();
   shards_.Apply(change);
   if (has_leaving || was_released) Retarget();
+  AdmitReady();  // it may have been the last one without the tensors
 }
 
 void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& why) {

@@ -124,8 +124,9 @@ void Lane::BeginHandover(const Handover& message) {
 
 void Lane::Restore(RestoredChunk restored) {
   context_.shards.FindOrAdd(restored.shard);
-  const absl::Status taken =
-      context_.shards.Find(restored.chunk)->Restore(std::move(restored.state));
+  Chunk* chunk = context_.shards.Find(restored.chunk);
+  if (chunk == nullptr) return;  // placed otherwise here: this server ends (Server::On)
+  const absl::Status taken = chunk->Restore(std::move(restored.state));
   if (!taken.ok()) context_.notify(Failure{taken});
 }
 

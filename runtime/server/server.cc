@@ -24,6 +24,12 @@ constexpr Duration kWelcomeTimeout = std::chrono::seconds(2);
 // Between two lines about peers without certificates.
 constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
 
+bool ArePlacedAlike(const std::vector<PlacedTensor>& a, const std::vector<PlacedTensor>& b) {
+  return absl::c_equal(a, b, [](const PlacedTensor& one, const PlacedTensor& other) {
+    return one.first_chunk == other.first_chunk && one.shards == other.shards;
+  });
+}
+
 std::string WithHost(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
 }
@@ -179,7 +185,14 @@ void Server::On(const SetServers& message) {
   });
 }
 
+// Lanes keep the tensors as they were placed when they got them. A coordinator whom nobody told of
+// that, because no server with tensors was there in time, places them anew.
 void Server::On(const InstallTensors& message) {
+  if (tensors_ != nullptr && !ArePlacedAlike(*tensors_, message.tensors)) {
+    return End(absl::AbortedError(
+        "a new coordinator has placed the tensors otherwise: the next process of this server gets "
+        "them"));
+  }
   tensors_ = std::make_shared<const std::vector<PlacedTensor>>(message.tensors);
   lanes_->Ask([tensors = tensors_](Lane& lane) { return lane.Install(tensors); },
               [this, generation = session_->generation(), version = message.table_version](
@@ -284,15 +297,19 @@ void Server::On(const Restore& message) {
   log_.Info("restoring", {{"folder", message.folder}, {"shards", message.shards.size()}});
   const auto deliver =
       DeliverTo([](Lane& lane, RestoredChunk chunk) { lane.Restore(std::move(chunk)); });
-  dependencies_.disk.Post(
-      [message, deliver, tensors = tensors_, post = Poster(), &files = dependencies_.files] {
-        const absl::Status read = ReadChunks(files, message, *tensors, deliver);
-        post([read](Server& server) {
-          server.lanes_->Ask(
-              [](Lane&) { return true; },
-              [&server, read](const auto&) { server.session_->Send(Restored{read}); });
-        });
-      });
+  dependencies_.disk.Post([message,
+                           deliver,
+                           generation = session_->generation(),
+                           tensors = tensors_,
+                           post = Poster(),
+                           &files = dependencies_.files] {
+    const absl::Status read = ReadChunks(files, message, *tensors, deliver);
+    post([read, generation](Server& server) {
+      server.lanes_->Ask(
+          [](Lane&) { return true; },
+          [&server, read, generation](const auto&) { server.Reply(generation, Restored{read}); });
+    });
+  });
 }
 
 // Reads what the job's newest checkpoint has of a lost shard; the rest is done by the lane

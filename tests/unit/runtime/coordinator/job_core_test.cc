@@ -83,6 +83,22 @@ TEST_F(JobCoreTest, TheFirstStepWaitsForAllWorkersAndTensors) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning);
 }
 
+TEST_F(JobCoreTest, TheLastServerWithoutTensorsMayBeLost) {
+  constexpr SessionId kLostSession{77};
+  JobCoreDriver driver({.settings = {.job = "j", .workers = 1, .servers = 2, .replication = 1}});
+  driver.Receive(kServerSession, RegisterServer{.data_address = "10.0.0.1:7171"});
+  driver.Receive(kLostSession,
+                 RegisterServer{.server = ServerId{1}, .data_address = "10.0.0.2:7171"});
+  driver.Receive(kAnnSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{1}});
+  driver.Receive(kAnnSession, Tensors());
+  driver.Receive(kServerSession, TensorsInstalled{1});
+  EXPECT_FALSE(driver.Sent<ProposeView>(kServerSession).has_value());
+
+  driver.Close(kLostSession);
+
+  EXPECT_TRUE(driver.Sent<ProposeView>(kServerSession).has_value());
+}
+
 TEST_F(JobCoreTest, TensorsThatComeBeforeTheServersAreKept) {
   RegisterOne(kAnnSession, kAnn);
   Receive(kAnnSession, Tensors());
