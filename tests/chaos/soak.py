@@ -38,14 +38,15 @@ def run(hours: float, seed: int) -> None:
     """AssertionError where the job fails, its weights differ or a member's memory grows."""
     seconds = hours * 3600
     steps = max(1, round(seconds / STEP_SECONDS))
-    expected = run_once(steps, 0, random.Random(0))
-    weights = run_once(steps, seconds, random.Random(f"soak {seed}"))
+    expected, _ = run_once(steps, 0, random.Random(0))
+    weights, memory = run_once(steps, seconds, random.Random(f"soak {seed}"))
     assert weights == expected, "the weights differ"
+    memory.check()
     print(f"soak seed {seed}: {steps} steps of each worker, weights equal", flush=True)
 
 
-def run_once(steps: int, seconds: float, chance: random.Random) -> str:
-    """Digest of the weights of a job that has faults for so long, none with 0."""
+def run_once(steps: int, seconds: float, chance: random.Random) -> "tuple[str, Memory]":
+    """Digest of the weights of a job that has faults for so long, none with 0, and the memory of its processes."""
     with job.Jobs() as jobs, training.kept_logs(jobs):
         weights, checkpoints = jobs.folder / "weights", jobs.folder / "checkpoints"
         checkpoints.mkdir()
@@ -58,17 +59,16 @@ def run_once(steps: int, seconds: float, chance: random.Random) -> str:
         spec["checkpoint"] = {"uri": f"file://{checkpoints}", "keep": 3}
         started = jobs.run_job(spec)
         started.wait_for_step(1)
+        storm = Storm(jobs.tag, started, chance)
         if seconds:
-            storm = Storm(jobs.tag, started, chance)
             storm.rage(seconds)
         code = started.finish(END_SECONDS)
         assert code == 0, f"exit code {code}, of:\n{started.launcher.output}"
         if seconds:
-            storm.memory.check()
             report = started.report()
             print(f"soak: {sum(storm.counts.values())} faults, {report['restarts']} restarts, "
                   f"state losses {report['state_losses']}")
-        return training.digest(weights)
+        return training.digest(weights), storm.memory
 
 
 class Storm:
@@ -180,8 +180,11 @@ class Memory:
                 assert after[name] <= limit or not is_judged, f"it grows: {line}"
 
     def _medians(self, what: str, third: int) -> dict[str, float]:
-        """By name, of the samples of one third, from 0."""
+        """By name, of the samples of one third, from 0; of those that were there for half of it. Others are young: servers
+        that are added and removed."""
         length = len(self._samples) / 3
-        found = [s for samples in self._samples[round(third * length):round((third + 1) * length)] for s in samples]
-        return {name: statistics.median(getattr(s, what) for s in found if s.name == name)
-                for name in {s.name for s in found}}
+        samples = self._samples[round(third * length):round((third + 1) * length)]
+        found: dict[str, list[float]] = {}
+        for sample in (one for together in samples for one in together):
+            found.setdefault(sample.name, []).append(getattr(sample, what))
+        return {name: statistics.median(values) for name, values in found.items() if 2 * len(values) >= len(samples)}
