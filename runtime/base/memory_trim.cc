@@ -11,13 +11,18 @@ namespace {
 // What the allocator may keep at hand: less is not worth the page faults.
 constexpr size_t kKeptBytes = size_t{8} << 20;
 
+// On the executor's thread, where alone timers are set.
+void Schedule(Duration period, Executor& executor) {
+  executor.RunAfter(period, [period, &executor] {
+    if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
+    Schedule(period, executor);
+  });
+}
+
 }  // namespace
 
 void TrimMemoryEvery(Duration period, Executor& executor) {
-  executor.RunAfter(period, [period, &executor] {
-    if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
-    TrimMemoryEvery(period, executor);
-  });
+  executor.Post([period, &executor] { Schedule(period, executor); });
 }
 
 }  // namespace pushpull
