@@ -102,7 +102,7 @@ class JobReconciler::Pass {
   absl::StatusOr<std::optional<seconds>> HoldRuntime(const absl::Status& refused) {
     state_.runtime_refusal = {.record = *plan_.status.runtime,
                               .message = std::string(refused.message()),
-                              .retry_at = job_.now + RuntimeRefusal::kRetry};
+                              .retry_at = job_.now + kRuntimeRetry};
     return kRequeueMin;
   }
 

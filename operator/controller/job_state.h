@@ -149,9 +149,6 @@ class ScaleState {
 
 // The API server did not let the operator note a runtime in the job, as a list of images does.
 struct RuntimeRefusal {
-  // Nothing tells when that has changed.
-  static constexpr std::chrono::seconds kRetry{30};
-
   RuntimeStatus record;
   std::string message;
   WallTime retry_at{};

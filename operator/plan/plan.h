@@ -32,6 +32,10 @@ bool IsManaged(const Observation& seen);
 
 JobPlan Plan(const Observation& seen);
 
+// A runtime that is refused is looked at again after this time: nothing tells when a policy
+// changes.
+inline constexpr std::chrono::seconds kRuntimeRetry{30};
+
 // Whether the runtime that the job names is still to be noted in its status: until then nothing is
 // known of what it says.
 bool NeedsRuntime(const Observation& seen);

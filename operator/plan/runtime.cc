@@ -4,12 +4,6 @@
 #include "operator/plan/parts.h"
 
 namespace pushpull_operator {
-namespace {
-
-// A runtime that is refused may be taken once a policy has changed, of which nothing tells.
-constexpr std::chrono::seconds kLookAgain{30};
-
-}  // namespace
 
 bool NeedsRuntime(const Observation& seen) {
   const TrainingJobObject& object = seen.object;
@@ -36,7 +30,7 @@ void PlanRuntime(Draft& draft) {
                                   "; the job waits for it"));
   }
   if (!seen.runtime->problem.empty()) {
-    draft.RequeueAt(draft.now() + kLookAgain);
+    draft.RequeueAt(draft.now() + kRuntimeRetry);
     return draft.Set(
         "Reconciled",
         false,

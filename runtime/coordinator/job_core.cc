@@ -101,7 +101,7 @@ bool JobCore::StepsDownOver(SessionId closing) {
   return true;
 }
 
-// Whom the end of its session would cost the job.
+// Whether the end of this session is the loss of a member, and not its departure.
 bool JobCore::CountsAsLost(SessionId session) const {
   if (job_.lifecycle.is_over()) return false;
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);

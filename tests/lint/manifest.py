@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/manifest.md lists every field of the CRD, with what the CRD says of it. --fix writes the page's table anew."""
 import re
-import sys
 
 import crd
 import tree as lint
@@ -51,8 +50,4 @@ def check(tree: lint.Tree) -> list[str]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--fix"]:
-        here = lint.Tree(lint.pathlib.Path(__file__).resolve().parents[2])
-        (here.root / PAGE).write_text(with_table(here.text(PAGE), here.text(crd.PATH)), encoding="utf-8")
-    else:
-        lint.main(check, __doc__)
+    lint.main_with_fix(check, __doc__, lambda here: (PAGE, with_table(here.text(PAGE), here.text(crd.PATH))))

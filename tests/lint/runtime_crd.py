@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The spec of a TrainingRuntime has the fields of a TrainingJob's that jobs may share, word by word. --fix writes them anew."""
 import re
-import sys
 
 import crd
 import tree as lint
@@ -33,8 +32,4 @@ def check(tree: lint.Tree) -> list[str]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--fix"]:
-        here = lint.Tree(lint.pathlib.Path(__file__).resolve().parents[2])
-        (here.root / PATH).write_text(with_fields(here.text(PATH), here.text(crd.PATH)), encoding="utf-8")
-    else:
-        lint.main(check, __doc__)
+    lint.main_with_fix(check, __doc__, lambda here: (PATH, with_fields(here.text(PATH), here.text(crd.PATH))))

@@ -99,3 +99,12 @@ def main(check: Callable[[Tree], list[str]], doc: Optional[str]) -> None:
     for finding in findings:
         print(finding)
     sys.exit(1 if findings else 0)
+
+
+def main_with_fix(check: Callable[[Tree], list[str]], doc: Optional[str], fix: Callable[[Tree], tuple[str, str]]) -> None:
+    """As main; with --fix the path that `fix` returns is written with its text."""
+    if sys.argv[1:] != ["--fix"]:
+        main(check, doc)
+    here = Tree(pathlib.Path(__file__).resolve().parents[2])
+    path, text = fix(here)
+    (here.root / path).write_text(text, encoding="utf-8")
