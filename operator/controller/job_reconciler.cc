@@ -174,7 +174,7 @@ class JobReconciler::Pass {
 
   absl::Status DeleteKeys() {
     if (state_.has_no_keys) return absl::OkStatus();
-    const absl::Status deleted = reconciler_.keeper_.DeleteOwn(job_);
+    absl::Status deleted = reconciler_.keeper_.DeleteOwn(job_);
     state_.has_no_keys = deleted.ok();
     return deleted;
   }

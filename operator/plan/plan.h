@@ -22,6 +22,8 @@
 // (pods to create and to delete), conditions.cc (counts, phase, conditions).
 #pragma once
 
+#include <chrono>
+
 #include "operator/plan/job_plan.h"
 #include "operator/plan/observation.h"
 

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/plan/parts.h"
+#include "operator/plan/plan.h"
 
 namespace pushpull_operator {
 
