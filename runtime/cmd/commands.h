@@ -18,6 +18,7 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code);
 void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // into it
 void AddScaleCommand(CLI::App& app, int& exit_code);
 void AddSetCommand(CLI::App& app, int& exit_code);
+void AddTraceCommand(CLI::App& app, int& exit_code);
 void AddVersionCommand(CLI::App& app, int& exit_code);
 void AddServerCommand(CLI::App& app, int& exit_code);
 void AddCoordinatorCommand(CLI::App& app, int& exit_code);

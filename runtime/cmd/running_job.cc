@@ -27,13 +27,6 @@ constexpr Duration kLookPeriod = std::chrono::milliseconds(100);
 // Within it a coordinator that has died is back: it is started again after 5 s at most.
 constexpr Duration kSuccessorTime = std::chrono::seconds(15);
 
-void Pause(Duration duration) {
-  Mutex mu;
-  CondVar never;
-  MutexLock lock(mu);
-  never.WaitUntil(mu, Deadline::After(duration));
-}
-
 // Not 0, which does not wait.
 uint64_t RandomWaiter() {
   std::random_device random;
@@ -74,6 +67,13 @@ absl::StatusOr<std::string> FindAddress(const JobFlags& flags) {
 }
 
 }  // namespace
+
+void Pause(Duration duration) {
+  Mutex mu;
+  CondVar never;
+  MutexLock lock(mu);
+  never.WaitUntil(mu, Deadline::After(duration));
+}
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {
   auto* workdir = command.add_option(

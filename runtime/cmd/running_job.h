@@ -28,6 +28,9 @@ struct JobFlags {
   std::string coordinator;
 };
 
+// Blocks for so long.
+void Pause(Duration duration);
+
 // --workdir and --coordinator. `flags` must outlive the command's callback.
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 

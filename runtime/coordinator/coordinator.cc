@@ -42,6 +42,11 @@ absl::StatusOr<uint64_t> Coordinator::SaveCheckpoint() {
   return GetStatus().checkpoint.requested;
 }
 
+absl::StatusOr<uint64_t> Coordinator::StartTrace(const TraceRequest& request) {
+  PUSHPULL_RETURN_IF_ERROR(CarryOutIfOk(core_.StartTrace(executor_.Now(), request)));
+  return core_.traces().number();
+}
+
 void Coordinator::Leave(std::function<void()> done) {
   left_ = std::move(done);
   EndIfNotNeeded();

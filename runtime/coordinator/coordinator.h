@@ -54,6 +54,11 @@ class Coordinator final : public SessionEvents {
     return CarryOutIfOk(core_.SetMode(executor_.Now(), change));
   }
 
+  absl::StatusOr<uint64_t> StartTrace(const TraceRequest& request) override;
+  absl::StatusOr<TraceParts> TakeTrace(uint64_t number, uint64_t from) override {
+    return core_.traces().Take(number, from);
+  }
+
   // The process is to end: calls `done` once, as soon as no member needs this coordinator any more
   // and commands that wait know how the job has ended. Until then the coordinator keeps running.
   void Leave(std::function<void()> done);

@@ -39,6 +39,12 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
   return workers;
 }
 
+TraceCollector::Workers WorkerProcesses(const MemberRegistry& members) {
+  TraceCollector::Workers processes;
+  for (const auto& [id, worker] : members.workers()) processes[id] = worker.info.incarnation;
+  return processes;
+}
+
 bool IsRegistration(const FromMember& message) {
   return std::holds_alternative<RegisterServer>(message) ||
          std::holds_alternative<RegisterWorker>(message);
@@ -124,6 +130,8 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   job_.lifecycle.OnTick(now);
   members_.OnTick();
   if (job_.lifecycle.has_started()) saver_.OnTick();
+  traces_.KeepOnly(WorkerProcesses(job_.members));
+  traces_.OnTick(now);
   return Settle();
 }
 
@@ -240,6 +248,11 @@ void JobCore::On(SessionId session, const Captured& message) {
   job_.outbox.Refuse(session, absl::FailedPreconditionError("only a member can capture"));
 }
 
+void JobCore::On(SessionId session, const TraceReport& message) {
+  if (const std::optional<WorkerId> worker = job_.members.WorkerAt(session))
+    traces_.OnReport(*worker, message);
+}
+
 // ---- requests of users ----
 
 absl::Status JobCore::CheckKnown() const {
@@ -276,6 +289,20 @@ absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
   Begin(now);
   if (job_.options.checkpoint) PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
   PUSHPULL_RETURN_IF_ERROR(saver_.Request());
+  return Settle();
+}
+
+absl::StatusOr<std::vector<Command>> JobCore::StartTrace(SteadyTime now,
+                                                         const TraceRequest& request) {
+  PUSHPULL_RETURN_IF_ERROR(CheckKnown());
+  Begin(now);
+  PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
+  PUSHPULL_ASSIGN_OR_RETURN(const TraceSteps order,
+                            traces_.Start(request, WorkerProcesses(job_.members), now));
+  job_.outbox.SendToWorkers(order);
+  job_.outbox.Log(absl::StrFormat("trace of the next %d steps of %d workers",
+                                  request.steps,
+                                  job_.members.workers().size()));
   return Settle();
 }
 

@@ -36,6 +36,7 @@
 #include "runtime/coordinator/job_members.h"
 #include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/own_silence.h"
+#include "runtime/coordinator/trace_collector.h"
 
 namespace pushpull {
 
@@ -46,7 +47,8 @@ class JobCore {
       : job_(std::move(options)),
         own_silence_(job_.options.peer_timeout),
         members_(job_),
-        saver_(job_, members_) {}
+        saver_(job_, members_),
+        traces_(job_.options.term) {}
 
   std::vector<Command> OnMessage(SteadyTime now, SessionId session, const FromMember& message);
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
@@ -83,6 +85,12 @@ class JobCore {
   // is over or has not started, or another change is under way. Nothing has changed after an error.
   absl::StatusOr<std::vector<Command>> SetMode(SteadyTime now, const ModeChange& change);
 
+  // Tells the workers to record their next steps; traces().number() is the trace's then.
+  // kInvalidArgument: out of range; kFailedPrecondition: the job is over or has not started, or has
+  // no worker.
+  absl::StatusOr<std::vector<Command>> StartTrace(SteadyTime now, const TraceRequest& request);
+  TraceCollector& traces() { return traces_; }
+
   JobStatus Status(SteadyTime now) const;
 
  private:
@@ -99,6 +107,7 @@ class JobCore {
   void On(SessionId session, const Heartbeat& message);
   void On(SessionId session, const Failure& message);
   void On(SessionId session, const Captured& message);
+  void On(SessionId session, const TraceReport& message);
 
   std::vector<Command> Settle();
   void WatchStall();
@@ -108,6 +117,7 @@ class JobCore {
   OwnSilence own_silence_;
   JobMembers members_;
   CheckpointSaver saver_;
+  TraceCollector traces_;
   bool has_announced_failure_ = false;
   bool is_stopped_ = false;  // this coordinator ends: nothing is decided any more
 };

@@ -17,6 +17,7 @@
 //                 ==> new primary --Rebuilt--> C --SetReplicas--> all
 //   checkpoint    C --Capture--> servers --Captured--> C --EndCapture--> servers
 //   restore       C --Restore--> servers --Restored--> C --SetReplicas (first)--> all
+//   trace         C --TraceSteps--> workers --TraceReport--> C
 //   coordinator   member --RegisterServer | RegisterWorker (promised term)--> C
 //   restarted     --Welcome, Collect--> member --ServerReport | WorkerReport--> C
 #pragma once
@@ -40,6 +41,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/consistency/view.h"
 #include "runtime/job/training_job.h"
+#include "runtime/membership/trace_report.h"
 #include "runtime/metrics/sync_phase.h"
 #include "runtime/shard/shard_map.h"
 #include "runtime/store/placed_tensor.h"
@@ -310,7 +312,8 @@ using FromMember = std::variant<RegisterServer,
                                 ServerReport,
                                 WorkerReport,
                                 ShardCopies,
-                                Rebuilt>;
+                                Rebuilt,
+                                TraceReport>;
 
 // A request of `pushpull set`; fields without a value keep the current setting.
 struct ModeChange {
@@ -476,6 +479,14 @@ struct RebuildShard {
   std::string checkpoint;            // the folder of the job's newest one; empty: it has none yet
 };
 
+// To a worker: record its next steps, instead of an earlier trace, and send them as TraceReports.
+struct TraceSteps {
+  uint64_t number = 0;  // of the trace
+  uint32_t steps = 0;
+  uint32_t pushes_max = 0;  // further ones are counted only
+  Duration within{0};       // after which it sends what it has
+};
+
 using ToMember = std::variant<Welcome,
                               InstallTensors,
                               SetReplicas,
@@ -494,6 +505,7 @@ using ToMember = std::variant<Welcome,
                               Collect,
                               CollectCopies,
                               OfferCopies,
-                              RebuildShard>;
+                              RebuildShard,
+                              TraceSteps>;
 
 }  // namespace pushpull

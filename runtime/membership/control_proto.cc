@@ -48,6 +48,15 @@ struct WireSave {
   absl::Status status;
   uint64_t number = 0;
 };
+// Likewise of a trace.
+struct WireTrace {
+  absl::Status status;
+  uint64_t number = 0;
+};
+struct WireTraceParts {
+  absl::Status status;
+  TraceParts parts;
+};
 
 absl::Status CheckForm(const WireBucket& bucket) {
   if (bucket.index >= 0 && bucket.index < kBucketsMax) return absl::OkStatus();
@@ -119,6 +128,12 @@ template <>
 inline constexpr int kCountMax<ResizeStatus> = JobStatus::kResizesMax;
 template <>
 inline constexpr int kCountMax<StateLoss> = JobStatus::kStateLossesMax;
+template <OneOf<TracedPush, TracedSpan, TracedTensor> T>
+inline constexpr int kCountMax<T> = TraceReport::kPushesMax;
+template <>
+inline constexpr int kCountMax<TracedClock> = kWireServersMax;
+template <>
+inline constexpr int kCountMax<TraceReport> = kWireWorkersMax;
 
 // ---- Types without members of their own ----
 
@@ -218,6 +233,13 @@ PUSHPULL_WIRE(WorkerReport, F(term), F(entries), F(step), F(desired));
 PUSHPULL_WIRE(ShardCopies, F(round), F(shard), F(chunks));
 PUSHPULL_WIRE(Rebuilt, Joined("entry", &T::shard, &T::entry), F(status), F(has_optimizer_state), F(state_step), F(state_problem));
 
+PUSHPULL_WIRE(TracedPush, F(server), F(chunk), F(step), F(ready), F(taken_up), F(encode_ns), F(sent), F(received), F(applied), F(received_at),
+              F(server_queue_ns), F(sum_ns), F(wait_ns), F(optimize_ns), F(replicate_ns), F(published_at));
+PUSHPULL_WIRE(TracedSpan, F(name), F(begin), F(end));
+PUSHPULL_WIRE(TracedClock, F(server), F(offset_ns));
+PUSHPULL_WIRE(TracedTensor, F(name), F(first_chunk));
+PUSHPULL_WIRE(TraceReport, F(number), F(worker), F(clocks), F(tensors), F(pushes), F(spans), F(left_out), F(is_last));
+
 // ToMember
 PUSHPULL_WIRE(JobSettings, F(job), F(workers), F(servers), F(replication), F(divides_samples), F(global_batch), F(deterministic),
               F(non_finite), F(scale_by_staleness), Field("stall_milliseconds", &T::stall), F(keeps_copies),
@@ -241,8 +263,13 @@ PUSHPULL_WIRE(Collect, F(term));
 PUSHPULL_WIRE(CollectCopies, F(round), F(entries));
 PUSHPULL_WIRE(OfferCopies, Joined("entry", &T::shard, &T::entry), F(chunks));
 PUSHPULL_WIRE(RebuildShard, Joined("entry", &T::shard, &T::entry), F(chunks), F(checkpoint));
+PUSHPULL_WIRE(TraceSteps, F(number), F(steps), F(pushes_max), Field("within_milliseconds", &T::within));
 
 // Requests of commands, and the job's status
+PUSHPULL_WIRE(TraceRequest, F(steps), F(seconds));
+PUSHPULL_WIRE(TraceParts, F(reports), F(next), F(missing), F(is_over));
+PUSHPULL_WIRE(WireTrace, F(status), F(number));
+PUSHPULL_WIRE(WireTraceParts, F(status), Inline(&T::parts));
 PUSHPULL_WIRE(JobSize, F(servers), F(workers));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats));
@@ -339,6 +366,19 @@ void ToProto(const absl::StatusOr<uint64_t>& number, v1::SaveCheckpointResponse&
   wire::EncodeFields(WireSave{.status = number.status(), .number = number.value_or(0)}, out);
 }
 
+void ToProto(const TraceRequest& request, v1::TraceRequest& out) {
+  wire::EncodeFields(request, out);
+}
+
+void ToProto(const absl::StatusOr<uint64_t>& number, v1::StartTraceResponse& out) {
+  wire::EncodeFields(WireTrace{.status = number.status(), .number = number.value_or(0)}, out);
+}
+
+void ToProto(const absl::StatusOr<TraceParts>& parts, v1::TakeTraceResponse& out) {
+  wire::EncodeFields(
+      WireTraceParts{.status = parts.status(), .parts = parts.value_or(TraceParts())}, out);
+}
+
 absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
   absl::StatusOr<FromMember> read = ReadOneof<FromMember>(message);
   if (!read.ok()) return read;
@@ -367,6 +407,19 @@ absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request) {
 
 absl::StatusOr<ModeChange> FromProto(const v1::SetModeRequest& request) {
   return Read<ModeChange>(request);
+}
+
+absl::StatusOr<TraceRequest> FromProto(const v1::TraceRequest& request) {
+  return Read<TraceRequest>(request);
+}
+
+absl::StatusOr<TraceParts> FromProto(const v1::TakeTraceResponse& response) {
+  PUSHPULL_ASSIGN_OR_RETURN(WireTraceParts read, Read<WireTraceParts>(response));
+  for (TraceReport& report : read.parts.reports) {
+    for (TracedTensor& tensor : report.tensors) Show(tensor.name, TraceReport::kNameBytesMax);
+    for (TracedSpan& span : report.spans) Show(span.name, TraceReport::kNameBytesMax);
+  }
+  return std::move(read.parts);
 }
 
 absl::Status FromProto(const v1::Status& status) {

@@ -23,8 +23,11 @@ class JobStatus;
 class ResizeRequest;
 class SaveCheckpointResponse;
 class SetModeRequest;
+class StartTraceResponse;
 class Status;
+class TakeTraceResponse;
 class ToMember;
+class TraceRequest;
 }  // namespace v1
 
 inline constexpr int kWireServersMax = 1024;  // spec.servers.replicas
@@ -44,6 +47,10 @@ void ToProto(const ModeChange& change, v1::SetModeRequest& out);
 void ToProto(const absl::Status& status, v1::Status& out);
 // The number of a save, or why there is none.
 void ToProto(const absl::StatusOr<uint64_t>& number, v1::SaveCheckpointResponse& out);
+void ToProto(const TraceRequest& request, v1::TraceRequest& out);
+// The number of a trace, or why there is none.
+void ToProto(const absl::StatusOr<uint64_t>& number, v1::StartTraceResponse& out);
+void ToProto(const absl::StatusOr<TraceParts>& parts, v1::TakeTraceResponse& out);
 
 // kInvalidArgument names the field and what is wrong with it, as in
 // "register_tensors.tensors[layer.weight].dtype: 77 is not known". The peer is broken: end its
@@ -53,6 +60,9 @@ absl::StatusOr<ToMember> FromProto(const v1::ToMember& message);
 absl::StatusOr<JobStatus> FromProto(const v1::JobStatus& status);
 absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request);
 absl::StatusOr<ModeChange> FromProto(const v1::SetModeRequest& request);
+absl::StatusOr<TraceRequest> FromProto(const v1::TraceRequest& request);
+// Without the status, which is the caller's to look at first.
+absl::StatusOr<TraceParts> FromProto(const v1::TakeTraceResponse& response);
 absl::Status FromProto(const v1::Status& status);  // as it was sent
 
 }  // namespace pushpull

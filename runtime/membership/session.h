@@ -69,6 +69,10 @@ class SessionEvents {
   virtual absl::StatusOr<uint64_t> SaveCheckpoint() = 0;
   // Starts a change of the mode, or says why it cannot.
   virtual absl::Status SetMode(const ModeChange& change) = 0;
+  // Starts a trace and returns its number, or says why it cannot.
+  virtual absl::StatusOr<uint64_t> StartTrace(const TraceRequest& request) = 0;
+  // What there is of the trace from part `from` on, or why there is nothing.
+  virtual absl::StatusOr<TraceParts> TakeTrace(uint64_t number, uint64_t from) = 0;
 };
 
 // Thread-safe. Messages to a closed session are dropped.

@@ -330,6 +330,29 @@ class GrpcCoordinatorService final : public CoordinatorService,
                   });
   }
 
+  grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
+                                       const v1::TraceRequest* request,
+                                       v1::StartTraceResponse* response) override {
+    return Answer(*context,
+                  CheckManager(*context, "trace it"),
+                  *response,
+                  [wanted = FromProto(*request)](SessionEvents& events) -> absl::StatusOr<uint64_t> {
+                    PUSHPULL_RETURN_IF_ERROR(wanted.status());
+                    return events.StartTrace(*wanted);
+                  });
+  }
+
+  grpc::ServerUnaryReactor* TakeTrace(grpc::CallbackServerContext* context,
+                                      const v1::TakeTraceRequest* request,
+                                      v1::TakeTraceResponse* response) override {
+    return Answer(*context,
+                  CheckManager(*context, "read its trace"),
+                  *response,
+                  [number = request->number(), from = request->from()](SessionEvents& events) {
+                    return events.TakeTrace(number, from);
+                  });
+  }
+
  private:
   // How posted tasks find the service and its events. Confined to the executor; both are null after
   // Detach, because tasks may run after the service was destroyed.

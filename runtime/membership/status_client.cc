@@ -99,4 +99,31 @@ absl::Status RequestMode(const ControlTarget& coordinator,
   return Ask(coordinator, deadline, &v1::Coordinator::Stub::SetMode, change);
 }
 
+absl::StatusOr<uint64_t> RequestTrace(const ControlTarget& coordinator,
+                                      const TraceRequest& request,
+                                      Deadline deadline) {
+  v1::TraceRequest message;
+  ToProto(request, message);
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const v1::StartTraceResponse response,
+      Call(coordinator, deadline, &v1::Coordinator::Stub::StartTrace, message));
+  PUSHPULL_RETURN_IF_ERROR(Answer(coordinator, response.status()));
+  return response.number();
+}
+
+absl::StatusOr<TraceParts> FetchTrace(const ControlTarget& coordinator,
+                                      uint64_t number,
+                                      uint64_t from,
+                                      Deadline deadline) {
+  v1::TakeTraceRequest message;
+  message.set_number(number);
+  message.set_from(from);
+  PUSHPULL_ASSIGN_OR_RETURN(const v1::TakeTraceResponse response,
+                            Call(coordinator, deadline, &v1::Coordinator::Stub::TakeTrace, message));
+  PUSHPULL_RETURN_IF_ERROR(Answer(coordinator, response.status()));
+  absl::StatusOr<TraceParts> parts = FromProto(response);
+  if (!parts.ok()) return AboutCoordinator(coordinator, parts.status());
+  return parts;
+}
+
 }  // namespace pushpull

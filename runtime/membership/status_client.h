@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Requests to a coordinator from commands, the launcher and the operator, over gRPC: the job's
-// status, another size, another mode, a checkpoint.
+// status, another size, another mode, a checkpoint, a trace.
 #pragma once
 
 #include <cstdint>
@@ -49,5 +49,17 @@ absl::StatusOr<uint64_t> RequestCheckpoint(const ControlTarget& coordinator, Dea
 absl::Status RequestMode(const ControlTarget& coordinator,
                          const ModeChange& change,
                          Deadline deadline);
+
+// Starts a trace, instead of one that is under way, and returns its number. Errors as FetchStatus,
+// and kInvalidArgument: steps or seconds out of range; kFailedPrecondition: the job is not running.
+absl::StatusOr<uint64_t> RequestTrace(const ControlTarget& coordinator,
+                                      const TraceRequest& request,
+                                      Deadline deadline);
+// What has arrived of trace `number` from part `from` on; the coordinator forgets the parts before.
+// Errors as FetchStatus, and kNotFound: another trace has been started, or another coordinator.
+absl::StatusOr<TraceParts> FetchTrace(const ControlTarget& coordinator,
+                                      uint64_t number,
+                                      uint64_t from,
+                                      Deadline deadline);
 
 }  // namespace pushpull

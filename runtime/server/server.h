@@ -107,6 +107,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const Release&) {}
   void On(const CollectCopies&) {}
   void On(const OfferCopies&) {}
+  void On(const TraceSteps&) {}
 
   // Posts tasks to this server from any thread; they are dropped once it has ended.
   std::function<void(std::function<void(Server&)>)> Poster() const;

@@ -165,7 +165,10 @@ void ChunkClient::Start(const TensorRequest& request) {
   // Counted before the first is sent: an answer may come at once.
   if (ExpectAnswers(request, chunks, routes_) == 0) return request.pending->Finish();
   const bool is_push = IsPush(request.type);
-  if (is_push) meter_->OnPush(request.step, request.ready);
+  if (is_push) {
+    meter_->OnPush(request.step, request.ready);
+    dependencies_.trace.OnPush(request.step);
+  }
   if (request.type == FrameType::kPull) chunks_.BeginRead();
   EncodedGradient all;
   for (ClientChunk& chunk : chunks) {
@@ -245,6 +248,7 @@ void ChunkClient::NotifyIfWhole() {
 
 void ChunkClient::OnSynchronized(const SyncObservation& observation) {
   dependencies_.statistics.AddSynchronized(observation);
+  dependencies_.trace.OnSynchronized(observation.number);
   if (!codec_trial_) return;
   const auto verdict = codec_trial_->Add(observation.number, observation.sync);
   if (verdict) ReportVerdict(*verdict, dependencies_.log);
@@ -418,7 +422,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
   if (is_push && answer.timing && answer.timing->published_at != 0)
-    request.phases = PhasesOf(request.times, *answer.timing, link.channel()->clock_offset());
+    NoteTimes(link, frame.header.chunk, *answer.timing, request);
   if (slot == &ClientChunk::fetch || (is_push && step_.is_led())) {
     if (slot == &ClientChunk::push) {
       request.is_answered = true;
@@ -430,6 +434,17 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (is_push) meter_->OnApplied(request.step, request.times.applied, request.phases);
   request.pending->PartDone(request.server);
   dependencies_.observer.OnAnswered();
+}
+
+void ChunkClient::NoteTimes(LaneLink& link,
+                            ChunkId chunk,
+                            const PublishedTiming& timing,
+                            ChunkRequest& request) {
+  const Duration offset = link.channel()->clock_offset();
+  request.phases = PhasesOf(request.times, timing, offset);
+  TraceRecorder& trace = dependencies_.trace;
+  if (trace.Records(request.step))
+    trace.OnAnswered({link.server(), chunk, request.step}, request.times, timing, offset);
 }
 
 void ChunkClient::StoreValue(const ClientChunk& chunk,

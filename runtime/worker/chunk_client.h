@@ -35,6 +35,7 @@
 #include "runtime/worker/shard_routes.h"
 #include "runtime/worker/step_agreement.h"
 #include "runtime/worker/sync_meter.h"
+#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
@@ -62,6 +63,7 @@ struct ChunkClientDependencies {
   Transport& transport;
   Executor& executor;
   WorkerStatistics& statistics;
+  TraceRecorder& trace;
   ChunkClientObserver& observer;
   const Log& log;
 };
@@ -146,6 +148,11 @@ class ChunkClient final : private LaneLinkHandler {
   // The request that the frame has the value for; null: none.
   Slot AnsweredBy(const FrameHeader& header);
   void OnPublished(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
+  // When the push was where, for the metrics and the trace.
+  void NoteTimes(LaneLink& link,
+                 ChunkId chunk,
+                 const PublishedTiming& timing,
+                 ChunkRequest& request);
   // Puts an answer's value where the program looks for it.
   void StoreValue(const ClientChunk& chunk,
                   const ChunkRequest& request,

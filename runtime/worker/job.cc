@@ -157,6 +157,10 @@ class RunningJob final : public Job {
   void ReportResult(absl::string_view name, double value) override {
     node_->ReportResult(name, value);
   }
+  bool is_traced() const override { return node_->is_traced(); }
+  void TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end) override {
+    node_->TraceSpan(name, begin, end);
+  }
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
 
  private:

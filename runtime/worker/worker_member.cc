@@ -21,7 +21,8 @@ WorkerMember::WorkerMember(WorkerNodeOptions options,
       log_(std::move(log)),
       operations_(operations),
       departure_(departure),
-      statistics_(dependencies.metrics) {}
+      statistics_(dependencies.metrics),
+      trace_(options_.worker) {}
 
 WorkerMember::~WorkerMember() {
   dependencies_.executor.Cancel(timer_);
@@ -34,7 +35,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
                          .resend_after = options_.resend_after,
                          .fault_point = options_.fault_point},
       ChunkClientDependencies{
-          dependencies_.transport, dependencies_.executor, statistics_, *this, log_});
+          dependencies_.transport, dependencies_.executor, statistics_, trace_, *this, log_});
   const auto registration = [this](Term promised) {
     return RegisterWorker{.worker = options_.worker,
                           .incarnation = options_.incarnation,
@@ -157,6 +158,10 @@ void WorkerMember::On(const OfferCopies& message) {
   client_->offers().Offer(message);
 }
 
+void WorkerMember::On(const TraceSteps& message) {
+  trace_.Start(message, dependencies_.executor.Now());
+}
+
 void WorkerMember::On(const ActivateView& message) {
   Enter(message.view);
   // The coordinator that held the steps is gone, and its view is not in force.
@@ -193,6 +198,14 @@ void WorkerMember::On(const Stop& message) {
 void WorkerMember::SendHeartbeat() {
   timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
   SendStats();
+  SendTraceIfOver();
+}
+
+void WorkerMember::SendTraceIfOver() {
+  for (TraceReport& report : trace_.TakeIfOver(dependencies_.executor.Now())) {
+    for (TracedPush& push : report.pushes) push.step = ProgramStep(push.step);
+    session_->Send(std::move(report));
+  }
 }
 
 void WorkerMember::SendStats() {
@@ -237,6 +250,7 @@ void WorkerMember::On(const TensorsRegistered& message) {
   is_member_ = true;
   from_step_ = message.start_step;
   client_->SetTensors(message.tensors);
+  trace_.SetTensors(message.tensors);
   client_->UseMode(consistency_);
   SendWholeIfAsked();
   registration_->SetPlaces(message.tensors);
@@ -291,6 +305,8 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
                              bool is_early) {
   if (!broken_.ok()) return pending->Fail(broken_);
   leaving_ = std::move(pending);
+  trace_.End();
+  SendTraceIfOver();
   statistics_.SetStep(ProgramStep(end_step));
   leave_ = pushpull::Leave{end_step, statistics_.TakeReport(), is_early};
   session_->Send(*leave_);

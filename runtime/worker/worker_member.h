@@ -23,6 +23,7 @@
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/registration.h"
+#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_metrics.h"
 #include "runtime/worker/worker_statistics.h"
 
@@ -75,6 +76,8 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   // Once it is open.
   void Share(std::shared_ptr<const SharedMemory> memory) { client_->Share(std::move(memory)); }
   WorkerStatistics& statistics() { return statistics_; }
+  TraceRecorder& trace() { return trace_; }
+  const TraceRecorder& trace() const { return trace_; }
 
  private:
   void OnMessage(ToMember message) override;
@@ -100,6 +103,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void On(const Collect& message);
   void On(const CollectCopies& message);
   void On(const OfferCopies& message);
+  void On(const TraceSteps& message);
   // For servers.
   void On(const Restore&) {}
   void On(const RebuildShard&) {}
@@ -128,6 +132,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void ReportIfDrained();
   void SendHeartbeat();
   void SendStats();
+  void SendTraceIfOver();
 
   // Its values are in place.
   bool has_begun() const { return is_member_ && registration_ == nullptr; }
@@ -145,6 +150,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
 
   std::optional<ReconnectingSession> session_;
   WorkerStatistics statistics_;
+  TraceRecorder trace_;
   std::optional<ChunkClient> client_;
   std::shared_ptr<PendingOperation> joining_;
   std::shared_ptr<Registration> registration_;  // under way

@@ -40,6 +40,8 @@ LAYERS = {
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
+    # The file that `pushpull trace` writes.
+    "trace": ["base", "membership"],
     "server": _ROLE,
     "worker": [*_ROLE, _API],
     # Of job which worker's end is the success of the job, as its launcher and the operator decide it.
@@ -98,6 +100,7 @@ FENCES = [
      ["runtime/job/*", "operator/api/*", "operator/children/*", "operator/kube/*",
       # Those that print: the report, endpoints.json, what a role says when it is ready.
       "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
+      "runtime/trace/chrome_trace.cc",
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
     (r"torch/|ATen/|c10/", ["runtime/train/*", "tests/unit/runtime/train/*"]),

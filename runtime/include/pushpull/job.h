@@ -348,6 +348,11 @@ class Job {
   virtual void ReportLoss(Step step, double loss, uint64_t samples) = 0;
   virtual void ReportResult(absl::string_view name, double value) = 0;
 
+  // For `pushpull trace`: what the program did from `begin` to `end`, e.g. "forward". Names are cut
+  // to 300 bytes. Ignored while no trace is on, as is_traced says. Never block.
+  virtual bool is_traced() const = 0;
+  virtual void TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end) = 0;
+
   // Leaves the job: from the next step on nobody waits for this worker, and nothing can be pushed.
   // Blocks until the coordinator has confirmed it or `deadline` passes. A further call waits for
   // the same.

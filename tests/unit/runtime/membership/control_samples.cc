@@ -23,6 +23,32 @@ WorkerStats SampleWorkerStats() {
   return stats;
 }
 
+TraceReport SampleTraceReport() {
+  return {.number = 7,
+          .worker = WorkerId{1},
+          .clocks = {{.server = ServerId{2}, .offset_ns = -3}},
+          .tensors = {{.name = "w", .first_chunk = ChunkId{4}}},
+          .pushes = {{.server = ServerId{2},
+                      .chunk = ChunkId{4},
+                      .step = Step{5},
+                      .ready = 6,
+                      .taken_up = 7,
+                      .encode_ns = 8,
+                      .sent = 9,
+                      .received = 10,
+                      .applied = 11,
+                      .received_at = 12,
+                      .server_queue_ns = 13,
+                      .sum_ns = 14,
+                      .wait_ns = 15,
+                      .optimize_ns = 16,
+                      .replicate_ns = 17,
+                      .published_at = 18}},
+          .spans = {{.name = "forward", .begin = 19, .end = 20}},
+          .left_out = 21,
+          .is_last = true};
+}
+
 Stall SampleStall() {
   return {.step = Step{4}, .tensor = "w", .missing = {WorkerId{1}, WorkerId{3}}, .seconds = 10.5};
 }
@@ -193,7 +219,8 @@ std::vector<FromMember> SampleFromMember() {
               .status = absl::DataLossError("worker-1 has changed it"),
               .has_optimizer_state = true,
               .state_step = Step{6},
-              .state_problem = "no such folder"}};
+              .state_problem = "no such folder"},
+      SampleTraceReport()};
 }
 
 std::vector<ToMember> SampleToMember() {
@@ -248,7 +275,9 @@ std::vector<ToMember> SampleToMember() {
                                .source = RebuiltChunk::Source::kCheckpoint,
                                .version = Step{7},
                                .checksum = ~uint64_t{3}}},
-                   .checkpoint = "/var/checkpoints/step-000000000007"}};
+                   .checkpoint = "/var/checkpoints/step-000000000007"},
+      TraceSteps{
+          .number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)}};
 }
 
 WorkerStatus SampleWorkerStatus() {

@@ -64,6 +64,8 @@ class TlsCoordinatorEnd final : public SessionEvents {
   absl::Status Resize(const JobSize&) override { return absl::OkStatus(); }
   absl::StatusOr<uint64_t> SaveCheckpoint() override { return 5; }
   absl::Status SetMode(const ModeChange&) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> StartTrace(const TraceRequest&) override { return 6; }
+  absl::StatusOr<TraceParts> TakeTrace(uint64_t, uint64_t) override { return TraceParts(); }
   JobStatus GetStatus() override { return SampleJobStatus(); }
 
   Counter messages;
