@@ -197,6 +197,16 @@ void DefineJob(nb::module_& module) {
           },
           "name"_a,
           "value"_a)
+      .def_prop_ro("is_traced", [](const PythonJob& job) { return job.job().is_traced(); })
+      .def(
+          "trace_span",
+          [](const PythonJob& job, const std::string& name, int64_t begin_ns, int64_t end_ns) {
+            const auto at = [](int64_t ns) { return SteadyTime(std::chrono::nanoseconds(ns)); };
+            job.job().TraceSpan(name, at(begin_ns), at(end_ns));
+          },
+          "name"_a,
+          "begin_ns"_a,
+          "end_ns"_a)
       .def_prop_ro("is_released", [](const PythonJob& job) { return job.job().is_released(); })
       .def_prop_ro("exit_code", [](const PythonJob& job) { return job.job().exit_code(); })
       .def_prop_ro("start_step",

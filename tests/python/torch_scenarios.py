@@ -283,6 +283,27 @@ def survives(where: str) -> None:
     job.end()
 
 
+def is_traced() -> None:
+    """Steps until worker 0 has the trace of ten of them."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["sgd"](model.parameters()), model=model)
+    job.start()
+    file = SHARED / "trace.json"
+    tracing: Optional[subprocess.Popen[bytes]] = None
+    while not file.exists():
+        optimizer.zero_grad()
+        with job.span("load"):
+            images, labels = batch_of(job.worker, 0)
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        assert tracing is None or tracing.poll() in (None, 0)
+        if job.worker == 0 and tracing is None:
+            tracing = subprocess.Popen(["pushpull", "trace", "--workdir", ".pushpull/is-traced", "--steps", "10", "--out", str(file)])
+    assert not job.is_traced
+    job.end()
+
+
 def resize(servers: int) -> None:
     """While this worker waits, the others cannot go on: a part of the resize falls between two steps, the rest into them."""
     subprocess.run(["pushpull", "scale", "--servers", str(servers), "--workdir", ".pushpull/survives"], check=True, timeout=30)

@@ -43,6 +43,21 @@ class TorchTest(JobTest):
     def test_adamw_trains_on_workers_if_told(self) -> None:
         self.train("adamw", where="workers", micro=2, on_servers=False)
 
+    def test_passes_are_in_a_trace(self) -> None:
+        self.run_scenario("is_traced")
+
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        begins: dict[tuple[int, str], list[float]] = {}
+        for event in events:
+            if event["ph"] == "X" and event["cat"] == "program":
+                begins.setdefault((event["pid"], event["name"]), []).append(event["ts"])
+        workers = {process for process, _ in begins}
+        self.assertEqual(len(workers), 2)
+        for worker in workers:
+            self.assertEqual({name for process, name in begins if process == worker}, {"load", "forward", "backward"})
+            passes = zip(sorted(begins[worker, "forward"]), sorted(begins[worker, "backward"]))
+            self.assertTrue(all(forward < backward for forward, backward in passes))
+
     def test_state_moves_between_jobs_and_torch(self) -> None:
         """torch, a job with 2 servers, one with 3 servers, torch: as one training in torch."""
         for kind in ("sgd", "adagrad", "adam", "adamw"):

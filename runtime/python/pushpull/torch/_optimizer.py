@@ -13,6 +13,7 @@ from .._job import current_job
 from .._optimizers import SGD, Sum
 from ._rows import RowParameter, check_choices, receive_before, sparse_embeddings
 from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
+from ._spans import PassSpans
 from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
 
 
@@ -94,6 +95,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
         self._overflow = self._add_overflow(overflow[0], memory) if overflow else None
         self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
+        self._spans = None if model is None else PassSpans(self._job, model)
         if model is not None:
             self._hook_modules(model)
         for each in self._rows:
@@ -124,6 +126,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self._job._is_last_of_step:
             return loss
         self._check_settings()
+        if self._spans is not None:
+            self._spans.end_step()
         if not self._is_synchronized:
             self._push_rest()
         self._end_step(self._job.store._weight)
@@ -284,6 +288,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _hook(self, name: str, each: Union[Parameter, RowParameter]) -> object:
         """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
         def on_gradient(*_: object) -> None:
+            if self._spans is not None:
+                self._spans.on_gradient()
             if self._accumulates or not self._job._is_last_of_step:
                 return
             self._begin()

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forward and backward passes of a model, for `pushpull trace`."""
+from __future__ import annotations
+
+import time
+from typing import Any, Optional
+
+import torch
+
+from .._job import Job
+
+
+class PassSpans:
+    """Hooks of a model that record its passes while a trace is on. One comparison a pass otherwise.
+
+    The backward pass begins when the gradient of the model's result arrives, or, where the result is no tensor, with the
+    first gradient of a parameter; it ends with the last.
+    """
+
+    def __init__(self, job: Job, model: torch.nn.Module) -> None:
+        self._job = job
+        self._forward_begin: Optional[int] = None
+        self._backward_begin: Optional[int] = None
+        self._backward_end: Optional[int] = None
+        model.register_forward_pre_hook(self._before_forward)
+        model.register_forward_hook(self._after_forward)
+
+    def on_gradient(self) -> None:
+        """A gradient of a parameter is there."""
+        if not self._job.is_traced:
+            return
+        self._backward_end = time.monotonic_ns()
+        if self._backward_begin is None:
+            self._backward_begin = self._backward_end
+
+    def end_step(self) -> None:
+        """No gradient follows in this step."""
+        if self._backward_begin is not None and self._backward_end is not None:
+            self._job.trace_span("backward", self._backward_begin, self._backward_end)
+        self._backward_begin = self._backward_end = None
+
+    def _before_forward(self, _: torch.nn.Module, __: object) -> None:
+        self._forward_begin = time.monotonic_ns() if self._job.is_traced else None
+
+    def _after_forward(self, _: torch.nn.Module, __: object, result: Any) -> None:
+        if self._forward_begin is None:
+            return
+        self._job.trace_span("forward", self._forward_begin, time.monotonic_ns())
+        self._forward_begin = None
+        if isinstance(result, torch.Tensor) and result.requires_grad:
+            result.register_hook(self._on_result_gradient)
+
+    def _on_result_gradient(self, _: torch.Tensor) -> None:
+        self._backward_begin = time.monotonic_ns()
