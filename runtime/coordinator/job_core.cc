@@ -34,6 +34,7 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
     workers.push_back(entry);
     workers.back().is_member = view.Find(id) != nullptr;
     workers.back().step = statistics.WorkerStep(id);
+    workers.back().activity = statistics.Activity(id);
     workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }
   return workers;
@@ -122,6 +123,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   DropSilent();
   if (is_stopped_) return job_.outbox.Take();
   job_.lifecycle.OnTick(now);
+  WatchCulprits();
   members_.OnTick();
   if (job_.lifecycle.has_started()) saver_.OnTick();
   return Settle();
@@ -198,6 +200,8 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
   }
   if (const auto* stats = std::get_if<WorkerStats>(&message.stats); stats != nullptr && worker) {
     job_.statistics.OnWorker(*worker, *stats);
+    job_.culprits.OnWorker(job_.now, *worker, stats->costs);
+    job_.stalls.OnWorker(*worker, stats->activity);
     members_.OnProgress(*worker, *stats);
   }
 }
@@ -218,6 +222,13 @@ void JobCore::WatchStall() {
       }
     }
   }
+}
+
+void JobCore::WatchCulprits() {
+  if (!job_.lifecycle.is_running()) return;
+  job_.culprits.Update(job_.now);
+  for (const CulpritWatch::News& news : job_.culprits.Take())
+    job_.outbox.Add(Announce{news.has_begun, news.text});
 }
 
 // A server's failure ends the job. A worker's describes what became of its own operations: it adds
@@ -323,6 +334,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.stall = job_.stalls.Current();
   status.servers = ServersOf(job_);
   status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics, now);
+  if (job_.lifecycle.is_running()) job_.culprits.AddTo(status);
   return status;
 }
 

@@ -180,6 +180,8 @@ void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& w
   waiting_.erase(id);
   roster_.OnGone(id);
   job_.statistics.RetireWorker(id);
+  job_.culprits.Remove(id);
+  job_.stalls.Remove(id);
   if (is_recovering()) return recovery_.Remove(id);
   if (!worker.is_leaving)
     job_.outbox.Warn(

@@ -418,7 +418,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
   if (is_push && answer.timing && answer.timing->published_at != 0)
-    request.phases = PhasesOf(request.times, *answer.timing, link.channel()->clock_offset());
+    Measure(link, *answer.timing, num_bytes, request);
   if (slot == &ClientChunk::fetch || (is_push && step_.is_led())) {
     if (slot == &ClientChunk::push) {
       request.is_answered = true;
@@ -430,6 +430,18 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (is_push) meter_->OnApplied(request.step, request.times.applied, request.phases);
   request.pending->PartDone(request.server);
   dependencies_.observer.OnAnswered();
+}
+
+void ChunkClient::Measure(LaneLink& link,
+                          const PublishedTiming& timing,
+                          size_t value_bytes,
+                          ChunkRequest& request) {
+  const Duration offset = link.channel()->clock_offset();
+  request.phases = PhasesOf(request.times, timing, offset);
+  const size_t gradient_bytes =
+      request.encoded.bytes != nullptr ? request.encoded.bytes->num_bytes() : request.source.size();
+  dependencies_.statistics.links().OnAnswer(
+      link.server(), request.times.received, timing, offset, gradient_bytes + value_bytes);
 }
 
 void ChunkClient::StoreValue(const ClientChunk& chunk,

@@ -21,7 +21,8 @@ WorkerMember::WorkerMember(WorkerNodeOptions options,
       log_(std::move(log)),
       operations_(operations),
       departure_(departure),
-      statistics_(dependencies.metrics) {}
+      statistics_(dependencies.metrics),
+      activity_(dependencies.executor.Now()) {}
 
 WorkerMember::~WorkerMember() {
   dependencies_.executor.Cancel(timer_);
@@ -63,6 +64,7 @@ void WorkerMember::Run(const TensorRequest& request) {
     return;
   }
   CountSamples(request);
+  activity_.OnRequest(request, dependencies_.executor.Now());
   client_->Start(request);
 }
 
@@ -90,6 +92,7 @@ void WorkerMember::StartExchange(std::shared_ptr<ExchangeOperation> operation) {
     return operation->pending.Fail(
         absl::FailedPreconditionError("register the tensors before the first collective"));
   }
+  activity_.OnExchange(operation, dependencies_.executor.Now());
   client_->exchanges().Start(std::move(operation));
 }
 
@@ -128,7 +131,7 @@ void WorkerMember::On(const Collect& message) {
     session_->Send(RegisterTensors{registration_->specs()});
   statistics_.RepeatLosses();
   if (leave_ && !leaving_->is_done()) {
-    leave_->stats = statistics_.TakeReport();
+    leave_->stats = Stats();
     session_->Send(*leave_);
   }
   SendStats();
@@ -197,7 +200,13 @@ void WorkerMember::SendHeartbeat() {
 
 void WorkerMember::SendStats() {
   if (has_begun()) statistics_.SetStep(ProgramStep(Progress()));
-  if (session_->is_open()) session_->Send(Heartbeat{statistics_.TakeReport()});
+  if (session_->is_open()) session_->Send(Heartbeat{Stats()});
+}
+
+WorkerStats WorkerMember::Stats() {
+  const Step step = has_begun() ? ProgramStep(Progress()) : Step{};
+  return statistics_.TakeReport(
+      activity_.Current(client_->chunks(), step, dependencies_.executor.Now()));
 }
 
 Step WorkerMember::Progress() const {
@@ -237,6 +246,7 @@ void WorkerMember::On(const TensorsRegistered& message) {
   is_member_ = true;
   from_step_ = message.start_step;
   client_->SetTensors(message.tensors);
+  activity_.SetTensors(message.tensors);
   client_->UseMode(consistency_);
   SendWholeIfAsked();
   registration_->SetPlaces(message.tensors);
@@ -263,6 +273,7 @@ void WorkerMember::CatchUp() {
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
   operations_.Begin(*registration_, start, consistency_.steps_skipped);
+  activity_.OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();
@@ -292,7 +303,8 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
   if (!broken_.ok()) return pending->Fail(broken_);
   leaving_ = std::move(pending);
   statistics_.SetStep(ProgramStep(end_step));
-  leave_ = pushpull::Leave{end_step, statistics_.TakeReport(), is_early};
+  activity_.OnLeaving(dependencies_.executor.Now());
+  leave_ = pushpull::Leave{end_step, Stats(), is_early};
   session_->Send(*leave_);
 }
 
@@ -333,6 +345,7 @@ void WorkerMember::On(const HoldSteps& message) {
 void WorkerMember::On(const ResumeSteps& message) {
   if (!hold_ || hold_->round != message.round) return;
   hold_.reset();
+  if (has_begun()) activity_.OnBegun(dependencies_.executor.Now());
   operations_.Resume();
   RunDue();
 }
@@ -345,6 +358,7 @@ void WorkerMember::TakeMode(const View& view) {
   from_step_ = consistency_.from_step;
   if (consistency_.is_sync()) client_->RaiseVersions(from_step_);
   hold_.reset();
+  activity_.OnBegun(dependencies_.executor.Now());
   operations_.Continue(from_step_, consistency_.steps_skipped);
   log_.Info("mode", {{"name", NameOf(consistency_.mode)}, {"from_step", from_step_.value()}});
   RunDue();
@@ -354,6 +368,7 @@ void WorkerMember::ReportIfDrained() {
   if (!hold_ || !hold_->until || has_reported_hold_ || registration_ != nullptr) return;
   if (client_->chunks().has_pushes() || !operations_.IsDrained()) return;
   has_reported_hold_ = true;
+  activity_.OnHeld(dependencies_.executor.Now());
   session_->Send(StepsHeld{.round = hold_->round, .next_step = *hold_->until, .is_drained = true});
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
 #include "runtime/transport/channel.h"
+#include "runtime/worker/activity.h"
 #include "runtime/worker/chunk_client.h"
 #include "runtime/worker/departure.h"
 #include "runtime/worker/operation_table.h"
@@ -82,7 +83,10 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
 
   void OnStepSettled(Step version) override;
   void OnUnevenStep(Step step) override;
-  void OnAnswered() override { ReportIfDrained(); }
+  void OnAnswered() override {
+    activity_.OnAnswered(dependencies_.executor.Now());
+    ReportIfDrained();
+  }
   void OnWhole(bool is_whole) override;
   void OnBroken(const absl::Status& why) override { Break(why); }
 
@@ -128,6 +132,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void ReportIfDrained();
   void SendHeartbeat();
   void SendStats();
+  WorkerStats Stats();
 
   // Its values are in place.
   bool has_begun() const { return is_member_ && registration_ == nullptr; }
@@ -145,6 +150,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
 
   std::optional<ReconnectingSession> session_;
   WorkerStatistics statistics_;
+  ActivityWatch activity_;
   std::optional<ChunkClient> client_;
   std::shared_ptr<PendingOperation> joining_;
   std::shared_ptr<Registration> registration_;  // under way

@@ -10,6 +10,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
+#include "runtime/worker/link_meter.h"
 #include "runtime/worker/sync_meter.h"
 #include "runtime/worker/worker_metrics.h"
 
@@ -27,6 +28,7 @@ class WorkerStatistics {
   void AddOverflows(uint64_t values) { metrics_.AddOverflows(values); }
   void AddSamples(uint64_t samples);
   void AddSynchronized(const SyncObservation& observation);
+  LinkMeter& links() { return links_; }
   void AddUnevenStep(Step step);
   void AddLoss(const LossPoint& loss) { stats_.losses.push_back(loss); }
   void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
@@ -34,13 +36,14 @@ class WorkerStatistics {
 
   // The losses since the last report, and the present values of everything else. They are to be
   // sent at once: what is returned here is not returned again.
-  WorkerStats TakeReport();
+  WorkerStats TakeReport(const WorkerActivity& activity);
   // Another coordinator is in charge: the next report has all losses that are still known.
   void RepeatLosses();
 
  private:
   WorkerMetrics& metrics_;
   WorkerStats stats_;
+  LinkMeter links_;
   std::vector<LossPoint> reported_losses_;  // the newest of earlier reports
 };
 
