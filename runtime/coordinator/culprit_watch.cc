@@ -119,23 +119,33 @@ std::vector<Culprit> FindWorkers(std::span<const WorkerPace> paces,
   return found;
 }
 
+// A lane that waits for a slow link is not busy; one that is kept from the processor is.
+bool IsBusier(const BusyShares& busy, ServerId server, const CulpritLimits& limits) {
+  const auto it = busy.find(server);
+  if (it == busy.end() || busy.size() < 2) return false;
+  const double usual = OthersOf(busy, server);
+  return it->second >= limits.server_ratio * usual && it->second - usual >= limits.share;
+}
+
 std::vector<Culprit> FindServers(std::span<const WorkerPace> paces,
+                                 const BusyShares& busy,
                                  const LinkGroups& links,
-                                 double step,
                                  const CulpritLimits& limits) {
   std::vector<Culprit> found;
+  const double step = StepOf(paces);
   const std::map<ServerId, double> servers = FindServerSeconds(paces);
   if (servers.size() < 2) return found;
   for (const auto& [server, seconds] : servers) {
     const double usual = OthersOf(servers, server);
     const double inside = seconds - usual;
-    const bool is_slower =
-        seconds >= limits.server_ratio * usual && inside >= kServerPart * limits.share * step;
-    if (!is_slower) continue;
     const double outside =
         links.CostOf([id = server](const Pair& pair) { return pair.pace.server == id; })
             .value_or(0);
-    const double cost = inside + outside;
+    const bool holds_longer =
+        seconds >= limits.server_ratio * usual && inside >= kServerPart * limits.share * step;
+    const bool is_starved = outside > 0 && IsBusier(busy, server, limits);
+    if (!holds_longer && !is_starved) continue;
+    const double cost = std::max(inside, 0.0) + outside;
     if (cost >= limits.share * step)
       found.push_back({CulpritKind::kServer, std::nullopt, server, cost, 0});
   }
@@ -211,13 +221,15 @@ std::map<ServerId, double> FindServerSeconds(std::span<const WorkerPace> paces) 
   return medians;
 }
 
-std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces, const CulpritLimits& limits) {
+std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces,
+                                  const BusyShares& busy,
+                                  const CulpritLimits& limits) {
   const double step = StepOf(paces);
   if (step <= 0) return {};
   const std::vector<Pair> pairs = PairsOf(paces);
   const LinkGroups links(pairs, step, limits);
   std::vector<Culprit> found = FindWorkers(paces, step, limits);
-  absl::c_copy(FindServers(paces, links, step, limits), std::back_inserter(found));
+  absl::c_copy(FindServers(paces, busy, links, limits), std::back_inserter(found));
   for (const Culprit& link : FindLinks(pairs, links))
     if (!IsExplained(link, found)) found.push_back(link);
   for (Culprit& culprit : found) culprit.share = std::min(1.0, culprit.seconds / step);
@@ -239,6 +251,25 @@ void CulpritWatch::OnWorker(SteadyTime now, WorkerId worker, const StepCosts& co
     return now - from.at >= kWindow && costs.steps - from.costs.steps >= kStepsMin;
   };
   while (reports.size() > 2 && is_enough(reports[1])) reports.pop_front();
+}
+
+void CulpritWatch::OnServer(SteadyTime now, ServerId server, double busy_seconds) {
+  std::deque<BusyReport>& reports = busy_reports_[server];
+  if (!reports.empty() && busy_seconds < reports.back().busy_seconds) reports.clear();
+  const size_t count = reports.size();
+  if (count >= 2 && reports[count - 1].at - reports[count - 2].at < kSpacing) reports.pop_back();
+  reports.push_back({now, busy_seconds});
+  while (reports.size() > 2 && now - reports[1].at >= kWindow) reports.pop_front();
+}
+
+BusyShares CulpritWatch::Busy() const {
+  BusyShares busy;
+  for (const auto& [server, reports] : busy_reports_) {
+    const Duration time = reports.back().at - reports.front().at;
+    if (time < kWindow / 2) continue;
+    busy[server] = (reports.back().busy_seconds - reports.front().busy_seconds) / ToSeconds(time);
+  }
+  return busy;
 }
 
 std::vector<WorkerPace> CulpritWatch::Paces() const {
@@ -274,13 +305,14 @@ void CulpritWatch::Update(SteadyTime now) {
   if (now - decided_at_ < kPeriod) return;
   decided_at_ = now;
   const std::vector<WorkerPace> paces = Paces();
+  const BusyShares busy = Busy();
   lateness_ = FindLateness(paces);
   server_seconds_ = FindServerSeconds(paces);
   const auto key_of = [](const Culprit& culprit) {
     return Key{culprit.kind, {culprit.worker, culprit.server}};
   };
   std::set<Key> clear;
-  for (const Culprit& culprit : FindCulprits(paces, CulpritLimits{})) {
+  for (const Culprit& culprit : FindCulprits(paces, busy, CulpritLimits{})) {
     Suspect& suspect = suspects_[key_of(culprit)];
     suspect.culprit = culprit;
     suspect.confirmations = std::min(suspect.confirmations + 1, kConfirmations);
@@ -291,7 +323,7 @@ void CulpritWatch::Update(SteadyTime now) {
     clear.insert(key_of(culprit));
   }
   std::set<Key> slow;
-  for (const Culprit& culprit : FindCulprits(paces, ReleaseOf(CulpritLimits{}))) {
+  for (const Culprit& culprit : FindCulprits(paces, busy, ReleaseOf(CulpritLimits{}))) {
     const auto suspect = suspects_.find(key_of(culprit));
     if (suspect == suspects_.end() || !suspect->second.is_named) continue;
     suspect->second.culprit = culprit;

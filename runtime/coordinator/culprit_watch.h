@@ -37,6 +37,9 @@ struct WorkerPace {
   std::vector<LinkPace> links;  // by server, ascending
 };
 
+// Share of the time that a server's lanes are busy, descheduled or not, by server.
+using BusyShares = std::map<ServerId, double>;
+
 // Who is named: costs at least `share` of a step, and is at least so many times as slow.
 struct CulpritLimits {
   double share = 0.15;
@@ -48,13 +51,18 @@ struct CulpritLimits {
 // The members that are slow compared with the median of the others, the most expensive first:
 //
 //   worker  its own part of a step is longer, and others wait for it
-//   server  gradients are in it for longer, and from every worker
+//   server  gradients are in it for longer; or they and values are on their way for longer, from
+//   and
+//           to every worker, while its lanes are busier, because they have too little processor
+//           time
 //   link    bytes are on their way for longer: on all links of a worker, on all of a server, or on
 //           one. Not where that worker or server is named itself, because what has too little
 //           processor time is slow in receiving, too
 //
 // A lone worker or server is compared with nobody. Nobody waits in Async, so no worker is named.
-std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces, const CulpritLimits& limits);
+std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces,
+                                  const BusyShares& busy,
+                                  const CulpritLimits& limits);
 
 // By how much longer each worker's own part of a step is than the median of the others'.
 std::map<WorkerId, double> FindLateness(std::span<const WorkerPace> paces);
@@ -73,8 +81,10 @@ class CulpritWatch {
   static constexpr Duration kPeriod = std::chrono::seconds(1);
 
   void OnWorker(SteadyTime now, WorkerId worker, const StepCosts& costs);
+  void OnServer(SteadyTime now, ServerId server, double busy_seconds);
   // The process has ended.
   void Remove(WorkerId worker) { reports_.erase(worker); }
+  void Remove(ServerId server) { busy_reports_.erase(server); }
   // Decides, once each kPeriod; to be called at least as often.
   void Update(SteadyTime now);
 
@@ -100,9 +110,16 @@ class CulpritWatch {
     bool is_named = false;
   };
 
+  struct BusyReport {
+    SteadyTime at;
+    double busy_seconds = 0;
+  };
+
   std::vector<WorkerPace> Paces() const;
+  BusyShares Busy() const;
 
   std::map<WorkerId, std::deque<Report>> reports_;  // the oldest first; steps rise
+  std::map<ServerId, std::deque<BusyReport>> busy_reports_;
   SteadyTime decided_at_;
   std::map<Key, Suspect> suspects_;
   std::map<WorkerId, double> lateness_;

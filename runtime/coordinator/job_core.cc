@@ -196,6 +196,7 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
   if (const auto* stats = std::get_if<ServerStats>(&message.stats); stats != nullptr && server) {
     job_.statistics.OnServer(*server, *stats);
     job_.stalls.OnServer(*server, stats->stall);
+    job_.culprits.OnServer(job_.now, *server, stats->busy_seconds);
     WatchStall();
   }
   if (const auto* stats = std::get_if<WorkerStats>(&message.stats); stats != nullptr && worker) {

@@ -149,6 +149,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   resizer_.OnServerGone(id);
   job_.statistics.RetireServer(id);
   job_.stalls.Remove(id);
+  job_.culprits.Remove(id);
   if (is_recovering()) return recovery_.Remove(id);
   if (job_.lifecycle.is_over()) return;
   const std::string who = absl::StrCat(ToString(id), " (", server.info.data_address, ")");

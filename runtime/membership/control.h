@@ -185,7 +185,7 @@ struct LinkCosts {
   ServerId server;
   uint64_t bytes = 0;         // gradients sent and values received
   double link_seconds = 0;    // with a gradient or a value on its way
-  double server_seconds = 0;  // with a gradient in the server: its queue, sum and optimizer
+  double server_seconds = 0;  // adding and applying, and with a gradient in the queue
   friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
 };
 
@@ -239,6 +239,7 @@ struct ServerStats {
   uint64_t bytes_replicated = 0;  // sent to followers and learners since the start
   uint64_t bytes_copied = 0;      // values and optimizer state received for shards moved here
   std::optional<Stall> stall;     // the longest
+  double busy_seconds = 0;        // of a lane on average, since the start; waiting does not count
 };
 
 // Sent every second; a member silent for spec.restart.peerTimeoutSeconds counts as lost.

@@ -203,7 +203,8 @@ PUSHPULL_WIRE(ServerEndpoint, F(server), F(incarnation), F(data_address), F(lane
 PUSHPULL_WIRE(LossPoint, F(step), F(loss), F(samples));
 PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds), F(waiting), F(detail));
 PUSHPULL_WIRE(ServerStats, F(bytes_owned), F(chunks), F(lowest_version), F(highest_version), F(contributors_min),
-              F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall));
+              F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall),
+              F(busy_seconds));
 PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(servers));
 PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
 PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));

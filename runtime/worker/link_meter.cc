@@ -19,6 +19,11 @@ int64_t Bounded(int64_t ns) {
   return std::clamp(ns, -kFar, kFar);
 }
 
+// None where it is nonsense.
+int64_t WorkOf(int64_t ns) {
+  return ns > 0 && ns <= kLongest ? ns : 0;
+}
+
 }  // namespace
 
 void BusyTime::Add(int64_t begin, int64_t end) {
@@ -41,12 +46,12 @@ void LinkMeter::OnAnswer(ServerId server,
   const int64_t ahead = Nanoseconds(offset);
   const int64_t arrived = Bounded(timing.received_at);
   const int64_t published = Bounded(timing.published_at);
-  const int64_t applied = published - Bounded(timing.replicate_ns);
   // An estimate of the offset that is wrong must not put an end into the future.
   link.up.Add(Bounded(timing.push_sent_at), std::min(arrived - ahead, here));
   link.down.Add(published - ahead, here);
-  link.adding.Add(arrived, arrived + Bounded(timing.server_queue_ns) + Bounded(timing.sum_ns));
-  link.applying.Add(applied - Bounded(timing.optimize_ns), applied);
+  link.queue.Add(arrived, arrived + Bounded(timing.server_queue_ns));
+  // A lane does one thing at a time: no union, so that none is lost by the order of the answers.
+  link.work += WorkOf(timing.sum_ns) + WorkOf(timing.optimize_ns);
 }
 
 void LinkMeter::OnStep(const SyncObservation& observation) {
@@ -72,10 +77,11 @@ StepCosts LinkMeter::costs() const {
                   .links = {}};
   costs.links.reserve(links_.size());
   for (const auto& [server, link] : links_) {
-    costs.links.push_back({.server = server,
-                           .bytes = link.bytes,
-                           .link_seconds = link.up.seconds() + link.down.seconds(),
-                           .server_seconds = link.adding.seconds() + link.applying.seconds()});
+    costs.links.push_back(
+        {.server = server,
+         .bytes = link.bytes,
+         .link_seconds = link.up.seconds() + link.down.seconds(),
+         .server_seconds = link.queue.seconds() + static_cast<double>(link.work) * 1e-9});
   }
   return costs;
 }

@@ -49,8 +49,8 @@ class LinkMeter {
     uint64_t bytes = 0;
     BusyTime up;  // by the worker's clock
     BusyTime down;
-    BusyTime adding;  // by the server's clock
-    BusyTime applying;
+    BusyTime queue;    // by the server's clock
+    int64_t work = 0;  // adding and applying, in nanoseconds
   };
 
   uint64_t steps_ = 0;

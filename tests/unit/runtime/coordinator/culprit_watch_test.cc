@@ -2,6 +2,7 @@
 #include "runtime/coordinator/culprit_watch.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <string>
@@ -63,9 +64,9 @@ std::vector<std::string> Names(const std::vector<Culprit>& culprits) {
   return names;
 }
 
-std::vector<std::string> NamesIn(std::vector<WorkerPace> paces) {
+std::vector<std::string> NamesIn(std::vector<WorkerPace> paces, const BusyShares& busy = {}) {
   Synchronize(paces);
-  return Names(FindCulprits(paces, CulpritLimits{}));
+  return Names(FindCulprits(paces, busy, CulpritLimits{}));
 }
 
 void SlowLink(LinkPace& link, double factor) {
@@ -91,7 +92,7 @@ TEST(FindCulpritsTest, WorkerThatComputesForLongerIsNamed) {
   paces[1].own_seconds = 0.5;
 
   Synchronize(paces);
-  const std::vector<Culprit> found = FindCulprits(paces, CulpritLimits{});
+  const std::vector<Culprit> found = FindCulprits(paces, {}, CulpritLimits{});
 
   ASSERT_THAT(Names(found), ElementsAre("worker worker-1"));
   EXPECT_THAT(found[0].seconds, DoubleNear(0.4, 1e-9));
@@ -113,7 +114,7 @@ TEST(FindCulpritsTest, WorkerThatNobodyWaitsForIsNotNamed) {
 
   for (WorkerPace& pace : paces) pace.wait_seconds = 0;  // as in Async
 
-  EXPECT_THAT(FindCulprits(paces, CulpritLimits{}), IsEmpty());
+  EXPECT_THAT(FindCulprits(paces, {}, CulpritLimits{}), IsEmpty());
 }
 
 TEST(FindCulpritsTest, WhatCostsLessThanTheLimitIsNotNamed) {
@@ -138,6 +139,23 @@ TEST(FindCulpritsTest, SlowServerIsNamedAndNotItsLinks) {
 
     EXPECT_THAT(NamesIn(paces), ElementsAre("server server-1")) << shape.workers;
   }
+}
+
+// What a lane is kept from the processor in is mostly a call that receives or sends.
+TEST(FindCulpritsTest, ServerWithoutProcessorTimeIsNamedForItsBusyLanes) {
+  std::vector<WorkerPace> paces = EvenJob({});
+  for (WorkerPace& pace : paces) SlowLink(pace.links[1], 20);
+
+  EXPECT_THAT(NamesIn(paces, {{ServerId{0}, 0.1}, {ServerId{1}, 0.9}}),
+              ElementsAre("server server-1"));
+  EXPECT_THAT(NamesIn(paces, {{ServerId{0}, 0.1}, {ServerId{1}, 0.1}}),
+              ElementsAre("link server-1"));
+  EXPECT_THAT(NamesIn(paces, {{ServerId{0}, 0.9}, {ServerId{1}, 0.1}}),
+              ElementsAre("link server-1"));
+}
+
+TEST(FindCulpritsTest, BusyServerThatCostsNothingIsNotNamed) {
+  EXPECT_THAT(NamesIn(EvenJob({}), {{ServerId{0}, 0.1}, {ServerId{1}, 0.9}}), IsEmpty());
 }
 
 TEST(FindCulpritsTest, SlowLinksOfAServerAreNamedAsOne) {
@@ -277,12 +295,17 @@ TEST(FindLatenessTest, LatenessIsAgainstTheOthers) {
 class CulpritWatchTest : public testing::Test {
  protected:
   // `own`: of worker 1, in the steps of this second.
-  void Pass(int seconds, double own, uint64_t steps_each = 2) {
-    for (int i = 0; i < seconds; ++i) {
+  void Pass(int num_seconds, double own, uint64_t steps_each = 2) {
+    for (int i = 0; i < num_seconds; ++i) {
       now_ += 1s;
       std::vector<WorkerPace> paces = EvenJob({});
       paces[1].own_seconds = own;
+      for (WorkerPace& pace : paces) SlowLink(pace.links[1], slow_link_);
       Synchronize(paces);
+      busy_[0] += 0.05;
+      busy_[1] += busy_each_;
+      for (uint32_t server = 0; server < 2; ++server)
+        watch_.OnServer(now_, ServerId{server}, busy_[server]);
       for (const WorkerPace& pace : paces) {
         StepCosts& costs = costs_[pace.worker];
         costs.links.resize(pace.links.size());
@@ -314,6 +337,9 @@ class CulpritWatchTest : public testing::Test {
   std::map<WorkerId, StepCosts> costs_;
   CulpritWatch watch_;
   std::vector<std::string> news_;
+  double slow_link_ = 1;     // of server 1
+  double busy_each_ = 0.05;  // seconds of its lanes, each second
+  std::array<double, 2> busy_{};
 };
 
 TEST_F(CulpritWatchTest, SlowWorkerIsNamedWithinTwoScrapes) {
@@ -326,6 +352,23 @@ TEST_F(CulpritWatchTest, SlowWorkerIsNamedWithinTwoScrapes) {
   Pass(20, 0.1);
   EXPECT_THAT(Named(), IsEmpty());
   EXPECT_EQ(news_.size(), 2U);
+}
+
+TEST_F(CulpritWatchTest, BusySharesAreOfTheLastSeconds) {
+  slow_link_ = 30;
+  busy_each_ = 0.9;
+  Pass(20, 0.1);
+  EXPECT_THAT(Named(), ElementsAre("server server-1"));
+
+  busy_each_ = 0.05;
+  Pass(20, 0.1);
+  EXPECT_THAT(Named(), ElementsAre("link server-1"));
+
+  watch_.Remove(ServerId{1});
+  busy_ = {};
+  busy_each_ = 0.9;
+  Pass(20, 0.1);
+  EXPECT_THAT(Named(), ElementsAre("server server-1"));
 }
 
 TEST_F(CulpritWatchTest, OneLongStepNamesNobody) {

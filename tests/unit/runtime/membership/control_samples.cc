@@ -55,7 +55,8 @@ ServerStats SampleServerStats() {
           .duplicates = 8,
           .bytes_replicated = 9,
           .bytes_copied = 10,
-          .stall = SampleStall()};
+          .stall = SampleStall(),
+          .busy_seconds = 11.5};
 }
 
 StateLoss SampleStateLoss() {

@@ -81,6 +81,8 @@ TEST(LinkMeterTest, ChunksUnderWayTogetherCountOnce) {
 
   EXPECT_EQ(meter.costs().links[0].bytes, 5000U);
   EXPECT_THAT(meter.costs().links[0].link_seconds, DoubleNear(0.010, 1e-9));
+  // Each is added and applied by itself.
+  EXPECT_THAT(meter.costs().links[0].server_seconds, DoubleNear(0.031, 1e-9));
 }
 
 TEST(LinkMeterTest, NonsenseOfAPeerCostsNothing) {
