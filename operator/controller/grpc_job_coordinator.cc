@@ -73,6 +73,10 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .sync = SyncOf(status.consistency),
       .is_sync_changing = status.is_mode_changing,
       .sync_problem = status.mode_problem};
+  if (status.stall) {
+    report.stall = pushpull::ToString(*status.stall);
+    report.stall_headline = pushpull::HeadlineOf(*status.stall);
+  }
   for (const pushpull::ServerStatus& server : status.servers) {
     if (server.is_alive) report.servers.insert(static_cast<int>(server.server.value()));
   }

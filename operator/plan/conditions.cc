@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -31,6 +32,7 @@ constexpr std::pair<const char*, bool> kSummaries[] = {{"Failed", true},
                                                        {"ScalingBlocked", true},
                                                        {"Degraded", true},
                                                        {"CheckpointFailed", true},
+                                                       {"Stalled", true},
                                                        {"Scaling", true}};
 
 int64_t CountWorkersDone(const Draft& draft) {
@@ -136,6 +138,19 @@ void DescribeCheckpoint(Draft& draft) {
       fails,
       fails ? "SaveFailed" : "AllWell",
       fails ? report->checkpoint_problem : "the volume can be written, the last save went well");
+}
+
+// The message stays that of the first report of a stall: what it says of times grows old, and each
+// new message is a write.
+void DescribeStall(Draft& draft) {
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr) return;
+  if (report->stall.empty())
+    return draft.Set("Stalled", false, "StepsProceed", "no step waits for a worker for too long");
+  const Condition* told = FindCondition(draft.status().conditions, "Stalled");
+  const bool is_told = told != nullptr && told->status == kConditionTrue &&
+                       absl::StartsWith(told->message, report->stall_headline);
+  draft.Set("Stalled", true, "WorkersMissing", is_told ? told->message : report->stall);
 }
 
 // Each loss once, when its replacement is known, in the order of the coordinator's list: so a
@@ -349,6 +364,7 @@ void DescribeRunning(Draft& draft) {
   DescribeLosses(draft);
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
+  DescribeStall(draft);
   const bool is_ready = IsReady(draft);
   // An end of a member was told with its cause, a change of the size is told by Scaling, and the
   // success of the job by Complete.
@@ -391,7 +407,7 @@ void DescribeStopped(Draft& draft, const std::string& reason, const std::string&
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
   // What has stopped the job is an event of its own.
-  for (const char* type : {"Ready", "Scaling", "ScalingBlocked", "Degraded"})
+  for (const char* type : {"Ready", "Scaling", "ScalingBlocked", "Degraded", "Stalled"})
     draft.Set(type, false, reason, message, Telling::kQuiet);
 }
 

@@ -25,7 +25,7 @@ bool IsAlive(const CoordinatorReport& report, const MemberId& member) {
 bool IsTrouble(absl::string_view type, bool is_true) {
   if (type == "Reconciled") return !is_true;
   return is_true && (type == "Failed" || type == "Degraded" || type == "ScalingBlocked" ||
-                     type == "CheckpointFailed");
+                     type == "CheckpointFailed" || type == "Stalled");
 }
 
 // Other conditions are first set when they become true.

@@ -69,7 +69,10 @@ struct CoordinatorReport {
   uint64_t saves_finished = 0;
   uint64_t saves_succeeded = 0;    // number of the last one that left a checkpoint
   std::string checkpoint_problem;  // why nothing can be saved at present; empty: it can
-  int64_t step = 0;                // that every member has finished
+  // Of a step that waits for workers for longer than spec.sync.stallSeconds; empty: none does.
+  std::string stall;           // the step, the workers, what they do and since when, one line
+  std::string stall_headline;  // its beginning, which stays the same while the stall lasts
+  int64_t step = 0;            // that every member has finished
   // Over the whole run.
   double samples_per_second = 0;
   double sync_seconds_p50 = 0;

@@ -46,7 +46,15 @@ nlohmann::json ToJson(const JobStatus& status) {
                        {"member", worker.is_member},
                        {"metrics", worker.metrics_address},
                        {"pid", worker.pid},
-                       {"step", worker.step.value()}});
+                       {"step", worker.step.value()},
+                       {"activity", ToString(worker.activity)}});
+  }
+  nlohmann::json culprits = nlohmann::json::array();
+  for (const Culprit& culprit : status.culprits) {
+    culprits.push_back({{"kind", std::string(NameOf(culprit.kind))},
+                        {"member", MemberOf(culprit)},
+                        {"seconds", culprit.seconds},
+                        {"share", culprit.share}});
   }
   return {{"job", status.job},
           {"phase", std::string(NameOf(status.phase))},
@@ -63,6 +71,7 @@ nlohmann::json ToJson(const JobStatus& status) {
           {"workers_wanted", status.desired_workers},
           {"shards_moving", status.shards_moving},
           {"state_losses", state_losses},
+          {"culprits", culprits},
           {"stalled", status.stall ? ToString(*status.stall) : ""},
           {"step", status.step.value()},
           {"samples", status.samples},
@@ -97,6 +106,8 @@ void PrintTable(const JobStatus& status) {
   if (!status.mode_problem.empty()) std::printf("%s\n", status.mode_problem.c_str());
   if (!status.failure.empty()) std::printf("failed: %s\n", status.failure.c_str());
   if (status.stall) std::printf("stalled: %s\n", ToString(*status.stall).c_str());
+  for (const Culprit& culprit : status.culprits)
+    std::printf("slow: %s\n", ToString(culprit).c_str());
   for (const StateLoss& loss : status.state_losses)
     std::printf("lost: %s\n", ToString(loss).c_str());
   if (status.uneven_steps > 0) std::printf("uneven steps: %lu\n", status.uneven_steps);

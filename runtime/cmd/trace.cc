@@ -44,11 +44,10 @@ struct CollectedTrace {
 
 absl::StatusOr<CollectedTrace> Collect(const FoundCoordinator& coordinator,
                                        const TraceFlags& flags) {
-  PUSHPULL_ASSIGN_OR_RETURN(
-      const uint64_t number,
-      RequestTrace(coordinator.Target(),
-                   {.steps = flags.steps, .seconds = flags.timeout_seconds},
-                   Deadline::After(kAnswerTimeout)));
+  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t number,
+                            RequestTrace(coordinator.Target(),
+                                         {.steps = flags.steps, .seconds = flags.timeout_seconds},
+                                         Deadline::After(kAnswerTimeout)));
   const Deadline end = Deadline::After(std::chrono::seconds(flags.timeout_seconds) + kGrace);
   CollectedTrace trace;
   for (uint64_t from = 0;;) {
@@ -101,10 +100,11 @@ void Warn(const CollectedTrace& trace, const TraceFlags& flags) {
   uint64_t left_out = 0;
   for (const TraceReport& report : trace.reports) left_out += report.left_out;
   if (left_out > 0) {
-    std::fprintf(stderr,
-                 "pushpull: %lu pushes are left out: a trace has room for a limited number, ask for "
-                 "fewer steps\n",
-                 left_out);
+    std::fprintf(
+        stderr,
+        "pushpull: %lu pushes are left out: a trace has room for a limited number, ask for "
+        "fewer steps\n",
+        left_out);
   }
   if (trace.missing.empty()) return;
   const auto name = [](std::string* out, WorkerId worker) {
@@ -121,18 +121,21 @@ absl::Status Trace(const TraceFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status, AwaitCoordinator(coordinator, kAnswerTimeout));
   PUSHPULL_ASSIGN_OR_RETURN(const CollectedTrace trace, Collect(coordinator, flags));
   if (trace.reports.empty() && trace.missing.empty()) {
-    return absl::AbortedError(
-        absl::StrCat("job ",
-                     status.job,
-                     ": its workers were replaced or have left before they reported, start it again"));
+    return absl::AbortedError(absl::StrCat(
+        "job ",
+        status.job,
+        ": its workers were replaced or have left before they reported, start it again"));
   }
   Warn(trace, flags);
   const bool is_empty = std::ranges::all_of(
       trace.reports, [](const TraceReport& report) { return report.pushes.empty(); });
   if (is_empty) {
-    return absl::DeadlineExceededError(absl::StrCat(
-        "job ", status.job, ": no worker has finished a push within ", flags.timeout_seconds,
-        " s; `pushpull status` says what it waits for"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("job ",
+                     status.job,
+                     ": no worker has finished a push within ",
+                     flags.timeout_seconds,
+                     " s; `pushpull status` says what it waits for"));
   }
   PUSHPULL_RETURN_IF_ERROR(Write(flags.out, ToChromeTrace(status.job, trace.reports)));
   std::printf("%s: %s. Open it in https://ui.perfetto.dev or chrome://tracing\n",
@@ -152,7 +155,8 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1U, TraceRequest::kStepsMax))
       ->capture_default_str();
   command
-      ->add_option("--timeout", flags->timeout_seconds, "Seconds after which what there is, is taken")
+      ->add_option(
+          "--timeout", flags->timeout_seconds, "Seconds after which what there is, is taken")
       ->check(CLI::Range(1U, TraceRequest::kSecondsMax))
       ->capture_default_str();
   command->add_option("--out", flags->out, "The file: Chrome's trace event format")->required();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/coordinator_metrics.h"
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -28,6 +30,66 @@ prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const 
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry()).Add({});
 }
 
+// Gauges of members, which come and go.
+class GaugesByMember {
+ public:
+  using Labels = std::map<std::string, std::string>;
+
+  explicit GaugesByMember(prometheus::Family<prometheus::Gauge>& family) : family_(family) {}
+
+  // All that there are from now on.
+  void Set(const std::map<Labels, double>& values) {
+    std::erase_if(gauges_, [&](const auto& gauge) {
+      if (values.contains(gauge.first)) return false;
+      family_.Remove(gauge.second);
+      return true;
+    });
+    for (const auto& [labels, value] : values) {
+      prometheus::Gauge*& gauge = gauges_[labels];
+      if (gauge == nullptr) gauge = &family_.Add(labels);
+      gauge->Set(value);
+    }
+  }
+
+ private:
+  prometheus::Family<prometheus::Gauge>& family_;
+  std::map<Labels, prometheus::Gauge*> gauges_;
+};
+
+void SetMembers(const JobStatus& status,
+                GaugesByMember& culprits,
+                GaugesByMember& stall_missing,
+                GaugesByMember& lateness,
+                GaugesByMember& server_seconds) {
+  std::map<GaugesByMember::Labels, double> named;
+  std::map<GaugesByMember::Labels, double> missing;
+  std::map<GaugesByMember::Labels, double> late;
+  std::map<GaugesByMember::Labels, double> inside;
+  for (const WorkerStatus& worker : status.workers) {
+    if (!worker.is_alive) continue;
+    const std::string index = std::to_string(worker.worker.value());
+    missing[{{"worker", index}}] = 0;
+    late[{{"worker", index}}] = worker.lateness_seconds;
+    named[{{"kind", "worker"}, {"member", ToString(worker.worker)}}] = 0;
+  }
+  for (const ServerStatus& server : status.servers) {
+    inside[{{"server", std::to_string(server.server.value())}}] = server.step_seconds;
+    named[{{"kind", "server"}, {"member", ToString(server.server)}}] = 0;
+  }
+  if (status.stall) {
+    for (const WorkerId worker : status.stall->missing)
+      missing[{{"worker", std::to_string(worker.value())}}] = 1;
+  }
+  for (const Culprit& culprit : status.culprits) {
+    named[{{"kind", std::string(NameOf(culprit.kind))}, {"member", MemberOf(culprit)}}] =
+        culprit.share;
+  }
+  culprits.Set(named);
+  stall_missing.Set(missing);
+  lateness.Set(late);
+  server_seconds.Set(inside);
+}
+
 }  // namespace
 
 struct CoordinatorMetrics::Families {
@@ -43,6 +105,18 @@ struct CoordinatorMetrics::Families {
       Gauge(all, "pushpull_shards_moving", "Shards on their way between servers");
   prometheus::Gauge& stalled =
       Gauge(all, "pushpull_stalled", "1 while a step waits for workers for too long");
+  GaugesByMember stall_missing{GaugeFamily(
+      all, "pushpull_stall_missing", "1 for each worker that a stalled step waits for")};
+  GaugesByMember culprits{GaugeFamily(
+      all, "pushpull_culprit", "Share of a step for which this member holds the others up")};
+  GaugesByMember lateness{
+      GaugeFamily(all,
+                  "pushpull_worker_lateness_seconds",
+                  "Of each step by which this worker's own part is longer than the others'")};
+  GaugesByMember server_seconds{
+      GaugeFamily(all,
+                  "pushpull_server_step_seconds",
+                  "Of each step with a gradient in this server: its queue, sum and optimizer")};
   prometheus::Gauge& step = Gauge(all, "pushpull_step", "Steps the furthest worker has finished");
   prometheus::Gauge& checkpoint_step =
       Gauge(all, "pushpull_checkpoint_step", "Step of the last complete checkpoint");
@@ -75,6 +149,11 @@ void CoordinatorMetrics::Update(const JobStatus& status) {
   families_->epoch.Set(static_cast<double>(status.epoch.counter));
   families_->shards_moving.Set(static_cast<double>(status.shards_moving));
   families_->stalled.Set(status.stall ? 1 : 0);
+  SetMembers(status,
+             families_->culprits,
+             families_->stall_missing,
+             families_->lateness,
+             families_->server_seconds);
   families_->step.Set(static_cast<double>(status.step.value()));
   families_->checkpoint_step.Set(static_cast<double>(status.checkpoint.step.value()));
   const auto raise = [](prometheus::Counter& counter, uint64_t total) {

@@ -34,6 +34,7 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
     workers.push_back(entry);
     workers.back().is_member = view.Find(id) != nullptr;
     workers.back().step = statistics.WorkerStep(id);
+    workers.back().activity = statistics.Activity(id);
     workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }
   return workers;
@@ -128,6 +129,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   DropSilent();
   if (is_stopped_) return job_.outbox.Take();
   job_.lifecycle.OnTick(now);
+  WatchCulprits();
   members_.OnTick();
   if (job_.lifecycle.has_started()) saver_.OnTick();
   traces_.KeepOnly(WorkerProcesses(job_.members));
@@ -202,10 +204,13 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
   if (const auto* stats = std::get_if<ServerStats>(&message.stats); stats != nullptr && server) {
     job_.statistics.OnServer(*server, *stats);
     job_.stalls.OnServer(*server, stats->stall);
+    job_.culprits.OnServer(job_.now, *server, stats->busy_seconds);
     WatchStall();
   }
   if (const auto* stats = std::get_if<WorkerStats>(&message.stats); stats != nullptr && worker) {
     job_.statistics.OnWorker(*worker, *stats);
+    job_.culprits.OnWorker(job_.now, *worker, stats->costs);
+    job_.stalls.OnWorker(*worker, stats->activity);
     members_.OnProgress(*worker, *stats);
   }
 }
@@ -226,6 +231,13 @@ void JobCore::WatchStall() {
       }
     }
   }
+}
+
+void JobCore::WatchCulprits() {
+  if (!job_.lifecycle.is_running()) return;
+  job_.culprits.Update(job_.now);
+  for (const CulpritWatch::News& news : job_.culprits.Take())
+    job_.outbox.Add(Announce{news.has_begun, news.text});
 }
 
 // A server's failure ends the job. A worker's describes what became of its own operations: it adds
@@ -300,9 +312,8 @@ absl::StatusOr<std::vector<Command>> JobCore::StartTrace(SteadyTime now,
   PUSHPULL_ASSIGN_OR_RETURN(const TraceSteps order,
                             traces_.Start(request, WorkerProcesses(job_.members), now));
   job_.outbox.SendToWorkers(order);
-  job_.outbox.Log(absl::StrFormat("trace of the next %d steps of %d workers",
-                                  request.steps,
-                                  job_.members.workers().size()));
+  job_.outbox.Log(absl::StrFormat(
+      "trace of the next %d steps of %d workers", request.steps, job_.members.workers().size()));
   return Settle();
 }
 
@@ -350,6 +361,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.stall = job_.stalls.Current();
   status.servers = ServersOf(job_);
   status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics, now);
+  if (job_.lifecycle.is_running()) job_.culprits.AddTo(status);
   return status;
 }
 

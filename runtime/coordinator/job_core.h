@@ -111,6 +111,7 @@ class JobCore {
 
   std::vector<Command> Settle();
   void WatchStall();
+  void WatchCulprits();
   void StopAll(const absl::Status& status);
 
   JobState job_;

@@ -149,6 +149,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   resizer_.OnServerGone(id);
   job_.statistics.RetireServer(id);
   job_.stalls.Remove(id);
+  job_.culprits.Remove(id);
   if (is_recovering()) return recovery_.Remove(id);
   if (job_.lifecycle.is_over()) return;
   const std::string who = absl::StrCat(ToString(id), " (", server.info.data_address, ")");
@@ -180,6 +181,8 @@ void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& w
   waiting_.erase(id);
   roster_.OnGone(id);
   job_.statistics.RetireWorker(id);
+  job_.culprits.Remove(id);
+  job_.stalls.Remove(id);
   if (is_recovering()) return recovery_.Remove(id);
   if (!worker.is_leaving)
     job_.outbox.Warn(

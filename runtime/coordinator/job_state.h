@@ -12,6 +12,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/coordinator/command.h"
+#include "runtime/coordinator/culprit_watch.h"
 #include "runtime/coordinator/job_core_options.h"
 #include "runtime/coordinator/job_lifecycle.h"
 #include "runtime/coordinator/job_statistics.h"
@@ -65,6 +66,7 @@ struct JobState {
   JobLifecycle lifecycle{options.settings.job, options.failure_grace};
   JobStatistics statistics;
   StallWatch stalls;
+  CulpritWatch culprits;
 };
 
 }  // namespace pushpull

@@ -36,6 +36,11 @@ Step JobStatistics::WorkerStep(WorkerId worker) const {
   return it == workers_.end() ? Step{0} : it->second.step;
 }
 
+WorkerActivity JobStatistics::Activity(WorkerId worker) const {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? WorkerActivity{} : it->second.activity;
+}
+
 Step JobStatistics::HighestVersion() const {
   Step highest = retired_servers_.highest_version;
   for (const auto& [server, stats] : servers_) highest = std::max(highest, stats.highest_version);

@@ -63,6 +63,7 @@ class JobStatistics {
   void RetireServer(ServerId server);
 
   Step WorkerStep(WorkerId worker) const;
+  WorkerActivity Activity(WorkerId worker) const;
   // Versions some server has reached; a joiner's first step lies above.
   Step HighestVersion() const;
   ServerStats Server(ServerId server) const;

@@ -6,8 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace pushpull {
+namespace {
+
+// So that a line stays one that people read.
+constexpr size_t kDescribedMax = 8;
+
+}  // namespace
 
 void StallWatch::OnServer(ServerId server, const std::optional<Stall>& stall) {
   if (stall) {
@@ -26,11 +33,32 @@ std::optional<Stall> StallWatch::Current() const {
   }
   if (!current) return current;
   std::set<WorkerId> missing;
+  std::set<WorkerId> waiting;
   for (const auto& [server, stall] : stalls_) {
-    if (stall.step == current->step) missing.insert(stall.missing.begin(), stall.missing.end());
+    if (stall.step != current->step) continue;
+    missing.insert(stall.missing.begin(), stall.missing.end());
+    waiting.insert(stall.waiting.begin(), stall.waiting.end());
   }
+  // A worker with some of its gradients in place is waited for.
+  for (const WorkerId worker : missing) waiting.erase(worker);
   current->missing.assign(missing.begin(), missing.end());
+  current->waiting.assign(waiting.begin(), waiting.end());
+  current->detail = Describe(current->missing);
   return current;
+}
+
+std::string StallWatch::Describe(const std::vector<WorkerId>& missing) const {
+  std::vector<std::string> parts;
+  for (const WorkerId worker : missing) {
+    const auto activity = activities_.find(worker);
+    if (activity == activities_.end()) continue;
+    if (parts.size() == kDescribedMax) {
+      parts.push_back("...");
+      break;
+    }
+    parts.push_back(absl::StrCat(ToString(worker), ": ", ToString(activity->second)));
+  }
+  return absl::StrJoin(parts, "; ");
 }
 
 std::optional<StallWatch::News> StallWatch::Take() {

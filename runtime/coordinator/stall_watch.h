@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Combines the servers' reports on a step that does not complete into one line: the step, the
-// missing workers, and a tensor that waits for them. Pure.
+// missing workers, a tensor that waits for them, what they do, and who waits. Pure.
 #pragma once
 
 #include <map>
@@ -20,8 +20,12 @@ class StallWatch {
   // A server's last report; none: nothing waits on it.
   void OnServer(ServerId server, const std::optional<Stall>& stall);
   void Remove(ServerId server) { stalls_.erase(server); }
+  // What a worker's program does, by its last report.
+  void OnWorker(WorkerId worker, const WorkerActivity& activity) { activities_[worker] = activity; }
+  void Remove(WorkerId worker) { activities_.erase(worker); }
 
-  // The lowest step that waits, with all workers missing in it; none while steps proceed.
+  // The lowest step that waits, with all workers missing in it, and what they do, and those that
+  // wait, each in one list only; none while steps proceed.
   std::optional<Stall> Current() const;
 
   struct News {
@@ -34,7 +38,10 @@ class StallWatch {
   std::optional<News> Take();
 
  private:
+  std::string Describe(const std::vector<WorkerId>& missing) const;
+
   std::map<ServerId, Stall> stalls_;
+  std::map<WorkerId, WorkerActivity> activities_;
   std::optional<Stall> said_;
 };
 

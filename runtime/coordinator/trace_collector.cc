@@ -85,7 +85,8 @@ absl::StatusOr<TraceParts> TraceCollector::Take(uint64_t number, uint64_t from) 
   TraceParts taken;
   size_t events = 0;
   size_t count = 0;
-  while (count < parts_.size() && (count == 0 || events + EventsOf(parts_[count]) <= kEventsOfAnswer)) {
+  while (count < parts_.size() &&
+         (count == 0 || events + EventsOf(parts_[count]) <= kEventsOfAnswer)) {
     events += EventsOf(parts_[count]);
     taken.reports.push_back(parts_[count++]);
   }

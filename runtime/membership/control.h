@@ -159,6 +159,48 @@ struct LossPoint {
 };
 
 // Cumulative since the worker's start, except for `losses`: those since the last heartbeat.
+// What a worker's program does, as far as its library can tell.
+enum class WorkerPhase : uint8_t {
+  kJoining = 0,       // registers its tensors, or receives their values
+  kComputing = 1,     // not all gradients of its step are there
+  kWaiting = 2,       // its gradients are pushed, and not all new values are back
+  kPulling = 3,       // a pull by itself
+  kInCollective = 4,  // a barrier, or another collective
+  kChangingMode = 5,  // steps are held while the mode changes
+  kLeaving = 6,       // has announced its last step
+};
+
+struct WorkerActivity {
+  static constexpr size_t kServersMax = 8;
+
+  WorkerPhase phase = WorkerPhase::kJoining;
+  double seconds = 0;   // since it began
+  Step step;            // of the newest push, as the program counts
+  std::string subject;  // the tensor that was pushed last, or the collective; may be empty
+  std::vector<ServerId> servers;  // kWaiting, kPulling: that have not answered; the first ones
+  friend bool operator==(const WorkerActivity&, const WorkerActivity&) = default;
+};
+
+// What the steps of one worker have cost at one server and on the link to it, since the worker's
+// start. Chunks that are under way together count once.
+struct LinkCosts {
+  ServerId server;
+  uint64_t bytes = 0;         // gradients sent and values received
+  double link_seconds = 0;    // with a gradient or a value on its way
+  double server_seconds = 0;  // adding and applying, and with a gradient in the queue
+  friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
+};
+
+// Where the time of a worker's steps went, since its start; by the path of the last chunk.
+struct StepCosts {
+  uint64_t steps = 0;
+  double step_seconds = 0;
+  double own_seconds = 0;   // neither on a link nor in a server: computing, reduce, encode, apply
+  double wait_seconds = 0;  // in a server, for other workers
+  std::vector<LinkCosts> links;  // by server, ascending
+  friend bool operator==(const StepCosts&, const StepCosts&) = default;
+};
+
 struct WorkerStats {
   static constexpr size_t kUnevenStepsMax = 64;  // the newest are kept
 
@@ -173,6 +215,8 @@ struct WorkerStats {
   std::map<std::string, double> results;  // reported by the program at its end: accuracy, ...
   // Steps whose chunks had different sets of contributors, by the counts in the push answers.
   std::vector<Step> uneven_steps;
+  StepCosts costs;
+  WorkerActivity activity;
 };
 
 // A step that has waited longer than JobSettings::stall since its first contribution. Servers
@@ -182,6 +226,8 @@ struct Stall {
   std::string tensor;             // one that is incomplete
   std::vector<WorkerId> missing;  // whose contribution has not arrived
   double seconds = 0;             // since the first contribution
+  std::vector<WorkerId> waiting;  // whose contribution has
+  std::string detail;             // what the missing workers do; the coordinator's
 };
 
 struct ServerStats {
@@ -195,6 +241,7 @@ struct ServerStats {
   uint64_t bytes_replicated = 0;  // sent to followers and learners since the start
   uint64_t bytes_copied = 0;      // values and optimizer state received for shards moved here
   std::optional<Stall> stall;     // the longest
+  double busy_seconds = 0;        // of a lane on average, since the start; waiting does not count
 };
 
 // Sent every second; a member silent for spec.restart.peerTimeoutSeconds counts as lost.

@@ -79,6 +79,14 @@ static bool IsKnown(RebuiltChunk::Source source) {
   return source <= RebuiltChunk::Source::kCheckpoint;
 }
 
+static bool IsKnown(WorkerPhase phase) {
+  return phase <= WorkerPhase::kLeaving;
+}
+
+static bool IsKnown(CulpritKind kind) {
+  return kind <= CulpritKind::kLink;
+}
+
 static absl::Status CheckForm(ShardId shard) {
   if (IsShard(shard)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(": shard ", shard.value(), " does not exist"));
@@ -106,7 +114,7 @@ template <OneOf<TensorSpec, PlacedTensor> T>
 inline constexpr int kCountMax<T> = 1 << 20;
 template <>
 inline constexpr int kCountMax<int64_t> = 32;  // dims of a tensor
-template <OneOf<ServerId, ServerEndpoint, ServerStatus> T>
+template <OneOf<ServerId, ServerEndpoint, ServerStatus, LinkCosts> T>
 inline constexpr int kCountMax<T> = kWireServersMax;
 template <OneOf<WorkerId, ViewMember, WorkerStatus> T>
 inline constexpr int kCountMax<T> = kWireWorkersMax;
@@ -124,6 +132,8 @@ template <>
 inline constexpr int kCountMax<WireBucket> = kBucketsMax;
 template <>
 inline constexpr int kCountMax<Step> = JobStatus::kUnevenStepsMax;
+template <>
+inline constexpr int kCountMax<Culprit> = JobStatus::kCulpritsMax;
 template <>
 inline constexpr int kCountMax<ResizeStatus> = JobStatus::kResizesMax;
 template <>
@@ -206,11 +216,15 @@ PUSHPULL_WIRE(ChunkCopy, F(chunk), F(kind), F(version), F(known), F(checksum));
 PUSHPULL_WIRE(RebuiltChunk, F(chunk), F(source), F(version), F(checksum));
 PUSHPULL_WIRE(ServerEndpoint, F(server), F(incarnation), F(data_address), F(lanes));
 PUSHPULL_WIRE(LossPoint, F(step), F(loss), F(samples));
-PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds));
+PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds), F(waiting), F(detail));
 PUSHPULL_WIRE(ServerStats, F(bytes_owned), F(chunks), F(lowest_version), F(highest_version), F(contributors_min),
-              F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall));
+              F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall),
+              F(busy_seconds));
+PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(servers));
+PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
+PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));
 PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled), F(resends), F(sync_seconds),
-              F(phase_seconds), F(losses), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax));
+              F(phase_seconds), F(losses), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity));
 
 // FromMember
 PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised));
@@ -272,8 +286,9 @@ PUSHPULL_WIRE(WireTrace, F(status), F(number));
 PUSHPULL_WIRE(WireTraceParts, F(status), Inline(&T::parts));
 PUSHPULL_WIRE(JobSize, F(servers), F(workers));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
-PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats));
-PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds));
+PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats), F(step_seconds));
+PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds));
+PUSHPULL_WIRE(Culprit, F(kind), F(worker), F(server), F(seconds), F(share));
 PUSHPULL_WIRE(ResizeStatus, F(step), F(from), F(to), F(is_settled), F(is_final), F(seconds), F(pause_seconds), F(moved_bytes));
 PUSHPULL_WIRE(CheckpointStatus, F(step), F(saved), F(failures), F(failure), F(requested), F(finished), F(succeeded), F(seconds), F(restored_step), F(problem));
 PUSHPULL_WIRE(StateLoss, F(servers), F(shards), F(chunks), F(is_waiting), F(is_repaired), F(returned), F(lowest_version),
@@ -284,7 +299,7 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(bytes_replicated), F(resends), F(contributors_min), F(contributors_max), F(uneven_steps),
               F(newest_uneven_steps), F(sync_seconds), F(phase_seconds), F(losses), F(results), F(servers), F(workers),
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
-              F(state_losses));
+              F(state_losses), F(culprits));
 
 // clang-format on
 #undef F
@@ -320,12 +335,18 @@ void Show(JobStatus& status) {
   Show(status.failure);
   Show(status.mode_problem);
   Show(status.checkpoint.failure);
-  if (status.stall) Show(status.stall->tensor, kNameBytesMax);
+  if (status.stall) {
+    Show(status.stall->tensor, kNameBytesMax);
+    Show(status.stall->detail);
+  }
   for (ServerStatus& server : status.servers) {
     Show(server.data_address, kNameBytesMax);
     Show(server.metrics_address, kNameBytesMax);
   }
-  for (WorkerStatus& worker : status.workers) Show(worker.metrics_address, kNameBytesMax);
+  for (WorkerStatus& worker : status.workers) {
+    Show(worker.metrics_address, kNameBytesMax);
+    Show(worker.activity.subject, kNameBytesMax);
+  }
   for (const auto& [name, value] : std::exchange(status.results, {}))
     status.results[Printable(name, kNameBytesMax)] = value;
 }
@@ -387,6 +408,9 @@ absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
     Show(server->metrics_address, kNameBytesMax);
   } else if (auto* worker = std::get_if<RegisterWorker>(&*read)) {
     Show(worker->metrics_address, kNameBytesMax);
+  } else if (auto* heartbeat = std::get_if<Heartbeat>(&*read)) {
+    if (auto* stats = std::get_if<WorkerStats>(&heartbeat->stats))
+      Show(stats->activity.subject, kNameBytesMax);
   }
   return read;
 }

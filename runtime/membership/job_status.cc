@@ -26,6 +26,12 @@ std::string NameShards(const std::vector<ShardId>& shards) {
   return text;
 }
 
+template <typename Id>
+std::string NameMembers(const std::vector<Id>& members) {
+  return absl::StrJoin(
+      members, ", ", [](std::string* out, Id member) { out->append(ToString(member)); });
+}
+
 std::string Count(uint64_t count, absl::string_view what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
@@ -36,26 +42,91 @@ void AddPart(uint64_t chunks, absl::string_view from, std::string& text) {
 
 }  // namespace
 
+std::string HeadlineOf(const Stall& stall) {
+  return absl::StrCat("step ",
+                      stall.step.value(),
+                      " waits for ",
+                      NameMembers(stall.missing),
+                      ": no gradient of tensor \"",
+                      stall.tensor,
+                      "\"");
+}
+
 std::string ToString(const Stall& stall) {
-  const std::string missing =
-      absl::StrJoin(stall.missing, ", ", [](std::string* out, WorkerId worker) {
-        out->append(ToString(worker));
-      });
-  return absl::StrFormat("step %d waits for %s: no gradient of tensor \"%s\" for %.1f s",
-                         stall.step.value(),
-                         missing,
-                         stall.tensor,
-                         stall.seconds);
+  std::string text = absl::StrFormat("%s for %.1f s", HeadlineOf(stall), stall.seconds);
+  if (!stall.detail.empty()) absl::StrAppend(&text, "; ", stall.detail);
+  if (!stall.waiting.empty()) {
+    absl::StrAppend(
+        &text, "; ", NameMembers(stall.waiting), stall.waiting.size() == 1 ? " waits" : " wait");
+  }
+  return text;
+}
+
+absl::string_view NameOf(CulpritKind kind) {
+  switch (kind) {
+    case CulpritKind::kWorker:
+      return "worker";
+    case CulpritKind::kServer:
+      return "server";
+    case CulpritKind::kLink:
+      return "link";
+  }
+  return "?";
+}
+
+std::string MemberOf(const Culprit& culprit) {
+  const std::string worker = culprit.worker ? ToString(*culprit.worker) : "";
+  const std::string server = culprit.server ? ToString(*culprit.server) : "";
+  return absl::StrCat(worker, worker.empty() || server.empty() ? "" : "/", server);
+}
+
+std::string WhoOf(const Culprit& culprit) {
+  return absl::StrCat(culprit.kind == CulpritKind::kLink ? "link of " : "", MemberOf(culprit));
+}
+
+std::string ToString(const Culprit& culprit) {
+  return absl::StrFormat("%s holds the others up for %.1f ms of each step (%.0f %%)",
+                         WhoOf(culprit),
+                         culprit.seconds * 1e3,
+                         culprit.share * 100);
+}
+
+std::string ToString(const WorkerActivity& activity) {
+  const auto subject = [&](absl::string_view before) {
+    return activity.subject.empty() ? "" : absl::StrCat(before, "\"", activity.subject, "\"");
+  };
+  const std::string servers =
+      activity.servers.empty() ? "" : absl::StrCat(" from ", NameMembers(activity.servers));
+  const auto since = [&](absl::string_view what) {
+    return absl::StrFormat("%s for %.1f s", what, activity.seconds);
+  };
+  const std::string step = absl::StrCat(", step ", activity.step.value());
+  switch (activity.phase) {
+    case WorkerPhase::kJoining:
+      return since("joining");
+    case WorkerPhase::kComputing:
+      return absl::StrCat(since("computing"), step, subject(", last pushed tensor "));
+    case WorkerPhase::kWaiting:
+      return absl::StrCat(
+          since("waiting"), step, subject(", last pushed tensor "), ", no answer", servers);
+    case WorkerPhase::kPulling:
+      return absl::StrCat(
+          since(absl::StrCat("pulling", subject(" tensor "))), ", no answer", servers);
+    case WorkerPhase::kInCollective:
+      return absl::StrCat(since("in a collective"), subject(": "));
+    case WorkerPhase::kChangingMode:
+      return absl::StrCat(since("waiting for the change of the mode"), step);
+    case WorkerPhase::kLeaving:
+      return since("leaving");
+  }
+  return "?";
 }
 
 std::string ToString(const StateLoss& loss) {
   std::string text =
       absl::StrCat(NameShards(loss.shards), " (", Count(loss.chunks, "chunk"), ") lost");
   if (!loss.servers.empty()) {
-    absl::StrAppend(
-        &text, " with ", absl::StrJoin(loss.servers, ", ", [](std::string* out, ServerId server) {
-          absl::StrAppend(out, ToString(server));
-        }));
+    absl::StrAppend(&text, " with ", NameMembers(loss.servers));
   }
   if (loss.is_waiting) return text + "; waiting for it to come back";
   if (!loss.is_repaired) return text + "; being rebuilt from what the workers have";

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 #include "runtime/base/ids.h"
 #include "runtime/base/quantiles.h"
 #include "runtime/membership/control.h"
@@ -24,6 +26,7 @@ struct ServerStatus {
   std::string metrics_address;
   uint64_t pid = 0;
   ServerStats stats;
+  double step_seconds = 0;  // of each step with a gradient in it, lately; 0: not known
 };
 
 struct WorkerStatus {
@@ -36,7 +39,37 @@ struct WorkerStatus {
   uint64_t pid = 0;
   Step step;
   double joined_seconds = 0;  // since its latest process registered
+  WorkerActivity activity;
+  double lateness_seconds = 0;  // of each step by which its own part is longer than the others'
 };
+
+// Which member holds the others up lately (coordinator/culprit_watch.h).
+enum class CulpritKind : uint8_t {
+  kWorker = 0,  // its own part of a step is longer than the others'
+  kServer = 1,  // gradients are in it for longer than in the others
+  kLink = 2,    // of a worker, of a server, or between the two that are given
+};
+
+struct Culprit {
+  CulpritKind kind = CulpritKind::kWorker;
+  std::optional<WorkerId> worker;
+  std::optional<ServerId> server;
+  double seconds = 0;  // that it costs of each step
+  double share = 0;    // of a step, 0 to 1
+  friend bool operator==(const Culprit&, const Culprit&) = default;
+};
+
+// "worker", "server", "link".
+absl::string_view NameOf(CulpritKind kind);
+// "worker-3", "server-1", "worker-3/server-1".
+std::string MemberOf(const Culprit& culprit);
+// "worker-3", "link of worker-3".
+std::string WhoOf(const Culprit& culprit);
+// "link of worker-3 holds the others up for 42.0 ms of each step (31 %)".
+std::string ToString(const Culprit& culprit);
+
+// "computing for 12.3 s, step 20, last pushed tensor "b"".
+std::string ToString(const WorkerActivity& activity);
 
 // One change of the number of servers while the job runs.
 struct ResizeStatus {
@@ -97,13 +130,17 @@ struct StateLoss {
 // One line for people: what was lost, and where it was recovered from.
 std::string ToString(const StateLoss& loss);
 
-// "step 12 waits for worker-1: no gradient of tensor "w" for 10.3 s".
+// "step 12 waits for worker-1: no gradient of tensor "w" for 10.3 s", and who waits, where that is
+// known, and what the missing ones do.
 std::string ToString(const Stall& stall);
+// Its beginning, without times: "step 12 waits for worker-1: no gradient of tensor "w"".
+std::string HeadlineOf(const Stall& stall);
 
 struct JobStatus {
   static constexpr size_t kResizesMax = 256;      // the newest are kept
   static constexpr size_t kStateLossesMax = 256;  // likewise
   static constexpr size_t kUnevenStepsMax = 256;  // likewise
+  static constexpr size_t kCulpritsMax = 8;       // the most expensive
 
   std::string job;
   JobPhase phase = JobPhase::kStarting;
@@ -139,6 +176,7 @@ struct JobStatus {
   bool is_mode_changing = false;  // another one has been requested
   std::string mode_problem;       // why the last change failed; empty: it did not
   std::optional<Stall> stall;     // set while a step waits for workers longer than the stall time
+  std::vector<Culprit> culprits;  // the most expensive first
   std::vector<ResizeStatus> resizes;    // in order of request
   std::vector<StateLoss> state_losses;  // in order of time
 };

@@ -333,13 +333,14 @@ class GrpcCoordinatorService final : public CoordinatorService,
   grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
                                        const v1::TraceRequest* request,
                                        v1::StartTraceResponse* response) override {
-    return Answer(*context,
-                  CheckManager(*context, "trace it"),
-                  *response,
-                  [wanted = FromProto(*request)](SessionEvents& events) -> absl::StatusOr<uint64_t> {
-                    PUSHPULL_RETURN_IF_ERROR(wanted.status());
-                    return events.StartTrace(*wanted);
-                  });
+    return Answer(
+        *context,
+        CheckManager(*context, "trace it"),
+        *response,
+        [wanted = FromProto(*request)](SessionEvents& events) -> absl::StatusOr<uint64_t> {
+          PUSHPULL_RETURN_IF_ERROR(wanted.status());
+          return events.StartTrace(*wanted);
+        });
   }
 
   grpc::ServerUnaryReactor* TakeTrace(grpc::CallbackServerContext* context,

@@ -118,8 +118,9 @@ absl::StatusOr<TraceParts> FetchTrace(const ControlTarget& coordinator,
   v1::TakeTraceRequest message;
   message.set_number(number);
   message.set_from(from);
-  PUSHPULL_ASSIGN_OR_RETURN(const v1::TakeTraceResponse response,
-                            Call(coordinator, deadline, &v1::Coordinator::Stub::TakeTrace, message));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const v1::TakeTraceResponse response,
+      Call(coordinator, deadline, &v1::Coordinator::Stub::TakeTrace, message));
   PUSHPULL_RETURN_IF_ERROR(Answer(coordinator, response.status()));
   absl::StatusOr<TraceParts> parts = FromProto(response);
   if (!parts.ok()) return AboutCoordinator(coordinator, parts.status());

@@ -197,12 +197,12 @@ void DefineJob(nb::module_& module) {
           },
           "name"_a,
           "value"_a)
-      .def_prop_ro("is_traced", [](const PythonJob& job) { return job.job().is_traced(); })
+      .def_prop_ro("is_traced", [](const PythonJob& job) { return job.job().tracing().is_on(); })
       .def(
           "trace_span",
           [](const PythonJob& job, const std::string& name, int64_t begin_ns, int64_t end_ns) {
             const auto at = [](int64_t ns) { return SteadyTime(std::chrono::nanoseconds(ns)); };
-            job.job().TraceSpan(name, at(begin_ns), at(end_ns));
+            job.job().tracing().Span(name, at(begin_ns), at(end_ns));
           },
           "name"_a,
           "begin_ns"_a,

@@ -42,13 +42,15 @@ std::optional<Stall> StallOf(const Chunk& chunk,
   Stall stall{.step = chunk.state().version(),
               .tensor = chunk.tensor().spec.name,
               .missing = {},
-              .seconds = ToSeconds(now - step.began_at())};
+              .seconds = ToSeconds(now - step.began_at()),
+              .waiting = {},
+              .detail = {}};
   const Admission* admitted = rules.policy().Admitted(chunk);
   rules.membership().ForEachRequired(chunk.state().version(), [&](WorkerId worker) {
     if (admitted != nullptr && !admitted->Has(worker)) return;
     const bool has_pushed = step.counted().HasCounted(worker) || step.HasHeld(worker);
-    const bool is_named = absl::c_linear_search(stall.missing, worker);
-    if (!has_pushed && !is_named) stall.missing.push_back(worker);
+    std::vector<WorkerId>& named = has_pushed ? stall.waiting : stall.missing;
+    if (!absl::c_linear_search(named, worker)) named.push_back(worker);
   });
   return stall.missing.empty() ? std::nullopt : std::optional<Stall>(std::move(stall));
 }

@@ -369,7 +369,11 @@ void Server::EndIfAlone() {
 void Server::SendStats() {
   lanes_->Ask([](Lane& lane) { return lane.Stats(); },
               [this](const auto& lanes) {
-                const ServerStats stats = Sum(lanes);
+                ServerStats stats = Sum(lanes);
+                if (options_.busy_time) {
+                  stats.busy_seconds =
+                      ToSeconds(options_.busy_time()) / static_cast<double>(lanes.size());
+                }
                 dependencies_.metrics.SetBytesOwned(stats.bytes_owned);
                 dependencies_.metrics.SetStep(stats.highest_version.value());
                 session_->Send(Heartbeat{stats});

@@ -100,8 +100,8 @@ class Picture {
   std::string Write(absl::string_view job) {
     const nlohmann::json about = {
         {"job", std::string(job)}, {"left_out", left_out_}, {"clock_offset_seconds", Clocks()}};
-    std::string text = absl::StrCat(
-        R"({"displayTimeUnit":"ms","otherData":)", Dump(about), ",\"traceEvents\":[");
+    std::string text =
+        absl::StrCat(R"({"displayTimeUnit":"ms","otherData":)", Dump(about), ",\"traceEvents\":[");
     begin_ = std::numeric_limits<int64_t>::max();
     for (const Process& process : processes_)
       for (const Group& group : process.groups)
@@ -116,9 +116,8 @@ class Picture {
  private:
   void Add(const TraceReport& report) {
     const uint32_t process = workers_.at(report.worker);
-    const int64_t clock = clocks_.workers.contains(report.worker)
-                              ? clocks_.workers.at(report.worker)
-                              : 0;
+    const int64_t clock =
+        clocks_.workers.contains(report.worker) ? clocks_.workers.at(report.worker) : 0;
     left_out_ += report.left_out;
     for (const TracedSpan& span : report.spans) {
       processes_[process].groups[kProgram].Add({.name = span.name,

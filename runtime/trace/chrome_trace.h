@@ -4,7 +4,7 @@
 //
 //   worker-0   steps    |--- step 7 -----------------------------------|
 //                       |-- compute --|-- synchronize -----------------|
-//              program  |- forward -|- backward -|   what the program names (Job::TraceSpan)
+//              program  |- forward -|- backward -|   what the program names (Job::tracing)
 //              push           [w[0]]----.                     taken up until sent
 //              answer                    \            .->[w[0]]   received until applied
 //   server-0   work                       '->[sum][optimize]

@@ -29,6 +29,17 @@ std::span<Byte> PartOf(std::span<Byte> bytes, const ClientChunk& chunk) {
   return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
 }
 
+// What `link` has answered with so many bytes.
+AnsweredPush PushOf(LaneLink& link, ChunkId chunk, const ChunkRequest& push, size_t value_bytes) {
+  const size_t gradient_bytes =
+      push.encoded.bytes != nullptr ? push.encoded.bytes->num_bytes() : push.source.size();
+  return {.server = link.server(),
+          .chunk = chunk,
+          .step = push.step,
+          .bytes = gradient_bytes + value_bytes,
+          .offset = link.channel()->clock_offset()};
+}
+
 // What the request says of its chunk.
 ChunkRequest RequestOf(const TensorRequest& request, const ClientChunk& chunk) {
   return {.type = request.type,
@@ -165,10 +176,7 @@ void ChunkClient::Start(const TensorRequest& request) {
   // Counted before the first is sent: an answer may come at once.
   if (ExpectAnswers(request, chunks, routes_) == 0) return request.pending->Finish();
   const bool is_push = IsPush(request.type);
-  if (is_push) {
-    meter_->OnPush(request.step, request.ready);
-    dependencies_.trace.OnPush(request.step);
-  }
+  if (is_push) meter_->OnPush(request.step, request.ready);
   if (request.type == FrameType::kPull) chunks_.BeginRead();
   EncodedGradient all;
   for (ClientChunk& chunk : chunks) {
@@ -248,7 +256,6 @@ void ChunkClient::NotifyIfWhole() {
 
 void ChunkClient::OnSynchronized(const SyncObservation& observation) {
   dependencies_.statistics.AddSynchronized(observation);
-  dependencies_.trace.OnSynchronized(observation.number);
   if (!codec_trial_) return;
   const auto verdict = codec_trial_->Add(observation.number, observation.sync);
   if (verdict) ReportVerdict(*verdict, dependencies_.log);
@@ -421,8 +428,10 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   At(SyncPhase::kApply);
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
-  if (is_push && answer.timing && answer.timing->published_at != 0)
-    NoteTimes(link, frame.header.chunk, *answer.timing, request);
+  if (is_push && answer.timing && answer.timing->published_at != 0) {
+    request.phases = dependencies_.statistics.AddAnswered(
+        PushOf(link, frame.header.chunk, request, num_bytes), request.times, *answer.timing);
+  }
   if (slot == &ClientChunk::fetch || (is_push && step_.is_led())) {
     if (slot == &ClientChunk::push) {
       request.is_answered = true;
@@ -434,17 +443,6 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (is_push) meter_->OnApplied(request.step, request.times.applied, request.phases);
   request.pending->PartDone(request.server);
   dependencies_.observer.OnAnswered();
-}
-
-void ChunkClient::NoteTimes(LaneLink& link,
-                            ChunkId chunk,
-                            const PublishedTiming& timing,
-                            ChunkRequest& request) {
-  const Duration offset = link.channel()->clock_offset();
-  request.phases = PhasesOf(request.times, timing, offset);
-  TraceRecorder& trace = dependencies_.trace;
-  if (trace.Records(request.step))
-    trace.OnAnswered({link.server(), chunk, request.step}, request.times, timing, offset);
 }
 
 void ChunkClient::StoreValue(const ClientChunk& chunk,

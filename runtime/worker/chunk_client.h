@@ -23,6 +23,7 @@
 #include "runtime/membership/control.h"
 #include "runtime/replication/replica_frame.h"
 #include "runtime/transport/channel.h"
+#include "runtime/transport/frame.h"
 #include "runtime/transport/lane_link.h"
 #include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
@@ -35,7 +36,6 @@
 #include "runtime/worker/shard_routes.h"
 #include "runtime/worker/step_agreement.h"
 #include "runtime/worker/sync_meter.h"
-#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
@@ -63,7 +63,6 @@ struct ChunkClientDependencies {
   Transport& transport;
   Executor& executor;
   WorkerStatistics& statistics;
-  TraceRecorder& trace;
   ChunkClientObserver& observer;
   const Log& log;
 };
@@ -148,11 +147,6 @@ class ChunkClient final : private LaneLinkHandler {
   // The request that the frame has the value for; null: none.
   Slot AnsweredBy(const FrameHeader& header);
   void OnPublished(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
-  // When the push was where, for the metrics and the trace.
-  void NoteTimes(LaneLink& link,
-                 ChunkId chunk,
-                 const PublishedTiming& timing,
-                 ChunkRequest& request);
   // Puts an answer's value where the program looks for it.
   void StoreValue(const ClientChunk& chunk,
                   const ChunkRequest& request,

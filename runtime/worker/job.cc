@@ -23,6 +23,7 @@
 #include "runtime/worker/end_notice.h"
 #include "runtime/worker/worker_collectives.h"
 #include "runtime/worker/worker_node.h"
+#include "runtime/worker/worker_tracing.h"
 
 namespace pushpull {
 namespace {
@@ -78,6 +79,7 @@ class RunningJob final : public Job {
         WorkerDependencies{loop_, *transport_, connector_, metrics_},
         Log(ToString(options_.worker), options_.log_level));
     collectives_.emplace(*node_);
+    tracing_.emplace(loop_, node_->trace());
     // Before anybody can see that this worker is there, and tell it to end.
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
     return node_->Join()->Wait(deadline);
@@ -134,7 +136,6 @@ class RunningJob final : public Job {
   }
 
   absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
-  absl::StatusOr<StepSamples> Samples() const override { return node_->Samples(0); }
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
     return node_->Samples(steps);
   }
@@ -157,10 +158,7 @@ class RunningJob final : public Job {
   void ReportResult(absl::string_view name, double value) override {
     node_->ReportResult(name, value);
   }
-  bool is_traced() const override { return node_->is_traced(); }
-  void TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end) override {
-    node_->TraceSpan(name, begin, end);
-  }
+  Tracing& tracing() override { return *tracing_; }
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
 
  private:
@@ -212,6 +210,7 @@ class RunningJob final : public Job {
   GrpcSessionConnector connector_;
   std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
   std::optional<WorkerCollectives> collectives_;
+  std::optional<WorkerTracing> tracing_;
   std::unique_ptr<HttpExposer> exposer_;
   std::optional<EndNotice> end_notice_;
 };

@@ -30,6 +30,15 @@ struct PushTimes {
   SteadyTime applied;   // the program can see it
 };
 
+// Which push of a chunk has been answered.
+struct AnsweredPush {
+  ServerId server;
+  ChunkId chunk;
+  Step step;
+  uint64_t bytes = 0;  // of gradient and value, as they travelled
+  Duration offset{0};  // the server's clock minus the worker's
+};
+
 // The phases of one push. `offset` is the server's clock minus the worker's. Each phase is the
 // difference of two clock readings; none is the remainder of the others.
 PhaseTimes PhasesOf(const PushTimes& times, const PublishedTiming& server, Duration offset);

@@ -32,10 +32,10 @@ void TraceRecorder::SetTensors(const std::vector<PlacedTensor>& tensors) {
   std::ranges::sort(tensors_, {}, &TracedTensor::first_chunk);
 }
 
-void TraceRecorder::Start(const TraceSteps& order, SteadyTime now) {
+void TraceRecorder::Start(const TraceSteps& order, std::optional<Step> first, SteadyTime now) {
   order_ = order;
   deadline_ = now + order.within;
-  first_step_.reset();
+  first_step_ = first;
   is_complete_ = false;
   pushes_.clear();
   spans_.clear();
@@ -44,20 +44,15 @@ void TraceRecorder::Start(const TraceSteps& order, SteadyTime now) {
   is_on_.store(true, std::memory_order_relaxed);
 }
 
-void TraceRecorder::OnPush(Step step) {
-  if (!is_on()) return;
-  if (!first_step_) first_step_ = step;
-  // A program that pushes only some of its tensors never has all chunks back. Two steps later the
-  // answers of the last step have arrived, because one tensor's pushes follow each other.
-  if (step > end_step()) is_complete_ = true;
-}
-
-void TraceRecorder::OnAnswered(const Answered& push,
-                               const PushTimes& times,
-                               const PublishedTiming& timing,
-                               Duration offset) {
-  if (!HasRoom()) return;
-  offsets_[push.server] = Nanoseconds(offset);
+void TraceRecorder::Record(const AnsweredPush& push,
+                           const PushTimes& times,
+                           const PublishedTiming& timing) {
+  if (!first_step_) first_step_ = push.step;
+  // A program that pushes only some of its tensors never has all chunks back. By the second step
+  // after the last one, that one's answers have arrived: pushes of one tensor follow each other.
+  if (push.step > end_step()) is_complete_ = true;
+  if (push.step < *first_step_ || push.step >= end_step() || !HasRoom()) return;
+  offsets_[push.server] = Nanoseconds(push.offset);
   pushes_.push_back({.server = push.server,
                      .chunk = push.chunk,
                      .step = push.step,

@@ -29,22 +29,14 @@ class TraceRecorder {
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
 
   void SetTensors(const std::vector<PlacedTensor>& tensors);
-  // Records the steps that begin from now on. Replaces an earlier trace.
-  void Start(const TraceSteps& order, SteadyTime now);
+  // Records the steps from `first` on; without it, from that of the first answer on. Replaces an
+  // earlier trace.
+  void Start(const TraceSteps& order, std::optional<Step> first, SteadyTime now);
 
-  // A tensor of the step is pushed.
-  void OnPush(Step step);
-  bool Records(Step step) const { return first_step_ && step >= *first_step_ && step < end_step(); }
-  // A push of such a step has been answered. `offset`: the server's clock minus the worker's.
-  struct Answered {
-    ServerId server;
-    ChunkId chunk;
-    Step step;
-  };
-  void OnAnswered(const Answered& push,
-                  const PushTimes& times,
-                  const PublishedTiming& timing,
-                  Duration offset);
+  // Recorded where it is of a step of the trace.
+  void OnAnswered(const AnsweredPush& push, const PushTimes& times, const PublishedTiming& timing) {
+    if (is_on()) Record(push, times, timing);
+  }
   // All chunks of the step are back.
   void OnSynchronized(Step step);
   void AddSpan(TracedSpan span);
@@ -56,6 +48,7 @@ class TraceRecorder {
 
  private:
   Step end_step() const { return Step{first_step_->value() + order_.steps}; }
+  void Record(const AnsweredPush& push, const PushTimes& times, const PublishedTiming& timing);
   bool HasRoom();
   std::vector<TracedTensor> TensorsOf(const std::vector<TracedPush>& pushes) const;
   std::vector<TracedClock> ClocksOf(const std::vector<TracedPush>& pushes) const;

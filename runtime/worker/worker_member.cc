@@ -10,6 +10,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
+namespace {
+
+// Until the coordinator has said how often.
+constexpr Duration kFirstHeartbeats = std::chrono::seconds(1);
+
+}  // namespace
 
 WorkerMember::WorkerMember(WorkerNodeOptions options,
                            WorkerDependencies dependencies,
@@ -21,12 +27,16 @@ WorkerMember::WorkerMember(WorkerNodeOptions options,
       log_(std::move(log)),
       operations_(operations),
       departure_(departure),
-      statistics_(dependencies.metrics),
-      trace_(options_.worker) {}
+      reports_(
+          options_.worker,
+          dependencies.executor,
+          dependencies.metrics,
+          [this] { return ReportedProgress(); },
+          [this](FromMember message) {
+            if (session_->is_open()) session_->Send(std::move(message));
+          }) {}
 
-WorkerMember::~WorkerMember() {
-  dependencies_.executor.Cancel(timer_);
-}
+WorkerMember::~WorkerMember() = default;
 
 void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
   joining_ = std::move(joining);
@@ -35,7 +45,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
                          .resend_after = options_.resend_after,
                          .fault_point = options_.fault_point},
       ChunkClientDependencies{
-          dependencies_.transport, dependencies_.executor, statistics_, trace_, *this, log_});
+          dependencies_.transport, dependencies_.executor, statistics(), *this, log_});
   const auto registration = [this](Term promised) {
     return RegisterWorker{.worker = options_.worker,
                           .incarnation = options_.incarnation,
@@ -50,7 +60,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
                    static_cast<SessionHandler&>(*this),
                    registration,
                    log_);
-  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  reports_.SetPeriod(kFirstHeartbeats);
   if (departure_.is_end_requested()) EndBeforeFirstStep();
 }
 
@@ -64,6 +74,7 @@ void WorkerMember::Run(const TensorRequest& request) {
     return;
   }
   CountSamples(request);
+  reports_.activity().OnRequest(request, dependencies_.executor.Now());
   client_->Start(request);
 }
 
@@ -74,7 +85,7 @@ void WorkerMember::CountSamples(const TensorRequest& request) {
   if (client_->step().is_led() && IsPush(request.type)) {
     undecided_samples_ = samples;
   } else {
-    statistics_.AddSamples(samples);
+    statistics().AddSamples(samples);
   }
 }
 
@@ -91,6 +102,7 @@ void WorkerMember::StartExchange(std::shared_ptr<ExchangeOperation> operation) {
     return operation->pending.Fail(
         absl::FailedPreconditionError("register the tensors before the first collective"));
   }
+  reports_.activity().OnExchange(operation, dependencies_.executor.Now());
   client_->exchanges().Start(std::move(operation));
 }
 
@@ -106,9 +118,7 @@ void WorkerMember::OnClosed(const absl::Status& why) {
 }
 
 void WorkerMember::On(const Welcome& message) {
-  heartbeat_ = std::chrono::milliseconds(message.heartbeat_milliseconds);
-  dependencies_.executor.Cancel(timer_);
-  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
+  reports_.SetPeriod(std::chrono::milliseconds(message.heartbeat_milliseconds));
   operations_.SetJob(message.settings);
   client_->routes().Promise(message.term);
   if (message.settings.keeps_copies) client_->KeepCopies();
@@ -127,12 +137,12 @@ void WorkerMember::On(const Collect& message) {
                               .desired = desired_});
   if (registration_ != nullptr && !is_member_)
     session_->Send(RegisterTensors{registration_->specs()});
-  statistics_.RepeatLosses();
+  statistics().RepeatLosses();
   if (leave_ && !leaving_->is_done()) {
-    leave_->stats = statistics_.TakeReport();
+    leave_->stats = reports_.TakeStats();
     session_->Send(*leave_);
   }
-  SendStats();
+  reports_.SendHeartbeat();
 }
 
 void WorkerMember::On(const SetServers& message) {
@@ -159,7 +169,8 @@ void WorkerMember::On(const OfferCopies& message) {
 }
 
 void WorkerMember::On(const TraceSteps& message) {
-  trace_.Start(message, dependencies_.executor.Now());
+  const Step next = operations_.next_number();
+  reports_.StartTrace(message, has_begun() ? std::optional<Step>(next) : std::nullopt);
 }
 
 void WorkerMember::On(const ActivateView& message) {
@@ -195,22 +206,10 @@ void WorkerMember::On(const Stop& message) {
   Break(message.status.ok() ? absl::CancelledError("the job ends") : message.status);
 }
 
-void WorkerMember::SendHeartbeat() {
-  timer_ = dependencies_.executor.RunAfter(heartbeat_, [this] { SendHeartbeat(); });
-  SendStats();
-  SendTraceIfOver();
-}
-
-void WorkerMember::SendTraceIfOver() {
-  for (TraceReport& report : trace_.TakeIfOver(dependencies_.executor.Now())) {
-    for (TracedPush& push : report.pushes) push.step = ProgramStep(push.step);
-    session_->Send(std::move(report));
-  }
-}
-
-void WorkerMember::SendStats() {
-  if (has_begun()) statistics_.SetStep(ProgramStep(Progress()));
-  if (session_->is_open()) session_->Send(Heartbeat{statistics_.TakeReport()});
+WorkerProgress WorkerMember::ReportedProgress() const {
+  return {.chunks = client_->chunks(),
+          .step = has_begun() ? std::optional<Step>(ProgramStep(Progress())) : std::nullopt,
+          .steps_skipped = consistency_.steps_skipped};
 }
 
 Step WorkerMember::Progress() const {
@@ -226,8 +225,8 @@ Step WorkerMember::ProgramStep(Step step) const {
 void WorkerMember::OnUnevenStep(Step step) {
   log_.Info("uneven step: its chunks had different contributors",
             {{"step", ProgramStep(step).value()}});
-  statistics_.AddUnevenStep(step);
-  SendStats();
+  statistics().AddUnevenStep(step);
+  reports_.SendHeartbeat();
 }
 
 // ---- registering ----
@@ -250,7 +249,7 @@ void WorkerMember::On(const TensorsRegistered& message) {
   is_member_ = true;
   from_step_ = message.start_step;
   client_->SetTensors(message.tensors);
-  trace_.SetTensors(message.tensors);
+  reports_.SetTensors(message.tensors);
   client_->UseMode(consistency_);
   SendWholeIfAsked();
   registration_->SetPlaces(message.tensors);
@@ -277,6 +276,7 @@ void WorkerMember::CatchUp() {
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
   operations_.Begin(*registration_, start, consistency_.steps_skipped);
+  reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();
@@ -284,7 +284,7 @@ void WorkerMember::FinishRegistration() {
 
 void WorkerMember::OnStepSettled(Step version) {
   const uint64_t samples = std::exchange(undecided_samples_, 0);
-  if (client_->step().was_admitted()) statistics_.AddSamples(samples);
+  if (client_->step().was_admitted()) statistics().AddSamples(samples);
   if (registration_ == nullptr) operations_.SkipTo(version);  // otherwise it has no numbers yet
 }
 
@@ -305,10 +305,7 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
                              bool is_early) {
   if (!broken_.ok()) return pending->Fail(broken_);
   leaving_ = std::move(pending);
-  trace_.End();
-  SendTraceIfOver();
-  statistics_.SetStep(ProgramStep(end_step));
-  leave_ = pushpull::Leave{end_step, statistics_.TakeReport(), is_early};
+  leave_ = pushpull::Leave{end_step, reports_.Finish(ProgramStep(end_step)), is_early};
   session_->Send(*leave_);
 }
 
@@ -349,6 +346,7 @@ void WorkerMember::On(const HoldSteps& message) {
 void WorkerMember::On(const ResumeSteps& message) {
   if (!hold_ || hold_->round != message.round) return;
   hold_.reset();
+  if (has_begun()) reports_.activity().OnBegun(dependencies_.executor.Now());
   operations_.Resume();
   RunDue();
 }
@@ -361,6 +359,7 @@ void WorkerMember::TakeMode(const View& view) {
   from_step_ = consistency_.from_step;
   if (consistency_.is_sync()) client_->RaiseVersions(from_step_);
   hold_.reset();
+  reports_.activity().OnBegun(dependencies_.executor.Now());
   operations_.Continue(from_step_, consistency_.steps_skipped);
   log_.Info("mode", {{"name", NameOf(consistency_.mode)}, {"from_step", from_step_.value()}});
   RunDue();
@@ -370,40 +369,28 @@ void WorkerMember::ReportIfDrained() {
   if (!hold_ || !hold_->until || has_reported_hold_ || registration_ != nullptr) return;
   if (client_->chunks().has_pushes() || !operations_.IsDrained()) return;
   has_reported_hold_ = true;
+  reports_.activity().OnHeld(dependencies_.executor.Now());
   session_->Send(StepsHeld{.round = hold_->round, .next_step = *hold_->until, .is_drained = true});
 }
 
-// ---- checkpoints (docs/decisions/0038-error-feedback.md) ----
+// ---- checkpoints ----
 
 void WorkerMember::On(const Capture& message) {
-  capture_ = message;
+  capture_.Begin(message);
   if (is_member_) SendWholeIfAsked();
 }
 
 void WorkerMember::On(const EndCapture& message) {
-  if (!capture_ || capture_->attempt != message.attempt) return;
-  capture_.reset();
-  client_->ForgetWhole();
+  if (capture_.End(message.attempt)) client_->ForgetWhole();
 }
 
-// What a codec has left out of a worker's gradients is on no server. It is sent in the last step
-// before the checkpoint, so that the checkpoint contains it.
 void WorkerMember::SendWholeIfAsked() {
-  if (!capture_) return;
-  const uint64_t version = capture_->step.value();
-  client_->SendWhole(Step{version - std::min<uint64_t>(version, 1)});
+  if (const std::optional<Step> step = capture_.WholeStep()) client_->SendWhole(*step);
 }
 
 void WorkerMember::OnWhole(bool is_whole) {
-  if (!capture_) return;
-  const Capture capture = *std::exchange(capture_, std::nullopt);
-  Captured report{
-      .attempt = capture.attempt, .status = {}, .highest_version = capture.step, .files = {}};
-  if (!is_whole) {
-    report.status = absl::AbortedError(
-        absl::StrCat("gradients of steps before ", capture.step.value(), " are not whole"));
-  }
-  session_->Send(std::move(report));
+  if (std::optional<Captured> report = capture_.TakeReport(is_whole))
+    session_->Send(*std::move(report));
 }
 
 }  // namespace pushpull

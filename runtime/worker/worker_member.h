@@ -18,13 +18,14 @@
 #include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
 #include "runtime/transport/channel.h"
+#include "runtime/worker/capture_part.h"
 #include "runtime/worker/chunk_client.h"
 #include "runtime/worker/departure.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/registration.h"
-#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_metrics.h"
+#include "runtime/worker/worker_reports.h"
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
@@ -75,9 +76,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
 
   // Once it is open.
   void Share(std::shared_ptr<const SharedMemory> memory) { client_->Share(std::move(memory)); }
-  WorkerStatistics& statistics() { return statistics_; }
-  TraceRecorder& trace() { return trace_; }
-  const TraceRecorder& trace() const { return trace_; }
+  WorkerStatistics& statistics() { return reports_.statistics(); }
 
  private:
   void OnMessage(ToMember message) override;
@@ -85,7 +84,10 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
 
   void OnStepSettled(Step version) override;
   void OnUnevenStep(Step step) override;
-  void OnAnswered() override { ReportIfDrained(); }
+  void OnAnswered() override {
+    reports_.activity().OnAnswered(dependencies_.executor.Now());
+    ReportIfDrained();
+  }
   void OnWhole(bool is_whole) override;
   void OnBroken(const absl::Status& why) override { Break(why); }
 
@@ -130,9 +132,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void SendWholeIfAsked();
   // Notifies the coordinator, once, when all steps below the hold are done.
   void ReportIfDrained();
-  void SendHeartbeat();
-  void SendStats();
-  void SendTraceIfOver();
+  WorkerProgress ReportedProgress() const;
 
   // Its values are in place.
   bool has_begun() const { return is_member_ && registration_ == nullptr; }
@@ -149,8 +149,7 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   Departure& departure_;
 
   std::optional<ReconnectingSession> session_;
-  WorkerStatistics statistics_;
-  TraceRecorder trace_;
+  WorkerReports reports_;
   std::optional<ChunkClient> client_;
   std::shared_ptr<PendingOperation> joining_;
   std::shared_ptr<Registration> registration_;  // under way
@@ -164,12 +163,10 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   std::optional<HoldSteps> hold_;
   bool is_hold_outdated_ = false;  // until the next view: another coordinator is in charge
   bool has_reported_hold_ = false;
-  std::optional<Capture> capture_;  // that this worker has a part in, until it has reported it
-  absl::Status broken_;             // why nothing works any more
+  CapturePart capture_;
+  absl::Status broken_;  // why nothing works any more
   bool has_reported_failure_ = false;
   uint64_t undecided_samples_ = 0;  // of the open step, where the leading chunk decides who counts
-  Duration heartbeat_ = std::chrono::seconds(1);
-  Executor::TimerId timer_ = 0;
 };
 
 }  // namespace pushpull

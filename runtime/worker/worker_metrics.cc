@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/worker_metrics.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 
 #include <prometheus/counter.h>
@@ -19,6 +21,12 @@ const prometheus::Histogram::BucketBoundaries kSyncBuckets = {
 
 prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const char* help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry()).Add({});
+}
+
+prometheus::Family<prometheus::Counter>& CounterFamily(MetricsRegistry& registry,
+                                                       const char* name,
+                                                       const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry());
 }
 
 prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char* help) {
@@ -56,6 +64,14 @@ struct WorkerMetrics::Families {
         overflows(Counter(registry,
                           "pushpull_codec_overflows_total",
                           "Finite values of gradients that a codec has no finite number for")),
+        link_bytes(CounterFamily(registry,
+                                 "pushpull_link_bytes_total",
+                                 "Gradients and values of steps between worker and server")),
+        link_seconds(CounterFamily(
+            registry, "pushpull_link_seconds_total", "With a gradient or a value on its way")),
+        link_server_seconds(CounterFamily(registry,
+                                          "pushpull_link_server_seconds_total",
+                                          "With a gradient in the server: queue, sum, optimizer")),
         pushed(registry, "pushpull_push_bytes_total", "Gradient bytes sent to servers"),
         pulled(registry, "pushpull_pull_bytes_total", "Parameter bytes received from servers") {
     for (size_t i = 0; i < kSyncPhaseCount; ++i) {
@@ -73,6 +89,9 @@ struct WorkerMetrics::Families {
   prometheus::Gauge& loss;
   prometheus::Counter& resends;
   prometheus::Counter& overflows;
+  prometheus::Family<prometheus::Counter>& link_bytes;
+  prometheus::Family<prometheus::Counter>& link_seconds;
+  prometheus::Family<prometheus::Counter>& link_server_seconds;
   BytesByChannel pushed;
   BytesByChannel pulled;
 };
@@ -106,6 +125,18 @@ void WorkerMetrics::AddSamples(uint64_t samples) {
 }
 void WorkerMetrics::SetStep(uint64_t step) {
   families_->step.Set(static_cast<double>(step));
+}
+void WorkerMetrics::SetLinks(const std::vector<LinkCosts>& links) {
+  const auto raise = [](prometheus::Counter& counter, double total) {
+    counter.Increment(std::max(0.0, total - counter.Value()));
+  };
+  for (const LinkCosts& link : links) {
+    const std::map<std::string, std::string> server = {
+        {"server", std::to_string(link.server.value())}};
+    raise(families_->link_bytes.Add(server), static_cast<double>(link.bytes));
+    raise(families_->link_seconds.Add(server), link.link_seconds);
+    raise(families_->link_server_seconds.Add(server), link.server_seconds);
+  }
 }
 void WorkerMetrics::SetLoss(double loss) {
   families_->loss.Set(loss);

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
+#include "runtime/membership/control.h"
 #include "runtime/metrics/registry.h"
 #include "runtime/worker/sync_meter.h"
 
@@ -28,6 +30,8 @@ class WorkerMetrics {
   void AddSamples(uint64_t samples);
   void SetStep(uint64_t step);
   void SetLoss(double loss);
+  // Of all servers that this worker has exchanged with, since the start.
+  void SetLinks(const std::vector<LinkCosts>& links);
 
  private:
   struct Families;

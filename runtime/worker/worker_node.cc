@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/transport/peer_clock.h"
 
 namespace pushpull {
 
@@ -158,16 +157,6 @@ void WorkerNode::ReportLoss(Step step, double loss, uint64_t samples) {
 void WorkerNode::ReportResult(absl::string_view name, double value) {
   dependencies_.executor.Post(
       [this, name = std::string(name), value] { member_.statistics().SetResult(name, value); });
-}
-
-void WorkerNode::TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end) {
-  if (!is_traced()) return;
-  dependencies_.executor.Post([this,
-                               span = TracedSpan{.name = std::string(name),
-                                                 .begin = NanosecondsOf(begin),
-                                                 .end = NanosecondsOf(end)}]() mutable {
-    member_.trace().AddSpan(std::move(span));
-  });
 }
 
 }  // namespace pushpull

@@ -81,8 +81,8 @@ class WorkerNode {
 
   void ReportLoss(Step step, double loss, uint64_t samples);
   void ReportResult(absl::string_view name, double value);
-  bool is_traced() const { return member_.trace().is_on(); }
-  void TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end);
+  // For WorkerTracing.
+  TraceRecorder& trace() { return member_.statistics().trace(); }
 
   Step start_step() const { return operations_.start_step(); }
   Step next_step() const { return operations_.next_step(); }

@@ -40,7 +40,17 @@ void WorkerStatistics::AddSynchronized(const SyncObservation& observation) {
   stats_.sync_seconds.Add(ToSeconds(observation.sync));
   for (size_t i = 0; i < kSyncPhaseCount; ++i)
     stats_.phase_seconds[i].Add(ToSeconds(observation.phases[i]));
+  links_.OnStep(observation);
   metrics_.Observe(observation);
+  trace_.OnSynchronized(observation.number);
+}
+
+PhaseTimes WorkerStatistics::AddAnswered(const AnsweredPush& push,
+                                         const PushTimes& times,
+                                         const PublishedTiming& timing) {
+  links_.OnAnswer(push.server, times.received, timing, push.offset, push.bytes);
+  trace_.OnAnswered(push, times, timing);
+  return PhasesOf(times, timing, push.offset);
 }
 
 void WorkerStatistics::AddUnevenStep(Step step) {
@@ -53,8 +63,11 @@ void WorkerStatistics::SetStep(Step step) {
   metrics_.SetStep(step.value());
 }
 
-WorkerStats WorkerStatistics::TakeReport() {
+WorkerStats WorkerStatistics::TakeReport(const WorkerActivity& activity) {
   WorkerStats report = stats_;
+  report.costs = links_.costs();
+  report.activity = activity;
+  metrics_.SetLinks(report.costs.links);
   reported_losses_.insert(reported_losses_.end(), stats_.losses.begin(), stats_.losses.end());
   KeepNewest(reported_losses_, kReportedLossesMax);
   stats_.losses.clear();

@@ -10,7 +10,9 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
+#include "runtime/worker/link_meter.h"
 #include "runtime/worker/sync_meter.h"
+#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_metrics.h"
 
 namespace pushpull {
@@ -19,7 +21,7 @@ namespace pushpull {
 class WorkerStatistics {
  public:
   // `metrics` outlives this object.
-  explicit WorkerStatistics(WorkerMetrics& metrics) : metrics_(metrics) {}
+  WorkerStatistics(WorkerId worker, WorkerMetrics& metrics) : metrics_(metrics), trace_(worker) {}
 
   void AddSent(absl::string_view channel, uint64_t bytes);
   void AddReceived(absl::string_view channel, uint64_t bytes);
@@ -27,20 +29,28 @@ class WorkerStatistics {
   void AddOverflows(uint64_t values) { metrics_.AddOverflows(values); }
   void AddSamples(uint64_t samples);
   void AddSynchronized(const SyncObservation& observation);
+  // Returns where the time of the push went.
+  PhaseTimes AddAnswered(const AnsweredPush& push,
+                         const PushTimes& times,
+                         const PublishedTiming& timing);
   void AddUnevenStep(Step step);
   void AddLoss(const LossPoint& loss) { stats_.losses.push_back(loss); }
   void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
   void SetStep(Step step);
 
+  TraceRecorder& trace() { return trace_; }
+
   // The losses since the last report, and the present values of everything else. They are to be
   // sent at once: what is returned here is not returned again.
-  WorkerStats TakeReport();
+  WorkerStats TakeReport(const WorkerActivity& activity);
   // Another coordinator is in charge: the next report has all losses that are still known.
   void RepeatLosses();
 
  private:
   WorkerMetrics& metrics_;
   WorkerStats stats_;
+  LinkMeter links_;
+  TraceRecorder trace_;
   std::vector<LossPoint> reported_losses_;  // the newest of earlier reports
 };
 

@@ -194,7 +194,7 @@ class LiveTest(job.JobTestCase):
 
         found = job.wait_until(lambda: self.firing("PushpullStraggler"), WAIT_SECONDS, "the straggler is found")
 
-        self.assertEqual([labels["pod"] for labels in found], [f"{self.job_name}-worker-1"])
+        self.assertEqual([labels["member"] for labels in found], ["worker-1"])
 
     def test_stall_is_told_and_clears(self) -> None:
         self.start_job(self.long_spec(sync={"stallSeconds": 1}, restart={"peerTimeoutSeconds": 3600}), "metrics.rules.alerts.stalled.forSeconds=0")

@@ -40,7 +40,7 @@ class RulesTest(unittest.TestCase):
             self.assertTrue(fires and silent, alert["alert"])
 
     def test_other_thresholds_are_rules_too(self) -> None:
-        chart.write_rules(self.rules, "metrics.rules.alerts.straggler.ratio=2", "metrics.rules.alerts.slowServer.queueSeconds=0.001",
+        chart.write_rules(self.rules, "metrics.rules.alerts.straggler.stepShare=0.2", "metrics.rules.alerts.slowServer.stepShare=0.001",
                           "metrics.rules.alerts.certificateExpires.remainingSeconds=3000000", "metrics.rules.alerts.restarts.count=1000000")
 
         self.assert_passes("check", "rules", "--lint=all", "--lint-fatal", self.rules)

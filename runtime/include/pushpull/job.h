@@ -31,6 +31,7 @@
 #include "pushpull/log_level.h"
 #include "pushpull/samples.h"
 #include "pushpull/tensor_spec.h"
+#include "pushpull/tracing.h"
 
 namespace pushpull {
 
@@ -301,7 +302,7 @@ class Job {
   //   kFailedPrecondition  UseSamples and Register were not called.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
   // clang-format on
-  virtual absl::StatusOr<StepSamples> Samples() const = 0;
+  absl::StatusOr<StepSamples> Samples() const { return SamplesAhead(0); }
 
   // This worker's samples of the step that comes `steps` after its next one, if until then nobody
   // joins, leaves or fails: for data that is loaded ahead. Compare what was loaded with Samples()
@@ -347,11 +348,8 @@ class Job {
   // For progress, report and metrics. Never block.
   virtual void ReportLoss(Step step, double loss, uint64_t samples) = 0;
   virtual void ReportResult(absl::string_view name, double value) = 0;
-
-  // For `pushpull trace`: what the program did from `begin` to `end`, e.g. "forward". Names are cut
-  // to 300 bytes. Ignored while no trace is on, as is_traced says. Never block.
-  virtual bool is_traced() const = 0;
-  virtual void TraceSpan(absl::string_view name, SteadyTime begin, SteadyTime end) = 0;
+  // For `pushpull trace`. Valid for as long as the Job.
+  virtual Tracing& tracing() = 0;
 
   // Leaves the job: from the next step on nobody waits for this worker, and nothing can be pushed.
   // Blocks until the coordinator has confirmed it or `deadline` passes. A further call waits for

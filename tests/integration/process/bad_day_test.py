@@ -80,11 +80,16 @@ class StallTest(job.JobTestCase):
             r"coordinator step 20 waits for worker-1: no gradient of tensor \"t\d\" for \d")
         status = started.status()
         job.wait_until(lambda: started.metrics("coordinator")["pushpull_stalled"] == 1, 10, "gauge")
+        missing = {name: value for name, value in started.metrics("coordinator").items() if "stall_missing" in name}
         (self.folder / "stall-is-over").touch()
         started.launcher.wait_for_line("coordinator step 20 goes on")
         code = started.finish()
 
         self.assertIn("step 20 waits for worker-1", status["stalled"])
+        self.assertRegex(status["stalled"], r"; worker-1: computing for \d+\.\d s, step 20, last pushed tensor \"t\d\"")
+        self.assertRegex(status["stalled"], r"; worker-0 waits$")
+        self.assertEqual(missing, {'pushpull_stall_missing{worker="0"}': 0, 'pushpull_stall_missing{worker="1"}': 1})
+        self.assertRegex(status["workers"][0]["activity"], r"^waiting for \d+\.\d s, step 20, .*no answer from server-")
         self.assertEqual(code, 0, started.launcher.output)
         self.assertEqual(started.launcher.output.count("waits for worker-1"), 1)
 

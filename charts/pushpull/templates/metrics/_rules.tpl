@@ -1,7 +1,7 @@
 {{/*
 The groups of the PrometheusRule: of a dict with `rules`, the values metrics.rules, and `namespace`, the operator's.
-Records are means of 5 minutes of each member (pod); the alerts compare members with each other. A member without a step
-in that time has no mean, and is no one's yardstick.
+Records are means of 5 minutes of each member (pod). Which member is slow compared with the others is the coordinator's
+decision: pushpull_culprit.
 */}}
 {{- define "pushpull.rules" -}}
 {{- $alerts := .rules.alerts -}}
@@ -44,22 +44,21 @@ groups:
       {{- end }}
       {{- with $alerts.straggler }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullStraggler" "for" .forSeconds "severity" "warning"
-        "expr" (printf "%s > %v\nand on (namespace, job)\nmax by (namespace, job) (%s{phase=\"wait\"} / ignoring (phase) %s) > %v"
-          (include "pushpull.againstOthers" $own) .ratio $phase $step .stepShare)
-        "summary" "{{ $labels.pod }} holds up the other workers of {{ $labels.namespace }}/{{ $labels.job }}"
-        "description" "Its own part of a step takes {{ $value | humanize }} times as long as that of the others on average, and they wait for it.") | nindent 6 }}
+        "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"worker\"}) > %v" .stepShare)
+        "summary" "{{ $labels.member }} holds up the other workers of {{ $labels.namespace }}/{{ $labels.job }}"
+        "description" "Its own part of a step, computing included, takes longer than that of the others and costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.slowLink }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowLink" "for" .forSeconds "severity" "warning"
-        "expr" (printf "%s > %v\nand %s / %s > %v" (include "pushpull.againstOthers" $link) .ratio $link $step .stepShare)
-        "summary" "The link of {{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} is slow"
-        "description" "Its gradients and parameters are on their way {{ $value | humanize }} times as long as those of the other workers on average.") | nindent 6 }}
+        "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"link\"}) > %v" .stepShare)
+        "summary" "The link of {{ $labels.member }} of {{ $labels.namespace }}/{{ $labels.job }} is slow"
+        "description" "Gradients and parameters are on their way longer than on the other links, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.slowServer }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowServer" "for" .forSeconds "severity" "warning"
-        "expr" (printf "%s > %v\nand %s > %v" (include "pushpull.againstOthers" $queue) .ratio $queue .queueSeconds)
-        "summary" "{{ $labels.pod }} is slower than the other servers of {{ $labels.namespace }}/{{ $labels.job }}"
-        "description" "Pushes wait in it {{ $value | humanize }} times as long as in the others on average.") | nindent 6 }}
+        "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"server\"}) > %v" .stepShare)
+        "summary" "{{ $labels.member }} is slower than the other servers of {{ $labels.namespace }}/{{ $labels.job }}"
+        "description" "Gradients are in it longer than in the others, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.busyServer }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullBusyServer" "for" .forSeconds "severity" "warning"
@@ -118,15 +117,6 @@ groups:
         "summary" "Servers cannot be drained"
         "description" "The condition ScalingBlocked of the job has the reason. Nothing is lost; scaling back cancels the drain.") | nindent 6 }}
       {{- end }}
-{{- end }}
-
-{{/* A member's value, of a record, against the mean of the others of its job: a lone member has none. */}}
-{{- define "pushpull.againstOthers" -}}
-{{ . }}
-/ (
-  (sum by (namespace, job) ({{ . }}) - on (namespace, job) group_right () {{ . }})
-  / on (namespace, job) group_left () (count by (namespace, job) ({{ . }}) - 1)
-)
 {{- end }}
 
 {{/* One alert, unless the values leave it out: of a dict with rules, name, for, severity, expr, summary, description. */}}

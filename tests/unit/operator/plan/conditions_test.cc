@@ -244,5 +244,32 @@ TEST(ConditionsTest, ASidecarThatFailsIsToldAndChangesNothing) {
   EXPECT_THAT(Told(world), ElementsAre("Degraded SidecarEnded"));
 }
 
+TEST(ConditionsTest, AStallIsToldOnceWithItsWorkersUntilItIsOver) {
+  World world(1, 2);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(world.Settle());
+    world.RunPods();
+  }
+  world.events.clear();
+  world.seen.coordinator->stall_headline = "step 4 waits for worker-1: no gradient of tensor \"w\"";
+  for (const char* time : {" for 11.0 s", " for 41.0 s"}) {
+    world.seen.coordinator->stall = world.seen.coordinator->stall_headline + time;
+    ASSERT_TRUE(world.Settle());
+    world.Pass(seconds(30));
+  }
+
+  EXPECT_EQ(world.Say("Stalled"), "True WorkersMissing");
+  EXPECT_EQ(world.Find("Stalled")->message,
+            "step 4 waits for worker-1: no gradient of tensor \"w\" for 11.0 s");
+  EXPECT_EQ(world.status().reason, "WorkersMissing");
+  ASSERT_THAT(Told(world), ElementsAre("Stalled WorkersMissing"));
+  EXPECT_THAT(world.events[0].note, HasSubstr("worker-1"));
+
+  world.seen.coordinator->stall = world.seen.coordinator->stall_headline = "";
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Stalled"), "False StepsProceed");
+}
+
 }  // namespace
 }  // namespace pushpull_operator

@@ -61,5 +61,31 @@ TEST(StallWatchTest, TheLowestStepIsTheOneThatTheOthersWaitFor) {
   EXPECT_THAT(watch.Current()->missing, ElementsAre(WorkerId{2}));
 }
 
+TEST(StallWatchTest, WhoWaitsAndWhatTheMissingDoIsNamed) {
+  StallWatch watch;
+  Stall stall = Waiting(4, {WorkerId{2}}, 12.3);
+  stall.waiting = {WorkerId{0}, WorkerId{1}};
+  watch.OnServer(kA, stall);
+  // Some of the gradients of worker 1 are in place, not all.
+  watch.OnServer(kB, Waiting(4, {WorkerId{1}}));
+  watch.OnWorker(WorkerId{0}, {.phase = WorkerPhase::kWaiting, .seconds = 1});
+  watch.OnWorker(
+      WorkerId{2},
+      {.phase = WorkerPhase::kComputing, .seconds = 13.5, .step = Step{4}, .subject = "b"});
+
+  EXPECT_EQ(watch.Take()->text,
+            "step 4 waits for worker-1, worker-2: no gradient of tensor \"w\" for 12.3 s; "
+            "worker-2: computing for 13.5 s, step 4, last pushed tensor \"b\"; worker-0 waits");
+}
+
+TEST(StallWatchTest, WorkerThatHasGoneIsNotDescribed) {
+  StallWatch watch;
+  watch.OnServer(kA, Waiting(4, {WorkerId{2}}));
+  watch.OnWorker(WorkerId{2}, {.phase = WorkerPhase::kComputing, .seconds = 13.5});
+  watch.Remove(WorkerId{2});
+
+  EXPECT_EQ(watch.Current()->detail, "");
+}
+
 }  // namespace
 }  // namespace pushpull

@@ -12,7 +12,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 const TraceCollector::Workers kTwoWorkers = {{WorkerId{0}, Incarnation{10}},
-                                      {WorkerId{1}, Incarnation{11}}};
+                                             {WorkerId{1}, Incarnation{11}}};
 const SteadyTime kTraceStart{std::chrono::hours(1)};
 
 TraceReport Part(uint64_t number, size_t pushes, bool is_last = true) {

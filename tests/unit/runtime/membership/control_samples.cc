@@ -8,6 +8,14 @@ Quantiles SampleQuantiles() {
   return Quantiles::FromBuckets({{3, 7}, {1500, 2}});
 }
 
+WorkerActivity SampleActivity() {
+  return {.phase = WorkerPhase::kPulling,
+          .seconds = 1.5,
+          .step = Step{11},
+          .subject = "w",
+          .servers = {ServerId{1}}};
+}
+
 WorkerStats SampleWorkerStats() {
   WorkerStats stats;
   stats.step = Step{12};
@@ -20,6 +28,11 @@ WorkerStats SampleWorkerStats() {
   stats.losses = {{.step = Step{1}, .loss = 0.5, .samples = 64}};
   stats.results = {{"accuracy", 0.875}};
   stats.uneven_steps = {Step{3}, Step{11}};
+  stats.costs = {
+      .steps = 17, .step_seconds = 2.5, .own_seconds = 1.5, .wait_seconds = 0.5, .links = {}};
+  stats.costs.links = {
+      {.server = ServerId{1}, .bytes = 18, .link_seconds = 0.25, .server_seconds = 0.125}};
+  stats.activity = SampleActivity();
   return stats;
 }
 
@@ -50,7 +63,12 @@ TraceReport SampleTraceReport() {
 }
 
 Stall SampleStall() {
-  return {.step = Step{4}, .tensor = "w", .missing = {WorkerId{1}, WorkerId{3}}, .seconds = 10.5};
+  return {.step = Step{4},
+          .tensor = "w",
+          .missing = {WorkerId{1}, WorkerId{3}},
+          .seconds = 10.5,
+          .waiting = {WorkerId{2}},
+          .detail = "worker-1: computing for 11.0 s"};
 }
 
 ServerStats SampleServerStats() {
@@ -63,7 +81,8 @@ ServerStats SampleServerStats() {
           .duplicates = 8,
           .bytes_replicated = 9,
           .bytes_copied = 10,
-          .stall = SampleStall()};
+          .stall = SampleStall(),
+          .busy_seconds = 11.5};
 }
 
 StateLoss SampleStateLoss() {
@@ -276,8 +295,7 @@ std::vector<ToMember> SampleToMember() {
                                .version = Step{7},
                                .checksum = ~uint64_t{3}}},
                    .checkpoint = "/var/checkpoints/step-000000000007"},
-      TraceSteps{
-          .number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)}};
+      TraceSteps{.number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)}};
 }
 
 WorkerStatus SampleWorkerStatus() {
@@ -289,7 +307,9 @@ WorkerStatus SampleWorkerStatus() {
           .metrics_address = "127.0.0.1:9465",
           .pid = 15,
           .step = Step{16},
-          .joined_seconds = 17.5};
+          .joined_seconds = 17.5,
+          .activity = SampleActivity(),
+          .lateness_seconds = 0.5};
 }
 
 JobStatus SampleJobStatus() {
@@ -323,9 +343,15 @@ JobStatus SampleJobStatus() {
                      .data_address = "127.0.0.1:7171",
                      .metrics_address = "127.0.0.1:9464",
                      .pid = 14,
-                     .stats = SampleServerStats()}};
+                     .stats = SampleServerStats(),
+                     .step_seconds = 0.25}};
   status.workers = {SampleWorkerStatus()};
   status.stall = SampleStall();
+  status.culprits = {{.kind = CulpritKind::kLink,
+                      .worker = WorkerId{1},
+                      .server = ServerId{2},
+                      .seconds = 0.5,
+                      .share = 0.25}};
   status.resizes = {{.step = Step{17},
                      .from = 2,
                      .to = 4,

@@ -92,8 +92,8 @@ TEST(ChromeTraceTest, TimesAreOfOneClock) {
 }
 
 TEST(ChromeTraceTest, ContributorsOfAStepMeetInItsOptimizer) {
-  const json trace = json::parse(
-      ToChromeTrace("job", {ReportOf(0, {PushAt(0, 2)}), ReportOf(1, {PushAt(3, 2)})}));
+  const json trace =
+      json::parse(ToChromeTrace("job", {ReportOf(0, {PushAt(0, 2)}), ReportOf(1, {PushAt(3, 2)})}));
 
   size_t optimized = 0;
   for (const json& event : EventsOf(trace, "X")) optimized += event["name"] == "optimize bias[0]";

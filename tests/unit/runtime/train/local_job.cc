@@ -66,12 +66,9 @@ absl::Status LocalJob::UseSamples(const SampleSource& source) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepSamples> LocalJob::Samples() const {
+absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t steps) const {
+  if (steps > 0) return absl::UnimplementedError("the trainer loads nothing ahead");
   return queue_->ShareOf(options_.worker, queue_->step());
-}
-
-absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t) const {
-  return absl::UnimplementedError("the trainer loads nothing ahead");
 }
 
 absl::StatusOr<PushHandle> LocalJob::CommitSamples() {

@@ -68,10 +68,10 @@ class LocalJob final : public Job {
                                       std::span<float> out,
                                       Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
-  absl::StatusOr<StepSamples> Samples() const override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
   absl::StatusOr<PushHandle> CommitSamples() override;
   Collectives& collectives() override { std::abort(); }  // the trainer uses none
+  Tracing& tracing() override { std::abort(); }          // likewise
   bool is_released() const override { return false; }
   void TellToEnd() override {}
   int exit_code() const override { return options_.exit_code; }

@@ -23,19 +23,23 @@ class TraceRecorderTest : public testing::Test {
     trace.SetTensors({bias, weight});
   }
 
-  void Start(uint32_t steps = 2, uint32_t pushes_max = 100'000) {
-    trace.Start({.number = 9,
-                 .steps = steps,
-                 .pushes_max = pushes_max,
-                 .within = std::chrono::seconds(60)},
-                kTraceStart);
+  void Start(uint32_t steps = 2,
+             uint32_t pushes_max = 100'000,
+             std::optional<Step> first = Step{5}) {
+    trace.Start(
+        {.number = 9, .steps = steps, .pushes_max = pushes_max, .within = std::chrono::seconds(60)},
+        first,
+        kTraceStart);
   }
   // A step with one push of each of these chunks.
   void Push(uint64_t step, const std::vector<uint64_t>& chunks) {
-    trace.OnPush(Step{step});
     for (const uint64_t chunk : chunks) {
-      if (trace.Records(Step{step}))
-        trace.OnAnswered({ServerId{1}, ChunkId{chunk}, Step{step}}, {}, {}, std::chrono::nanoseconds(77));
+      trace.OnAnswered({.server = ServerId{1},
+                        .chunk = ChunkId{chunk},
+                        .step = Step{step},
+                        .offset = std::chrono::nanoseconds(77)},
+                       {},
+                       {});
     }
   }
   std::vector<uint64_t> StepsOf(const std::vector<TraceReport>& reports) {
@@ -49,9 +53,8 @@ class TraceRecorderTest : public testing::Test {
 };
 
 TEST_F(TraceRecorderTest, TheStepsThatBeginAfterTheOrderAreRecorded) {
-  Push(4, {0});
   Start(2);
-  for (const uint64_t step : {5, 6, 7}) {
+  for (const uint64_t step : {4, 5, 6, 7}) {
     Push(step, {0});
     trace.OnSynchronized(Step{step});
   }
@@ -63,6 +66,16 @@ TEST_F(TraceRecorderTest, TheStepsThatBeginAfterTheOrderAreRecorded) {
   EXPECT_TRUE(reports[0].is_last);
   EXPECT_FALSE(trace.is_on());
   EXPECT_THAT(trace.TakeIfOver(kTraceStart + std::chrono::hours(1)), IsEmpty());
+}
+
+TEST_F(TraceRecorderTest, AWorkerThatHasNotBegunRecordsItsFirstSteps) {
+  Start(1, 100, std::nullopt);
+  for (const uint64_t step : {500, 501}) {
+    Push(step, {0});
+    trace.OnSynchronized(Step{step});
+  }
+
+  EXPECT_THAT(StepsOf(trace.TakeIfOver(kTraceStart)), ElementsAre(500));
 }
 
 TEST_F(TraceRecorderTest, ATraceIsNotOverBeforeItsLastStepIs) {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a worker's program does at present, as far as the library sees it, and since when: what a
+// stall's message says of a worker that others wait for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/worker/exchange_client.h"
+#include "runtime/worker/request_table.h"
+
+namespace pushpull {
+
+// Thread-confined to the worker's executor. Constant time for each event; nothing is allocated.
+class ActivityWatch {
+ public:
+  explicit ActivityWatch(SteadyTime now) : since_(now) {}
+
+  // The job's tensors, for their names.
+  void SetTensors(const std::vector<PlacedTensor>& tensors);
+  // The values are in place, the mode has changed: the program computes.
+  void OnBegun(SteadyTime now);
+  // The program has pushed or pulled a tensor.
+  void OnRequest(const TensorRequest& request, SteadyTime now);
+  void OnExchange(const std::shared_ptr<ExchangeOperation>& operation, SteadyTime now);
+  // A chunk has been answered.
+  void OnAnswered(SteadyTime now) { answered_at_ = now; }
+  void OnHeld(SteadyTime now) { EnterPhase(WorkerPhase::kChangingMode, now); }
+  void OnLeaving(SteadyTime now) { EnterPhase(WorkerPhase::kLeaving, now); }
+
+  // `step`: that is under way, as the program counts. Linear in the number of chunks.
+  WorkerActivity Current(const RequestTable& chunks, Step step, SteadyTime now) const;
+
+ private:
+  void EnterPhase(WorkerPhase phase, SteadyTime now);
+
+  std::vector<std::string> tensors_;           // names
+  WorkerPhase phase_ = WorkerPhase::kJoining;  // kComputing stands for all from then on
+  SteadyTime since_;
+  Step pushed_step_;         // on the wire, of the newest push
+  size_t pushed_count_ = 0;  // tensors of that step
+  size_t pushed_tensor_ = 0;
+  SteadyTime pushed_at_;
+  size_t pulled_tensor_ = 0;
+  SteadyTime pulled_at_;
+  SteadyTime answered_at_;
+  std::weak_ptr<const ExchangeOperation> exchange_;
+  SteadyTime exchanged_at_;
+};
+
+}  // namespace pushpull

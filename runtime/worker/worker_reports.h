@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a worker reports of itself to the coordinator: its statistics and what it does, with every
+// heartbeat, and a trace, once that is over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/executor.h"
+#include "runtime/base/ids.h"
+#include "runtime/membership/control.h"
+#include "runtime/worker/activity.h"
+#include "runtime/worker/request_table.h"
+#include "runtime/worker/worker_metrics.h"
+#include "runtime/worker/worker_statistics.h"
+
+namespace pushpull {
+
+// How far a worker is.
+struct WorkerProgress {
+  const RequestTable& chunks;
+  std::optional<Step> step;  // under way, as the program counts; none: its values are not in place
+  uint64_t steps_skipped = 0;  // that the program does not count
+};
+
+// Thread-confined to the worker's executor.
+class WorkerReports {
+ public:
+  // `executor` and `metrics` outlive this object; `progress` and `send` are called from the first
+  // SetPeriod on. `send` may drop a message.
+  WorkerReports(WorkerId worker,
+                Executor& executor,
+                WorkerMetrics& metrics,
+                std::function<WorkerProgress()> progress,
+                std::function<void(FromMember)> send);
+  ~WorkerReports() { executor_.Cancel(timer_); }
+  WorkerReports(const WorkerReports&) = delete;
+  WorkerReports& operator=(const WorkerReports&) = delete;
+
+  WorkerStatistics& statistics() { return statistics_; }
+  ActivityWatch& activity() { return activity_; }
+  void SetTensors(const std::vector<PlacedTensor>& tensors);
+
+  // A heartbeat after each period from now on.
+  void SetPeriod(Duration period);
+  void SendHeartbeat();
+  // `next`: the step that begins next, on the wire; none: not known yet.
+  void StartTrace(const TraceSteps& order, std::optional<Step> next) {
+    statistics_.trace().Start(order, next, executor_.Now());
+  }
+  // The worker leaves before this step, as the program counts: returns its last statistics, after
+  // what there is of a trace.
+  WorkerStats Finish(Step end_step);
+  // Statistics to be sent at once.
+  WorkerStats TakeStats();
+
+ private:
+  void SendTraceIfOver();
+
+  Executor& executor_;
+  const std::function<WorkerProgress()> progress_;
+  const std::function<void(FromMember)> send_;
+  WorkerStatistics statistics_;
+  ActivityWatch activity_;
+  Duration period_{0};
+  Executor::TimerId timer_ = 0;
+};
+
+}  // namespace pushpull
