@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/replication/replica_frame.h"
+#include "runtime/transport/frame.h"
 #include "runtime/worker/published_answer.h"
 #include "runtime/worker/state_rows.h"
 
@@ -105,6 +106,20 @@ void ReportOverflows(const ChunkClientDependencies& to,
   to.log.Warning(
       "finite values are too large for the codec and become infinite",
       {{"what", what}, {"codec", ToString(encoded.codec)}, {"values", encoded.overflows}});
+}
+
+// Where the time of an answered push went.
+void Measure(const ChunkClientDependencies& to,
+             LaneLink& link,
+             const PublishedTiming& timing,
+             size_t value_bytes,
+             ChunkRequest& request) {
+  const Duration offset = link.channel()->clock_offset();
+  request.phases = PhasesOf(request.times, timing, offset);
+  const size_t gradient_bytes =
+      request.encoded.bytes != nullptr ? request.encoded.bytes->num_bytes() : request.source.size();
+  to.statistics.links().OnAnswer(
+      link.server(), request.times.received, timing, offset, gradient_bytes + value_bytes);
 }
 
 }  // namespace
@@ -418,7 +433,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
   if (is_push && answer.timing && answer.timing->published_at != 0)
-    Measure(link, *answer.timing, num_bytes, request);
+    Measure(dependencies_, link, *answer.timing, num_bytes, request);
   if (slot == &ClientChunk::fetch || (is_push && step_.is_led())) {
     if (slot == &ClientChunk::push) {
       request.is_answered = true;
@@ -430,18 +445,6 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (is_push) meter_->OnApplied(request.step, request.times.applied, request.phases);
   request.pending->PartDone(request.server);
   dependencies_.observer.OnAnswered();
-}
-
-void ChunkClient::Measure(LaneLink& link,
-                          const PublishedTiming& timing,
-                          size_t value_bytes,
-                          ChunkRequest& request) {
-  const Duration offset = link.channel()->clock_offset();
-  request.phases = PhasesOf(request.times, timing, offset);
-  const size_t gradient_bytes =
-      request.encoded.bytes != nullptr ? request.encoded.bytes->num_bytes() : request.source.size();
-  dependencies_.statistics.links().OnAnswer(
-      link.server(), request.times.received, timing, offset, gradient_bytes + value_bytes);
 }
 
 void ChunkClient::StoreValue(const ClientChunk& chunk,

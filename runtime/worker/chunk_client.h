@@ -23,7 +23,6 @@
 #include "runtime/membership/control.h"
 #include "runtime/replication/replica_frame.h"
 #include "runtime/transport/channel.h"
-#include "runtime/transport/frame.h"
 #include "runtime/transport/lane_link.h"
 #include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
@@ -147,11 +146,6 @@ class ChunkClient final : private LaneLinkHandler {
   // The request that the frame has the value for; null: none.
   Slot AnsweredBy(const FrameHeader& header);
   void OnPublished(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
-  // Where the time of an answered push went.
-  void Measure(LaneLink& link,
-               const PublishedTiming& timing,
-               size_t value_bytes,
-               ChunkRequest& request);
   // Puts an answer's value where the program looks for it.
   void StoreValue(const ClientChunk& chunk,
                   const ChunkRequest& request,

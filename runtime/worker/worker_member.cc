@@ -10,6 +10,28 @@
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
+namespace {
+
+RegisterWorker RegistrationOf(const WorkerNodeOptions& options, Term promised, bool is_member) {
+  return {.worker = options.worker,
+          .incarnation = options.incarnation,
+          .metrics_address = options.metrics_address,
+          .pid = static_cast<uint64_t>(getpid()),
+          .promised = promised,
+          .is_member = is_member};
+}
+
+Captured WholeReport(const Capture& capture, bool is_whole) {
+  Captured report{
+      .attempt = capture.attempt, .status = {}, .highest_version = capture.step, .files = {}};
+  if (!is_whole) {
+    report.status = absl::AbortedError(
+        absl::StrCat("gradients of steps before ", capture.step.value(), " are not whole"));
+  }
+  return report;
+}
+
+}  // namespace
 
 WorkerMember::WorkerMember(WorkerNodeOptions options,
                            WorkerDependencies dependencies,
@@ -37,12 +59,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
       ChunkClientDependencies{
           dependencies_.transport, dependencies_.executor, statistics_, *this, log_});
   const auto registration = [this](Term promised) {
-    return RegisterWorker{.worker = options_.worker,
-                          .incarnation = options_.incarnation,
-                          .metrics_address = options_.metrics_address,
-                          .pid = static_cast<uint64_t>(getpid()),
-                          .promised = promised,
-                          .is_member = is_member_};
+    return RegistrationOf(options_, promised, is_member_);
   };
   session_.emplace(options_.session,
                    dependencies_.coordinator,
@@ -123,10 +140,7 @@ void WorkerMember::On(const Welcome& message) {
 // Messages that were on their way to the previous coordinator are lost, so they are sent again.
 void WorkerMember::On(const Collect& message) {
   is_hold_outdated_ = hold_.has_value();
-  session_->Send(WorkerReport{.term = message.term,
-                              .entries = client_->routes().Entries(),
-                              .step = Progress(),
-                              .desired = desired_});
+  session_->Send(WorkerReport{message.term, client_->routes().Entries(), Progress(), desired_});
   if (registration_ != nullptr && !is_member_)
     session_->Send(RegisterTensors{registration_->specs()});
   statistics_.RepeatLosses();
@@ -150,10 +164,8 @@ void WorkerMember::On(const SetReplicas& message) {
 // From here on nothing is accepted any more that the old primaries publish.
 void WorkerMember::On(const CollectCopies& message) {
   client_->UpdateShards(message.entries);
-  for (const auto& [shard, entry] : message.entries) {
-    session_->Send(ShardCopies{
-        .round = message.round, .shard = shard, .chunks = client_->offers().CopiesOf(shard)});
-  }
+  for (const auto& [shard, entry] : message.entries)
+    session_->Send(ShardCopies{message.round, shard, client_->offers().CopiesOf(shard)});
 }
 
 void WorkerMember::On(const OfferCopies& message) {
@@ -205,8 +217,8 @@ void WorkerMember::SendStats() {
 
 WorkerStats WorkerMember::Stats() {
   const Step step = has_begun() ? ProgramStep(Progress()) : Step{};
-  return statistics_.TakeReport(
-      activity_.Current(client_->chunks(), step, dependencies_.executor.Now()));
+  const SteadyTime now = dependencies_.executor.Now();
+  return statistics_.TakeReport(activity_.Current(client_->chunks(), step, now));
 }
 
 Step WorkerMember::Progress() const {
@@ -394,15 +406,7 @@ void WorkerMember::SendWholeIfAsked() {
 }
 
 void WorkerMember::OnWhole(bool is_whole) {
-  if (!capture_) return;
-  const Capture capture = *std::exchange(capture_, std::nullopt);
-  Captured report{
-      .attempt = capture.attempt, .status = {}, .highest_version = capture.step, .files = {}};
-  if (!is_whole) {
-    report.status = absl::AbortedError(
-        absl::StrCat("gradients of steps before ", capture.step.value(), " are not whole"));
-  }
-  session_->Send(std::move(report));
+  if (capture_) session_->Send(WholeReport(*std::exchange(capture_, std::nullopt), is_whole));
 }
 
 }  // namespace pushpull
