@@ -23,7 +23,6 @@
 #include "runtime/membership/control.h"
 #include "runtime/replication/replica_frame.h"
 #include "runtime/transport/channel.h"
-#include "runtime/transport/frame.h"
 #include "runtime/transport/lane_link.h"
 #include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
