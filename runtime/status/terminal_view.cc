@@ -91,8 +91,12 @@ std::string Phases(const StatusHistory& history) {
   for (size_t i = 0; i < std::min(shares.size(), kPhasesShown); ++i) {
     const auto& [share, name] = shares[i];
     const auto length = static_cast<size_t>(share * kBarMax + 0.5);
-    absl::StrAppendFormat(
-        &line, "%s%s %s %.0f %%", i == 0 ? "" : "   ", name, std::string(length, '#'), share * 100);
+    absl::StrAppendFormat(&line,
+                          "%s%s %s %.0f %%",
+                          i == 0 ? "phases   " : "   ",
+                          name,
+                          std::string(length, '#'),
+                          share * 100);
   }
   return line;
 }
@@ -194,6 +198,11 @@ void AddMembers(const JobStatus& status, size_t rows, std::vector<std::string>& 
   const auto at = [](const std::vector<std::string>& texts, size_t i) {
     return i < texts.size() ? texts[i] : std::string();
   };
+  lines.push_back(
+      absl::StrFormat("%-*s %s",
+                      kWorkerColumns,
+                      absl::StrFormat("%-12s %-8s %10s %7s", "worker", "state", "step", "behind"),
+                      absl::StrFormat("%-12s %-8s %11s", "server", "state", "parameters")));
   for (size_t i = 0; i < shown; ++i)
     lines.push_back(absl::StrFormat("%-*s %s", kWorkerColumns, at(workers, i), at(servers, i)));
   if (shown == longest) return;
@@ -236,7 +245,7 @@ std::vector<std::string> TerminalLines(const StatusHistory& history, TerminalSiz
   std::vector<std::string> events;
   AddEvents(history, events);
   if (!events.empty()) events.insert(events.begin(), "");
-  const size_t used = lines.size() + events.size() + 1;
+  const size_t used = lines.size() + events.size() + 2;  // an empty line and the table's head
   lines.emplace_back();
   AddMembers(status, std::max(kMembersMin, size.rows - std::min(size.rows, used)), lines);
   lines.insert(lines.end(), events.begin(), events.end());

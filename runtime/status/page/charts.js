@@ -215,7 +215,7 @@ class SyncChart {
       legend.append(element('li', {title: PHASES[name] || 'from the first gradient to the last parameter'},
         element('span', {class: `swatch ${kind}`}), element('span', {}, name.replace('_', ' ')), element('span', {class: 'value'})));
     }
-    for (const [kind, name] of [['change', 'resize'], ['failure', 'failure']])
+    for (const [kind, name] of [['change', 'change'], ['failure', 'failure']])
       legend.append(element('li', {}, element('span', {class: `swatch mark ${kind}`}), element('span', {}, name)));
   }
 

@@ -232,6 +232,7 @@ async function update() {
   status = next;
   if (isNew || !addPoints(status.recent)) points = await ask('history.json');
   show();
+  performance.mark('shown');
 }
 
 function writeConnection(isLive) {
