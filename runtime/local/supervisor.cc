@@ -9,7 +9,6 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/time_source.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/role_commands.h"
 #include "runtime/local/status_rules.h"
@@ -76,6 +75,19 @@ absl::StatusOr<std::string> KeepManifest(const LocalJob& local) {
   const std::string& merged = local.options.merged_manifest;
   return merged.empty() ? local.workdir.KeepManifest(local.options.manifest_path)
                         : local.workdir.KeepManifestText(merged);
+}
+
+std::string DescribeReady(const Endpoint& coordinator) {
+  return absl::StrCat(
+      "coordinator ready at ", coordinator.control, ", status page ", coordinator.page);
+}
+
+RunOutcome OutcomeOf(const CoordinatorLink& coordinator, int exit_code, Duration duration) {
+  return {.status = coordinator.status(),
+          .has_succeeded = exit_code == 0,
+          .was_stopped = exit_code > 128,
+          .seconds = ToSeconds(duration),
+          .history = coordinator.history()};
 }
 
 int FailureExitCode(const JobStatus& status) {
@@ -165,8 +177,7 @@ void Supervisor::OnReady(const MemberProcess& process) {
   if (process.role() == JobRole::kCoordinator) {
     const bool is_first = coordinator_.address().empty();
     coordinator_.OnReady(process.endpoint().control);
-    console_.PrintProgress(absl::StrCat("coordinator ready at ", coordinator_.address()));
-    console_.PrintProgress(absl::StrCat("status page: ", process.endpoint().page));
+    console_.PrintProgress(DescribeReady(process.endpoint()));
     if (!is_first) return;
     StartMembers(JobRole::kServer, spec_.servers.replicas);
     return Poll();
@@ -360,7 +371,6 @@ void Supervisor::Poll() {
 void Supervisor::OnStatus(bool has_answer) {
   if (stopping_with_ || is_failing_) return;
   if (!has_answer) return KillSilentCoordinator();
-  Remember();
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;
   if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(status), status.failure);
@@ -371,10 +381,6 @@ void Supervisor::OnStatus(bool has_answer) {
   members_.Follow(status);
   if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);
-}
-
-void Supervisor::Remember() {
-  history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(coordinator_.status()));
 }
 
 void Supervisor::StartMissing(JobRole role) {
@@ -492,16 +498,11 @@ void Supervisor::StartJobAgain(Duration delay) {
 }
 
 void Supervisor::WriteReport() {
-  Remember();
-  const absl::Status written = ReportOutcome({.status = coordinator_.status(),
-                                              .has_succeeded = *stopping_with_ == 0,
-                                              .was_stopped = *stopping_with_ > 128,
-                                              .seconds = ToSeconds(loop_.Now() - began_at_),
-                                              .restarts = restarts_.count(),
-                                              .failure = failure_,
-                                              .history = history_},
-                                             local_.workdir.path() + "/logs",
-                                             local_.options.report_path);
+  RunOutcome outcome = OutcomeOf(coordinator_, *stopping_with_, loop_.Now() - began_at_);
+  outcome.restarts = restarts_.count();
+  outcome.failure = failure_;
+  const absl::Status written =
+      ReportOutcome(outcome, local_.workdir.path() + "/logs", local_.options.report_path);
   if (!written.ok() && *stopping_with_ == 0) stopping_with_ = kExitNotReachable;
 }
 

@@ -31,7 +31,6 @@
 #include "runtime/local/report.h"
 #include "runtime/local/restarts.h"
 #include "runtime/membership/job_status.h"
-#include "runtime/status/status_history.h"
 
 namespace pushpull {
 
@@ -78,8 +77,6 @@ class Supervisor {
 
   void Poll();
   void OnStatus(bool has_answer);
-  // Of the newest status, for the report.
-  void Remember();
   void StartMissing(JobRole role);
   void OnTrainingBegun();
   void KillSilentCoordinator();
@@ -106,7 +103,6 @@ class Supervisor {
   CoordinatorLink coordinator_;
   MemberTable members_;
   Restarts restarts_;
-  StatusHistory history_{StatusHistory::Keeps::kAll};
   std::string manifest_;  // the workdir's copy
   bool has_started_workers_ = false;
   bool has_training_begun_ = false;

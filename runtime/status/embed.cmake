@@ -26,18 +26,14 @@ file(WRITE ${OUTPUT} "// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstddef>
 
-#include \"absl/strings/string_view.h\"
-
 namespace pushpull {
 
 struct EmbeddedFile {
-  absl::string_view name;
-  absl::string_view hash;  // SHA-256
+  const char* name = nullptr;
+  const char* hash = nullptr;  // SHA-256
   const unsigned char* data = nullptr;
   size_t size = 0;
   bool is_served = false;
-
-  absl::string_view text() const { return {reinterpret_cast<const char*>(data), size}; }
 };
 
 ${arrays}

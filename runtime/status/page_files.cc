@@ -11,7 +11,11 @@
 namespace pushpull {
 namespace {
 
-constexpr char kPageName[] = "index.html";
+constexpr absl::string_view kPageName = "index.html";
+
+absl::string_view TextOf(const EmbeddedFile& file) {
+  return {reinterpret_cast<const char*>(file.data), file.size};
+}
 
 std::string ContentType(absl::string_view name) {
   const absl::string_view kind = name.substr(name.rfind('.') + 1);
@@ -27,15 +31,15 @@ std::string ContentType(absl::string_view name) {
 PageText PageFile(absl::string_view name) {
   const auto* const file = absl::c_find_if(
       kEmbeddedFiles, [name](const EmbeddedFile& each) { return each.name == name; });
-  return file == kEmbeddedFiles.end() ? PageText() : PageText{file->text(), file->hash};
+  return file == kEmbeddedFiles.end() ? PageText() : PageText{TextOf(*file), file->hash};
 }
 
 std::map<std::string, HttpResource> PageResources() {
   std::map<std::string, HttpResource> resources;
   for (const EmbeddedFile& file : kEmbeddedFiles) {
     if (!file.is_served) continue;
-    const HttpContent content{.text = std::make_shared<const std::string>(file.text()),
-                              .etag = std::string(file.hash.substr(0, 16))};
+    const HttpContent content{.text = std::make_shared<const std::string>(TextOf(file)),
+                              .etag = std::string(file.hash, 16)};
     const std::string path = file.name == kPageName ? "/" : absl::StrCat("/", file.name);
     resources[path] = {.content_type = ContentType(file.name),
                        .content = [content] { return content; }};

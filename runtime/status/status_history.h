@@ -60,10 +60,13 @@ class StatusHistory {
   static constexpr size_t kPointsMax = 600;
   static constexpr size_t kEventsMax = 200;  // the newest are kept
   // Members report once a second: shorter intervals would show when they do, not what they did.
+  // A whole job may be a short one.
   static constexpr double kPeriodSeconds = 2;
+  static constexpr double kPeriodOfAllSeconds = 1;
   static constexpr double kRateSeconds = 6;
 
-  explicit StatusHistory(Keeps keeps) : keeps_(keeps) {}
+  explicit StatusHistory(Keeps keeps)
+      : keeps_(keeps), period_(keeps == Keeps::kAll ? kPeriodOfAllSeconds : kPeriodSeconds) {}
 
   // The newest status, at `time`, which does not go back. The status is kept until the next one.
   void Add(double time, std::shared_ptr<const JobStatus> status);
@@ -82,8 +85,8 @@ class StatusHistory {
   void AddPoint(double time);
   void Halve();
 
-  const Keeps keeps_;
-  double period_ = kPeriodSeconds;
+  Keeps keeps_;
+  double period_;
   double time_ = 0;
   std::shared_ptr<const JobStatus> newest_;
   std::deque<Counted> counted_;  // at the ends of the last intervals, kRateSeconds of them

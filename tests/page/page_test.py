@@ -10,7 +10,6 @@ import json
 import signal
 import sys
 import threading
-import time
 import unittest
 import urllib.parse
 import urllib.request
@@ -122,13 +121,12 @@ class PageTest(job.JobTestCase):
         self.assertEqual(self.browser.violations(), [], "phone")
         self.browser.resize(DESKTOP)
 
-    def test_page_follows_a_job_through_a_resize_and_a_killed_server(self) -> None:
+    def test_page_follows_resize_and_killed_server(self) -> None:
         started, page = self.train()
 
-        begin = time.monotonic()
         self.browser.open(page)
-        self.wait_for("document.getElementById('phase').textContent === 'Running'", "the status")
-        took = time.monotonic() - begin
+        # From the request of the page to the first figures and charts, by the browser's clock.
+        took = self.wait_for("performance.getEntriesByName('shown')[0]?.startTime", "the first figures") / 1e3
         self.assertEqual(self.browser.text("job"), self.job_name)
         step = self.browser.text("figures")
         self.wait_for(f"document.getElementById('figures').textContent !== {json.dumps(step)}", "other figures")

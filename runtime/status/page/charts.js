@@ -20,6 +20,8 @@ const PHASES = {
   apply: 'copying into the parameter',
 };
 
+const TIME_MIN_SECONDS = 60;
+
 const figure = (value, unit) => ({value, unit});
 
 function digits(value) {
@@ -160,7 +162,8 @@ class Chart {
     const axis = {stroke: color('quiet'), font: `12px ${getComputedStyle(document.body).fontFamily}`, ticks: {show: false}, grid};
     const times = (plot, splits) => {
       const isFine = splits.length > 1 && splits[1] - splits[0] < 60;
-      return splits.map((time) => (isFine ? clock(time) : clock(time).slice(0, 5)));
+      const labels = splits.map((time) => (isFine ? clock(time) : clock(time).slice(0, 5)));
+      return labels.map((label, i) => (label === labels[i - 1] ? '' : label));
     };
     this.plot = new uPlot({
       width: this.box.clientWidth,
@@ -168,7 +171,8 @@ class Chart {
       padding: [8, 18, 0, 0],
       legend: {show: false},
       cursor: {y: false, points: {show: false}, drag: {x: false, y: false}},
-      scales: {x: {time: isTime}, y: {range: this.options.range || ((plot, min, max) => [0, max > 0 ? max * 1.08 : 1])}},
+      // A page that was just opened does not stretch a second; steps begin at 0.
+      scales: {x: {time: isTime, range: (plot, min, max) => (isTime ? [Math.min(min, max - TIME_MIN_SECONDS), max] : [Math.min(0, min), Math.max(1, max)])}, y: {range: this.options.range || ((plot, min, max) => [0, max > 0 ? max * 1.08 : 1])}},
       axes: [
         {...axis, space: 64, size: 26, gap: 6, values: isTime ? times : (plot, splits) => splits.map((split) => (split % 1 ? '' : integer(split)))},
         {...axis, space: 34, size: 62, gap: 6, values: (plot, splits) => splits.map(format)},

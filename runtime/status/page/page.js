@@ -163,7 +163,7 @@ function writeAllFigures(workers, servers) {
   const rate = last(points.samples_per_second);
   writeFigures(document.getElementById('figures'), [
     ['Step', figure(integer(status.step), '')],
-    ['Samples per second', figure(rate === null ? '–' : integer(rate), '')],
+    ['Samples / s', figure(rate === null ? '–' : integer(rate), '')],
     ['Sync, median', seconds(status.sync.p50_seconds)],
     ['Sync, 99 %', seconds(status.sync.p99_seconds)],
     ['Loss', figure(status.losses.length > 0 ? lossText(last(status.losses).loss) : '–', '')],

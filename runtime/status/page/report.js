@@ -21,7 +21,7 @@ function writeOverview() {
   writeFigures(document.getElementById('figures'), [
     ['Steps', figure(integer(report.steps), '')],
     ['Training', duration(report.training_seconds)],
-    ['Samples per second', figure(integer(report.throughput.samples_per_second), '')],
+    ['Samples / s', figure(integer(report.throughput.samples_per_second), '')],
     ['Sync, median', seconds(report.sync.p50_seconds)],
     ['Sync, 99 %', seconds(report.sync.p99_seconds)],
     ['Workers', figure(integer(report.workers), '')],

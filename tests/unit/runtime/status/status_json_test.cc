@@ -87,7 +87,7 @@ TEST(StatusJsonTest, AThousandMembersAreWithinAMegabyte) {
   EXPECT_LT(Dump(StatusJson(status), -1).size(), size_t{1} << 20);
 }
 
-TEST(PointsJsonTest, AreListsOfEqualLengthWithNullWhereNothingWasMeasured) {
+TEST(PointsJsonTest, AreListsOfEqualLengthWithNullForNothing) {
   StatusHistory history(StatusHistory::Keeps::kNewest);
   JobStatus status;
   status.term = Term{1};
