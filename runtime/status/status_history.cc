@@ -126,8 +126,9 @@ class Events {
       });
       const std::string what = absl::StrFormat("servers: from %d to %d", resize.from, resize.to);
       if (known == before_.resizes.end()) Add(Kind::kChange, what + " requested");
-      const bool was_settled = known != before_.resizes.end() && known->is_settled;
-      if (!resize.is_settled || was_settled) continue;
+      // What it has cost is known a little after it has settled.
+      const bool was_final = known != before_.resizes.end() && known->is_final;
+      if (!resize.is_final || was_final) continue;
       Add(Kind::kChange,
           absl::StrFormat("%s done in %.1f s, longest synchronization %.0f ms, %.1f MiB moved",
                           what,
