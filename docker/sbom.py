@@ -4,7 +4,8 @@
 
     sbom.py ROOT PROGRAM... [FOLDER...] [debian:PACKAGE...]
         writes ROOT/usr/share/doc/pushpull/sbom.spdx.json, SPDX 2.3: each program with its checksum, each Debian package of
-        which ROOT has a file, and each Python package of none of those, with its version. The arguments are those of rootfs.sh, which calls this. The same files give
+        which ROOT has a file, each Python package of none of those, with its version, and what `pushpull` itself contains of
+        npm. The arguments are those of rootfs.sh, which calls this. The same files give
         the same bytes. Packages of docker/packages.txt that headers of the programs come from are named as what it was built
         with. Those whose version is not that of docker/versions.txt are told; with PUSHPULL_PINNED=1 they end it with 1.
     sbom.py --pin
@@ -23,6 +24,8 @@ from typing import Any, Iterable, NamedTuple
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES, VERSIONS = HERE / "packages.txt", HERE / "versions.txt"
 PLACE = "usr/share/doc/pushpull/sbom.spdx.json"
+# What the status page is made with. Nothing else of npm is in a program.
+NPM_LOCK = HERE.parent / "runtime/status/page/package-lock.json"
 NAMESPACE = "https://pushpull.dev/sbom"
 # They are in every image, and dpkg does not know them as files of a package.
 GENERATED = {"/etc/ssl/certs/ca-certificates.crt": "ca-certificates"}
@@ -132,6 +135,16 @@ def python_entries(root: pathlib.Path, owned: set[str]) -> list[dict[str, Any]]:
     return found
 
 
+def npm_entries(root: pathlib.Path) -> list[dict[str, Any]]:
+    if not os.path.lexists(root / "usr/local/bin/pushpull"):
+        return []
+    locked = json.loads(NPM_LOCK.read_text(encoding="utf-8"))["packages"]
+    inside = {path.removeprefix("node_modules/"): package for path, package in locked.items() if path and not package.get("dev")}
+    return [entry("Npm", name, package["version"], licenseDeclared=package["license"], externalRefs=[
+        {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": f"pkg:npm/{name}@{package['version']}"}])
+        for name, package in sorted(inside.items())]
+
+
 def document(root: pathlib.Path, programs: list[str], named: list[str]) -> tuple[dict[str, Any], list[Debian]]:
     """And the packages of Debian that it is about."""
     known = installed()
@@ -142,6 +155,7 @@ def document(root: pathlib.Path, programs: list[str], named: list[str]) -> tuple
     packages = [program_entry(root, name) for name in programs]
     packages += [debian_entry(one, (root / "usr/share/doc" / one.name / "copyright").exists()) for one in inside]
     packages += python_entries(root, set().union(*files.values()))
+    packages += npm_entries(root)
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Image")]
     relations += [("SPDXRef-Image", "CONTAINS", one["SPDXID"]) for one in packages]
     relations += [(identifier("Debian", one.name), "BUILD_DEPENDENCY_OF", "SPDXRef-Image") for one in built]

@@ -12,6 +12,11 @@ constexpr double kGrowth = 1.02;
 constexpr double kSmallest = 1e-9;  // smaller values share one bucket: no clock here is finer
 constexpr double kLargest = 1e6;
 
+// The geometric middle of the bucket halves the worst error.
+double ValueOf(int32_t bucket) {
+  return bucket == 0 ? 0 : kSmallest * std::pow(kGrowth, bucket + 0.5);
+}
+
 }  // namespace
 
 int32_t Quantiles::BucketOf(double seconds) {
@@ -47,10 +52,19 @@ double Quantiles::At(double q) const {
   uint64_t seen = 0;
   for (const auto& [bucket, count] : counts_) {
     seen += count;
-    // The geometric middle of the bucket halves the worst error.
-    if (seen >= rank) return bucket == 0 ? 0 : kSmallest * std::pow(kGrowth, bucket + 0.5);
+    if (seen >= rank) return ValueOf(bucket);
   }
   return 0;
+}
+
+double Quantiles::Mean() const {
+  double sum = 0;
+  uint64_t total = 0;
+  for (const auto& [bucket, count] : counts_) {
+    sum += ValueOf(bucket) * static_cast<double>(count);
+    total += count;
+  }
+  return total == 0 ? 0 : sum / static_cast<double>(total);
 }
 
 }  // namespace pushpull

@@ -21,6 +21,8 @@ class Quantiles {
 
   // The quantile `q` (0 to 1) of the added values; 0 if there are none.
   double At(double q) const;
+  // The mean of the added values, within 1 %; 0 if there are none.
+  double Mean() const;
   uint64_t count() const;
 
   // Bucket number to count: the form that workers send to the coordinator.

@@ -5,7 +5,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -31,6 +33,15 @@ void BlockStopSignals() {
   ignore.sa_handler = SIG_IGN;
   PUSHPULL_CHECK(sigaction(SIGPIPE, &ignore, nullptr) == 0);
   PUSHPULL_CHECK(sigaction(SIGXFSZ, &ignore, nullptr) == 0);
+}
+
+int AwaitStopSignal(Duration duration) {
+  const sigset_t set = StopSet();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  const timespec time{.tv_sec = seconds.count(),
+                      .tv_nsec = std::chrono::nanoseconds(duration - seconds).count()};
+  const int signal = sigtimedwait(&set, nullptr, &time);
+  return signal > 0 ? signal : 0;
 }
 
 StopSignals::StopSignals(EventLoop& loop, std::function<void(StopSignal)> on_signal)

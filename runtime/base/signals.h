@@ -41,6 +41,10 @@ class StopSignals {
   const std::shared_ptr<FileDescriptor> signals_;
 };
 
+// For a command that has nothing else to do meanwhile: blocks for `duration`, or until SIGINT or
+// SIGTERM, which it returns; 0: neither came. After BlockStopSignals.
+int AwaitStopSignal(Duration duration);
+
 // The exit code of a program that ended in order because of a signal: 130 or 143.
 constexpr int ExitCodeOf(int signal) {
   return 128 + signal;

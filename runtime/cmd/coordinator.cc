@@ -16,6 +16,7 @@
 #include "runtime/base/memory_trim.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/time_source.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
@@ -25,6 +26,7 @@
 #include "runtime/job/restart_policy.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/status/status_feed.h"
 #include "runtime/tls/member_tls.h"
 
 namespace pushpull {
@@ -181,11 +183,13 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   TrimMemoryEvery(kCoordinatorTrimPeriod, process.control());
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
+  StatusFeed feed(SystemTime());
   PUSHPULL_ASSIGN_OR_RETURN(
       std::unique_ptr<HttpExposer> exposer,
       HttpExposer::Start({.listen = flags.metrics,
                           .metrics = [&] { return tls->MetricsText(registry); },
-                          .ready = [] { return absl::OkStatus(); }}));
+                          .ready = [] { return absl::OkStatus(); },
+                          .resources = feed.Resources()}));
   PUSHPULL_ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorService> service,
       CoordinatorService::Listen(flags.listen, process.control(), tls->folder()));
@@ -193,6 +197,8 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   PUSHPULL_RETURN_IF_ERROR(process.Call([&] {
     coordinator = std::make_unique<Coordinator>(
         std::move(options), process.control(), *service, metrics, checkpoints, log);
+    coordinator->SetObserver(
+        [&feed](JobStatus status) { feed.Publish(UnixSeconds(), std::move(status)); });
     coordinator->SetStepDown([&process](const std::string& why) {
       process.End(absl::AbortedError(
           absl::StrCat(why, ": steps down, the next coordinator asks the members")));
@@ -235,7 +241,9 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   command->add_option("--listen", flags->listen, "host:port for members; port 0: a free one")
       ->capture_default_str();
-  command->add_option("--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz")
+  command
+      ->add_option(
+          "--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz and the status page")
       ->capture_default_str();
   command
       ->add_option(

@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull status`.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/exit_codes.h"
-#include "runtime/base/mutex.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/time_source.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/running_job.h"
 #include "runtime/membership/status_client.h"
+#include "runtime/status/status_json.h"
+#include "runtime/status/terminal_view.h"
 
 namespace pushpull {
 namespace {
 
 constexpr Duration kWatchPeriod = std::chrono::seconds(1);
+// Within it a coordinator that has died is back: it is started again after 5 s at most.
+constexpr Duration kWatchSuccessorTime = std::chrono::seconds(15);
 
 struct StatusFlags {
   JobFlags job;
@@ -26,70 +37,9 @@ struct StatusFlags {
   uint32_t timeout_seconds = 0;
 };
 
-nlohmann::json ToJson(const JobStatus& status) {
-  nlohmann::json state_losses = nlohmann::json::array();
-  for (const StateLoss& loss : status.state_losses) state_losses.push_back(ToString(loss));
-  nlohmann::json servers = nlohmann::json::array();
-  for (const ServerStatus& server : status.servers) {
-    servers.push_back({{"index", server.server.value()},
-                       {"alive", server.is_alive},
-                       {"data", server.data_address},
-                       {"metrics", server.metrics_address},
-                       {"pid", server.pid},
-                       {"bytes", server.stats.bytes_owned},
-                       {"version", server.stats.highest_version.value()}});
-  }
-  nlohmann::json workers = nlohmann::json::array();
-  for (const WorkerStatus& worker : status.workers) {
-    workers.push_back({{"index", worker.worker.value()},
-                       {"alive", worker.is_alive},
-                       {"member", worker.is_member},
-                       {"metrics", worker.metrics_address},
-                       {"pid", worker.pid},
-                       {"step", worker.step.value()},
-                       {"activity", ToString(worker.activity)}});
-  }
-  nlohmann::json culprits = nlohmann::json::array();
-  for (const Culprit& culprit : status.culprits) {
-    culprits.push_back({{"kind", std::string(NameOf(culprit.kind))},
-                        {"member", MemberOf(culprit)},
-                        {"seconds", culprit.seconds},
-                        {"share", culprit.share}});
-  }
-  return {{"job", status.job},
-          {"phase", std::string(NameOf(status.phase))},
-          {"failure", status.failure},
-          {"term", status.term.value()},
-          {"epoch", status.epoch.counter},
-          {"view", status.view},
-          {"mode", std::string(NameOf(status.consistency.mode))},
-          {"staleness", status.consistency.staleness},
-          {"backup_workers", status.consistency.backup_workers},
-          {"gated", status.consistency.gated},
-          {"mode_changing", status.is_mode_changing},
-          {"servers_wanted", status.desired_servers},
-          {"workers_wanted", status.desired_workers},
-          {"shards_moving", status.shards_moving},
-          {"state_losses", state_losses},
-          {"culprits", culprits},
-          {"stalled", status.stall ? ToString(*status.stall) : ""},
-          {"step", status.step.value()},
-          {"samples", status.samples},
-          {"uneven_steps", status.uneven_steps},
-          {"seconds", status.seconds},
-          {"sync",
-           {{"p50_seconds", status.sync_seconds.At(0.5)},
-            {"p99_seconds", status.sync_seconds.At(0.99)}}},
-          {"checkpoint",
-           {{"step", status.checkpoint.step.value()},
-            {"saved", status.checkpoint.saved},
-            {"failures", status.checkpoint.failures},
-            {"failure", status.checkpoint.failure},
-            {"problem", status.checkpoint.problem},
-            {"is_saving", status.checkpoint.finished < status.checkpoint.requested},
-            {"seconds", status.checkpoint.seconds}}},
-          {"servers", servers},
-          {"workers", workers}};
+void PrintJson(const JobStatus& status) {
+  std::printf("%s\n", Dump(StatusJson(status), 2).c_str());
+  std::fflush(stdout);
 }
 
 void PrintTable(const JobStatus& status) {
@@ -151,27 +101,83 @@ void PrintTable(const JobStatus& status) {
   }
 }
 
-absl::Status ShowStatus(const StatusFlags& flags) {
-  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
-  Mutex mu;
-  CondVar never;
-  while (true) {
-    PUSHPULL_ASSIGN_OR_RETURN(
-        const JobStatus status,
-        AwaitCoordinator(coordinator, std::chrono::seconds(flags.timeout_seconds)));
-    if (flags.is_json) {
-      std::printf("%s\n", ToJson(status).dump(2).c_str());
-    } else {
-      PrintTable(status);
-    }
-    std::fflush(stdout);
-    if (!flags.is_watching || status.phase == JobPhase::kFailed ||
-        status.phase == JobPhase::kSucceeded) {
-      return absl::OkStatus();
-    }
-    MutexLock lock(mu);
-    never.WaitUntil(mu, Deadline::After(kWatchPeriod));
+TerminalSize SizeOfTerminal() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+// Shows one status after the other; on a terminal in place of the last.
+class LiveView {
+ public:
+  void Show(const JobStatus& status) {
+    history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status));
+    if (!is_terminal_) return Print(StatusLine(history_) + "\n");
+    TerminalSize size = SizeOfTerminal();
+    --size.rows;  // the cursor's
+    Draw(TerminalLines(history_, size));
   }
+
+  // In the last line, until the next status.
+  void ShowProblem(absl::string_view problem) {
+    Print(absl::StrCat(
+        std::exchange(has_problem_, true) && is_terminal_ ? "\033[A\033[J" : "", problem, "\n"));
+  }
+
+ private:
+  void Draw(const std::vector<std::string>& lines) {
+    const size_t above = num_lines_ + (std::exchange(has_problem_, false) ? 1 : 0);
+    std::string text = above == 0 ? "" : absl::StrCat("\033[", above, "A\r\033[J");
+    for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+    num_lines_ = lines.size();
+    Print(text);
+  }
+
+  static void Print(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  const bool is_terminal_ = isatty(STDOUT_FILENO) == 1;
+  StatusHistory history_{StatusHistory::Keeps::kNewest};
+  size_t num_lines_ = 0;
+  bool has_problem_ = false;
+};
+
+bool IsOver(const JobStatus& status) {
+  return status.phase == JobPhase::kFailed || status.phase == JobPhase::kSucceeded;
+}
+
+// Returns the exit code: 0 at the job's end, 130 or 143 by a signal. A coordinator that does not
+// answer may have a successor soon.
+absl::StatusOr<int> Watch(const StatusFlags& flags, const FoundCoordinator& coordinator) {
+  LiveView view;
+  Deadline successor = Deadline::After(kWatchSuccessorTime);
+  while (true) {
+    const absl::StatusOr<JobStatus> status =
+        AwaitCoordinator(coordinator, std::chrono::seconds(flags.timeout_seconds));
+    if (!status.ok() && (!absl::IsUnavailable(status.status()) || successor.has_passed()))
+      return status.status();
+    if (status.ok()) {
+      successor = Deadline::After(kWatchSuccessorTime);
+      flags.is_json ? PrintJson(*status) : view.Show(*status);
+      if (IsOver(*status)) return kExitDone;
+    } else if (!flags.is_json) {
+      view.ShowProblem(status.status().message());
+    }
+    if (const int signal = AwaitStopSignal(kWatchPeriod); signal != 0) return ExitCodeOf(signal);
+  }
+}
+
+absl::StatusOr<int> ShowStatus(const StatusFlags& flags) {
+  PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
+  if (flags.is_watching) return Watch(flags, coordinator);
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const JobStatus status,
+      AwaitCoordinator(coordinator, std::chrono::seconds(flags.timeout_seconds)));
+  flags.is_json ? PrintJson(status) : PrintTable(status);
+  return kExitDone;
 }
 
 }  // namespace
@@ -187,7 +193,10 @@ void AddStatusCommand(CLI::App& app, int& exit_code) {
                    flags->timeout_seconds,
                    "Seconds to wait for a new coordinator that collects its members")
       ->capture_default_str();
-  command->add_flag("--watch", flags->is_watching, "Again every second until the job ends");
+  command->add_flag(
+      "--watch",
+      flags->is_watching,
+      "Every second until the job ends: on a terminal in place, otherwise a line each");
   command->callback([flags, &exit_code] { exit_code = Report(ShowStatus(*flags)); });
 }
 

@@ -69,7 +69,9 @@ JobStatus Coordinator::AnswerWaiter(uint64_t waiter) {
 void Coordinator::Tick() {
   CarryOut(core_.OnTick(executor_.Now()));
   EndIfNotNeeded();
-  metrics_.Update(GetStatus());
+  JobStatus status = GetStatus();
+  metrics_.Update(status);
+  if (observer_) observer_(std::move(status));
   timer_ = executor_.RunAfter(tick_, [this] { Tick(); });
 }
 

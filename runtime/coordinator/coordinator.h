@@ -38,6 +38,9 @@ class Coordinator final : public SessionEvents {
     step_down_ = std::move(step_down);
   }
 
+  // Before the first event: who is shown the job's status several times a second.
+  void SetObserver(std::function<void(JobStatus)> observer) { observer_ = std::move(observer); }
+
   void OnMessage(SessionId session, FromMember message) override {
     CarryOut(core_.OnMessage(executor_.Now(), session, message));
   }
@@ -86,6 +89,7 @@ class Coordinator final : public SessionEvents {
   CoordinatorMetrics& metrics_;
   CheckpointKeeper& checkpoints_;
   std::function<void(const std::string& why)> step_down_;
+  std::function<void(JobStatus)> observer_;
   const Log log_;
   JobCore core_;
   Waiters waiters_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/local/coordinator_link.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 
+#include "runtime/base/time_source.h"
 #include "runtime/local/status_rules.h"
 #include "runtime/membership/status_client.h"
 
@@ -63,15 +65,20 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   is_answering_ = has_answer && is_up_;
   is_recovering_ = answer.ok() && !has_answer && is_up_;
   if (!has_answer) return false;
-  if (!trained_since_ && answer->phase != JobPhase::kStarting)
-    trained_since_ = loop_.Now() - FromSeconds(answer->seconds);
-  status_ = earlier_ ? WithEarlier(*earlier_, *std::move(answer)) : *std::move(answer);
-  if (!earlier_) return true;
+  TakeStatus(*std::move(answer));
+  history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status_));
+  return true;
+}
+
+void CoordinatorLink::TakeStatus(JobStatus answer) {
+  if (!trained_since_ && answer.phase != JobPhase::kStarting)
+    trained_since_ = loop_.Now() - FromSeconds(answer.seconds);
+  status_ = earlier_ ? WithEarlier(*earlier_, std::move(answer)) : std::move(answer);
+  if (!earlier_) return;
   // A successor's seconds begin again at 0: what was trained before its first answer is added.
   if (trained_since_ && std::exchange(counting_from_, status_.term) != status_.term)
     trained_before_ = loop_.Now() - *trained_since_ - FromSeconds(status_.seconds);
   status_.seconds += ToSeconds(trained_before_);
-  return true;
 }
 
 void CoordinatorLink::AwaitStatus(StatusWait wait) {

@@ -16,6 +16,7 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
+#include "runtime/status/status_history.h"
 #include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
@@ -31,6 +32,8 @@ class CoordinatorLink {
   const std::string& address() const { return address_; }  // empty before the first OnReady
   // The newest answer; of the whole run where coordinators were restarted.
   const JobStatus& status() const { return status_; }
+  // Of the whole run, restarts of the job included.
+  const StatusHistory& history() const { return history_; }
   // It answered the last call and knows the whole job.
   bool is_answering() const { return is_answering_; }
   // It answered the last call, and is still collecting what its predecessor knew.
@@ -76,6 +79,7 @@ class CoordinatorLink {
   void Call(absl::StatusOr<Answer> (*ask)(const ControlTarget&, Deadline),
             std::function<void(absl::StatusOr<Answer>)> then);
   bool TakeAnswer(absl::StatusOr<JobStatus> answer);
+  void TakeStatus(JobStatus answer);
 
   const std::string job_;
   const TlsFolder* const tls_;
@@ -86,6 +90,7 @@ class CoordinatorLink {
   bool is_recovering_ = false;
   SteadyTime answered_at_;
   JobStatus status_;
+  StatusHistory history_{StatusHistory::Keeps::kAll};
   std::optional<JobStatus> earlier_;  // the last status of coordinators that have died
   // A coordinator counts seconds from its own start; these make the job's of them.
   std::optional<SteadyTime> trained_since_;

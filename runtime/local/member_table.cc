@@ -95,6 +95,8 @@ void MemberProcess::OnReady(const std::string& line) {
   endpoint_.control = text_at("control");
   endpoint_.data = text_at("data");
   endpoint_.metrics = text_at("metrics");
+  if (role_ == JobRole::kCoordinator && !endpoint_.metrics.empty())
+    endpoint_.page = absl::StrCat("http://", endpoint_.metrics, "/");
   events_.on_ready(*this);
 }
 

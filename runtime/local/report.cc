@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/local/workdir.h"
+#include "runtime/status/status_json.h"
 
 namespace pushpull {
 namespace {
@@ -132,9 +133,10 @@ std::string FormatReport(const RunOutcome& outcome) {
       {"losses", losses},
       {"contributors", {{"min", status.contributors_min}, {"max", status.contributors_max}}},
       {"uneven_steps", status.uneven_steps},
+      {"history", PointsJson(outcome.history)},
+      {"events", EventsJson(outcome.history)},
   };
-  // Texts may contain invalid UTF-8, for which dump throws by default.
-  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return Dump(report, 2) + "\n";
 }
 
 std::string FormatSummary(const RunOutcome& outcome, const std::string& log_folder) {

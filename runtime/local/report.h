@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 
 #include "runtime/membership/job_status.h"
+#include "runtime/status/status_history.h"
 
 namespace pushpull {
 
@@ -18,6 +19,8 @@ struct RunOutcome {
   double seconds = 0;        // of the whole run, start of the processes included
   int restarts = 0;
   std::string failure;  // empty when it has succeeded
+  // Of the whole run, restarts of the job included.
+  StatusHistory history{StatusHistory::Keeps::kAll};
 };
 
 // JSON with every key of docs/interfaces.md section 2. `pause_seconds` of a resize is the longest

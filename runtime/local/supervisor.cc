@@ -77,6 +77,19 @@ absl::StatusOr<std::string> KeepManifest(const LocalJob& local) {
                         : local.workdir.KeepManifestText(merged);
 }
 
+std::string DescribeReady(const Endpoint& coordinator) {
+  return absl::StrCat(
+      "coordinator ready at ", coordinator.control, ", status page ", coordinator.page);
+}
+
+RunOutcome OutcomeOf(const CoordinatorLink& coordinator, int exit_code, Duration duration) {
+  return {.status = coordinator.status(),
+          .has_succeeded = exit_code == 0,
+          .was_stopped = exit_code > 128,
+          .seconds = ToSeconds(duration),
+          .history = coordinator.history()};
+}
+
 int FailureExitCode(const JobStatus& status) {
   return status.failure_exit_code == 0 ? kExitFailed : static_cast<int>(status.failure_exit_code);
 }
@@ -164,7 +177,7 @@ void Supervisor::OnReady(const MemberProcess& process) {
   if (process.role() == JobRole::kCoordinator) {
     const bool is_first = coordinator_.address().empty();
     coordinator_.OnReady(process.endpoint().control);
-    console_.PrintProgress(absl::StrCat("coordinator ready at ", coordinator_.address()));
+    console_.PrintProgress(DescribeReady(process.endpoint()));
     if (!is_first) return;
     StartMembers(JobRole::kServer, spec_.servers.replicas);
     return Poll();
@@ -485,14 +498,11 @@ void Supervisor::StartJobAgain(Duration delay) {
 }
 
 void Supervisor::WriteReport() {
-  const absl::Status written = ReportOutcome({.status = coordinator_.status(),
-                                              .has_succeeded = *stopping_with_ == 0,
-                                              .was_stopped = *stopping_with_ > 128,
-                                              .seconds = ToSeconds(loop_.Now() - began_at_),
-                                              .restarts = restarts_.count(),
-                                              .failure = failure_},
-                                             local_.workdir.path() + "/logs",
-                                             local_.options.report_path);
+  RunOutcome outcome = OutcomeOf(coordinator_, *stopping_with_, loop_.Now() - began_at_);
+  outcome.restarts = restarts_.count();
+  outcome.failure = failure_;
+  const absl::Status written =
+      ReportOutcome(outcome, local_.workdir.path() + "/logs", local_.options.report_path);
   if (!written.ok() && *stopping_with_ == 0) stopping_with_ = kExitNotReachable;
 }
 

@@ -18,7 +18,8 @@
 
 namespace pushpull {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Endpoint, role, index, pid, control, data, metrics)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    Endpoint, role, index, pid, control, data, metrics, page)
 
 namespace {
 

@@ -23,6 +23,7 @@ struct Endpoint {
   std::string control;  // host:port; empty where the role has none
   std::string data;
   std::string metrics;
+  std::string page;  // URL of the coordinator's status page; empty elsewhere
 };
 
 // Holds the lock while it lives. Thread-compatible.

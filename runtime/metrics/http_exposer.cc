@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -48,17 +50,75 @@ constexpr Duration kPauseWhenExhausted = std::chrono::milliseconds(100);
 
 enum class WithBody { kYes, kNo };
 
-std::string Response(absl::string_view status, absl::string_view text, WithBody body) {
-  return absl::StrCat(
-      "HTTP/1.1 ",
-      status,
-      "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: ",
-      text.size(),
-      "\r\nConnection: close\r\n\r\n",
-      body == WithBody::kYes ? text : "");
+// An answer: what is sent before the body, and the body, which it may share with others.
+struct Outgoing {
+  std::string head;  // empty: there is no answer yet
+  std::shared_ptr<const std::string> body = nullptr;
+
+  size_t size() const { return head.size() + (body == nullptr ? 0 : body->size()); }
+  // The bytes from `begin` on that are in one piece.
+  absl::string_view PieceAt(size_t begin) const {
+    if (begin < head.size()) return absl::string_view(head).substr(begin);
+    return absl::string_view(*body).substr(begin - head.size());
+  }
+};
+
+// `headers`: whole lines.
+Outgoing Response(absl::string_view status,
+                  absl::string_view headers,
+                  std::shared_ptr<const std::string> text,
+                  WithBody body) {
+  std::string head = absl::StrCat("HTTP/1.1 ",
+                                  status,
+                                  "\r\n",
+                                  headers,
+                                  "Content-Length: ",
+                                  text->size(),
+                                  "\r\nConnection: close\r\n\r\n");
+  return {.head = std::move(head), .body = body == WithBody::kYes ? std::move(text) : nullptr};
 }
 
-std::string TooManyScrapes() {
+Outgoing Response(absl::string_view status, std::string text, WithBody body) {
+  return Response(status,
+                  "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
+                  std::make_shared<const std::string>(std::move(text)),
+                  body);
+}
+
+// A page may load and do what it needs to show itself, and nothing else, from nowhere else.
+constexpr absl::string_view kResourceHeaders =
+    "Cache-Control: no-cache\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src "
+    "'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "X-Content-Type-Options: nosniff\r\n";
+
+// The value of the request's If-None-Match; empty: there is none.
+absl::string_view IfNoneMatch(absl::string_view request) {
+  constexpr absl::string_view kName = "if-none-match:";
+  for (const absl::string_view line : absl::StrSplit(request, "\r\n")) {
+    if (absl::StartsWithIgnoreCase(line, kName))
+      return absl::StripAsciiWhitespace(line.substr(kName.size()));
+  }
+  return "";
+}
+
+Outgoing Response(const HttpResource& resource, absl::string_view request, WithBody body) {
+  const HttpContent content = resource.content();
+  if (content.text == nullptr)
+    return Response("503 Service Unavailable", "not yet: try again in a second\n", body);
+  const std::string etag = absl::StrCat("\"", content.etag, "\"");
+  std::string headers = absl::StrCat("ETag: ", etag, "\r\n", kResourceHeaders);
+  if (absl::StrContains(IfNoneMatch(request), etag))
+    return {.head = absl::StrCat(
+                "HTTP/1.1 304 Not Modified\r\n", headers, "Connection: close\r\n\r\n")};
+  absl::StrAppend(&headers, "Content-Type: ", resource.content_type, "\r\n");
+  return Response("200 OK", headers, content.text, body);
+}
+
+Outgoing TooManyScrapes() {
   return Response("503 Service Unavailable",
                   "too many scrapes at once: try again in a few seconds\n",
                   WithBody::kYes);
@@ -100,10 +160,11 @@ class HttpExposer::Impl final {
     Executor::TimerId timeout = 0;
     std::string request;     // as far as it has arrived
     bool is_scrape = false;  // its text is being made or sent
-    std::string response;    // empty until it is made
+    Outgoing response;
     size_t num_sent = 0;
 
-    bool is_waited_for() const { return response.empty() && !is_scrape; }
+    bool is_waited_for() const { return !is_answered() && !is_scrape; }
+    bool is_answered() const { return !response.head.empty(); }
   };
 
   void WatchListener() {
@@ -166,8 +227,8 @@ class HttpExposer::Impl final {
 
   void OnReady(int fd) {
     Connection& connection = connections_.at(fd);
-    if (connection.is_scrape && connection.response.empty()) return;  // its text is made next
-    const bool goes_on = connection.response.empty() ? Read(connection) : Write(connection);
+    if (connection.is_scrape && !connection.is_answered()) return;  // its text is made next
+    const bool goes_on = connection.is_answered() ? Write(connection) : Read(connection);
     if (!goes_on) Close(fd);
   }
 
@@ -194,8 +255,8 @@ class HttpExposer::Impl final {
     const int fd = connection.socket.get();
     loop_.Cancel(connection.timeout);
     connection.timeout = loop_.RunAfter(kAnswerTime, [this, fd] { Close(fd); });
-    std::string response = Answer(connection.request);
-    if (!response.empty()) return Respond(connection, std::move(response));
+    Outgoing response = Answer(connection.request);
+    if (!response.head.empty()) return Respond(connection, std::move(response));
     const auto is_scrape = [](const auto& entry) { return entry.second.is_scrape; };
     const auto is_of_address = [&](const auto& entry) {
       return entry.second.is_scrape && entry.second.address == connection.address;
@@ -225,24 +286,27 @@ class HttpExposer::Impl final {
     if (!scrapes_.empty()) loop_.Post([this] { Scrape(); });
   }
 
-  bool Respond(Connection& connection, std::string response) {
+  bool Respond(Connection& connection, Outgoing response) {
     connection.response = std::move(response);
     return Write(connection);
   }
 
   bool Write(Connection& connection) {
-    const absl::string_view rest =
-        absl::string_view(connection.response).substr(connection.num_sent);
-    const ssize_t sent = send(connection.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && !IsAgain(errno)) return false;
-    if (sent > 0) connection.num_sent += static_cast<size_t>(sent);
+    while (connection.num_sent < connection.response.size()) {
+      const absl::string_view piece = connection.response.PieceAt(connection.num_sent);
+      const ssize_t sent = send(connection.socket.get(), piece.data(), piece.size(), MSG_NOSIGNAL);
+      if (sent < 0 && !IsAgain(errno)) return false;
+      if (sent > 0) connection.num_sent += static_cast<size_t>(sent);
+      // A reader that keeps up does not keep others waiting: the rest is sent when they had a turn.
+      if (sent < static_cast<ssize_t>(piece.size())) break;
+    }
     if (connection.num_sent == connection.response.size()) return false;
     return loop_.Rewatch(connection.socket.get(), EPOLLOUT).ok();
   }
 
-  // Of a complete request only the method and the path matter, both in its first line. Empty: a
-  // scrape.
-  std::string Answer(absl::string_view request) const {
+  // Of a complete request only the method and the path matter, both in its first line, and what a
+  // cache has. Empty: a scrape.
+  Outgoing Answer(absl::string_view request) const {
     const std::vector<absl::string_view> line =
         absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
     if (line.size() != 3 || !absl::StartsWith(line[2], "HTTP/1."))
@@ -251,13 +315,15 @@ class HttpExposer::Impl final {
       return Response("405 Method Not Allowed", "only GET and HEAD\n", WithBody::kYes);
     const WithBody body = line[0] == "GET" ? WithBody::kYes : WithBody::kNo;
     const absl::string_view path = line[1].substr(0, line[1].find('?'));
-    if (path == "/metrics") return "";
+    if (path == "/metrics") return {};
     if (path == "/livez") return Response("200 OK", "ok\n", body);
     if (path == "/readyz") {
       const absl::Status status = options_.ready();
       if (status.ok()) return Response("200 OK", "ok\n", body);
       return Response("503 Service Unavailable", status.ToString() + "\n", body);
     }
+    const auto resource = options_.resources.find(std::string(path));
+    if (resource != options_.resources.end()) return Response(resource->second, request, body);
     return Response("404 Not Found", "not found: there are /metrics, /livez and /readyz\n", body);
   }
 

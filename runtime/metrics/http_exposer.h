@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Serves /metrics, /livez and /readyz of a role (docs/interfaces.md section 6). The series are
-// registry.h's part; what "ready" means is up to the role.
+// Serves /metrics, /livez and /readyz of a role, and what else it shows there (docs/interfaces.md
+// section 6). The series are registry.h's part; what "ready" means is up to the role.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,20 @@
 
 namespace pushpull {
 
+// Bytes that any number of answers share, so that a crowd of clients costs no copies.
+struct HttpContent {
+  std::shared_ptr<const std::string> text;
+  std::string etag;  // another one whenever the text is another; letters, digits and '-'
+};
+
+// What a path answers beside those of every role: to GET and HEAD, with an ETag, and with headers
+// that let a browser load nothing but what is served here and frame it nowhere.
+struct HttpResource {
+  std::string content_type;
+  // Called for each request like `metrics` below. Without a text: the answer is 503.
+  std::function<HttpContent()> content;
+};
+
 struct HttpExposerOptions {
   std::string listen;  // host:port; port 0 takes a free one
 
@@ -22,13 +37,17 @@ struct HttpExposerOptions {
 
   // OK: /readyz answers 200; otherwise 503 and the status as text. Called like `metrics`.
   std::function<absl::Status()> ready;
+
+  // By path: "/", "/status.json". A query behind the path is ignored.
+  std::map<std::string, HttpResource> resources = {};
 };
 
 // Serves on a thread of its own, "metrics-http", until it is destroyed, which drops the requests in
 // progress. A probe is answered whatever other clients do: a request has 1 s to arrive and at most
 // 16 KiB, its answer 5 s; of 64 connections, 8 from one address, the oldest is closed when another
-// one comes; 4 scrapes at once, 2 from one address, further ones are answered with 503. Nothing a
-// client sends ends the process or makes it grow. Thread-safe.
+// one comes; 4 scrapes at once, 2 from one address, further ones are answered with 503. Resources
+// need no such limit: their bytes are shared. Nothing a client sends ends the process or makes it
+// grow. Thread-safe.
 class HttpExposer {
  public:
   // kInvalidArgument: `listen` is no host:port. kAlreadyExists: the port is in use.

@@ -52,6 +52,12 @@ def _add_requests() -> None:
     no = (REFUSED, CLOSED)
     add("a path that leaves its folder", no, lambda chance: b"GET /metrics/../../../etc/passwd HTTP/1.1\r\n\r\n")
     add("an encoded path that leaves its folder", no, lambda chance: b"GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n\r\n")
+    add("a status page asked for by POST", no, lambda chance: b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    add("a status asked for by another host's page", no,
+        lambda chance: b"OPTIONS /status.json HTTP/1.1\r\nOrigin: http://elsewhere.test\r\nAccess-Control-Request-Method: GET\r\n\r\n")
+    add("a path that leaves the page's folder", no, lambda chance: b"GET /page.js/../../status_feed.cc HTTP/1.1\r\n\r\n")
+    add("a tag of noise", (ANSWERED, *no),
+        lambda chance: b"GET /status.json HTTP/1.1\r\nIf-None-Match: \"" + chance.randbytes(2000).replace(b"\r", b"").replace(b"\n", b"") + b"\r\n\r\n")
     add("a path of noise", no, lambda chance: b"GET /" + chance.randbytes(300) + b" HTTP/1.1\r\n\r\n")
     add("a path of 8 KiB", no, lambda chance: b"GET /" + b"a" * 8192 + b" HTTP/1.1\r\n\r\n")
     add("a header without an end", no, lambda chance: b"GET /livez HTTP/1.1\r\nA: " + b"a" * _ENDLESS_BYTES)
@@ -84,6 +90,20 @@ def crowd(target: Target, chance: random.Random) -> str:
             with contextlib.suppress(OSError):
                 connection.sendall(b"GET /"[:chance.randrange(6)])
         probe(address)
+    return CLOSED
+
+
+@TABLE.rule("pages and statuses that nobody reads", CLOSED, is_slow=True)
+def unread_page(target: Target, chance: random.Random) -> str:
+    """Only a coordinator has them; the others answer that they do not."""
+    for address in target.metrics:
+        with contextlib.ExitStack() as stack:
+            for path in (b"/", b"/uPlot.iife.min.js", b"/status.json", b"/history.json") * 10:
+                connection = stack.enter_context(wire.connected(address))
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: a\r\n\r\n")
+            probe(address)
     return CLOSED
 
 

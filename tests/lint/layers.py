@@ -42,13 +42,15 @@ LAYERS = {
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
     # The file that `pushpull trace` writes.
     "trace": ["base", "membership"],
+    # What people see of a job: of its status, and over the HTTP exposer.
+    "status": ["base", "job", "consistency", "metrics", "membership"],
     "server": _ROLE,
     "worker": [*_ROLE, _API],
     # Of job which worker's end is the success of the job, as its launcher and the operator decide it.
     "coordinator": [*_ROLE, "job"],
     "train": ["base", "job", "tensor", "optim", "worker", _API],
     # `pushpull run` asks the coordinator for progress over its client.
-    "local": ["base", "job", "tls", "membership"],
+    "local": ["base", "job", "tls", "membership", "status"],
     # Benchmarks start jobs as `pushpull run` does, and have workers of their own in them.
     "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _API],
 }
@@ -98,7 +100,8 @@ FENCES = [
     (r"curl/", ["operator/kube/http_exchange.cc", "tests/unit/operator/kube/http_exchange_test.cc"]),
     (r"nlohmann/|yaml-cpp/",
      ["runtime/job/*", "operator/api/*", "operator/children/*", "operator/kube/*",
-      # Those that print: the report, endpoints.json, what a role says when it is ready.
+      # Those that print: the status page, the report, endpoints.json, what a role says when it is ready.
+      "runtime/status/status_json.h", "runtime/status/*.cc",
       "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
       "runtime/trace/chrome_trace.cc",
       "runtime/cmd/*.cc", "tests/*"]),

@@ -111,11 +111,19 @@ class ImageTest(unittest.TestCase):
         self.assertEqual(trainer["versionInfo"], "2.1")
         self.assertEqual(trainer["externalRefs"][0]["referenceLocator"], "pkg:pypi/trainer@2.1")
 
+    def test_chart_library_of_the_status_page_is_named(self) -> None:
+        inside = self.inside(self.image("root", PROGRAM))
+
+        self.assertEqual(inside["uplot"]["licenseDeclared"], "MIT")
+        self.assertEqual(inside["uplot"]["externalRefs"][0]["referenceLocator"], f"pkg:npm/uplot@{inside['uplot']['versionInfo']}")
+        self.assertNotIn("axe-core", inside)  # only its tests use it
+
     def test_another_version_than_the_pinned_one_is_told(self) -> None:
         copy = self.folder / "copy"
-        (copy / "charts/pushpull").mkdir(parents=True)
         shutil.copytree(SBOM.parent, copy / "docker")
-        shutil.copy(ROOT / "charts/pushpull/Chart.yaml", copy / "charts/pushpull")
+        for name in ("charts/pushpull/Chart.yaml", "runtime/status/page/package-lock.json"):
+            (copy / name).parent.mkdir(parents=True)
+            shutil.copy(ROOT / name, copy / name)
         now = run(copy / "docker/sbom.py", "--pin").stdout
         root = self.image("root", PROGRAM)
         for text, code, words in ((now, 0, ""), (re.sub(r"^libc6=.*$", "libc6=1.0", now, flags=re.MULTILINE), 1, "has 1.0"),

@@ -9,7 +9,7 @@ import job
 
 REPORT_KEYS = {
     "job", "phase", "seconds", "steps", "samples", "workers", "servers", "restarts", "epoch",
-    "final", "throughput", "sync", "bytes", "resizes", "losses", "contributors"}
+    "final", "throughput", "sync", "bytes", "resizes", "losses", "contributors", "history", "events"}
 PHASES = {"reduce", "encode", "queue", "wire", "server_queue", "wait", "sum", "optimize",
           "replicate", "reply", "apply"}
 

@@ -35,6 +35,14 @@ TEST(QuantilesTest, AreWithinTwoPercentOfTheSortedValues) {
   }
 }
 
+TEST(QuantilesTest, TheMeanIsWithinOnePercent) {
+  Quantiles quantiles;
+  for (int i = 1; i <= 1000; ++i) quantiles.Add(i * 1e-3);
+
+  EXPECT_NEAR(quantiles.Mean(), 0.5005, 0.005);
+  EXPECT_EQ(Quantiles().Mean(), 0);
+}
+
 TEST(QuantilesTest, OneValueIsEveryQuantile) {
   Quantiles quantiles;
   quantiles.Add(0.25);

@@ -127,7 +127,7 @@ TEST_F(WorkdirTest, ListsEndpointsUnderTheirNames) {
 
   EXPECT_EQ(nlohmann::json::parse(Read(Path("job/endpoints.json"))),
             nlohmann::json::parse(R"([{"role":"server","index":1,"pid":42,"control":"",
-                                       "data":"127.0.0.1:1","metrics":"127.0.0.1:2"}])"));
+                                       "data":"127.0.0.1:1","metrics":"127.0.0.1:2","page":""}])"));
 }
 
 TEST_F(WorkdirTest, AFileIsReplacedAsAWholeOrLeftAlone) {

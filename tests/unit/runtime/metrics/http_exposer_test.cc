@@ -8,7 +8,10 @@
 
 #include <array>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -27,10 +30,14 @@ using ::testing::StartsWith;
 class HttpExposerTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    std::map<std::string, HttpResource> resources;
+    resources["/page.css"] = {.content_type = "text/css; charset=utf-8",
+                              .content = [this] { return content_; }};
     absl::StatusOr<std::unique_ptr<HttpExposer>> started =
         HttpExposer::Start({.listen = "127.0.0.1:0",
                             .metrics = [this] { return text_; },
-                            .ready = [this] { return ready_; }});
+                            .ready = [this] { return ready_; },
+                            .resources = std::move(resources)});
     ASSERT_TRUE(started.ok()) << started.status();
     exposer_ = *std::move(started);
   }
@@ -59,11 +66,15 @@ class HttpExposerTest : public ::testing::Test {
     return all;
   }
 
-  std::string Get(const std::string& path) const {
+  // `more`: further lines of the request.
+  std::string Ask(const std::string& method,
+                  const std::string& path,
+                  const std::string& more = "") const {
     const FileDescriptor connection = Connect();
-    Send(connection, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    Send(connection, method + " " + path + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n");
     return ReadAll(connection);
   }
+  std::string Get(const std::string& path) const { return Ask("GET", path); }
 
   // The first answer that is not 503, for 5 s.
   std::string GetOnceFree(const std::string& path) const {
@@ -76,6 +87,7 @@ class HttpExposerTest : public ::testing::Test {
 
   std::string text_ = "pushpull_step 3\n";
   absl::Status ready_;
+  HttpContent content_{.text = std::make_shared<const std::string>("body {}\n"), .etag = "v1"};
   std::unique_ptr<HttpExposer> exposer_;
 };
 
@@ -170,6 +182,54 @@ TEST_F(HttpExposerTest, AnswersHeadWithoutBody) {
   const std::string answer = ReadAll(connection);
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpExposerTest, AResourceHasItsTypeAndWhatABrowserMayDoWithIt) {
+  const std::string answer = Get("/page.css?v=2");
+
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Type: text/css; charset=utf-8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Length: 8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nETag: \"v1\"\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nX-Content-Type-Options: nosniff\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'self';"));
+  EXPECT_THAT(answer, HasSubstr("frame-ancestors 'none'"));
+  EXPECT_THAT(answer, Not(HasSubstr("unsafe-inline")));
+  EXPECT_THAT(answer, Not(HasSubstr("Access-Control-Allow-Origin")));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nbody {}\n"));
+}
+
+TEST_F(HttpExposerTest, AResourceThatTheClientHasIsNotSentAgain) {
+  const std::string same = Ask("GET", "/page.css", "If-None-Match: W/\"v0\", \"v1\"\r\n");
+  const std::string other = Ask("GET", "/page.css", "if-none-match: \"v0\"\r\n");
+
+  EXPECT_THAT(same, StartsWith("HTTP/1.1 304"));
+  EXPECT_THAT(same, EndsWith("\r\n\r\n"));
+  EXPECT_THAT(other, StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, AResourceIsReadOnly) {
+  const std::string head = Ask("HEAD", "/page.css");
+
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(head, HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(head, EndsWith("\r\n\r\n"));
+  EXPECT_THAT(Ask("POST", "/page.css"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Ask("OPTIONS", "/page.css"), StartsWith("HTTP/1.1 405"));
+}
+
+TEST_F(HttpExposerTest, AResourceThatIsNotThereYetIsSaidToBe) {
+  content_.text = nullptr;
+
+  EXPECT_THAT(Get("/page.css"), StartsWith("HTTP/1.1 503"));
+}
+
+TEST_F(HttpExposerTest, ALargeResourceArrivesWhole) {
+  content_.text = std::make_shared<const std::string>(8 << 20, 'a');
+
+  const std::string answer = Get("/page.css");
+
+  EXPECT_EQ(answer.substr(answer.find("\r\n\r\n") + 4), *content_.text);
 }
 
 TEST_F(HttpExposerTest, SurvivesRandomBytes) {

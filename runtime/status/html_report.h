@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The report of a finished run as one file of HTML with everything in it, for a browser without a
+// network. Pure.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace pushpull {
+
+// `report`: the text of `pushpull run --report`. Keys that it does not know are passed on: those of
+// a later version. kInvalidArgument: no such report; the text says which key is missing or has
+// another type.
+absl::StatusOr<std::string> HtmlReport(absl::string_view report);
+
+}  // namespace pushpull

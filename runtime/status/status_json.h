@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job's status and history as JSON (docs/interfaces.md section 2), for `pushpull status --json`,
+// the status page and the report. Keys are added, never lost or renamed.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/membership/job_status.h"
+#include "runtime/status/status_history.h"
+
+namespace pushpull {
+
+// At most this many of its losses are in a status, evenly spaced and the newest.
+inline constexpr size_t kLossesShown = 512;
+
+nlohmann::json StatusJson(const JobStatus& status);
+
+// {"time":[...],"step":[...],"phases":{NAME:[...]},...}: one list for each field of the points, of
+// equal lengths; null where the interval had none. Only points after `since`.
+nlohmann::json PointsJson(const StatusHistory& history, double since = 0);
+// [{"time","step","kind","text"}], oldest first.
+nlohmann::json EventsJson(const StatusHistory& history);
+
+// JSON as text. Bytes that are no UTF-8 are replaced. `indent` below 0: on one line.
+std::string Dump(const nlohmann::json& json, int indent);
+
+}  // namespace pushpull
