@@ -2,7 +2,7 @@
 #include "runtime/status/status_history.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/consistency/view.h"
 

@@ -3,10 +3,13 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
+#include "absl/strings/string_view.h"
 #include <nlohmann/json.hpp>
 
 #include "runtime/consistency/view.h"
+#include "runtime/metrics/sync_phase.h"
 
 namespace pushpull {
 namespace {

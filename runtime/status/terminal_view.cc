@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <deque>
+#include <functional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/base/printable.h"
 #include "runtime/consistency/view.h"
+#include "runtime/metrics/sync_phase.h"
 
 namespace pushpull {
 namespace {

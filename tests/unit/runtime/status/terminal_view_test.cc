@@ -89,7 +89,7 @@ TEST(TerminalViewTest, WhatIsWrongComesFirst) {
 TEST(TerminalViewTest, FitsTheTerminal) {
   const StatusHistory history = After(Job(1, 2), Job(1000, 64));
 
-  for (const size_t rows : {5, 10, 24, 60}) {
+  for (const size_t rows : {5U, 10U, 24U, 60U}) {
     const std::vector<std::string> lines = TerminalLines(history, {.columns = 60, .rows = rows});
     EXPECT_LE(lines.size(), rows);
     for (const std::string& line : lines) EXPECT_LE(line.size(), 60U) << line;
