@@ -21,6 +21,8 @@ constexpr double kReleaseRatio = 0.7;  // of what a ratio is above 1
 constexpr double kServerPart = 0.05;
 // A worker that is named explains slow links of its own up to so many times its cost.
 constexpr double kExplained = 2;
+// A server reports each second; what is later than that is late.
+constexpr Duration kReportLate = std::chrono::milliseconds(1500);
 
 // The lower one of two; 0: there is none.
 double Median(std::vector<double> values) {
@@ -238,6 +240,10 @@ std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces,
   return found;
 }
 
+CulpritWatch::Key CulpritWatch::KeyOf(const Culprit& culprit) {
+  return {culprit.kind, {culprit.worker, culprit.server}};
+}
+
 void CulpritWatch::OnWorker(SteadyTime now, WorkerId worker, const StepCosts& costs) {
   std::deque<Report>& reports = reports_[worker];
   // Another process of the worker counts from its own start.
@@ -262,12 +268,14 @@ void CulpritWatch::OnServer(SteadyTime now, ServerId server, double busy_seconds
   while (reports.size() > 2 && now - reports[1].at >= kWindow) reports.pop_front();
 }
 
-BusyShares CulpritWatch::Busy() const {
+BusyShares CulpritWatch::Busy(SteadyTime now) const {
   BusyShares busy;
   for (const auto& [server, reports] : busy_reports_) {
-    const Duration time = reports.back().at - reports.front().at;
+    const Duration late = std::max<Duration>(now - reports.back().at - kReportLate, Duration{0});
+    const Duration time = reports.back().at - reports.front().at + late;
     if (time < kWindow / 2) continue;
-    busy[server] = (reports.back().busy_seconds - reports.front().busy_seconds) / ToSeconds(time);
+    const double seconds = reports.back().busy_seconds - reports.front().busy_seconds;
+    busy[server] = (seconds + ToSeconds(late)) / ToSeconds(time);
   }
   return busy;
 }
@@ -305,41 +313,62 @@ void CulpritWatch::Update(SteadyTime now) {
   if (now - decided_at_ < kPeriod) return;
   decided_at_ = now;
   const std::vector<WorkerPace> paces = Paces();
-  const BusyShares busy = Busy();
+  const BusyShares busy = Busy(now);
   lateness_ = FindLateness(paces);
   server_seconds_ = FindServerSeconds(paces);
-  const auto key_of = [](const Culprit& culprit) {
-    return Key{culprit.kind, {culprit.worker, culprit.server}};
-  };
-  std::set<Key> clear;
+  std::set<Key> found;
   for (const Culprit& culprit : FindCulprits(paces, busy, CulpritLimits{})) {
-    Suspect& suspect = suspects_[key_of(culprit)];
-    suspect.culprit = culprit;
-    suspect.confirmations = std::min(suspect.confirmations + 1, kConfirmations);
-    if (!suspect.is_named && suspect.confirmations == kConfirmations) {
-      suspect.is_named = true;
-      news_.push_back({true, ToString(culprit)});
-    }
-    clear.insert(key_of(culprit));
+    Confirm(culprit);
+    found.insert(KeyOf(culprit));
   }
-  std::set<Key> slow;
   for (const Culprit& culprit : FindCulprits(paces, busy, ReleaseOf(CulpritLimits{}))) {
-    const auto suspect = suspects_.find(key_of(culprit));
+    const auto suspect = suspects_.find(KeyOf(culprit));
     if (suspect == suspects_.end() || !suspect->second.is_named) continue;
     suspect->second.culprit = culprit;
-    slow.insert(key_of(culprit));
+    found.insert(KeyOf(culprit));
   }
   for (auto it = suspects_.begin(); it != suspects_.end();) {
-    const bool stays = clear.contains(it->first) || slow.contains(it->first);
-    if (!stays) it->second.confirmations -= 1;
-    if (it->second.confirmations > 0) {
+    if (found.contains(it->first) || --it->second.confirmations > 0) {
       ++it;
-      continue;
+    } else {
+      Drop(it);
     }
-    if (it->second.is_named)
-      news_.push_back(
-          {false, absl::StrCat(WhoOf(it->second.culprit), " holds nobody up any more")});
-    it = suspects_.erase(it);
+  }
+  DropExplained();
+}
+
+void CulpritWatch::Confirm(const Culprit& culprit) {
+  Suspect& suspect = suspects_[KeyOf(culprit)];
+  const int enough = culprit.kind == CulpritKind::kLink ? kLinkConfirmations : kConfirmations;
+  suspect.culprit = culprit;
+  suspect.confirmations = std::min(suspect.confirmations + 1, enough);
+  if (suspect.is_named || suspect.confirmations < enough) return;
+  suspect.is_named = true;
+  news_.push_back({true, ToString(culprit)});
+}
+
+// Moves on to the next one.
+void CulpritWatch::Drop(std::map<Key, Suspect>::iterator& suspect) {
+  if (suspect->second.is_named) {
+    news_.push_back(
+        {false, absl::StrCat(WhoOf(suspect->second.culprit), " holds nobody up any more")});
+  }
+  suspect = suspects_.erase(suspect);
+}
+
+void CulpritWatch::DropExplained() {
+  std::vector<Culprit> members;
+  for (const auto& [key, suspect] : suspects_) {
+    if (suspect.is_named && suspect.culprit.kind != CulpritKind::kLink)
+      members.push_back(suspect.culprit);
+  }
+  for (auto it = suspects_.begin(); it != suspects_.end();) {
+    const Culprit& culprit = it->second.culprit;
+    if (culprit.kind == CulpritKind::kLink && IsExplained(culprit, members)) {
+      Drop(it);
+    } else {
+      ++it;
+    }
   }
 }
 

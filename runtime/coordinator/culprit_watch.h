@@ -78,9 +78,12 @@ class CulpritWatch {
   // A member is named when so many more decisions were for than against it, and until as many more
   // are against it.
   static constexpr int kConfirmations = 3;
+  // Of a link: what makes it slow may turn out to be its worker or server.
+  static constexpr int kLinkConfirmations = 6;
   static constexpr Duration kPeriod = std::chrono::seconds(1);
 
   void OnWorker(SteadyTime now, WorkerId worker, const StepCosts& costs);
+  // A server that has too little processor time reports late: what is missing counts as busy.
   void OnServer(SteadyTime now, ServerId server, double busy_seconds);
   // The process has ended.
   void Remove(WorkerId worker) { reports_.erase(worker); }
@@ -106,7 +109,7 @@ class CulpritWatch {
   using Key = std::pair<CulpritKind, std::pair<std::optional<WorkerId>, std::optional<ServerId>>>;
   struct Suspect {
     Culprit culprit;
-    int confirmations = 0;  // 0 to kConfirmations
+    int confirmations = 0;  // 0 to the number that names it
     bool is_named = false;
   };
 
@@ -116,7 +119,11 @@ class CulpritWatch {
   };
 
   std::vector<WorkerPace> Paces() const;
-  BusyShares Busy() const;
+  BusyShares Busy(SteadyTime now) const;
+  static Key KeyOf(const Culprit& culprit);
+  void Confirm(const Culprit& culprit);
+  void Drop(std::map<Key, Suspect>::iterator& suspect);
+  void DropExplained();
 
   std::map<WorkerId, std::deque<Report>> reports_;  // the oldest first; steps rise
   std::map<ServerId, std::deque<BusyReport>> busy_reports_;

@@ -304,8 +304,8 @@ class CulpritWatchTest : public testing::Test {
       Synchronize(paces);
       busy_[0] += 0.05;
       busy_[1] += busy_each_;
-      for (uint32_t server = 0; server < 2; ++server)
-        watch_.OnServer(now_, ServerId{server}, busy_[server]);
+      watch_.OnServer(now_, ServerId{0}, busy_[0]);
+      if (!is_late_) watch_.OnServer(now_, ServerId{1}, busy_[1]);
       for (const WorkerPace& pace : paces) {
         StepCosts& costs = costs_[pace.worker];
         costs.links.resize(pace.links.size());
@@ -340,6 +340,7 @@ class CulpritWatchTest : public testing::Test {
   double slow_link_ = 1;     // of server 1
   double busy_each_ = 0.05;  // seconds of its lanes, each second
   std::array<double, 2> busy_{};
+  bool is_late_ = false;  // server 1 does not report
 };
 
 TEST_F(CulpritWatchTest, SlowWorkerIsNamedWithinTwoScrapes) {
@@ -369,6 +370,28 @@ TEST_F(CulpritWatchTest, BusySharesAreOfTheLastSeconds) {
   busy_each_ = 0.9;
   Pass(20, 0.1);
   EXPECT_THAT(Named(), ElementsAre("server server-1"));
+}
+
+TEST_F(CulpritWatchTest, ServerThatReportsLateCountsAsBusy) {
+  Pass(20, 0.1);
+  slow_link_ = 30;
+  is_late_ = true;
+  Pass(20, 0.1);
+
+  EXPECT_THAT(Named(), ElementsAre("server server-1"));
+  EXPECT_EQ(news_.size(), 1U);
+}
+
+TEST_F(CulpritWatchTest, ServerThatTurnsOutToBeSlowReplacesItsLinks) {
+  slow_link_ = 30;
+  Pass(20, 0.1);
+  ASSERT_THAT(Named(), ElementsAre("link server-1"));
+
+  busy_each_ = 0.9;
+  Pass(12, 0.1);
+
+  EXPECT_THAT(Named(), ElementsAre("server server-1"));
+  EXPECT_EQ(news_.back(), "link of server-1 holds nobody up any more");
 }
 
 TEST_F(CulpritWatchTest, OneLongStepNamesNobody) {
