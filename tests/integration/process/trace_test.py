@@ -112,6 +112,17 @@ class TraceTest(job.JobTestCase):
         self.assertIn("its workers were replaced or have left before they reported", tracing.output)
         self.assertFalse(path.exists())
 
+    def test_at_the_timeout_a_trace_has_what_there_is(self) -> None:
+        started = self.run_job(self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 50))
+        started.wait_for_step(3)
+
+        trace = self.trace(started, "--steps", 1000, "--timeout", 2)
+
+        arrows = self.assert_can_be_followed(trace)
+        self.assertGreater(arrows, 0)
+        steps = {event["args"]["step"] for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] == "push"}
+        self.assertLess(len(steps), 1000)
+
     def test_a_job_that_is_over_cannot_be_traced(self) -> None:
         started = self.run_job(self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 10))
         started.wait_for_step(3)
