@@ -160,6 +160,12 @@ class SimJob {
     absl::Status Resize(const JobSize& size) override { return coordinator->Resize(size); }
     absl::StatusOr<uint64_t> SaveCheckpoint() override { return coordinator->SaveCheckpoint(); }
     absl::Status SetMode(const ModeChange& change) override { return coordinator->SetMode(change); }
+    absl::StatusOr<uint64_t> StartTrace(const TraceRequest& request) override {
+      return coordinator->StartTrace(request);
+    }
+    absl::StatusOr<TraceParts> TakeTrace(uint64_t number, uint64_t from) override {
+      return coordinator->TakeTrace(number, from);
+    }
     MetricsRegistry registry;
     CoordinatorMetrics metrics;
     std::unique_ptr<Coordinator> coordinator;  // null: the process is gone
