@@ -184,6 +184,11 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
   StatusFeed feed(SystemTime());
+  // The page says so even where the members are quicker than the first tick.
+  if (flags.recovers) {
+    feed.Publish(UnixSeconds(),
+                 {.job = job.metadata.name, .phase = JobPhase::kRecovering, .term = options.term});
+  }
   PUSHPULL_ASSIGN_OR_RETURN(
       std::unique_ptr<HttpExposer> exposer,
       HttpExposer::Start({.listen = flags.metrics,

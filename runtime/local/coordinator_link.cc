@@ -29,7 +29,7 @@ CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, E
 }
 
 void CoordinatorLink::Reset() {
-  address_.clear();
+  endpoint_ = {};
   is_up_ = is_answering_ = is_recovering_ = false;
   status_ = {};
   status_.job = job_;
@@ -45,7 +45,7 @@ void CoordinatorLink::CancelCalls() {
 template <typename Answer>
 void CoordinatorLink::Call(absl::StatusOr<Answer> (*ask)(const ControlTarget&, Deadline),
                            std::function<void(absl::StatusOr<Answer>)> then) {
-  const ControlTarget target{.address = address_, .tls = CurrentIdentity(tls_)};
+  const ControlTarget target{.address = address(), .tls = CurrentIdentity(tls_)};
   calls_.Post([ask, target, then, self = std::weak_ptr<CoordinatorLink*>(self_), &loop = loop_] {
     loop.Post([self, then, answer = ask(target, Deadline::After(kAnswerTimeout))]() mutable {
       if (!self.expired()) then(std::move(answer));

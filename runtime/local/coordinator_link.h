@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/local/workdir.h"
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
 #include "runtime/status/status_history.h"
@@ -29,7 +30,9 @@ class CoordinatorLink {
   CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop);
   ~CoordinatorLink() { CancelCalls(); }
 
-  const std::string& address() const { return address_; }  // empty before the first OnReady
+  // Where the newest coordinator listens; nothing before the first OnReady.
+  const Endpoint& endpoint() const { return endpoint_; }
+  const std::string& address() const { return endpoint_.control; }
   // The newest answer; of the whole run where coordinators were restarted.
   const JobStatus& status() const { return status_; }
   // Of the whole run, restarts of the job included.
@@ -42,8 +45,8 @@ class CoordinatorLink {
   // Not silent for as long as SinceLastAnswer says from now on.
   void RestartSilence() { answered_at_ = loop_.Now(); }
 
-  void OnReady(const std::string& address) {
-    address_ = address;
+  void OnReady(const Endpoint& endpoint) {
+    endpoint_ = endpoint;
     is_up_ = true;
     RestartSilence();
   }
@@ -84,7 +87,7 @@ class CoordinatorLink {
   const std::string job_;
   const TlsFolder* const tls_;
   EventLoop& loop_;
-  std::string address_;
+  Endpoint endpoint_;
   bool is_up_ = false;  // it has been ready, and its process has not ended
   bool is_answering_ = false;
   bool is_recovering_ = false;

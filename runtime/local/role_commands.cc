@@ -40,20 +40,21 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const LaunchOpt
 }  // namespace
 
 ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorStart& start) {
+  const bool is_first = start.recover_at.control.empty();
   ProcessSpec spec{.name = "coordinator",
                    .command = {options.program,
                                "coordinator",
                                "--manifest",
                                start.manifest,
                                "--listen",
-                               start.recover_at.empty() ? kAnyPort : start.recover_at,
+                               is_first ? kAnyPort : start.recover_at.control,
                                "--metrics",
-                               kAnyPort,
+                               is_first ? kAnyPort : start.recover_at.metrics,
                                "--term",
                                absl::StrCat(start.term)},
                    .environment = options.environment,
                    .reports_ready = true};
-  if (!start.recover_at.empty()) spec.command.push_back("--recover");
+  if (!is_first) spec.command.push_back("--recover");
   for (const std::string& override : options.overrides) {
     spec.command.insert(spec.command.end(), {"--set", override});
   }

@@ -11,6 +11,7 @@
 
 #include "runtime/local/launcher.h"
 #include "runtime/local/process.h"
+#include "runtime/local/workdir.h"
 
 namespace pushpull {
 
@@ -19,7 +20,9 @@ struct CoordinatorStart {
   uint64_t term = 1;
   // An earlier start of this run has saved: its checkpoint counts, not that of restoreFrom.
   bool goes_on = false;
-  std::string recover_at;  // host:port of a coordinator that has died; empty: this is the first
+  // Of a coordinator that has died, where this one listens, too: members and whoever has its status
+  // page open find it there. Without `control`: this is the first.
+  Endpoint recover_at;
 };
 
 ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorStart& start);

@@ -99,7 +99,7 @@ absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
                                    JobRole role,
                                    int index,
                                    CoordinatorStart coordinator) {
-  const std::string& address = coordinator.recover_at;
+  const std::string& address = coordinator.recover_at.control;
   if (role == JobRole::kServer) return ServerProcess(local.options, local.job, index, address);
   if (role == JobRole::kWorker) return WorkerProcess(local.options, local.job, index, address);
   // A successor listens at its predecessor's address, with a higher term.
@@ -157,7 +157,7 @@ void Supervisor::StartMember(JobRole role, int index) {
       SpecOf(local_,
              role,
              index,
-             {.manifest = manifest_, .goes_on = has_saved_, .recover_at = coordinator_.address()});
+             {.manifest = manifest_, .goes_on = has_saved_, .recover_at = coordinator_.endpoint()});
   const absl::Status started = spec.ok() ? members_.Start(member, *spec) : spec.status();
   if (started.ok()) return;
   const std::string text(started.message());
@@ -176,7 +176,7 @@ void Supervisor::OnReady(const MemberProcess& process) {
   if (stopping_with_) return;
   if (process.role() == JobRole::kCoordinator) {
     const bool is_first = coordinator_.address().empty();
-    coordinator_.OnReady(process.endpoint().control);
+    coordinator_.OnReady(process.endpoint());
     console_.PrintProgress(DescribeReady(process.endpoint()));
     if (!is_first) return;
     StartMembers(JobRole::kServer, spec_.servers.replicas);

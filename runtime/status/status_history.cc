@@ -27,6 +27,10 @@ double PerSecond(uint64_t before, uint64_t now, double seconds) {
   return now > before && seconds > 0 ? static_cast<double>(now - before) / seconds : 0;
 }
 
+std::string NewCoordinator(const JobStatus& status) {
+  return absl::StrCat("a new coordinator, term ", status.term.value());
+}
+
 // What happened between two statuses, by what there is to say of it.
 class Events {
  public:
@@ -34,7 +38,7 @@ class Events {
 
   std::vector<HistoryEvent> Take() {
     if (before_.term != now_.term) {
-      Add(Kind::kFailure, absl::StrCat("a new coordinator, term ", now_.term.value()));
+      Add(Kind::kFailure, NewCoordinator(now_));
     } else if (now_.phase != JobPhase::kRecovering && before_.phase != JobPhase::kRecovering) {
       AddServers();
       AddWorkers();
@@ -232,7 +236,9 @@ std::vector<HistoryEvent> EventsBetween(const JobStatus& before, const JobStatus
 void StatusHistory::Add(double time, std::shared_ptr<const JobStatus> status) {
   time_ = time;
   const std::shared_ptr<const JobStatus> before = std::exchange(newest_, std::move(status));
-  if (before != nullptr) {
+  if (before == nullptr && newest_->phase == JobPhase::kRecovering) {
+    events_.push_back({.time = time, .kind = Kind::kFailure, .text = NewCoordinator(*newest_)});
+  } else if (before != nullptr) {
     for (HistoryEvent& event : EventsBetween(*before, *newest_)) {
       event.time = time;
       events_.push_back(std::move(event));

@@ -155,6 +155,19 @@ class PageTest(job.JobTestCase):
         self.wait_for_event("servers: from 2 to 3 done")
         self.assertGreaterEqual(self.wait_for("points && points.time.length", "points"), 2)
 
+    def test_page_stays_open_over_a_new_coordinator(self) -> None:
+        started, page = self.train()
+        self.browser.open(page)
+        self.wait_for("points && points.time.length > 2", "points")
+        before = self.browser.run("return points.time[0]")
+
+        started.kill_and_await_next("coordinator", 0)
+
+        self.wait_for_event("a new coordinator")
+        self.wait_for("status.term === 2 && points.time.length > 5", "points of the new one")
+        self.assertEqual(self.browser.run("return points.time[0]"), before)
+        self.assertIn("training begins", self.browser.text("events"))
+
     def test_silent_coordinator_is_said_to_be(self) -> None:
         started, page = self.train()
         self.browser.open(page)

@@ -14,6 +14,7 @@ const LATE_SECONDS = 3;
 let points = null;
 let status = null;
 let eventsShown = '';
+let earlierEvents = [];
 const showsAll = {workers: false, servers: false};
 const marks = (x) => () => (status ? eventMarks(status.events, x) : []);
 const syncChart = new SyncChart(document.getElementById('sync-chart'), document.getElementById('sync-legend'), 'time', marks('time'));
@@ -37,6 +38,18 @@ function addPoints(recent) {
     owner[key] = [...owner[key], ...source[name].slice(first)].slice(-POINTS_MAX);
   });
   return true;
+}
+
+// What the coordinator has, behind what was before it: a new coordinator begins anew.
+function joinPoints(earlier, all) {
+  if (earlier === null || all.time.length === 0) return earlier ?? all;
+  const kept = earlier.time.filter((time) => time < all.time[0]).length;
+  const from = lists(earlier);
+  lists(all).forEach(([owner, key], i) => {
+    const [source, name] = from[i];
+    owner[key] = [...source[name].slice(0, kept), ...owner[key]].slice(-POINTS_MAX);
+  });
+  return all;
 }
 
 // ---- members ----
@@ -229,9 +242,10 @@ async function ask(path) {
 
 async function update() {
   const next = await ask('status.json');
-  const isNew = points === null || next.term !== status.term;
+  if (status !== null && next.term !== status.term) earlierEvents = status.events;
+  next.events = [...earlierEvents, ...next.events];
   status = next;
-  if (isNew || !addPoints(status.recent)) points = await ask('history.json');
+  if (points === null || !addPoints(status.recent)) points = joinPoints(points, await ask('history.json'));
   show();
   performance.mark('shown');
 }

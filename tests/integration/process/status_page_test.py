@@ -35,7 +35,11 @@ class StatusPageTest(job.JobTestCase):
     def wait_for_event(self, page: str, text: str) -> dict[str, Any]:
         """The newest status once it has this event."""
         def seen() -> dict[str, Any]:
-            status = json.loads(get(page + "status.json")[2])
+            try:
+                code, _, body = get(page + "status.json")
+            except OSError:  # between two coordinators
+                return {}
+            status = json.loads(body) if code == 200 else {"events": []}
             return status if any(text in event["text"] for event in status["events"]) else {}
         return job.wait_until(seen, job.START_SECONDS, f"event {text}")
 
@@ -61,6 +65,15 @@ class StatusPageTest(job.JobTestCase):
         self.assertEqual(started.finish(), 0, started.launcher.output)
         texts = [event["text"] for event in started.report()["events"]]
         self.assertIn("server-2 lost", " ".join(texts))
+
+    def test_next_coordinator_serves_the_page_at_its_place(self) -> None:
+        started, page = self.start_job()
+
+        started.kill_and_await_next("coordinator", 0)
+
+        self.assertEqual(job.wait_until(lambda: (started.endpoint("coordinator") or {}).get("page"), job.START_SECONDS, "its page"), page)
+        self.wait_for_event(page, "a new coordinator, term 2")
+        self.wait_for_event(page, "the new coordinator knows the job again")
 
     def test_only_the_coordinator_has_a_page(self) -> None:
         started, _ = self.start_job()

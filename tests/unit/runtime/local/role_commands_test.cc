@@ -31,6 +31,18 @@ TrainingJob Job() {
   return job;
 }
 
+// Members and an open status page look for it there.
+TEST(RoleCommandsTest, ASuccessorListensWhereItsPredecessorDid) {
+  const ProcessSpec spec = CoordinatorProcess(
+      Options(),
+      {.manifest = "m.yaml",
+       .term = 8,
+       .recover_at = {.control = "127.0.0.1:11", .metrics = "127.0.0.1:12"}});
+
+  EXPECT_THAT(spec.command,
+              IsSupersetOf({"--listen", "127.0.0.1:11", "--metrics", "127.0.0.1:12", "--recover"}));
+}
+
 TEST(RoleCommandsTest, TheCoordinatorGetsTheManifestAndItsOverrides) {
   const ProcessSpec spec =
       CoordinatorProcess(Options(), {.manifest = "w/manifest.yaml", .term = 7});

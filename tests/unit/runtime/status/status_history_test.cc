@@ -118,6 +118,22 @@ TEST(StatusHistoryTest, ANewCoordinatorsCountsAreNoDifferenceToTheLast) {
   EXPECT_EQ(history.points()[1].samples_per_second, 320);
 }
 
+TEST(StatusHistoryTest, ASuccessorsHistoryBeginsWithItself) {
+  StatusHistory history(StatusHistory::Keeps::kNewest);
+  JobStatus recovering;
+  recovering.phase = JobPhase::kRecovering;
+  recovering.term = Term{3};
+
+  Add(history, 0, recovering);
+  JobStatus known = Running(9);
+  known.term = Term{3};
+  Add(history, 1, known);
+
+  ASSERT_EQ(history.events().size(), 2U);
+  EXPECT_EQ(history.events()[0].text, "a new coordinator, term 3");
+  EXPECT_EQ(history.events()[1].text, "the new coordinator knows the job again");
+}
+
 TEST(StatusHistoryTest, EventsAreBoundedAndHaveTheirTime) {
   StatusHistory history(StatusHistory::Keeps::kNewest);
   for (int i = 0; i < 500; ++i) {
