@@ -19,6 +19,9 @@ constexpr double kReleaseShare = 2.0 / 3;
 constexpr double kReleaseRatio = 0.7;  // of what a ratio is above 1
 // What a server's own time must cost besides its links, as a part of the limit: more than noise.
 constexpr double kServerPart = 0.05;
+// By how much of the time its lanes must be busier, as a part of the limit: a step has parts in
+// which no server has anything to do.
+constexpr double kBusierPart = 1.0 / 3;
 // A worker that is named explains slow links of its own up to so many times its cost.
 constexpr double kExplained = 2;
 // A server reports each second; what is later than that is late.
@@ -126,7 +129,8 @@ bool IsBusier(const BusyShares& busy, ServerId server, const CulpritLimits& limi
   const auto it = busy.find(server);
   if (it == busy.end() || busy.size() < 2) return false;
   const double usual = OthersOf(busy, server);
-  return it->second >= limits.server_ratio * usual && it->second - usual >= limits.share;
+  return it->second >= limits.server_ratio * usual &&
+         it->second - usual >= kBusierPart * limits.share;
 }
 
 std::vector<Culprit> FindServers(std::span<const WorkerPace> paces,

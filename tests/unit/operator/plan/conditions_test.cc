@@ -250,6 +250,7 @@ TEST(ConditionsTest, AStallIsToldOnceWithItsWorkersUntilItIsOver) {
     ASSERT_TRUE(world.Settle());
     world.RunPods();
   }
+  ASSERT_TRUE(world.Settle());
   world.events.clear();
   world.seen.coordinator->stall_headline = "step 4 waits for worker-1: no gradient of tensor \"w\"";
   for (const char* time : {" for 11.0 s", " for 41.0 s"}) {
