@@ -28,7 +28,8 @@ struct JobFlags {
   std::string coordinator;
 };
 
-// Blocks for so long.
+// Blocks for so long. SIGINT and SIGTERM end the command, with 130 and 143: what it waits for goes
+// on without it.
 void Pause(Duration duration);
 
 // --workdir and --coordinator. `flags` must outlive the command's callback.

@@ -112,6 +112,18 @@ class TraceTest(job.JobTestCase):
         self.assertIn("its workers were replaced or have left before they reported", tracing.output)
         self.assertFalse(path.exists())
 
+    def test_ctrl_c_ends_a_command_that_waits(self) -> None:
+        started = self.run_job(self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 100))
+        started.wait_for_step(3)
+        tracing = self.start(job.PUSHPULL, "trace", "--workdir", started.workdir, "--out", self.folder / "trace.json",
+                             "--steps", 1000, "--timeout", 600)
+        job.wait_until(lambda: "trace of the next 1000 steps" in started.launcher.output, job.START_SECONDS, "a trace")
+
+        tracing.process.send_signal(signal.SIGINT)
+
+        self.assertEqual(tracing.wait(20), 130, tracing.output)
+        self.assertEqual(started.status()["phase"], "Running")
+
     def test_at_the_timeout_a_trace_has_what_there_is(self) -> None:
         started = self.run_job(self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 50))
         started.wait_for_step(3)
