@@ -236,8 +236,9 @@ std::vector<Culprit> FindCulprits(std::span<const WorkerPace> paces,
   const LinkGroups links(pairs, step, limits);
   std::vector<Culprit> found = FindWorkers(paces, step, limits);
   absl::c_copy(FindServers(paces, busy, links, limits), std::back_inserter(found));
+  const std::vector<Culprit> members = found;
   for (const Culprit& link : FindLinks(pairs, links))
-    if (!IsExplained(link, found)) found.push_back(link);
+    if (!IsExplained(link, members)) found.push_back(link);
   for (Culprit& culprit : found) culprit.share = std::min(1.0, culprit.seconds / step);
   absl::c_stable_sort(found,
                       [](const Culprit& a, const Culprit& b) { return a.seconds > b.seconds; });

@@ -192,6 +192,14 @@ TEST(FindCulpritsTest, SlowLinkBetweenTwoIsNamedByBoth) {
   }
 }
 
+TEST(FindCulpritsTest, EachOfSeveralSlowLinksIsNamed) {
+  std::vector<WorkerPace> paces = EvenJob({.workers = 8, .servers = 4});
+  SlowLink(paces[1].links[2], 30);
+  SlowLink(paces[5].links[2], 20);
+
+  EXPECT_THAT(NamesIn(paces), ElementsAre("link worker-1/server-2", "link worker-5/server-2"));
+}
+
 TEST(FindCulpritsTest, LinkWithMoreToCarryIsNotSlow) {
   std::vector<WorkerPace> paces = EvenJob({});
   for (WorkerPace& pace : paces) {
