@@ -33,11 +33,11 @@ TrainingJob Job() {
 
 // Members and an open status page look for it there.
 TEST(RoleCommandsTest, ASuccessorListensWhereItsPredecessorDid) {
-  const ProcessSpec spec = CoordinatorProcess(
-      Options(),
-      {.manifest = "m.yaml",
-       .term = 8,
-       .recover_at = {.control = "127.0.0.1:11", .metrics = "127.0.0.1:12"}});
+  const ProcessSpec spec =
+      CoordinatorProcess(Options(),
+                         {.manifest = "m.yaml",
+                          .term = 8,
+                          .recover_at = {.control = "127.0.0.1:11", .metrics = "127.0.0.1:12"}});
 
   EXPECT_THAT(spec.command,
               IsSupersetOf({"--listen", "127.0.0.1:11", "--metrics", "127.0.0.1:12", "--recover"}));
