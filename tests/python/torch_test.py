@@ -55,8 +55,12 @@ class TorchTest(JobTest):
         self.assertEqual(len(workers), 2)
         for worker in workers:
             self.assertEqual({name for process, name in begins if process == worker}, {"load", "forward", "backward"})
-            passes = zip(sorted(begins[worker, "forward"]), sorted(begins[worker, "backward"]))
-            self.assertTrue(all(forward < backward for forward, backward in passes))
+            forward = sorted(begins[worker, "forward"])
+            # The trace may begin between the two passes of a step.
+            backward = [begin for begin in sorted(begins[worker, "backward"]) if begin > forward[0]]
+            self.assertGreater(len(backward), 5)
+            self.assertTrue(all(first < second for first, second in zip(forward, backward)))
+            self.assertTrue(all(second < next_first for next_first, second in zip(forward[1:], backward)))
 
     def test_state_moves_between_jobs_and_torch(self) -> None:
         """torch, a job with 2 servers, one with 3 servers, torch: as one training in torch."""
