@@ -48,7 +48,8 @@ class PassSpans:
         self._job.trace_span("forward", self._forward_begin, time.monotonic_ns())
         self._forward_begin = None
         if isinstance(result, torch.Tensor) and result.requires_grad:
-            result.register_hook(self._on_result_gradient)
+            register: Any = result.register_hook  # without types in some versions of torch
+            register(self._on_result_gradient)
 
     def _on_result_gradient(self, _: torch.Tensor) -> None:
         self._backward_begin = time.monotonic_ns()
