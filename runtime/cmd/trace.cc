@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -20,6 +18,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/running_job.h"
+#include "runtime/local/workdir.h"
 #include "runtime/membership/status_client.h"
 #include "runtime/trace/chrome_trace.h"
 
@@ -61,18 +60,6 @@ absl::StatusOr<CollectedTrace> Collect(const FoundCoordinator& coordinator,
     if (parts.is_over || end.has_passed()) return trace;
     if (!has_more) Pause(kAskedAgainAfter);
   }
-}
-
-absl::Status Write(const std::string& path, const std::string& text) {
-  const std::string unfinished = absl::StrCat(path, ".part");
-  std::ofstream file(unfinished, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(unfinished, path, failed);
-  if (file && !failed) return absl::OkStatus();
-  std::filesystem::remove(unfinished, failed);
-  return absl::InternalError(absl::StrCat("--out ", path, ": cannot be written"));
 }
 
 std::string Summary(const CollectedTrace& trace) {
@@ -137,7 +124,8 @@ absl::Status Trace(const TraceFlags& flags) {
                      flags.timeout_seconds,
                      " s; `pushpull status` says what it waits for"));
   }
-  PUSHPULL_RETURN_IF_ERROR(Write(flags.out, ToChromeTrace(status.job, trace.reports)));
+  PUSHPULL_RETURN_IF_ERROR(
+      WriteFileAtomically(flags.out, ToChromeTrace(status.job, trace.reports)));
   std::printf("%s: %s. Open it in https://ui.perfetto.dev or chrome://tracing\n",
               flags.out.c_str(),
               Summary(trace).c_str());

@@ -37,7 +37,7 @@ struct WorkerPace {
   std::vector<LinkPace> links;  // by server, ascending
 };
 
-// Share of the time that a server's lanes are busy, descheduled or not, by server.
+// Share of the time that a server's lanes have work, also while the scheduler keeps them from it.
 using BusyShares = std::map<ServerId, double>;
 
 // Who is named: costs at least `share` of a step, and is at least so many times as slow.
@@ -51,10 +51,8 @@ struct CulpritLimits {
 // The members that are slow compared with the median of the others, the most expensive first:
 //
 //   worker  its own part of a step is longer, and others wait for it
-//   server  gradients are in it for longer; or they and values are on their way for longer, from
-//   and
-//           to every worker, while its lanes are busier, because they have too little processor
-//           time
+//   server  gradients are in it for longer; or gradients and values are on their way for longer on
+//           all of its links while its lanes are busier: they have too little processor time
 //   link    bytes are on their way for longer: on all links of a worker, on all of a server, or on
 //           one. Not where that worker or server is named itself, because what has too little
 //           processor time is slow in receiving, too
@@ -107,15 +105,14 @@ class CulpritWatch {
     StepCosts costs;
   };
   using Key = std::pair<CulpritKind, std::pair<std::optional<WorkerId>, std::optional<ServerId>>>;
+  struct BusyReport {
+    SteadyTime at;
+    double busy_seconds = 0;
+  };
   struct Suspect {
     Culprit culprit;
     int confirmations = 0;  // 0 to the number that names it
     bool is_named = false;
-  };
-
-  struct BusyReport {
-    SteadyTime at;
-    double busy_seconds = 0;
   };
 
   std::vector<WorkerPace> Paces() const;

@@ -2,7 +2,6 @@
 #include "runtime/local/report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 
@@ -25,12 +24,6 @@ std::optional<double> ResultOf(const JobStatus& status, const std::string& name)
 std::optional<double> FinalLoss(const JobStatus& status) {
   if (const auto result = ResultOf(status, "loss")) return result;
   return status.losses.empty() ? std::nullopt : std::optional<double>(status.losses.back().loss);
-}
-
-// JSON has no NaN and no infinity.
-nlohmann::json NumberOrNull(std::optional<double> value) {
-  if (!value || !std::isfinite(*value)) return nullptr;
-  return *value;
 }
 
 nlohmann::json StepOrNull(std::optional<Step> step) {
@@ -80,22 +73,8 @@ std::string FormatReport(const RunOutcome& outcome) {
   nlohmann::json losses = nlohmann::json::array();
   for (const LossPoint& point : status.losses)
     losses.push_back({{"step", point.step.value()}, {"loss", NumberOrNull(point.loss)}});
-  nlohmann::json resizes = nlohmann::json::array();
-  for (const ResizeStatus& resize : status.resizes) {
-    resizes.push_back({{"step", resize.step.value()},
-                       {"from", resize.from},
-                       {"to", resize.to},
-                       {"settled", resize.is_settled},
-                       {"seconds", resize.seconds},
-                       {"pause_seconds", resize.pause_seconds},
-                       {"moved_bytes", resize.moved_bytes}});
-  }
   nlohmann::json state_losses = nlohmann::json::array();
   for (const StateLoss& loss : status.state_losses) state_losses.push_back(ToJson(loss));
-  nlohmann::json phases = nlohmann::json::object();
-  for (size_t i = 0; i < kSyncPhaseCount; ++i) {
-    phases[std::string(kSyncPhaseNames[i])] = status.phase_seconds[i].At(0.5);
-  }
   // Results of the program by name; these two are always present.
   nlohmann::json final;
   for (const auto& [name, value] : status.results) final[name] = NumberOrNull(value);
@@ -118,12 +97,12 @@ std::string FormatReport(const RunOutcome& outcome) {
       {"sync",
        {{"p50_seconds", status.sync_seconds.At(0.5)},
         {"p99_seconds", status.sync_seconds.At(0.99)},
-        {"phases", phases}}},
+        {"phases", PhasesJson(status)}}},
       {"bytes",
        {{"pushed", status.bytes_pushed},
         {"pulled", status.bytes_pulled},
         {"replicated", status.bytes_replicated}}},
-      {"resizes", resizes},
+      {"resizes", ResizesJson(status)},
       {"state_losses", state_losses},
       {"checkpoint",
        {{"step", status.checkpoint.step.value()},

@@ -36,7 +36,11 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view text
     std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
     file.write(text.data(), static_cast<std::streamsize>(text.size()));
     file.close();
-    if (!file) return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("write ", path));
+    if (!file) {
+      const int failure = errno == 0 ? EIO : errno;
+      unlink(fresh.c_str());
+      return StatusFromErrno(failure, absl::StrCat("write ", path));
+    }
   }
   std::error_code error;
   std::filesystem::rename(fresh, path, error);

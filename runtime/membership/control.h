@@ -158,7 +158,6 @@ struct LossPoint {
   uint64_t samples = 0;
 };
 
-// Cumulative since the worker's start, except for `losses`: those since the last heartbeat.
 // What a worker's program does, as far as its library can tell.
 enum class WorkerPhase : uint8_t {
   kJoining = 0,       // registers its tensors, or receives their values
@@ -201,6 +200,8 @@ struct StepCosts {
   friend bool operator==(const StepCosts&, const StepCosts&) = default;
 };
 
+// Cumulative since the worker's start, except for `losses`: those since the last heartbeat, and
+// `activity`: the present one.
 struct WorkerStats {
   static constexpr size_t kUnevenStepsMax = 64;  // the newest are kept
 

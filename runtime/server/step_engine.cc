@@ -11,6 +11,7 @@
 #include "runtime/server/push_checks.h"
 #include "runtime/server/row_payload.h"
 #include "runtime/server/sample_chunk.h"
+#include "runtime/transport/peer_clock.h"
 
 namespace pushpull {
 namespace {
@@ -32,8 +33,8 @@ ReceivedContribution ContributionOf(Connection& connection,
                  .taken_up_at = now}};
   PublishedTiming& timing = received.waiter.timing;
   timing.push_sent_at = push.sent_at;
-  timing.received_at = Nanoseconds(frame.received_at.time_since_epoch());
-  timing.server_queue_ns = Nanoseconds(now - frame.received_at);
+  timing.received_at = NanosecondsOf(frame.received_at.time_since_epoch());
+  timing.server_queue_ns = NanosecondsOf(now - frame.received_at);
   return received;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/waiter_queue.h"
 
+#include "runtime/transport/peer_clock.h"
+
 namespace pushpull {
 namespace {
 
@@ -40,11 +42,11 @@ void WaiterQueue::SetStepTimes(SteadyTime completed_at, SteadyTime applied_at) {
 void WaiterQueue::FinishTiming(SteadyTime now, Waiter& waiter) const {
   const bool is_in_step = waiter.taken_up_at != SteadyTime{} && waiter.taken_up_at <= completed_at_;
   if (!is_in_step) return;
-  waiter.timing.sum_ns = Nanoseconds(waiter.sum_time);
-  waiter.timing.wait_ns = Nanoseconds(completed_at_ - waiter.taken_up_at - waiter.sum_time);
-  waiter.timing.optimize_ns = Nanoseconds(applied_at_ - completed_at_);
-  waiter.timing.replicate_ns = Nanoseconds(now - applied_at_);
-  waiter.timing.published_at = Nanoseconds(now.time_since_epoch());
+  waiter.timing.sum_ns = NanosecondsOf(waiter.sum_time);
+  waiter.timing.wait_ns = NanosecondsOf(completed_at_ - waiter.taken_up_at - waiter.sum_time);
+  waiter.timing.optimize_ns = NanosecondsOf(applied_at_ - completed_at_);
+  waiter.timing.replicate_ns = NanosecondsOf(now - applied_at_);
+  waiter.timing.published_at = NanosecondsOf(now.time_since_epoch());
 }
 
 }  // namespace pushpull

@@ -23,11 +23,6 @@ namespace pushpull {
 
 class Connection;
 
-// The unit of PublishedTiming.
-inline int64_t Nanoseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
-}
-
 // A request that is answered when the chunk has reached a version.
 struct Waiter {
   Connection* connection = nullptr;

@@ -27,6 +27,15 @@ double PerSecond(uint64_t before, uint64_t now, double seconds) {
   return now > before && seconds > 0 ? static_cast<double>(now - before) / seconds : 0;
 }
 
+constexpr char kTrainingBegins[] = "training begins";
+// A job whose first status comes later than this has been trained before.
+constexpr double kJustBegunSeconds = 2;
+
+// The job has started before anybody asked for its status.
+bool HasJustBegun(const JobStatus& status) {
+  return status.phase == JobPhase::kRunning && status.seconds < kJustBegunSeconds;
+}
+
 std::string NewCoordinator(const JobStatus& status) {
   return absl::StrCat("a new coordinator, term ", status.term.value());
 }
@@ -184,7 +193,7 @@ class Events {
   void AddPhase() {
     if (before_.phase == now_.phase) return;
     if (now_.phase == JobPhase::kRunning && before_.phase == JobPhase::kStarting)
-      Add(Kind::kInfo, "training begins");
+      Add(Kind::kInfo, kTrainingBegins);
     if (now_.phase == JobPhase::kRunning && before_.phase == JobPhase::kRecovering)
       Add(Kind::kInfo, "the new coordinator knows the job again");
     if (now_.phase == JobPhase::kSucceeded) Add(Kind::kInfo, "succeeded");
@@ -238,6 +247,8 @@ void StatusHistory::Add(double time, std::shared_ptr<const JobStatus> status) {
   const std::shared_ptr<const JobStatus> before = std::exchange(newest_, std::move(status));
   if (before == nullptr && newest_->phase == JobPhase::kRecovering) {
     events_.push_back({.time = time, .kind = Kind::kFailure, .text = NewCoordinator(*newest_)});
+  } else if (before == nullptr && HasJustBegun(*newest_)) {
+    events_.push_back({.time = time, .kind = Kind::kInfo, .text = kTrainingBegins});
   } else if (before != nullptr) {
     for (HistoryEvent& event : EventsBetween(*before, *newest_)) {
       event.time = time;

@@ -16,12 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// JSON has no NaN and no infinity.
-json NumberOrNull(double value) {
-  if (!std::isfinite(value)) return nullptr;
-  return value;
-}
-
 // What a worker is doing, in a word.
 const char* StateOf(const WorkerStatus& worker) {
   if (worker.has_left) return "done";
@@ -83,6 +77,24 @@ json StallJson(const std::optional<Stall>& stall) {
           {"seconds", stall->seconds}};
 }
 
+json LossesJson(const JobStatus& status) {
+  json losses = json::array();
+  const size_t stride = status.losses.size() / kLossesShown + 1;
+  for (size_t i = 0; i < status.losses.size(); ++i) {
+    if (i % stride != 0 && i + 1 != status.losses.size()) continue;
+    const LossPoint& point = status.losses[i];
+    losses.push_back({{"step", point.step.value()}, {"loss", NumberOrNull(point.loss)}});
+  }
+  return losses;
+}
+
+}  // namespace
+
+json NumberOrNull(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return *value;
+}
+
 json ResizesJson(const JobStatus& status) {
   json resizes = json::array();
   for (const ResizeStatus& resize : status.resizes) {
@@ -97,25 +109,12 @@ json ResizesJson(const JobStatus& status) {
   return resizes;
 }
 
-json LossesJson(const JobStatus& status) {
-  json losses = json::array();
-  const size_t stride = status.losses.size() / kLossesShown + 1;
-  for (size_t i = 0; i < status.losses.size(); ++i) {
-    if (i % stride != 0 && i + 1 != status.losses.size()) continue;
-    const LossPoint& point = status.losses[i];
-    losses.push_back({{"step", point.step.value()}, {"loss", NumberOrNull(point.loss)}});
-  }
-  return losses;
-}
-
 json PhasesJson(const JobStatus& status) {
   json phases = json::object();
   for (size_t i = 0; i < kSyncPhaseCount; ++i)
     phases[std::string(kSyncPhaseNames[i])] = status.phase_seconds[i].At(0.5);
   return phases;
 }
-
-}  // namespace
 
 json StatusJson(const JobStatus& status) {
   json state_losses = json::array();
@@ -194,7 +193,7 @@ json PointsJson(const StatusHistory& history, double since) {
     lists["pushed_per_second"].push_back(point.pushed_per_second);
     lists["pulled_per_second"].push_back(point.pulled_per_second);
     lists["replicated_per_second"].push_back(point.replicated_per_second);
-    lists["loss"].push_back(point.loss ? NumberOrNull(*point.loss) : json(nullptr));
+    lists["loss"].push_back(NumberOrNull(point.loss));
     for (size_t i = 0; i < kSyncPhaseCount; ++i)
       phases[std::string(kSyncPhaseNames[i])].push_back(mean(point.phase_seconds[i]));
   }

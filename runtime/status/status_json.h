@@ -4,6 +4,7 @@
 // the status page and the report. Keys are added, never lost or renamed.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,6 +18,12 @@ namespace pushpull {
 inline constexpr size_t kLossesShown = 512;
 
 nlohmann::json StatusJson(const JobStatus& status);
+
+// Parts of a status that a report has, too.
+nlohmann::json ResizesJson(const JobStatus& status);
+nlohmann::json PhasesJson(const JobStatus& status);  // {NAME: p50 seconds}
+// JSON has no NaN and no infinity.
+nlohmann::json NumberOrNull(std::optional<double> value);
 
 // {"time":[...],"step":[...],"phases":{NAME:[...]},...}: one list for each field of the points, of
 // equal lengths; null where the interval had none. Only points after `since`.

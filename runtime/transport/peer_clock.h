@@ -14,9 +14,12 @@
 
 namespace pushpull {
 
-// As clocks travel.
+// As durations and clocks travel.
+inline int64_t NanosecondsOf(Duration duration) {
+  return std::chrono::nanoseconds(duration).count();
+}
 inline int64_t NanosecondsOf(SteadyTime time) {
-  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  return NanosecondsOf(time.time_since_epoch());
 }
 
 // One message that went there and back: our clock, then the peer's two, then ours.

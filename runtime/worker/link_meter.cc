@@ -3,15 +3,13 @@
 
 #include <algorithm>
 
+#include "runtime/transport/peer_clock.h"
+
 namespace pushpull {
 namespace {
 
 // A longer interval is a clock that has jumped: a server was replaced, or a peer sends nonsense.
 constexpr int64_t kLongest = 3'600'000'000'000;
-
-int64_t Nanoseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
-}
 
 // Times of a peer may be anything: sums of them must not overflow.
 int64_t Bounded(int64_t ns) {
@@ -42,8 +40,8 @@ void LinkMeter::OnAnswer(ServerId server,
                          uint64_t bytes) {
   Link& link = links_[server];
   link.bytes += bytes;
-  const int64_t here = Nanoseconds(received.time_since_epoch());
-  const int64_t ahead = Nanoseconds(offset);
+  const int64_t here = NanosecondsOf(received);
+  const int64_t ahead = NanosecondsOf(offset);
   const int64_t arrived = Bounded(timing.received_at);
   const int64_t published = Bounded(timing.published_at);
   // An estimate of the offset that is wrong must not put an end into the future.

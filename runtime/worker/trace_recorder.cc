@@ -10,10 +10,6 @@
 namespace pushpull {
 namespace {
 
-int64_t Nanoseconds(Duration duration) {
-  return std::chrono::nanoseconds(duration).count();
-}
-
 // Moves the first `count` elements, or all, to a vector of their own.
 template <typename T>
 std::vector<T> TakeFirst(std::vector<T>& from, size_t count) {
@@ -52,13 +48,13 @@ void TraceRecorder::Record(const AnsweredPush& push,
   // after the last one, that one's answers have arrived: pushes of one tensor follow each other.
   if (push.step > end_step()) is_complete_ = true;
   if (push.step < *first_step_ || push.step >= end_step() || !HasRoom()) return;
-  offsets_[push.server] = Nanoseconds(push.offset);
+  offsets_[push.server] = NanosecondsOf(push.offset);
   pushes_.push_back({.server = push.server,
                      .chunk = push.chunk,
                      .step = push.step,
                      .ready = NanosecondsOf(times.ready),
                      .taken_up = NanosecondsOf(times.taken_up),
-                     .encode_ns = Nanoseconds(times.reduce + times.encode),
+                     .encode_ns = NanosecondsOf(times.reduce + times.encode),
                      .sent = timing.push_sent_at,
                      .received = NanosecondsOf(times.received),
                      .applied = NanosecondsOf(times.applied),

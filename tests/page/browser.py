@@ -58,12 +58,17 @@ class Browser:
         """The id of the element with the focus, or its label."""
         return self.run("const at = document.activeElement; return at.id || at.getAttribute('aria-label') || at.tagName")
 
+    def settle(self) -> None:
+        """Until charts have taken the size of their boxes, which follow that of the window."""
+        self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 200)))")
+
     def screenshot(self, name: str, whole: bool = False) -> None:
-        """In the middle of nothing: after the next frame. `whole`: as tall as the page."""
+        """`whole`: as tall as the page."""
+        self.settle()
         if whole:
             width, height = self.run("return [innerWidth, document.documentElement.scrollHeight]")
             self.resize((width, height))
-        self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 200)))")
+            self.settle()
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 

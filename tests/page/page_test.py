@@ -85,7 +85,8 @@ class PageTest(job.JobTestCase):
     def train(self) -> tuple[job.LocalJob, str]:
         """A job of two servers that trains, and the address of its page."""
         spec = self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 20, "--values", 200_000,
-                         restart={"backoffLimit": 3, "initialDelaySeconds": 0})
+                         # Long enough away to be seen: one that is back between two statuses is "lost and replaced".
+                         restart={"backoffLimit": 3, "initialDelaySeconds": 2})
         started = self.run_job(spec)
         started.wait_for_step(20)
         page = job.wait_until(lambda: (started.endpoint("coordinator") or {}).get("page"), WAIT_SECONDS, "the page's address")

@@ -134,6 +134,20 @@ TEST(StatusHistoryTest, ASuccessorsHistoryBeginsWithItself) {
   EXPECT_EQ(history.events()[1].text, "the new coordinator knows the job again");
 }
 
+TEST(StatusHistoryTest, ABeginThatNobodySawIsTold) {
+  StatusHistory seen_at_once(StatusHistory::Keeps::kNewest);
+  StatusHistory seen_late(StatusHistory::Keeps::kNewest);
+  JobStatus status = Running(9);
+  status.seconds = 1;
+  Add(seen_at_once, 0, status);
+  status.seconds = 100;
+  Add(seen_late, 0, status);
+
+  ASSERT_EQ(seen_at_once.events().size(), 1U);
+  EXPECT_EQ(seen_at_once.events()[0].text, "training begins");
+  EXPECT_TRUE(seen_late.events().empty());
+}
+
 TEST(StatusHistoryTest, EventsAreBoundedAndHaveTheirTime) {
   StatusHistory history(StatusHistory::Keeps::kNewest);
   for (int i = 0; i < 500; ++i) {
