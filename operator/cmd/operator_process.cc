@@ -42,10 +42,10 @@ class OperatorProcess {
 
   // OK after a stop signal.
   absl::Status Run() {
-    const auto exposer =
-        pushpull::HttpExposer::Start({.listen = absl::StrCat("0.0.0.0:", config_.metrics_port),
-                                      .metrics = [this] { return MetricsText(); },
-                                      .ready = [this] { return Ready(); }});
+    const auto exposer = pushpull::HttpExposer::Start(
+        {.listen = absl::StrCat("0.0.0.0:", config_.metrics_port),
+         .metrics = [this](pushpull::MetricsFormat format) { return MetricsText(format); },
+         .ready = [this] { return Ready(); }});
     if (!exposer.ok()) return exposer.status();
     pushpull::EventLoop loop("op-signals");
     const pushpull::StopSignals signals(loop, [this](pushpull::StopSignal signal) {
@@ -146,11 +146,11 @@ class OperatorProcess {
     }
   }
 
-  std::string MetricsText() {
+  std::string MetricsText(pushpull::MetricsFormat format) {
     OperatorGauges gauges = controller_.gauges();
     gauges.is_leader = has_begun_ && (!config_.has_election || elector_.is_leader());
     metrics_.Update(gauges);
-    return registry_.Text();
+    return registry_.Text(format);
   }
 
   // A standby is ready if it could lead.

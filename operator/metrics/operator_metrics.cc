@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 
 namespace pushpull_operator {
 namespace {
@@ -15,7 +14,7 @@ namespace {
 using prometheus::Counter;
 using prometheus::Family;
 using prometheus::Gauge;
-using prometheus::Histogram;
+using pushpull::Histogram;
 
 // From an idle job to a reconcile that waits for a silent coordinator and API server.
 const std::vector<double> kReconcileSeconds = {
@@ -33,7 +32,7 @@ constexpr char kOtherReason[] = "Other";
 }  // namespace
 
 struct OperatorMetrics::Families {
-  explicit Families(prometheus::Registry& all) : registry(all) {
+  explicit Families(pushpull::MetricsRegistry& all) : registry(all) {
     for (const char* phase : kPhases) jobs.Add({{"phase", phase}});
     for (const absl::string_view reason : kRestartReasons)
       restarts.Add({{"reason", std::string(reason)}});
@@ -42,13 +41,13 @@ struct OperatorMetrics::Families {
 
   template <typename T>
   Family<T>& Make(prometheus::detail::Builder<T> builder, const char* name, const char* help) {
-    return builder.Name(name).Help(help).Register(registry);
+    return builder.Name(name).Help(help).Register(registry.registry());
   }
   Gauge& MakeGauge(const char* name, const char* help) {
     return Make(prometheus::BuildGauge(), name, help).Add({});
   }
 
-  prometheus::Registry& registry;
+  pushpull::MetricsRegistry& registry;
   Family<Gauge>& jobs =
       Make(prometheus::BuildGauge(), "pushpull_operator_jobs", "TrainingJobs by phase");
   Family<Counter>& restarts = Make(
@@ -70,18 +69,20 @@ struct OperatorMetrics::Families {
                                    "pushpull_operator_reconcile_errors_total",
                                    "Reconciles that failed")
                                   .Add({{"controller", "job"}});
-  Histogram& reconcile_seconds = Make(prometheus::BuildHistogram(),
-                                      "pushpull_operator_reconcile_seconds",
-                                      "Duration of a reconcile, with all calls")
-                                     .Add({{"controller", "job"}}, kReconcileSeconds);
-  Histogram& reconcile_cpu_seconds = Make(prometheus::BuildHistogram(),
-                                          "pushpull_operator_reconcile_cpu_seconds",
-                                          "CPU time of a reconcile")
-                                         .Add({{"controller", "job"}}, kCpuSeconds);
+  Histogram& reconcile_seconds = registry
+                                     .AddHistogram("pushpull_operator_reconcile_seconds",
+                                                   "Duration of a reconcile, with all calls",
+                                                   kReconcileSeconds)
+                                     .Add({{"controller", "job"}});
+  Histogram& reconcile_cpu_seconds =
+      registry
+          .AddHistogram(
+              "pushpull_operator_reconcile_cpu_seconds", "CPU time of a reconcile", kCpuSeconds)
+          .Add({{"controller", "job"}});
 };
 
 OperatorMetrics::OperatorMetrics(pushpull::MetricsRegistry& registry)
-    : families_(std::make_unique<Families>(registry.registry())) {}
+    : families_(std::make_unique<Families>(registry)) {}
 OperatorMetrics::~OperatorMetrics() = default;
 
 void OperatorMetrics::Update(const OperatorGauges& gauges) {

@@ -178,7 +178,6 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   if (!found.ok()) return ReportUnusable(found);
   MetricsRegistry registry;
   CoordinatorMetrics metrics(registry);
-  tls->AddTo(registry);
   RoleProcess process("pp-coordinator");
   TrimMemoryEvery(kCoordinatorTrimPeriod, process.control());
   EventLoop disk("pp-checkpoint");
@@ -189,12 +188,11 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
     feed.Publish(UnixSeconds(),
                  {.job = job.metadata.name, .phase = JobPhase::kRecovering, .term = options.term});
   }
-  PUSHPULL_ASSIGN_OR_RETURN(
-      std::unique_ptr<HttpExposer> exposer,
-      HttpExposer::Start({.listen = flags.metrics,
-                          .metrics = [&] { return tls->MetricsText(registry); },
-                          .ready = [] { return absl::OkStatus(); },
-                          .resources = feed.Resources()}));
+  PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<HttpExposer> exposer,
+                            HttpExposer::Start({.listen = flags.metrics,
+                                                .metrics = tls->AddTo(registry),
+                                                .ready = [] { return absl::OkStatus(); },
+                                                .resources = feed.Resources()}));
   PUSHPULL_ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorService> service,
       CoordinatorService::Listen(flags.listen, process.control(), tls->folder()));

@@ -120,7 +120,6 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const DataPath data_path, OpenDataPath(flags.job, tls->folder(), log));
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
-  tls->AddTo(registry);
   RoleProcess process("pp-control");
   TrimMemoryEvery(kServerTrimPeriod, process.control());
   const Lanes lanes = StartLanes(flags.threads);
@@ -139,9 +138,8 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
   };
   PUSHPULL_ASSIGN_OR_RETURN(
       std::unique_ptr<HttpExposer> exposer,
-      HttpExposer::Start({.listen = flags.metrics,
-                          .metrics = [&] { return tls->MetricsText(registry); },
-                          .ready = is_ready}));
+      HttpExposer::Start(
+          {.listen = flags.metrics, .metrics = tls->AddTo(registry), .ready = is_ready}));
   PUSHPULL_RETURN_IF_ERROR(process.Call([&]() -> absl::Status {
     PUSHPULL_ASSIGN_OR_RETURN(
         server,

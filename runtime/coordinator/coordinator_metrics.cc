@@ -8,7 +8,6 @@
 #include "absl/algorithm/container.h"
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 
 namespace pushpull {
 namespace {
@@ -124,12 +123,10 @@ struct CoordinatorMetrics::Families {
       all, "pushpull_checkpoint_failures_total", "Saves of a checkpoint that were given up");
   prometheus::Counter& uneven_steps =
       Counter(all, "pushpull_uneven_steps_total", "Steps whose chunks had different contributors");
-  prometheus::Histogram& checkpoint_seconds =
-      prometheus::BuildHistogram()
-          .Name("pushpull_checkpoint_seconds")
-          .Help("From the request to the complete checkpoint")
-          .Register(all.registry())
-          .Add({}, kCheckpointSeconds);
+  Histogram& checkpoint_seconds = all.AddHistogram("pushpull_checkpoint_seconds",
+                                                   "From the request to the complete checkpoint",
+                                                   kCheckpointSeconds)
+                                      .Add();
 };
 
 CoordinatorMetrics::CoordinatorMetrics(MetricsRegistry& registry)

@@ -95,12 +95,11 @@ constexpr absl::string_view kResourceHeaders =
     "Referrer-Policy: no-referrer\r\n"
     "X-Content-Type-Options: nosniff\r\n";
 
-// The value of the request's If-None-Match; empty: there is none.
-absl::string_view IfNoneMatch(absl::string_view request) {
-  constexpr absl::string_view kName = "if-none-match:";
+// The value of the request's first header of this name, "accept:"; empty: there is none.
+absl::string_view HeaderOf(absl::string_view request, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(request, "\r\n")) {
-    if (absl::StartsWithIgnoreCase(line, kName))
-      return absl::StripAsciiWhitespace(line.substr(kName.size()));
+    if (absl::StartsWithIgnoreCase(line, name))
+      return absl::StripAsciiWhitespace(line.substr(name.size()));
   }
   return "";
 }
@@ -111,7 +110,7 @@ Outgoing Response(const HttpResource& resource, absl::string_view request, WithB
     return Response("503 Service Unavailable", "not yet: try again in a second\n", body);
   const std::string etag = absl::StrCat("\"", content.etag, "\"");
   std::string headers = absl::StrCat("ETag: ", etag, "\r\n", kResourceHeaders);
-  if (absl::StrContains(IfNoneMatch(request), etag))
+  if (absl::StrContains(HeaderOf(request, "if-none-match:"), etag))
     return {.head = absl::StrCat(
                 "HTTP/1.1 304 Not Modified\r\n", headers, "Connection: close\r\n\r\n")};
   absl::StrAppend(&headers, "Content-Type: ", resource.content_type, "\r\n");
@@ -278,12 +277,18 @@ class HttpExposer::Impl final {
     if (scraped != connections_.end()) {
       const int fd = scraped->first;
       Connection& connection = scraped->second;
-      const WithBody body =
-          absl::StartsWith(connection.request, "GET ") ? WithBody::kYes : WithBody::kNo;
-      if (!Respond(connection, Response("200 OK", options_.metrics(), body))) Close(fd);
+      if (!Respond(connection, MetricsResponse(connection.request))) Close(fd);
     }
     scrapes_.pop_front();
     if (!scrapes_.empty()) loop_.Post([this] { Scrape(); });
+  }
+
+  Outgoing MetricsResponse(absl::string_view request) const {
+    const MetricsFormat format = FormatFor(HeaderOf(request, "accept:"));
+    return Response("200 OK",
+                    absl::StrCat("Content-Type: ", ContentType(format), "\r\nVary: Accept\r\n"),
+                    std::make_shared<const std::string>(options_.metrics(format)),
+                    absl::StartsWith(request, "GET ") ? WithBody::kYes : WithBody::kNo);
   }
 
   bool Respond(Connection& connection, Outgoing response) {

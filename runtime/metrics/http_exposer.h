@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "runtime/metrics/metrics_format.h"
+
 namespace pushpull {
 
 // Bytes that any number of answers share, so that a crowd of clients costs no copies.
@@ -32,8 +34,9 @@ struct HttpResource {
 struct HttpExposerOptions {
   std::string listen;  // host:port; port 0 takes a free one
 
-  // The body of /metrics. Called on the exposer's thread, which it must not block.
-  std::function<std::string()> metrics;
+  // The body of /metrics in the format that the request asks for. Called on the exposer's thread,
+  // which it must not block.
+  std::function<std::string(MetricsFormat)> metrics;
 
   // OK: /readyz answers 200; otherwise 503 and the status as text. Called like `metrics`.
   std::function<absl::Status()> ready;

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics of one node: owns a prometheus::Registry and writes it as text. The families are
-// defined in the *_metrics.cc files of the roles; http_exposer.h serves the text.
+// The metrics of one node: owns its series and writes them for a scraper. The families are defined
+// in the *_metrics.cc files of the roles; http_exposer.h serves what is written.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include <prometheus/registry.h>
+
+#include "runtime/base/mutex.h"
+#include "runtime/metrics/histogram.h"
+#include "runtime/metrics/metrics_format.h"
 
 namespace pushpull {
 
@@ -16,15 +23,20 @@ class MetricsRegistry {
  public:
   MetricsRegistry() : registry_(std::make_shared<prometheus::Registry>()) {}
 
-  // For building families. A family lives as long as this object.
+  // For building families of counters and gauges. A family lives as long as this object.
   prometheus::Registry& registry() { return *registry_; }
 
-  // All series in the Prometheus text format, version 0.0.4. Takes the locks of the families, one
-  // after the other; cost is linear in the number of series.
-  std::string Text() const;
+  // A new family, without series yet, which lives as long as this object. `bounds` ascend.
+  HistogramFamily& AddHistogram(std::string name, std::string help, std::vector<double> bounds);
+
+  // All series. Takes the locks of the families, one after the other; cost is linear in the number
+  // of series.
+  std::string Text(MetricsFormat format = MetricsFormat::kText) const;
 
  private:
   const std::shared_ptr<prometheus::Registry> registry_;
+  mutable Mutex lock_;
+  std::deque<HistogramFamily> histograms_ ABSL_GUARDED_BY(lock_);
 };
 
 }  // namespace pushpull

@@ -12,14 +12,6 @@ prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry.registry()).Add({});
 }
 
-prometheus::Histogram& Histogram(MetricsRegistry& registry,
-                                 const char* name,
-                                 const char* help,
-                                 const prometheus::Histogram::BucketBoundaries& buckets) {
-  auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(registry.registry());
-  return family.Add({}, buckets);
-}
-
 }  // namespace
 
 ServerMetrics::ServerMetrics(MetricsRegistry& registry)
@@ -36,15 +28,18 @@ ServerMetrics::ServerMetrics(MetricsRegistry& registry)
                          "pushpull_nonfinite_gradients_total",
                          "Gradient chunks with a NaN or an infinity")),
       // 1 us to 1 s: below is clock noise, above something is broken.
-      queue_(Histogram(registry,
-                       "pushpull_server_queue_seconds",
-                       "From the last byte of a push until the lane processes it",
-                       {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1})),
+      queue_(registry
+                 .AddHistogram("pushpull_server_queue_seconds",
+                               "From the last byte of a push until the lane processes it",
+                               {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1})
+                 .Add()),
       // Bounded modes keep it small; without a bound it is usually the number of workers.
-      staleness_(Histogram(registry,
-                           "pushpull_staleness_steps",
-                           "Versions that a gradient was behind the chunk it was applied to",
-                           {0, 1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 1024})),
+      staleness_(
+          registry
+              .AddHistogram("pushpull_staleness_steps",
+                            "Versions that a gradient was behind the chunk it was applied to",
+                            {0, 1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 1024})
+              .Add()),
       bytes_(Gauge(registry, "pushpull_server_bytes", "Parameter bytes owned")),
       busy_(Gauge(
           registry, "pushpull_server_busy_ratio", "Share of time the lanes were working, 0 to 1")),

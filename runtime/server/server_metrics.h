@@ -9,11 +9,11 @@
 #include "absl/strings/string_view.h"
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 
 #include "pushpull/deadline.h"
 
 #include "runtime/metrics/byte_counters.h"
+#include "runtime/metrics/histogram.h"
 
 namespace pushpull {
 
@@ -54,8 +54,8 @@ class ServerMetrics {
   prometheus::Counter& duplicates_;
   prometheus::Counter& nonfinite_;
   std::vector<prometheus::Counter*> errors_;  // by ServerError
-  prometheus::Histogram& queue_;
-  prometheus::Histogram& staleness_;
+  Histogram& queue_;
+  Histogram& staleness_;
   prometheus::Gauge& bytes_;
   prometheus::Gauge& busy_;
   prometheus::Gauge& step_;

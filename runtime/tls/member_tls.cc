@@ -14,13 +14,12 @@ absl::StatusOr<std::unique_ptr<MemberTls>> MemberTls::Open(const std::string& pa
   return std::unique_ptr<MemberTls>(new MemberTls(std::move(folder)));
 }
 
-void MemberTls::AddTo(MetricsRegistry& registry) {
+std::function<std::string(MetricsFormat)> MemberTls::AddTo(MetricsRegistry& registry) {
   if (folder_ != nullptr) metrics_.emplace(registry);
-}
-
-std::string MemberTls::MetricsText(const MetricsRegistry& registry) {
-  if (metrics_) metrics_->SetExpiry(folder_->identity()->expires_at());
-  return registry.Text();
+  return [this, &registry](MetricsFormat format) {
+    if (metrics_) metrics_->SetExpiry(folder_->identity()->expires_at());
+    return registry.Text(format);
+  };
 }
 
 }  // namespace pushpull

@@ -3,6 +3,7 @@
 // The certificates of a member's process, reloaded when they change, and their expiry as a metric.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,10 +26,9 @@ class MemberTls {
   // Null: no TLS.
   const TlsFolder* folder() const { return folder_.get(); }
 
-  // Adds the expiry metric to `registry`, which outlives the last MetricsText.
-  void AddTo(MetricsRegistry& registry);
-  // The text of `registry`, with the expiry of the certificates that are in use now.
-  std::string MetricsText(const MetricsRegistry& registry);
+  // Adds the expiry metric to `registry`. Returns what writes the registry, with the expiry of the
+  // certificates that are in use then; this object and `registry` outlive it.
+  std::function<std::string(MetricsFormat)> AddTo(MetricsRegistry& registry);
 
  private:
   explicit MemberTls(std::unique_ptr<TlsFolder> folder) : folder_(std::move(folder)) {}

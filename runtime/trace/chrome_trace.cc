@@ -79,6 +79,7 @@ class Picture {
  public:
   explicit Picture(const std::vector<TraceReport>& reports) : clocks_(AlignClocks(reports)) {
     for (const TraceReport& report : reports) {
+      number_ = report.number;
       workers_.emplace(report.worker, 0);
       for (const TracedClock& clock : report.clocks) servers_.emplace(clock.server, 0);
       for (const TracedTensor& tensor : report.tensors)
@@ -98,8 +99,10 @@ class Picture {
   }
 
   std::string Write(absl::string_view job) {
-    const nlohmann::json about = {
-        {"job", std::string(job)}, {"left_out", left_out_}, {"clock_offset_seconds", Clocks()}};
+    const nlohmann::json about = {{"job", std::string(job)},
+                                  {"trace_id", std::to_string(number_)},
+                                  {"left_out", left_out_},
+                                  {"clock_offset_seconds", Clocks()}};
     std::string text =
         absl::StrCat(R"({"displayTimeUnit":"ms","otherData":)", Dump(about), ",\"traceEvents\":[");
     begin_ = std::numeric_limits<int64_t>::max();
@@ -290,6 +293,7 @@ class Picture {
   std::map<std::pair<WorkerId, Step>, Span> steps_;
   std::map<std::tuple<ServerId, ChunkId, Step>, size_t> optimized_;
   std::vector<std::array<Place, 4>> flows_;
+  uint64_t number_ = 0;  // of the trace
   uint64_t left_out_ = 0;
   int64_t begin_ = 0;
 };

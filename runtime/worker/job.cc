@@ -48,9 +48,7 @@ class RunningJob final : public Job {
                                                     .unsent_bytes_max = options.unsent_bytes},
                                         .tls = tls_->folder(),
                                         .shm = shm_.get()})),
-        connector_(options.coordinator, tls_->folder()) {
-    tls_->AddTo(registry_);
-  }
+        connector_(options.coordinator, tls_->folder()) {}
 
   ~RunningJob() override {
     end_notice_.reset();
@@ -61,11 +59,10 @@ class RunningJob final : public Job {
   }
 
   absl::Status Start(Deadline deadline) {
-    PUSHPULL_ASSIGN_OR_RETURN(
-        exposer_,
-        HttpExposer::Start({.listen = options_.metrics_listen,
-                            .metrics = [this] { return tls_->MetricsText(registry_); },
-                            .ready = [this] { return Ready(); }}));
+    PUSHPULL_ASSIGN_OR_RETURN(exposer_,
+                              HttpExposer::Start({.listen = options_.metrics_listen,
+                                                  .metrics = tls_->AddTo(registry_),
+                                                  .ready = [this] { return Ready(); }}));
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
     node_ = std::make_unique<WorkerNode>(

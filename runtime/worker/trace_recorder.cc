@@ -67,6 +67,11 @@ void TraceRecorder::Record(const AnsweredPush& push,
                      .published_at = timing.published_at});
 }
 
+std::optional<uint64_t> TraceRecorder::TraceOf(Step step) const {
+  const bool is_traced = is_on() && first_step_ && step >= *first_step_ && step < end_step();
+  return is_traced ? std::optional(order_.number) : std::nullopt;
+}
+
 void TraceRecorder::OnSynchronized(Step step) {
   if (first_step_ && step.value() + 1 >= end_step().value()) is_complete_ = true;
 }

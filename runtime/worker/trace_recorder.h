@@ -33,6 +33,9 @@ class TraceRecorder {
   // earlier trace.
   void Start(const TraceSteps& order, std::optional<Step> first, SteadyTime now);
 
+  // The number of the trace that records this step; empty: none does.
+  std::optional<uint64_t> TraceOf(Step step) const;
+
   // Recorded where it is of a step of the trace.
   void OnAnswered(const AnsweredPush& push, const PushTimes& times, const PublishedTiming& timing) {
     if (is_on()) Record(push, times, timing);

@@ -4,19 +4,20 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 
 #include "runtime/metrics/byte_counters.h"
+#include "runtime/metrics/histogram.h"
 
 namespace pushpull {
 namespace {
 
 // 10 us to 100 s in steps of about 3: a phase of one chunk and a step over a slow link both fit.
-const prometheus::Histogram::BucketBoundaries kSyncBuckets = {
+const std::vector<double> kSyncBuckets = {
     1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1, 3, 10, 30, 100};
 
 prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const char* help) {
@@ -33,28 +34,24 @@ prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry.registry()).Add({});
 }
 
-prometheus::Histogram& Histogram(MetricsRegistry& registry, const char* name, const char* help) {
-  return prometheus::BuildHistogram()
-      .Name(name)
-      .Help(help)
-      .Register(registry.registry())
-      .Add({}, kSyncBuckets);
-}
-
 }  // namespace
 
 struct WorkerMetrics::Families {
   explicit Families(MetricsRegistry& registry)
-      : sync(Histogram(
-            registry,
-            "pushpull_sync_seconds",
-            "From the first gradient ready to the last parameter applied, one observation a step")),
-        phases(prometheus::BuildHistogram()
-                   .Name("pushpull_sync_phase_seconds")
-                   .Help("The parts of the path of a step's last chunk")
-                   .Register(registry.registry())),
-        step_seconds(
-            Histogram(registry, "pushpull_step_seconds", "A whole step, compute included")),
+      : sync(registry
+                 .AddHistogram("pushpull_sync_seconds",
+                               "From the first gradient ready to the last parameter applied, one "
+                               "observation a step",
+                               kSyncBuckets)
+                 .Add()),
+        phases(registry.AddHistogram("pushpull_sync_phase_seconds",
+                                     "The parts of the path of a step's last chunk",
+                                     kSyncBuckets)),
+        step_seconds(registry
+                         .AddHistogram("pushpull_step_seconds",
+                                       "A whole step, compute included",
+                                       kSyncBuckets)
+                         .Add()),
         steps(Counter(registry, "pushpull_steps_total", "Steps finished")),
         samples(Counter(registry, "pushpull_samples_total", "Samples whose gradient was pushed")),
         step(Gauge(
@@ -75,14 +72,14 @@ struct WorkerMetrics::Families {
         pushed(registry, "pushpull_push_bytes_total", "Gradient bytes sent to servers"),
         pulled(registry, "pushpull_pull_bytes_total", "Parameter bytes received from servers") {
     for (size_t i = 0; i < kSyncPhaseCount; ++i) {
-      phase[i] = &phases.Add({{"phase", std::string(kSyncPhaseNames[i])}}, kSyncBuckets);
+      phase[i] = &phases.Add({{"phase", std::string(kSyncPhaseNames[i])}});
     }
   }
 
-  prometheus::Histogram& sync;
-  prometheus::Family<prometheus::Histogram>& phases;
-  std::array<prometheus::Histogram*, kSyncPhaseCount> phase{};
-  prometheus::Histogram& step_seconds;
+  Histogram& sync;
+  HistogramFamily& phases;
+  std::array<Histogram*, kSyncPhaseCount> phase{};
+  Histogram& step_seconds;
   prometheus::Counter& steps;
   prometheus::Counter& samples;
   prometheus::Gauge& step;
@@ -100,11 +97,16 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
     : families_(std::make_unique<Families>(registry)) {}
 WorkerMetrics::~WorkerMetrics() = default;
 
-void WorkerMetrics::Observe(const SyncObservation& observation) {
-  families_->sync.Observe(ToSeconds(observation.sync));
-  for (size_t i = 0; i < kSyncPhaseCount; ++i)
-    families_->phase[i]->Observe(ToSeconds(observation.phases[i]));
-  if (observation.step) families_->step_seconds.Observe(ToSeconds(*observation.step));
+void WorkerMetrics::Observe(const SyncObservation& observation, std::optional<uint64_t> trace) {
+  const auto observe = [&](Histogram& histogram, Duration took) {
+    if (trace)
+      histogram.Observe(ToSeconds(took), *trace, observation.number.value());
+    else
+      histogram.Observe(ToSeconds(took));
+  };
+  observe(families_->sync, observation.sync);
+  for (size_t i = 0; i < kSyncPhaseCount; ++i) observe(*families_->phase[i], observation.phases[i]);
+  if (observation.step) observe(families_->step_seconds, *observation.step);
   families_->steps.Increment();
 }
 

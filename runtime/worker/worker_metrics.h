@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -22,7 +23,8 @@ class WorkerMetrics {
   explicit WorkerMetrics(MetricsRegistry& registry);
   ~WorkerMetrics();
 
-  void Observe(const SyncObservation& observation);
+  // `trace`: the number of the trace that has this step, to which exemplars lead.
+  void Observe(const SyncObservation& observation, std::optional<uint64_t> trace);
   void AddPushed(absl::string_view channel, uint64_t bytes);
   void AddPulled(absl::string_view channel, uint64_t bytes);
   void AddResend();

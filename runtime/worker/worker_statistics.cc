@@ -41,7 +41,7 @@ void WorkerStatistics::AddSynchronized(const SyncObservation& observation) {
   for (size_t i = 0; i < kSyncPhaseCount; ++i)
     stats_.phase_seconds[i].Add(ToSeconds(observation.phases[i]));
   links_.OnStep(observation);
-  metrics_.Observe(observation);
+  metrics_.Observe(observation, trace_.TraceOf(observation.number));
   trace_.OnSynchronized(observation.number);
 }
 

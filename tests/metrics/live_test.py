@@ -44,9 +44,9 @@ def filled_in(expression: str) -> str:
 class Prometheus:
     """Scrapes every second what `targets` names."""
 
-    def __init__(self, jobs: job.Jobs, *values: str) -> None:
+    def __init__(self, jobs: job.Jobs, *values: str, features: str = "") -> None:
         """With the rules of the chart under these values."""
-        folder = jobs.folder / "prometheus"
+        folder = jobs.folder / f"prometheus{features}"
         folder.mkdir()
         self._targets = folder / "targets.json"
         self._targets.write_text("[]", encoding="utf-8")
@@ -56,7 +56,7 @@ class Prometheus:
         (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
         self._address = job.closed_port()
         self._program = jobs.start(chart.program("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                                   f"--web.listen-address={self._address}")
+                                   f"--web.listen-address={self._address}", f"--enable-feature={features}")
         self._program.wait_for_line("ready to receive web requests")
 
     def scrape(self, targets: list[dict[str, Any]]) -> None:
@@ -80,6 +80,12 @@ class Prometheus:
         """Its values, one a second, in the last so many."""
         end = float(self._ask("query", query="time()")["result"][1])
         return self._ask("query_range", query=expression, start=str(end - seconds), end=str(end), step="1")["result"]
+
+    def exemplars(self, series: str) -> list[dict[str, Any]]:
+        """Of the last minute."""
+        end = float(self._ask("query", query="time()")["result"][1])
+        found = self._ask("query_exemplars", query=series, start=str(end - 60), end=str(end))
+        return [exemplar for of_series in found for exemplar in of_series["exemplars"]]
 
     def rules(self) -> list[dict[str, Any]]:
         return [rule for group in self._ask("rules")["groups"] for rule in group["rules"]]
@@ -207,6 +213,24 @@ class LiveTest(job.JobTestCase):
 
         self.assertEqual([labels["job"] for labels in found], [self.job_name])
         job.wait_until(lambda: not self.firing("PushpullStalled"), WAIT_SECONDS, "the alert clears")
+
+    def test_histograms_lead_to_a_trace(self) -> None:
+        self.start_job(self.long_spec())
+        text = self.prometheus = Prometheus(self, features="exemplar-storage")
+        self.scrape()
+        native = self.prometheus = Prometheus(self, features="exemplar-storage,native-histograms")
+        self.scrape()
+        self.await_value("histogram_quantile(0.9, sum(rate(pushpull_sync_seconds[10s]))) < 100", "a quantile of the native buckets")
+        self.assertEqual(native.exemplars("pushpull_sync_seconds"), [])
+
+        file = self.folder / "trace.json"
+        traced = job.run_command("trace", "--workdir", self.job.workdir, "--steps", 20, "--out", file)
+        self.assertEqual(traced.returncode, 0, traced.stderr)
+
+        trace = json.loads(file.read_text(encoding="utf-8"))["otherData"]["trace_id"]
+        for prometheus, series in (text, "pushpull_sync_seconds_bucket"), (native, "pushpull_sync_seconds"):
+            found = job.wait_until(lambda: prometheus.exemplars(series), WAIT_SECONDS, f"exemplars of {series}")
+            self.assertEqual({exemplar["labels"]["trace_id"] for exemplar in found}, {trace})
 
     def must_scale(self, servers: int) -> None:
         scaled = self.job.scale(servers, "--wait")

@@ -33,11 +33,14 @@ class HttpExposerTest : public ::testing::Test {
     std::map<std::string, HttpResource> resources;
     resources["/page.css"] = {.content_type = "text/css; charset=utf-8",
                               .content = [this] { return content_; }};
-    absl::StatusOr<std::unique_ptr<HttpExposer>> started =
-        HttpExposer::Start({.listen = "127.0.0.1:0",
-                            .metrics = [this] { return text_; },
-                            .ready = [this] { return ready_; },
-                            .resources = std::move(resources)});
+    absl::StatusOr<std::unique_ptr<HttpExposer>> started = HttpExposer::Start(
+        {.listen = "127.0.0.1:0",
+         .metrics =
+             [this](MetricsFormat format) {
+               return format == MetricsFormat::kOpenMetrics ? text_ + "# EOF\n" : text_;
+             },
+         .ready = [this] { return ready_; },
+         .resources = std::move(resources)});
     ASSERT_TRUE(started.ok()) << started.status();
     exposer_ = *std::move(started);
   }
@@ -243,6 +246,13 @@ TEST_F(HttpExposerTest, SurvivesRandomBytes) {
   EXPECT_THAT(Get("/livez"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(HttpExposerTest, AScraperHasTheFormatThatItWants) {
+  const std::string answer =
+      Ask("GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
+  EXPECT_THAT(answer, HasSubstr("Content-Type: application/openmetrics-text; version=1.0.0;"));
+  EXPECT_THAT(answer, EndsWith("# EOF\n"));
+}
+
 TEST_F(HttpExposerTest, IsReadByFetchMetrics) {
   EXPECT_EQ(*FetchMetrics(exposer_->address()), text_);
 }
@@ -263,8 +273,10 @@ TEST(SeriesValueTest, MatchesTheWholeNameOfASeries) {
 }
 
 TEST_F(HttpExposerTest, APortInUseIsNamed) {
-  const absl::StatusOr<std::unique_ptr<HttpExposer>> second = HttpExposer::Start(
-      {.listen = exposer_->address(), .metrics = [] { return ""; }, .ready = absl::OkStatus});
+  const absl::StatusOr<std::unique_ptr<HttpExposer>> second =
+      HttpExposer::Start({.listen = exposer_->address(),
+                          .metrics = [](MetricsFormat) { return ""; },
+                          .ready = absl::OkStatus});
 
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists) << second.status();
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(exposer_->address()));
@@ -275,7 +287,7 @@ TEST_F(HttpExposerTest, FreesItsPortWhenDestroyed) {
   exposer_.reset();
 
   const absl::StatusOr<std::unique_ptr<HttpExposer>> second = HttpExposer::Start(
-      {.listen = address, .metrics = [] { return ""; }, .ready = absl::OkStatus});
+      {.listen = address, .metrics = [](MetricsFormat) { return ""; }, .ready = absl::OkStatus});
 
   EXPECT_TRUE(second.ok()) << second.status();
 }
