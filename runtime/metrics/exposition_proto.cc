@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <io/prometheus/client/metrics.pb.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/delimited_message_util.h>
+#include <io/prometheus/client/metrics.pb.h>
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_type.h>
 

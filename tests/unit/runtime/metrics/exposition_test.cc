@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/metrics/exposition.h"
 
-#include <io/prometheus/client/metrics.pb.h>
-
 #include <chrono>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/delimited_message_util.h>
 #include <gtest/gtest.h>
+#include <io/prometheus/client/metrics.pb.h>
 
 namespace pushpull {
 namespace {
