@@ -5,13 +5,27 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/types/span.h"
+
 namespace pushpull {
+namespace {
+
+// Those of the newer report that the older ones did not have. A worker repeats in the first report
+// of a session what it has reported before.
+absl::Span<const LossPoint> NewLosses(const WorkerStats& older, const WorkerStats& newer) {
+  const absl::Span<const LossPoint> losses = newer.losses;
+  const uint64_t first = newer.losses_end - std::min<uint64_t>(newer.losses_end, losses.size());
+  const uint64_t known = older.losses_end > first ? older.losses_end - first : 0;
+  return losses.subspan(std::min<uint64_t>(known, losses.size()));
+}
+
+}  // namespace
 
 void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
-  for (const LossPoint& point : stats.losses) AddLoss(point);
+  WorkerStats& kept = workers_[worker];
+  for (const LossPoint& point : NewLosses(kept, stats)) AddLoss(point);
   for (const Step step : stats.uneven_steps) AddUneven(step);
   if (!stats.results.empty()) results_[worker] = stats.results;
-  WorkerStats& kept = workers_[worker];
   kept = stats;
   kept.losses.clear();
 }

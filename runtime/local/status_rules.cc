@@ -17,11 +17,16 @@ const Quantiles& WithMore(const Quantiles& a, const Quantiles& b) {
   return a.count() > b.count() ? a : b;
 }
 
+// Of a step that both have, the mean over more samples: `earlier` may lack what had not been
+// reported then; `now`, what a worker had that has ended since.
 std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
                              const std::vector<LossPoint>& now) {
   std::map<Step, LossPoint> by_step;
   for (const std::vector<LossPoint>* points : {&earlier, &now}) {
-    for (const LossPoint& point : *points) by_step[point.step] = point;
+    for (const LossPoint& point : *points) {
+      const auto [known, is_new] = by_step.emplace(point.step, point);
+      if (!is_new && point.samples > known->second.samples) known->second = point;
+    }
   }
   std::vector<LossPoint> all;
   all.reserve(by_step.size());

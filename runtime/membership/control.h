@@ -213,6 +213,8 @@ struct WorkerStats {
   Quantiles sync_seconds;
   std::array<Quantiles, kSyncPhaseCount> phase_seconds;
   std::vector<LossPoint> losses;
+  // How many losses the process has had, up to the last of these: tells which are repeated.
+  uint64_t losses_end = 0;
   std::map<std::string, double> results;  // reported by the program at its end: accuracy, ...
   // Steps whose chunks had different sets of contributors, by the counts in the push answers.
   std::vector<Step> uneven_steps;

@@ -119,6 +119,8 @@ void WorkerMember::OnClosed(const absl::Status& why) {
 
 void WorkerMember::On(const Welcome& message) {
   reports_.SetPeriod(std::chrono::milliseconds(message.heartbeat_milliseconds));
+  // Before anything else is reported in this session, so that the coordinator misses none between.
+  statistics().RepeatLosses();
   operations_.SetJob(message.settings);
   client_->routes().Promise(message.term);
   if (message.settings.keeps_copies) client_->KeepCopies();
@@ -137,7 +139,6 @@ void WorkerMember::On(const Collect& message) {
                               .desired = desired_});
   if (registration_ != nullptr && !is_member_)
     session_->Send(RegisterTensors{registration_->specs()});
-  statistics().RepeatLosses();
   if (leave_ && !leaving_->is_done()) {
     leave_->stats = reports_.TakeStats();
     session_->Send(*leave_);

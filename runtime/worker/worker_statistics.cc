@@ -53,6 +53,11 @@ PhaseTimes WorkerStatistics::AddAnswered(const AnsweredPush& push,
   return PhasesOf(times, timing, push.offset);
 }
 
+void WorkerStatistics::AddLoss(const LossPoint& loss) {
+  stats_.losses.push_back(loss);
+  ++stats_.losses_end;
+}
+
 void WorkerStatistics::AddUnevenStep(Step step) {
   stats_.uneven_steps.push_back(step);
   KeepNewest(stats_.uneven_steps, WorkerStats::kUnevenStepsMax);

@@ -34,7 +34,7 @@ class WorkerStatistics {
                          const PushTimes& times,
                          const PublishedTiming& timing);
   void AddUnevenStep(Step step);
-  void AddLoss(const LossPoint& loss) { stats_.losses.push_back(loss); }
+  void AddLoss(const LossPoint& loss);
   void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
   void SetStep(Step step);
 
@@ -43,7 +43,8 @@ class WorkerStatistics {
   // The losses since the last report, and the present values of everything else. They are to be
   // sent at once: what is returned here is not returned again.
   WorkerStats TakeReport(const WorkerActivity& activity);
-  // Another coordinator is in charge: the next report has all losses that are still known.
+  // A session begins. What an earlier one was to carry may be lost, and another coordinator has had
+  // nothing: the next report has all losses that are still known.
   void RepeatLosses();
 
  private:

@@ -333,7 +333,8 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
         PUSHPULL_RETURN_IF_ERROR(CheckSum(job, value, step));
     }
     watch.Ended(step);
-    job.ReportLoss(Step{step}, 1.0 / static_cast<double>(step + 1), 1);
+    // Another one for each worker, so that the mean shows who is missing.
+    job.ReportLoss(Step{step}, (1.0 + job.worker().value()) / static_cast<double>(step + 1), 1);
   }
   watch.Print();
   const bool writes_weights = !flags.weights.empty() && (adds || job.worker().value() == 0);

@@ -65,7 +65,7 @@ class RunTest(job.JobTestCase):
         self.assertGreaterEqual(report["bytes"]["pushed"], 100 * 3 * 3 * 1000 * 4)
         self.assertGreaterEqual(report["bytes"]["pulled"], 100 * 3 * 3 * 1000 * 4)
         self.assertEqual(report["bytes"]["replicated"], 0)
-        self.assertEqual(report["losses"][0], {"step": 0, "loss": 1.0})
+        self.assertEqual(report["losses"][0], {"step": 0, "loss": 2.0})
         self.assertEqual(report["contributors"], {"min": 3, "max": 3})
 
     def test_sum_over_workers_is_exact(self) -> None:

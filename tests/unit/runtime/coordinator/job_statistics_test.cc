@@ -71,6 +71,33 @@ TEST(JobStatisticsTest, TheLossOfAStepIsTheMeanWeightedBySamples) {
   EXPECT_EQ(status.losses[0].samples, 40U);
 }
 
+TEST(JobStatisticsTest, RepeatedLossesCountOnce) {
+  const LossPoint first = {Step{1}, 1.0, 10};
+  const LossPoint second = {Step{2}, 2.0, 10};
+  const LossPoint third = {Step{3}, 3.0, 10};
+  JobStatistics statistics;
+  statistics.OnWorker(kAnn, {.losses = {first}, .losses_end = 1});
+  statistics.OnWorker(kBob, {.losses = {first}, .losses_end = 1});
+  // The session ended with the report of the second.
+  statistics.OnWorker(kAnn, {.losses = {first, second, third}, .losses_end = 3});
+  statistics.OnWorker(kAnn, {.losses = {first, second, third}, .losses_end = 3});
+
+  const JobStatus status = StatusOf(statistics);
+  ASSERT_EQ(status.losses.size(), 3U);
+  EXPECT_EQ(status.losses[0].samples, 20U);
+  EXPECT_EQ(status.losses[1].samples, 10U);
+  EXPECT_EQ(status.losses[2].samples, 10U);
+}
+
+TEST(JobStatisticsTest, LossesOfANewProcessAreItsOwn) {
+  JobStatistics statistics;
+  statistics.OnWorker(kAnn, {.losses = {{Step{1}, 1.0, 10}}, .losses_end = 1});
+  statistics.RetireWorker(kAnn);
+  statistics.OnWorker(kAnn, {.losses = {{Step{2}, 2.0, 10}}, .losses_end = 1});
+
+  EXPECT_EQ(StatusOf(statistics).losses.size(), 2U);
+}
+
 TEST(JobStatisticsTest, AnUnevenStepCountsOnceWhoeverSaysItHoweverOften) {
   JobStatistics statistics;
   statistics.OnWorker(kAnn, {.uneven_steps = {Step{3}}});

@@ -110,6 +110,22 @@ TEST(StatusRulesTest, ServersWithoutChunksHaveNoStatistics) {
   EXPECT_TRUE(HasLastStatistics(status));
 }
 
+// Of step 1, the later status lacks a worker that has ended; of step 2, the earlier one lacks a
+// report that was on its way.
+TEST(EarlierStatusTest, LossOfAStepIsTheOneOverMoreSamples) {
+  JobStatus earlier;
+  earlier.losses = {{Step{1}, 1.5, 20}, {Step{2}, 1.0, 10}};
+  JobStatus now;
+  now.losses = {{Step{1}, 1.0, 10}, {Step{2}, 2.5, 20}, {Step{3}, 3.0, 20}};
+
+  const JobStatus all = WithEarlier(earlier, now);
+
+  ASSERT_EQ(all.losses.size(), 3U);
+  EXPECT_EQ(all.losses[0].loss, 1.5);
+  EXPECT_EQ(all.losses[1].loss, 2.5);
+  EXPECT_EQ(all.losses[2].loss, 3.0);
+}
+
 TEST(EarlierStatusTest, UnevenStepsReportedTwiceCountOnce) {
   const JobStatus earlier = Uneven(3, {Step{2}, Step{5}, Step{9}});
 

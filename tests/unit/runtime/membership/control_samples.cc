@@ -26,6 +26,7 @@ WorkerStats SampleWorkerStats() {
   stats.sync_seconds = SampleQuantiles();
   stats.phase_seconds.fill(SampleQuantiles());
   stats.losses = {{.step = Step{1}, .loss = 0.5, .samples = 64}};
+  stats.losses_end = 17;
   stats.results = {{"accuracy", 0.875}};
   stats.uneven_steps = {Step{3}, Step{11}};
   stats.costs = {
