@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -53,8 +54,9 @@ std::string OutputOf(const std::string& command) {
 }
 
 absl::StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags) {
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t bytes, ParseBytes(flags.bytes));
-  if (bytes == 0) return absl::InvalidArgumentError("--bytes: must be above 0");
+  const absl::StatusOr<uint64_t> bytes = ParseBytes(flags.bytes);
+  if (!bytes.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--bytes: ", bytes.status().message()));
   if ((flags.compute_seconds != 0) != (flags.batch != 0)) {
     return absl::InvalidArgumentError(
         "--compute-seconds and --batch: one needs the other: how long one worker computes for so "
@@ -63,7 +65,7 @@ absl::StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags) {
   if (!std::isfinite(flags.compute_seconds) || flags.compute_seconds < 0)
     return absl::InvalidArgumentError("--compute-seconds: must be above 0");
   if (flags.batch < 0) return absl::InvalidArgumentError("--batch: must be above 0");
-  return PlanRequest{static_cast<double>(bytes), flags.compute_seconds, flags.batch};
+  return PlanRequest{static_cast<double>(*bytes), flags.compute_seconds, flags.batch};
 }
 
 // The topology of a file, with a line for each problem.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The figures that docs/planning.md and the textbook have for the shipped examples.
-#include <string>
+#include "runtime/plan/planner.h"
+
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/plan/planner.h"
 #include "runtime/plan/topology.h"
 #include "tests/unit/runtime/plan/topologies.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kExact = 1e-9;
 
-TEST(ExamplesTest, FourGpusOnPcieAreAsInTheTextbook) {
+TEST(PlannerTest, FourGpusOnPcieAreAsInTheTextbook) {
   const Topology pcie = Example("pcie-4");
 
   EXPECT_NEAR(Named("root", pcie).seconds, 0.060, kExact);
@@ -25,7 +25,7 @@ TEST(ExamplesTest, FourGpusOnPcieAreAsInTheTextbook) {
   EXPECT_NEAR(Named("ring", pcie).seconds, 0.015, kExact);
 }
 
-TEST(ExamplesTest, TwoRingsOfEightV100HaveBothFigures) {
+TEST(PlannerTest, TwoRingsOfEightV100HaveBothFigures) {
   const Strategy rings = Named("two_rings", Example("v100-8"));
 
   ASSERT_EQ(rings.schedule.figures.size(), 2U);
@@ -36,11 +36,11 @@ TEST(ExamplesTest, TwoRingsOfEightV100HaveBothFigures) {
   EXPECT_NEAR(rings.seconds, 0.0052, 5e-5);
 }
 
-TEST(ExamplesTest, ADgx2FillsAllLinksOfEachGpu) {
+TEST(PlannerTest, ADgx2FillsAllLinksOfEachGpu) {
   EXPECT_NEAR(Named("ring", Example("dgx-2")).seconds, 2 * 15.0 / 16 * 160e6 / (6 * 25e9), kExact);
 }
 
-TEST(ExamplesTest, InTheClusterServersPayAfterTheMachinesSum) {
+TEST(PlannerTest, InTheClusterServersPayAfterTheMachinesSum) {
   const Topology cluster = Example("cluster-100gbe");
   const std::vector<Strategy> strategies = StrategiesOf(cluster);
 
@@ -51,7 +51,7 @@ TEST(ExamplesTest, InTheClusterServersPayAfterTheMachinesSum) {
               kExact);
 }
 
-TEST(ExamplesTest, TheBestComesFirst) {
+TEST(PlannerTest, TheBestComesFirst) {
   for (const char* name : {"pcie-4", "v100-8", "dgx-2", "cluster-100gbe"}) {
     double before = 0;
     for (const Strategy& strategy : StrategiesOf(Example(name))) {
