@@ -99,8 +99,17 @@ TEST(PlanTest, TextHasFiguresDrawingAndFields) {
 
   EXPECT_THAT(text, HasSubstr("2 x 160 MB / (3 x 18 GB/s) = 5.9 ms"));
   EXPECT_THAT(text, HasSubstr("2 x 160 MB / (3 x 18 GB/s) x 7/8 = 5.2 ms"));
-  EXPECT_THAT(text, HasSubstr("GPU 0 -> 3 -> 2 -> 1 -> 5 -> 6 -> 7 -> 4 -> 0"));
+  EXPECT_THAT(text, HasSubstr("GPU 0 -> 3 -> 2 -> 1 -> 5 -> 6 -> 7 -> 4 -> 0, 2 links wide"));
   EXPECT_THAT(text, HasSubstr("gpusPerWorker: 8"));
+}
+
+TEST(PlanTest, ManyLinksThatAreAllAlikeAreDrawnOnce) {
+  const Plan sixteen = MakePlan(Example("dgx-2"), kRequest);
+  const Plan four = MakePlan(Example("pcie-4"), kRequest);
+
+  EXPECT_EQ(sixteen.drawing.size(), 3U);
+  EXPECT_THAT(sixteen.drawing, Contains(HasSubstr("15 more like it")));
+  EXPECT_THAT(four.drawing, Contains(HasSubstr("GPU 3")));
 }
 
 TEST(PlanTest, ADrawingOfAHugeClusterIsShort) {
