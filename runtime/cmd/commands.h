@@ -11,6 +11,7 @@
 namespace pushpull {
 
 void AddBenchCommand(CLI::App& app, int& exit_code);
+void AddPlanCommand(CLI::App& app, int& exit_code);
 void AddReportCommand(CLI::App& app, int& exit_code);
 void AddRunCommand(CLI::App& app, int& exit_code);
 void AddValidateCommand(CLI::App& app, int& exit_code);

@@ -119,6 +119,7 @@ int Main(int argc, char** argv) {
   AddSetCommand(app, exit_code);
   AddTraceCommand(app, exit_code);
   AddReportCommand(app, exit_code);
+  AddPlanCommand(app, exit_code);
   AddBenchCommand(app, exit_code);
   AddVersionCommand(app, exit_code);
   AddServerCommand(app, exit_code);

@@ -25,6 +25,8 @@ LAYERS = {
     _API: [_VALUES],
     "base": [],
     "job": ["base"],
+    # Topologies are read as manifests are.
+    "plan": ["base", "job"],
     "tensor": ["base"],
     "metrics": ["base"],
     "shard": ["base"],
@@ -103,7 +105,7 @@ FENCES = [
       # Those that print: the status page, the report, endpoints.json, what a role says when it is ready.
       "runtime/status/status_json.h", "runtime/status/*.cc",
       "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
-      "runtime/trace/chrome_trace.cc",
+      "runtime/trace/chrome_trace.cc", "runtime/plan/plan_json.cc",
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),
     (r"torch/|ATen/|c10/", ["runtime/train/*", "tests/unit/runtime/train/*"]),

@@ -45,7 +45,7 @@ class FlagsTest(job.JobTestCase):
 
     def test_each_command_names_an_unknown_flag(self) -> None:
         for command in ("run", "validate", "status", "scale", "set", "checkpoint now", "checkpoint list",
-                        "checkpoint verify", "bench sync", "version", "server", "coordinator"):
+                        "checkpoint verify", "plan", "bench sync", "version", "server", "coordinator"):
             with self.subTest(command):
                 refused = run(job.PUSHPULL, *command.split(), "--frobnicate=1")
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The hardware that `pushpull plan` predicts for: machines of one kind with GPUs and their links,
+// and the network between them. Bandwidths are bytes per second in each direction of a link,
+// latencies seconds. Reading the file is in parse_topology.h, docs/planning.md describes it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pushpull {
+
+inline constexpr char kTopologyKind[] = "Topology";
+inline constexpr int kMachineGpusMax = 64;
+inline constexpr int kClusterWorkersMax = 4096;  // the bounds of spec.workers and spec.servers
+inline constexpr int kClusterServersMax = 1024;
+
+struct PcieSwitch {
+  std::vector<int> gpus;
+  double uplink = 0;  // to the host; all its GPUs share it
+  int numa_node = 0;
+  friend bool operator==(const PcieSwitch&, const PcieSwitch&) = default;
+};
+
+struct PcieLinks {
+  double bandwidth = 0;  // of the link of each GPU
+  double latency = 0;
+  std::vector<PcieSwitch> switches;  // each GPU is below exactly one
+  double between_numa_nodes = 0;     // 0: no limit
+  friend bool operator==(const PcieLinks&, const PcieLinks&) = default;
+};
+
+struct NvLinkPair {
+  int first = 0;
+  int second = 0;
+  int count = 1;  // links between the two
+  friend bool operator==(const NvLinkPair&, const NvLinkPair&) = default;
+};
+
+// Either pairs, or all GPUs on switches that no traffic can fill.
+struct NvLinks {
+  double bandwidth = 0;  // of one link
+  double latency = 0;
+  std::vector<NvLinkPair> pairs;
+  int links_to_switch = 0;  // of each GPU; 0: there is no switch
+  friend bool operator==(const NvLinks&, const NvLinks&) = default;
+};
+
+struct Nic {
+  double bandwidth = 0;
+  int count = 1;
+  friend bool operator==(const Nic&, const Nic&) = default;
+};
+
+struct Machine {
+  int gpus = 0;                   // 0: its worker computes on the CPU
+  std::optional<PcieLinks> pcie;  // set where there is a GPU
+  std::optional<NvLinks> nvlink;
+  std::vector<Nic> nics;
+  friend bool operator==(const Machine&, const Machine&) = default;
+};
+
+struct Rack {
+  int workers = 1;    // machines with workers
+  int servers = 0;    // machines with a server each, and nothing else
+  double uplink = 0;  // of the whole rack; 0: no limit
+  friend bool operator==(const Rack&, const Rack&) = default;
+};
+
+struct Cluster {
+  std::vector<Rack> racks = {Rack{}};
+  double server_bandwidth = 0;  // of a server's machine; 0: as that of a worker's
+  double latency = 0;           // from one machine to another
+  friend bool operator==(const Cluster&, const Cluster&) = default;
+};
+
+struct Topology {
+  std::string name;
+  Machine machine;
+  Cluster cluster;
+  friend bool operator==(const Topology&, const Topology&) = default;
+};
+
+// Machines with workers, and those with servers.
+int NumWorkerMachines(const Topology& topology);
+int NumServerMachines(const Topology& topology);
+// Those who have a gradient each: the GPUs, or the machines where there are none.
+int NumWorkers(const Topology& topology);
+// Of all NICs of a machine together.
+double NicBandwidth(const Machine& machine);
+// The part of it that `workers` of them use: GPUs of one machine, or whole machines, rack by rack.
+// `workers` is at most the GPUs of a machine, or a multiple of them.
+Topology PartWith(const Topology& topology, int workers);
+
+}  // namespace pushpull
