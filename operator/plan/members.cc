@@ -63,10 +63,14 @@ void PlanSize(Draft& draft) {
     ask.servers = draft.spec().servers.replicas;
   if (draft.spec().workers.replicas != report.desired_workers)
     ask.workers = draft.spec().workers.replicas;
-  if (!ask.servers && !ask.workers) return;
-  if (IsCoolingDown(draft)) {
-    return draft.RequeueAt(*draft.status().phase_time + draft.spec().scaling.cooldown);
+  if ((ask.servers || ask.workers) && IsCoolingDown(draft)) {
+    draft.RequeueAt(*draft.status().phase_time + draft.spec().scaling.cooldown);
+    ask = {};
   }
+  // Nothing moves for another batch, so it need not wait.
+  const std::optional<int>& batch = draft.spec().workers.global_batch;
+  if (batch && *batch != report.global_batch) ask.global_batch = batch;
+  if (ask == RequestSize{}) return;
   draft.Do(ask);
   draft.RequeueSoon();
 }

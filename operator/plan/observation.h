@@ -60,6 +60,7 @@ struct CoordinatorReport {
   std::string failure;      // of kFailed, one line
   int desired_servers = 0;  // indices below it are desired
   int desired_workers = 0;
+  int global_batch = 0;                 // that it wants steps to have; 0: none was ever set
   std::set<int> servers;                // that are there
   std::map<int, WorkerReport> workers;  // that have ever registered
   int64_t shards_moving = 0;            // not placed yet

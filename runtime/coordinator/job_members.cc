@@ -50,7 +50,7 @@ absl::Status CheckResizable(const JobLifecycle& lifecycle,
                             const ShardDirectory& shards,
                             const JobSize& size) {
   // A server that reads a checkpoint has a place until that is done.
-  const bool needs_step = size.workers || shards.is_restoring();
+  const bool needs_step = size.workers || size.global_batch || shards.is_restoring();
   return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
 }
 
@@ -277,6 +277,7 @@ void JobMembers::UpdateServers() {
 absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(resizer_.Check(size));
   PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, size));
+  if (size.global_batch) PUSHPULL_RETURN_IF_ERROR(contributors_.CheckDividesSamples());
   const DesiredSize before = resizer_.desired();
   if (size.servers && *size.servers != before.servers) {
     job_.outbox.Log(absl::StrCat("servers: ", before.servers, " -> ", *size.servers));
@@ -287,6 +288,10 @@ absl::Status JobMembers::Resize(const JobSize& size) {
     job_.outbox.Log(absl::StrCat("workers: ", before.workers, " -> ", *size.workers));
     for (auto& [worker, release] : resizer_.ResizeWorkers(*size.workers))
       job_.outbox.Send(worker, release);
+  }
+  if (size.global_batch && *size.global_batch != before.global_batch) {
+    job_.outbox.Log(absl::StrCat("samples of a step: ", *size.global_batch, " requested"));
+    resizer_.SetGlobalBatch(*size.global_batch);
   }
   // Members keep the size for the next coordinator.
   if (resizer_.desired().revision != before.revision) SendServerList();

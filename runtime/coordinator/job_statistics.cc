@@ -16,6 +16,12 @@ void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
   kept.losses.clear();
 }
 
+// The batch is that of the newest report: one server at a time divides the samples.
+void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
+  servers_[server] = stats;
+  if (stats.batch > 0) batch_ = stats.batch;
+}
+
 void JobStatistics::RetireWorker(WorkerId worker) {
   const auto it = workers_.find(worker);
   if (it == workers_.end()) return;
@@ -67,6 +73,7 @@ void JobStatistics::AddTo(JobStatus& status) const {
   }
   status.step = total.step;
   status.samples = total.samples;
+  status.batch = batch_;
   status.bytes_pushed = total.bytes_pushed;
   status.bytes_pulled = total.bytes_pulled;
   status.resends = total.resends;

@@ -88,6 +88,8 @@ std::string FormatReport(const RunOutcome& outcome) {
       {"training_seconds", status.seconds},
       {"steps", status.step.value()},
       {"samples", status.samples},
+      {"batch", status.batch},
+      {"global_batch", status.global_batch},
       {"workers", NumWorkers(status)},
       {"servers", status.servers.size()},
       {"restarts", outcome.restarts},

@@ -121,7 +121,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
   StepAccumulator& sum = step_.sum();
   // Without streams nobody would read the payload: then the sum's memory stays for the next step.
   if (HoldsSamples(*this)) {
-    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules.membership()));
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules));
     entry.meta.kind = LogEntryKind::kReplace;
     state_.Replace(std::move(next));
     const std::shared_ptr<const HostBuffer> value = state_.value();

@@ -134,6 +134,8 @@ json StatusJson(const JobStatus& status) {
           {"backup_workers", status.consistency.backup_workers},
           {"gated", status.consistency.gated},
           {"mode_changing", status.is_mode_changing},
+          {"batch", status.batch},
+          {"global_batch", status.global_batch},
           {"servers_wanted", status.desired_servers},
           {"workers_wanted", status.desired_workers},
           {"shards_moving", status.shards_moving},
