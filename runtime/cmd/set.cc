@@ -161,9 +161,8 @@ absl::Status Await(const FoundCoordinator& coordinator,
 
 absl::Status Set(const SetFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const Change change, ParseSettings(flags.settings));
-  PUSHPULL_RETURN_IF_ERROR(CheckIsNotUnderKubernetes(flags.job, [&](const std::string& job) {
-    return HintForKubectl(job, change);
-  }));
+  PUSHPULL_RETURN_IF_ERROR(CheckIsNotUnderKubernetes(
+      flags.job, [&](const std::string& job) { return HintForKubectl(job, change); }));
   PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
   PUSHPULL_RETURN_IF_ERROR(AwaitCoordinator(coordinator, flags.wait));
   if (change.size.global_batch) {
@@ -180,7 +179,8 @@ absl::Status Set(const SetFlags& flags) {
 }  // namespace
 
 void AddSetCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("set", "Change the mode of a running job, or the samples of its steps");
+  CLI::App* command =
+      app.add_subcommand("set", "Change the mode of a running job, or the samples of its steps");
   const auto flags = std::make_shared<SetFlags>();
   command
       ->add_option(

@@ -151,6 +151,7 @@ absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
                             WantedMode(active().consistency,
                                        change,
                                        {.is_deterministic = job_.options.settings.deterministic,
+                                        .measures_noise = job_.options.settings.noise_scale,
                                         .divides_samples = DividesSamples(),
                                         .workers = desired_workers}));
   PUSHPULL_RETURN_IF_ERROR(CheckIn(desired, catalog_.Specs()));

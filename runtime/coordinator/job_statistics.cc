@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/store/gradient_noise.h"
+
 namespace pushpull {
 
 void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
@@ -20,6 +22,15 @@ void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
 void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
   servers_[server] = stats;
   if (stats.batch > 0) batch_ = stats.batch;
+  if (stats.gradient_variance != 0) UpdateNoise();
+}
+
+// Averages of sums are sums of averages, so the servers' parts add up. The last known one stays.
+void JobStatistics::UpdateNoise() {
+  GradientNoise noise;
+  for (const auto& [server, stats] : servers_)
+    noise += {.squares = stats.gradient_squares, .variance = stats.gradient_variance};
+  noise_scale_ = noise.scale().value_or(noise_scale_);
 }
 
 void JobStatistics::RetireWorker(WorkerId worker) {
@@ -74,6 +85,7 @@ void JobStatistics::AddTo(JobStatus& status) const {
   status.step = total.step;
   status.samples = total.samples;
   status.batch = batch_;
+  status.noise_scale = noise_scale_;
   status.bytes_pushed = total.bytes_pushed;
   status.bytes_pulled = total.bytes_pulled;
   status.resends = total.resends;

@@ -70,11 +70,13 @@ class JobStatistics {
   // Since the job's start.
   ResizeLog::Totals ResizeTotals() const;
 
-  // Fills samples, batch, bytes, resends, contributors, uneven steps, quantiles, losses and results of
-  // `status`.
+  // Fills samples, batch, noise scale, bytes, resends, contributors, uneven steps, quantiles,
+  // losses and results of `status`.
   void AddTo(JobStatus& status) const;
 
  private:
+  void UpdateNoise();
+
   struct Loss {
     double weighted = 0;
     uint64_t samples = 0;
@@ -91,6 +93,7 @@ class JobStatistics {
   ServerStats retired_servers_;
   std::map<Step, Loss> losses_;
   uint64_t batch_ = 0;
+  double noise_scale_ = 0;
   uint64_t uneven_count_ = 0;
   std::set<Step> uneven_steps_;  // the newest of those that are counted
   uint64_t loss_stride_ =

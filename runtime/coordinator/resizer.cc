@@ -27,8 +27,8 @@ absl::Status CheckReplicas(absl::string_view field, uint32_t desired, uint32_t l
 
 absl::Status CheckBatch(uint64_t batch) {
   if (batch >= 1 && batch <= kBatchMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("spec.workers.globalBatch: must be between 1 and %d, is %d", kBatchMax, batch));
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "spec.workers.globalBatch: must be between 1 and %d, is %d", kBatchMax, batch));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many servers and workers the job should have, and how many samples a step; which servers
-// therefore hold the shards, and which may end. Two kinds of servers drain: those above a smaller desired size, and those whose
-// process was told to end although the size stays (docs/decisions/0030-warnings-are-used.md). Both
-// keep their shards until others have them, and are released then. Pure.
+// therefore hold the shards, and which may end. Two kinds of servers drain: those above a smaller
+// desired size, and those whose process was told to end although the size stays
+// (docs/decisions/0030-warnings-are-used.md). Both keep their shards until others have them, and
+// are released then. Pure.
 #pragma once
 
 #include <cstdint>

@@ -90,6 +90,7 @@ std::string FormatReport(const RunOutcome& outcome) {
       {"samples", status.samples},
       {"batch", status.batch},
       {"global_batch", status.global_batch},
+      {"noise_scale", status.noise_scale},
       {"workers", NumWorkers(status)},
       {"servers", status.servers.size()},
       {"restarts", outcome.restarts},

@@ -60,6 +60,7 @@ struct JobSettings {
   // spec.workers.globalBatch at the start; 0: each worker has its own batch.
   uint64_t global_batch = 0;
   bool deterministic = false;
+  bool noise_scale = false;  // spec.sync.noiseScale
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
   bool scale_by_staleness = false;
   Duration stall = std::chrono::seconds(10);  // spec.sync.stallSeconds
@@ -249,6 +250,10 @@ struct ServerStats {
   double busy_seconds = 0;        // of a lane on average, since the start; waiting does not count
   // Samples of a full step over all workers, where it divides the job's samples; otherwise 0.
   uint64_t batch = 0;
+  // Over its chunks, averages of the steps so far (store/gradient_noise.h); 0 where it is not
+  // measured.
+  double gradient_squares = 0;
+  double gradient_variance = 0;
 };
 
 // Sent every second; a member silent for spec.restart.peerTimeoutSeconds counts as lost.

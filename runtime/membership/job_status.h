@@ -153,12 +153,13 @@ struct JobStatus {
   uint64_t view = 0;
   uint32_t desired_servers = 0;  // indices 0 to desired_servers - 1
   uint32_t desired_workers = 0;  // likewise
-  // Samples of a full step over all workers, as the servers divide them; 0: the job divides none, or
-  // no server has reported yet.
+  // Samples of a full step over all workers, as the servers divide them; 0: the job divides none,
+  // or no server has reported yet.
   uint64_t batch = 0;
-  uint64_t global_batch = 0;     // spec.workers.globalBatch, or what has replaced it; 0: unset
-  uint64_t shards_moving = 0;    // not yet placed as the desired size and the replication require
-  Step step;                     // steps that every member has finished
+  uint64_t global_batch = 0;   // spec.workers.globalBatch, or what has replaced it; 0: unset
+  double noise_scale = 0;      // of gradients, in samples; 0: not known, or not measured
+  uint64_t shards_moving = 0;  // not yet placed as the desired size and the replication require
+  Step step;                   // steps that every member has finished
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
   uint64_t bytes_pushed = 0;

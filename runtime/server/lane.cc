@@ -220,6 +220,9 @@ ServerStats Lane::Stats() const {
     stats.highest_version = std::max(stats.highest_version, version);
     ++stats.chunks;
     stats.batch = std::max(stats.batch, BatchOf(*chunk));
+    const GradientNoise noise = chunk->step().sum().noise().average();
+    stats.gradient_squares += noise.squares;
+    stats.gradient_variance += noise.variance;
     TakeLonger(
         StallOf(*chunk, context_.rules, context_.executor.Now(), context_.rules.settings().stall),
         stats.stall);
@@ -235,6 +238,8 @@ ServerStats Sum(std::span<const ServerStats> lanes) {
     total.bytes_replicated += lane.bytes_replicated;
     total.bytes_copied += lane.bytes_copied;
     total.batch = std::max(total.batch, lane.batch);
+    total.gradient_squares += lane.gradient_squares;
+    total.gradient_variance += lane.gradient_variance;
     TakeLonger(lane.stall, total.stall);
     if (lane.contributors_max > 0) {
       total.contributors_min = total.contributors_max == 0

@@ -49,14 +49,15 @@ absl::Status DivideFirstStep(const Chunk& chunk,
 absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& rules) {
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(chunk.state().value()->bytes()));
   std::vector<WorkerId> counted;
-  std::vector<WorkerId> next = MembersAt(rules.membership(), Step{chunk.state().version().value() + 1});
+  std::vector<WorkerId> next =
+      MembersAt(rules.membership(), Step{chunk.state().version().value() + 1});
   for (const Contribution& contribution : chunk.step().counted().contributors()) {
     counted.push_back(contribution.worker);
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }
   queue.Advance(counted, std::move(next));
-  // The value says how many samples its step has, so all workers go by the same number, and a change
-  // falls between two steps.
+  // The value says how many samples its step has, so all workers go by the same number, and a
+  // change falls between two steps.
   if (rules.global_batch() > 0) queue.SetGlobalBatch(rules.global_batch());
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(SampleQueue::kBytes));
   const std::vector<std::byte> bytes = queue.Encode();

@@ -134,9 +134,8 @@ class Events {
       Add(Kind::kChange, absl::StrFormat("globalBatch: %d requested", now_.global_batch));
     if (before_.is_batch_changing() && now_.batch == now_.global_batch) {
       Add(Kind::kChange,
-          absl::StrFormat("globalBatch: steps have %d samples instead of %d",
-                          now_.batch,
-                          before_.batch));
+          absl::StrFormat(
+              "globalBatch: steps have %d samples instead of %d", now_.batch, before_.batch));
     }
   }
 

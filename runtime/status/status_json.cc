@@ -136,6 +136,7 @@ json StatusJson(const JobStatus& status) {
           {"mode_changing", status.is_mode_changing},
           {"batch", status.batch},
           {"global_batch", status.global_batch},
+          {"noise_scale", status.noise_scale},
           {"servers_wanted", status.desired_servers},
           {"workers_wanted", status.desired_workers},
           {"shards_moving", status.shards_moving},

@@ -128,6 +128,7 @@ struct Scenario {
   uint32_t servers = replication + 1;
   uint32_t backup_workers = 0;
   bool gated = false;
+  bool changes_batch = false;
   SampleSource source = {.num_samples = 600, .epochs = 2, .batch = 5};
   FileSystem* files = nullptr;  // where checkpoints are; null: none
 };
@@ -159,6 +160,7 @@ class ElasticJob {
   uint32_t kills() const { return kills_; }
   uint32_t changes() const { return changes_; }
   uint32_t told() const { return told_; }
+  uint32_t batches() const { return batches_; }
 
  private:
   static SimJobOptions OptionsOf(const Scenario& scenario) {
@@ -223,8 +225,19 @@ class ElasticJob {
     if (job_.Status().phase != JobPhase::kRunning) return;
     if (scenario_.kills && Below(2) == 0) return Kill();
     if (scenario_.tells && Below(4) > 0) return TellToEnd();
+    if (scenario_.changes_batch && Below(2) == 0) return ChangeBatch();
     ++changes_;
     EXPECT_TRUE(job_.ResizeWorkers(1 + Below(kWorkersMax)).ok());
+  }
+
+  // Now and then the coordinator that knows of it is replaced at once.
+  void ChangeBatch() {
+    EXPECT_TRUE(job_.SetGlobalBatch(1 + Below(40)).ok());
+    ++batches_;
+    if (Below(4) > 0) return;
+    job_.scheduler().RunFor(std::chrono::milliseconds(10));
+    job_.KillCoordinator();
+    job_.StartCoordinator();
   }
 
   // One or two workers, and now and then servers too.
@@ -259,6 +272,7 @@ class ElasticJob {
   uint32_t kills_ = 0;
   uint32_t changes_ = 0;
   uint32_t told_ = 0;
+  uint32_t batches_ = 0;
 };
 
 TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
@@ -414,6 +428,32 @@ TEST(SimElasticTest, WithTheGateEverySampleCountsOnceThoughWorkersDie) {
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);
+}
+
+TEST(SimElasticTest, EverySampleCountsOnceWhileTheBatchChanges) {
+  uint32_t kills = 0;
+  uint32_t batches = 0;
+  const Seeds seeds = SeedsToRun(40);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario scenario{.seed = seed,
+                      .kills = true,
+                      .replication = static_cast<uint32_t>(seed % 2),
+                      .gated = true,
+                      .changes_batch = true};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
+    kills += job.kills();
+    batches += job.batches();
+  }
+  EXPECT_GT(kills, seeds.count / 2);
+  EXPECT_GT(batches, seeds.count / 2);
 }
 
 }  // namespace

@@ -119,10 +119,11 @@ void World::Do(const Action& action) {
     if (is_at_once || never_ran) return Vanish(MemberName(remove->name));
     BeginDeletion(MemberName(remove->name));
   } else if (const auto* ask = std::get_if<RequestSize>(&action)) {
-    done.push_back(absl::StrCat("ask",
-                                ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
-                                ask->workers ? absl::StrCat(" workers=", *ask->workers) : "",
-                                ask->global_batch ? absl::StrCat(" batch=", *ask->global_batch) : ""));
+    done.push_back(
+        absl::StrCat("ask",
+                     ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
+                     ask->workers ? absl::StrCat(" workers=", *ask->workers) : "",
+                     ask->global_batch ? absl::StrCat(" batch=", *ask->global_batch) : ""));
     asked_ = *ask;
   } else if (const auto* sync = std::get_if<RequestSync>(&action)) {
     done.push_back(absl::StrCat("sync ",
