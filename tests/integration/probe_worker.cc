@@ -21,7 +21,7 @@
 // place alone; worker 0 writes the last weights, as they are in memory, to FILE.
 //
 // With --noise-samples B every value that is pushed is normal about 0.02 with deviation 1 /
-// sqrt(B), the mean of B samples of deviation 1, and counts as B samples; sgd does not move then.
+// sqrt(B), the mean of B samples of deviation 1, and counts as B samples; sgd hardly moves then.
 //
 //   probe_worker --samples 1000 --epochs 2 --batch 10 [--step-milliseconds M]
 //
@@ -166,7 +166,7 @@ TensorSpec SpecOf(const Flags& flags, uint64_t index) {
     spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
   } else {
     spec.optimizer.kind = flags.optimizer == "adam" ? OptimizerKind::kAdam : OptimizerKind::kSgd;
-    spec.optimizer.learning_rate = flags.noise_samples > 0 ? 0 : 0.01;
+    spec.optimizer.learning_rate = flags.noise_samples > 0 ? 1e-9 : 0.01;
   }
   return spec;
 }

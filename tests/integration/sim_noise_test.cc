@@ -29,6 +29,8 @@ constexpr std::array<int64_t, 2> kTensors = {20'000, 70'000};
 constexpr std::array<double, 3> kSamples = {4000, 1000, 7000};
 constexpr uint64_t kSteps = 88;  // of which 11 are measured
 constexpr double kFirstDistance = 0.02;
+// So small that both numbers stay what they are.
+constexpr double kLearningRate = 1e-9;
 
 // Of value i: the gradient of one sample of 1/2 (w - w*)^2 + noise w has this deviation.
 double DeviationOf(size_t i) {
@@ -38,12 +40,12 @@ double DeviationOf(size_t i) {
 // Three workers with batches of their own, and servers whose chunks are on several lanes.
 class QuadraticJob {
  public:
-  explicit QuadraticJob(bool measures, double learning_rate = 0)
+  explicit QuadraticJob(bool measures)
       : job_({.settings = {
                   .job = "j", .workers = kSamples.size(), .servers = 2, .noise_scale = measures}}) {
     for (const int64_t values : kTensors) {
       TensorSpec spec{.name = absl::StrCat("t", values), .dims = {values}};
-      spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = learning_rate};
+      spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = kLearningRate};
       specs_.push_back(spec);
     }
     for (Worker& worker : workers_) {
