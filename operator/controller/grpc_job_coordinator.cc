@@ -58,6 +58,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .desired_servers = static_cast<int>(status.desired_servers),
       .desired_workers = static_cast<int>(status.desired_workers),
       .global_batch = static_cast<int>(status.global_batch),
+      .divides_samples = status.batch > 0,
       .shards_moving = static_cast<int64_t>(status.shards_moving),
       .epoch = static_cast<int64_t>(status.epoch.counter),
       .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),

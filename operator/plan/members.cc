@@ -63,15 +63,22 @@ void PlanSize(Draft& draft) {
     ask.servers = draft.spec().servers.replicas;
   if (draft.spec().workers.replicas != report.desired_workers)
     ask.workers = draft.spec().workers.replicas;
-  if ((ask.servers || ask.workers) && IsCoolingDown(draft)) {
-    draft.RequeueAt(*draft.status().phase_time + draft.spec().scaling.cooldown);
-    ask = {};
+  if (!ask.servers && !ask.workers) return;
+  if (IsCoolingDown(draft)) {
+    return draft.RequeueAt(*draft.status().phase_time + draft.spec().scaling.cooldown);
   }
-  // Nothing moves for another batch, so it need not wait.
-  const std::optional<int>& batch = draft.spec().workers.global_batch;
-  if (batch && *batch != report.global_batch) ask.global_batch = batch;
-  if (ask == RequestSize{}) return;
   draft.Do(ask);
+  draft.RequeueSoon();
+}
+
+// Nothing moves for another batch, so it need not wait. A request of its own: one that is refused
+// takes nothing else along.
+void PlanBatch(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  const std::optional<int>& batch = draft.spec().workers.global_batch;
+  if (report.phase != pushpull::JobPhase::kRunning || !report.divides_samples) return;
+  if (!batch || *batch == report.global_batch) return;
+  draft.Do(RequestSize{.global_batch = batch});
   draft.RequeueSoon();
 }
 
@@ -246,6 +253,7 @@ void PlanMembers(Draft& draft) {
   }
   if (draft.report()->phase == pushpull::JobPhase::kSucceeded) return draft.RequeueSoon();
   PlanSize(draft);
+  PlanBatch(draft);
   PlanSync(draft);
   CreateMissing(draft, JobRole::kServer, draft.DesiredNow(JobRole::kServer));
   RemoveServers(draft);

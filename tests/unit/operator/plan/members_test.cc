@@ -315,7 +315,10 @@ TEST(MembersTest, AnotherBatchIsAskedForAtOnce) {
   world.spec().scaling.cooldown = seconds(60);
   world.spec().workers.global_batch = 512;
   Scale(world, 3);
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());  // of a job whose steps have none
 
+  world.seen.coordinator->divides_samples = true;
   const JobPlan plan = world.Step();
 
   EXPECT_THAT(world.Take(), ElementsAre("ask batch=512"));  // for the servers it has to wait
