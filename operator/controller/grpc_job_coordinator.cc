@@ -57,6 +57,8 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .failure = status.failure,
       .desired_servers = static_cast<int>(status.desired_servers),
       .desired_workers = static_cast<int>(status.desired_workers),
+      .global_batch = static_cast<int>(status.global_batch),
+      .divides_samples = status.batch > 0,
       .shards_moving = static_cast<int64_t>(status.shards_moving),
       .epoch = static_cast<int64_t>(status.epoch.counter),
       .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),
@@ -107,8 +109,11 @@ absl::Status GrpcJobCoordinator::Resize(const CoordinatorEndpoint& endpoint,
                                         const RequestSize& size,
                                         Deadline deadline) {
   PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
-  return pushpull::RequestResize(
-      target, {.servers = CountOf(size.servers), .workers = CountOf(size.workers)}, deadline);
+  return pushpull::RequestResize(target,
+                                 {.servers = CountOf(size.servers),
+                                  .workers = CountOf(size.workers),
+                                  .global_batch = CountOf(size.global_batch)},
+                                 deadline);
 }
 
 absl::Status GrpcJobCoordinator::SetSync(const CoordinatorEndpoint& endpoint,

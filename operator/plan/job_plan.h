@@ -42,10 +42,11 @@ struct HealLabels {
   friend bool operator==(const HealLabels&, const HealLabels&) = default;
 };
 
-// Asks the coordinator for this size.
+// Asks the coordinator for this size of the job, and of its steps.
 struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
+  std::optional<int> global_batch = {};
   friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 

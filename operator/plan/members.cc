@@ -71,6 +71,17 @@ void PlanSize(Draft& draft) {
   draft.RequeueSoon();
 }
 
+// Nothing moves for another batch, so it need not wait. A request of its own: one that is refused
+// takes nothing else along.
+void PlanBatch(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  const std::optional<int>& batch = draft.spec().workers.global_batch;
+  if (report.phase != pushpull::JobPhase::kRunning || !report.divides_samples) return;
+  if (!batch || *batch == report.global_batch) return;
+  draft.Do(RequestSize{.global_batch = batch});
+  draft.RequeueSoon();
+}
+
 void PlanSync(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
   if (report.phase != pushpull::JobPhase::kRunning || report.is_sync_changing) return;
@@ -242,6 +253,7 @@ void PlanMembers(Draft& draft) {
   }
   if (draft.report()->phase == pushpull::JobPhase::kSucceeded) return draft.RequeueSoon();
   PlanSize(draft);
+  PlanBatch(draft);
   PlanSync(draft);
   CreateMissing(draft, JobRole::kServer, draft.DesiredNow(JobRole::kServer));
   RemoveServers(draft);

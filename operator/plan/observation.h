@@ -60,7 +60,9 @@ struct CoordinatorReport {
   std::string failure;      // of kFailed, one line
   int desired_servers = 0;  // indices below it are desired
   int desired_workers = 0;
-  std::set<int> servers;                // that are there
+  int global_batch = 0;          // that it wants steps to have; 0: none was ever set
+  bool divides_samples = false;  // its steps have a batch, as far as its servers have reported
+  std::set<int> servers;         // that are there
   std::map<int, WorkerReport> workers;  // that have ever registered
   int64_t shards_moving = 0;            // not placed yet
   int64_t epoch = 0;

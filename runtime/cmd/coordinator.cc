@@ -76,6 +76,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .divides_samples = job.spec.sync.mode == SyncMode::kSync,
                    .global_batch = static_cast<uint64_t>(job.spec.workers.global_batch.value_or(0)),
                    .deterministic = job.spec.sync.deterministic,
+                   .noise_scale = job.spec.sync.noise_scale,
                    .non_finite = job.spec.sync.non_finite,
                    .scale_by_staleness = job.spec.sync.scale_by_staleness,
                    .stall = job.spec.sync.stall,

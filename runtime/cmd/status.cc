@@ -54,6 +54,12 @@ void PrintTable(const JobStatus& status) {
   std::printf("mode %s", Describe(status.consistency).c_str());
   std::printf("%s\n", status.is_mode_changing ? ", changing" : "");
   if (!status.mode_problem.empty()) std::printf("%s\n", status.mode_problem.c_str());
+  if (status.batch > 0) {
+    std::printf("batch %lu", status.batch);
+    if (status.is_batch_changing()) std::printf(", changing to %lu", status.global_batch);
+    std::printf("\n");
+  }
+  if (status.noise_scale > 0) std::printf("noise scale %.0f samples\n", status.noise_scale);
   if (!status.failure.empty()) std::printf("failed: %s\n", status.failure.c_str());
   if (status.stall) std::printf("stalled: %s\n", ToString(*status.stall).c_str());
   for (const Culprit& culprit : status.culprits)

@@ -122,14 +122,15 @@ void SampleQueue::SetMembers(std::vector<WorkerId> members) {
   members_ = std::move(members);
 }
 
-uint64_t SampleQueue::Batch() const {
-  return source_.is_global_batch ? source_.batch : source_.batch * members_.size();
+void SampleQueue::SetGlobalBatch(uint64_t batch) {
+  source_.batch = batch;
+  source_.is_global_batch = true;
 }
 
 std::vector<SampleRange> SampleQueue::StepRanges() const {
   if (is_finished() || members_.empty()) return {};
-  std::vector<SampleRange> ranges = Slice(returned_, 0, Batch());
-  const uint64_t fresh = std::min(Batch() - Count(ranges), source_.num_samples - position_);
+  std::vector<SampleRange> ranges = Slice(returned_, 0, batch());
+  const uint64_t fresh = std::min(batch() - Count(ranges), source_.num_samples - position_);
   Append({position_, fresh}, ranges);
   return ranges;
 }
@@ -148,7 +149,7 @@ StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
   StepSamples share{.step = step,
                     .epoch = epoch_,
                     .position = position_ - Count(returned_),
-                    .batch = Batch(),
+                    .batch = batch(),
                     .total = Count(taken),
                     .ranges = {},
                     .count = 0,

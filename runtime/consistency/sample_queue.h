@@ -60,18 +60,24 @@ class SampleQueue {
   // come back, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
+  // From the step that is next to be divided on, a step has this many samples, over all members
+  // together; above 0.
+  void SetGlobalBatch(uint64_t batch);
+
   // All members have done the step and take the next.
   void AdvanceAll();
 
   Step step() const { return step_; }
   uint64_t epoch() const { return epoch_; }
   bool is_finished() const { return epoch_ >= source_.epochs; }
+  // Samples of a full step, over all members.
+  uint64_t batch() const {
+    return source_.is_global_batch ? source_.batch : source_.batch * members_.size();
+  }
   // Samples dropped because of kReturnedMax, since the start.
   uint64_t dropped() const { return dropped_; }
 
  private:
-  // Samples a step takes at most.
-  uint64_t Batch() const;
   // All of the step's samples, in the order in which they are divided.
   std::vector<SampleRange> StepRanges() const;
   std::vector<SampleRange> RangesOf(size_t member, const std::vector<SampleRange>& step) const;

@@ -124,18 +124,35 @@ void Contributors::Apply(const ViewChange& change) {
   if (change.propose) job_.outbox.SendToServers(ProposeView{*change.propose});
 }
 
+// ---- samples ----
+
+bool Contributors::DividesSamples() const {
+  return absl::c_any_of(catalog_.tensors(), [](const PlacedTensor& tensor) {
+    return tensor.spec.name == kSampleQueueTensor;
+  });
+}
+
+absl::Status Contributors::CheckDividesSamples() const {
+  if (DividesSamples()) return absl::OkStatus();
+  const JobSettings& settings = job_.options.settings;
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "spec.workers.globalBatch: job %s %s, so its steps have no common batch",
+      settings.job,
+      settings.divides_samples ? "divides no data set among its workers (Job::UseSamples)"
+                               : "began in another mode than Sync: each worker has its own part of "
+                                 "the data"));
+}
+
 // ---- modes ----
 
 absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
                                                     uint32_t desired_workers) const {
-  const auto& tensors = catalog_.tensors();
-  const bool divides_samples = absl::c_any_of(
-      tensors, [](const PlacedTensor& tensor) { return tensor.spec.name == kSampleQueueTensor; });
   PUSHPULL_ASSIGN_OR_RETURN(const Consistency desired,
                             WantedMode(active().consistency,
                                        change,
                                        {.is_deterministic = job_.options.settings.deterministic,
-                                        .divides_samples = divides_samples,
+                                        .measures_noise = job_.options.settings.noise_scale,
+                                        .divides_samples = DividesSamples(),
                                         .workers = desired_workers}));
   PUSHPULL_RETURN_IF_ERROR(CheckIn(desired, catalog_.Specs()));
   return desired;

@@ -46,6 +46,9 @@ class Contributors {
     return CheckIn(active().consistency, tensors);
   }
 
+  // kFailedPrecondition: no step's samples are divided among the workers, so none has a batch.
+  absl::Status CheckDividesSamples() const;
+
   // The registered servers have changed: each of them must accept a proposal.
   void UpdateServers() { Apply(agreement_.SetServers(job_.members.ServerIds())); }
   // The views that a server which has just registered has missed.
@@ -82,6 +85,7 @@ class Contributors {
   bool AdvanceMode(bool may_begin);
 
  private:
+  bool DividesSamples() const;
   void Apply(const ViewChange& change);
   absl::Status CheckIn(const Consistency& consistency, std::span<const TensorSpec> tensors) const;
 

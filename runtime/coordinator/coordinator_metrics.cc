@@ -117,6 +117,10 @@ struct CoordinatorMetrics::Families {
                   "pushpull_server_step_seconds",
                   "Of each step with a gradient in this server: its queue, sum and optimizer")};
   prometheus::Gauge& step = Gauge(all, "pushpull_step", "Steps the furthest worker has finished");
+  prometheus::Gauge& noise_scale =
+      Gauge(all,
+            "pushpull_gradient_noise_scale",
+            "Simple noise scale of gradients in samples; 0: not known");
   prometheus::Gauge& checkpoint_step =
       Gauge(all, "pushpull_checkpoint_step", "Step of the last complete checkpoint");
   prometheus::Counter& checkpoint_failures = Counter(
@@ -152,6 +156,7 @@ void CoordinatorMetrics::Update(const JobStatus& status) {
              families_->lateness,
              families_->server_seconds);
   families_->step.Set(static_cast<double>(status.step.value()));
+  families_->noise_scale.Set(status.noise_scale);
   families_->checkpoint_step.Set(static_cast<double>(status.checkpoint.step.value()));
   const auto raise = [](prometheus::Counter& counter, uint64_t total) {
     counter.Increment(static_cast<double>(total) - counter.Value());

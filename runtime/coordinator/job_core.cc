@@ -351,6 +351,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.epoch = replicas.epoch();
   status.desired_servers = resizer.desired().servers;
   status.desired_workers = resizer.desired().workers;
+  status.global_batch = resizer.desired().global_batch;
   status.shards_moving = replicas.shards_moving();
   status.resizes = resizer.resizes();
   status.state_losses = members_.losses().losses();

@@ -64,12 +64,13 @@ class JobCore {
 
   // Changes how many servers and workers the job should have: the indices 0 to n - 1. Whoever
   // starts processes starts the missing ones. Servers above are told to stop when they hold nothing
-  // any more; workers above are released and leave after the step they are in.
+  // any more; workers above are released and leave after the step they are in. Likewise the samples
+  // of a step: the next step that is divided among the workers has them, Status says when.
   //
   // kUnavailable, of this and the other requests: a new coordinator is collecting its members, try
   // again. kInvalidArgument: outside of the manifest's limits, or not more servers than the
-  // replication. kFailedPrecondition: the job is over or has not started. Nothing has changed after
-  // an error.
+  // replication. kFailedPrecondition: the job is over or has not started, or divides no samples.
+  // Nothing has changed after an error.
   absl::StatusOr<std::vector<Command>> Resize(SteadyTime now, const JobSize& size);
 
   // Starts a checkpoint, or queues it behind the one under way. kFailedPrecondition: the job has no

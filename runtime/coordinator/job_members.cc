@@ -45,13 +45,28 @@ uint64_t HighestView(const ServerReport& report) {
   return std::max(report.active.number, report.proposed ? report.proposed->number : 0);
 }
 
-// kFailedPrecondition: the job's size cannot change now.
+// kInvalidArgument: not this size; kFailedPrecondition: the job's size cannot change now.
 absl::Status CheckResizable(const JobLifecycle& lifecycle,
                             const ShardDirectory& shards,
+                            const Resizer& resizer,
                             const JobSize& size) {
+  PUSHPULL_RETURN_IF_ERROR(resizer.Check(size));
   // A server that reads a checkpoint has a place until that is done.
-  const bool needs_step = size.workers || shards.is_restoring();
+  const bool needs_step = size.workers || size.global_batch || shards.is_restoring();
   return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
+}
+
+// kFailedPrecondition: steps have no batch.
+absl::Status SetBatch(const JobSize& size,
+                      const Contributors& contributors,
+                      Resizer& resizer,
+                      Outbox& outbox) {
+  if (!size.global_batch) return absl::OkStatus();
+  PUSHPULL_RETURN_IF_ERROR(contributors.CheckDividesSamples());
+  if (*size.global_batch == resizer.desired().global_batch) return absl::OkStatus();
+  outbox.Log(absl::StrCat("globalBatch: ", *size.global_batch, " requested"));
+  resizer.SetGlobalBatch(*size.global_batch);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -275,9 +290,9 @@ void JobMembers::UpdateServers() {
 // ---- requests of users ----
 
 absl::Status JobMembers::Resize(const JobSize& size) {
-  PUSHPULL_RETURN_IF_ERROR(resizer_.Check(size));
-  PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, size));
+  PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, resizer_, size));
   const DesiredSize before = resizer_.desired();
+  PUSHPULL_RETURN_IF_ERROR(SetBatch(size, contributors_, resizer_, job_.outbox));
   if (size.servers && *size.servers != before.servers) {
     job_.outbox.Log(absl::StrCat("servers: ", before.servers, " -> ", *size.servers));
     resizer_.ResizeServers(

@@ -7,6 +7,8 @@
 
 #include "absl/types/span.h"
 
+#include "runtime/store/gradient_noise.h"
+
 namespace pushpull {
 namespace {
 
@@ -28,6 +30,21 @@ void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
   if (!stats.results.empty()) results_[worker] = stats.results;
   kept = stats;
   kept.losses.clear();
+}
+
+// The batch is that of the newest report: one server at a time divides the samples.
+void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
+  servers_[server] = stats;
+  if (stats.batch > 0) batch_ = stats.batch;
+  if (stats.gradient_variance != 0) UpdateNoise();
+}
+
+// Averages of sums are sums of averages, so the servers' parts add up. The last known one stays.
+void JobStatistics::UpdateNoise() {
+  GradientNoise noise;
+  for (const auto& [server, stats] : servers_)
+    noise += {.squares = stats.gradient_squares, .variance = stats.gradient_variance};
+  noise_scale_ = noise.scale().value_or(noise_scale_);
 }
 
 void JobStatistics::RetireWorker(WorkerId worker) {
@@ -81,6 +98,8 @@ void JobStatistics::AddTo(JobStatus& status) const {
   }
   status.step = total.step;
   status.samples = total.samples;
+  status.batch = batch_;
+  status.noise_scale = noise_scale_;
   status.bytes_pushed = total.bytes_pushed;
   status.bytes_pulled = total.bytes_pulled;
   status.resends = total.resends;

@@ -57,7 +57,7 @@ class JobStatistics {
   static constexpr size_t kLossPointsMax = 4096;
 
   void OnWorker(WorkerId worker, const WorkerStats& stats);
-  void OnServer(ServerId server, const ServerStats& stats) { servers_[server] = stats; }
+  void OnServer(ServerId server, const ServerStats& stats);
   // The process has ended; its totals are kept.
   void RetireWorker(WorkerId worker);
   void RetireServer(ServerId server);
@@ -70,11 +70,13 @@ class JobStatistics {
   // Since the job's start.
   ResizeLog::Totals ResizeTotals() const;
 
-  // Fills samples, bytes, resends, contributors, uneven steps, quantiles, losses and results of
-  // `status`.
+  // Fills samples, batch, noise scale, bytes, resends, contributors, uneven steps, quantiles,
+  // losses and results of `status`.
   void AddTo(JobStatus& status) const;
 
  private:
+  void UpdateNoise();
+
   struct Loss {
     double weighted = 0;
     uint64_t samples = 0;
@@ -90,6 +92,8 @@ class JobStatistics {
   WorkerStats retired_;
   ServerStats retired_servers_;
   std::map<Step, Loss> losses_;
+  uint64_t batch_ = 0;
+  double noise_scale_ = 0;
   uint64_t uneven_count_ = 0;
   std::set<Step> uneven_steps_;  // the newest of those that are counted
   uint64_t loss_stride_ =

@@ -40,6 +40,8 @@ absl::StatusOr<Consistency> WantedMode(const Consistency& active,
   check(is_sync || !rules.is_deterministic,
         "deterministic: needs spec.sync.mode Sync, asked for ",
         name);
+  check(
+      is_sync || !rules.measures_noise, "noiseScale: needs spec.sync.mode Sync, asked for ", name);
   check(is_sync || !rules.divides_samples,
         "mode: this job divides its data set anew with every step, which needs Sync, asked for ",
         name,

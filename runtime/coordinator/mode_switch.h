@@ -37,6 +37,7 @@ namespace pushpull {
 // The job's settings that restrict its modes.
 struct ModeRules {
   bool is_deterministic = false;
+  bool measures_noise = false;
   bool divides_samples = false;  // its data set, step by step (consistency/sample_queue.h)
   uint32_t workers = 0;          // desired
 };

@@ -2,6 +2,7 @@
 #include "runtime/coordinator/resizer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +12,8 @@
 
 namespace pushpull {
 namespace {
+
+constexpr uint64_t kBatchMax = std::numeric_limits<int32_t>::max();  // the manifest's
 
 absl::Status CheckReplicas(absl::string_view field, uint32_t desired, uint32_t low, uint32_t high) {
   if (desired >= std::max(low, 1u) && desired <= high) return absl::OkStatus();
@@ -22,13 +25,21 @@ absl::Status CheckReplicas(absl::string_view field, uint32_t desired, uint32_t l
                       desired));
 }
 
+absl::Status CheckBatch(uint64_t batch) {
+  if (batch >= 1 && batch <= kBatchMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "spec.workers.globalBatch: must be between 1 and %d, is %d", kBatchMax, batch));
+}
+
 }  // namespace
 
 Resizer::Resizer(const JobCoreOptions& options, const MemberRegistry& members)
     : options_(options),
       members_(members),
-      desired_{
-          .revision = 1, .servers = options.settings.servers, .workers = options.settings.workers},
+      desired_{.revision = 1,
+               .servers = options.settings.servers,
+               .workers = options.settings.workers,
+               .global_batch = options.settings.global_batch},
       log_(options.heartbeat) {}
 
 bool Resizer::IsDesired(ServerId server) const {
@@ -62,6 +73,7 @@ absl::Status Resizer::CheckIndex(WorkerId worker) const {
 }
 
 absl::Status Resizer::Check(const JobSize& size) const {
+  PUSHPULL_RETURN_IF_ERROR(CheckBatch(size.global_batch.value_or(1)));
   if (size.workers) {
     PUSHPULL_RETURN_IF_ERROR(
         CheckReplicas("spec.workers", *size.workers, options_.min_workers, options_.max_workers));
@@ -94,6 +106,11 @@ std::vector<std::pair<WorkerId, Release>> Resizer::ResizeWorkers(uint32_t worker
   desired_.workers = workers;
   ++desired_.revision;
   return changed;
+}
+
+void Resizer::SetGlobalBatch(uint64_t batch) {
+  desired_.global_batch = batch;
+  ++desired_.revision;
 }
 
 void Resizer::Restore(const DesiredSize& reported) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many servers and workers the job should have, which servers therefore hold the shards, and
-// which may end. Two kinds of servers drain: those above a smaller desired size, and those whose
-// process was told to end although the size stays (docs/decisions/0030-warnings-are-used.md). Both
-// keep their shards until others have them, and are released then. Pure.
+// How many servers and workers the job should have, and how many samples a step; which servers
+// therefore hold the shards, and which may end. Two kinds of servers drain: those above a smaller
+// desired size, and those whose process was told to end although the size stays
+// (docs/decisions/0030-warnings-are-used.md). Both keep their shards until others have them, and
+// are released then. Pure.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,7 @@ class Resizer {
   void ResizeServers(SteadyTime now, uint32_t servers, Step step, ResizeLog::Totals totals);
   // Notifications for the workers that are no longer, or again, part of the job.
   std::vector<std::pair<WorkerId, Release>> ResizeWorkers(uint32_t workers);
+  void SetGlobalBatch(uint64_t batch);
   // A size that members of an earlier coordinator know; an older one than is known is ignored.
   void Restore(const DesiredSize& reported);
 

@@ -126,7 +126,8 @@ struct SyncSpec {
   bool deterministic = false;  // contributions are added in the order of the workers
   // In kAsync and kBounded a gradient that is n > 1 versions late moves the value 1/n as far.
   bool scale_by_staleness = false;
-  bool gated = false;  // one decision for all chunks of a step before any is applied
+  bool gated = false;        // one decision for all chunks of a step before any is applied
+  bool noise_scale = false;  // measures the noise scale of gradients
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
   std::chrono::seconds stall{10};  // a step that waits this long is reported: worker, tensor, step
   StallPolicy on_stall = StallPolicy::kWarn;  // what follows beside the report

@@ -200,6 +200,7 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
               absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
               {"spec.sync.backupWorkers"});
   needs(SyncMode::kSync, sync.deterministic, "spec.sync.deterministic");
+  needs(SyncMode::kSync, sync.noise_scale, "spec.sync.noiseScale");
   needs(SyncMode::kSync, has_backup, "spec.sync.backupWorkers");
   rules.Check(!has_backup || !is_sync || sync.backup_workers < spec.workers.replicas,
               "spec.sync.backupWorkers",

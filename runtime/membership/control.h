@@ -57,8 +57,10 @@ struct JobSettings {
   // The servers divide each step's samples among the workers; otherwise each worker has its own
   // fixed part of the data. Does not change during the job.
   bool divides_samples = true;
-  uint64_t global_batch = 0;  // spec.workers.globalBatch; 0: each worker has its own batch
+  // spec.workers.globalBatch at the start; 0: each worker has its own batch.
+  uint64_t global_batch = 0;
   bool deterministic = false;
+  bool noise_scale = false;  // spec.sync.noiseScale
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
   bool scale_by_staleness = false;
   Duration stall = std::chrono::seconds(10);  // spec.sync.stallSeconds
@@ -91,11 +93,14 @@ struct RegisterWorker {
   bool is_member = false;  // this incarnation has received TensorsRegistered
 };
 
-// The job's desired size as last announced by the coordinator; a higher revision is newer.
+// The job's desired size, and that of its steps, as last announced by the coordinator; a higher
+// revision is newer.
 struct DesiredSize {
   uint64_t revision = 0;  // 0: never announced
   uint32_t servers = 0;   // indices 0 to servers - 1
   uint32_t workers = 0;   // likewise
+  // Samples of a step over all workers; 0: the batch stays as it is.
+  uint64_t global_batch = 0;
 };
 
 // All tensors of the worker. Answered by TensorsRegistered once every server has installed them and
@@ -245,6 +250,12 @@ struct ServerStats {
   uint64_t bytes_copied = 0;      // values and optimizer state received for shards moved here
   std::optional<Stall> stall;     // the longest
   double busy_seconds = 0;        // of a lane on average, since the start; waiting does not count
+  // Samples of a full step over all workers, where it divides the job's samples; otherwise 0.
+  uint64_t batch = 0;
+  // Over its chunks, averages of the steps so far (store/gradient_noise.h); 0 where it is not
+  // measured.
+  double gradient_squares = 0;
+  double gradient_variance = 0;
 };
 
 // Sent every second; a member silent for spec.restart.peerTimeoutSeconds counts as lost.

@@ -208,7 +208,7 @@ PUSHPULL_WIRE(PlacedTensor, F(id), F(spec), F(first_chunk), Field("shards", &T::
 PUSHPULL_WIRE(Consistency, F(mode), F(staleness), F(from_step), F(steps_skipped), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ViewMember, F(worker), F(incarnation), F(from_step), F(end_step), F(is_released));
 PUSHPULL_WIRE(View, F(number), F(members), F(consistency).OrDefault());
-PUSHPULL_WIRE(DesiredSize, F(revision), F(servers), F(workers));
+PUSHPULL_WIRE(DesiredSize, F(revision), F(servers), F(workers), F(global_batch));
 PUSHPULL_WIRE(Promise, Joined("entry", &T::shard, &T::entry), F(seq), F(is_full));
 PUSHPULL_WIRE(ChunkPlace, F(chunk), F(version), F(offset), F(bytes), F(checksum));
 PUSHPULL_WIRE(ChunkFileSummary, F(name), F(bytes), F(checksum), F(chunks));
@@ -219,7 +219,7 @@ PUSHPULL_WIRE(LossPoint, F(step), F(loss), F(samples));
 PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds), F(waiting), F(detail));
 PUSHPULL_WIRE(ServerStats, F(bytes_owned), F(chunks), F(lowest_version), F(highest_version), F(contributors_min),
               F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall),
-              F(busy_seconds));
+              F(busy_seconds), F(batch), F(gradient_squares), F(gradient_variance));
 PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(servers));
 PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
 PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));
@@ -255,7 +255,7 @@ PUSHPULL_WIRE(TracedTensor, F(name), F(first_chunk));
 PUSHPULL_WIRE(TraceReport, F(number), F(worker), F(clocks), F(tensors), F(pushes), F(spans), F(left_out), F(is_last));
 
 // ToMember
-PUSHPULL_WIRE(JobSettings, F(job), F(workers), F(servers), F(replication), F(divides_samples), F(global_batch), F(deterministic),
+PUSHPULL_WIRE(JobSettings, F(job), F(workers), F(servers), F(replication), F(divides_samples), F(global_batch), F(deterministic), F(noise_scale),
               F(non_finite), F(scale_by_staleness), Field("stall_milliseconds", &T::stall), F(keeps_copies),
               Field("coordinator_timeout_milliseconds", &T::coordinator_timeout));
 PUSHPULL_WIRE(Welcome, F(term), Inline(&T::settings), F(heartbeat_milliseconds));
@@ -284,7 +284,7 @@ PUSHPULL_WIRE(TraceRequest, F(steps), F(seconds));
 PUSHPULL_WIRE(TraceParts, F(reports), F(next), F(missing), F(is_over));
 PUSHPULL_WIRE(WireTrace, F(status), F(number));
 PUSHPULL_WIRE(WireTraceParts, F(status), Inline(&T::parts));
-PUSHPULL_WIRE(JobSize, F(servers), F(workers));
+PUSHPULL_WIRE(JobSize, F(servers), F(workers), F(global_batch));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats), F(step_seconds));
 PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds));
@@ -299,7 +299,8 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(bytes_replicated), F(resends), F(contributors_min), F(contributors_max), F(uneven_steps),
               F(newest_uneven_steps), F(sync_seconds), F(phase_seconds), F(losses), F(results), F(servers), F(workers),
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
-              F(state_losses), F(culprits));
+              F(state_losses), F(culprits), F(batch), F(global_batch),
+              F(noise_scale));
 
 // clang-format on
 #undef F

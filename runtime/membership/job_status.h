@@ -83,10 +83,11 @@ struct ResizeStatus {
   uint64_t moved_bytes = 0;  // values and optimizer state copied to other servers
 };
 
-// A requested size; a field without a value keeps the current one.
+// A requested size of the job or of its steps; a field without a value keeps the current one.
 struct JobSize {
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
+  std::optional<uint64_t> global_batch = {};  // samples of a step over all workers
   friend bool operator==(const JobSize&, const JobSize&) = default;
 };
 
@@ -152,8 +153,13 @@ struct JobStatus {
   uint64_t view = 0;
   uint32_t desired_servers = 0;  // indices 0 to desired_servers - 1
   uint32_t desired_workers = 0;  // likewise
-  uint64_t shards_moving = 0;    // not yet placed as the desired size and the replication require
-  Step step;                     // steps that every member has finished
+  // Samples of a full step over all workers, as the servers divide them; 0: the job divides none,
+  // or no server has reported yet.
+  uint64_t batch = 0;
+  uint64_t global_batch = 0;   // spec.workers.globalBatch, or what has replaced it; 0: unset
+  double noise_scale = 0;      // of gradients, in samples; 0: not known, or not measured
+  uint64_t shards_moving = 0;  // not yet placed as the desired size and the replication require
+  Step step;                   // steps that every member has finished
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
   uint64_t bytes_pushed = 0;
@@ -179,6 +185,9 @@ struct JobStatus {
   std::vector<Culprit> culprits;  // the most expensive first
   std::vector<ResizeStatus> resizes;    // in order of request
   std::vector<StateLoss> state_losses;  // in order of time
+
+  // Another batch has been set, and no server has divided a step by it yet.
+  bool is_batch_changing() const { return global_batch > 0 && batch > 0 && batch != global_batch; }
 };
 
 }  // namespace pushpull

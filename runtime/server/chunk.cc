@@ -109,6 +109,8 @@ absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
     entry.meta.clip_scale = counted_.clip_scale;
     if (is_leading()) admission_ = Admission{entry.step, entry.meta.contributors};
   }
+  StepAccumulator& sum = step_.sum();
+  if (sum.has_sum() && !step_.skips()) sum.noise().Finish(sum.sum());
   PUSHPULL_RETURN_IF_ERROR(ApplyStep(rules, pool, entry));
   step_.Clear();
   return entry;
@@ -121,7 +123,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
   StepAccumulator& sum = step_.sum();
   // Without streams nobody would read the payload: then the sum's memory stays for the next step.
   if (HoldsSamples(*this)) {
-    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules.membership()));
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules));
     entry.meta.kind = LogEntryKind::kReplace;
     state_.Replace(std::move(next));
     const std::shared_ptr<const HostBuffer> value = state_.value();
@@ -133,7 +135,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
     return ApplyRows(entry);
   } else if (state_.is_gradient(sum.scale())) {
     // The sum becomes the value, without a pass over either.
-    sum.TakeMemory(state_.TakeSum(sum.TakeSum()));
+    sum.ExchangeMemory(state_.TakeSum(sum.TakeSum()));
     const std::shared_ptr<const HostBuffer> value = state_.value();
     if (has_streams) entry.payload = {value->bytes(), value};
   } else {

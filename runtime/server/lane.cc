@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/server/push_checks.h"
+#include "runtime/server/sample_chunk.h"
 
 namespace pushpull {
 namespace {
@@ -73,9 +74,10 @@ Lane::Lane(LaneOptions options)
 
 // ---- what the coordinator decides ----
 
-void Lane::SetDesiredWorkers(uint32_t workers) {
-  if (workers == context_.rules.desired_workers()) return;
-  context_.rules.SetDesiredWorkers(workers);
+void Lane::SetDesired(const DesiredSize& desired) {
+  context_.rules.SetGlobalBatch(desired.global_batch);
+  if (desired.workers == context_.rules.desired_workers()) return;
+  context_.rules.SetDesiredWorkers(desired.workers);
   // The leading chunk may have enough for its step now.
   if (Chunk* leading = context_.shards.Find(kLeadingChunk)) engine_.Recheck(*leading);
 }
@@ -217,6 +219,10 @@ ServerStats Lane::Stats() const {
     stats.lowest_version = stats.chunks == 0 ? version : std::min(stats.lowest_version, version);
     stats.highest_version = std::max(stats.highest_version, version);
     ++stats.chunks;
+    stats.batch = std::max(stats.batch, BatchOf(*chunk));
+    const GradientNoise noise = chunk->step().sum().noise().average();
+    stats.gradient_squares += noise.squares;
+    stats.gradient_variance += noise.variance;
     TakeLonger(
         StallOf(*chunk, context_.rules, context_.executor.Now(), context_.rules.settings().stall),
         stats.stall);
@@ -231,6 +237,9 @@ ServerStats Sum(std::span<const ServerStats> lanes) {
     total.duplicates += lane.duplicates;
     total.bytes_replicated += lane.bytes_replicated;
     total.bytes_copied += lane.bytes_copied;
+    total.batch = std::max(total.batch, lane.batch);
+    total.gradient_squares += lane.gradient_squares;
+    total.gradient_variance += lane.gradient_variance;
     TakeLonger(lane.stall, total.stall);
     if (lane.contributors_max > 0) {
       total.contributors_min = total.contributors_max == 0

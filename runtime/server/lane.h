@@ -32,8 +32,8 @@ class Lane {
   explicit Lane(LaneOptions options);
 
   void Configure(const JobSettings& settings) { context_.rules.Configure(settings); }
-  // How many workers the job should have.
-  void SetDesiredWorkers(uint32_t workers);
+  // How many workers the job should have, and how many samples its steps.
+  void SetDesired(const DesiredSize& desired);
   // The job's tensors, once; their memory is kept. False: they were installed before.
   bool Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors);
   // Takes the entries of this lane's shards. Returns this server's state of those that it is a

@@ -12,7 +12,8 @@ bool OpenStep::HasHeld(WorkerId worker) const {
       held_, [&](const ReceivedContribution& held) { return held.contribution.worker == worker; });
 }
 
-void OpenStep::NoteArrival(SteadyTime now) {
+void OpenStep::NoteArrival(SteadyTime now, bool measures_noise) {
+  if (measures_noise) sum_.noise().Begin();
   if (!has_begun()) began_at_ = now;
 }
 
@@ -21,7 +22,7 @@ void OpenStep::Count(const ReceivedContribution& received) {
   skips_ = skips_ || received.skips_step;
   // A worker may be needed that was not when the step was complete before: the view's only member
   // begins with the step that is under way.
-  sum_.ForgetClip();
+  sum_.clip() = {};
 }
 
 void OpenStep::CountDirect(const ReceivedContribution& received) {
@@ -101,7 +102,8 @@ void OpenStep::Clear() {
   counted_.Clear();
   held_.clear();
   skips_ = false;
-  sum_.ForgetClip();
+  sum_.noise().Drop();
+  sum_.clip() = {};
   if (!sum_.is_receiving()) sum_.Clear();
 }
 

@@ -54,8 +54,8 @@ class OpenStep {
   void Fail() { has_failed_ = true; }
   bool has_failed() const { return has_failed_; }
 
-  // A contribution has arrived.
-  void NoteArrival(SteadyTime now);
+  // A contribution has arrived. `measures_noise`: the step's noise is measured.
+  void NoteArrival(SteadyTime now, bool measures_noise = false);
   // Counts what was received into sum() after BeginDirect.
   void CountDirect(const ReceivedContribution& received);
   // Counts values that lie elsewhere and are read during the call; sum().has_sum() must hold.

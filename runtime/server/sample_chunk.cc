@@ -9,6 +9,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
+#include "runtime/server/step_policy.h"
 
 namespace pushpull {
 namespace {
@@ -25,6 +26,12 @@ bool HoldsSamples(const Chunk& chunk) {
   return chunk.tensor().spec.name == kSampleQueueTensor;
 }
 
+uint64_t BatchOf(const Chunk& chunk) {
+  if (!HoldsSamples(chunk) || !chunk.state().is_initialized()) return 0;
+  const absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(chunk.state().value()->bytes());
+  return queue.ok() ? queue->batch() : 0;
+}
+
 absl::Status DivideFirstStep(const Chunk& chunk,
                              const MembershipView& membership,
                              HostBuffer& value) {
@@ -39,15 +46,19 @@ absl::Status DivideFirstStep(const Chunk& chunk,
   return absl::OkStatus();
 }
 
-absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const MembershipView& membership) {
+absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& rules) {
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(chunk.state().value()->bytes()));
   std::vector<WorkerId> counted;
-  std::vector<WorkerId> next = MembersAt(membership, Step{chunk.state().version().value() + 1});
+  std::vector<WorkerId> next =
+      MembersAt(rules.membership(), Step{chunk.state().version().value() + 1});
   for (const Contribution& contribution : chunk.step().counted().contributors()) {
     counted.push_back(contribution.worker);
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }
   queue.Advance(counted, std::move(next));
+  // The value says how many samples its step has, so all workers go by the same number, and a
+  // change falls between two steps.
+  if (rules.global_batch() > 0) queue.SetGlobalBatch(rules.global_batch());
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(SampleQueue::kBytes));
   const std::vector<std::byte> bytes = queue.Encode();
   absl::c_copy(bytes, value.bytes().begin());

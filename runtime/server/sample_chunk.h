@@ -13,7 +13,12 @@
 
 namespace pushpull {
 
+class StepRules;
+
 bool HoldsSamples(const Chunk& chunk);
+
+// Samples of a full step, over all workers; 0 where the chunk does not hold them, or has none yet.
+uint64_t BatchOf(const Chunk& chunk);
 
 // Divides step 0 among its members. `value` is a worker's version 0.
 // kInvalidArgument: it is not a queue.
@@ -22,8 +27,9 @@ absl::Status DivideFirstStep(const Chunk& chunk,
                              HostBuffer& value);
 
 // The next version's value: the step is complete with the contributors that are counted in `chunk`.
-// A contributor that pushed with weight 0 has asked for no further samples.
+// A contributor that pushed with weight 0 has asked for no further samples. The next step has the
+// batch that was set last.
 // kDataLoss: the present value is damaged. kResourceExhausted: no memory.
-absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const MembershipView& membership);
+absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& rules);
 
 }  // namespace pushpull

@@ -179,8 +179,8 @@ void Server::On(const Handover& message) {
 
 void Server::On(const SetServers& message) {
   if (message.desired.revision > desired_.revision) desired_ = message.desired;
-  lanes_->PostToAll([workers = desired_.workers, servers = message.servers](Lane& lane) {
-    lane.SetDesiredWorkers(workers);
+  lanes_->PostToAll([desired = desired_, servers = message.servers](Lane& lane) {
+    lane.SetDesired(desired);
     lane.SetServers(servers);
   });
 }

@@ -38,6 +38,13 @@ ReceivedContribution ContributionOf(Connection& connection,
   return received;
 }
 
+// Where contributions are mean gradients whose step has a number of its own.
+bool MeasuresNoise(const Chunk& chunk, const StepRules& rules) {
+  return rules.settings().noise_scale && !rules.policy().AppliesEachPush() && !HoldsRows(chunk) &&
+         chunk.tensor().spec.reduction == Reduction::kMean &&
+         NoiseMeter::Measures(chunk.state().version());
+}
+
 }  // namespace
 
 // ---- the payload ----
@@ -199,7 +206,7 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   }
   const absl::Status fits = CheckRowKeys(chunk, push.type, reception.buffer.bytes());
   if (!fits.ok()) return responder_.Refuse(connection, push, fits);
-  step.NoteArrival(received.waiter.taken_up_at);
+  step.NoteArrival(received.waiter.taken_up_at, MeasuresNoise(chunk, lane_.rules));
   if (push.codec != Codec::kNone) {
     const SteadyTime begin = lane_.executor.Now();
     const absl::Status decoded = DecodePush(chunk, push, *lane_.pool, reception);
@@ -335,7 +342,7 @@ void StepEngine::OnScale(Chunk& chunk, const FrameHeader& header) {
   const bool is_awaited = header.step == chunk.state().version() &&
                           chunk.step().sum().clip().squares && policy.IsComplete(chunk);
   if (!is_awaited || !(header.weight >= 0 && header.weight <= 1)) return;
-  chunk.step().sum().SetClipScale(header.weight);
+  chunk.step().sum().clip().scale = header.weight;
   CompleteIfReady(chunk);
 }
 

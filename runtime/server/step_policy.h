@@ -90,10 +90,13 @@ class StepRules {
   const StepPolicy& policy() const { return *policy_; }
   const JobSettings& settings() const { return settings_; }
   uint32_t desired_workers() const { return desired_workers_; }
+  uint64_t global_batch() const { return global_batch_; }
 
   void Configure(const JobSettings& settings);
   // How many workers the job should have.
   void SetDesiredWorkers(uint32_t workers) { desired_workers_ = workers; }
+  // Samples of each step that is divided from now on; 0: as many as of the step before.
+  void SetGlobalBatch(uint64_t batch) { global_batch_ = batch; }
   bool Propose(const View& view, Step lowest_free) {
     return membership_.Propose(view, lowest_free);
   }
@@ -108,6 +111,7 @@ class StepRules {
   MembershipView membership_;
   JobSettings settings_;
   uint32_t desired_workers_ = 1;
+  uint64_t global_batch_ = 0;
   std::unique_ptr<const StepPolicy> policy_;
 };
 

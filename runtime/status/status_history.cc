@@ -125,10 +125,18 @@ class Events {
   }
 
   void AddSizes() {
-    if (before_.desired_workers == 0 || before_.desired_workers == now_.desired_workers) return;
-    Add(Kind::kChange,
-        absl::StrFormat(
-            "workers: from %d to %d requested", before_.desired_workers, now_.desired_workers));
+    if (before_.desired_workers != 0 && before_.desired_workers != now_.desired_workers) {
+      Add(Kind::kChange,
+          absl::StrFormat(
+              "workers: from %d to %d requested", before_.desired_workers, now_.desired_workers));
+    }
+    if (before_.batch != 0 && before_.global_batch != now_.global_batch)
+      Add(Kind::kChange, absl::StrFormat("globalBatch: %d requested", now_.global_batch));
+    if (before_.is_batch_changing() && now_.batch == now_.global_batch) {
+      Add(Kind::kChange,
+          absl::StrFormat(
+              "globalBatch: steps have %d samples instead of %d", now_.batch, before_.batch));
+    }
   }
 
   void AddResizes() {

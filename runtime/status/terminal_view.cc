@@ -131,6 +131,9 @@ void AddProblems(const JobStatus& status, std::vector<std::string>& lines) {
   if (status.stall) lines.push_back("late: " + ToString(*status.stall));
   for (const Culprit& culprit : status.culprits) lines.push_back("slow: " + ToString(culprit));
   if (status.is_mode_changing) lines.push_back("the mode is changing");
+  if (status.is_batch_changing()) {
+    lines.push_back(absl::StrFormat("the batch is changing to %d samples", status.global_batch));
+  }
   if (!status.mode_problem.empty()) lines.push_back(status.mode_problem);
   if (!status.checkpoint.problem.empty())
     lines.push_back("checkpoints fail: " + status.checkpoint.problem);

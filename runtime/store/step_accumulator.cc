@@ -28,6 +28,7 @@ void StepAccumulator::FinishDirect(double weight) {
   has_sum_ = true;
   first_weight_ = weight;
   total_weight_ = weight;
+  noise_.Add(sum_.floats(), weight);
 }
 
 void StepAccumulator::Add(HostBuffer& contribution, double weight) {
@@ -49,6 +50,7 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
   switch (reduction_) {
     case Reduction::kMean:
       total_weight_ += weight;
+      noise_.Add(contribution, weight);
       is_finite_ &=
           AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
       return;
@@ -92,6 +94,7 @@ void StepAccumulator::Clear() {
   is_finite_ = true;
   total_weight_ = 0;
   clip_ = {};
+  noise_.Drop();
 }
 
 }  // namespace pushpull

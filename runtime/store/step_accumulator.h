@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 
 #include "runtime/store/buffer_pool.h"
+#include "runtime/store/gradient_noise.h"
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/tensor/reduction.h"
 
@@ -75,22 +76,22 @@ class StepAccumulator {
   bool is_finite() const { return is_finite_; }
 
   const StepClip& clip() const { return clip_; }
+  StepClip& clip() { return clip_; }
   // Everybody has contributed: computes the squares, 0 for a gradient that does not count or where
   // there is no sum. False: they are known already.
   bool BeginClip(bool counts);
-  // BeginClip comes first.
-  void SetClipScale(double scale) { clip_.scale = scale; }
-  // One more contribution comes.
-  void ForgetClip() { clip_ = {}; }
+
+  // Of the contributions to a mean of dense gradients.
+  const NoiseMeter& noise() const { return noise_; }
+  NoiseMeter& noise() { return noise_; }
 
   void Clear();
   // The memory of the sum, which leaves this accumulator; has_sum() must hold. Clears.
   HostBuffer TakeSum();
-  // Memory for the next step, in exchange for what TakeSum has taken; none is no memory.
-  void TakeMemory(HostBuffer memory) { sum_ = std::move(memory); }
   // Whether its memory is lent.
   bool is_lent() const { return sum_.is_lent(); }
-  // Takes other memory in exchange for its own; is_empty() must hold.
+  // Takes other memory in exchange for its own, none for what TakeSum has taken; is_empty() must
+  // hold.
   HostBuffer ExchangeMemory(HostBuffer memory) { return std::exchange(sum_, std::move(memory)); }
   // Gives the memory back until the next use; not while receiving.
   void Release() { sum_ = HostBuffer(); }
@@ -114,6 +115,7 @@ class StepAccumulator {
   double first_weight_ = 1;
   double total_weight_ = 0;
   StepClip clip_;
+  NoiseMeter noise_;
 };
 
 }  // namespace pushpull

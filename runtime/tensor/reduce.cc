@@ -144,6 +144,32 @@ bool AllFiniteKernel(std::span<const float> x) {
          hn::GetLane(largest_of_rest) < kInfinityBits;
 }
 
+// Four sums, so that none waits for its last addition.
+double SumOfSquaresKernel(std::span<const float> x) {
+  const hn::ScalableTag<double> tag;
+  const hn::Rebind<float, decltype(tag)> narrow;
+  const size_t lanes = hn::Lanes(tag);
+  auto first = hn::Zero(tag);
+  auto second = hn::Zero(tag);
+  auto third = hn::Zero(tag);
+  auto fourth = hn::Zero(tag);
+  const auto add = [&](size_t at, auto& sum) {
+    const auto values = hn::PromoteTo(tag, hn::LoadU(narrow, &x[at]));
+    sum = hn::MulAdd(values, values, sum);
+  };
+  size_t i = 0;
+  for (; i + 4 * lanes <= x.size(); i += 4 * lanes) {
+    add(i, first);
+    add(i + lanes, second);
+    add(i + 2 * lanes, third);
+    add(i + 3 * lanes, fourth);
+  }
+  const auto sums = hn::Add(hn::Add(first, second), hn::Add(third, fourth));
+  double total = hn::GetLane(hn::SumOfLanes(tag, sums));
+  for (; i < x.size(); ++i) total += double{x[i]} * double{x[i]};
+  return total;
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace pushpull
@@ -163,6 +189,7 @@ HWY_EXPORT(MinimumKernel);
 HWY_EXPORT(MaximumKernel);
 HWY_EXPORT(ScaleKernel);
 HWY_EXPORT(AllFiniteKernel);
+HWY_EXPORT(SumOfSquaresKernel);
 
 bool AddScaled(std::span<float> accumulator, std::span<const float> x, float scale) {
   PUSHPULL_CHECK(accumulator.size() == x.size());
@@ -204,6 +231,10 @@ double SumOfSquares(std::span<const float> x) {
   double total = 0;
   for (const double sum : sums) total += sum;
   return total;
+}
+
+double FastSumOfSquares(std::span<const float> x) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernel)(x);
 }
 
 }  // namespace pushpull

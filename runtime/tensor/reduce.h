@@ -5,11 +5,11 @@
 //
 // Every function gives the same bits for the same input whatever the alignment of the memory, the
 // thread, and the vector instructions of the machine: each element is computed alone (SumOfSquares
-// adds them in one order), a product is rounded before it is added (no fused multiply-add),
-// denormals are kept. So members of a replica set on different machines stay equal. The one
-// exception: where a result is NaN, its payload and sign are the machine's. Spans of one call have
-// equal lengths (checked) and do not overlap. Nothing is allocated, nothing blocks.
-// Thread-compatible.
+// adds them in one order; FastSumOfSquares is the other exception), a product is rounded before it
+// is added (no fused multiply-add), denormals are kept. So members of a replica set on different
+// machines stay equal. The one exception: where a result is NaN, its payload and sign are the
+// machine's. Spans of one call have equal lengths (checked) and do not overlap. Nothing is
+// allocated, nothing blocks. Thread-compatible.
 #pragma once
 
 #include <span>
@@ -34,5 +34,8 @@ bool AllFinite(std::span<const float> x);
 
 // The sum of the squares of all elements, squared and added in double; 0 for no elements.
 double SumOfSquares(std::span<const float> x);
+
+// The same, added in the order that suits the machine: its last bits may differ between two.
+double FastSumOfSquares(std::span<const float> x);
 
 }  // namespace pushpull

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is too small a part of a step to be seen in its time, counted instead: the check for NaN and
-// infinity a gigabyte, and what metrics cost a chunk and a step. As JSON, for tests/bench.
+// infinity a gigabyte, the squares for the noise scale likewise, and what metrics cost a chunk and
+// a step. As JSON, for tests/bench.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "runtime/base/check.h"
@@ -38,10 +40,11 @@ double SecondsOf(int calls, const std::function<void()>& call) {
   return MedianOf(rounds);
 }
 
-// Of chunks that have just been copied to where they are checked, as those that a server receives.
-double CheckSecondsPerGigabyte() {
-  constexpr size_t kChunkValues = 1 << 18;
-  constexpr int kChunks = 160;
+// Of passes over chunks that have just been copied to where they are read, as those that a server
+// receives.
+double SecondsPerGigabyte(const std::function<bool(std::span<const float>)>& pass) {
+  constexpr size_t kChunkValues = 1 << 16;
+  constexpr int kChunks = 640;
   const std::vector<float> gradient(kChunks * kChunkValues, 1.0F);
   std::vector<float> chunk(kChunkValues);
   std::vector<double> rounds;
@@ -51,7 +54,7 @@ double CheckSecondsPerGigabyte() {
       std::copy_n(
           gradient.begin() + i * static_cast<int64_t>(kChunkValues), kChunkValues, chunk.begin());
       const auto begin = std::chrono::steady_clock::now();
-      PUSHPULL_CHECK(AllFinite(chunk));
+      PUSHPULL_CHECK(pass(chunk));
       passed += std::chrono::steady_clock::now() - begin;
     }
     rounds.push_back(passed.count());
@@ -76,9 +79,11 @@ void Print() {
       .sync = std::chrono::milliseconds(100), .phases = {}, .step = std::chrono::milliseconds(200)};
   const double step = SecondsOf(100'000, [&] { worker.Observe(observation); });
   std::printf(
-      "{\"check_seconds_per_gigabyte\": %.6g, \"metrics_seconds_per_chunk\": %.6g, "
+      "{\"check_seconds_per_gigabyte\": %.6g, \"squares_seconds_per_gigabyte\": %.6g, "
+      "\"metrics_seconds_per_chunk\": %.6g, "
       "\"metrics_seconds_per_step\": %.6g}\n",
-      CheckSecondsPerGigabyte(),
+      SecondsPerGigabyte(AllFinite),
+      SecondsPerGigabyte([](std::span<const float> x) { return FastSumOfSquares(x) > 0; }),
       chunk,
       step);
 }

@@ -98,6 +98,9 @@ class SimJob {
   absl::Status ResizeWorkers(uint32_t workers) {
     return coordinator().Resize({.workers = workers});
   }
+  absl::Status SetGlobalBatch(uint64_t batch) {
+    return coordinator().Resize({.servers = {}, .workers = {}, .global_batch = batch});
+  }
   absl::StatusOr<uint64_t> SaveCheckpoint() { return coordinator().SaveCheckpoint(); }
   absl::Status SetMode(const ModeChange& change) { return coordinator().SetMode(change); }
 

@@ -20,6 +20,9 @@
 // With --weights every value that is pushed is another, a function of worker, step, tensor and
 // place alone; worker 0 writes the last weights, as they are in memory, to FILE.
 //
+// With --noise-samples B every value that is pushed is normal about 0.02 with deviation 1 /
+// sqrt(B), the mean of B samples of deviation 1, and counts as B samples; sgd hardly moves then.
+//
 //   probe_worker --samples 1000 --epochs 2 --batch 10 [--step-milliseconds M]
 //
 // With --samples the workers share a data set, and each adds 1 at the place of each of its samples.
@@ -45,6 +48,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,6 +91,7 @@ struct Flags {
   uint64_t is_registered = 0;
   uint64_t is_in_place = 0;
   uint64_t join_seconds = 300;
+  uint64_t noise_samples = 0;
 };
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
@@ -107,6 +112,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
                                                     {"--in-place", &flags.is_in_place},
                                                     {"--join-seconds", &flags.join_seconds},
                                                     {"--bypass-codec", &flags.bypasses_codec},
+                                                    {"--noise-samples", &flags.noise_samples},
                                                     {"--batch", &flags.batch}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
@@ -160,7 +166,7 @@ TensorSpec SpecOf(const Flags& flags, uint64_t index) {
     spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
   } else {
     spec.optimizer.kind = flags.optimizer == "adam" ? OptimizerKind::kAdam : OptimizerKind::kSgd;
-    spec.optimizer.learning_rate = 0.01;
+    spec.optimizer.learning_rate = flags.noise_samples > 0 ? 1e-9 : 0.01;
   }
   return spec;
 }
@@ -205,12 +211,20 @@ void FillMixed(uint32_t seed, std::span<float> gradient) {
   }
 }
 
+void FillNoise(uint64_t samples, uint64_t seed, std::span<float> gradient) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0.02, 1 / std::sqrt(static_cast<double>(samples)));
+  for (float& value : gradient) value = static_cast<float>(normal(random));
+}
+
 void FillGradient(const Flags& flags,
                   uint32_t worker,
                   uint64_t step,
                   uint64_t tensor,
                   std::span<float> gradient) {
-  if (flags.weights.empty()) {
+  if (flags.noise_samples > 0) {
+    FillNoise(flags.noise_samples, (step * flags.tensors + tensor) * 1000 + worker, gradient);
+  } else if (flags.weights.empty()) {
     std::fill(gradient.begin(), gradient.end(), static_cast<float>(worker + 1));
   } else {
     FillMixed(static_cast<uint32_t>((step * flags.tensors + tensor) * 1000 + worker), gradient);
@@ -300,15 +314,17 @@ absl::StatusOr<std::span<float>> RegisterTensors(Job& job, Memory& memory, const
 
 absl::Status PushPullAll(
     Job& job, Memory& memory, const Flags& flags, std::span<float> gradients, uint64_t step) {
+  const auto samples = static_cast<double>(std::max<uint64_t>(flags.noise_samples, 1));
   std::vector<PushHandle> handles;
   for (uint64_t i = flags.tensors; i-- > 0;) {
     const std::span<float> gradient = gradients.subspan(i * flags.values, flags.values);
     FillGradient(flags, job.worker().value(), step, i, gradient);
-    PUSHPULL_ASSIGN_OR_RETURN(PushHandle handle,
-                              job.PushPull(absl::StrCat("t", i),
-                                           gradient,
-                                           memory.values[i],
-                                           {.samples = 1, .in_place = flags.is_in_place != 0}));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        PushHandle handle,
+        job.PushPull(absl::StrCat("t", i),
+                     gradient,
+                     memory.values[i],
+                     {.samples = samples, .in_place = flags.is_in_place != 0}));
     handles.push_back(std::move(handle));
   }
   for (PushHandle& handle : handles)

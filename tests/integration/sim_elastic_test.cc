@@ -51,6 +51,7 @@ class CountingWorker {
   }
 
   const std::vector<float>& counts() const { return counts_; }
+  uint64_t batch() const { return batch_; }  // of the last step
   void TellToEnd() {
     is_told_ = true;
     node_.TellToEnd();
@@ -92,6 +93,7 @@ class CountingWorker {
     phase_ = Phase::kTraining;
     const absl::StatusOr<StepSamples> mine = node_.Samples(0);
     ASSERT_TRUE(mine.ok()) << mine.status();
+    batch_ = mine->batch;
     if (mine->is_over) {
       phase_ = Phase::kLeaving;
       return Await({node_.Leave()});
@@ -115,6 +117,7 @@ class CountingWorker {
   const SampleSource source_;
   Phase phase_ = Phase::kJoining;
   bool is_told_ = false;
+  uint64_t batch_ = 0;
   std::vector<std::shared_ptr<PendingOperation>> pending_;
   std::vector<float> counts_ = std::vector<float>(source_.num_samples);
   std::vector<float> gradient_ = std::vector<float>(source_.num_samples);
@@ -128,8 +131,10 @@ struct Scenario {
   uint32_t servers = replication + 1;
   uint32_t backup_workers = 0;
   bool gated = false;
+  bool changes_batch = false;
   SampleSource source = {.num_samples = 600, .epochs = 2, .batch = 5};
   FileSystem* files = nullptr;  // where checkpoints are; null: none
+  uint64_t global_batch = 0;    // of the manifest
 };
 
 // Starts what is wanted and not there, like the launcher, and does something at random now and
@@ -155,10 +160,12 @@ class ElasticJob {
 
   std::optional<Step> restored_step() { return job_.Status().checkpoint.restored_step; }
   const std::vector<float>& counts() const { return counts_; }
+  uint64_t batch() const { return batch_; }
   uint64_t uneven_steps() { return job_.Status().uneven_steps; }
   uint32_t kills() const { return kills_; }
   uint32_t changes() const { return changes_; }
   uint32_t told() const { return told_; }
+  uint32_t batches() const { return batches_; }
 
  private:
   static SimJobOptions OptionsOf(const Scenario& scenario) {
@@ -166,7 +173,8 @@ class ElasticJob {
         .settings = {.job = "j",
                      .workers = 2,
                      .servers = scenario.servers,
-                     .replication = scenario.replication},
+                     .replication = scenario.replication,
+                     .global_batch = scenario.global_batch},
         .consistency = {.backup_workers = scenario.backup_workers, .gated = scenario.gated},
         .seed = scenario.seed,
         .network = {.faults = {.delay_max = std::chrono::milliseconds(2),
@@ -213,7 +221,10 @@ class ElasticJob {
         ++it;
         continue;
       }
-      if (!it->second->has_left_early()) counts_ = it->second->counts();
+      if (!it->second->has_left_early()) {
+        counts_ = it->second->counts();
+        batch_ = it->second->batch();
+      }
       job_.KillWorker(it->first);
       it = programs_.erase(it);
     }
@@ -223,8 +234,19 @@ class ElasticJob {
     if (job_.Status().phase != JobPhase::kRunning) return;
     if (scenario_.kills && Below(2) == 0) return Kill();
     if (scenario_.tells && Below(4) > 0) return TellToEnd();
+    if (scenario_.changes_batch && Below(2) == 0) return ChangeBatch();
     ++changes_;
     EXPECT_TRUE(job_.ResizeWorkers(1 + Below(kWorkersMax)).ok());
+  }
+
+  // Now and then the coordinator that knows of it is replaced at once.
+  void ChangeBatch() {
+    EXPECT_TRUE(job_.SetGlobalBatch(1 + Below(40)).ok());
+    ++batches_;
+    if (Below(4) > 0) return;
+    job_.scheduler().RunFor(std::chrono::milliseconds(10));
+    job_.KillCoordinator();
+    job_.StartCoordinator();
   }
 
   // One or two workers, and now and then servers too.
@@ -256,9 +278,11 @@ class ElasticJob {
   SimJob job_;
   std::map<uint32_t, std::unique_ptr<CountingWorker>> programs_;
   std::vector<float> counts_;
+  uint64_t batch_ = 0;
   uint32_t kills_ = 0;
   uint32_t changes_ = 0;
   uint32_t told_ = 0;
+  uint32_t batches_ = 0;
 };
 
 TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
@@ -355,6 +379,21 @@ TEST_P(RestoreSamplesTest, EverySampleCountsOnceAcrossARestore) {
 
 INSTANTIATE_TEST_SUITE_P(Servers, RestoreSamplesTest, testing::Values(1U, 3U, 4U, 7U));
 
+TEST(SimElasticTest, ARestoredJobTakesTheBatchOfItsManifest) {
+  MemoryFileSystem files;
+  ElasticJob({.source = {.num_samples = 600, .epochs = 2, .batch = 8, .is_global_batch = true},
+              .files = &files})
+      .RunUntilSaved();
+  ASSERT_FALSE(testing::Test::HasFatalFailure());
+  ElasticJob job({.seed = 2, .files = &files, .global_batch = 21});
+
+  job.RunToTheEnd();
+
+  EXPECT_GE(job.restored_step(), Step{20});
+  EXPECT_EQ(job.batch(), 21U);
+  EXPECT_THAT(job.counts(), Each(2.0F));
+}
+
 // What a worker had of a step that it was not admitted to is handed out again.
 TEST(SimElasticTest, EverySampleCountsOnceWithBackupWorkers) {
   const Seeds seeds = SeedsToRun(25);
@@ -414,6 +453,32 @@ TEST(SimElasticTest, WithTheGateEverySampleCountsOnceThoughWorkersDie) {
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);
+}
+
+TEST(SimElasticTest, EverySampleCountsOnceWhileTheBatchChanges) {
+  uint32_t kills = 0;
+  uint32_t batches = 0;
+  const Seeds seeds = SeedsToRun(40);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario scenario{.seed = seed,
+                      .kills = true,
+                      .replication = static_cast<uint32_t>(seed % 2),
+                      .gated = true,
+                      .changes_batch = true};
+    scenario.source.is_global_batch = seed % 3 == 0;
+    ElasticJob job(scenario);
+
+    job.RunToTheEnd();
+
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
+    ASSERT_EQ(job.uneven_steps(), 0U);
+    kills += job.kills();
+    batches += job.batches();
+  }
+  EXPECT_GT(kills, seeds.count / 2);
+  EXPECT_GT(batches, seeds.count / 2);
 }
 
 }  // namespace

@@ -305,8 +305,8 @@ class Job {
   absl::StatusOr<StepSamples> Samples() const { return SamplesAhead(0); }
 
   // This worker's samples of the step that comes `steps` after its next one, if until then nobody
-  // joins, leaves or fails: for data that is loaded ahead. Compare what was loaded with Samples()
-  // when the step has come. Otherwise as Samples.
+  // joins, leaves or fails, and the batch stays: for data that is loaded ahead. Compare with
+  // Samples() when the step has come. Otherwise as Samples.
   virtual absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const = 0;
 
   // Reports that this worker has done its samples of the step: the last push of the step. When the

@@ -93,6 +93,8 @@ ROWS = [
         {"workers": {"replicas": 3}, "sync": {"backupWorkers": 1, "gated": True}}),
     Row("all-reduce", "spec.sync.mode", {"sync": {"mode": "AllReduce"}}),
     Row("deterministic async", "spec.sync.deterministic", {"sync": {"mode": "Async", "deterministic": True}}),
+    Row("noise scale", None, {"sync": {"noiseScale": True}}),
+    Row("noise scale async", "spec.sync.noiseScale", {"sync": {"mode": "Async", "noiseScale": True}}),
     Row("deterministic bounded", "spec.sync.deterministic", {"sync": {"mode": "Bounded", "deterministic": True}}),
     Row("an unknown mode", "spec.sync.mode", {"sync": {"mode": "SSP"}}),
     Row("a mode in lower case", "spec.sync.mode", {"sync": {"mode": "sync"}}),

@@ -88,6 +88,7 @@ class ChangeTest(api_server.ApiTestCase):
 
     MAY_CHANGE = ({"servers": {"minReplicas": 1, "replicas": 3, "maxReplicas": 9}},
                   {"workers": {"minReplicas": 1, "replicas": 3, "maxReplicas": 9}},
+                  {"workers": {"globalBatch": 64}},
                   {"sync": {"mode": "Bounded", "staleness": 2}},
                   {"sync": {"backupWorkers": 1}},
                   {"scaling": {"drainTimeoutSeconds": 1}},
@@ -104,8 +105,9 @@ class ChangeTest(api_server.ApiTestCase):
                             ({"servers": {"template": {"spec": {"nodeName": "b"}}}}, "spec.servers"),
                             ({"workers": {"resources": {"limits": {"cpu": 2}}}}, "spec.workers"),
                             ({"workers": {"resources": None}}, "spec.workers"),
-                            ({"workers": {"globalBatch": 64}}, "spec.workers"),
+                            ({"workers": {"gpusPerWorker": 1}}, "spec.workers"),
                             ({"sync": {"deterministic": True}}, "spec.sync"),
+                            ({"sync": {"noiseScale": True}}, "spec.sync"),
                             ({"checkpoint": {"claim": "c"}}, "spec.checkpoint"),
                             ({"restart": {"backoffLimit": 0}}, "spec.restart"),
                             ({"scheduling": {"priorityClass": "low"}}, "spec.scheduling"),

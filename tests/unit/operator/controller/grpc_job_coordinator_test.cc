@@ -122,6 +122,8 @@ TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
   status.set_phase(2);  // running
   status.set_desired_servers(3);
   status.set_desired_workers(2);
+  status.set_batch(128);
+  status.set_global_batch(512);
   status.set_shards_moving(5);
   status.set_step(40);
   status.set_samples(600);
@@ -157,6 +159,8 @@ TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
   EXPECT_EQ(report->phase, pushpull::JobPhase::kRunning);
   EXPECT_EQ(report->desired_servers, 3);
   EXPECT_EQ(report->desired_workers, 2);
+  EXPECT_EQ(report->global_batch, 512);
+  EXPECT_TRUE(report->divides_samples);
   EXPECT_EQ(report->shards_moving, 5);
   EXPECT_EQ(report->step, 40);
   EXPECT_EQ(report->term, 6);
@@ -172,11 +176,12 @@ TEST_F(GrpcJobCoordinatorTest, TheReportIsTheCoordinatorsStatus) {
 }
 
 TEST_F(GrpcJobCoordinatorTest, WhatIsNotAskedForStays) {
-  ASSERT_TRUE(coordinator_.Resize(place_, {.workers = 4}, Soon()).ok());
+  ASSERT_TRUE(coordinator_.Resize(place_, {.workers = 4, .global_batch = 512}, Soon()).ok());
 
   const pushpull::MutexLock lock(recorder_.mu);
   EXPECT_FALSE(recorder_.resize.has_servers());
   EXPECT_EQ(recorder_.resize.workers(), 4);
+  EXPECT_EQ(recorder_.resize.global_batch(), 512);
 }
 
 TEST_F(GrpcJobCoordinatorTest, AModeIsAskedForWithAllThatBelongsToIt) {

@@ -72,6 +72,7 @@ absl::Status PlayedCoordinator::Resize(const CoordinatorEndpoint&,
   if (on_resize) return on_resize();
   if (size.servers) report.desired_servers = *size.servers;
   if (size.workers) report.desired_workers = *size.workers;
+  if (size.global_batch) report.global_batch = *size.global_batch;
   return absl::OkStatus();
 }
 

@@ -310,6 +310,24 @@ TEST(MembersTest, TheCooldownPutsOffTheNextChange) {
   EXPECT_THAT(world.Take(), ElementsAre("ask servers=3"));
 }
 
+TEST(MembersTest, AnotherBatchIsAskedForAtOnce) {
+  World world = Running(2, 1);
+  world.spec().scaling.cooldown = seconds(60);
+  world.spec().workers.global_batch = 512;
+  Scale(world, 3);
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());  // of a job whose steps have none
+
+  world.seen.coordinator->divides_samples = true;
+  const JobPlan plan = world.Step();
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask batch=512"));  // for the servers it has to wait
+  EXPECT_EQ(plan.status.phase, Phase::kRunning);
+  world.AgreeToSize();
+  world.Step();
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 TEST(MembersTest, WorkersComeAndGoBetweenSteps) {
   World world = Running(1, 3);
   world.spec().workers.replicas = 1;

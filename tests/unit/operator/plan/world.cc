@@ -119,9 +119,11 @@ void World::Do(const Action& action) {
     if (is_at_once || never_ran) return Vanish(MemberName(remove->name));
     BeginDeletion(MemberName(remove->name));
   } else if (const auto* ask = std::get_if<RequestSize>(&action)) {
-    done.push_back(absl::StrCat("ask",
-                                ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
-                                ask->workers ? absl::StrCat(" workers=", *ask->workers) : ""));
+    done.push_back(
+        absl::StrCat("ask",
+                     ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
+                     ask->workers ? absl::StrCat(" workers=", *ask->workers) : "",
+                     ask->global_batch ? absl::StrCat(" batch=", *ask->global_batch) : ""));
     asked_ = *ask;
   } else if (const auto* sync = std::get_if<RequestSync>(&action)) {
     done.push_back(absl::StrCat("sync ",
@@ -158,6 +160,7 @@ void World::RunPods() {
     seen.coordinator = CoordinatorReport{.phase = pushpull::JobPhase::kStarting,
                                          .desired_servers = spec().servers.replicas,
                                          .desired_workers = spec().workers.replicas,
+                                         .global_batch = spec().workers.global_batch.value_or(0),
                                          .epoch = 1};
   }
   MeetMembers();
@@ -181,6 +184,7 @@ void World::MeetMembers() {
 void World::AgreeToSize() {
   if (asked_.servers) seen.coordinator->desired_servers = *asked_.servers;
   if (asked_.workers) seen.coordinator->desired_workers = *asked_.workers;
+  if (asked_.global_batch) seen.coordinator->global_batch = *asked_.global_batch;
   asked_ = {};
 }
 

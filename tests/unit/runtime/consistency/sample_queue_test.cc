@@ -53,6 +53,21 @@ TEST(SampleQueueTest, EachWorkerHasABatchOfItsOwnUnlessItIsGlobal) {
   EXPECT_THAT(queue.ShareOf(WorkerId{2}, Step{1}).ranges, ElementsAre(SampleRange{32, 8}));
 }
 
+TEST(SampleQueueTest, ABatchThatIsSetCountsForAllMembersTogether) {
+  SampleQueue queue = QueueOf({.num_samples = 100, .batch = 8}, Workers({0, 1}));
+  EXPECT_EQ(queue.batch(), 16u);
+
+  queue.Advance(Workers({0}), Workers({0, 1}));
+  queue.SetGlobalBatch(10);
+  const auto decoded = SampleQueue::Decode(queue.Encode());
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->batch(), 10u);
+  // What came back of the larger step first.
+  EXPECT_THAT(decoded->ShareOf(WorkerId{0}, Step{1}).ranges, ElementsAre(SampleRange{8, 5}));
+  EXPECT_THAT(decoded->ShareOf(WorkerId{1}, Step{1}).ranges, ElementsAre(SampleRange{13, 5}));
+}
+
 TEST(SampleQueueTest, WhatAMemberDidNotFinishIsHandedOutFirst) {
   SampleQueue queue =
       QueueOf({.num_samples = 100, .batch = 10, .is_global_batch = true}, Workers({0, 1}));
@@ -138,6 +153,7 @@ TEST(SampleQueueTest, EverySampleOfAnEpochCountsOnceWhateverTheMembersDo) {
     Counts counts;
 
     for (int step = 0; step < 10000 && !queue.is_finished(); ++step) {
+      if (random() % 8 == 0) queue.SetGlobalBatch(1 + random() % 60);
       const std::vector<WorkerId> counted = SomeWorkers(random);
       for (const WorkerId worker : counted) Count(queue, worker, counts);
       queue.Advance(counted, SomeWorkers(random));

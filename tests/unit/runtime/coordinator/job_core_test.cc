@@ -241,6 +241,18 @@ TEST_F(JobCoreTest, AWorkersFailureDoesNotEndARunningJob) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kRunning) << core_.Status(now_).failure;
 }
 
+TEST_F(JobCoreTest, AJobWithoutDividedSamplesHasNoBatchToSet) {
+  StartJob();
+
+  const auto refused = core_.Resize(now_, {.workers = 1, .global_batch = 64});
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("divides no data set among its workers"));
+  EXPECT_EQ(core_.Status(now_).global_batch, 0u);
+  EXPECT_EQ(core_.Status(now_).desired_workers, 2u);
+}
+
 TEST_F(JobCoreTest, OutOfRangeNumbersOfServersAreRejected) {
   StartJob();
 

@@ -52,6 +52,22 @@ TEST_F(ResizerTest, SizesOutsideOfTheManifestAreRejected) {
   EXPECT_THAT(std::string(resizer_.Check({.workers = 0}).message()), HasSubstr("spec.workers"));
   EXPECT_THAT(std::string(resizer_.Check({.servers = 1}).message()),
               HasSubstr("spec.servers.replication"));
+  EXPECT_TRUE(resizer_.Check({.global_batch = 2147483647}).ok());
+  for (const uint64_t batch : {uint64_t{0}, uint64_t{2147483648}})
+    EXPECT_THAT(std::string(resizer_.Check({.global_batch = batch}).message()),
+                HasSubstr("spec.workers.globalBatch: must be between 1 and 2147483647"));
+}
+
+TEST_F(ResizerTest, ABatchIsPartOfTheSizeThatMembersKeep) {
+  EXPECT_EQ(resizer_.desired().global_batch, 0u);
+  const uint64_t before = resizer_.desired().revision;
+
+  resizer_.SetGlobalBatch(512);
+
+  EXPECT_EQ(resizer_.desired().global_batch, 512u);
+  EXPECT_GT(resizer_.desired().revision, before);
+  resizer_.Restore({.revision = 9, .servers = 3, .workers = 2, .global_batch = 64});
+  EXPECT_EQ(resizer_.desired().global_batch, 64u);
 }
 
 TEST_F(ResizerTest, EachResizeRaisesTheRevision) {

@@ -142,6 +142,7 @@ TEST(ParseTrainingJobTest, ReadsSyncCheckpointAndScaling) {
   EXPECT_TRUE(spec.sync.deterministic);
   EXPECT_TRUE(spec.sync.scale_by_staleness);
   EXPECT_FALSE(spec.sync.gated);
+  EXPECT_TRUE(spec.sync.noise_scale);
   EXPECT_EQ(spec.sync.non_finite, NonFinitePolicy::kDrop);
   EXPECT_EQ(spec.sync.stall, seconds(25));
   EXPECT_EQ(spec.sync.on_stall, StallPolicy::kDropWorker);

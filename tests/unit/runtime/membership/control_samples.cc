@@ -83,7 +83,10 @@ ServerStats SampleServerStats() {
           .bytes_replicated = 9,
           .bytes_copied = 10,
           .stall = SampleStall(),
-          .busy_seconds = 11.5};
+          .busy_seconds = 11.5,
+          .batch = 96,
+          .gradient_squares = 0.25,
+          .gradient_variance = 64.5};
 }
 
 StateLoss SampleStateLoss() {
@@ -222,11 +225,11 @@ std::vector<FromMember> SampleFromMember() {
               {{.shard = ShardId{5}, .entry = SampleReplicaSet(), .seq = 9, .is_full = true}},
           .active = SampleView(),
           .proposed = SampleView(),
-          .desired = {.revision = 3, .servers = 4, .workers = 5}},
+          .desired = {.revision = 3, .servers = 4, .workers = 5, .global_batch = 6}},
       WorkerReport{.term = Term{2},
                    .entries = {{ShardId{5}, SampleReplicaSet()}},
                    .step = Step{8},
-                   .desired = {.revision = 3, .servers = 4, .workers = 5}},
+                   .desired = {.revision = 3, .servers = 4, .workers = 5, .global_batch = 6}},
       ShardCopies{.round = 6,
                   .shard = ShardId{5},
                   .chunks = {{.chunk = ChunkId{3},
@@ -253,6 +256,7 @@ std::vector<ToMember> SampleToMember() {
                            .divides_samples = true,
                            .global_batch = 96,
                            .deterministic = true,
+                           .noise_scale = true,
                            .non_finite = NonFinitePolicy::kDrop,
                            .scale_by_staleness = true,
                            .stall = std::chrono::milliseconds(2500),
@@ -268,7 +272,7 @@ std::vector<ToMember> SampleToMember() {
                               .incarnation = Incarnation{2},
                               .data_address = "127.0.0.1:7171",
                               .lanes = 2}},
-                 .desired = {.revision = 3, .servers = 4, .workers = 5}},
+                 .desired = {.revision = 3, .servers = 4, .workers = 5, .global_batch = 6}},
       ProposeView{.view = SampleView()},
       ActivateView{.view = SampleView()},
       HoldSteps{.round = 4, .until = Step{13}},
@@ -323,6 +327,9 @@ JobStatus SampleJobStatus() {
   status.view = 4;
   status.desired_servers = 5;
   status.desired_workers = 6;
+  status.batch = 112;
+  status.global_batch = 128;
+  status.noise_scale = 1234.5;
   status.shards_moving = 6;
   status.step = Step{5};
   status.samples = 6;

@@ -157,7 +157,7 @@ TEST_F(ChunkTest, AClippedStepAppliesTheScaledSumOnEveryMember) {
   Contribute(0, 1);
   Contribute(1, 2);
   chunk().step().sum().BeginClip(!chunk().step().skips());
-  chunk().step().sum().SetClipScale(0.5);
+  chunk().step().sum().clip().scale = 0.5;
 
   const LogEntry entry = Complete();
   HostBuffer sum = Floats(kFloats, 3);
@@ -192,7 +192,7 @@ TEST_F(ChunkTest, AStepThatKeepsTheValueHasNoPartInTheNorm) {
 TEST_F(ChunkTest, AFurtherContributionNeedsAnotherScale) {
   Contribute(0, 1);
   chunk().step().sum().BeginClip(!chunk().step().skips());
-  chunk().step().sum().SetClipScale(0.5);
+  chunk().step().sum().clip().scale = 0.5;
   Contribute(1, 2);
 
   EXPECT_TRUE(chunk().step().sum().BeginClip(!chunk().step().skips()));

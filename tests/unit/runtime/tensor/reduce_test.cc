@@ -254,6 +254,19 @@ TEST(ReduceTest, SquaresAreAddedInDouble) {
   EXPECT_EQ(SumOfSquares({}), 0);
 }
 
+TEST(ReduceTest, TheFastSumOfSquaresDiffersByRoundingAlone) {
+  OnEveryTarget([] {
+    for (const size_t num_elements : kLengths) {
+      std::vector<float> x(num_elements);
+      for (size_t i = 0; i < num_elements; ++i) x[i] = 1e3F / static_cast<float>(i + 1);
+
+      EXPECT_NEAR(FastSumOfSquares(x), SumOfSquares(x), 1e-6) << num_elements;
+    }
+    EXPECT_DOUBLE_EQ(FastSumOfSquares(std::vector<float>{1e30F, -1e30F}),
+                     2 * double{1e30F} * 1e30F);
+  });
+}
+
 TEST(ReduceDeathTest, DifferentLengthsAreABrokenInvariant) {
   std::vector<float> three(3);
   const std::vector<float> four(4);
