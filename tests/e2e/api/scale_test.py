@@ -227,10 +227,11 @@ class CrdTest(api_server.ApiTestCase):
         self.assertLessEqual(len(applied), LIMIT_BYTES)
 
     def test_fields_are_explained(self) -> None:
-        text = self.must(api_server.kubectl("explain", "tj.spec.servers.replication"))
-
-        self.assertIn("Copies of each parameter on other servers", text)
-        self.assertIn("Defaults to 0.", text)
+        # The API server publishes the schema a while after it has taken the CRD.
+        def is_explained() -> bool:
+            text = api_server.kubectl("explain", "tj.spec.servers.replication").stdout
+            return "Copies of each parameter on other servers" in text and "Defaults to 0." in text
+        api_server.wait_until(is_explained, 60, "the field is explained")
 
 
 if __name__ == "__main__":
