@@ -207,9 +207,10 @@ void FindNics(const fs::path& sysfs, Detected& detected) {
     detected.notes.push_back(absl::StrCat("NIC ", name, ": ", megabits, " Mb/s"));
     ++counts[megabits * 1e6 / 8];
   }
-  for (const auto& [bandwidth, count] : counts)
+  for (const auto& [bandwidth, count] : counts) {
     detected.topology.machine.nics.push_back(
         {.bandwidth = bandwidth, .count = std::min(count, 64)});
+  }
   std::ranges::reverse(detected.topology.machine.nics);  // the fastest first
   if (counts.size() > 1)
     detected.notes.push_back("NICs of several speeds: leave those that carry no gradients out");

@@ -40,8 +40,12 @@ Ring RingBySwitch(const MachineNetwork& network) {
   return ring;
 }
 
-std::string Draw(const Ring& ring) {
-  return absl::StrCat("GPU ", absl::StrJoin(ring.order, " -> "), " -> ", ring.order.front());
+std::string Draw(const Ring& ring, bool is_nvlink) {
+  std::string text =
+      absl::StrCat("GPU ", absl::StrJoin(ring.order, " -> "), " -> ", ring.order.front());
+  if (is_nvlink)
+    absl::StrAppend(&text, ", ", ring.width, ring.width == 1 ? " link" : " links", " wide");
+  return text;
 }
 
 enum class Ways { kOne, kBoth };
@@ -66,11 +70,12 @@ Schedule SeveralRings(const MachineNetwork& network,
       latency = std::max(latency, network.Latency(from, to));
     }
     phase.latency = std::max(phase.latency, latency * (n - 1));
-    schedule.flows.push_back(absl::StrCat(Draw(ring),
-                                          ": ",
-                                          FormatBytes(2 * part),
-                                          " over each step of the ring",
-                                          ways == Ways::kBoth ? ", half of it the other way" : ""));
+    schedule.flows.push_back(
+        absl::StrCat(Draw(ring, network.NumLinks(ring.order[0], ring.order[1]) > 0),
+                     ": ",
+                     FormatBytes(2 * part),
+                     " over each step of the ring",
+                     ways == Ways::kBoth ? ", half of it the other way" : ""));
   }
   // Sums on the first turn, results on the second: both in the same direction.
   schedule.phases = {phase, phase};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -51,8 +52,8 @@ std::vector<std::vector<int>> ReadMatrix(absl::string_view matrix) {
   for (const absl::string_view line : absl::StrSplit(plain, '\n')) {
     const std::vector<absl::string_view> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
-    // The header begins with a GPU as well, but its second word is one, too, or a column's name.
-    if (words.size() < 2 || !IsGpu(words[0]) || IsGpu(words[1]) || words[1] == "CPU") continue;
+    // The header begins with a GPU as well, but only a row has an X, at the GPU itself.
+    if (words.empty() || !IsGpu(words[0]) || !absl::c_linear_search(words, "X")) continue;
     std::vector<int>& row = rows.emplace_back();
     for (size_t i = 1; i < words.size(); ++i) row.push_back(LinksOf(words[i]));
   }

@@ -58,9 +58,10 @@ void AppendFormulas(const Plan& plan, std::string& out) {
     const Schedule& schedule = strategy.schedule;
     absl::StrAppendFormat(
         &out, "  %-16s %-24s %s\n", schedule.name, schedule.formula, schedule.title);
-    for (const Figure& figure : schedule.figures)
+    for (const Figure& figure : schedule.figures) {
       absl::StrAppendFormat(
           &out, "  %-16s %s = %s\n", "", figure.text, FormatSeconds(figure.seconds));
+    }
   }
 }
 

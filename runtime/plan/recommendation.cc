@@ -60,10 +60,15 @@ void AddNotes(const Topology& topology,
         "colocatedServer is for Kubernetes; at least one server has a pod of its own besides, "
         "spec.servers.replicas, which the prediction leaves out");
   }
-  if (schedule.name == "host")
+  if (schedule.name == "host") {
     note(
         "workers and servers of a machine share memory by themselves; PUSHPULL_CHANNEL stays "
         "unset");
+    note(
+        "what the host's processors take for the sums is not in the prediction: `pushpull bench "
+        "sync "
+        "--channel shm` measures it");
+  }
   const LinkUse& busiest = strategy.links.front();
   const bool is_network = busiest.kind == LinkKind::kWorkerNic ||
                           busiest.kind == LinkKind::kServerNic ||

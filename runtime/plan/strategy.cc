@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kDrawingLinesMax = 60;
 constexpr double kBarMax = 20;
+constexpr size_t kAlikeMax = 8;  // of more cables that are all alike one is drawn
 
 // Of all phases together, by direction.
 std::vector<double> Sum(const Schedule& schedule, size_t directions) {
@@ -31,6 +32,32 @@ double BusiestSeconds(const std::vector<double>& bytes, const std::vector<Cable>
   for (size_t i = 0; i < bytes.size(); ++i)
     seconds = std::max(seconds, bytes[i] / cables[i / 2].bandwidth);
   return seconds;
+}
+
+// How many cables from this one on are alike and carry the same.
+size_t NumAlike(size_t first, const std::vector<Cable>& cables, const std::vector<double>& bytes) {
+  const auto is_like_first = [&](size_t i) {
+    return cables[i].kind == cables[first].kind && cables[i].depth == cables[first].depth &&
+           cables[i].bandwidth == cables[first].bandwidth && bytes[Out(i)] == bytes[Out(first)] &&
+           bytes[In(i)] == bytes[In(first)];
+  };
+  size_t end = first + 1;
+  while (end < cables.size() && is_like_first(end)) ++end;
+  return end - first;
+}
+
+std::string DrawCable(const Cable& cable, double out, double in, double busiest) {
+  const double seconds = std::max(out, in) / cable.bandwidth;
+  const auto length = static_cast<size_t>(busiest > 0 ? kBarMax * seconds / busiest + 0.5 : 0);
+  return absl::StrFormat("%s%-*s %9s  out %7s  in %7s  %8s %s",
+                         cable.depth == 0 ? "  " : "   `-- ",
+                         cable.depth == 0 ? 28 : 23,
+                         cable.name,
+                         FormatBandwidth(cable.bandwidth),
+                         FormatBytes(out),
+                         FormatBytes(in),
+                         FormatSeconds(seconds),
+                         std::string(length, '#'));
 }
 
 // Whether a cable is drawn: it, or one below it, is used.
@@ -91,7 +118,6 @@ std::vector<std::string> DrawTraffic(const Schedule& schedule,
   const bool is_cluster = machine_cables < cables.size();
   std::vector<std::string> lines = schedule.flows;
   for (size_t i = 0; i < cables.size(); ++i) {
-    const Cable& cable = cables[i];
     if (is_cluster && machine_cables > 0 && i == 0) lines.emplace_back("in each worker's machine:");
     if (is_cluster && i == machine_cables) lines.emplace_back("between machines:");
     if (!IsShown(i, cables, bytes)) continue;
@@ -99,17 +125,11 @@ std::vector<std::string> DrawTraffic(const Schedule& schedule,
       lines.push_back(absl::StrCat("... and ", cables.size() - i, " more links"));
       break;
     }
-    const double seconds = std::max(bytes[Out(i)], bytes[In(i)]) / cable.bandwidth;
-    const auto length = static_cast<size_t>(busiest > 0 ? kBarMax * seconds / busiest + 0.5 : 0);
-    lines.push_back(absl::StrFormat("%s%-*s %9s  out %7s  in %7s  %8s %s",
-                                    cable.depth == 0 ? "  " : "   `-- ",
-                                    cable.depth == 0 ? 28 : 23,
-                                    cable.name,
-                                    FormatBandwidth(cable.bandwidth),
-                                    FormatBytes(bytes[Out(i)]),
-                                    FormatBytes(bytes[In(i)]),
-                                    FormatSeconds(seconds),
-                                    std::string(length, '#')));
+    lines.push_back(DrawCable(cables[i], bytes[Out(i)], bytes[In(i)], busiest));
+    const size_t alike = NumAlike(i, cables, bytes);
+    if (alike <= kAlikeMax) continue;
+    lines.push_back(absl::StrCat("      ... and ", alike - 1, " more like it"));
+    i += alike - 1;
   }
   return lines;
 }

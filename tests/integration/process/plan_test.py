@@ -3,13 +3,16 @@
 import json
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import tempfile
 import unittest
 
 import job
 
-TOPOLOGIES = pathlib.Path(__file__).resolve().parents[3] / "runtime/examples/topologies"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TOPOLOGIES = ROOT / "runtime/examples/topologies"
 
 
 class PlanTest(unittest.TestCase):
@@ -76,6 +79,19 @@ class PlanTest(unittest.TestCase):
             found = {each["name"]: each for each in json.loads(done.stdout)["strategies"]}
 
             self.assertAlmostEqual(found["servers"]["seconds"], 2 * workers / servers * 160e6 / 12.5e9, places=9)
+
+    def test_manual_shows_what_is_printed(self) -> None:
+        manual = (ROOT / "docs/planning.md").read_text(encoding="utf-8")
+        shown = re.findall(r"```sh\nbuild/release/pushpull plan (.*)\n```\n\n```text\n((?:.*\n)*?)```", manual)
+        self.assertEqual(len(shown), 2)
+
+        for words, text in shown:
+            with self.subTest(words):
+                first, *others = shlex.split(words)
+                printed = self.plan(ROOT / first, *others).stdout.splitlines()
+
+                for line in text.splitlines():
+                    self.assertIn(line, [*printed, "..."])
 
     def test_every_example_plans_and_bytes_count(self) -> None:
         for file in sorted(TOPOLOGIES.iterdir()):

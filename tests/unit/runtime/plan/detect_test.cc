@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/plan/detect.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -24,7 +26,10 @@ class DetectTopologyTest : public ::testing::Test {
  protected:
   void SetUp() override {
     root_ = std::filesystem::path(::testing::TempDir()) /
-            absl::StrCat("sysfs-", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+            absl::StrCat("sysfs-",
+                         getpid(),
+                         "-",
+                         ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_);
   }

@@ -73,6 +73,8 @@ TEST(ReadSmiTest, WithoutNvLinksOrOutputThereAreNone) {
   EXPECT_FALSE(ReadSmi(EvenMatrix(2, "PHB"), "").nvlink.has_value());
   EXPECT_EQ(ReadSmi("", "").gpus, 0);
   EXPECT_EQ(ReadSmi("\tGPU0\tCPU Affinity\nGPU0\t X \t0-31\n", "").gpus, 1);
+  EXPECT_EQ(ReadSmi("\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \n", "").gpus,
+            1);
   EXPECT_EQ(ReadSmi("NVIDIA-SMI has failed because it couldn't communicate\n", "").gpus, 0);
 }
 

@@ -61,6 +61,24 @@ TEST(PlanTest, RecommendsWhatRunsToday) {
   EXPECT_THAT(colocated.recommendation.notes, Contains(HasSubstr("is for Kubernetes")));
 }
 
+TEST(PlanTest, ServersOnTheHostWinWhereEachGpuHasItsOwnWay) {
+  // Four GPUs at four root ports: each gradient once up and once down, against 2 x 3/4 of a split.
+  Topology topology;
+  topology.machine = PcieMachine(4);
+  topology.machine.pcie->switches = {PcieSwitch{{0}, 16e9, 0},
+                                     PcieSwitch{{1}, 16e9, 0},
+                                     PcieSwitch{{2}, 16e9, 0},
+                                     PcieSwitch{{3}, 16e9, 0}};
+
+  const Plan plan = MakePlan(topology, kRequest);
+
+  EXPECT_EQ(plan.strategies.front().schedule.name, "host");
+  EXPECT_NEAR(plan.strategies.front().streamed_seconds, 0.010, 1e-9);
+  EXPECT_EQ(FieldsOf(plan),
+            "spec.servers.replicas=2 spec.workers.replicas=4 spec.workers.gpusPerWorker=1 "
+            "spec.sync.mode=Sync");
+}
+
 TEST(PlanTest, WhatDoesNotExistIsSaidInWords) {
   Topology topology = CpuCluster(8, 0);
   topology.cluster.racks = {Rack{.workers = 4, .uplink = 12.5e9},
@@ -99,8 +117,17 @@ TEST(PlanTest, TextHasFiguresDrawingAndFields) {
 
   EXPECT_THAT(text, HasSubstr("2 x 160 MB / (3 x 18 GB/s) = 5.9 ms"));
   EXPECT_THAT(text, HasSubstr("2 x 160 MB / (3 x 18 GB/s) x 7/8 = 5.2 ms"));
-  EXPECT_THAT(text, HasSubstr("GPU 0 -> 3 -> 2 -> 1 -> 5 -> 6 -> 7 -> 4 -> 0"));
+  EXPECT_THAT(text, HasSubstr("GPU 0 -> 3 -> 2 -> 1 -> 5 -> 6 -> 7 -> 4 -> 0, 2 links wide"));
   EXPECT_THAT(text, HasSubstr("gpusPerWorker: 8"));
+}
+
+TEST(PlanTest, ManyLinksThatAreAllAlikeAreDrawnOnce) {
+  const Plan sixteen = MakePlan(Example("dgx-2"), kRequest);
+  const Plan four = MakePlan(Example("pcie-4"), kRequest);
+
+  EXPECT_EQ(sixteen.drawing.size(), 3U);
+  EXPECT_THAT(sixteen.drawing, Contains(HasSubstr("15 more like it")));
+  EXPECT_THAT(four.drawing, Contains(HasSubstr("GPU 3")));
 }
 
 TEST(PlanTest, ADrawingOfAHugeClusterIsShort) {
