@@ -161,6 +161,22 @@ TEST(StatusHistoryTest, EventsAreBoundedAndHaveTheirTime) {
   EXPECT_EQ(history.events().back().text, "workers: from 2 to 3 requested");
 }
 
+TEST(EventsBetweenTest, ABatchIsRequestedThenInForce) {
+  JobStatus before = Running(1);
+  before.batch = 128;
+  JobStatus requested = before;
+  requested.global_batch = 512;
+  JobStatus in_force = requested;
+  in_force.batch = 512;
+
+  EXPECT_THAT(Texts(EventsBetween(before, requested)),
+              ElementsAre("change: globalBatch: 512 requested"));
+  EXPECT_THAT(Texts(EventsBetween(requested, in_force)),
+              ElementsAre("change: globalBatch: steps have 512 samples instead of 128"));
+  // Without globalBatch the batch follows the workers.
+  EXPECT_THAT(EventsBetween(Running(1), before), IsEmpty());
+}
+
 TEST(EventsBetweenTest, NothingHappensBetweenEqualStatuses) {
   EXPECT_THAT(EventsBetween(Running(1), Running(2)), IsEmpty());
 }
