@@ -77,7 +77,7 @@ void Print() {
   });
   const SyncObservation observation{
       .sync = std::chrono::milliseconds(100), .phases = {}, .step = std::chrono::milliseconds(200)};
-  const double step = SecondsOf(100'000, [&] { worker.Observe(observation); });
+  const double step = SecondsOf(100'000, [&] { worker.Observe(observation, std::nullopt); });
   std::printf(
       "{\"check_seconds_per_gigabyte\": %.6g, \"squares_seconds_per_gigabyte\": %.6g, "
       "\"metrics_seconds_per_chunk\": %.6g, "
