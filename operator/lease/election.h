@@ -68,6 +68,8 @@ class Election {
   // Gives up leadership; final.
   void StepDown() { is_over_ = true; }
 
+  // As last seen: nobody has made the Lease, or somebody has deleted it.
+  bool is_missing() const { return !record_.has_value(); }
   // Whether this process is the leader at `now`, and until when.
   bool IsLeader(pushpull::SteadyTime now) const;
   pushpull::SteadyTime leads_until() const { return leads_until_; }

@@ -39,11 +39,11 @@ absl::Status LeaderElector::Run(const std::function<void()>& on_leading,
     {
       MutexLock lock(mu_);
       if (election_.Next(time_.Now()) == Election::Step::kLost) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the lease ",
-                         ToString(options_.lease),
-                         " is lost: ",
-                         status.ok() ? "another process holds it" : status.ToString()));
+        const char* taken = election_.is_missing() ? "it was deleted" : "another process holds it";
+        return absl::FailedPreconditionError(absl::StrCat("the lease ",
+                                                          ToString(options_.lease),
+                                                          " is lost: ",
+                                                          status.ok() ? taken : status.ToString()));
       }
       next = election_.NextCheck(time_.Now());
     }

@@ -26,7 +26,8 @@ class ReadmeTest(NodeCase):
             program = self.folder / name
             program.write_text(f'#!/bin/sh\nexec "{CLUSTER}" {name} "$@"\n', encoding="utf-8")
             program.chmod(0o755)
-        self.expected_trouble = ["the API server answers 403 Forbidden"]  # its rights go before it does
+        # Its rights and its lease go before it does.
+        self.expected_trouble = ["the API server answers 403 Forbidden", "lost the lease"]
         must(helm("uninstall", "pushpull", "--namespace", SYSTEM, "--wait"))
         self.addCleanup(nodes.install_operator)
 

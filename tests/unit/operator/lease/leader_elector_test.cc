@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/fakes/fake_api_server.h"
@@ -19,6 +20,7 @@ using pushpull::Deadline;
 using pushpull::SteadyTime;
 using std::chrono::minutes;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 const ObjectKey kLease{.object_namespace = "ops", .name = "pushpull-operator"};
 const ResourceType kPods{.version = "v1", .plural = "pods"};
@@ -138,6 +140,17 @@ TEST(LeaderElectorTest, ALeaseThatIsGoneOrAnothersNeedsNoRelease) {
     const bool is_gone = server.Find(LeaseType(), kLease).is_null();
     EXPECT_EQ(is_gone ? "gone" : HolderOf(server), has_successor ? "second" : "gone");
   }
+}
+
+TEST(LeaderElectorTest, ALeaderWhoseLeaseIsDeletedSaysSo) {
+  FakeApiServer server;
+  Operator first(server, "first");
+
+  const absl::Status status = first.Run([&](int pause) {
+    if (pause == 3) server.Remove(LeaseType(), kLease);
+  });
+
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is lost: it was deleted"));
 }
 
 TEST(LeaderElectorTest, ALeaseThatSomebodyHasLabelledIsReleased) {
