@@ -132,7 +132,10 @@ class Events {
     }
     if (before_.batch != 0 && before_.global_batch != now_.global_batch)
       Add(Kind::kChange, absl::StrFormat("globalBatch: %d requested", now_.global_batch));
-    if (before_.is_batch_changing() && now_.batch == now_.global_batch) {
+    // Both may have happened between two statuses. Without globalBatch the batch follows the
+    // workers.
+    const bool is_in_force = now_.batch == now_.global_batch && now_.batch != before_.batch;
+    if (before_.batch != 0 && now_.global_batch != 0 && is_in_force) {
       Add(Kind::kChange,
           absl::StrFormat(
               "globalBatch: steps have %d samples instead of %d", now_.batch, before_.batch));

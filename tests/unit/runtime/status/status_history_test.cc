@@ -173,6 +173,10 @@ TEST(EventsBetweenTest, ABatchIsRequestedThenInForce) {
               ElementsAre("change: globalBatch: 512 requested"));
   EXPECT_THAT(Texts(EventsBetween(requested, in_force)),
               ElementsAre("change: globalBatch: steps have 512 samples instead of 128"));
+  EXPECT_THAT(Texts(EventsBetween(before, in_force)),
+              ElementsAre("change: globalBatch: 512 requested",
+                          "change: globalBatch: steps have 512 samples instead of 128"));
+  EXPECT_THAT(EventsBetween(in_force, in_force), IsEmpty());
   // Without globalBatch the batch follows the workers.
   EXPECT_THAT(EventsBetween(Running(1), before), IsEmpty());
 }
