@@ -58,7 +58,7 @@ class CodecTest(job.JobTestCase):
         for name, channel in (("killed", "tcp"), ("tcp", "tcp"), ("shm", "auto"), ("grpc", "grpc")):
             file = self.folder / f"{codec}-{name}.weights"
             pause = ["--step-milliseconds", 200] if name == "killed" else []
-            spec = self.spec("--steps", 40, "--values", VALUES, "--optimizer", "adam", "--codec", codec,
+            spec = self.spec("--steps", 24, "--values", VALUES, "--optimizer", "adam", "--codec", codec,
                              "--weights", file, *pause, sync={"deterministic": True})
             spec["servers"]["replication"] = 1 if name == "killed" else 0
             started = self.run_with(spec, PUSHPULL_CHANNEL=channel)
