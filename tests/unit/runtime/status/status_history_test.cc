@@ -42,6 +42,7 @@ void Add(StatusHistory& history, double second, JobStatus status) {
 
 std::vector<std::string> Texts(const std::vector<HistoryEvent>& events) {
   std::vector<std::string> texts;
+  texts.reserve(events.size());
   for (const HistoryEvent& event : events) texts.push_back(NameOf(event.kind) + ": " + event.text);
   return texts;
 }
