@@ -143,7 +143,7 @@ absl::Status LeaderElector::Release(Deadline deadline) {
     if (!led) return absl::OkStatus();
     record = election_.RecordToRelease(WallTime());
   }
-  const absl::Status released = Send(Election::Step::kRenew, record, deadline).status();
+  absl::Status released = Send(Election::Step::kRenew, record, deadline).status();
   if (absl::IsNotFound(released)) return absl::OkStatus();
   if (!absl::IsAborted(released)) return released;
   // Somebody wrote it meanwhile, or it is another object by now.
