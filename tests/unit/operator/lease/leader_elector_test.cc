@@ -217,7 +217,7 @@ TEST(LeaderElectorTest, AnIsolatedLeaderStepsDownInTime) {
 TEST(LeaderElectorTest, ALeaderSurvivesShortFaults) {
   FakeApiServer server;
   Operator first(server, "first");
-  const auto fault = [&server](Fault fault_now) {
+  const auto fault = [&server](const Fault& fault_now) {
     auto left = std::make_shared<std::atomic<int>>(1);
     server.InjectFaults([=](const FakeRequest& request) {
       return request.method == "PUT" && (*left)-- > 0 ? fault_now : Fault{};
