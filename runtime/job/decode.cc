@@ -30,17 +30,6 @@ constexpr size_t kPullSecretsMax = 32;
 constexpr size_t kTolerationsMax = 64;
 constexpr size_t kContainersMax = 64;
 
-void ReadConstant(absl::string_view key,
-                  absl::string_view expected,
-                  ObjectReader& root,
-                  Problems& problems) {
-  std::string value;
-  root.Require(key);
-  if (root.ReadString(key, value) && value != expected) {
-    problems.Add(std::string(key), absl::StrCat("must be ", expected, ", is ", Quoted(value)));
-  }
-}
-
 void ReadMetadata(ObjectReader& object, JobMetadata& metadata) {
   object.Require("name");
   object.ReadString("name", metadata.name);
@@ -301,8 +290,8 @@ TrainingJob Decode(const Tree& tree,
   }
   ObjectReader root(tree, "", problems);
   if (tree.kind != Tree::Kind::kObject) return job;
-  ReadConstant("apiVersion", kTrainingJobApiVersion, root, problems);
-  ReadConstant("kind", kind, root, problems);
+  root.ReadConstant("apiVersion", kTrainingJobApiVersion);
+  root.ReadConstant("kind", kind);
   root.Require("metadata");
   root.ReadObject("metadata", [&job](ObjectReader& object) { ReadMetadata(object, job.metadata); });
   root.Require("spec");

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "runtime/base/printable.h"
+
 namespace pushpull {
 
 namespace {
@@ -135,6 +137,13 @@ bool ObjectReader::ReadInts(absl::string_view key,
            value = number.value_or(0);
            return number.has_value();
          });
+}
+
+void ObjectReader::ReadConstant(absl::string_view key, absl::string_view expected) {
+  std::string value;
+  Require(key);
+  if (ReadString(key, value) && value != expected)
+    Refuse(key, absl::StrCat("must be ", expected, ", is ", Quoted(value)));
 }
 
 bool ObjectReader::ReadStrings(absl::string_view key,

@@ -59,6 +59,8 @@ class ObjectReader {
   }
   bool ReadString(absl::string_view key, std::string& out);
   bool ReadInts(absl::string_view key, size_t items_max, IntRange range, std::vector<int>& out);
+  // A field that must be there and has one value.
+  void ReadConstant(absl::string_view key, absl::string_view expected);
   bool ReadStrings(absl::string_view key, size_t items_max, std::vector<std::string>& out);
   bool ReadStringMap(absl::string_view key, std::map<std::string, std::string>& out);
   // An object that is passed through, as JSON.

@@ -74,10 +74,6 @@ class ClusterPlanner {
     return phase;
   }
 
-  static void AddBothWays(const Phase& there, Schedule& schedule) {
-    schedule.phases = {there, Reversed(there)};
-  }
-
   std::string ToEachServer(double copies) const {
     return absl::StrCat(workers_,
                         " machines -> each of ",
@@ -97,7 +93,7 @@ class ClusterPlanner {
     Phase there = ToServers(copies);
     for (int gpu = 0; gpu < machine_.gpus(); ++gpu) machine_.SendToHost(gpu, bytes_, there);
     there.latency += machine_.HostLatency();
-    AddBothWays(there, schedule);
+    schedule.phases = BothWays(there);
     schedule.flows = {ToEachServer(copies)};
     return schedule;
   }
@@ -108,7 +104,7 @@ class ClusterPlanner {
                       .formula = "2 m / n S / B",
                       .source = kHierarchySource,
                       .runner = Runner::kServers};
-    AddBothWays(ToServers(1), schedule);
+    schedule.phases = BothWays(ToServers(1));
     schedule.flows = {ToEachServer(1)};
     return schedule;
   }
@@ -127,7 +123,7 @@ class ClusterPlanner {
       Add(network_.racks[i].worker, part * (workers_ - 1), part * (workers_ - 1), there);
       Add(network_.racks[i].uplink, across, across, there);
     }
-    AddBothWays(there, schedule);
+    schedule.phases = BothWays(there);
     schedule.flows = {absl::StrCat("each machine -> each other one: ",
                                    FormatBytes(part),
                                    ", its part, then the same way back")};
@@ -196,7 +192,7 @@ class ClusterPlanner {
       there.bytes[In(cable)] = std::max(there.bytes[In(cable)], in[i]);
     }
     there.latency *= depth;
-    AddBothWays(there, schedule);
+    schedule.phases = BothWays(there);
     schedule.flows = {absl::StrCat("each machine -> its parent in two trees: ",
                                    FormatBytes(bytes_ / 2),
                                    " each, then the same way back")};
@@ -221,7 +217,7 @@ class ClusterPlanner {
         Add(network_.racks[i].uplink, inside * bytes_, 0, there);
       }
     }
-    AddBothWays(there, schedule);
+    schedule.phases = BothWays(there);
     schedule.flows = {absl::StrCat("machine 1 to ",
                                    workers_ - 1,
                                    " -> machine 0: ",

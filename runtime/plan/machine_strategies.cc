@@ -26,12 +26,6 @@ double LatencyMax(const MachineNetwork& network) {
   return latency;
 }
 
-// The way back is the way there.
-void AddBothWays(Phase there, Schedule& schedule) {
-  Phase back = Reversed(there);
-  schedule.phases = {std::move(there), std::move(back)};
-}
-
 // GPUs in the order of their switches, so that a ring enters each switch once.
 Ring RingBySwitch(const MachineNetwork& network) {
   Ring ring{.order = {}, .width = 1};
@@ -48,6 +42,12 @@ std::string Draw(const Ring& ring, bool is_nvlink) {
   return text;
 }
 
+int TotalWidth(const std::vector<Ring>& rings) {
+  int width = 0;
+  for (const Ring& ring : rings) width += ring.width;
+  return width;
+}
+
 enum class Ways { kOne, kBoth };
 
 Schedule SeveralRings(const MachineNetwork& network,
@@ -56,8 +56,7 @@ Schedule SeveralRings(const MachineNetwork& network,
                       Ways ways) {
   Schedule schedule{.runner = Runner::kProgram};
   const double n = network.gpus();
-  int width = 0;
-  for (const Ring& ring : rings) width += ring.width;
+  const int width = TotalWidth(rings);
   Phase phase = network.NewPhase();
   for (const Ring& ring : rings) {
     const double part = bytes * ring.width / width * (n - 1) / n;
@@ -88,8 +87,7 @@ void AddTextbookFigures(const MachineNetwork& network,
                         Schedule& schedule) {
   const double n = network.gpus();
   const double link = network.machine().nvlink->bandwidth;
-  int width = 0;
-  for (const Ring& ring : rings) width += ring.width;
+  const int width = TotalWidth(rings);
   const double textbook = 2 * bytes / (width * link);
   const std::string text =
       absl::StrFormat("2 x %s / (%d x %s)", FormatBytes(bytes), width, FormatBandwidth(link));
@@ -111,7 +109,7 @@ Schedule RootSchedule(const MachineNetwork& network, double bytes) {
     network.Send(gpu, 0, bytes, there);
     there.latency = std::max(there.latency, network.Latency(gpu, 0));
   }
-  AddBothWays(std::move(there), schedule);
+  schedule.phases = BothWays(there);
   schedule.flows = {absl::StrCat(
       "GPU 1 to ", network.gpus() - 1, " -> GPU 0: ", FormatBytes(bytes), " each, ", kBack)};
   schedule.is_in_parts = false;
@@ -127,7 +125,7 @@ Schedule HostSchedule(const MachineNetwork& network, double bytes) {
   Phase there = network.NewPhase();
   for (int gpu = 0; gpu < network.gpus(); ++gpu) network.SendToHost(gpu, bytes, there);
   there.latency = network.HostLatency();
-  AddBothWays(std::move(there), schedule);
+  schedule.phases = BothWays(there);
   schedule.flows = {absl::StrCat(
       "GPU 0 to ", network.gpus() - 1, " -> host: ", FormatBytes(bytes), " each, ", kBack)};
   schedule.is_in_parts = false;
@@ -148,7 +146,7 @@ Schedule SplitSchedule(const MachineNetwork& network, double bytes) {
     }
   }
   there.latency = LatencyMax(network);
-  AddBothWays(std::move(there), schedule);
+  schedule.phases = BothWays(there);
   schedule.flows = {
       absl::StrCat("each GPU -> each other one: ", FormatBytes(part), ", its part, ", kBack)};
   return schedule;
@@ -186,7 +184,7 @@ Schedule TreeSchedule(const MachineNetwork& network, double bytes) {
         "GPU ", absl::StrJoin(edges, ", "), ": ", FormatBytes(bytes / 2), " each, ", kBack));
   }
   there.latency = depth * LatencyMax(network);
-  AddBothWays(std::move(there), schedule);
+  schedule.phases = BothWays(there);
   schedule.is_in_parts = false;
   return schedule;
 }

@@ -26,34 +26,27 @@ constexpr size_t kNicsMax = 64;
 constexpr int kNvLinksMax = 64;  // of a GPU; today's have 18
 constexpr IntRange kGpuIndex{0, kMachineGpusMax - 1};
 
-void ReadConstant(absl::string_view key, absl::string_view expected, ObjectReader& root) {
-  std::string value;
-  root.Require(key);
-  if (root.ReadString(key, value) && value != expected)
-    root.Refuse(key, absl::StrCat("must be ", expected, ", is ", Quoted(value)));
+// `parse`: of the field's text; none: it is not `what`.
+void ReadQuantity(absl::string_view key,
+                  std::optional<double> (&parse)(absl::string_view),
+                  absl::string_view what,
+                  ObjectReader& object,
+                  double& out) {
+  std::string text;
+  if (!object.ReadString(key, text)) return;
+  const std::optional<double> value = parse(text);
+  if (value)
+    out = *value;
+  else
+    object.Refuse(key, absl::StrCat("must be ", what, ", is ", Quoted(text)));
 }
 
 void ReadBandwidth(absl::string_view key, ObjectReader& object, double& out) {
-  std::string text;
-  if (!object.ReadString(key, text)) return;
-  if (const std::optional<double> value = ParseBandwidth(text)) {
-    out = *value;
-  } else {
-    object.Refuse(
-        key,
-        absl::StrCat("must be a rate such as 16GB/s (bytes) or 100Gb/s (bits), is ", Quoted(text)));
-  }
+  ReadQuantity(key, ParseBandwidth, "a rate such as 16GB/s (bytes) or 100Gb/s (bits)", object, out);
 }
 
 void ReadLatency(absl::string_view key, ObjectReader& object, double& out) {
-  std::string text;
-  if (!object.ReadString(key, text)) return;
-  if (const std::optional<double> value = ParseLatency(text)) {
-    out = *value;
-  } else {
-    object.Refuse(
-        key, absl::StrCat("must be a time of at most 1s such as 5us or 1.5ms, is ", Quoted(text)));
-  }
+  ReadQuantity(key, ParseLatency, "a time of at most 1s such as 5us or 1.5ms", object, out);
 }
 
 // Of what is below `object`, says which GPUs do not exist.
@@ -296,8 +289,8 @@ ParsedTopology ParseTopology(absl::string_view text) {
   const std::optional<Tree> tree = ReadYaml(text, problems);
   if (tree.has_value()) {
     ObjectReader root(*tree, "", problems);
-    ReadConstant("apiVersion", kTrainingJobApiVersion, root);
-    ReadConstant("kind", kTopologyKind, root);
+    root.ReadConstant("apiVersion", kTrainingJobApiVersion);
+    root.ReadConstant("kind", kTopologyKind);
     root.ReadString("name", topology.name);
     root.Require("machine");
     root.ReadObject("machine", [&](ObjectReader& each) { ReadMachine(each, topology.machine); });

@@ -76,11 +76,10 @@ absl::string_view NameOf(Runner runner) {
   return kNames[static_cast<size_t>(runner)];
 }
 
-Phase Reversed(const Phase& phase) {
-  Phase reversed = phase;
-  for (size_t i = 0; i + 1 < reversed.bytes.size(); i += 2)
-    std::swap(reversed.bytes[i], reversed.bytes[i + 1]);
-  return reversed;
+std::vector<Phase> BothWays(const Phase& there) {
+  Phase back = there;
+  for (size_t i = 0; i + 1 < back.bytes.size(); i += 2) std::swap(back.bytes[i], back.bytes[i + 1]);
+  return {there, back};
 }
 
 Strategy Evaluate(Schedule schedule, const std::vector<Cable>& cables) {

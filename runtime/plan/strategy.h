@@ -74,8 +74,8 @@ struct Strategy {
 
 Strategy Evaluate(Schedule schedule, const std::vector<Cable>& cables);
 
-// The same phase with every direction turned around.
-Phase Reversed(const Phase& phase);
+// The phase, then the same with every direction turned around: the way back is the way there.
+std::vector<Phase> BothWays(const Phase& there);
 
 // What flows over the cables that are used, each with its bytes, time and a bar. The first
 // `machine_cables` of them are those of each machine.

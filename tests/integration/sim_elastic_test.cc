@@ -285,6 +285,13 @@ class ElasticJob {
   uint32_t batches_ = 0;
 };
 
+void RunCountingOnce(ElasticJob& job, const SampleSource& source) {
+  job.RunToTheEnd();
+  ASSERT_FALSE(testing::Test::HasFatalFailure());
+  ASSERT_THAT(job.counts(), Each(static_cast<float>(source.epochs)));
+  ASSERT_EQ(job.uneven_steps(), 0U);
+}
+
 TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
   uint32_t changes = 0;
   const Seeds seeds = SeedsToRun(25);
@@ -293,12 +300,7 @@ TEST(SimElasticTest, EverySampleCountsOnceWhileWorkersJoinAndLeave) {
     Scenario scenario{.seed = seed, .replication = static_cast<uint32_t>(seed % 2)};
     scenario.source.is_global_batch = seed % 3 == 0;
     ElasticJob job(scenario);
-
-    job.RunToTheEnd();
-
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
-    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
-    ASSERT_EQ(job.uneven_steps(), 0U);
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
     changes += job.changes();
   }
   EXPECT_GT(changes * 10, seeds.count * 32);
@@ -314,12 +316,7 @@ TEST(SimElasticTest, EverySampleCountsOnceThoughMembersAreToldToEnd) {
         .seed = seed, .tells = true, .replication = replication, .servers = replication + 2};
     scenario.source.is_global_batch = seed % 3 == 0;
     ElasticJob job(scenario);
-
-    job.RunToTheEnd();
-
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
-    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
-    ASSERT_EQ(job.uneven_steps(), 0U);
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
     told += job.told();
   }
   EXPECT_GT(told * 10, seeds.count * 32);
@@ -404,12 +401,7 @@ TEST(SimElasticTest, EverySampleCountsOnceWithBackupWorkers) {
                       .backup_workers = static_cast<uint32_t>(1 + seed % 3)};
     scenario.source.is_global_batch = seed % 3 == 0;
     ElasticJob job(scenario);
-
-    job.RunToTheEnd();
-
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
-    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
-    ASSERT_EQ(job.uneven_steps(), 0U);
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
   }
 }
 
@@ -444,12 +436,7 @@ TEST(SimElasticTest, WithTheGateEverySampleCountsOnceThoughWorkersDie) {
         .seed = seed, .kills = true, .replication = static_cast<uint32_t>(seed % 2), .gated = true};
     scenario.source.is_global_batch = seed % 3 == 0;
     ElasticJob job(scenario);
-
-    job.RunToTheEnd();
-
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
-    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
-    ASSERT_EQ(job.uneven_steps(), 0U);
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
     kills += job.kills();
   }
   EXPECT_GT(kills * 10, seeds.count * 16);
@@ -468,12 +455,7 @@ TEST(SimElasticTest, EverySampleCountsOnceWhileTheBatchChanges) {
                       .changes_batch = true};
     scenario.source.is_global_batch = seed % 3 == 0;
     ElasticJob job(scenario);
-
-    job.RunToTheEnd();
-
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
-    ASSERT_THAT(job.counts(), Each(static_cast<float>(scenario.source.epochs)));
-    ASSERT_EQ(job.uneven_steps(), 0U);
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
     kills += job.kills();
     batches += job.batches();
   }
