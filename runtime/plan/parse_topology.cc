@@ -35,10 +35,8 @@ void ReadQuantity(absl::string_view key,
   std::string text;
   if (!object.ReadString(key, text)) return;
   const std::optional<double> value = parse(text);
-  if (value)
-    out = *value;
-  else
-    object.Refuse(key, absl::StrCat("must be ", what, ", is ", Quoted(text)));
+  if (!value) return object.Refuse(key, absl::StrCat("must be ", what, ", is ", Quoted(text)));
+  out = *value;
 }
 
 void ReadBandwidth(absl::string_view key, ObjectReader& object, double& out) {
