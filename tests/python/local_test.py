@@ -207,4 +207,5 @@ class LocalTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background without it
     globals()[sys.argv[1]](sys.argv[2])
