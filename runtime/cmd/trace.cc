@@ -21,6 +21,7 @@
 #include "runtime/local/workdir.h"
 #include "runtime/membership/status_client.h"
 #include "runtime/trace/chrome_trace.h"
+#include "runtime/trace/shared_steps.h"
 
 namespace pushpull {
 namespace {
@@ -106,7 +107,7 @@ void Warn(const CollectedTrace& trace, const TraceFlags& flags) {
 absl::Status Trace(const TraceFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const FoundCoordinator coordinator, FindCoordinator(flags.job));
   PUSHPULL_ASSIGN_OR_RETURN(const JobStatus status, AwaitCoordinator(coordinator, kAnswerTimeout));
-  PUSHPULL_ASSIGN_OR_RETURN(const CollectedTrace trace, Collect(coordinator, flags));
+  PUSHPULL_ASSIGN_OR_RETURN(CollectedTrace trace, Collect(coordinator, flags));
   if (trace.reports.empty() && trace.missing.empty()) {
     return absl::AbortedError(absl::StrCat(
         "job ",
@@ -114,6 +115,7 @@ absl::Status Trace(const TraceFlags& flags) {
         ": its workers were replaced or have left before they reported, start it again"));
   }
   Warn(trace, flags);
+  KeepSharedSteps(flags.steps, trace.reports);
   const bool is_empty = std::ranges::all_of(
       trace.reports, [](const TraceReport& report) { return report.pushes.empty(); });
   if (is_empty) {
@@ -139,7 +141,7 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("trace", "Record the next steps of a running job, for Perfetto");
   const auto flags = std::make_shared<TraceFlags>();
   AddJobFlags(*command, flags->job);
-  command->add_option("--steps", flags->steps, "How many steps of each worker")
+  command->add_option("--steps", flags->steps, "How many steps, of every worker")
       ->check(CLI::Range(1U, TraceRequest::kStepsMax))
       ->capture_default_str();
   command

@@ -39,8 +39,9 @@ absl::StatusOr<TraceSteps> TraceCollector::Start(const TraceRequest& request,
   ends_at_ = now + within + kKept;
   const auto share = std::max<uint32_t>(kEventsMax / static_cast<uint32_t>(workers.size()), 1);
   for (const auto& [worker, incarnation] : workers) missing_[worker] = {incarnation, share};
+  const uint32_t spare = workers.size() > 1 ? kSpareSteps : 0;
   return TraceSteps{
-      .number = number_, .steps = request.steps, .pushes_max = share, .within = within};
+      .number = number_, .steps = request.steps + spare, .pushes_max = share, .within = within};
 }
 
 void TraceCollector::OnReport(WorkerId worker, TraceReport report) {

@@ -25,6 +25,9 @@ class TraceCollector {
  public:
   // Of all workers together, about 150 bytes each.
   static constexpr uint32_t kEventsMax = 100'000;
+  // Workers record so many steps more than were asked for: they hear of the trace at different
+  // ones, and a reader wants those that all have (trace/shared_steps.h).
+  static constexpr uint32_t kSpareSteps = 4;
   // How long a trace is kept that nobody fetches.
   static constexpr Duration kKept = std::chrono::seconds(60);
 

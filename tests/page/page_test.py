@@ -7,13 +7,14 @@ Run by `./dev page`, which installs Chromium and axe-core. CI runs process_page,
 import filecmp
 import http.server
 import json
+import re
 import signal
 import sys
 import threading
 import unittest
 import urllib.parse
 import urllib.request
-from typing import Any
+from typing import Any, Callable
 
 from browser import DESKTOP, NODE_MODULES, PHONE, ROOT, Browser
 
@@ -38,12 +39,13 @@ def crowd(status: dict[str, Any]) -> dict[str, Any]:
     return {**status, "workers": workers, "servers": servers, "workers_wanted": NUM_MEMBERS, "servers_wanted": NUM_SERVERS}
 
 
-class CrowdHost(http.server.ThreadingHTTPServer):
-    """Passes on what a coordinator serves, its headers too, but for the status, which is that of a thousand members."""
+class ChangingHost(http.server.ThreadingHTTPServer):
+    """Passes on what a coordinator serves, its headers too, but for the status, which it changes."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         super().__init__(("127.0.0.1", 0), _Pass)
         self.page = page
+        self.change = change
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
         self.daemon_threads = True
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
@@ -56,13 +58,13 @@ class CrowdHost(http.server.ThreadingHTTPServer):
 
 
 class _Pass(http.server.BaseHTTPRequestHandler):
-    server: CrowdHost
+    server: ChangingHost
 
     def do_GET(self) -> None:
         with urllib.request.urlopen(urllib.parse.urljoin(self.server.page, self.path.lstrip("/"))) as answer:
             body, headers = answer.read(), answer.headers
         if self.path == "/status.json":
-            body = json.dumps(crowd(json.loads(body))).encode()
+            body = json.dumps(self.server.change(json.loads(body))).encode()
         self.send_response(200)
         for name, value in headers.items():
             if name not in ("Content-Length", "Connection", "ETag"):
@@ -99,8 +101,8 @@ class PageTest(job.JobTestCase):
     def wait_for_event(self, text: str) -> None:
         self.wait_for(f"document.getElementById('events').textContent.includes({json.dumps(text)})", f"event {text}")
 
-    def wait_for_charts(self) -> None:
-        self.wait_for("document.querySelectorAll('.uplot canvas').length === 3", "three charts")
+    def wait_for_charts(self, count: int = 3) -> None:
+        self.wait_for(f"document.querySelectorAll('.uplot canvas').length === {count}", f"{count} charts")
 
     def assert_is_clean(self, *prefixes: str) -> None:
         """Nothing on the console, no violation, no request that begins otherwise."""
@@ -129,6 +131,7 @@ class PageTest(job.JobTestCase):
         # From the request of the page to the first figures and charts, by the browser's clock.
         took = self.wait_for("performance.getEntriesByName('shown')[0]?.startTime", "the first figures") / 1e3
         self.assertEqual(self.browser.text("job"), self.job_name)
+        self.assertFalse({"Batch", "Noise scale"} & set(self.figures()))
         step = self.browser.text("figures")
         self.wait_for(f"document.getElementById('figures').textContent !== {json.dumps(step)}", "other figures")
         self.assertEqual(started.scale(3, "--wait").returncode, 0)
@@ -179,6 +182,43 @@ class PageTest(job.JobTestCase):
         self.wait_for("document.getElementById('connection').textContent.startsWith('no answer')", "no answer")
         self.assertEqual(self.browser.text("phase"), "Running")
 
+    def figures(self) -> dict[str, str]:
+        return self.browser.run("return Object.fromEntries([...document.getElementById('figures').children]"
+                                ".map((item) => [item.children[0].textContent, item.children[1].textContent]))")
+
+    def wait_for_figure(self, name: str, pattern: str) -> None:
+        job.wait_until(lambda: re.fullmatch(pattern, self.figures().get(name, "")), WAIT_SECONDS, f"figure {name}: {pattern}")
+
+    def test_batch_and_its_change_are_shown(self) -> None:
+        spec = self.spec("--samples", 100_000, "--epochs", 100, "--batch", 7, "--step-milliseconds", 100)
+        spec["workers"]["globalBatch"] = 128
+        started = self.run_job(spec)
+        page = job.wait_until(lambda: (started.endpoint("coordinator") or {}).get("page"), WAIT_SECONDS, "the page's address")
+        host = ChangingHost(page, lambda status: {**status, "noise_scale": 2473.6})
+        self.addCleanup(host.close)
+
+        self.browser.open(host.url)
+        self.wait_for_figure("Batch", "128")
+        self.assertEqual(started.set("globalBatch=1024").returncode, 0)
+        self.wait_for_event("globalBatch: 1024 requested")
+        self.wait_for_figure("Batch", "1,024")
+        self.wait_for_charts(2)  # the program reports no loss
+        self.take_screenshots("batch")
+
+        self.assertEqual(self.figures()["Noise scale"], "2,474")
+        self.assert_is_clean(host.url)
+
+    def test_noise_scale_is_shown_where_it_is_measured(self) -> None:
+        # As in batch_test: 2,500 samples by the gradients' mean and deviation.
+        started = self.run_job(self.spec("--steps", job.LONG_JOB_STEPS, "--values", 30_000, "--tensors", 1, "--optimizer", "sgd",
+                                         "--noise-samples", 4000, "--step-milliseconds", 30, workers=3, sync={"noiseScale": True}))
+        page = job.wait_until(lambda: (started.endpoint("coordinator") or {}).get("page"), WAIT_SECONDS, "the page's address")
+
+        self.browser.open(page)
+
+        self.wait_for_figure("Noise scale", "[23],[0-9]{3}")
+        self.assertNotIn("Batch", self.figures())  # no data set is divided
+
     def test_page_is_used_by_keyboard(self) -> None:
         _, page = self.train()
         self.browser.open(page)
@@ -192,7 +232,7 @@ class PageTest(job.JobTestCase):
 
     def test_thousand_members_stay_readable(self) -> None:
         _, page = self.train()
-        host = CrowdHost(page)
+        host = ChangingHost(page, crowd)
         self.addCleanup(host.close)
 
         self.browser.open(host.url)

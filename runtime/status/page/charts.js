@@ -97,6 +97,12 @@ function writeFigures(list, items) {
   });
 }
 
+// The batch where the job divides its samples, the noise scale where it is measured and known.
+function batchFigures({batch, noise_scale: noiseScale}) {
+  const items = [['Batch', batch], ['Noise scale', noiseScale]];
+  return items.filter(([, value]) => value > 0).map(([name, value]) => [name, figure(integer(value), '')]);
+}
+
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 // Vertical lines where something has happened: `marks()` is [{x, kind}].

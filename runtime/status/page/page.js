@@ -88,6 +88,7 @@ function judgeServers() {
 
 const URGENCY = {failure: 0, change: 1, ok: 2, idle: 3};
 const isOver = () => status.phase === 'Succeeded' || status.phase === 'Failed';
+const isBatchChanging = () => status.batch > 0 && status.global_batch > 0 && status.batch !== status.global_batch;
 
 function writeMap(id, members) {
   const map = document.getElementById(id);
@@ -152,6 +153,7 @@ function writeProblems(workers) {
     else if (status.shards_moving > 0) add('change', `${integer(status.shards_moving)} shards are on their way to other servers.`);
     if (status.phase === 'Recovering') add('change', 'A new coordinator collects what the members know.');
     add('change', status.mode_changing && 'The mode is changing.');
+    add('change', isBatchChanging() && `The batch is changing to ${integer(status.global_batch)} samples.`);
   }
   add('failure', status.checkpoint.problem && `Checkpoints fail: ${status.checkpoint.problem}`);
   add('failure', status.mode_problem);
@@ -181,6 +183,7 @@ function writeAllFigures(workers, servers) {
     ['Sync, median', seconds(status.sync.p50_seconds)],
     ['Sync, 99 %', seconds(status.sync.p99_seconds)],
     ['Loss', figure(status.losses.length > 0 ? lossText(last(status.losses).loss) : '–', '')],
+    ...batchFigures(status),
     ['Workers', figure(integer(workers.filter(({member}) => member).length), `of ${integer(status.workers_wanted)}`)],
     ['Servers', figure(integer(status.servers.length), `of ${integer(status.servers_wanted)}`)],
     ['Training', duration(status.seconds)],

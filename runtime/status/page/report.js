@@ -22,6 +22,7 @@ function writeOverview() {
     ['Steps', figure(integer(report.steps), '')],
     ['Training', duration(report.training_seconds)],
     ['Samples / s', figure(integer(report.throughput.samples_per_second), '')],
+    ...batchFigures(report),
     ['Sync, median', seconds(report.sync.p50_seconds)],
     ['Sync, 99 %', seconds(report.sync.p99_seconds)],
     ['Workers', figure(integer(report.workers), '')],

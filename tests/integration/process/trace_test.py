@@ -72,6 +72,7 @@ class TraceTest(job.JobTestCase):
                 pushed[event["pid"], event["args"]["step"]].add(event["name"])
         # Every worker pushes every chunk in each step.
         self.assertEqual(len(pushed), 2 * STEPS)
+        self.assertEqual(len({step for _, step in pushed}), STEPS)  # the same ones
         chunks = next(iter(pushed.values()))
         self.assertGreaterEqual(len(chunks), 4)  # 800 kB
         self.assertTrue(all(each == chunks for each in pushed.values()))

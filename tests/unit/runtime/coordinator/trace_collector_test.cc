@@ -51,6 +51,17 @@ TEST_F(TraceCollectorTest, ATraceIsOverWhenAllWorkersHaveReported) {
   EXPECT_TRUE(parts->is_over);
 }
 
+TEST_F(TraceCollectorTest, SeveralWorkersRecordSpareSteps) {
+  const TraceRequest request{.steps = 20, .seconds = 60};
+
+  const absl::StatusOr<TraceSteps> two = traces.Start(request, kTwoWorkers, kTraceStart);
+  const absl::StatusOr<TraceSteps> one =
+      traces.Start(request, {{WorkerId{0}, Incarnation{10}}}, kTraceStart);
+
+  EXPECT_EQ(two->steps, 20 + TraceCollector::kSpareSteps);
+  EXPECT_EQ(one->steps, 20);
+}
+
 TEST_F(TraceCollectorTest, APartIsThereAgainUntilTheNextIsAskedFor) {
   const uint64_t number = Start();
   traces.OnReport(WorkerId{0}, Part(number, 5));
