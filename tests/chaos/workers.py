@@ -20,6 +20,10 @@ END_SECONDS = 600
 LOSS_STEPS = 100
 LOSS_BATCH = 256
 LOSS_TARGETS = (4, 3)
+# Other numbers of workers add the same samples in another order. The rounding grows: two jobs of 2 and of 3 workers
+# that nobody resizes differ by 1e-7 after ten steps and by 4e-3 after a hundred. A weight that is wrong by 1 % is
+# visible at once, so the steps up to shortly after the last resize are compared.
+LOSS_STEPS_AFTER = 10
 LOSS_BOUND = 1e-4
 
 
@@ -76,7 +80,9 @@ def storm(number: int, seed: int, gated: bool) -> None:
     assert off <= uneven * 2 * BATCH, f"off by {off} samples with {uneven} uneven steps"
 
 
-def losses(targets: tuple[int, ...]) -> list[float]:
+def losses(targets: tuple[int, ...]) -> tuple[list[float], int]:
+    """The loss of every step, and the step at the end of the last resize."""
+    resized_at = 0
     with job.Jobs() as jobs:
         spec: dict[str, Any] = {
             "command": ["pushpull-train", "--model", "cnn", "--steps", str(LOSS_STEPS)],
@@ -87,18 +93,20 @@ def losses(targets: tuple[int, ...]) -> list[float]:
         for target in targets:
             scaled = started.scale(None, "--wait", workers=target)
             assert scaled.returncode == 0, scaled.stderr + started.launcher.output
-            print(f"global batch: {target} workers at step {started.status().get('step')}")
+            resized_at = started.status()["step"]
+            print(f"global batch: {target} workers at step {resized_at}")
         code = started.launcher.wait(END_SECONDS)
         assert code == 0, started.launcher.output
         points = started.report()["losses"]
     assert [point["step"] for point in points] == list(range(LOSS_STEPS)), points
-    return [point["loss"] for point in points]
+    return [point["loss"] for point in points], resized_at
 
 
 def compare_losses() -> None:
-    expected = losses(())
-    changed = losses(LOSS_TARGETS)
-    worst = max(abs(a - b) / abs(a) for a, b in zip(expected, changed))
+    expected, _ = losses(())
+    changed, resized_at = losses(LOSS_TARGETS)
+    compared = min(resized_at + LOSS_STEPS_AFTER, LOSS_STEPS)
+    worst = max(abs(a - b) / abs(a) for a, b in zip(expected[:compared], changed))
     print(f"global batch of {LOSS_BATCH}, workers 2 -> {' -> '.join(map(str, LOSS_TARGETS))}: losses of "
-          f"{LOSS_STEPS} steps differ by {worst:.2e} at most, from {expected[0]:.4f} to {expected[-1]:.4f}")
+          f"{compared} steps differ by {worst:.2e} at most, from {expected[0]:.4f} to {expected[compared - 1]:.4f}")
     assert worst <= LOSS_BOUND, f"the losses differ by {worst}"
