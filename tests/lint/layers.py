@@ -39,6 +39,8 @@ LAYERS = {
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     "exchange": ["base", "tensor", "consistency", "transport", "replication"],
+    # Of transport sockets and shared memory, not its frames.
+    "collective": ["base", "tensor", "tls", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
@@ -54,7 +56,7 @@ LAYERS = {
     # `pushpull run` asks the coordinator for progress over its client.
     "local": ["base", "job", "tls", "membership", "status"],
     # Benchmarks start jobs as `pushpull run` does, and have workers of their own in them.
-    "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _API],
+    "bench": ["base", "tensor", "shard", "metrics", "tls", "transport", "collective", "worker", "local", _API],
 }
 LAYERS["cmd"] = list(LAYERS)
 # Programs like any user's: the public API and nothing else.
