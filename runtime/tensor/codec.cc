@@ -30,14 +30,9 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr uint32_t kSignBit = 0x80000000U;
-constexpr uint32_t kInfinityBits = 0x7F800000U;
 
 HWY_INLINE uint32_t BitsOf(float x) {
   return std::bit_cast<uint32_t>(x);
-}
-
-HWY_INLINE float FloatOf(uint32_t bits) {
-  return std::bit_cast<float>(bits);
 }
 
 // Elements lie at any address.

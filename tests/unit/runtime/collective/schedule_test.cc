@@ -75,7 +75,8 @@ TEST(ScheduleTest, RingsSplitAndDoublingSendTheLeast) {
   for (const int ranks : {2, 4, 8}) {
     for (const RankSchedule& schedule : SchedulesOf(
              {.algorithm = Algorithm::kHalvingDoubling, .ranks = ranks, .elements = kElements})) {
-      EXPECT_EQ(ElementsSent(schedule), 2 * kElements / ranks * (ranks - 1));
+      const auto count = static_cast<uint64_t>(ranks);
+      EXPECT_EQ(ElementsSent(schedule), 2 * kElements / count * (count - 1));
     }
   }
 }
