@@ -17,6 +17,10 @@
 namespace pushpull {
 namespace {
 
+// Of an all-reduce in blocks: two of them, and what is in the rings, fit into the second-level
+// cache.
+constexpr size_t kPieceBytes = 256 * 1024;
+
 // A program calls with few different sizes; those of one step fit.
 constexpr size_t kSchedulesKept = 32;
 
@@ -144,7 +148,8 @@ absl::Status Communicator::Run(Call call, Deadline deadline) {
                    .rank = static_cast<int>(rank_),
                    .elements = elements,
                    .root = static_cast<int>(call.root),
-                   .needs_finish = call.op != nullptr && call.op->NeedsFinish(links_count_)});
+                   .needs_finish = call.op != nullptr && call.op->NeedsFinish(links_count_),
+                   .block_elements = kPieceBytes * links_count_ / call.element_bytes});
   if (schedule.needs_scratch() && scratch_.size() < call.values.size())
     scratch_.resize(call.values.size());
   const CallHeader header = {.sequence = ++num_calls_,

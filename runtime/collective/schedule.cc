@@ -73,11 +73,13 @@ bool Conflicts(const ScheduleOp& a, const ScheduleOp& b) {
   return share_array && Common(a.range, b.range).size() > 0;
 }
 
-// The earlier operations that `op` must stay behind, without those that others among them stay
-// behind already.
-std::vector<uint32_t> Predecessors(const std::vector<ScheduleOp>& ops, const ScheduleOp& op) {
+// The operations from the `first` on that `op` must stay behind, without those that others among
+// them stay behind already.
+std::vector<uint32_t> Predecessors(const std::vector<ScheduleOp>& ops,
+                                   size_t first,
+                                   const ScheduleOp& op) {
   std::vector<uint32_t> after;
-  for (size_t i = ops.size(); i-- > 0;) {
+  for (size_t i = ops.size(); i-- > first;) {
     if (!Conflicts(ops[i], op)) continue;
     const ElementRange common = Common(ops[i].range, op.range);
     const bool is_implied = std::any_of(after.begin(), after.end(), [&](uint32_t later) {
@@ -93,20 +95,21 @@ std::vector<uint32_t> Predecessors(const std::vector<ScheduleOp>& ops, const Sch
 // Appends operations; drops those without elements, which both ends do.
 class ScheduleBuilder {
  public:
-  explicit ScheduleBuilder(const ScheduleRequest& request) : request_(request) {}
+  explicit ScheduleBuilder(const ScheduleRequest& request)
+      : request_(request), block_{0, request.elements} {}
 
   RankSchedule Take() { return std::move(schedule_); }
 
   void Build() {
     if (request_.ranks == 1) return Finish(All());
+    if (IsInBlocks()) return BuildBlocks();
     switch (request_.algorithm) {
       case Algorithm::kAuto:
         PUSHPULL_CHECK(false);
         break;
       case Algorithm::kRing:
-        return BuildRing(false);
       case Algorithm::kBidirectionalRing:
-        return BuildRing(request_.ranks > 2);  // two ranks are both neighbours of each other
+        return BuildRing();
       case Algorithm::kTree:
         return BuildTree();
       case Algorithm::kHalvingDoubling:
@@ -123,11 +126,15 @@ class ScheduleBuilder {
  private:
   int ranks() const { return request_.ranks; }
   int rank() const { return request_.rank; }
-  ElementRange All() const { return {0, request_.elements}; }
-  ElementRange Piece(int piece) const { return PieceOf(request_.elements, ranks(), piece); }
+  // Of the block that is being built.
+  ElementRange All() const { return block_; }
+  ElementRange Piece(int piece) const {
+    const ElementRange inside = PieceOf(block_.size(), ranks(), piece);
+    return {block_.begin + inside.begin, block_.begin + inside.end};
+  }
   // Pieces first to last, without last.
   ElementRange Pieces(int first, int last) const {
-    return {first < ranks() ? Piece(first).begin : request_.elements, Piece(last - 1).end};
+    return {first < ranks() ? Piece(first).begin : block_.end, Piece(last - 1).end};
   }
   int Modulo(int rank) const { return ((rank % ranks()) + ranks()) % ranks(); }
 
@@ -143,7 +150,7 @@ class ScheduleBuilder {
   void Add(OpKind kind, int peer, ElementRange range) {
     if (range.size() == 0) return;
     ScheduleOp op{.kind = kind, .peer = peer, .range = range};
-    op.after = Predecessors(schedule_.ops, op);
+    op.after = Predecessors(schedule_.ops, first_of_block_, op);
     schedule_.needs_scratch = schedule_.needs_scratch || UsesScratch(kind);
     schedule_.ops.push_back(std::move(op));
   }
@@ -152,6 +159,49 @@ class ScheduleBuilder {
   void ReceiveReduce(int peer, ElementRange range) { Add(OpKind::kReceiveReduce, peer, range); }
   void Finish(ElementRange range) {
     if (request_.needs_finish && Reduces()) Add(OpKind::kFinish, -1, range);
+  }
+
+  bool IsInBlocks() const {
+    const Algorithm algorithm = request_.algorithm;
+    const bool has_two_halves =
+        algorithm == Algorithm::kRing || algorithm == Algorithm::kBidirectionalRing ||
+        algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kSplit;
+    return has_two_halves && request_.collective == Collective::kAllReduce &&
+           request_.block_elements > 0 && request_.elements > request_.block_elements;
+  }
+
+  // Reduces a block, then gathers the one before: its pieces have arrived by then, so no link is
+  // idle between two blocks, and they are still in the cache.
+  void BuildBlocks() {
+    size_t first_of_previous = 0;
+    ElementRange previous;
+    for (uint64_t at = 0; at < request_.elements; at += request_.block_elements) {
+      const size_t first = schedule_.ops.size();
+      const ElementRange block = {at, std::min(at + request_.block_elements, request_.elements)};
+      UseBlock(block, first);
+      ReduceBlock();
+      UseBlock(previous, first_of_previous);
+      if (at > 0) GatherBlock();
+      previous = block;
+      first_of_previous = first;
+    }
+    UseBlock(previous, first_of_previous);
+    GatherBlock();
+  }
+  // Operations of other blocks touch none of its elements.
+  void UseBlock(ElementRange block, size_t first) {
+    block_ = block;
+    first_of_block_ = first;
+  }
+  void ReduceBlock() {
+    if (request_.algorithm == Algorithm::kSplit) return SplitReduce();
+    if (request_.algorithm == Algorithm::kHalvingDoubling) return HalvingReduce(Pairing(ranks()));
+    RingReduce();
+  }
+  void GatherBlock() {
+    if (request_.algorithm == Algorithm::kSplit) return SplitGather();
+    if (request_.algorithm == Algorithm::kHalvingDoubling) return DoublingGather(Pairing(ranks()));
+    RingGather();
   }
 
   // One of both directions of a ring, and the part of each piece that goes around in it.
@@ -166,21 +216,32 @@ class ScheduleBuilder {
     return {at(direction.begin_share), at(direction.end_share)};
   }
 
-  void BuildRing(bool is_bidirectional) {
-    std::vector<Direction> directions = {{1, 0, 2}};
-    if (is_bidirectional) directions = {{1, 0, 1}, {-1, 1, 2}};
-    if (request_.collective == Collective::kBroadcast) return BuildChain(directions);
-    if (Reduces()) {
-      for (int k = 0; k < ranks() - 1; ++k) {
-        for (const Direction& one : directions) {
-          const int s = one.step;
-          Send(Modulo(rank() + s), ShareOf(Piece(Modulo(rank() - s * (k + 1))), one));
-          ReceiveReduce(Modulo(rank() - s), ShareOf(Piece(Modulo(rank() - s * (k + 2))), one));
-        }
+  std::vector<Direction> Directions() const {
+    // Two ranks are both neighbours of each other.
+    if (request_.algorithm == Algorithm::kRing || ranks() == 2) return {{1, 0, 2}};
+    return {{1, 0, 1}, {-1, 1, 2}};
+  }
+
+  void BuildRing() {
+    if (request_.collective == Collective::kBroadcast) return BuildChain(Directions());
+    if (Reduces()) RingReduce();
+    if (Gathers()) RingGather();
+  }
+
+  void RingReduce() {
+    const std::vector<Direction> directions = Directions();
+    for (int k = 0; k < ranks() - 1; ++k) {
+      for (const Direction& one : directions) {
+        const int s = one.step;
+        Send(Modulo(rank() + s), ShareOf(Piece(Modulo(rank() - s * (k + 1))), one));
+        ReceiveReduce(Modulo(rank() - s), ShareOf(Piece(Modulo(rank() - s * (k + 2))), one));
       }
-      Finish(Piece(rank()));
     }
-    if (!Gathers()) return;
+    Finish(Piece(rank()));
+  }
+
+  void RingGather() {
+    const std::vector<Direction> directions = Directions();
     for (int k = 0; k < ranks() - 1; ++k) {
       for (const Direction& one : directions) {
         const int s = one.step;
@@ -364,46 +425,45 @@ class ScheduleBuilder {
     const Pairing pairing(ranks());
     if (request_.collective == Collective::kBroadcast) {
       ScatterFrom(request_.root);
-      return DoublingGather(pairing, Collective::kAllGather);
+      return DoublingGather(pairing);
     }
-    if (pairing.IsSecond(rank())) return BuildSecond(Modulo(rank() - 1));
-    const bool has_second = pairing.ActiveOf(rank()) < pairing.pairs;
-    if (Reduces()) {
-      if (has_second) ReceiveReduce(rank() + 1, All());
-      ForEachDistance(pairing, true, [&](int partner, ElementRange own, ElementRange others) {
-        Send(partner, others);
-        ReceiveReduce(partner, own);
-      });
-      const int own = pairing.ActiveOf(rank());
-      Finish(ActivePieces(pairing, own, own + 1));
-    }
-    if (Gathers()) return DoublingGather(pairing, request_.collective);
-    if (has_second) Send(rank() + 1, Piece(rank() + 1));
+    if (Reduces()) HalvingReduce(pairing);
+    if (Gathers()) return DoublingGather(pairing);
+    // The second one of a pair gets its piece.
+    if (pairing.IsSecond(rank())) return Receive(rank() - 1, Piece(rank()));
+    if (HasSecond(pairing)) Send(rank() + 1, Piece(rank() + 1));
   }
 
-  void BuildSecond(int first) {
-    if (Reduces()) Send(first, All());
-    if (request_.collective == Collective::kAllGather) Send(first, Piece(rank()));
-    Receive(first, request_.collective == Collective::kReduceScatter ? Piece(rank()) : All());
+  bool HasSecond(const Pairing& pairing) const { return pairing.ActiveOf(rank()) < pairing.pairs; }
+
+  void HalvingReduce(const Pairing& pairing) {
+    if (pairing.IsSecond(rank())) return Send(rank() - 1, All());
+    if (HasSecond(pairing)) ReceiveReduce(rank() + 1, All());
+    ForEachDistance(pairing, true, [&](int partner, ElementRange own, ElementRange others) {
+      Send(partner, others);
+      ReceiveReduce(partner, own);
+    });
+    const int own = pairing.ActiveOf(rank());
+    Finish(ActivePieces(pairing, own, own + 1));
   }
 
-  void DoublingGather(const Pairing& pairing, Collective collective) {
-    if (pairing.IsSecond(rank())) return BuildSecondGather(Modulo(rank() - 1));
-    const bool has_second = pairing.ActiveOf(rank()) < pairing.pairs;
-    if (has_second && collective == Collective::kAllGather) Receive(rank() + 1, Piece(rank() + 1));
+  // Unless the pieces were reduced, the second one of a pair has one of its own.
+  void DoublingGather(const Pairing& pairing) {
+    if (pairing.IsSecond(rank())) {
+      if (!Reduces()) Send(rank() - 1, Piece(rank()));
+      return Receive(rank() - 1, All());
+    }
+    if (HasSecond(pairing) && !Reduces()) Receive(rank() + 1, Piece(rank() + 1));
     ForEachDistance(pairing, false, [&](int partner, ElementRange own, ElementRange others) {
       Send(partner, own);
       Receive(partner, others);
     });
-    if (has_second) Send(rank() + 1, All());
-  }
-
-  void BuildSecondGather(int first) {
-    Send(first, Piece(rank()));
-    Receive(first, All());
+    if (HasSecond(pairing)) Send(rank() + 1, All());
   }
 
   const ScheduleRequest request_;
+  ElementRange block_;
+  size_t first_of_block_ = 0;
   RankSchedule schedule_;
 };
 

@@ -97,6 +97,9 @@ struct ScheduleRequest {
   uint64_t elements = 0;
   int root = 0;               // of a broadcast
   bool needs_finish = false;  // whether reduced elements get a kFinish
+  // Where above 0, an all-reduce that first reduces and then gathers pieces does so with so many
+  // elements after the other, so that what is reduced is sent on while it is in the cache.
+  uint64_t block_elements = 0;
 
   friend bool operator==(const ScheduleRequest&, const ScheduleRequest&) = default;
 };

@@ -167,6 +167,21 @@ TEST(ScheduleRunnerTest, NobodyWaitsInACircle) {
   }
 }
 
+// The last block is smaller than the others, and of less than an element for each rank.
+TEST(ScheduleRunnerTest, LargeArraysAreReducedInBlocks) {
+  for (const Algorithm algorithm : AllAlgorithms()) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (const uint64_t elements : {101U, 203U, 1000U}) {
+        const RunOptions options = {
+            .request = {.algorithm = algorithm, .ranks = ranks, .block_elements = 100},
+            .capacity = kLeastRoom};
+        ExpectReduces(options, ElementKind::kFloat32, ElementOp::kMean, elements);
+        ExpectReduces(options, ElementKind::kInt8, ElementOp::kSum, elements);
+      }
+    }
+  }
+}
+
 TEST(ScheduleRunnerTest, GathersThePiecesOfAll) {
   constexpr uint64_t kElements = 701;
   const ReductionOp op(ElementKind::kInt32, ElementOp::kSum);

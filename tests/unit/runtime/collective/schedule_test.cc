@@ -81,6 +81,22 @@ TEST(ScheduleTest, RingsSplitAndDoublingSendTheLeast) {
   }
 }
 
+TEST(ScheduleTest, BlocksSendAsManyBytesAndFit) {
+  for (const Algorithm algorithm : AllAlgorithms()) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      ScheduleRequest request = {.algorithm = algorithm, .ranks = ranks, .elements = 64'000};
+      const uint64_t whole = ElementsSent(MakeSchedule(request));
+      request.block_elements = 8000;
+      const std::vector<RankSchedule> schedules = SchedulesOf(request);
+
+      EXPECT_EQ(MessagesOf(schedules, true), MessagesOf(schedules, false));
+      EXPECT_NEAR(static_cast<double>(ElementsSent(schedules[0])),
+                  static_cast<double>(whole),
+                  0.01 * static_cast<double>(whole));
+    }
+  }
+}
+
 TEST(ScheduleTest, OnlyNeighboursOfARingTalk) {
   for (const RankSchedule& schedule : SchedulesOf(
            {.algorithm = Algorithm::kBidirectionalRing, .ranks = 5, .rank = 0, .elements = 100})) {
