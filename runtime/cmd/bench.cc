@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull bench`.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/bench/collective_bench.h"
+#include "runtime/bench/collective_rank.h"
+#include "runtime/bench/collective_report.h"
 #include "runtime/bench/report.h"
 #include "runtime/bench/sync_bench.h"
 #include "runtime/bench/sync_worker.h"
@@ -21,6 +28,25 @@
 
 namespace pushpull {
 namespace {
+
+// Runs a benchmark until it has ended or a signal stops it.
+template <typename Measured, typename Run>
+absl::StatusOr<Measured> RunUntilSignal(std::atomic<int>& signal, Run run) {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  EventLoop loop("pp-signals");
+  std::atomic<bool> is_stopped = false;
+  absl::StatusOr<Measured> measured = absl::UnknownError("");
+  {
+    const StopSignals signals(loop, [&](StopSignal stop) {
+      signal = stop.number;
+      is_stopped = true;
+    });
+    measured = run(self, is_stopped);
+  }
+  loop.Stop();
+  return measured;
+}
 
 struct SyncFlags {
   SyncOptions options;
@@ -41,25 +67,17 @@ absl::Status TakeTexts(SyncFlags& flags) {
 int RunSync(SyncFlags& flags) {
   const absl::Status valid = TakeTexts(flags);
   if (!valid.ok()) return Report(valid);
-  std::error_code error;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  EventLoop loop("pp-signals");
-  std::atomic<bool> is_stopped = false;
   std::atomic<int> signal = 0;
-  absl::StatusOr<SyncMeasurements> measured = absl::UnknownError("");
-  {
-    const StopSignals signals(loop, [&](StopSignal stop) {
-      signal = stop.number;
-      is_stopped = true;
-    });
-    measured = RunSyncBench(flags.options, self, Environment(), is_stopped);
-  }
-  loop.Stop();
+  const absl::StatusOr<SyncMeasurements> measured = RunUntilSignal<SyncMeasurements>(
+      signal, [&](const std::string& self, const std::atomic<bool>& is_stopped) {
+        return RunSyncBench(flags.options, self, Environment(), is_stopped);
+      });
   if (signal != 0) return ExitCodeOf(signal);
   if (!measured.ok()) return Report(measured.status());
   const SyncSummary summary = Summarize(flags.options, *measured);
-  const auto format = flags.is_json ? ToJson : ToText;
-  std::fputs(format(flags.options, summary, measured->is_verified).c_str(), stdout);
+  const std::string text = flags.is_json ? ToJson(flags.options, summary, measured->is_verified)
+                                         : ToText(flags.options, summary, measured->is_verified);
+  std::fputs(text.c_str(), stdout);
   return measured->is_verified ? kExitDone : kExitFailed;
 }
 
@@ -109,6 +127,97 @@ void AddSyncWorkerCommand(CLI::App& bench, int& exit_code) {
       [options, &exit_code] { exit_code = Report(RunSyncWorker(*options, Environment())); });
 }
 
+struct CollectiveFlags {
+  CollectiveOptions options;
+  std::string collective = "all-reduce";
+  std::string algorithms = "auto";
+  std::string bytes = "160M";
+  bool is_json = false;
+};
+
+// `target` becomes what `parsed` has, or the error names the option.
+template <typename Value>
+absl::Status TakeParsed(const char* option, absl::StatusOr<Value> parsed, Value& target) {
+  if (!parsed.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--", option, ": ", parsed.status().message()));
+  target = *std::move(parsed);
+  return absl::OkStatus();
+}
+
+absl::Status TakeCollectiveTexts(CollectiveFlags& flags) {
+  CollectiveOptions& options = flags.options;
+  PUSHPULL_RETURN_IF_ERROR(
+      TakeParsed("collective", ParseCollective(flags.collective), options.collective));
+  PUSHPULL_RETURN_IF_ERROR(
+      TakeParsed("algorithm", ParseAlgorithms(flags.algorithms), options.algorithms));
+  PUSHPULL_RETURN_IF_ERROR(TakeParsed("bytes", ParseByteList(flags.bytes), options.bytes));
+  return Validate(options);
+}
+
+int RunCollective(CollectiveFlags& flags) {
+  const absl::Status valid = TakeCollectiveTexts(flags);
+  if (!valid.ok()) return Report(valid);
+  using Measured = std::vector<CollectiveMeasurement>;
+  std::atomic<int> signal = 0;
+  const absl::StatusOr<Measured> measured = RunUntilSignal<Measured>(
+      signal, [&](const std::string& self, const std::atomic<bool>& is_stopped) {
+        return RunCollectiveBench(flags.options, self, Environment(), is_stopped);
+      });
+  if (signal != 0) return ExitCodeOf(signal);
+  if (!measured.ok()) return Report(measured.status());
+  const std::string text =
+      flags.is_json ? ToJson(flags.options, *measured) : ToText(flags.options, *measured);
+  std::fputs(text.c_str(), stdout);
+  const bool is_verified = std::all_of(
+      measured->begin(), measured->end(), [](const auto& one) { return one.is_verified; });
+  return is_verified ? kExitDone : kExitFailed;
+}
+
+void AddCollectiveCommand(CLI::App& bench, int& exit_code) {
+  CLI::App* command = bench.add_subcommand(
+      "collective",
+      "Times collectives between processes of this machine, without servers, and verifies every "
+      "element");
+  const auto flags = std::make_shared<CollectiveFlags>();
+  command->add_option("--ranks", flags->options.ranks, "Processes")->capture_default_str();
+  command
+      ->add_option(
+          "--collective", flags->collective, "all-reduce, reduce-scatter, all-gather or broadcast")
+      ->capture_default_str();
+  command
+      ->add_option("--algorithm",
+                   flags->algorithms,
+                   "ring, bidirectional-ring, tree, halving-doubling, root, host, split, auto; "
+                   "several with commas, or all")
+      ->capture_default_str();
+  command
+      ->add_option("--bytes",
+                   flags->bytes,
+                   "Of each rank's array, several with commas; 1K is 1000, 1Ki 1024")
+      ->capture_default_str();
+  command->add_option("--channel", flags->options.channel, "shm or tcp")->capture_default_str();
+  command
+      ->add_option("--repeats", flags->options.repeats, "Of each call, after one that is not timed")
+      ->capture_default_str();
+  command->add_flag("--json", flags->is_json, "As JSON");
+  command->callback([flags, &exit_code] { exit_code = RunCollective(*flags); });
+}
+
+// Not for people: a process of `bench collective`.
+void AddCollectiveRankCommand(CLI::App& bench, int& exit_code) {
+  struct RankFlags {
+    std::string control;
+    uint32_t rank = 0;
+  };
+  CLI::App* command = bench.add_subcommand("collective-rank", "A rank of `bench collective`");
+  command->group("");
+  const auto flags = std::make_shared<RankFlags>();
+  command->add_option("--control", flags->control)->required();
+  command->add_option("--rank", flags->rank)->required();
+  command->callback(
+      [flags, &exit_code] { exit_code = Report(RunCollectiveRank(flags->control, flags->rank)); });
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, int& exit_code) {
@@ -116,6 +225,8 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   command->require_subcommand(1);
   AddSyncCommand(*command, exit_code);
   AddSyncWorkerCommand(*command, exit_code);
+  AddCollectiveCommand(*command, exit_code);
+  AddCollectiveRankCommand(*command, exit_code);
 }
 
 }  // namespace pushpull

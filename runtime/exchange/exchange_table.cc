@@ -7,13 +7,43 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/exchange/element_reduce.h"
+#include "runtime/tensor/element_reduce.h"
 
 namespace pushpull {
 namespace {
 
 // What a piece costs besides its values: so many without values are bounded, too.
 constexpr uint64_t kOverheadBytes = 1024;
+
+ElementKind KindOf(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      return ElementKind::kUint8;
+    case ElementType::kInt32:
+      return ElementKind::kInt32;
+    case ElementType::kInt64:
+      return ElementKind::kInt64;
+    case ElementType::kFloat32:
+      return ElementKind::kFloat32;
+    case ElementType::kFloat64:
+      break;
+  }
+  return ElementKind::kFloat64;
+}
+
+ElementOp OpOf(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kMean:
+      return ElementOp::kMean;
+    case Reduction::kMin:
+      return ElementOp::kMin;
+    case Reduction::kMax:
+      return ElementOp::kMax;
+    case Reduction::kSum:
+      break;
+  }
+  return ElementOp::kSum;
+}
 
 std::string NameOf(const ExchangeKey& key) {
   return absl::StrCat("exchange ", key.exchange.sequence, " of step ", key.exchange.step.value());
@@ -165,10 +195,11 @@ void ExchangeTable::Complete(const ExchangeKey& key, Piece& piece) {
     // In the order of the workers' indices: the same bits whatever the order of arrival.
     auto part = piece.parts.begin();
     result.values = std::move(part->second.values);
+    const ElementKind kind = KindOf(spec.type);
+    const ElementOp op = OpOf(spec.reduction);
     for (++part; part != piece.parts.end(); ++part)
-      Reduce(spec.type, spec.reduction, result.values.bytes(), part->second.values.bytes());
-    if (spec.reduction == Reduction::kMean)
-      DivideBy(spec.type, piece.parts.size(), result.values.bytes());
+      Reduce(kind, op, result.values.bytes(), part->second.values.bytes());
+    FinishReduction(kind, op, piece.parts.size(), result.values.bytes());
   }
   for (auto& [worker, part] : piece.parts) part.values = HostBuffer();
   piece.result = std::make_shared<const ExchangeResult>(std::move(result));

@@ -39,6 +39,8 @@ LAYERS = {
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     "exchange": ["base", "tensor", "consistency", "transport", "replication"],
+    # Of transport sockets and shared memory, not its frames.
+    "collective": ["base", "tensor", "tls", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
@@ -54,7 +56,7 @@ LAYERS = {
     # `pushpull run` asks the coordinator for progress over its client.
     "local": ["base", "job", "tls", "membership", "status"],
     # Benchmarks start jobs as `pushpull run` does, and have workers of their own in them.
-    "bench": ["base", "shard", "metrics", "tls", "transport", "worker", "local", _API],
+    "bench": ["base", "tensor", "shard", "metrics", "tls", "transport", "collective", "worker", "local", _API],
 }
 LAYERS["cmd"] = list(LAYERS)
 # Programs like any user's: the public API and nothing else.
@@ -104,7 +106,7 @@ FENCES = [
      ["runtime/job/*", "operator/api/*", "operator/children/*", "operator/kube/*",
       # Those that print: the status page, the report, endpoints.json, what a role says when it is ready.
       "runtime/status/status_json.h", "runtime/status/*.cc",
-      "runtime/bench/report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
+      "runtime/bench/*report.cc", "runtime/local/report.cc", "runtime/local/workdir.cc", "runtime/local/member_table.cc",
       "runtime/trace/chrome_trace.cc", "runtime/plan/plan_json.cc",
       "runtime/cmd/*.cc", "tests/*"]),
     (r"prometheus/", ["*/metrics/*", "*_metrics.h", "*_metrics.cc"]),

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bench/collective_bench.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/bench/collective_rank.h"
+#include "runtime/bench/control_socket.h"
+#include "runtime/bench/job_process.h"
+#include "runtime/bench/rank_processes.h"
+#include "runtime/transport/shm/descriptor_inbox.h"
+
+namespace pushpull {
+namespace {
+
+constexpr Duration kRanksStartTimeout = std::chrono::seconds(60);
+constexpr Duration kRanksAnswerTimeout = std::chrono::seconds(300);
+constexpr Duration kRanksEndTimeout = std::chrono::seconds(30);
+constexpr uint64_t kArrayBytesMax = 4'000'000'000;
+constexpr uint32_t kRepeatsMax = 100'000;
+
+class CollectiveBench {
+ public:
+  CollectiveBench(const CollectiveOptions& options,
+                  RankProcesses& processes,
+                  const std::atomic<bool>& is_stopped)
+      : options_(options), processes_(processes), is_stopped_(is_stopped) {}
+
+  absl::StatusOr<std::vector<CollectiveMeasurement>> Run(ControlListener& listener) {
+    PUSHPULL_RETURN_IF_ERROR(Connect(listener));
+    if (UsesAuto()) {
+      const uint64_t largest = *std::max_element(options_.bytes.begin(), options_.bytes.end());
+      PUSHPULL_RETURN_IF_ERROR(
+          TellAll({.kind = RankOrderKind::kRace,
+                   .bytes = std::max<uint64_t>(largest, kMeasuredBytesLeast)}));
+      PUSHPULL_RETURN_IF_ERROR(AwaitAll(nullptr));
+    }
+    std::vector<CollectiveMeasurement> all;
+    for (const uint64_t bytes : options_.bytes) {
+      for (const Algorithm algorithm : options_.algorithms) {
+        if (is_stopped_) return absl::CancelledError("stopped by a signal");
+        PUSHPULL_ASSIGN_OR_RETURN(CollectiveMeasurement one, Measure(bytes, algorithm));
+        all.push_back(std::move(one));
+      }
+    }
+    PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kLeave}));
+    return all;
+  }
+
+ private:
+  static constexpr uint64_t kMeasuredBytesLeast = 64 << 10;
+
+  bool UsesAuto() const {
+    return std::find(options_.algorithms.begin(), options_.algorithms.end(), Algorithm::kAuto) !=
+           options_.algorithms.end();
+  }
+
+  absl::Status Connect(ControlListener& listener) {
+    const Deadline deadline = Deadline::After(kRanksStartTimeout);
+    RankPlan plan = {.group = RandomToken(),
+                     .ranks = options_.ranks,
+                     .channel = options_.channel == "shm" ? LinkChannel::kShm : LinkChannel::kTcp};
+    for (uint32_t i = 0; i < options_.ranks; ++i) {
+      PUSHPULL_ASSIGN_OR_RETURN(ControlSocket rank, AcceptFromRank(listener, deadline));
+      PUSHPULL_ASSIGN_OR_RETURN(const RankPort port, rank.Receive<RankPort>(deadline));
+      if (port.rank >= options_.ranks)
+        return absl::InternalError(absl::StrCat("rank ", port.rank, " has called"));
+      plan.ports[port.rank] = static_cast<uint16_t>(port.port);
+      ranks_.push_back(std::move(rank));
+    }
+    for (ControlSocket& rank : ranks_) PUSHPULL_RETURN_IF_ERROR(rank.Send(plan, deadline));
+    return AwaitAll(nullptr);
+  }
+
+  // A rank that ends before it calls closes no connection: its end is looked for once a second.
+  absl::StatusOr<ControlSocket> AcceptFromRank(ControlListener& listener, Deadline deadline) {
+    while (true) {
+      absl::StatusOr<ControlSocket> rank =
+          listener.Accept(Deadline::After(std::chrono::seconds(1)));
+      if (!absl::IsDeadlineExceeded(rank.status()) || deadline.has_passed()) return rank;
+      if (processes_.has_failed()) return absl::UnavailableError("a rank has ended");
+    }
+  }
+
+  absl::Status TellAll(const RankOrder& order) {
+    for (ControlSocket& rank : ranks_)
+      PUSHPULL_RETURN_IF_ERROR(rank.Send(order, Deadline::After(kRanksAnswerTimeout)));
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitAll(CollectiveMeasurement* measured) {
+    const Deadline deadline = Deadline::After(kRanksAnswerTimeout);
+    for (ControlSocket& rank : ranks_) {
+      if (measured != nullptr) PUSHPULL_RETURN_IF_ERROR(TakeTimes(rank, deadline, *measured));
+      PUSHPULL_ASSIGN_OR_RETURN(const RankDone done, rank.Receive<RankDone>(deadline));
+      if (measured == nullptr) continue;
+      measured->bytes_sent = std::max(measured->bytes_sent, done.bytes_sent);
+      measured->is_verified = measured->is_verified && done.is_right != 0;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeTimes(ControlSocket& rank, Deadline deadline, CollectiveMeasurement& measured) {
+    std::vector<int64_t> times(options_.repeats);
+    PUSHPULL_RETURN_IF_ERROR(rank.Receive(std::span<int64_t>(times), deadline));
+    for (size_t i = 0; i < times.size(); ++i)
+      measured.seconds[i] = std::max(measured.seconds[i], static_cast<double>(times[i]) * 1e-9);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CollectiveMeasurement> Measure(uint64_t bytes, Algorithm algorithm) {
+    CollectiveMeasurement measured = {.bytes = bytes,
+                                      .algorithm = algorithm,
+                                      .seconds = std::vector<double>(options_.repeats),
+                                      .is_verified = true};
+    PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kRun,
+                                      .repeats = options_.repeats,
+                                      .bytes = bytes,
+                                      .collective = options_.collective,
+                                      .algorithm = algorithm}));
+    PUSHPULL_RETURN_IF_ERROR(AwaitAll(&measured));
+    return measured;
+  }
+
+  const CollectiveOptions& options_;
+  RankProcesses& processes_;
+  const std::atomic<bool>& is_stopped_;
+  std::vector<ControlSocket> ranks_;
+};
+
+absl::Status CheckBetween(const char* option, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", option, ": must be between ", least, " and ", most, ", is ", value));
+}
+
+}  // namespace
+
+absl::Status Validate(const CollectiveOptions& options) {
+  PUSHPULL_RETURN_IF_ERROR(CheckBetween("ranks", options.ranks, 1, kRanksMax));
+  PUSHPULL_RETURN_IF_ERROR(CheckBetween("repeats", options.repeats, 1, kRepeatsMax));
+  for (const uint64_t bytes : options.bytes) {
+    PUSHPULL_RETURN_IF_ERROR(CheckBetween("bytes", bytes, sizeof(float), kArrayBytesMax));
+    if (bytes % sizeof(float) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--bytes: must be a multiple of 4 (float32), is ", bytes));
+    }
+  }
+  if (options.channel == "shm" || options.channel == "tcp") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--channel: must be shm or tcp, is \"", options.channel, "\""));
+}
+
+absl::StatusOr<std::vector<CollectiveMeasurement>> RunCollectiveBench(
+    const CollectiveOptions& options,
+    const std::string& program,
+    const std::map<std::string, std::string>& environment,
+    const std::atomic<bool>& is_stopped) {
+  PUSHPULL_ASSIGN_OR_RETURN(const BenchFolder folder, BenchFolder::Make(environment));
+  const std::string control = folder.path() + "/control";
+  PUSHPULL_ASSIGN_OR_RETURN(ControlListener listener, ControlListener::Listen(control));
+  RankProcesses processes;
+  for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+    const std::vector<std::string> command = {
+        program, "bench", "collective-rank", "--control", control, "--rank", absl::StrCat(rank)};
+    PUSHPULL_RETURN_IF_ERROR(processes.Start(absl::StrCat("rank ", rank), command, environment));
+  }
+  absl::StatusOr<std::vector<CollectiveMeasurement>> measured =
+      CollectiveBench(options, processes, is_stopped).Run(listener);
+  if (absl::IsCancelled(measured.status())) return measured;
+  if (!measured.ok()) return processes.Explain(measured.status());
+  PUSHPULL_RETURN_IF_ERROR(processes.WaitForEnd(Deadline::After(kRanksEndTimeout)));
+  return measured;
+}
+
+}  // namespace pushpull

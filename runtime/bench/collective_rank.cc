@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bench/collective_rank.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/bench/control_socket.h"
+#include "runtime/bench/raw_link.h"
+#include "runtime/bench/step_values.h"
+#include "runtime/collective/algorithm_race.h"
+#include "runtime/collective/communicator.h"
+
+namespace pushpull {
+namespace {
+
+constexpr Duration kRankStartTimeout = std::chrono::seconds(60);
+constexpr Duration kRankCallTimeout = std::chrono::seconds(120);
+constexpr Duration kRankOrderTimeout = std::chrono::seconds(300);
+constexpr uint32_t kBroadcastRoot = 0;
+
+class CollectiveRank {
+ public:
+  explicit CollectiveRank(Communicator& ranks)
+      : ranks_(ranks),
+        own_(ranks.rank(), ranks.size()),
+        // The "sum" of a single worker is its own array: what is gathered and broadcast.
+        whole_(0, 1) {}
+
+  absl::StatusOr<std::vector<int64_t>> Run(const RankOrder& order) {
+    values_.resize(order.bytes / sizeof(float));
+    is_right_ = true;
+    std::vector<int64_t> times;
+    for (uint32_t repeat = 0; repeat < order.repeats + 1; ++repeat) {
+      Fill(order.collective, repeat);
+      PUSHPULL_RETURN_IF_ERROR(Barrier());
+      const uint64_t sent_before = ranks_.bytes_sent();
+      const int64_t begin = NanosecondsOf(CLOCK_MONOTONIC);
+      PUSHPULL_RETURN_IF_ERROR(Call(order));
+      // The first one makes the schedule and touches the memory.
+      if (repeat > 0) times.push_back(NanosecondsOf(CLOCK_MONOTONIC) - begin);
+      bytes_sent_ = ranks_.bytes_sent() - sent_before;
+      Check(order.collective, repeat);
+    }
+    return times;
+  }
+
+  RankDone done() const { return {.bytes_sent = bytes_sent_, .is_right = is_right_ ? 1U : 0U}; }
+
+ private:
+  ElementRange Piece() const {
+    return PieceOf(
+        values_.size(), static_cast<int>(ranks_.size()), static_cast<int>(ranks_.rank()));
+  }
+
+  void Fill(Collective collective, uint32_t step) {
+    const std::span<float> values(values_);
+    switch (collective) {
+      case Collective::kAllReduce:
+      case Collective::kReduceScatter:
+        return own_.Fill(step, 0, values);
+      case Collective::kAllGather: {
+        std::fill(values.begin(), values.end(), 0.0F);
+        const ElementRange piece = Piece();
+        return whole_.Fill(step, piece.begin, values.subspan(piece.begin, piece.size()));
+      }
+      case Collective::kBroadcast:
+        std::fill(values.begin(), values.end(), 0.0F);
+        if (ranks_.rank() == kBroadcastRoot) whole_.Fill(step, 0, values);
+    }
+  }
+
+  absl::Status Call(const RankOrder& order) {
+    const Deadline deadline = Deadline::After(kRankCallTimeout);
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values_));
+    switch (order.collective) {
+      case Collective::kAllReduce:
+        return ranks_.AllReduce(bytes, sum_, order.algorithm, deadline);
+      case Collective::kReduceScatter:
+        return ranks_.ReduceScatter(bytes, sum_, order.algorithm, deadline).status();
+      case Collective::kAllGather:
+        return ranks_.AllGather(bytes, sizeof(float), order.algorithm, deadline);
+      case Collective::kBroadcast:
+        return ranks_.Broadcast(bytes, kBroadcastRoot, order.algorithm, deadline);
+    }
+    return absl::InvalidArgumentError("an order of no collective");
+  }
+
+  absl::Status Barrier() {
+    float one = 1;
+    return ranks_.AllReduce(std::as_writable_bytes(std::span(&one, 1)),
+                            sum_,
+                            Algorithm::kTree,
+                            Deadline::After(kRankCallTimeout));
+  }
+
+  void Check(Collective collective, uint32_t step) {
+    const bool is_scattered = collective == Collective::kReduceScatter;
+    const bool is_reduced = collective == Collective::kAllReduce || is_scattered;
+    const ElementRange range = is_scattered ? Piece() : ElementRange{0, values_.size()};
+    const absl::Status checked =
+        (is_reduced ? own_ : whole_)
+            .Check(step, range.begin, std::span(values_).subspan(range.begin, range.size()));
+    if (checked.ok() || !is_right_) return;
+    is_right_ = false;
+    std::fprintf(stderr, "rank %u: %s\n", ranks_.rank(), std::string(checked.message()).c_str());
+  }
+
+  Communicator& ranks_;
+  const StepValues own_;
+  const StepValues whole_;
+  const ReductionOp sum_ = ReductionOp(ElementKind::kFloat32, ElementOp::kSum);
+  std::vector<float> values_;
+  uint64_t bytes_sent_ = 0;
+  bool is_right_ = true;
+};
+
+absl::Status FollowRankOrders(Communicator& ranks, ControlSocket& control) {
+  CollectiveRank rank(ranks);
+  const auto answer = [&](const RankDone& done) {
+    return control.Send(done, Deadline::After(kRankOrderTimeout));
+  };
+  PUSHPULL_RETURN_IF_ERROR(answer({.bytes_sent = 0, .is_right = 1}));  // it is connected
+  while (true) {
+    PUSHPULL_ASSIGN_OR_RETURN(const RankOrder order,
+                              control.Receive<RankOrder>(Deadline::After(kRankOrderTimeout)));
+    if (order.kind == RankOrderKind::kLeave) return absl::OkStatus();
+    if (order.kind == RankOrderKind::kRace) {
+      PUSHPULL_RETURN_IF_ERROR(
+          RaceAlgorithms(ranks, {.bytes_max = order.bytes}, Deadline::After(kRankOrderTimeout)));
+      PUSHPULL_RETURN_IF_ERROR(answer({.bytes_sent = 0, .is_right = 1}));
+      continue;
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<int64_t> times, rank.Run(order));
+    PUSHPULL_RETURN_IF_ERROR(
+        control.Send(std::span<const int64_t>(times), Deadline::After(kRankOrderTimeout)));
+    PUSHPULL_RETURN_IF_ERROR(answer(rank.done()));
+  }
+}
+
+}  // namespace
+
+absl::Status RunCollectiveRank(const std::string& control_path, uint32_t rank) {
+  const Deadline start = Deadline::After(kRankStartTimeout);
+  PUSHPULL_ASSIGN_OR_RETURN(const RankListener listener, RankListener::Listen({"127.0.0.1", 0}));
+  PUSHPULL_ASSIGN_OR_RETURN(ControlSocket control, ControlSocket::Connect(control_path));
+  PUSHPULL_RETURN_IF_ERROR(control.Send(RankPort{rank, listener.port()}, start));
+  PUSHPULL_ASSIGN_OR_RETURN(const RankPlan plan, control.Receive<RankPlan>(start));
+  MeshOptions options = {.rank = rank, .group = plan.group, .channel = plan.channel};
+  for (uint32_t i = 0; i < plan.ranks && i < kRanksMax; ++i)
+    options.addresses.push_back({"127.0.0.1", plan.ports[i]});
+  PUSHPULL_ASSIGN_OR_RETURN(LinkSet links, ConnectRanks(listener, options, start));
+  Communicator ranks(rank, std::move(links));
+  return FollowRankOrders(ranks, control);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank of a benchmark of collectives, and what it and the benchmark say to each other.
+//
+//   benchmark                     rank
+//             <-- RankPort ------ listens for the others
+//   RankPlan  ----------------->  connects to all
+//             <-- RankDone -----
+//   kRace     ----------------->  measures the algorithms, with all others
+//             <-- RankDone -----
+//   kRun      ----------------->  makes the call `repeats` times, each after a barrier, and checks
+//   it
+//             <-- int64 x repeats, RankDone
+//   kLeave    ----------------->  ends
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "runtime/collective/rank_mesh.h"
+#include "runtime/collective/schedule.h"
+
+namespace pushpull {
+
+struct RankPort {
+  uint32_t rank;
+  uint32_t port;
+};
+
+struct RankPlan {
+  GroupToken group;
+  uint32_t ranks;
+  LinkChannel channel;
+  std::array<uint8_t, 3> unused;
+  std::array<uint16_t, kRanksMax> ports;
+};
+
+enum class RankOrderKind : uint32_t { kRace = 1, kRun = 2, kLeave = 3 };
+struct RankOrder {
+  RankOrderKind kind;
+  uint32_t repeats;
+  uint64_t bytes;
+  Collective collective;
+  Algorithm algorithm;
+  std::array<uint8_t, 6> unused;
+};
+
+struct RankDone {
+  uint64_t bytes_sent;  // in one call
+  uint64_t is_right;
+};
+
+// Blocks until the benchmark lets it go. `control` is the path of the benchmark's socket. An error
+// of a call says what has failed; the benchmark prints it.
+absl::Status RunCollectiveRank(const std::string& control, uint32_t rank);
+
+}  // namespace pushpull

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a benchmark of collectives between ranks has measured, and the figures that follow from it.
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "runtime/collective/schedule.h"
+
+namespace pushpull {
+
+struct CollectiveOptions {
+  uint32_t ranks = 2;
+  Collective collective = Collective::kAllReduce;
+  std::vector<Algorithm> algorithms = {Algorithm::kAuto};
+  std::vector<uint64_t> bytes = {160'000'000};  // of each rank's array
+  std::string channel = "shm";
+  uint32_t repeats = 10;  // of each call that is timed
+};
+
+// "ring,tree", "auto", or "all" for every algorithm and auto. kInvalidArgument names what is none.
+absl::StatusOr<std::vector<Algorithm>> ParseAlgorithms(absl::string_view text);
+// "160M", "4K,1Mi"; see ParseBytes.
+absl::StatusOr<std::vector<uint64_t>> ParseByteList(absl::string_view text);
+
+// One array's size with one algorithm.
+struct CollectiveMeasurement {
+  uint64_t bytes = 0;
+  Algorithm algorithm = Algorithm::kRing;
+  std::vector<double> seconds;  // of each repeat the slowest rank's
+  uint64_t bytes_sent = 0;      // by the rank that sends most, in one call
+  bool is_verified = false;     // every element of every call
+};
+
+struct CollectiveFigures {
+  double p50_seconds = 0;
+  double least_seconds = 0;
+  double p99_seconds = 0;
+  double bytes_per_second = 0;  // of the array, by the median
+  // Times what a ring sends for each byte: comparable for any number of ranks. For an all-reduce
+  // 2 (n - 1) / n, for a reduce-scatter and an all-gather (n - 1) / n, for a broadcast 1.
+  double bus_bytes_per_second = 0;
+  double sent_over_array = 0;
+};
+
+CollectiveFigures FiguresOf(const CollectiveOptions& options,
+                            const CollectiveMeasurement& measured);
+
+}  // namespace pushpull

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+
+namespace pushpull {
+namespace {
+
+// Of an all-reduce in blocks: two of them, and what is in the rings, fit into the second-level
+// cache.
+constexpr size_t kPieceBytes = 256 * 1024;
+
+// A program calls with few different sizes; those of one step fit.
+constexpr size_t kSchedulesKept = 32;
+
+// About as long as it takes to put a thread to sleep and to wake it.
+constexpr Duration kSpin = std::chrono::microseconds(30);
+
+// Tells the core that this thread waits, so that its sibling gets more of it.
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Communicator::Communicator(uint32_t rank, LinkSet links)
+    : rank_(rank),
+      links_count_(links.links.size()),
+      links_(std::move(links)),
+      runner_(links_),
+      table_(static_cast<int>(links_count_)) {
+  PUSHPULL_CHECK(rank < links_count_);
+  const bool are_cheap =
+      std::all_of(links_.links.begin(), links_.links.end(), [](const auto& link) {
+        return link == nullptr || link->is_cheap_to_try();
+      });
+  // All ranks are on this host then. Where they share cores, spinning takes the core from the rank
+  // that is waited for.
+  if (are_cheap && links_count_ <= std::thread::hardware_concurrency()) spin_ = kSpin;
+}
+
+absl::Status Communicator::AllReduce(std::span<std::byte> values,
+                                     const ReductionOp& op,
+                                     Algorithm algorithm,
+                                     Deadline deadline) {
+  return Run({.collective = Collective::kAllReduce,
+              .algorithm = algorithm,
+              .values = values,
+              .element_bytes = op.element_bytes(),
+              .op = &op},
+             deadline);
+}
+
+absl::StatusOr<ElementRange> Communicator::ReduceScatter(std::span<std::byte> values,
+                                                         const ReductionOp& op,
+                                                         Algorithm algorithm,
+                                                         Deadline deadline) {
+  PUSHPULL_RETURN_IF_ERROR(Run({.collective = Collective::kReduceScatter,
+                                .algorithm = algorithm,
+                                .values = values,
+                                .element_bytes = op.element_bytes(),
+                                .op = &op},
+                               deadline));
+  return PieceOf(
+      values.size() / op.element_bytes(), static_cast<int>(links_count_), static_cast<int>(rank_));
+}
+
+absl::Status Communicator::AllGather(std::span<std::byte> values,
+                                     size_t element_bytes,
+                                     Algorithm algorithm,
+                                     Deadline deadline) {
+  return Run({.collective = Collective::kAllGather,
+              .algorithm = algorithm,
+              .values = values,
+              .element_bytes = element_bytes},
+             deadline);
+}
+
+absl::Status Communicator::Broadcast(std::span<std::byte> values,
+                                     uint32_t root,
+                                     Algorithm algorithm,
+                                     Deadline deadline) {
+  return Run({.collective = Collective::kBroadcast,
+              .algorithm = algorithm,
+              .values = values,
+              .element_bytes = 1,
+              .root = root},
+             deadline);
+}
+
+absl::Status Communicator::Check(const Call& call) const {
+  if (!broken_.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the communicator has ended; connect the ranks anew: ", broken_.message()));
+  }
+  const std::string name =
+      absl::StrCat("rank ", rank_, " of ", links_count_, ": ", ToString(call.collective), ": ");
+  if (call.element_bytes == 0 || call.element_bytes > kCustomElementBytesMax ||
+      call.values.size() % call.element_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name,
+                                                   call.values.size(),
+                                                   " bytes are no whole number of elements of ",
+                                                   call.element_bytes,
+                                                   " bytes"));
+  }
+  if (call.root >= links_count_)
+    return absl::InvalidArgumentError(absl::StrCat(name, "there is no root ", call.root));
+  return absl::OkStatus();
+}
+
+const PreparedSchedule& Communicator::ScheduleFor(const ScheduleRequest& request) {
+  for (const CachedSchedule& cached : schedules_) {
+    if (cached.request == request) return *cached.schedule;
+  }
+  CachedSchedule made = {.request = request,
+                         .schedule = std::make_unique<PreparedSchedule>(MakeSchedule(request))};
+  if (schedules_.size() < kSchedulesKept) {
+    schedules_.push_back(std::move(made));
+    return *schedules_.back().schedule;
+  }
+  CachedSchedule& replaced = schedules_[next_replaced_++ % kSchedulesKept];
+  replaced = std::move(made);
+  return *replaced.schedule;
+}
+
+absl::Status Communicator::Run(Call call, Deadline deadline) {
+  PUSHPULL_RETURN_IF_ERROR(Check(call));
+  if (call.algorithm == Algorithm::kAuto)
+    call.algorithm = table_.Choose(call.collective, call.values.size());
+  const uint64_t elements = call.values.size() / call.element_bytes;
+  const PreparedSchedule& schedule =
+      ScheduleFor({.collective = call.collective,
+                   .algorithm = call.algorithm,
+                   .ranks = static_cast<int>(links_count_),
+                   .rank = static_cast<int>(rank_),
+                   .elements = elements,
+                   .root = static_cast<int>(call.root),
+                   .needs_finish = call.op != nullptr && call.op->NeedsFinish(links_count_),
+                   .block_elements = kPieceBytes * links_count_ / call.element_bytes});
+  if (schedule.needs_scratch() && scratch_.size() < call.values.size())
+    scratch_.resize(call.values.size());
+  const CallHeader header = {.sequence = ++num_calls_,
+                             .collective = call.collective,
+                             .algorithm = call.algorithm,
+                             .root = call.root,
+                             .element_bytes = static_cast<uint32_t>(call.element_bytes),
+                             .elements = elements,
+                             .op = call.op == nullptr ? 0 : call.op->fingerprint()};
+  runner_.Begin({.schedule = &schedule,
+                 .header = header,
+                 .ranks = links_count_,
+                 .values = call.values,
+                 .scratch = scratch_,
+                 .op = call.op});
+  const absl::Status done = Finish(deadline);
+  return done.ok() ? done : Break(header, call.op, done);
+}
+
+absl::Status Communicator::Finish(Deadline deadline) {
+  while (true) {
+    PUSHPULL_ASSIGN_OR_RETURN(const bool has_moved, runner_.Advance());
+    if (runner_.is_done()) return absl::OkStatus();
+    if (!has_moved) {
+      PUSHPULL_RETURN_IF_ERROR(Wait(deadline));
+    } else if (deadline.has_passed()) {
+      return LateError();
+    }
+  }
+}
+
+absl::Status Communicator::Wait(Deadline deadline) {
+  const SteadyTime spin_end = std::chrono::steady_clock::now() + spin_;
+  while (spin_ > Duration::zero() && std::chrono::steady_clock::now() < spin_end) {
+    Pause();
+    PUSHPULL_ASSIGN_OR_RETURN(const bool has_moved, runner_.Advance());
+    if (has_moved || runner_.is_done()) return absl::OkStatus();
+  }
+  const std::vector<LinkWants>& wants = runner_.Wants();
+  for (size_t peer = 0; peer < wants.size(); ++peer) {
+    if (links_.links[peer] != nullptr) links_.links[peer]->Arm(wants[peer]);
+  }
+  absl::StatusOr<bool> has_moved = runner_.Advance();
+  absl::Status slept = has_moved.status();
+  if (has_moved.ok() && !*has_moved && !runner_.is_done()) slept = Sleep(wants, deadline);
+  for (const std::unique_ptr<PeerLink>& link : links_.links) {
+    if (link != nullptr) link->Disarm();
+  }
+  return slept;
+}
+
+absl::Status Communicator::Sleep(const std::vector<LinkWants>& wants, Deadline deadline) {
+  polled_.clear();
+  polled_ranks_.clear();
+  for (size_t peer = 0; peer < wants.size(); ++peer) {
+    if (links_.links[peer] == nullptr || !(wants[peer].bytes || wants[peer].room)) continue;
+    polled_.push_back(links_.links[peer]->WaitFor(wants[peer]));
+    polled_ranks_.push_back(peer);
+  }
+  if (links_.doorbell.is_open())
+    polled_.push_back({.fd = links_.doorbell.get(), .events = POLLIN, .revents = 0});
+  const int64_t left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()).count();
+  const int ready =
+      poll(polled_.data(),
+           polled_.size(),
+           static_cast<int>(std::min<int64_t>(left, std::numeric_limits<int>::max())));
+  if (ready < 0 && errno != EINTR) return StatusFromErrno(errno, "poll");
+  if (ready <= 0) return deadline.has_passed() ? LateError() : absl::OkStatus();
+  for (size_t i = 0; i < polled_ranks_.size(); ++i)
+    links_.links[polled_ranks_[i]]->OnReady(polled_[i].revents);
+  if (links_.doorbell.is_open() && polled_.back().revents != 0) {
+    uint64_t rung = 0;
+    [[maybe_unused]] const ssize_t got = read(links_.doorbell.get(), &rung, sizeof rung);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::LateError() {
+  std::string awaited;
+  const std::vector<LinkWants>& wants = runner_.Wants();
+  for (size_t peer = 0; peer < wants.size(); ++peer) {
+    if (wants[peer].bytes) absl::StrAppend(&awaited, ", for what rank ", peer, " sends");
+    if (wants[peer].room) absl::StrAppend(&awaited, ", for rank ", peer, " to take more");
+  }
+  return absl::DeadlineExceededError(absl::StrCat("has waited until its deadline", awaited));
+}
+
+absl::Status Communicator::Break(const CallHeader& header,
+                                 const ReductionOp* op,
+                                 const absl::Status& why) {
+  const bool is_of_peer = runner_.failure().peer >= 0;
+  broken_ = absl::Status(
+      why.code(),
+      absl::StrCat("rank ",
+                   rank_,
+                   " of ",
+                   links_count_,
+                   ": ",
+                   ToString(header),
+                   op == nullptr ? "" : absl::StrCat(" (", op->name(), ")"),
+                   ": ",
+                   is_of_peer ? absl::StrCat("rank ", runner_.failure().peer, " ") : "",
+                   why.message()));
+  for (std::unique_ptr<PeerLink>& link : links_.links) link.reset();
+  links_.doorbell.Reset();
+  return broken_;
+}
+
+}  // namespace pushpull

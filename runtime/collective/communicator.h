@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives between the ranks of a group, without servers: every rank is a process, or a thread
+// with a communicator of its own, and all make the same calls in the same order.
+//
+//   absl::StatusOr<LinkSet> links = ConnectRanks(listener, {.rank = 1, .addresses = ...},
+//   deadline); Communicator ranks(1, *std::move(links)); absl::Status done =
+//   ranks.AllReduce(std::as_writable_bytes(std::span(gradient)),
+//                                       ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
+//                                       Algorithm::kAuto, deadline);
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "pushpull/deadline.h"
+
+#include "runtime/collective/algorithm_table.h"
+#include "runtime/collective/peer_link.h"
+#include "runtime/collective/reduction_op.h"
+#include "runtime/collective/schedule.h"
+#include "runtime/collective/schedule_runner.h"
+
+namespace pushpull {
+
+// A call blocks until this rank's part is done, which is not yet that of all others, or `deadline`
+// passes. Arrays are changed in place and are those of the caller; after an error their elements
+// are undefined. Algorithm::kAuto is what table() says, by the bytes of the array.
+//
+// An error of a call ends the communicator: its links are closed, so that the calls of all other
+// ranks end, too, and every later call fails. Texts name this rank, the call and the other rank.
+//
+//   kInvalidArgument     the array is no whole number of elements, or there is no such root (these
+//                        two leave the communicator as it is); or another rank makes another call:
+//                        with both
+//   kDeadlineExceeded    names the ranks that are waited for
+//   kUnavailable         another rank has failed or is gone
+//   kDataLoss            another rank sends what it must not
+//   kFailedPrecondition  an earlier call has failed: with its error. Connect the ranks anew.
+//
+// One call at a time. Thread-compatible.
+class Communicator {
+ public:
+  Communicator(uint32_t rank, LinkSet links);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return static_cast<uint32_t>(links_count_); }
+
+  // Every rank gets the arrays of all reduced, element by element, with the same bits.
+  absl::Status AllReduce(std::span<std::byte> values,
+                         const ReductionOp& op,
+                         Algorithm algorithm,
+                         Deadline deadline);
+  // Rank i gets piece i of what AllReduce gives, at its place (PieceOf); the other elements become
+  // undefined. Returns the piece's elements.
+  absl::StatusOr<ElementRange> ReduceScatter(std::span<std::byte> values,
+                                             const ReductionOp& op,
+                                             Algorithm algorithm,
+                                             Deadline deadline);
+  // Rank i has piece i of the array at its place; every rank gets all pieces.
+  absl::Status AllGather(std::span<std::byte> values,
+                         size_t element_bytes,
+                         Algorithm algorithm,
+                         Deadline deadline);
+  // Every rank gets the bytes of `root`.
+  absl::Status Broadcast(std::span<std::byte> values,
+                         uint32_t root,
+                         Algorithm algorithm,
+                         Deadline deadline);
+
+  // All ranks have the same table.
+  const AlgorithmTable& table() const { return table_; }
+  void UseTable(const AlgorithmTable& table) { table_ = table; }
+
+  // Bytes of elements that all calls of this rank have sent; headers are not counted.
+  uint64_t bytes_sent() const { return runner_.bytes_sent(); }
+
+ private:
+  struct Call {
+    Collective collective;
+    Algorithm algorithm;
+    std::span<std::byte> values;
+    size_t element_bytes;
+    const ReductionOp* op = nullptr;
+    uint32_t root = 0;
+  };
+  struct CachedSchedule {
+    ScheduleRequest request;
+    std::unique_ptr<const PreparedSchedule> schedule;
+  };
+
+  absl::Status Run(Call call, Deadline deadline);
+  absl::Status Check(const Call& call) const;
+  const PreparedSchedule& ScheduleFor(const ScheduleRequest& request);
+  absl::Status Finish(Deadline deadline);
+  // Spins for a moment where that makes sense, then sleeps until a link is ready.
+  absl::Status Wait(Deadline deadline);
+  absl::Status Sleep(const std::vector<LinkWants>& wants, Deadline deadline);
+  absl::Status LateError();
+  // Closes all links.
+  absl::Status Break(const CallHeader& header, const ReductionOp* op, const absl::Status& why);
+
+  const uint32_t rank_;
+  const size_t links_count_;
+  LinkSet links_;
+  ScheduleRunner runner_;
+  AlgorithmTable table_;
+  Duration spin_{0};
+  uint64_t num_calls_ = 0;
+  absl::Status broken_;
+  std::vector<CachedSchedule> schedules_;
+  size_t next_replaced_ = 0;
+  std::vector<std::byte> scratch_;
+  std::vector<pollfd> polled_;
+  std::vector<size_t> polled_ranks_;
+};
+
+}  // namespace pushpull

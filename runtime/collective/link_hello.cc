@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective/link_hello.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/wire_bytes.h"
+
+namespace pushpull {
+namespace {
+
+// "PPrank01", "PPrank02", ...: a peer that sends something else is no rank of this version.
+constexpr uint64_t kHelloMagic = 0x31306B6E61725050;
+constexpr uint64_t kWelcomeMagic = 0x32306B6E61725050;
+constexpr uint64_t kReadyMagic = 0x33306B6E61725050;
+
+void WriteOffer(ByteWriter& writer, const std::optional<ShmOffer>& offer) {
+  writer(offer.has_value());
+  if (offer) writer(offer->name, offer->token);
+}
+
+void ReadOffer(ByteReader& reader, std::optional<ShmOffer>& offer) {
+  bool has_offer = false;
+  reader(has_offer);
+  if (has_offer) reader(offer.emplace().name, offer->token);
+}
+
+absl::Status CheckRead(const ByteReader& reader, uint64_t magic, uint64_t expected) {
+  if (reader.ok() && magic == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      "what has connected is no rank of a communicator, or one of another version");
+}
+
+}  // namespace
+
+std::vector<std::byte> EncodeLinkHello(const LinkHello& hello) {
+  ByteWriter writer;
+  writer(kHelloMagic, hello.group, hello.from, hello.to, hello.ranks, hello.host);
+  WriteOffer(writer, hello.shm);
+  return writer.Take();
+}
+
+std::vector<std::byte> EncodeLinkWelcome(const LinkWelcome& welcome) {
+  ByteWriter writer;
+  writer(kWelcomeMagic, welcome.admitted);
+  WriteOffer(writer, welcome.shm);
+  return writer.Take();
+}
+
+std::vector<std::byte> EncodeLinkReady(const LinkReady& ready) {
+  return BytesOf(kReadyMagic, ready.done);
+}
+
+absl::StatusOr<LinkHello> DecodeLinkHello(std::span<const std::byte> body) {
+  ByteReader reader(body);
+  uint64_t magic = 0;
+  LinkHello hello;
+  reader(magic, hello.group, hello.from, hello.to, hello.ranks, hello.host);
+  ReadOffer(reader, hello.shm);
+  const absl::Status read = CheckRead(reader, magic, kHelloMagic);
+  if (!read.ok()) return read;
+  return hello;
+}
+
+absl::StatusOr<LinkWelcome> DecodeLinkWelcome(std::span<const std::byte> body) {
+  ByteReader reader(body);
+  uint64_t magic = 0;
+  LinkWelcome welcome;
+  reader(magic);
+  welcome.admitted = reader.GetStatus();
+  ReadOffer(reader, welcome.shm);
+  const absl::Status read = CheckRead(reader, magic, kWelcomeMagic);
+  if (!read.ok()) return read;
+  return welcome;
+}
+
+absl::StatusOr<LinkReady> DecodeLinkReady(std::span<const std::byte> body) {
+  ByteReader reader(body);
+  uint64_t magic = 0;
+  LinkReady ready;
+  reader(magic);
+  ready.done = reader.GetStatus();
+  const absl::Status read = CheckRead(reader, magic, kReadyMagic);
+  if (!read.ok()) return read;
+  return ready;
+}
+
+absl::Status CheckLinkHello(const LinkHello& hello, const LinkExpectation& expected) {
+  const std::string who = absl::StrCat("rank ", hello.from, " of ", hello.ranks);
+  if (hello.group != expected.group) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        who, " belongs to another group of ranks: give all of them the same token and addresses"));
+  }
+  if (hello.ranks != expected.ranks || hello.to != expected.rank) {
+    return absl::InvalidArgumentError(absl::StrCat(who,
+                                                   " has called for rank ",
+                                                   hello.to,
+                                                   ", here is rank ",
+                                                   expected.rank,
+                                                   " of ",
+                                                   expected.ranks,
+                                                   ": all ranks need the same list of addresses"));
+  }
+  // The higher rank connects to the lower one.
+  if (hello.from <= expected.rank || hello.from >= expected.ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, " does not connect to rank ", expected.rank, ": only higher ranks do"));
+  }
+  if (expected.connected[hello.from])
+    return absl::AlreadyExistsError(absl::StrCat(who, " is connected already"));
+  if (hello.shm.has_value() != expected.is_shm) {
+    return absl::InvalidArgumentError(absl::StrCat(who,
+                                                   " uses ",
+                                                   hello.shm ? "shm" : "tcp",
+                                                   ", here it is ",
+                                                   expected.is_shm ? "shm" : "tcp",
+                                                   ": all ranks need the same channel"));
+  }
+  if (expected.is_shm && hello.host != expected.host) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(who, " is on another host: shm is for ranks of one host, use tcp"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connects the ranks of a communicator, each with each other one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "pushpull/deadline.h"
+
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/host_port.h"
+#include "runtime/collective/link_hello.h"
+#include "runtime/collective/peer_link.h"
+
+namespace pushpull {
+
+// Ranks of one communicator at most: each has a connection to every other one, over shm also a ring
+// of half a megabyte.
+constexpr size_t kRanksMax = 64;
+
+enum class LinkChannel : uint8_t { kTcp, kShm };
+
+// Where a rank awaits the others.
+class RankListener {
+ public:
+  // kAlreadyExists: the port is in use. Port 0 takes a free one.
+  static absl::StatusOr<RankListener> Listen(const HostPort& address);
+
+  uint16_t port() const { return port_; }
+  const FileDescriptor& socket() const { return socket_; }
+
+ private:
+  RankListener(FileDescriptor socket, uint16_t port) : socket_(std::move(socket)), port_(port) {}
+
+  FileDescriptor socket_;
+  uint16_t port_;
+};
+
+struct MeshOptions {
+  uint32_t rank = 0;
+  // Of all ranks, by rank: how many there are, and where this one reaches them. Numeric hosts. All
+  // ranks listen before any connects.
+  std::vector<HostPort> addresses;
+  GroupToken group{};
+  LinkChannel channel = LinkChannel::kTcp;  // of all ranks
+};
+
+// Blocks until this rank is connected to all others. Whatever connects and is no rank of the group
+// is told so and dropped; it disturbs nobody. Plain TCP without certificates, for one host or a
+// network that is trusted. Errors name both ranks:
+//
+//   kInvalidArgument   no rank of 1 to kRanksMax; a rank refuses this one, as CheckLinkHello says
+//   kDeadlineExceeded  names the ranks that are missing, and who was refused last
+//   kUnavailable       a rank has gone again
+absl::StatusOr<LinkSet> ConnectRanks(const RankListener& listener,
+                                     const MeshOptions& options,
+                                     Deadline deadline);
+
+}  // namespace pushpull

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Carries out a rank's part of a collective: moves each operation of its schedule along its range
+// as far as the links and the operations before it allow.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/collective/call_header.h"
+#include "runtime/collective/peer_link.h"
+#include "runtime/collective/reduction_op.h"
+#include "runtime/collective/schedule.h"
+
+namespace pushpull {
+
+// What a link or this rank moves of an operation before it is another's turn. Of this many bytes
+// those that have arrived, are reduced and are sent on are still in the core's cache.
+constexpr size_t kMoveBytes = 128 * 1024;
+
+// A schedule, and the operations that follow one another: those to one peer, those from one peer.
+// Others go at the same time.
+class PreparedSchedule {
+ public:
+  struct Queue {
+    int peer = -1;  // -1: operations within this rank, one a queue
+    bool is_send = false;
+    std::vector<uint32_t> ops;
+  };
+
+  explicit PreparedSchedule(RankSchedule schedule);
+
+  const std::vector<ScheduleOp>& ops() const { return schedule_.ops; }
+  bool needs_scratch() const { return schedule_.needs_scratch; }
+  // Receives first, sends last: what has just arrived is passed on while it is in the cache.
+  const std::vector<Queue>& queues() const { return queues_; }
+
+ private:
+  RankSchedule schedule_;
+  std::vector<Queue> queues_;
+};
+
+// One call of a collective on this rank.
+struct CollectiveCall {
+  const PreparedSchedule* schedule = nullptr;
+  CallHeader header;
+  size_t ranks = 1;
+  std::span<std::byte> values;      // the array, changed in place
+  std::span<std::byte> scratch;     // as large where the schedule needs it
+  const ReductionOp* op = nullptr;  // null: nothing is reduced
+};
+
+// An error of a link, and the rank at its other end.
+struct LinkFailure {
+  int peer = -1;
+  absl::Status status;
+};
+
+// One call at a time. Thread-compatible.
+class ScheduleRunner {
+ public:
+  // The links outlive the runner.
+  explicit ScheduleRunner(LinkSet& links) : links_(links) {}
+
+  // Begins a call; what it points to outlives it.
+  void Begin(const CollectiveCall& call);
+
+  // Moves what can be moved now, each queue by kMoveBytes at most; returns whether anything was.
+  // Never blocks. An error is that of failure().
+  absl::StatusOr<bool> Advance();
+  // Every operation is done, and nothing of this rank waits in a link.
+  bool is_done() const { return num_left_ == 0 && !HasUnsent(); }
+  const LinkFailure& failure() const { return failure_; }
+
+  // What the links of unfinished operations wait for, by rank.
+  const std::vector<LinkWants>& Wants();
+
+  // Bytes of elements that all calls have sent.
+  uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  struct Progress {
+    size_t next = 0;          // of the queue's operations
+    size_t header_bytes = 0;  // of the header that are sent, or received
+  };
+
+  bool HasUnsent() const;
+  PeerLink& LinkTo(int peer) { return *links_.links[static_cast<size_t>(peer)]; }
+  absl::Status Fail(int peer, const absl::Status& status);
+  // As far as operation `index` may go, in bytes.
+  uint64_t LimitOf(uint32_t index) const;
+  absl::StatusOr<bool> AdvanceQueue(const PreparedSchedule::Queue& queue, Progress& progress);
+  absl::StatusOr<bool> MoveHeader(const PreparedSchedule::Queue& queue, Progress& progress);
+  // How many bytes of the operation were moved.
+  absl::StatusOr<size_t> Move(const ScheduleOp& op, uint64_t at, size_t num_bytes);
+  absl::StatusOr<size_t> ReceiveReduce(const ScheduleOp& op, std::span<std::byte> into);
+  void EndOp(const ScheduleOp& op);
+
+  LinkSet& links_;
+  CollectiveCall call_;
+  size_t element_bytes_ = 1;
+  std::array<std::byte, kCallHeaderBytes> header_{};
+  std::vector<uint64_t> positions_;  // of each operation, in bytes
+  std::vector<uint64_t> ends_;
+  std::vector<Progress> progress_;  // of each queue
+  std::vector<LinkWants> wants_;
+  size_t num_left_ = 0;
+  LinkFailure failure_;
+  uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace pushpull

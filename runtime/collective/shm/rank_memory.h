@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory in which a rank says things to its neighbours: for each of them a ring of bytes, how
+// far it has written to it, how far it has read the neighbour's ring, and what it waits for. Only
+// its owner writes to it; neighbours map it to read. Nothing in it is trusted: who reads a count
+// checks that it can be.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+#include "runtime/transport/shm/shared_memory.h"
+
+namespace pushpull {
+
+// Of one ring. Small enough that rings of both directions stay in a core's second-level cache.
+constexpr size_t kRankRingBytes = 512 * 1024;
+
+// Messages begin at multiples of this, a line of the cache.
+constexpr size_t kRingAlignment = 64;
+
+// Where things lie in the memory of a rank that has `ranks` - 1 neighbours.
+size_t RankMemoryBytes(size_t ranks);
+
+// Numbers of one end about one neighbour. Counts are of bytes since the beginning, with padding.
+struct RankCounts {
+  alignas(64) uint64_t written;
+  alignas(64) uint64_t read;
+  // Lowest bit: waits for bytes; next: waits for room; above: the number of the wait, so that the
+  // neighbour wakes this end once for each.
+  alignas(64) uint64_t waits;
+};
+
+// Thread-compatible.
+class OwnRankMemory {
+ public:
+  // kResourceExhausted: not enough memory.
+  static absl::StatusOr<std::shared_ptr<OwnRankMemory>> Create(size_t ranks);
+
+  int descriptor() const { return memory_->descriptor(); }
+  std::span<std::byte> Ring(size_t neighbour) const;
+  RankCounts& Counts(size_t neighbour) const;
+
+ private:
+  OwnRankMemory(std::shared_ptr<SharedMemory> memory, size_t ranks)
+      : memory_(std::move(memory)), ranks_(ranks) {}
+
+  const std::shared_ptr<SharedMemory> memory_;
+  const size_t ranks_;
+};
+
+// A neighbour's, as far as it concerns this rank. Thread-compatible.
+class NeighbourMemory {
+ public:
+  // kInvalidArgument: not memory of a rank among as many.
+  static absl::StatusOr<NeighbourMemory> Attach(const FileDescriptor& file,
+                                                size_t ranks,
+                                                size_t own_rank);
+
+  std::span<const std::byte> Ring() const;
+  const RankCounts& Counts() const;
+
+ private:
+  NeighbourMemory(std::shared_ptr<const AttachedMemory> memory, size_t ranks, size_t own_rank)
+      : memory_(std::move(memory)), ranks_(ranks), own_rank_(own_rank) {}
+
+  std::shared_ptr<const AttachedMemory> memory_;
+  size_t ranks_;
+  size_t own_rank_;
+};
+
+// Of a number that another process may write at the same time.
+inline uint64_t LoadShared(const uint64_t& number) {
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(number)).load(std::memory_order_acquire);
+}
+inline void StoreShared(uint64_t& number, uint64_t value) {
+  std::atomic_ref<uint64_t>(number).store(value, std::memory_order_release);
+}
+
+}  // namespace pushpull

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A link over a TCP connection: the bytes of the messages and nothing else. The bytes of a message
+// that is reduced come in through a buffer that stays in the cache, those of one that is copied go
+// straight to their place.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/base/file_descriptor.h"
+#include "runtime/collective/peer_link.h"
+#include "runtime/transport/tcp/tcp_stream.h"
+
+namespace pushpull {
+
+class TcpLink final : public PeerLink {
+ public:
+  // `socket` is connected and does not block.
+  explicit TcpLink(FileDescriptor socket);
+
+  absl::StatusOr<size_t> Send(std::span<const std::byte> bytes) override;
+  void EndSent() override {}
+  absl::Status Flush() override;
+  bool has_unsent() const override { return !unsent_.empty(); }
+
+  absl::StatusOr<std::span<const std::byte>> Peek(size_t least, size_t most) override;
+  void Consume(size_t num_bytes) override { staged_begin_ += num_bytes; }
+  absl::StatusOr<size_t> Receive(std::span<std::byte> into) override;
+  void EndReceived() override { CompactStaged(); }
+
+  void Arm(LinkWants /*wants*/) override {}
+  void Disarm() override {}
+  pollfd WaitFor(LinkWants wants) const override;
+  void OnReady(short events) override;
+  bool is_cheap_to_try() const override { return false; }
+
+ private:
+  // Headers and small messages are gathered up to this, so that they share a call with each other.
+  static constexpr size_t kGatheredBytes = 4096;
+  static constexpr size_t kStagedBytes = 256 * 1024;
+
+  std::span<std::byte> Staged() {
+    return std::span(staged_).subspan(staged_begin_, staged_end_ - staged_begin_);
+  }
+  // Moves what is staged to the front, where it is aligned.
+  void CompactStaged();
+  // What is gathered, then `bytes`; returns how many of the latter.
+  absl::StatusOr<size_t> Write(std::span<const std::byte> bytes);
+  absl::StatusOr<size_t> Read(std::span<std::byte> into);
+
+  TcpStream stream_;
+  std::vector<std::byte> unsent_;
+  std::vector<std::byte> staged_;
+  size_t staged_begin_ = 0;
+  size_t staged_end_ = 0;
+  // Until poll says otherwise, a try is vain.
+  bool can_read_ = true;
+  bool can_write_ = true;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective/algorithm_race.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/collective/rank_threads.h"
+
+namespace pushpull {
+namespace {
+
+TEST(AlgorithmRaceTest, AllRanksGetTheSameTable) {
+  for (const LinkChannel channel : {LinkChannel::kTcp, LinkChannel::kShm}) {
+    std::vector<std::vector<std::byte>> tables(3);
+    const auto body = [&](const std::unique_ptr<Communicator>& own) -> absl::Status {
+      const absl::Status status =
+          RaceAlgorithms(*own, {.bytes_max = 8 << 10, .rounds = 1}, TestDeadline());
+      tables[own->rank()] = own->table().Encode();
+      return status;
+    };
+
+    for (const absl::Status& status : OnRanks(3, channel, body)) EXPECT_TRUE(status.ok()) << status;
+
+    EXPECT_THAT(tables, testing::Each(tables[0]));
+    EXPECT_TRUE(AlgorithmTable::Decode(tables[0]).ok());
+  }
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives between threads over both channels, and what becomes of all ranks when one fails.
+#include "runtime/collective/communicator.h"
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/collective/rank_arrays.h"
+#include "tests/unit/runtime/collective/rank_threads.h"
+
+namespace pushpull {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr LinkChannel kChannels[] = {LinkChannel::kTcp, LinkChannel::kShm};
+
+std::span<std::byte> BytesIn(std::vector<float>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+// Whole numbers, so that sums are exact: i + rank.
+std::vector<float> CountFrom(uint32_t rank, uint64_t elements) {
+  std::vector<float> values(elements);
+  for (uint64_t i = 0; i < elements; ++i) values[i] = static_cast<float>(i % 1000 + rank);
+  return values;
+}
+
+std::vector<float> SumOfCounts(uint32_t ranks, uint64_t elements) {
+  std::vector<float> values(elements);
+  for (uint64_t i = 0; i < elements; ++i)
+    values[i] = static_cast<float>(ranks * (i % 1000) + ranks * (ranks - 1) / 2);
+  return values;
+}
+
+absl::Status Unless(bool is_right, const std::string& what) {
+  return is_right ? absl::OkStatus() : absl::DataLossError("wrong elements after " + what);
+}
+
+// Every collective by one algorithm on arrays of `elements`.
+absl::Status CallAll(Communicator& ranks, Algorithm algorithm, uint64_t elements) {
+  const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+  const std::vector<float> expected = SumOfCounts(ranks.size(), elements);
+  std::vector<float> values = CountFrom(ranks.rank(), elements);
+  absl::Status status = ranks.AllReduce(BytesIn(values), sum, algorithm, TestDeadline());
+  if (!status.ok()) return status;
+  status = Unless(values == expected, "all-reduce");
+  if (!status.ok()) return status;
+
+  values = CountFrom(ranks.rank(), elements);
+  const absl::StatusOr<ElementRange> piece =
+      ranks.ReduceScatter(BytesIn(values), sum, algorithm, TestDeadline());
+  if (!piece.ok()) return piece.status();
+  for (uint64_t i = piece->begin; i < piece->end; ++i) {
+    status = Unless(values[i] == expected[i], "reduce-scatter");
+    if (!status.ok()) return status;
+  }
+  status = ranks.AllGather(BytesIn(values), sizeof(float), algorithm, TestDeadline());
+  if (!status.ok()) return status;
+  status = Unless(values == expected, "all-gather");
+  if (!status.ok()) return status;
+
+  const uint32_t root = ranks.size() - 1;
+  values = CountFrom(ranks.rank(), elements);
+  status = ranks.Broadcast(BytesIn(values), root, algorithm, TestDeadline());
+  if (!status.ok()) return status;
+  return Unless(values == CountFrom(root, elements), "broadcast");
+}
+
+TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithm) {
+  for (const LinkChannel channel : kChannels) {
+    for (const uint32_t ranks : {1U, 2U, 3U, 8U}) {
+      const auto body = [&](const std::unique_ptr<Communicator>& own) -> absl::Status {
+        for (const Algorithm algorithm : AllAlgorithms()) {
+          for (const uint64_t elements : {0U, 1U, 1001U, 150'001U}) {
+            const absl::Status status = CallAll(*own, algorithm, elements);
+            if (!status.ok()) return status;
+          }
+        }
+        return CallAll(*own, Algorithm::kAuto, 5000);
+      };
+
+      for (const absl::Status& status : OnRanks(ranks, channel, body))
+        EXPECT_TRUE(status.ok()) << NameOf(channel) << " of " << ranks << ": " << status;
+    }
+  }
+}
+
+TEST(CommunicatorTest, ElementsOfAllSizesFollowEachOther) {
+  for (const LinkChannel channel : kChannels) {
+    const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+      for (const Algorithm algorithm : AllAlgorithms()) {
+        for (const ElementKind kind : {ElementKind::kInt8,
+                                       ElementKind::kFloat64,
+                                       ElementKind::kBFloat16,
+                                       ElementKind::kInt32}) {
+          const RankArrays inputs = RandomArrays(kind, own->size(), 13);
+          std::vector<std::byte> values = inputs[own->rank()];
+          const absl::Status status =
+              own->AllReduce(values, ReductionOp(kind, ElementOp::kSum), algorithm, TestDeadline());
+          if (!status.ok()) return status;
+          const std::string wrong = WrongWith(kind, ElementOp::kSum, inputs, {0, 13}, values);
+          if (!wrong.empty()) return absl::DataLossError(wrong);
+        }
+      }
+      return absl::OkStatus();
+    };
+
+    for (const absl::Status& status : OnRanks(4, channel, body))
+      EXPECT_TRUE(status.ok()) << NameOf(channel) << ": " << status;
+  }
+}
+
+TEST(CommunicatorTest, ARingSendsTheLeastBytes) {
+  for (const LinkChannel channel : kChannels) {
+    const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+      std::vector<float> values = CountFrom(own->rank(), 40'000);
+      const absl::Status status =
+          own->AllReduce(BytesIn(values),
+                         ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
+                         Algorithm::kRing,
+                         TestDeadline());
+      if (!status.ok()) return status;
+      return Unless(own->bytes_sent() == 2 * 160'000 / 4 * 3, "counting bytes");
+    };
+
+    for (const absl::Status& status : OnRanks(4, channel, body)) EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(CommunicatorTest, ALostRankEndsTheCallOfAll) {
+  for (const LinkChannel channel : kChannels) {
+    for (const Algorithm algorithm : AllAlgorithms()) {
+      const auto body = [&](std::unique_ptr<Communicator> own) -> absl::Status {
+        const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+        std::vector<float> values(200'000);
+        absl::Status status = own->AllReduce(BytesIn(values), sum, algorithm, TestDeadline());
+        if (!status.ok()) return absl::InternalError("the first call has failed");
+        if (own->rank() == 2) return absl::OkStatus();  // and its communicator is gone
+        status = own->AllReduce(BytesIn(values), sum, algorithm, TestDeadline());
+        const absl::Status again = own->AllReduce(BytesIn(values), sum, algorithm, TestDeadline());
+        EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_THAT(std::string(again.message()), HasSubstr(std::string(status.message())));
+        return status;
+      };
+
+      const std::vector<absl::Status> results = OnRanks(4, channel, body);
+
+      for (const size_t rank : {0U, 1U, 3U}) {
+        SCOPED_TRACE(NameOf(channel) + " " + ToString(algorithm));
+        EXPECT_EQ(results[rank].code(), absl::StatusCode::kUnavailable) << results[rank];
+        EXPECT_THAT(std::string(results[rank].message()),
+                    AllOf(HasSubstr("rank " + std::to_string(rank) + " of 4: call 2, all-reduce"),
+                          HasSubstr("(float32 sum): rank ")));
+      }
+    }
+  }
+}
+
+TEST(CommunicatorTest, ALateRankIsNamed) {
+  for (const LinkChannel channel : kChannels) {
+    const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+      const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+      std::vector<float> values(10);
+      if (own->rank() != 0) {
+        // Waits for what rank 0 never sends, until its links are closed.
+        return own->Broadcast(BytesIn(values), 0, Algorithm::kTree, TestDeadline());
+      }
+      return own->Broadcast(
+          BytesIn(values), 1, Algorithm::kTree, Deadline::After(std::chrono::milliseconds(50)));
+    };
+
+    const std::vector<absl::Status> results = OnRanks(2, channel, body);
+
+    EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(results[0].message()),
+                AllOf(HasSubstr("rank 0 of 2: call 1, broadcast by tree"),
+                      HasSubstr("for what rank 1 sends")));
+    EXPECT_EQ(results[1].code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST(CommunicatorTest, DifferentCallsAreSaidWithBoth) {
+  for (const LinkChannel channel : kChannels) {
+    const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+      std::vector<float> values(own->rank() == 1 ? 20 : 10);
+      return own->AllReduce(BytesIn(values),
+                            ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
+                            Algorithm::kSplit,
+                            TestDeadline());
+    };
+
+    const std::vector<absl::Status> results = OnRanks(2, channel, body);
+
+    std::string all;
+    for (const absl::Status& status : results) {
+      EXPECT_FALSE(status.ok());
+      all += std::string(status.message());
+    }
+    EXPECT_THAT(all, AllOf(HasSubstr("of 20 elements"), HasSubstr("of 10 elements")));
+  }
+}
+
+TEST(CommunicatorTest, AWrongArgumentDisturbsNobody) {
+  const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+    std::vector<std::byte> values(6);
+    const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+    EXPECT_EQ(own->AllReduce(values, sum, Algorithm::kRing, TestDeadline()).code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(own->Broadcast(values, 2, Algorithm::kRing, TestDeadline()).code(),
+              absl::StatusCode::kInvalidArgument);
+    return own->Broadcast(values, 1, Algorithm::kRing, TestDeadline());
+  };
+
+  for (const absl::Status& status : OnRanks(2, LinkChannel::kTcp, body))
+    EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace pushpull

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tensor/element_reduce.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/tensor/half_float.h"
+
+namespace pushpull {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+constexpr ElementOp kOps[] = {ElementOp::kMean,
+                              ElementOp::kSum,
+                              ElementOp::kMin,
+                              ElementOp::kMax,
+                              ElementOp::kProduct,
+                              ElementOp::kAnd,
+                              ElementOp::kOr};
+constexpr ElementKind kKinds[] = {ElementKind::kUint8,
+                                  ElementKind::kInt8,
+                                  ElementKind::kInt32,
+                                  ElementKind::kInt64,
+                                  ElementKind::kFloat16,
+                                  ElementKind::kBFloat16,
+                                  ElementKind::kFloat32,
+                                  ElementKind::kFloat64};
+
+template <typename Element>
+constexpr ElementKind KindOf() {
+  if constexpr (std::is_same_v<Element, uint8_t>) return ElementKind::kUint8;
+  if constexpr (std::is_same_v<Element, int8_t>) return ElementKind::kInt8;
+  if constexpr (std::is_same_v<Element, int32_t>) return ElementKind::kInt32;
+  if constexpr (std::is_same_v<Element, int64_t>) return ElementKind::kInt64;
+  if constexpr (std::is_same_v<Element, float>) return ElementKind::kFloat32;
+  return ElementKind::kFloat64;
+}
+
+template <typename Element>
+std::vector<Element> Reduced(ElementOp op,
+                             std::vector<Element> into,
+                             const std::vector<Element>& from) {
+  Reduce(KindOf<Element>(),
+         op,
+         std::as_writable_bytes(std::span(into)),
+         std::as_bytes(std::span(from)));
+  return into;
+}
+
+template <typename Element>
+std::vector<Element> Finished(ElementOp op, size_t count, std::vector<Element> values) {
+  FinishReduction(KindOf<Element>(), op, count, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+// Of float16 or bfloat16.
+std::vector<float> ReducedHalves(ElementKind kind,
+                                 ElementOp op,
+                                 const std::vector<float>& into,
+                                 const std::vector<float>& from) {
+  const auto encode = kind == ElementKind::kFloat16 ? EncodeFloat16 : EncodeBFloat16;
+  const auto decode = kind == ElementKind::kFloat16 ? DecodeFloat16 : DecodeBFloat16;
+  std::vector<uint16_t> a(into.size());
+  std::vector<uint16_t> b(from.size());
+  encode(into, std::as_writable_bytes(std::span(a)));
+  encode(from, std::as_writable_bytes(std::span(b)));
+  Reduce(kind, op, std::as_writable_bytes(std::span(a)), std::as_bytes(std::span(b)));
+  std::vector<float> result(into.size());
+  decode(std::as_bytes(std::span(a)), result);
+  return result;
+}
+
+TEST(ElementReduceTest, SumsEveryElementType) {
+  EXPECT_THAT(Reduced<float>(ElementOp::kSum, {1.5F, -2}, {2, 3}), ElementsAre(3.5F, 1));
+  EXPECT_THAT(Reduced<double>(ElementOp::kSum, {1e300}, {1e300}), ElementsAre(2e300));
+  EXPECT_THAT(Reduced<int32_t>(ElementOp::kSum, {-5}, {7}), ElementsAre(2));
+  EXPECT_THAT(Reduced<int64_t>(ElementOp::kSum, {int64_t{1} << 40}, {1}),
+              ElementsAre((int64_t{1} << 40) + 1));
+  EXPECT_THAT(Reduced<uint8_t>(ElementOp::kSum, {200}, {100}), ElementsAre(44));
+  EXPECT_THAT(Reduced<int8_t>(ElementOp::kSum, {-100}, {-100}), ElementsAre(56));
+}
+
+TEST(ElementReduceTest, SumsAndProductsOfIntegersWrapAround) {
+  constexpr int32_t kLargest = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kLongest = std::numeric_limits<int64_t>::max();
+
+  EXPECT_THAT(Reduced<int32_t>(ElementOp::kSum, {kLargest}, {1}),
+              ElementsAre(std::numeric_limits<int32_t>::min()));
+  EXPECT_THAT(Reduced<int64_t>(ElementOp::kProduct, {kLongest}, {2}), ElementsAre(-2));
+  EXPECT_THAT(Reduced<int8_t>(ElementOp::kProduct, {-128}, {-128}), ElementsAre(0));
+}
+
+TEST(ElementReduceTest, ChoosesTheSmallerOrTheLarger) {
+  EXPECT_THAT(Reduced<int64_t>(ElementOp::kMin, {3, -1}, {2, 5}), ElementsAre(2, -1));
+  EXPECT_THAT(Reduced<int8_t>(ElementOp::kMin, {3, -1}, {2, 5}), ElementsAre(2, -1));
+  EXPECT_THAT(Reduced<double>(ElementOp::kMax, {3, -1}, {2, 5}), ElementsAre(3, 5));
+  EXPECT_THAT(Reduced<float>(ElementOp::kMax, {3, -1}, {2, 5}), ElementsAre(3, 5));
+}
+
+TEST(ElementReduceTest, AndOrTakeWhatDiffersFromZeroAsTrue) {
+  EXPECT_THAT(Reduced<int32_t>(ElementOp::kAnd, {0, 2, 4}, {3, 0, -1}), ElementsAre(0, 0, 1));
+  EXPECT_THAT(Reduced<float>(ElementOp::kOr, {0, -0.5F, 0}, {0, 0, 7}), ElementsAre(0, 1, 1));
+  EXPECT_THAT(ReducedHalves(ElementKind::kFloat16, ElementOp::kAnd, {1, 0}, {2, 2}),
+              ElementsAre(1, 0));
+}
+
+TEST(ElementReduceTest, NanStaysFromEitherSide) {
+  const float nan = std::nanf("");
+
+  for (const ElementOp op : {ElementOp::kSum, ElementOp::kMin, ElementOp::kMax}) {
+    const std::vector<float> reduced = Reduced<float>(op, {nan, 1}, {1, nan});
+    EXPECT_TRUE(std::isnan(reduced[0]) && std::isnan(reduced[1]));
+    const std::vector<float> halves = ReducedHalves(ElementKind::kBFloat16, op, {nan, 1}, {1, nan});
+    EXPECT_TRUE(std::isnan(halves[0]) && std::isnan(halves[1]));
+  }
+}
+
+TEST(ElementReduceTest, HalvesAreRoundedOnceAndLongArraysWhole) {
+  const std::vector<float> ones(1500, 1.0F);
+  const std::vector<float> thirds(1500, 0.333251953125F);  // as float16 has it
+
+  // The nearest to 1.333251953125.
+  EXPECT_THAT(ReducedHalves(ElementKind::kFloat16, ElementOp::kSum, ones, thirds),
+              Each(1.3330078125F));
+  EXPECT_THAT(ReducedHalves(ElementKind::kBFloat16, ElementOp::kProduct, {3}, {-0.5F}),
+              ElementsAre(-1.5F));
+}
+
+TEST(ElementReduceTest, MeansAreDividedAtTheEnd) {
+  EXPECT_THAT(Finished<double>(ElementOp::kMean, 2, {3, -1}), ElementsAre(1.5, -0.5));
+  EXPECT_THAT(Finished<float>(ElementOp::kMean, 4, {1}), ElementsAre(0.25F));
+  EXPECT_THAT(Finished<int32_t>(ElementOp::kMean, 2, {3, -3}), ElementsAre(1, -1));
+  EXPECT_THAT(Finished<int8_t>(ElementOp::kMean, 200, {100, -128}), ElementsAre(0, 0));
+  EXPECT_THAT(Finished<int32_t>(ElementOp::kSum, 2, {3}), ElementsAre(3));
+}
+
+TEST(ElementReduceTest, ASingleArrayBecomesZerosAndOnes) {
+  EXPECT_THAT(Finished<int64_t>(ElementOp::kAnd, 1, {0, -7}), ElementsAre(0, 1));
+  EXPECT_THAT(Finished<double>(ElementOp::kOr, 1, {0, 0.5}), ElementsAre(0, 1));
+}
+
+TEST(ElementReduceTest, TheIdentityChangesNothing) {
+  for (const ElementKind kind : kKinds) {
+    for (const ElementOp op : kOps) {
+      SCOPED_TRACE(ToString(kind) + " " + ToString(op));
+      std::vector<std::byte> ones(3 * ElementBytes(kind));
+      std::vector<std::byte> reduced(ones.size());
+      FillIdentity(kind, ElementOp::kProduct, ones);
+
+      FillIdentity(kind, op, reduced);
+      Reduce(kind, op, reduced, ones);
+
+      EXPECT_EQ(reduced, ones);
+    }
+  }
+}
+
+TEST(ElementReduceTest, NamesAreReadBack) {
+  for (const ElementKind kind : kKinds) EXPECT_EQ(*ParseElementKind(ToString(kind)), kind);
+  for (const ElementOp op : kOps) EXPECT_EQ(*ParseElementOp(ToString(op)), op);
+
+  const absl::Status unknown = ParseElementOp("xor").status();
+
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), testing::HasSubstr("prod, and, or, is \"xor\""));
+}
+
+}  // namespace
+}  // namespace pushpull
