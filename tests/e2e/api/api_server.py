@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, TypeVar, Union
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts/pushpull"
@@ -24,6 +24,7 @@ CLUSTER = ROOT / "tests/e2e/cluster/cluster.sh"
 COMMAND_SECONDS = 120
 
 Result = subprocess.CompletedProcess
+Found = TypeVar("Found")
 
 
 def run(*command: Union[str, pathlib.Path], text: Optional[str] = None) -> Result:
@@ -58,13 +59,15 @@ def bin_folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get("BIN") or cache / "pushpull-cluster/bin")
 
 
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+def wait_until(condition: Callable[[], Found], seconds: float, what: Union[str, Callable[[], str]]) -> Found:
+    """What the condition returns once that counts as true. `what` is asked when time is over."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what if isinstance(what, str) else what()}")
         pause.wait(0.1)
+    return found
 
 
 def install_crd() -> None:

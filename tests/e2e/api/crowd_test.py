@@ -97,7 +97,7 @@ class CrowdTest(OperatorTestCase):
     def await_crowd(self, operator: Operator) -> None:
         def is_running() -> bool:
             return operator.leads() and operator.metrics()['pushpull_operator_jobs{phase="Running"}'] == JOBS
-        wait_until(is_running, CROWD_SECONDS, f"all jobs run: {operator.log()[-3000:]}")
+        wait_until(is_running, CROWD_SECONDS, lambda: f"all jobs run: {operator.log()[-3000:]}")
         wait_until(lambda: operator.metrics()["pushpull_operator_queue_depth"] == 0, 60, "nothing is to be done")
 
     def cpu_percentile(self, operator: Operator, share: float) -> float:
@@ -111,7 +111,7 @@ class CrowdTest(OperatorTestCase):
         self.make(NODES, "/api/v1/nodes", node)
         self.make(JOBS, "/api/v1/namespaces", namespace)
         operator = self.start_crowd_operator("operator")
-        wait_until(operator.leads, 60, f"it leads: {operator.log()}")
+        wait_until(operator.leads, 60, lambda: f"it leads: {operator.log()}")
         empty = operator.resident_mebibytes()
 
         begin = time.monotonic()

@@ -38,7 +38,7 @@ class DeletionTest(OperatorTestCase):
         return children
 
     def await_gone(self, name: str) -> None:
-        wait_until(lambda: not self.children(name), JOB_SECONDS, f"nothing is left of {name}: {self.children(name)}")
+        wait_until(lambda: not self.children(name), JOB_SECONDS, lambda: f"nothing is left of {name}: {self.children(name)}")
         # Each once: nothing was made anew while the job went.
         self.assert_each_pod_was_made_once(*(f"{name}-{pod}" for pod in PODS))
 

@@ -46,7 +46,7 @@ class HealingTest(OperatorTestCase):
 
     def healed(self, what: str, condition: Any) -> None:
         begin = time.monotonic()
-        wait_until(condition, HEALED_SECONDS, f"{what}{self.logs()}")
+        wait_until(condition, HEALED_SECONDS, lambda: f"{what}{self.logs()}")
         print(f"\n      {what}: {time.monotonic() - begin:.1f} s", flush=True)
 
     def is_undisturbed(self) -> None:

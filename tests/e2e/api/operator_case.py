@@ -41,7 +41,7 @@ class Operator:
             self.process = subprocess.Popen(
                 [*as_user, *MORTAL, OPERATOR, "--config", config_file, "--kubeconfig", kubeconfig],
                 stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **clock, "POD_NAME": name})
-        wait_until(lambda: self._address() is not None, 30, f"{name} tells where its metrics are: {self.log()}")
+        wait_until(lambda: self._address() is not None, 30, lambda: f"{name} tells where its metrics are: {self.log()}")
 
     def _address(self) -> Optional[str]:
         ports = re.findall(r" started metrics=0\.0\.0\.0:(\d+)", self.log())  # one each time that it stands by anew
@@ -144,8 +144,7 @@ class OperatorTestCase(api_server.ApiTestCase):
         def found() -> list[dict[str, Any]]:
             conditions = self.status(name).get("conditions", [])
             return [one for one in conditions if (one["type"], one["reason"]) == (kind, reason)]
-        wait_until(lambda: bool(found()), JOB_SECONDS, f"{kind} is told with {reason}")
-        return found()[0]
+        return wait_until(found, JOB_SECONDS, f"{kind} is told with {reason}")[0]
 
     def await_complete(self, name: str) -> dict[str, Any]:
         self.finish.touch()

@@ -114,7 +114,7 @@ class OperatorTest(OperatorTestCase):
             return json.loads(self.must(self.ask("renewed", certificates_of="renewed-worker-0")))["step"]
         wait_until(lambda: self.secret("renewed")["server-0.crt"] != first["server-0.crt"], JOB_SECONDS, "the pair is another")
         for pod, end in ends.items():
-            wait_until(lambda p=pod, e=end: self.end_of_certificate(p) > e, JOB_SECONDS, f"{pod} uses it{self.logs()}")
+            wait_until(lambda p=pod, e=end: self.end_of_certificate(p) > e, JOB_SECONDS, lambda: f"{pod} uses it{self.logs()}")
         before = step()
         # With connections that begin now.
         self.must(kubectl("scale", "tj/renewed", "--replicas=2"))
@@ -264,7 +264,7 @@ class OperatorTest(OperatorTestCase):
 
     def test_standby_leads_after_a_kill_and_the_job_goes_on(self) -> None:
         leader = self.start_operator("first")
-        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        wait_until(leader.leads, 60, lambda: f"the first one leads: {leader.log()}")
         standby = self.start_operator("second")
         self.start_job("orphan")
         self.await_status("orphan", "it runs", phase="Running", workers={"ready": 2})
@@ -286,7 +286,7 @@ class OperatorTest(OperatorTestCase):
 
     def test_paused_leader_writes_nothing_after_it_wakes(self) -> None:
         leader = self.start_operator("first")
-        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        wait_until(leader.leads, 60, lambda: f"the first one leads: {leader.log()}")
         self.start_job("frozen")
         self.await_status("frozen", "it runs", phase="Running", workers={"ready": 2})
         # As another user, so that the audit log tells the two apart.
@@ -318,14 +318,14 @@ class OperatorTest(OperatorTestCase):
 
     def test_leader_that_is_told_to_stop_gives_the_lease_back(self) -> None:
         leader = self.start_operator("first")
-        wait_until(leader.leads, 60, f"the first one leads: {leader.log()}")
+        wait_until(leader.leads, 60, lambda: f"the first one leads: {leader.log()}")
         standby = self.start_operator("second")
         self.start_job("handed")
         self.await_status("handed", "it runs", phase="Running", workers={"ready": 2})
 
         begin = time.monotonic()
         self.assertEqual(leader.end(signal.SIGTERM), 143, leader.log())
-        wait_until(standby.leads, 10, f"the standby leads: {standby.log()}")  # 15 s without the lease given back
+        wait_until(standby.leads, 10, lambda: f"the standby leads: {standby.log()}")  # 15 s without the lease given back
         print(f"\n      the standby led after {time.monotonic() - begin:.1f} s", flush=True)
 
         self.await_complete("handed")
@@ -334,7 +334,7 @@ class OperatorTest(OperatorTestCase):
     def test_wall_clocks_that_jump_move_no_lease(self) -> None:
         leader, standby = (self.start_operator_with(name, self.config(QUICK_LEASE), api_server.kubeconfig(), has_own_clock=True)
                            for name in ("first", "second"))
-        wait_until(lambda: leader.leads() or standby.leads(), 60, f"one of them leads{self.logs()}")
+        wait_until(lambda: leader.leads() or standby.leads(), 60, lambda: f"one of them leads{self.logs()}")
         if standby.leads():
             leader, standby = standby, leader
         leader.set_clock("+600")
@@ -347,7 +347,7 @@ class OperatorTest(OperatorTestCase):
                 operator.set_clock(offset)
                 for _ in range(6):  # a lease that is not renewed has expired by then
                     before = self.lease_record()["renewTime"]
-                    wait_until(lambda b=before: self.lease_record()["renewTime"] != b, 60, f"it is renewed{self.logs()}")
+                    wait_until(lambda b=before: self.lease_record()["renewTime"] != b, 60, lambda: f"it is renewed{self.logs()}")
                 self.assertEqual(self.lease_record()["holderIdentity"], holder)
                 self.assertEqual((leader.leads(), standby.leads()), (True, False))
         standby.set_clock("-600")
@@ -368,7 +368,7 @@ class OperatorTest(OperatorTestCase):
         self.start_job("hunted", servers={"replicas": 2})
         marks = ["hunted-coordinator", "hunted-server-0", "hunted-server-1", "hunted-worker-0", "hunted-worker-1"]
         for life, mark in enumerate(marks, start=1):
-            wait_until(lambda m=mark: m in self.player.uids, JOB_SECONDS, f"{mark} is there{self.logs()}")
+            wait_until(lambda m=mark: m in self.player.uids, JOB_SECONDS, lambda: f"{mark} is there{self.logs()}")
             operator.end()
             operator = self.start_operator(f"life-{life}", **QUICK_LEASE)
         self.await_status("hunted", "it runs", phase="Running", workers={"ready": 2})
@@ -388,7 +388,7 @@ class OperatorTest(OperatorTestCase):
             wait_until(lambda: "continues as standby" in operator.log(), 60, "the lease is lost")
         finally:
             self.must(api_server.run(api_server.CLUSTER, "api", "start"))
-        wait_until(operator.leads, 60, f"it leads again: {operator.log()}")
+        wait_until(operator.leads, 60, lambda: f"it leads again: {operator.log()}")
 
         self.must(kubectl("scale", "tj/cutoff", "--replicas=2"))
         self.await_status("cutoff", "two servers", phase="Running", servers={"ready": 2})

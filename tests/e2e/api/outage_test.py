@@ -51,7 +51,7 @@ class OutageTest(OperatorTestCase):
 
         self.stop_api_server_for(seconds)
 
-        wait_until(operator.leads, 60, f"it leads: {operator.log()}")
+        wait_until(operator.leads, 60, lambda: f"it leads: {operator.log()}")
         self.must(kubectl("scale", f"tj/{name}", "--replicas=2"))
         self.await_status(name, "two servers", phase="Running", servers={"ready": 2, "replicas": 2})
         self.finish_unharmed(name, operator)

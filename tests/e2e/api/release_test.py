@@ -90,7 +90,7 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         """As a Deployment does after its pod template has changed."""
         new = self.start_released_operator(name)
         self.assertEqual(old.end(signal.SIGTERM), 143, old.log())
-        wait_until(new.leads, 60, f"the new one leads: {new.log()}")
+        wait_until(new.leads, 60, lambda: f"the new one leads: {new.log()}")
         return new
 
     def config_hash(self) -> str:
@@ -136,7 +136,7 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         self.release("install")
         api_server.wait_for_crd()
         killed = self.start_released_operator("killed")
-        wait_until(killed.leads, 60, f"it leads: {killed.log()}")
+        wait_until(killed.leads, 60, lambda: f"it leads: {killed.log()}")
         killed.end()  # so that it gives nothing back
 
         self.must(helm("uninstall", "pushpull", "--namespace", NAMESPACE))
@@ -144,7 +144,7 @@ class LifeTest(ReleaseTestCase, OperatorTestCase):
         self.assertEqual(self.must(kubectl("get", "leases", "-n", NAMESPACE, "-o", "name")), "")
         self.release("install")
         following = self.start_released_operator("following")
-        wait_until(following.leads, 10, f"it leads at once: {following.log()}")  # 17 s with the lease of the other
+        wait_until(following.leads, 10, lambda: f"it leads at once: {following.log()}")  # 17 s with the lease of the other
 
     def test_lease_of_an_earlier_version_stays_the_operators(self) -> None:
         self.must(kubectl("create", "-f", "-", text=json.dumps(

@@ -36,7 +36,7 @@ class RestTest(OperatorTestCase):
         for number in range(10):
             self.await_status(f"asleep-{number}", "it is suspended", phase="Suspended")
             self.await_status(f"over-{number}", "it ends and its pods are gone", phase="Succeeded", servers={"replicas": 0})
-        wait_until(lambda: len(self.pods()) == 10, JOB_SECONDS, f"the workers' pods are left, for their logs: {self.pods()}")
+        wait_until(lambda: len(self.pods()) == 10, JOB_SECONDS, lambda: f"the workers' pods are left, for their logs: {self.pods()}")
         self.requests_during(renewals=2)  # what the last pods' ends gave rise to
 
         found = {(one.verb, one.resource) for one in self.requests_during(RENEWALS)}

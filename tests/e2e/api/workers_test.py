@@ -22,7 +22,7 @@ class ManyWorkersTest(OperatorTestCase):
             status = self.status(name)
             workers = status.get("workers", {})
             return status.get("phase") == "Running" and workers.get("ready") == workers.get("replicas") == count
-        wait_until(are_there, SETTLED_SECONDS, f"{count} workers: {json.dumps(self.status(name), indent=1)}")
+        wait_until(are_there, SETTLED_SECONDS, lambda: f"{count} workers: {json.dumps(self.status(name), indent=1)}")
         return time.monotonic() - begin
 
     def test_thirty_workers_become_a_hundred_and_go(self) -> None:

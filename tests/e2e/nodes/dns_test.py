@@ -33,8 +33,8 @@ class DnsTest(NodeCase):
         def told() -> list[str]:
             return [f"{it['type']} {it['reason']}: {it['message']}" for it in conditions(get("tj", name)).values()
                     if missing in it["message"]]
-        wait_until(lambda: bool(told()), TOLD_SECONDS, f"{name}: {missing} is told: {conditions(get('tj', name))}")
-        self.say(f"{time.monotonic() - self._began:.0f} s after the names went: {told()}")
+        found = wait_until(told, TOLD_SECONDS, lambda: f"{name}: {missing} is told: {conditions(get('tj', name))}")
+        self.say(f"{time.monotonic() - self._began:.0f} s after the names went: {found}")
 
     def await_back(self, name: str, servers: int = 2) -> None:
         took = self.await_members(name, BACK_SECONDS, servers=servers)

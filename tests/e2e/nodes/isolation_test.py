@@ -49,7 +49,7 @@ class TenantCase(NodeCase):
         def has_ended() -> bool:
             found = get("tj", name, "-n", namespace)
             return is_true(found, "Complete") or is_true(found, "Failed")
-        wait_until(has_ended, END_SECONDS, f"{namespace}/{name} has ended: {kubectl('get', 'tj,pods', '-n', namespace, '-o', 'wide').stdout}")
+        wait_until(has_ended, END_SECONDS, lambda: f"{namespace}/{name} has ended: {kubectl('get', 'tj,pods', '-n', namespace, '-o', 'wide').stdout}")
         found = get("tj", name, "-n", namespace)
         self.assertTrue(is_true(found, "Complete"), json.dumps(found["status"], indent=1))
         return found["status"]

@@ -53,8 +53,8 @@ class MistakesTest(NodeCase):
         def found() -> list[tuple[str, str]]:
             return [one for one in answer(get("tj", "first")) if all(word in one[1] for word in mistake.words)]
         try:
-            wait_until(lambda: bool(found()), TOLD_SECONDS, f"{mistake.new}: told: {get('tj', 'first')['status']}")
-            return Answer(time.monotonic() - began, *found()[0])
+            told = wait_until(found, TOLD_SECONDS, lambda: f"{mistake.new}: told: {get('tj', 'first')['status']}")
+            return Answer(time.monotonic() - began, *told[0])
         finally:
             kubectl("delete", "tj", "first", "--cascade=foreground", f"--timeout={GONE_SECONDS}s")
 

@@ -6,7 +6,7 @@ import pathlib
 import re
 import subprocess
 import unittest
-from typing import Any
+from typing import Any, Optional
 
 from api_server import CHART, CLUSTER, ROOT, wait_until
 from isolation_test import ENFORCE, TenantCase
@@ -70,12 +70,13 @@ class PlaceTest(TenantCase):
         self.apply_in(NAMESPACE, changed)
 
     def await_told(self, name: str, reason: str, *words: str) -> None:
-        def told() -> dict[str, Any]:
+        def told() -> Optional[str]:
             found = conditions(get("tj", name, "-n", NAMESPACE))
-            return next((it for it in found.values() if it["reason"] == reason), {"message": ""})
-        wait_until(lambda: bool(told()["message"]) and all(word in told()["message"] for word in words), TOLD_SECONDS,
-                   f"{name}: {reason} {words} is told: {get('tj', name, '-n', NAMESPACE).get('status')}")
-        self.say(f"{name}: {reason}: {told()['message']}")
+            return next((it["message"] for it in found.values()
+                         if it["reason"] == reason and all(word in it["message"] for word in words)), None)
+        message = wait_until(told, TOLD_SECONDS, lambda: f"{name}: {reason} {words} is told: "
+                                                         f"{get('tj', name, '-n', NAMESPACE).get('status')}")
+        self.say(f"{name}: {reason}: {message}")
 
     def test_example_runs_in_a_fenced_namespace(self) -> None:
         self.expected_trouble = ["orbidden", "quota", "PodSecurity"]
