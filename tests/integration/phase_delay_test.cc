@@ -287,7 +287,7 @@ class PhaseDelayTest : public testing::TestWithParam<std::tuple<size_t, size_t>>
     for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(Step(false).ok());  // everything is connected
   }
 
-  ~PhaseDelayTest() override {
+  void TearDown() override {
     if (job_ != nullptr) job_->End();
     workers_.clear();
     servers_.clear();

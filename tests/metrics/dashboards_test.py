@@ -13,7 +13,7 @@ import chart
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Of Grafana's list, those that there is a use for.
-UNITS = {"short", "cps", "reqps", "s", "percentunit", "bytes", "Bps", "bool"}
+UNITS = {"none", "short", "cps", "reqps", "s", "percentunit", "bytes", "Bps", "bool"}
 # Labels with few values, whatever the cluster has; all others need a bound on the number of series.
 FEW_VALUES = {"role", "phase", "reason", "channel", "controller"}
 DASHBOARD = {"uid": str, "title": str, "description": str, "tags": list, "schemaVersion": int, "version": int, "editable": bool,
@@ -118,6 +118,14 @@ class DashboardsTest(unittest.TestCase):
             self.assertIn(panel["fieldConfig"]["defaults"].get("unit"), UNITS, where)
             references = [target["refId"] for target in panel["targets"]]
             self.assertEqual(len(set(references)), len(references), where)
+
+    def test_counts_are_whole_numbers(self) -> None:
+        """Half a member on an axis, or 4096 workers as 4.1 K, tell nobody anything."""
+        for where, panel in self.panels():
+            field = panel["fieldConfig"]["defaults"]
+            self.assertEqual(field["unit"] == "none", field.get("decimals") == 0, where)
+            if all(re.search(r"\bpushpull_(?:members|step|epoch|operator_jobs|operator_queue_depth)\{", target["expr"]) for target in panel["targets"]):
+                self.assertEqual(field["unit"], "none", where)
 
     def test_each_selector_asks_for_job_and_namespace(self) -> None:
         expressions = [(where, target["expr"]) for where, target in self.targets()]
