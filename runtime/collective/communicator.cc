@@ -17,8 +17,9 @@
 namespace pushpull {
 namespace {
 
-// Of an all-reduce in blocks: two of them, and what is in the rings, fit into the second-level
-// cache.
+// Over shared memory an all-reduce goes in blocks with so much for each rank: two pieces and what
+// is in the rings stay in the cache. Over sockets the kernel's copies have left it by then, and
+// each block costs a wait.
 constexpr size_t kPieceBytes = 256 * 1024;
 
 // A program calls with few different sizes; those of one step fit.
@@ -47,9 +48,11 @@ Communicator::Communicator(uint32_t rank, LinkSet links)
       std::all_of(links_.links.begin(), links_.links.end(), [](const auto& link) {
         return link == nullptr || link->is_cheap_to_try();
       });
-  // All ranks are on this host then. Where they share cores, spinning takes the core from the rank
-  // that is waited for.
-  if (are_cheap && links_count_ <= std::thread::hardware_concurrency()) spin_ = kSpin;
+  if (!are_cheap) return;
+  // All ranks are on this host then.
+  piece_bytes_ = kPieceBytes;
+  // Where they share cores, spinning takes the core from the rank that is waited for.
+  if (links_count_ <= std::thread::hardware_concurrency()) spin_ = kSpin;
 }
 
 absl::Status Communicator::AllReduce(std::span<std::byte> values,
@@ -149,7 +152,7 @@ absl::Status Communicator::Run(Call call, Deadline deadline) {
                    .elements = elements,
                    .root = static_cast<int>(call.root),
                    .needs_finish = call.op != nullptr && call.op->NeedsFinish(links_count_),
-                   .block_elements = kPieceBytes * links_count_ / call.element_bytes});
+                   .block_elements = piece_bytes_ * links_count_ / call.element_bytes});
   if (schedule.needs_scratch() && scratch_.size() < call.values.size())
     scratch_.resize(call.values.size());
   const CallHeader header = {.sequence = ++num_calls_,

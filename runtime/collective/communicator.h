@@ -118,6 +118,7 @@ class Communicator {
   ScheduleRunner runner_;
   AlgorithmTable table_;
   Duration spin_{0};
+  size_t piece_bytes_ = 0;  // of an all-reduce in blocks; 0: not in blocks
   uint64_t num_calls_ = 0;
   absl::Status broken_;
   std::vector<CachedSchedule> schedules_;

@@ -94,6 +94,11 @@ class MeshBuilder {
     return SendDescriptor(inbox, set_.doorbell.get());
   }
 
+  absl::Status AddTcpLink(uint32_t peer, FileDescriptor socket) {
+    PUSHPULL_ASSIGN_OR_RETURN(set_.links[peer], TcpLink::Make(std::move(socket)));
+    return absl::OkStatus();
+  }
+
   absl::Status AddShmLink(uint32_t peer, FileDescriptor socket, const DescriptorInbox& inbox) {
     PUSHPULL_ASSIGN_OR_RETURN(const FileDescriptor memory, inbox.Take());
     PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor doorbell, inbox.Take());
@@ -129,8 +134,7 @@ class MeshBuilder {
     PUSHPULL_ASSIGN_OR_RETURN(const LinkWelcome welcome, DecodeLinkWelcome(body));
     if (!welcome.admitted.ok()) return About("it refuses this rank", welcome.admitted);
     if (!is_shm()) {
-      set_.links[peer] = std::make_unique<TcpLink>(std::move(socket));
-      return absl::OkStatus();
+      return AddTcpLink(peer, std::move(socket));
     }
     if (!welcome.shm) return absl::DataLossError("it has no shared memory");
     const LinkReady ready = {.done = SendOwn(*welcome.shm)};
@@ -193,8 +197,7 @@ class MeshBuilder {
     PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkWelcome(welcome), patience));
     PUSHPULL_RETURN_IF_ERROR(welcome.admitted);
     if (!inbox) {
-      set_.links[hello.from] = std::make_unique<TcpLink>(std::move(socket));
-      return absl::OkStatus();
+      return AddTcpLink(hello.from, std::move(socket));
     }
     PUSHPULL_RETURN_IF_ERROR(AwaitReady(socket.get()));
     PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady({}), patience));

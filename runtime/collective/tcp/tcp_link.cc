@@ -12,8 +12,13 @@
 
 namespace pushpull {
 
-TcpLink::TcpLink(FileDescriptor socket)
-    : stream_(std::move(socket), nullptr, TlsSide::kConnecting), staged_(kStagedBytes) {
+absl::StatusOr<std::unique_ptr<PeerLink>> TcpLink::Make(FileDescriptor socket) {
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer staged, HostBuffer::Uninitialized(kStagedBytes));
+  return std::unique_ptr<PeerLink>(new TcpLink(std::move(socket), std::move(staged)));
+}
+
+TcpLink::TcpLink(FileDescriptor socket, HostBuffer staged)
+    : stream_(std::move(socket), nullptr, TlsSide::kConnecting), staged_(std::move(staged)) {
   unsent_.reserve(kGatheredBytes);
 }
 
@@ -57,8 +62,8 @@ absl::StatusOr<std::span<const std::byte>> TcpLink::Peek(size_t least, size_t mo
   const size_t wanted = std::clamp(most, least, kStagedBytes);
   if (Staged().size() < wanted) {
     if (staged_begin_ + wanted > kStagedBytes || Staged().empty()) CompactStaged();
-    PUSHPULL_ASSIGN_OR_RETURN(
-        const size_t got, Read(std::span(staged_).subspan(staged_end_, wanted - Staged().size())));
+    PUSHPULL_ASSIGN_OR_RETURN(const size_t got,
+                              Read(staged_.bytes().subspan(staged_end_, wanted - Staged().size())));
     staged_end_ += got;
   }
   if (Staged().size() < least) return std::span<const std::byte>();
@@ -76,7 +81,7 @@ absl::StatusOr<size_t> TcpLink::Receive(std::span<std::byte> into) {
 void TcpLink::CompactStaged() {
   const std::span<std::byte> staged = Staged();
   if (staged_begin_ > 0 && !staged.empty())
-    std::memmove(staged_.data(), staged.data(), staged.size());
+    std::memmove(staged_.bytes().data(), staged.data(), staged.size());
   staged_begin_ = 0;
   staged_end_ = staged.size();
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A link over a TCP connection: the bytes of the messages and nothing else. The bytes of a message
-// that is reduced come in through a buffer that stays in the cache, those of one that is copied go
-// straight to their place.
+// A link over a TCP connection: the bytes of the messages and nothing else. Those of a message that
+// is reduced come in through a buffer that stays in the cache, those of one that is copied go
+// straight to their place. The buffer begins at a page: the kernel copies with one string
+// instruction, which takes up to three times as long to the addresses that malloc gives large
+// blocks, 16 bytes behind a page (AMD EPYC, Linux 6.18: 0.5 s a gigabyte against 0.15).
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/collective/peer_link.h"
+#include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/tcp/tcp_stream.h"
 
 namespace pushpull {
@@ -18,7 +22,7 @@ namespace pushpull {
 class TcpLink final : public PeerLink {
  public:
   // `socket` is connected and does not block.
-  explicit TcpLink(FileDescriptor socket);
+  static absl::StatusOr<std::unique_ptr<PeerLink>> Make(FileDescriptor socket);
 
   absl::StatusOr<size_t> Send(std::span<const std::byte> bytes) override;
   void EndSent() override {}
@@ -41,8 +45,10 @@ class TcpLink final : public PeerLink {
   static constexpr size_t kGatheredBytes = 4096;
   static constexpr size_t kStagedBytes = 256 * 1024;
 
+  TcpLink(FileDescriptor socket, HostBuffer staged);
+
   std::span<std::byte> Staged() {
-    return std::span(staged_).subspan(staged_begin_, staged_end_ - staged_begin_);
+    return staged_.bytes().subspan(staged_begin_, staged_end_ - staged_begin_);
   }
   // Moves what is staged to the front, where it is aligned.
   void CompactStaged();
@@ -52,7 +58,7 @@ class TcpLink final : public PeerLink {
 
   TcpStream stream_;
   std::vector<std::byte> unsent_;
-  std::vector<std::byte> staged_;
+  HostBuffer staged_;
   size_t staged_begin_ = 0;
   size_t staged_end_ = 0;
   // Until poll says otherwise, a try is vain.
