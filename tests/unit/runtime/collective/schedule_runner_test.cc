@@ -266,6 +266,7 @@ TEST(ScheduleRunnerTest, ReducesByAnOperationOfTheProgram) {
     RankArrays arrays;
     for (int32_t rank = 0; rank < 5; ++rank) {
       std::vector<Best> own;
+      own.reserve(kElements);
       for (int32_t i = 0; i < kElements; ++i)
         own.push_back({static_cast<float>((i * 7 + rank * 3) % 5), rank, i});
       const std::span<const std::byte> bytes = std::as_bytes(std::span(own));
