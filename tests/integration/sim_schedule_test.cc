@@ -613,7 +613,7 @@ class Schedule {
 };
 
 TEST(SimScheduleTest, EveryPromiseIsKeptUnderAnySchedule) {
-  const Seeds seeds = SeedsToRun(2500);
+  const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed);
 
@@ -624,7 +624,7 @@ TEST(SimScheduleTest, EveryPromiseIsKeptUnderAnySchedule) {
 }
 
 TEST(SimScheduleTest, BackupWorkersKeepThemToo) {
-  const Seeds seeds = SeedsToRun(2500);
+  const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed, Counting::kFirst);
 
@@ -635,7 +635,7 @@ TEST(SimScheduleTest, BackupWorkersKeepThemToo) {
 }
 
 TEST(SimScheduleTest, GatedStepsKeepThemToo) {
-  const Seeds seeds = SeedsToRun(2500);
+  const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed, Counting::kGated);
 
@@ -646,7 +646,7 @@ TEST(SimScheduleTest, GatedStepsKeepThemToo) {
 }
 
 TEST(SimScheduleTest, ClippedStepsKeepThemToo) {
-  const Seeds seeds = SeedsToRun(2500);
+  const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed, Counting::kClipped);
 
