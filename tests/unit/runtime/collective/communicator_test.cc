@@ -80,7 +80,7 @@ TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithm) {
       const auto body = [&](const std::unique_ptr<Communicator>& own) -> absl::Status {
         for (const Algorithm algorithm : AllAlgorithms()) {
           for (const uint64_t elements : {0U, 1U, 1001U, 150'001U}) {
-            const absl::Status status = CallAll(*own, algorithm, elements);
+            absl::Status status = CallAll(*own, algorithm, elements);
             if (!status.ok()) return status;
           }
         }
@@ -103,7 +103,7 @@ TEST(CommunicatorTest, ElementsOfAllSizesFollowEachOther) {
                                        ElementKind::kInt32}) {
           const RankArrays inputs = RandomArrays(kind, own->size(), 13);
           std::vector<std::byte> values = inputs[own->rank()];
-          const absl::Status status =
+          absl::Status status =
               own->AllReduce(values, ReductionOp(kind, ElementOp::kSum), algorithm, TestDeadline());
           if (!status.ok()) return status;
           const std::string wrong = WrongWith(kind, ElementOp::kSum, inputs, {0, 13}, values);
@@ -122,11 +122,10 @@ TEST(CommunicatorTest, ARingSendsTheLeastBytes) {
   for (const LinkChannel channel : kChannels) {
     const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
       std::vector<float> values = CountFrom(own->rank(), 40'000);
-      const absl::Status status =
-          own->AllReduce(BytesIn(values),
-                         ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
-                         Algorithm::kRing,
-                         TestDeadline());
+      absl::Status status = own->AllReduce(BytesIn(values),
+                                           ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
+                                           Algorithm::kRing,
+                                           TestDeadline());
       if (!status.ok()) return status;
       return Unless(own->bytes_sent() == 2 * 160'000 / 4 * 3, "counting bytes");
     };
