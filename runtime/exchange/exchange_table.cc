@@ -97,7 +97,7 @@ absl::Status ExchangeTable::Take(ExchangeContribution contribution,
   Piece& piece = found->second;
   if (piece.failure.ok() && piece.spec != contribution.spec)
     piece.failure = Mismatch(key, piece.first, piece.spec, worker, contribution.spec);
-  piece.waiters.insert_or_assign(worker, std::move(waiter));
+  piece.waiters.insert_or_assign(worker, waiter);
   const Incarnation incarnation = contribution.incarnation;
   if (contribution.result_of && !piece.is_over()) {
     piece.result = std::make_shared<const ExchangeResult>(
@@ -215,8 +215,8 @@ std::vector<ExchangeReply> ExchangeTable::Settle(const ExchangeKey& key,
   Piece& piece = it->second;
   if (!piece.is_over() && IsComplete(key, piece, membership)) Complete(key, piece);
   if (!piece.is_over()) return replies;
-  for (auto& [worker, waiter] : std::exchange(piece.waiters, {}))
-    replies.push_back({std::move(waiter), piece.failure, piece.result});
+  for (const auto& [worker, waiter] : std::exchange(piece.waiters, {}))
+    replies.push_back({waiter, piece.failure, piece.result});
   return replies;
 }
 
@@ -258,7 +258,7 @@ std::vector<ExchangeWaiter> ExchangeTable::DropShard(ShardId shard) {
       ++it;
       continue;
     }
-    for (auto& [worker, waiter] : it->second.waiters) dropped.push_back(std::move(waiter));
+    for (const auto& [worker, waiter] : it->second.waiters) dropped.push_back(waiter);
     it = Erase(it);
   }
   return dropped;

@@ -21,6 +21,9 @@ namespace pushpull {
 // Of one ring. Small enough that rings of both directions stay in a core's second-level cache.
 constexpr size_t kRankRingBytes = 512 * 1024;
 
+// What is written, or read, at once: the other end begins with it while this one goes on.
+constexpr size_t kRankRingPartBytes = kRankRingBytes / 4;
+
 // Messages begin at multiples of this, a line of the cache.
 constexpr size_t kRingAlignment = 64;
 

@@ -58,7 +58,7 @@ absl::StatusOr<size_t> ShmLink::Send(std::span<const std::byte> bytes) {
   PUSHPULL_ASSIGN_OR_RETURN(const size_t used, OutgoingBytes());
   // In whole lines, so that the padding of the message's end fits as well.
   const size_t room = (kRankRingBytes - used) / kRingAlignment * kRingAlignment;
-  const size_t count = std::min(bytes.size(), room);
+  const size_t count = std::min({bytes.size(), room, kRankRingPartBytes});
   if (count == 0) return 0;
   const size_t offset = written_ % kRankRingBytes;
   const size_t until_end = std::min(count, kRankRingBytes - offset);
@@ -108,7 +108,9 @@ absl::StatusOr<std::span<const std::byte>> ShmLink::Peek(size_t least, size_t mo
   }
   const size_t offset = read_ % kRankRingBytes;
   const size_t in_one_piece = std::min(available, kRankRingBytes - offset);
-  if (in_one_piece >= least) return incoming_.subspan(offset, std::min(in_one_piece, most));
+  if (in_one_piece >= least)
+    return incoming_.subspan(offset,
+                             std::min({in_one_piece, std::max(most, least), kRankRingPartBytes}));
   across_.resize(least);
   std::memcpy(across_.data(), incoming_.data() + offset, in_one_piece);
   std::memcpy(across_.data() + in_one_piece, incoming_.data(), least - in_one_piece);

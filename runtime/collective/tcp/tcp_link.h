@@ -43,7 +43,7 @@ class TcpLink final : public PeerLink {
  private:
   // Headers and small messages are gathered up to this, so that they share a call with each other.
   static constexpr size_t kGatheredBytes = 4096;
-  static constexpr size_t kStagedBytes = 256 * 1024;
+  static constexpr size_t kStagedBytes = 128 * 1024;
 
   TcpLink(FileDescriptor socket, HostBuffer staged);
 

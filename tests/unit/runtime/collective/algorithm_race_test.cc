@@ -15,7 +15,7 @@ TEST(AlgorithmRaceTest, AllRanksGetTheSameTable) {
   for (const LinkChannel channel : {LinkChannel::kTcp, LinkChannel::kShm}) {
     std::vector<std::vector<std::byte>> tables(3);
     const auto body = [&](const std::unique_ptr<Communicator>& own) -> absl::Status {
-      const absl::Status status =
+      absl::Status status =
           RaceAlgorithms(*own, {.bytes_max = 8 << 10, .rounds = 1}, TestDeadline());
       tables[own->rank()] = own->table().Encode();
       return status;

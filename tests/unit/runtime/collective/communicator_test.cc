@@ -35,8 +35,9 @@ std::vector<float> CountFrom(uint32_t rank, uint64_t elements) {
 
 std::vector<float> SumOfCounts(uint32_t ranks, uint64_t elements) {
   std::vector<float> values(elements);
+  const uint64_t of_ranks = uint64_t{ranks} * (ranks - 1) / 2;
   for (uint64_t i = 0; i < elements; ++i)
-    values[i] = static_cast<float>(ranks * (i % 1000) + ranks * (ranks - 1) / 2);
+    values[i] = static_cast<float>(ranks * (i % 1000) + of_ranks);
   return values;
 }
 
@@ -74,19 +75,20 @@ absl::Status CallAll(Communicator& ranks, Algorithm algorithm, uint64_t elements
   return Unless(values == CountFrom(root, elements), "broadcast");
 }
 
+absl::Status CallAllByAll(Communicator& ranks) {
+  for (const Algorithm algorithm : AllAlgorithms()) {
+    for (const uint64_t elements : {0U, 1U, 1001U, 150'001U}) {
+      absl::Status status = CallAll(ranks, algorithm, elements);
+      if (!status.ok()) return status;
+    }
+  }
+  return CallAll(ranks, Algorithm::kAuto, 5000);
+}
+
 TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithm) {
+  const auto body = [](const std::unique_ptr<Communicator>& own) { return CallAllByAll(*own); };
   for (const LinkChannel channel : kChannels) {
     for (const uint32_t ranks : {1U, 2U, 3U, 8U}) {
-      const auto body = [&](const std::unique_ptr<Communicator>& own) -> absl::Status {
-        for (const Algorithm algorithm : AllAlgorithms()) {
-          for (const uint64_t elements : {0U, 1U, 1001U, 150'001U}) {
-            const absl::Status status = CallAll(*own, algorithm, elements);
-            if (!status.ok()) return status;
-          }
-        }
-        return CallAll(*own, Algorithm::kAuto, 5000);
-      };
-
       for (const absl::Status& status : OnRanks(ranks, channel, body))
         EXPECT_TRUE(status.ok()) << NameOf(channel) << " of " << ranks << ": " << status;
     }
@@ -103,7 +105,7 @@ TEST(CommunicatorTest, ElementsOfAllSizesFollowEachOther) {
                                        ElementKind::kInt32}) {
           const RankArrays inputs = RandomArrays(kind, own->size(), 13);
           std::vector<std::byte> values = inputs[own->rank()];
-          const absl::Status status =
+          absl::Status status =
               own->AllReduce(values, ReductionOp(kind, ElementOp::kSum), algorithm, TestDeadline());
           if (!status.ok()) return status;
           const std::string wrong = WrongWith(kind, ElementOp::kSum, inputs, {0, 13}, values);
@@ -122,11 +124,10 @@ TEST(CommunicatorTest, ARingSendsTheLeastBytes) {
   for (const LinkChannel channel : kChannels) {
     const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
       std::vector<float> values = CountFrom(own->rank(), 40'000);
-      const absl::Status status =
-          own->AllReduce(BytesIn(values),
-                         ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
-                         Algorithm::kRing,
-                         TestDeadline());
+      absl::Status status = own->AllReduce(BytesIn(values),
+                                           ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
+                                           Algorithm::kRing,
+                                           TestDeadline());
       if (!status.ok()) return status;
       return Unless(own->bytes_sent() == 2 * 160'000 / 4 * 3, "counting bytes");
     };

@@ -104,41 +104,12 @@ inline bool IsRounded(ElementKind kind, ElementOp op) {
          (op == ElementOp::kSum || op == ElementOp::kMean || op == ElementOp::kProduct);
 }
 
-// An element of the result, and how far from it one may be that was rounded after each addition or
-// multiplication: reduction_op.h has the bounds.
-struct RoundedElement {
-  long double exact = 0;
-  long double bound = 0;
-};
-
-inline RoundedElement RoundedAt(ElementKind kind,
-                                ElementOp op,
-                                const RankArrays& inputs,
-                                uint64_t i) {
-  const double u = UnitRoundoff(kind);
-  const auto n = static_cast<double>(inputs.size());
-  long double exact = op == ElementOp::kProduct ? 1 : 0;
-  long double magnitudes = 0;
-  for (const std::vector<std::byte>& input : inputs) {
-    const long double x = ElementAt(kind, input, i);
-    exact = op == ElementOp::kProduct ? exact * x : exact + x;
-    magnitudes += std::abs(x);
-  }
-  long double bound = (n - 1) * u * (1 + n * u);
-  bound *= op == ElementOp::kProduct ? std::abs(exact) : magnitudes;
-  if (op == ElementOp::kMean) {
-    exact /= n;
-    bound = bound / n + u * (std::abs(exact) + bound);
-  }
-  return {.exact = exact, .bound = bound};
-}
-
-// What is wrong with elements `range` of `result`, which have no rounding; empty: nothing.
-inline std::string InexactIn(ElementKind kind,
-                             ElementOp op,
-                             const RankArrays& inputs,
-                             ElementRange range,
-                             std::span<const std::byte> result) {
+// What is wrong with elements `range` of a result that must be exact; empty: nothing.
+inline std::string WrongWithExact(ElementKind kind,
+                                  ElementOp op,
+                                  const RankArrays& inputs,
+                                  ElementRange range,
+                                  std::span<const std::byte> result) {
   const size_t bytes = ElementBytes(kind);
   std::vector<std::byte> expected = inputs[0];
   for (size_t rank = 1; rank < inputs.size(); ++rank) Reduce(kind, op, expected, inputs[rank]);
@@ -150,15 +121,40 @@ inline std::string InexactIn(ElementKind kind,
   return "";
 }
 
+// An element as it should be, and how far it may be from that.
+struct RoundedElement {
+  long double exact = 0;
+  long double bound = 0;
+};
+
+inline RoundedElement ExpectedElement(ElementKind kind,
+                                      ElementOp op,
+                                      const RankArrays& inputs,
+                                      uint64_t index) {
+  const double u = UnitRoundoff(kind);
+  const auto n = static_cast<double>(inputs.size());
+  const bool is_product = op == ElementOp::kProduct;
+  long double exact = is_product ? 1 : 0;
+  long double magnitudes = 0;
+  for (const std::vector<std::byte>& input : inputs) {
+    const long double x = ElementAt(kind, input, index);
+    exact = is_product ? exact * x : exact + x;
+    magnitudes += std::abs(x);
+  }
+  const long double bound = (n - 1) * u * (1 + n * u) * (is_product ? std::abs(exact) : magnitudes);
+  if (op != ElementOp::kMean) return {exact, bound};
+  return {exact / n, bound / n + u * (std::abs(exact / n) + bound)};
+}
+
 // What is wrong with elements `range` of `result`; empty: nothing.
 inline std::string WrongWith(ElementKind kind,
                              ElementOp op,
                              const RankArrays& inputs,
                              ElementRange range,
                              std::span<const std::byte> result) {
-  if (!IsRounded(kind, op)) return InexactIn(kind, op, inputs, range, result);
+  if (!IsRounded(kind, op)) return WrongWithExact(kind, op, inputs, range, result);
   for (uint64_t i = range.begin; i < range.end; ++i) {
-    const RoundedElement expected = RoundedAt(kind, op, inputs, i);
+    const RoundedElement expected = ExpectedElement(kind, op, inputs, i);
     const double found = ElementAt(kind, result, i);
     if (std::abs(found - expected.exact) <= expected.bound) continue;
     return absl::StrCat("element ",
