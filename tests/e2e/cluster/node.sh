@@ -19,7 +19,7 @@ start)
   end=$((SECONDS + 120))
   until [ -e "$D/ready" ]; do
     look_again 0.1
-    kill -0 $P 2>/dev/null && [ $SECONDS -lt $end ] || { echo "$N does not start" >&2; tail -20 "$D"/{init,containerd}.log >&2; exit 1; }
+    kill -0 $P 2>/dev/null && [ $SECONDS -lt $end ] || { echo "$N does not start" >&2; tail -n 20 "$D"/{init,containerd}.log >&2; exit 1; }
   done ;;
 kill)
   alive || exit 0
