@@ -77,12 +77,14 @@ class NeighbourMemory {
   size_t own_rank_;
 };
 
-// Of a number that another process may write at the same time.
+// Of a number that another process may write at the same time. All in one order, which both
+// processes see: who stores a count and then finds nobody waiting is seen by whoever says that it
+// waits and then looks at the counts.
 inline uint64_t LoadShared(const uint64_t& number) {
-  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(number)).load(std::memory_order_acquire);
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(number)).load(std::memory_order_seq_cst);
 }
 inline void StoreShared(uint64_t& number, uint64_t value) {
-  std::atomic_ref<uint64_t>(number).store(value, std::memory_order_release);
+  std::atomic_ref<uint64_t>(number).store(value, std::memory_order_seq_cst);
 }
 
 }  // namespace pushpull

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -78,8 +77,7 @@ void ShmLink::EndSent() {
 absl::Status ShmLink::Flush() {
   if (!has_written_ && !has_read_) return absl::OkStatus();
   // Either this end sees that the peer waits, or the peer, which looks once more after it has said
-  // so, sees the new counts.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // so, sees the new counts: StoreShared.
   const uint64_t waits = LoadShared(peer_counts_.waits);
   if (has_written_ && (waits & kWaitsForBytes) != 0) Wake(waits);
   if (has_read_ && (waits & kWaitsForRoom) != 0) {
@@ -141,7 +139,6 @@ void ShmLink::Arm(LinkWants wants) {
   if (bits == 0) return;
   waits_ = (waits_ / kOneWait + 1) * kOneWait;
   StoreShared(counts_.waits, waits_ | bits);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void ShmLink::Disarm() {
