@@ -11,6 +11,7 @@
 #include "runtime/bench/collective_rank.h"
 #include "runtime/bench/control_socket.h"
 #include "runtime/bench/job_process.h"
+#include "runtime/bench/option_range.h"
 #include "runtime/bench/rank_processes.h"
 #include "runtime/transport/shm/descriptor_inbox.h"
 
@@ -131,12 +132,6 @@ class CollectiveBench {
   const std::atomic<bool>& is_stopped_;
   std::vector<ControlSocket> ranks_;
 };
-
-absl::Status CheckBetween(const char* option, uint64_t value, uint64_t least, uint64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", option, ": must be between ", least, " and ", most, ", is ", value));
-}
 
 }  // namespace
 

@@ -27,7 +27,7 @@ absl::Status RankProcesses::Start(const std::string& name,
                                   const std::map<std::string, std::string>& environment) {
   {
     MutexLock lock(mu_);
-    num_starting_ = 1;
+    started_.reset();
     ++num_running_;
   }
   const ProcessSpec spec = {.name = name, .command = command, .environment = environment};
@@ -49,7 +49,6 @@ absl::Status RankProcesses::Start(const std::string& name,
     absl::StatusOr<std::unique_ptr<ChildProcess>> process =
         ChildProcess::Start(spec, loop_, {{}, on_output, {}, on_end});
     MutexLock lock(mu_);
-    num_starting_ = 0;
     started_ = process.status();
     if (process.ok()) {
       processes_.push_back(*std::move(process));
@@ -60,11 +59,11 @@ absl::Status RankProcesses::Start(const std::string& name,
   });
   const Deadline deadline = Deadline::After(kBeginTimeout);
   MutexLock lock(mu_);
-  while (num_starting_ > 0) {
-    if (!changed_.WaitUntil(mu_, deadline) && num_starting_ > 0)
+  while (!started_) {
+    if (!changed_.WaitUntil(mu_, deadline) && !started_)
       return absl::DeadlineExceededError(absl::StrCat(name, " does not start"));
   }
-  return started_;
+  return *started_;
 }
 
 void RankProcesses::EndAll() {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,9 @@ class RankProcesses {
 
   Mutex mu_;
   CondVar changed_;
-  size_t num_starting_ ABSL_GUARDED_BY(mu_) = 0;
   size_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;  // what ends now has not failed by itself
-  absl::Status started_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> started_ ABSL_GUARDED_BY(mu_);  // the last one; none: not yet
   // The last line of each one that has failed, in the order in which they ended.
   std::vector<std::string> failures_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> last_lines_ ABSL_GUARDED_BY(mu_);  // by name

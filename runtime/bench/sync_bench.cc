@@ -16,6 +16,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/bench/control_socket.h"
 #include "runtime/bench/job_process.h"
+#include "runtime/bench/option_range.h"
 #include "runtime/bench/raw_link.h"
 #include "runtime/bench/sync_worker.h"
 #include "runtime/bench/tensor_mix.h"
@@ -42,12 +43,6 @@ constexpr uint64_t kBurstBytesMax = 640'000'000;
 
 // Gradients up to this are compared with a round trip.
 constexpr uint64_t kRoundTripBytesMax = 64 * 1024;
-
-absl::Status CheckCount(const char* option, uint32_t value, uint32_t max) {
-  if (value >= 1 && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", option, ": must be between 1 and ", max, ", is ", value));
-}
 
 std::string ManifestOf(const SyncOptions& options,
                        const std::string& program,
@@ -246,9 +241,9 @@ absl::Status CheckUsedChannel(const SyncOptions& options, const SyncMeasurements
 
 absl::Status Validate(const SyncOptions& options,
                       const std::map<std::string, std::string>& environment) {
-  PUSHPULL_RETURN_IF_ERROR(CheckCount("workers", options.workers, kMembersMax));
-  PUSHPULL_RETURN_IF_ERROR(CheckCount("servers", options.servers, kMembersMax));
-  PUSHPULL_RETURN_IF_ERROR(CheckCount("steps", options.steps, 1'000'000));
+  PUSHPULL_RETURN_IF_ERROR(CheckBetween("workers", options.workers, 1, kMembersMax));
+  PUSHPULL_RETURN_IF_ERROR(CheckBetween("servers", options.servers, 1, kMembersMax));
+  PUSHPULL_RETURN_IF_ERROR(CheckBetween("steps", options.steps, 1, 1'000'000));
   const auto wrong = [](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(parts...));
   };

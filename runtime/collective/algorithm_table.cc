@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "absl/strings/str_cat.h"
-
 #include "runtime/base/check.h"
 
 namespace pushpull {
@@ -51,30 +49,6 @@ Algorithm AlgorithmTable::Choose(Collective collective, uint64_t num_bytes) cons
 
 void AlgorithmTable::Set(Collective collective, size_t size_index, Algorithm algorithm) {
   rows_[RowOf(collective)][size_index] = algorithm;
-}
-
-std::vector<std::byte> AlgorithmTable::Encode() const {
-  std::vector<std::byte> bytes;
-  for (const Row& row : rows_) {
-    for (const Algorithm algorithm : row) bytes.push_back(static_cast<std::byte>(algorithm));
-  }
-  return bytes;
-}
-
-absl::StatusOr<AlgorithmTable> AlgorithmTable::Decode(std::span<const std::byte> bytes) {
-  AlgorithmTable table;
-  const std::vector<Algorithm> known = AllAlgorithms();
-  if (bytes.size() != table.rows_.size() * kMeasuredBytes.size())
-    return absl::DataLossError(absl::StrCat("table of algorithms: has ", bytes.size(), " bytes"));
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const auto algorithm = static_cast<Algorithm>(bytes[i]);
-    if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
-      return absl::DataLossError(
-          absl::StrCat("table of algorithms: ", static_cast<int>(bytes[i]), " is no algorithm"));
-    }
-    table.rows_[i / kMeasuredBytes.size()][i % kMeasuredBytes.size()] = algorithm;
-  }
-  return table;
 }
 
 Algorithm FastestOf(const Race& race) {

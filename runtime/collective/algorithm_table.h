@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which algorithm is the fastest for how many bytes: chosen from what was measured when the ranks
-// connected. Pure.
+// Which algorithm is the fastest for how many bytes: a guess, or what RaceAlgorithms has measured
+// (algorithm_race.h). Pure.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
-
-#include "absl/status/statusor.h"
 
 #include "runtime/collective/schedule.h"
 
@@ -30,16 +27,10 @@ class AlgorithmTable {
   Algorithm Choose(Collective collective, uint64_t num_bytes) const;
   void Set(Collective collective, size_t size_index, Algorithm algorithm);
 
-  // As ranks send it to each other.
-  std::vector<std::byte> Encode() const;
-  // kDataLoss: not a table.
-  static absl::StatusOr<AlgorithmTable> Decode(std::span<const std::byte> bytes);
-
   friend bool operator==(const AlgorithmTable&, const AlgorithmTable&) = default;
 
  private:
   using Row = std::array<Algorithm, kMeasuredBytes.size()>;
-  AlgorithmTable() = default;
 
   std::array<Row, 4> rows_{};  // by collective
 };

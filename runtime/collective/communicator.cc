@@ -59,24 +59,14 @@ absl::Status Communicator::AllReduce(std::span<std::byte> values,
                                      const ReductionOp& op,
                                      Algorithm algorithm,
                                      Deadline deadline) {
-  return Run({.collective = Collective::kAllReduce,
-              .algorithm = algorithm,
-              .values = values,
-              .element_bytes = op.element_bytes(),
-              .op = &op},
-             deadline);
+  return Reduce(Collective::kAllReduce, values, op, algorithm, deadline);
 }
 
 absl::StatusOr<ElementRange> Communicator::ReduceScatter(std::span<std::byte> values,
                                                          const ReductionOp& op,
                                                          Algorithm algorithm,
                                                          Deadline deadline) {
-  PUSHPULL_RETURN_IF_ERROR(Run({.collective = Collective::kReduceScatter,
-                                .algorithm = algorithm,
-                                .values = values,
-                                .element_bytes = op.element_bytes(),
-                                .op = &op},
-                               deadline));
+  PUSHPULL_RETURN_IF_ERROR(Reduce(Collective::kReduceScatter, values, op, algorithm, deadline));
   return PieceOf(
       values.size() / op.element_bytes(), static_cast<int>(links_count_), static_cast<int>(rank_));
 }
@@ -101,6 +91,19 @@ absl::Status Communicator::Broadcast(std::span<std::byte> values,
               .values = values,
               .element_bytes = 1,
               .root = root},
+             deadline);
+}
+
+absl::Status Communicator::Reduce(Collective collective,
+                                  std::span<std::byte> values,
+                                  const ReductionOp& op,
+                                  Algorithm algorithm,
+                                  Deadline deadline) {
+  return Run({.collective = collective,
+              .algorithm = algorithm,
+              .values = values,
+              .element_bytes = op.element_bytes(),
+              .op = &op},
              deadline);
 }
 

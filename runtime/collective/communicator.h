@@ -101,6 +101,11 @@ class Communicator {
     std::unique_ptr<const PreparedSchedule> schedule;
   };
 
+  absl::Status Reduce(Collective collective,
+                      std::span<std::byte> values,
+                      const ReductionOp& op,
+                      Algorithm algorithm,
+                      Deadline deadline);
   absl::Status Run(Call call, Deadline deadline);
   absl::Status Check(const Call& call) const;
   const PreparedSchedule& ScheduleFor(const ScheduleRequest& request);

@@ -27,8 +27,17 @@ void ReadOffer(ByteReader& reader, std::optional<ShmOffer>& offer) {
   if (has_offer) reader(offer.emplace().name, offer->token);
 }
 
-absl::Status CheckRead(const ByteReader& reader, uint64_t magic, uint64_t expected) {
-  if (reader.ok() && magic == expected) return absl::OkStatus();
+// `read_fields`: reads what comes after the magic.
+template <typename Message, typename ReadFields>
+absl::StatusOr<Message> Decode(std::span<const std::byte> body,
+                               uint64_t expected,
+                               ReadFields read_fields) {
+  ByteReader reader(body);
+  uint64_t magic = 0;
+  reader(magic);
+  Message message;
+  read_fields(reader, message);
+  if (reader.ok() && magic == expected) return message;
   return absl::DataLossError(
       "what has connected is no rank of a communicator, or one of another version");
 }
@@ -54,37 +63,23 @@ std::vector<std::byte> EncodeLinkReady(const LinkReady& ready) {
 }
 
 absl::StatusOr<LinkHello> DecodeLinkHello(std::span<const std::byte> body) {
-  ByteReader reader(body);
-  uint64_t magic = 0;
-  LinkHello hello;
-  reader(magic, hello.group, hello.from, hello.to, hello.ranks, hello.host);
-  ReadOffer(reader, hello.shm);
-  const absl::Status read = CheckRead(reader, magic, kHelloMagic);
-  if (!read.ok()) return read;
-  return hello;
+  return Decode<LinkHello>(body, kHelloMagic, [](ByteReader& reader, LinkHello& hello) {
+    reader(hello.group, hello.from, hello.to, hello.ranks, hello.host);
+    ReadOffer(reader, hello.shm);
+  });
 }
 
 absl::StatusOr<LinkWelcome> DecodeLinkWelcome(std::span<const std::byte> body) {
-  ByteReader reader(body);
-  uint64_t magic = 0;
-  LinkWelcome welcome;
-  reader(magic);
-  welcome.admitted = reader.GetStatus();
-  ReadOffer(reader, welcome.shm);
-  const absl::Status read = CheckRead(reader, magic, kWelcomeMagic);
-  if (!read.ok()) return read;
-  return welcome;
+  return Decode<LinkWelcome>(body, kWelcomeMagic, [](ByteReader& reader, LinkWelcome& welcome) {
+    welcome.admitted = reader.GetStatus();
+    ReadOffer(reader, welcome.shm);
+  });
 }
 
 absl::StatusOr<LinkReady> DecodeLinkReady(std::span<const std::byte> body) {
-  ByteReader reader(body);
-  uint64_t magic = 0;
-  LinkReady ready;
-  reader(magic);
-  ready.done = reader.GetStatus();
-  const absl::Status read = CheckRead(reader, magic, kReadyMagic);
-  if (!read.ok()) return read;
-  return ready;
+  return Decode<LinkReady>(body, kReadyMagic, [](ByteReader& reader, LinkReady& ready) {
+    ready.done = reader.GetStatus();
+  });
 }
 
 absl::Status CheckLinkHello(const LinkHello& hello, const LinkExpectation& expected) {

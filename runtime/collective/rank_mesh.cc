@@ -133,9 +133,7 @@ class MeshBuilder {
                               ReceiveLinkMessage(socket.get(), deadline_));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkWelcome welcome, DecodeLinkWelcome(body));
     if (!welcome.admitted.ok()) return About("it refuses this rank", welcome.admitted);
-    if (!is_shm()) {
-      return AddTcpLink(peer, std::move(socket));
-    }
+    if (!is_shm()) return AddTcpLink(peer, std::move(socket));
     if (!welcome.shm) return absl::DataLossError("it has no shared memory");
     const LinkReady ready = {.done = SendOwn(*welcome.shm)};
     PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady(ready), deadline_));
@@ -196,9 +194,7 @@ class MeshBuilder {
     }
     PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkWelcome(welcome), patience));
     PUSHPULL_RETURN_IF_ERROR(welcome.admitted);
-    if (!inbox) {
-      return AddTcpLink(hello.from, std::move(socket));
-    }
+    if (!inbox) return AddTcpLink(hello.from, std::move(socket));
     PUSHPULL_RETURN_IF_ERROR(AwaitReady(socket.get()));
     PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady({}), patience));
     return AddShmLink(hello.from, std::move(socket), *inbox);

@@ -14,6 +14,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
 #include "runtime/tensor/half_float.h"
+#include "runtime/tensor/unaligned.h"
 
 // As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
 // branches, which the compiler turns into vectors.
@@ -33,19 +34,6 @@ constexpr uint32_t kSignBit = 0x80000000U;
 
 HWY_INLINE uint32_t BitsOf(float x) {
   return std::bit_cast<uint32_t>(x);
-}
-
-// Elements lie at any address.
-template <typename Number>
-HWY_INLINE Number LoadAt(const std::byte* bytes, size_t index) {
-  Number number;
-  std::memcpy(&number, bytes + index * sizeof(Number), sizeof(Number));
-  return number;
-}
-
-template <typename Number>
-HWY_INLINE void StoreAt(std::byte* bytes, size_t index, Number number) {
-  std::memcpy(bytes + index * sizeof(Number), &number, sizeof(Number));
 }
 
 uint32_t LargestMagnitudeKernel(const float* values, size_t num_values) {

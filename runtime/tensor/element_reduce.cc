@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "runtime/base/check.h"
 #include "runtime/tensor/half_float.h"
@@ -47,17 +46,6 @@ std::string NameIn(const std::array<EnumName<Enum>, kCount>& names, Enum value) 
     if (name.value == value) return name.name;
   }
   return absl::StrCat("unknown ", static_cast<unsigned>(value));
-}
-
-template <typename Enum, size_t kCount>
-absl::StatusOr<Enum> ParseIn(const std::array<EnumName<Enum>, kCount>& names,
-                             absl::string_view text) {
-  for (const EnumName<Enum>& name : names) {
-    if (text == name.name) return name.value;
-  }
-  const auto append = [](std::string* out, const EnumName<Enum>& name) { out->append(name.name); };
-  return absl::InvalidArgumentError(
-      absl::StrCat("must be one of ", absl::StrJoin(names, ", ", append), ", is \"", text, "\""));
 }
 
 template <typename Element>
@@ -280,14 +268,6 @@ std::string ToString(ElementKind kind) {
 
 std::string ToString(ElementOp op) {
   return NameIn(kOpNames, op);
-}
-
-absl::StatusOr<ElementKind> ParseElementKind(absl::string_view text) {
-  return ParseIn(kKindNames, text);
-}
-
-absl::StatusOr<ElementOp> ParseElementOp(absl::string_view text) {
-  return ParseIn(kOpNames, text);
 }
 
 void Reduce(ElementKind kind,

@@ -9,9 +9,6 @@
 #include <span>
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-
 namespace pushpull {
 
 // What an array has. The values are part of messages between processes: they never change.
@@ -44,9 +41,6 @@ size_t ElementBytes(ElementKind kind);
 // "float32", "bfloat16", ...; "sum", "mean", ...
 std::string ToString(ElementKind kind);
 std::string ToString(ElementOp op);
-// The inverse. kInvalidArgument quotes the text and lists the names.
-absl::StatusOr<ElementKind> ParseElementKind(absl::string_view text);
-absl::StatusOr<ElementOp> ParseElementOp(absl::string_view text);
 
 // into = into `op` from. Sums and products of float16 and bfloat16 are computed in float32 and
 // rounded once. The spans are equally long, a whole number of elements, aligned for them, and do

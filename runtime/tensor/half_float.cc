@@ -2,9 +2,9 @@
 #include "runtime/tensor/half_float.h"
 
 #include <bit>
-#include <cstring>
 
 #include "runtime/base/check.h"
+#include "runtime/tensor/unaligned.h"
 
 // As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
 // branches, which the compiler turns into vectors; Highway's own conversions of float16 and
@@ -71,19 +71,6 @@ HWY_INLINE uint32_t Float16ToFloat32(uint32_t half) {
 HWY_INLINE uint32_t MagnitudeToBFloat16(uint32_t magnitude) {
   const uint32_t rounded = (magnitude + 0x7FFFU + ((magnitude >> 16) & 1U)) >> 16;
   return magnitude > kInfinityBits ? 0x7FC0U : rounded;
-}
-
-// Elements lie at any address.
-template <typename Number>
-HWY_INLINE Number LoadAt(const std::byte* bytes, size_t index) {
-  Number number;
-  std::memcpy(&number, bytes + index * sizeof(Number), sizeof(Number));
-  return number;
-}
-
-template <typename Number>
-HWY_INLINE void StoreAt(std::byte* bytes, size_t index, Number number) {
-  std::memcpy(bytes + index * sizeof(Number), &number, sizeof(Number));
 }
 
 // Writes 16 bits a value, its sign and `convert` of its magnitude. Returns how many finite values

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/collective/algorithm_table.h"
 #include "runtime/collective/call_header.h"
 #include "runtime/collective/link_hello.h"
 
@@ -42,7 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (hello.ok()) CheckHello(*hello);
   CheckSaid(pushpull::DecodeLinkWelcome(bytes));
   CheckSaid(pushpull::DecodeLinkReady(bytes));
-  CheckSaid(pushpull::AlgorithmTable::Decode(bytes));
   const absl::Status agreed = pushpull::CheckCallHeader({.sequence = 1}, bytes);
   PUSHPULL_CHECK(agreed.ok() || !agreed.message().empty());
   return 0;

@@ -27,18 +27,6 @@ TEST(AlgorithmTableTest, BeforeAnythingIsMeasuredLargeArraysTakeARing) {
   }
 }
 
-TEST(AlgorithmTableTest, IsReadBackAndRefusesAnythingElse) {
-  AlgorithmTable table(4);
-  table.Set(Collective::kBroadcast, 3, Algorithm::kSplit);
-  std::vector<std::byte> bytes = table.Encode();
-
-  EXPECT_EQ(*AlgorithmTable::Decode(bytes), table);
-  bytes[5] = std::byte{99};
-  EXPECT_EQ(AlgorithmTable::Decode(bytes).status().code(), absl::StatusCode::kDataLoss);
-  bytes.pop_back();
-  EXPECT_EQ(AlgorithmTable::Decode(bytes).status().code(), absl::StatusCode::kDataLoss);
-}
-
 TEST(AlgorithmTableTest, TheFastestWinsAndTheSlowDropOut) {
   const Race race = {.measured = {Algorithm::kRing, Algorithm::kTree, Algorithm::kRoot},
                      .seconds = {0.3, 0.1, 0.5}};

@@ -14,24 +14,11 @@
 
 #include "tests/unit/runtime/collective/memory_links.h"
 #include "tests/unit/runtime/collective/rank_arrays.h"
+#include "tests/unit/runtime/tensor/element_lists.h"
 
 namespace pushpull {
 namespace {
 
-constexpr ElementKind kKindsOfRanks[] = {ElementKind::kInt8,
-                                         ElementKind::kInt32,
-                                         ElementKind::kInt64,
-                                         ElementKind::kFloat16,
-                                         ElementKind::kBFloat16,
-                                         ElementKind::kFloat32,
-                                         ElementKind::kFloat64};
-constexpr ElementOp kOpsOfRanks[] = {ElementOp::kMean,
-                                     ElementOp::kSum,
-                                     ElementOp::kMin,
-                                     ElementOp::kMax,
-                                     ElementOp::kProduct,
-                                     ElementOp::kAnd,
-                                     ElementOp::kOr};
 // A header, which is the least that a link has room for.
 constexpr size_t kLeastRoom = kCallHeaderBytes;
 
@@ -116,8 +103,8 @@ void ExpectReduces(const RunOptions& options, ElementKind kind, ElementOp op, ui
 }
 
 void ExpectAllKindsAndOps(const RunOptions& options, uint64_t elements) {
-  for (const ElementKind kind : kKindsOfRanks) {
-    for (const ElementOp op : kOpsOfRanks) ExpectReduces(options, kind, op, elements);
+  for (const ElementKind kind : kElementKinds) {
+    for (const ElementOp op : kElementOps) ExpectReduces(options, kind, op, elements);
   }
 }
 
@@ -140,8 +127,8 @@ TEST(ScheduleRunnerTest, ReducesEveryTypeByEveryAlgorithm) {
 TEST(ScheduleRunnerTest, DISABLED_ReducesLargeArrays) {
   int turn = 0;
   for (const Algorithm algorithm : AllAlgorithms()) {
-    for (const ElementKind kind : kKindsOfRanks) {
-      for (const ElementOp op : kOpsOfRanks) {
+    for (const ElementKind kind : kElementKinds) {
+      for (const ElementOp op : kElementOps) {
         const RunOptions options = {
             .request = {.algorithm = algorithm, .ranks = 1 + turn++ % 8, .block_elements = 1 << 19},
             .capacity = 1 << 20};

@@ -11,28 +11,13 @@
 #include <gtest/gtest.h>
 
 #include "runtime/tensor/half_float.h"
+#include "tests/unit/runtime/tensor/element_lists.h"
 
 namespace pushpull {
 namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-
-constexpr ElementOp kOps[] = {ElementOp::kMean,
-                              ElementOp::kSum,
-                              ElementOp::kMin,
-                              ElementOp::kMax,
-                              ElementOp::kProduct,
-                              ElementOp::kAnd,
-                              ElementOp::kOr};
-constexpr ElementKind kKinds[] = {ElementKind::kUint8,
-                                  ElementKind::kInt8,
-                                  ElementKind::kInt32,
-                                  ElementKind::kInt64,
-                                  ElementKind::kFloat16,
-                                  ElementKind::kBFloat16,
-                                  ElementKind::kFloat32,
-                                  ElementKind::kFloat64};
 
 template <typename Element>
 constexpr ElementKind KindOf() {
@@ -148,8 +133,8 @@ TEST(ElementReduceTest, ASingleArrayBecomesZerosAndOnes) {
 }
 
 TEST(ElementReduceTest, TheIdentityChangesNothing) {
-  for (const ElementKind kind : kKinds) {
-    for (const ElementOp op : kOps) {
+  for (const ElementKind kind : kElementKinds) {
+    for (const ElementOp op : kElementOps) {
       SCOPED_TRACE(ToString(kind) + " " + ToString(op));
       std::vector<std::byte> ones(3 * ElementBytes(kind));
       std::vector<std::byte> reduced(ones.size());
@@ -161,16 +146,6 @@ TEST(ElementReduceTest, TheIdentityChangesNothing) {
       EXPECT_EQ(reduced, ones);
     }
   }
-}
-
-TEST(ElementReduceTest, NamesAreReadBack) {
-  for (const ElementKind kind : kKinds) EXPECT_EQ(*ParseElementKind(ToString(kind)), kind);
-  for (const ElementOp op : kOps) EXPECT_EQ(*ParseElementOp(ToString(op)), op);
-
-  const absl::Status unknown = ParseElementOp("xor").status();
-
-  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), testing::HasSubstr("prod, and, or, is \"xor\""));
 }
 
 }  // namespace
