@@ -192,6 +192,7 @@ class JobReconciler::Pass {
   Observation Observe() const {
     Observation seen{.meta = job_.meta(),
                      .object = job_.object(),
+                     .sync_refusal = state_.sync_refusal,
                      .save = state_.save,
                      .save_time = state_.save_time,
                      .progress_time = state_.progress_time,
@@ -234,8 +235,13 @@ class JobReconciler::Pass {
     JobCoordinator& coordinators = reconciler_.coordinators_;
     if (const auto* size = std::get_if<RequestSize>(&action))
       return coordinators.Resize(endpoint, *size, CoordinatorDeadline());
-    if (const auto* sync = std::get_if<RequestSync>(&action))
-      return coordinators.SetSync(endpoint, *sync, CoordinatorDeadline());
+    if (const auto* sync = std::get_if<RequestSync>(&action)) {
+      const absl::Status set = coordinators.SetSync(endpoint, *sync, CoordinatorDeadline());
+      state_.sync_refusal.reset();
+      if (!absl::IsInvalidArgument(set)) return set;
+      state_.sync_refusal = {.asked = sync->sync, .message = std::string(set.message())};
+      return AsUsersMistake(set);
+    }
     PUSHPULL_ASSIGN_OR_RETURN(state_.save, coordinators.Save(endpoint, CoordinatorDeadline()));
     state_.save_time = job_.now;
     return absl::OkStatus();

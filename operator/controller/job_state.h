@@ -164,6 +164,7 @@ struct JobState {
   CertificateState certificates = {};
   bool has_no_keys = false;  // the job has ended, and its Secret is deleted
   CoordinatorBackoff backoff = {};
+  std::optional<SyncRefusal> sync_refusal = {};  // Observation::sync_refusal
   CreationState creation = {};
   ScaleState scale = {};
   std::optional<Obstacle> scale_obstacle = {};  // of its TrainingJobWorkers

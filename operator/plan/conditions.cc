@@ -305,6 +305,15 @@ std::optional<StartProblem> SidecarTrouble(const Draft& draft) {
   return std::nullopt;
 }
 
+// Why the coordinator does not go over to the desired settings; empty: it does, or already has.
+std::string SyncProblem(const Draft& draft) {
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || report->sync == DesiredSync(draft)) return "";
+  const std::optional<SyncRefusal>& refusal = draft.seen().sync_refusal;
+  if (refusal && refusal->asked == DesiredSync(draft)) return refusal->message;
+  return report->sync_problem;
+}
+
 // What keeps the job from running as it should; nothing: all is well.
 std::optional<StartProblem> TroubleOf(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
@@ -321,10 +330,8 @@ std::optional<StartProblem> TroubleOf(Draft& draft) {
     return StartProblem{"MembersNotRegistered",
                         absl::StrCat("not registered with the coordinator: ", awaited)};
   }
-  if (report != nullptr && !report->sync_problem.empty() && report->sync != DesiredSync(draft)) {
-    return StartProblem{"SyncNotChanged",
-                        absl::StrCat("spec.sync is not in force: ", report->sync_problem)};
-  }
+  if (const std::string problem = SyncProblem(draft); !problem.empty())
+    return StartProblem{"SyncNotChanged", "spec.sync is not in force: " + problem};
   return SidecarTrouble(draft);
 }
 

@@ -94,6 +94,12 @@ struct Obstacle {
   friend bool operator==(const Obstacle&, const Obstacle&) = default;
 };
 
+// Settings that the coordinator refuses because of the job that it runs.
+struct SyncRefusal {
+  SyncSettings asked;
+  std::string message;
+};
+
 struct Observation {
   ObjectMeta meta;  // of the job
   TrainingJobObject object;
@@ -103,6 +109,7 @@ struct Observation {
   std::vector<ObservedPod> pods;
   // Of the coordinator whose pod is in `pods`; none: it gave no answer.
   std::optional<CoordinatorReport> coordinator;
+  std::optional<SyncRefusal> sync_refusal;  // the last answer to RequestSync; none: it was accepted
   // The number that the coordinator gave to the save asked for by RequestSave; none: nobody asked,
   // or the operator has forgotten it in a restart. It then asks once more, which does no harm.
   std::optional<uint64_t> save;

@@ -121,6 +121,21 @@ TEST(JobReconcilerTest, ARefusedPodFailsTheJobBeforeAnythingRuns) {
   EXPECT_EQ(CountPosts(cluster, "pods"), 0);
 }
 
+TEST(JobReconcilerTest, AModeTheCoordinatorRefusesIsAUsersMistake) {
+  PlayedCluster cluster(kSpec);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  cluster.Change([](json& spec) { spec["sync"]["mode"] = "Async"; });
+  cluster.coordinator.sync_answer = absl::InvalidArgumentError("spec.sync.mode: needs Sync");
+
+  EXPECT_TRUE(IsUsersMistake(cluster.op->Step()));
+  EXPECT_TRUE(IsUsersMistake(cluster.op->Step()));
+  EXPECT_EQ(Say(cluster, "Degraded"), "True SyncNotChanged");
+
+  cluster.coordinator.sync_answer = absl::OkStatus();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(cluster.op->Step().ok());
+  EXPECT_EQ(Say(cluster, "Degraded"), "False AllWell");
+}
+
 // A coordinator of that term may be there, and may not be the only one of it.
 TEST(JobReconcilerTest, ATermIsNotUsedAgainWhereTheAnswerWasLost) {
   PlayedCluster cluster(kSpec);

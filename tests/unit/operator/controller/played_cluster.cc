@@ -79,6 +79,7 @@ absl::Status PlayedCoordinator::Resize(const CoordinatorEndpoint&,
 absl::Status PlayedCoordinator::SetSync(const CoordinatorEndpoint&,
                                         const RequestSync& sync,
                                         Deadline) {
+  if (!sync_answer.ok()) return sync_answer;
   report.sync = sync.sync;
   return absl::OkStatus();
 }

@@ -39,7 +39,8 @@ class PlayedCoordinator final : public JobCoordinator {
   absl::StatusOr<uint64_t> Save(const CoordinatorEndpoint& endpoint, pushpull::Deadline) override;
 
   CoordinatorReport report;
-  absl::Status trouble;  // what it answers with instead, unless it is OK
+  absl::Status trouble;      // what it answers with instead, unless it is OK
+  absl::Status sync_answer;  // to SetSync
   std::function<absl::Status()>
       on_resize;  // what happens when it is asked for a size; may be empty
   int num_asked = 0;

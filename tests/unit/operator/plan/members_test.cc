@@ -393,6 +393,22 @@ TEST(MembersTest, AnotherModeIsAskedForUntilItIsInForce) {
   EXPECT_EQ(world.Say("Degraded"), "False AllWell");
 }
 
+TEST(MembersTest, AModeThatIsRefusedIsToldAsLongAsItIsWanted) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  world.spec().sync.mode = pushpull::SyncMode::kAsync;
+  world.Step();
+  world.seen.coordinator->is_sync_changing = false;
+  world.seen.sync_refusal = {.asked = {.mode = pushpull::SyncMode::kAsync},
+                             .message = "spec.sync.mode: needs Sync"};
+  world.Step();
+  EXPECT_EQ(world.Say("Degraded"), "True SyncNotChanged");
+
+  world.spec().sync.mode = pushpull::SyncMode::kBounded;
+  world.Step();
+  EXPECT_EQ(world.Say("Degraded"), "False AllWell");
+}
+
 TEST(MembersTest, ValuesThatTheModeHasNoUseForAreNoDifference) {
   World world(1, 2);
   ASSERT_TRUE(world.Start());
