@@ -5,6 +5,7 @@ for where tests/e2e/cluster/build.sh puts it and on PATH; promtool and prometheu
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -33,15 +34,23 @@ def read_yaml(path: pathlib.Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def rules(*values: str) -> dict[str, Any]:
-    """The spec of the PrometheusRule; `values` as helm's --set-json takes them."""
+def rendered(template: str, *values: str) -> list[dict[str, Any]]:
+    """The objects of a template of metrics; `values` as helm's --set-json takes them."""
     import yaml
-    settings = [word for value in ("metrics.rules.enabled=true", *values) for word in ("--set-json", value)]
-    rendered = run("helm", "template", "pushpull", CHART, "--namespace", "pushpull-system", "--show-only", "templates/metrics/rules.yaml",
-                   *settings)
-    if rendered.returncode != 0:
-        raise AssertionError(rendered.stderr)
-    return yaml.safe_load(rendered.stdout)["spec"]
+    settings = [word for value in values for word in ("--set-json", value)]
+    done = run("helm", "template", "pushpull", CHART, "--namespace", "pushpull-system", "--show-only", f"templates/metrics/{template}", *settings)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def rules(*values: str) -> dict[str, Any]:
+    """The spec of the PrometheusRule."""
+    return rendered("rules.yaml", "metrics.rules.enabled=true", *values)[0]["spec"]
+
+
+def pod_monitors() -> list[dict[str, Any]]:
+    return rendered("podmonitors.yaml", "metrics.podMonitor.enabled=true")
 
 
 def write_rules(path: pathlib.Path, *values: str) -> None:
@@ -60,3 +69,21 @@ def dashboards() -> dict[str, dict[str, Any]]:
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
     """Without the rows, which are headings."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def filled_in(expression: str, rate: str = "30s") -> str:
+    """As Grafana does, with all of each variable selected. What is shorter than it would be is so because the scrapes are."""
+    expression = expression.replace("$__rate_interval", rate).replace("2m", "10s")
+    return re.sub(r"\$(namespace|job|operator)\b", ".+", expression)
+
+
+def questions() -> list[tuple[str, str]]:
+    """What each panel and each variable asks, with where it stands."""
+    asked = []
+    for name, dashboard in dashboards().items():
+        for panel in panels(dashboard):
+            asked += [(f"{name}, {panel['title']}, {target['legendFormat']}", filled_in(target["expr"])) for target in panel["targets"]]
+        for variable in dashboard["templating"]["list"][1:]:
+            series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]).groups()
+            asked.append((f"{name}, variable {variable['name']}", filled_in(f"count by ({label}) ({series})")))
+    return asked

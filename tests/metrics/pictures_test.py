@@ -60,7 +60,7 @@ class PicturesTest(live_test.LiveCase):
     def lines(self, panel: dict[str, Any], begin: float, seconds: int) -> list[pictures.Line]:
         found = []
         for target in panel["targets"]:
-            for series in self.prometheus.range(live_test.filled_in(target["expr"], RATE), seconds):
+            for series in self.prometheus.range(chart.filled_in(target["expr"], RATE), seconds):
                 times, values = zip(*series["values"])
                 found.append(pictures.Line(named(target["legendFormat"], series["metric"]), [time - begin for time in times],
                                            [float(value) for value in values]))
@@ -69,7 +69,7 @@ class PicturesTest(live_test.LiveCase):
     def marks(self, dashboard: dict[str, Any], begin: float, seconds: int) -> dict[str, list[float]]:
         """When each annotation begins to be there."""
         return {annotation["name"]: [series["values"][0][0] - begin for series in
-                                     self.prometheus.range(live_test.filled_in(annotation["expr"]), seconds)]
+                                     self.prometheus.range(chart.filled_in(annotation["expr"]), seconds)]
                 for annotation in dashboard["annotations"]["list"]}
 
     def test_each_panel_is_drawn_from_a_real_job(self) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests of this folder on a real cluster of one machine, with real kubelets, which is started for it and
 taken down afterwards whatever happens. Needs root, the packages of docker/cluster-packages.txt, the programs of
-`tests/e2e/cluster/build.sh`, the images of `./dev image` and the program probe_worker: `./dev e2e nodes` makes them all. The
+`tests/e2e/cluster/build.sh`, Prometheus, the images of `./dev image` and the program probe_worker: `./dev e2e nodes` makes them all. The
 test of the image of `./dev image python` is left out where that has not been built.
 
     python3 tests/e2e/nodes [--smoke] [--use] [PATTERN...]     all tests, or those whose name has one of the patterns
@@ -21,14 +21,14 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "api"))
+sys.path += [str(HERE.parent / "api"), str(HERE.parents[1] / "metrics")]
 
 import nodes  # noqa: E402
 
 SMOKE = ("section_test", "install_test")
 MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "claim_test", "loss_test", "absence_test", "trust_test", "colocated_test",
            "python_test", "isolation_test", "place_test", "dns_test",
-           "mistakes_test", "describe_test", "shrink_test")
+           "mistakes_test", "describe_test", "shrink_test", "metrics_test")
 IMAGES = ["slim", "operator", "runtime"]
 
 

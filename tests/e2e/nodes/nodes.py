@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster that __main__.py has started, with the operator installed, as the tests here use it."""
+import contextlib
 import datetime
 import json
 import os
@@ -222,19 +223,21 @@ class NodeCase(unittest.TestCase):
         """Its number."""
         return int(get("pod", pod)["spec"]["nodeName"].removeprefix("node"))
 
-    def kill(self, pod: str) -> None:
-        """-9 of every process in it."""
-        for container in get("pod", pod)["status"]["containerStatuses"]:
+    def signal(self, pod: dict[str, Any], number: signal.Signals) -> None:
+        """To every process in it that there is."""
+        for container in pod["status"]["containerStatuses"]:
             for pid in host_pids(container["containerID"].removeprefix("containerd://")):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def kill(self, pod: str) -> None:
+        self.signal(get("pod", pod), signal.SIGKILL)
 
     def kill_operator(self) -> None:
         """-9 of the one that leads; its pod's next container is another."""
         leader = get("lease", "-n", SYSTEM, "pushpull")["spec"]["holderIdentity"]
         pod = next(pod for pod in get("pods", "-n", SYSTEM)["items"] if pod["metadata"]["name"] in leader)
-        for container in pod["status"]["containerStatuses"]:
-            for pid in host_pids(container["containerID"].removeprefix("containerd://")):
-                os.kill(pid, signal.SIGKILL)
+        self.signal(pod, signal.SIGKILL)
 
     def events(self, reason: str, about: str) -> list[dict[str, Any]]:
         return [event for event in get("events", "--field-selector", f"reason={reason}")["items"]
