@@ -33,6 +33,8 @@ LAYERS = {
     # The mode, as the manifest names it.
     "consistency": ["base", "job"],
     "optim": ["base", "tensor"],
+    # The computations of tensor and optim on GPUs.
+    "device": ["base", "tensor", "optim"],
     "store": ["base", "tensor", "shard", "optim"],
     "checkpoint": ["base", "tensor", "shard", "optim", "store"],
     "tls": ["base", "metrics"],
@@ -117,6 +119,7 @@ FENCES = [
     (r"gtest/|gmock/|benchmark/", ["tests/*"]),
     (r"spdlog/", ["runtime/base/log.cc"]),
     (r"nanobind/", ["runtime/python/*"]),
+    (r"(cuda|nccl)\w*\.h$", ["*/cuda/*"]),
 ]
 
 # Fences that let a header into this many files of each folder only.
