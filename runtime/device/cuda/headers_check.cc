@@ -2,8 +2,10 @@
 //
 // Compiled in builds with CUDA only: driver_api.h declares what cuda.h does.
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <type_traits>
+#include <utility>
 
 #include <cuda.h>
 
@@ -12,23 +14,21 @@
 namespace pushpull {
 namespace {
 
-// Enumerations of cuda.h are int or unsigned here; everything else must be the same type.
+template <typename Type>
+constexpr bool kIsNumber = std::is_integral_v<Type> || std::is_enum_v<Type>;
+
+// Whether a parameter travels in the same way. cuda.h has enumerations where the table has int, and
+// unsigned long long where it has uint64_t.
 template <typename Ours, typename Theirs>
 constexpr bool IsSameOnTheWay() {
-  if constexpr (std::is_enum_v<Theirs>) {
-    return sizeof(Ours) == sizeof(Theirs) && (std::is_integral_v<Ours> || std::is_enum_v<Ours>);
-  } else if constexpr (std::is_pointer_v<Theirs> && std::is_pointer_v<Ours> &&
-                       sizeof(std::remove_pointer_t<Ours>*) == sizeof(Theirs)) {
-    using OurTarget = std::remove_cv_t<std::remove_pointer_t<Ours>>;
-    using TheirTarget = std::remove_cv_t<std::remove_pointer_t<Theirs>>;
-    return std::is_same_v<OurTarget, TheirTarget> ||
-           // CUdeviceptr is unsigned long long, uint64_t is unsigned long.
-           (std::is_integral_v<OurTarget> && std::is_integral_v<TheirTarget> &&
-            sizeof(OurTarget) == sizeof(TheirTarget));
+  if constexpr (std::is_same_v<Ours, Theirs>) {
+    return true;
+  } else if constexpr (kIsNumber<Ours> && kIsNumber<Theirs>) {
+    return sizeof(Ours) == sizeof(Theirs);
+  } else if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
+    return IsSameOnTheWay<std::remove_pointer_t<Ours>, std::remove_pointer_t<Theirs>>();
   } else {
-    return std::is_same_v<Ours, Theirs> ||
-           (std::is_integral_v<Ours> && std::is_integral_v<Theirs> &&
-            sizeof(Ours) == sizeof(Theirs));
+    return false;
   }
 }
 
@@ -90,32 +90,37 @@ static_assert(MemberFits<&DriverApi::module_unload>(&cuModuleUnload));
 static_assert(MemberFits<&DriverApi::module_get_function>(&cuModuleGetFunction));
 static_assert(Fits(CuLaunchKernel{}, &cuLaunchKernel));
 
-static_assert(kCuInvalidValue == CUDA_ERROR_INVALID_VALUE);
-static_assert(kCuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
-static_assert(kCuNotInitialized == CUDA_ERROR_NOT_INITIALIZED);
-static_assert(kCuDeinitialized == CUDA_ERROR_DEINITIALIZED);
-static_assert(kCuStubLibrary == CUDA_ERROR_STUB_LIBRARY);
-static_assert(kCuDeviceUnavailable == CUDA_ERROR_DEVICE_UNAVAILABLE);
-static_assert(kCuNoDevice == CUDA_ERROR_NO_DEVICE);
-static_assert(kCuInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
-static_assert(kCuInvalidImage == CUDA_ERROR_INVALID_IMAGE);
-static_assert(kCuNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
-static_assert(kCuEccUncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE);
-static_assert(kCuUnsupportedPtxVersion == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
-static_assert(kCuInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
-static_assert(kCuNotFound == CUDA_ERROR_NOT_FOUND);
-static_assert(kCuNotReady == CUDA_ERROR_NOT_READY);
-static_assert(kCuIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
-static_assert(kCuLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
-static_assert(kCuSystemNotReady == CUDA_ERROR_SYSTEM_NOT_READY);
-static_assert(kCuSystemDriverMismatch == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
-static_assert(kCuCompatNotSupported == CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE);
-static_assert(kCuStreamNonBlocking == CU_STREAM_NON_BLOCKING);
-static_assert(kCuEventDefault == CU_EVENT_DEFAULT);
-static_assert(kCuHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
-static_assert(kCuMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-static_assert(kCuMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-static_assert(kCuMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+template <typename Value>
+constexpr int64_t Number(Value value) {
+  return static_cast<int64_t>(value);
+}
+
+static_assert(Number(kCuInvalidValue) == Number(CUDA_ERROR_INVALID_VALUE));
+static_assert(Number(kCuOutOfMemory) == Number(CUDA_ERROR_OUT_OF_MEMORY));
+static_assert(Number(kCuNotInitialized) == Number(CUDA_ERROR_NOT_INITIALIZED));
+static_assert(Number(kCuDeinitialized) == Number(CUDA_ERROR_DEINITIALIZED));
+static_assert(Number(kCuStubLibrary) == Number(CUDA_ERROR_STUB_LIBRARY));
+static_assert(Number(kCuDeviceUnavailable) == Number(CUDA_ERROR_DEVICE_UNAVAILABLE));
+static_assert(Number(kCuNoDevice) == Number(CUDA_ERROR_NO_DEVICE));
+static_assert(Number(kCuInvalidDevice) == Number(CUDA_ERROR_INVALID_DEVICE));
+static_assert(Number(kCuInvalidImage) == Number(CUDA_ERROR_INVALID_IMAGE));
+static_assert(Number(kCuNoBinaryForGpu) == Number(CUDA_ERROR_NO_BINARY_FOR_GPU));
+static_assert(Number(kCuEccUncorrectable) == Number(CUDA_ERROR_ECC_UNCORRECTABLE));
+static_assert(Number(kCuUnsupportedPtxVersion) == Number(CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
+static_assert(Number(kCuInvalidHandle) == Number(CUDA_ERROR_INVALID_HANDLE));
+static_assert(Number(kCuNotFound) == Number(CUDA_ERROR_NOT_FOUND));
+static_assert(Number(kCuNotReady) == Number(CUDA_ERROR_NOT_READY));
+static_assert(Number(kCuIllegalAddress) == Number(CUDA_ERROR_ILLEGAL_ADDRESS));
+static_assert(Number(kCuLaunchFailed) == Number(CUDA_ERROR_LAUNCH_FAILED));
+static_assert(Number(kCuSystemNotReady) == Number(CUDA_ERROR_SYSTEM_NOT_READY));
+static_assert(Number(kCuSystemDriverMismatch) == Number(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH));
+static_assert(Number(kCuCompatNotSupported) == Number(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE));
+static_assert(Number(kCuStreamNonBlocking) == Number(CU_STREAM_NON_BLOCKING));
+static_assert(Number(kCuEventDefault) == Number(CU_EVENT_DEFAULT));
+static_assert(Number(kCuHostAllocPortable) == Number(CU_MEMHOSTALLOC_PORTABLE));
+static_assert(Number(kCuMultiprocessors) == Number(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(Number(kCuMajor) == Number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+static_assert(Number(kCuMinor) == Number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 
 }  // namespace
 }  // namespace pushpull
