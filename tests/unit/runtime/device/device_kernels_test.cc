@@ -207,7 +207,7 @@ TEST_P(DeviceKernelsTest, OneValueThatIsNotFiniteIsFoundAnywhere) {
             kernels().CheckFinite(on().stream(), on().Upload(values), not_finite));
   EXPECT_EQ(on().Download(not_finite)[0], 0U);
 
-  for (const size_t place : {0, 3, 2048, 4095, 4096, 4098}) {
+  for (const size_t place : std::vector<size_t>{0, 3, 2048, 4095, 4096, 4098}) {
     for (const float bad : {kNaN, kInfinity, -kInfinity}) {
       values = WithEdges(4099, 7);
       values[place] = bad;
@@ -315,7 +315,7 @@ TEST_P(DeviceKernelsTest, AnUpdateApartFromItsInputLeavesThatAlone) {
 }
 
 TEST_P(DeviceKernelsTest, UnalignedPartsGiveTheSameBitsAndTouchNothingElse) {
-  for (const size_t offset : {1, 2, 3, 4}) {
+  for (const size_t offset : std::vector<size_t>{1, 2, 3, 4}) {
     std::vector<float> expected = WithEdges(2000, 8);
     const std::vector<float> x = WithEdges(2000, 9);
     const DeviceSpan<float> accumulator = on().Upload(expected);

@@ -29,7 +29,7 @@ PUSHPULL_ON_DEVICES(StagingRingOnDeviceTest);
 TEST_P(StagingRingOnDeviceTest, BytesComeBackAsTheyWere) {
   StagingRing ring = *StagingRing::Create(on().stream(), kSmallPieces);
 
-  for (const size_t num_bytes : {0, 1, 63, 64, 65, 192, 193, 1000}) {
+  for (const size_t num_bytes : std::vector<size_t>{0, 1, 63, 64, 65, 192, 193, 1000}) {
     const std::vector<uint8_t> sent = Pattern(num_bytes, 5);
     const DeviceBuffer buffer = *DeviceBuffer::Create(on().device(), num_bytes);
     std::vector<uint8_t> received(num_bytes, 0);
