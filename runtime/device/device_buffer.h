@@ -27,9 +27,9 @@ class DeviceSpan {
   DeviceSpan(Element* data, size_t size) : data_(data), size_(size) {}
   // As with std::span, one of constant elements can be made of the other.
   template <typename Other>
-  requires std::is_same_v<const Other, Element> DeviceSpan(
-      DeviceSpan<Other> other)  // NOLINT(google-explicit-constructor): as std::span has it
-      : data_(other.data()), size_(other.size()) {}
+  requires std::is_same_v<const Other, Element>
+  // NOLINTNEXTLINE(google-explicit-constructor): as std::span has it
+  DeviceSpan(DeviceSpan<Other> other) : data_(other.data()), size_(other.size()) {}
 
   // An address of the GPU: for kernels, never to be read by the host.
   Element* data() const { return data_; }

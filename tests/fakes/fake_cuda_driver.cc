@@ -188,13 +188,16 @@ CuResult FakeCudaDriver::Enqueue(uint64_t stream, Operation operation) {
 
 void FakeCudaDriver::RunStream(uint64_t stream) {
   const auto found = streams_.find(stream);
-  if (found == streams_.end() || is_held_) return;
-  while (!found->second.empty() && broken_ == kCuSuccess) {
-    const Operation operation = std::move(found->second.front());
-    found->second.pop_front();
+  if (found == streams_.end() || is_held_ || !running_.insert(stream).second) return;
+  std::deque<Operation>& operations = found->second;
+  while (!operations.empty() && broken_ == kCuSuccess) {
+    const Operation& next = operations.front();
+    if (next.meeting != nullptr && !Meet(stream, *next.meeting)) break;
+    const Operation operation = std::move(operations.front());
+    operations.pop_front();
     if (next_work_ != kCuSuccess) {
       broken_ = std::exchange(next_work_, kCuSuccess);
-      return;
+      break;
     }
     if (operation.waits_for != nullptr && !operation.waits_for->is_reached)
       RunStream(operation.waits_for->stream);
@@ -206,6 +209,33 @@ void FakeCudaDriver::RunStream(uint64_t stream) {
       operation.reaches->tick = tick_;
     }
   }
+  running_.erase(stream);
+}
+
+bool FakeCudaDriver::Meet(uint64_t stream, Meeting& meeting) {
+  if (meeting.is_over) return true;
+  meeting.arrived.insert(stream);
+  // The GPU runs other streams at the same time; they may come to it, too.
+  if (meeting.arrived.size() < meeting.num_streams) RunAll();
+  if (meeting.arrived.size() < meeting.num_streams) return false;
+  if (!meeting.is_over) meeting.run();
+  meeting.is_over = true;
+  return true;
+}
+
+void FakeCudaDriver::EnqueueMeeting(CuStream stream,
+                                    std::string text,
+                                    std::shared_ptr<Meeting> meeting) {
+  const MutexLock lock(mu_);
+  if (Enqueue(NumberOf(stream), {.text = std::move(text), .meeting = std::move(meeting)}) !=
+      kCuSuccess) {
+    Note("a collective on a stream that is none");
+  }
+}
+
+bool FakeCudaDriver::CancelMeeting(Meeting& meeting) {
+  const MutexLock lock(mu_);
+  return !std::exchange(meeting.is_over, true);
 }
 
 void FakeCudaDriver::RunAll() {

@@ -48,6 +48,19 @@ class FakeCudaDriver {
   // The next operation that runs fails, and with it every later call, as in a broken context.
   void FailWork(CuResult result) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Work that needs several streams at once, as a collective between them: it runs, once, when so
+  // many have come to it. None of them goes on before.
+  struct Meeting {
+    size_t num_streams = 0;
+    std::function<void()> run;
+    std::set<uint64_t> arrived = {};
+    bool is_over = false;  // it has run, or is cancelled
+  };
+  void EnqueueMeeting(CuStream stream, std::string text, std::shared_ptr<Meeting> meeting)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Streams go on without it. Whether it was not over yet.
+  bool CancelMeeting(Meeting& meeting) ABSL_LOCKS_EXCLUDED(mu_);
+
   // "stream 1: copy_to_device 4096", in the order in which work ran.
   std::vector<std::string> work_log() const ABSL_LOCKS_EXCLUDED(mu_);
   // What a program must not do, in words. Empty: nothing.
@@ -73,6 +86,7 @@ class FakeCudaDriver {
     std::vector<Range> touches;
     std::shared_ptr<Moment> waits_for = nullptr;
     std::shared_ptr<Moment> reaches = nullptr;
+    std::shared_ptr<Meeting> meeting = nullptr;
   };
   struct Allocation {
     std::unique_ptr<std::byte[]> memory;
@@ -91,6 +105,8 @@ class FakeCudaDriver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CuResult Enqueue(uint64_t stream, Operation operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunStream(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the stream may go on behind the meeting.
+  bool Meet(uint64_t stream, Meeting& meeting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Note(const std::string& violation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Memory of a GPU (of the host, pinned) that is allocated and holds so many bytes; notes a
@@ -112,6 +128,7 @@ class FakeCudaDriver {
   std::map<const std::byte*, Allocation> device_memory_ ABSL_GUARDED_BY(mu_);
   std::map<const std::byte*, Allocation> pinned_memory_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::deque<Operation>> streams_ ABSL_GUARDED_BY(mu_);
+  std::set<uint64_t> running_ ABSL_GUARDED_BY(mu_);  // streams whose work is being run
   std::map<uint64_t, std::shared_ptr<Moment>> events_ ABSL_GUARDED_BY(mu_);
   std::set<uint64_t> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t next_handle_ ABSL_GUARDED_BY(mu_) = 1;

@@ -41,8 +41,8 @@ LAYERS = {
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     "exchange": ["base", "tensor", "consistency", "transport", "replication"],
-    # Of transport sockets and shared memory, not its frames.
-    "collective": ["base", "tensor", "tls", "transport"],
+    # Of transport sockets and shared memory, not its frames. Of device for nccl/ only.
+    "collective": ["base", "tensor", "device", "tls", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],

@@ -104,6 +104,7 @@ absl::StatusOr<std::shared_ptr<const DriverApi>> LoadDriverApi(const std::string
   // Never closed: the driver has threads of its own, and other libraries of the process use it.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the text is the thread's own in glibc
     const char* why = dlerror();
     return absl::FailedPreconditionError(
         absl::StrCat("no NVIDIA driver: ",
