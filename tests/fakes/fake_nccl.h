@@ -25,7 +25,7 @@ class FakeNccl {
   FakeNccl(const FakeNccl&) = delete;
   FakeNccl& operator=(const FakeNccl&) = delete;
 
-  // As a library of this version: 2.27 and later can shrink, 2.30 and later grow.
+  // As a library of this version: 2.27 and later can shrink, 2.30 and later grow (here).
   std::shared_ptr<const NcclApi> api(int version = 23203);
 
   // From now on all other ranks of its communicator find out that this one is gone.

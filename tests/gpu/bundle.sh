@@ -9,7 +9,7 @@ set -euo pipefail
 (($# == 2)) || { sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,$p' >&2; exit 2; }
 build=$1 folder=$2
 here=$(dirname "$(readlink -f "$0")")
-readonly PROGRAMS=(device_test device_speed)
+readonly PROGRAMS=(device_test device_speed collective_nccl_test nccl_speed)
 readonly MIB_MAX=64
 
 mkdir -p "$folder"

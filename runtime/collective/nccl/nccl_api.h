@@ -98,7 +98,7 @@ struct NcclApi {
   std::function<NcclResult(
       NcclComm, int* lost, int num_lost, NcclComm* next, NcclConfig*, int flags)>
       shrink;
-  // Empty where the version has none: before 2.30 or so.
+  // Empty where the version has none; they are younger than shrink.
   std::function<NcclResult(NcclComm, NcclId*)> get_grow_id;
   std::function<NcclResult(NcclComm, int size, const NcclId*, int rank, NcclComm*, NcclConfig*)>
       grow;
