@@ -78,6 +78,7 @@ class DeviceBuffer {
   template <typename Element>
   DeviceSpan<Element> As() const {
     PUSHPULL_CHECK(num_bytes_ % sizeof(Element) == 0);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are numbers
     return {reinterpret_cast<Element*>(address_), num_bytes_ / sizeof(Element)};
   }
 

@@ -93,7 +93,8 @@ absl::Status CheckSum(DeviceStream& stream, DeviceSpan<float> sum, uint32_t size
   std::vector<float> values(sum.size());
   PUSHPULL_RETURN_IF_ERROR(staging.ToHost(
       std::as_writable_bytes(std::span(values)), AsBytes(sum), Deadline::After(kLimit)));
-  const float expected = static_cast<float>(size * (size + 1) / 2);
+  const uint32_t whole = size * (size + 1) / 2;
+  const float expected = static_cast<float>(whole);
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == expected) continue;
     return absl::DataLossError(

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kOldestVersion = 21400;
 
-// As nccl.h declares them; ncclUniqueId is passed by value.
+// As NCCL's header declares them; ncclUniqueId is passed by value.
 using NcclReduce = NcclResult (*)(const void*, void*, size_t, NcclType, NcclOp, NcclComm, CuStream);
 using NcclGather = NcclResult (*)(const void*, void*, size_t, NcclType, NcclComm, CuStream);
 using NcclBroadcast =

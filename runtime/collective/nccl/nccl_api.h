@@ -16,7 +16,7 @@
 
 #include "runtime/device/cuda/driver_api.h"
 
-// The tag is that of nccl.h, so that communicators of other code fit.
+// The tag is that of NCCL's header, so that communicators of other code fit.
 struct ncclComm;
 
 namespace pushpull {
