@@ -65,7 +65,30 @@ double Power(double base, uint64_t exponent) {
   return power;
 }
 
-AdamScalars ComputeAdamScalars(const OptimizerSpec& spec, const StepInput& input) {
+}  // namespace
+
+SgdScalars SgdScalarsOf(const OptimizerSpec& spec, const StepInput& input) {
+  return {.gradient = {.gradient_scale = static_cast<float>(input.gradient_scale),
+                       .l2 = static_cast<float>(spec.weight_decay)},
+          .learning_rate = static_cast<float>(input.learning_rate)};
+}
+
+MomentumScalars MomentumScalarsOf(const OptimizerSpec& spec, const StepInput& input) {
+  const SgdScalars sgd = SgdScalarsOf(spec, input);
+  return {.gradient = sgd.gradient,
+          .learning_rate = sgd.learning_rate,
+          .momentum = static_cast<float>(spec.momentum),
+          .nesterov = spec.nesterov};
+}
+
+AdagradScalars AdagradScalarsOf(const OptimizerSpec& spec, const StepInput& input) {
+  const SgdScalars sgd = SgdScalarsOf(spec, input);
+  return {.gradient = sgd.gradient,
+          .learning_rate = sgd.learning_rate,
+          .epsilon = static_cast<float>(spec.epsilon)};
+}
+
+AdamScalars AdamScalarsOf(const OptimizerSpec& spec, const StepInput& input) {
   const bool is_decoupled = spec.kind == OptimizerKind::kAdamW;
   const double correction1 = 1 - Power(spec.beta1, input.step);
   const double root_correction2 = std::sqrt(1 - Power(spec.beta2, input.step));
@@ -82,28 +105,6 @@ AdamScalars ComputeAdamScalars(const OptimizerSpec& spec, const StepInput& input
       .epsilon = static_cast<float>(spec.epsilon * root_correction2),
   };
 }
-
-void ApplySgd(const OptimizerSpec& spec,
-              const StepInput& input,
-              const UpdateMemory& memory,
-              float* state) {
-  const GradientTerms gradient{.gradient_scale = static_cast<float>(input.gradient_scale),
-                               .l2 = static_cast<float>(spec.weight_decay)};
-  const float learning_rate = static_cast<float>(input.learning_rate);
-  if (spec.momentum == 0) {
-    UpdateSgd(memory, {.gradient = gradient, .learning_rate = learning_rate});
-    return;
-  }
-  // PyTorch's first step sets b = g; here b starts at 0, and momentum 0 + g is the same.
-  UpdateMomentum(memory,
-                 {.gradient = gradient,
-                  .learning_rate = learning_rate,
-                  .momentum = static_cast<float>(spec.momentum),
-                  .nesterov = spec.nesterov},
-                 state);
-}
-
-}  // namespace
 
 absl::Status Validate(const OptimizerSpec& spec) {
   if (!IsKnown(spec.kind)) {
@@ -201,18 +202,15 @@ void ApplyOptimizer(const OptimizerSpec& spec,
     case OptimizerKind::kSum:
       return UpdateSum(memory, static_cast<float>(input.gradient_scale));
     case OptimizerKind::kSgd:
-      return ApplySgd(spec, input, memory, state.data());
+      if (spec.momentum == 0) return UpdateSgd(memory, SgdScalarsOf(spec, input));
+      // PyTorch's first step sets b = g; here b starts at 0, and momentum 0 + g is the same.
+      return UpdateMomentum(memory, MomentumScalarsOf(spec, input), state.data());
     case OptimizerKind::kAdagrad:
-      return UpdateAdagrad(memory,
-                           {.gradient = {.gradient_scale = static_cast<float>(input.gradient_scale),
-                                         .l2 = static_cast<float>(spec.weight_decay)},
-                            .learning_rate = static_cast<float>(input.learning_rate),
-                            .epsilon = static_cast<float>(spec.epsilon)},
-                           state.data());
+      return UpdateAdagrad(memory, AdagradScalarsOf(spec, input), state.data());
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       return UpdateAdam(
-          memory, ComputeAdamScalars(spec, input), state.data(), state.data() + num_elements);
+          memory, AdamScalarsOf(spec, input), state.data(), state.data() + num_elements);
   }
 }
 

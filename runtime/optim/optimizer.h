@@ -16,6 +16,8 @@
 
 #include "pushpull/tensor_spec.h"
 
+#include "runtime/optim/update_scalars.h"
+
 namespace pushpull {
 
 // Whether a value that a peer sent is an OptimizerKind.
@@ -42,6 +44,13 @@ struct StepInput {
   uint64_t step = 1;          // 1 for the first update of this chunk, 2 for the second, ...
   double gradient_scale = 1;  // multiplies the gradient first; for means, 1 over the weights' sum
 };
+
+// The float32 numbers of one step with an optimizer of that kind, kSgd without and with momentum;
+// AdamScalarsOf for kAdam and kAdamW.
+SgdScalars SgdScalarsOf(const OptimizerSpec& spec, const StepInput& input);
+MomentumScalars MomentumScalarsOf(const OptimizerSpec& spec, const StepInput& input);
+AdagradScalars AdagradScalarsOf(const OptimizerSpec& spec, const StepInput& input);
+AdamScalars AdamScalarsOf(const OptimizerSpec& spec, const StepInput& input);
 
 // Applies one update.
 //

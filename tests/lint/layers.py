@@ -33,14 +33,16 @@ LAYERS = {
     # The mode, as the manifest names it.
     "consistency": ["base", "job"],
     "optim": ["base", "tensor"],
+    # The computations of tensor and optim on GPUs.
+    "device": ["base", "tensor", "optim"],
     "store": ["base", "tensor", "shard", "optim"],
     "checkpoint": ["base", "tensor", "shard", "optim", "store"],
     "tls": ["base", "metrics"],
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],
     "exchange": ["base", "tensor", "consistency", "transport", "replication"],
-    # Of transport sockets and shared memory, not its frames.
-    "collective": ["base", "tensor", "tls", "transport"],
+    # Of transport sockets and shared memory, not its frames. Of device for nccl/ only.
+    "collective": ["base", "tensor", "device", "tls", "transport"],
     # Its messages carry views, tensors, the manifest's policies, the phases of a step and what was
     # written of a checkpoint.
     "membership": [*_PURE, "job", "store", "checkpoint", "metrics", "tls", "transport"],
@@ -117,6 +119,7 @@ FENCES = [
     (r"gtest/|gmock/|benchmark/", ["tests/*"]),
     (r"spdlog/", ["runtime/base/log.cc"]),
     (r"nanobind/", ["runtime/python/*"]),
+    (r"(cuda|nccl)\w*\.h$", ["*/cuda/*"]),
 ]
 
 # Fences that let a header into this many files of each folder only.

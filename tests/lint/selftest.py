@@ -96,6 +96,8 @@ class LayersTest(LintTest):
         self.check_include("runtime/server/lane.cc", "<prometheus/counter.h>", True)
         self.check_include("runtime/server/server_metrics.h", "<prometheus/counter.h>", False)
         self.check_include("runtime/worker/a.cc", "<torch/torch.h>", True)
+        self.check_include("runtime/device/device.h", "<cuda.h>", True)
+        self.check_include("runtime/device/cuda/a.cu", "<cuda_fp16.h>", False)
         self.check_include("runtime/local/a.cc", "<CLI/CLI.hpp>", True)
         self.check_include("runtime/base/a.h", "<gtest/gtest.h>", True)
         self.check_include("runtime/base/a.cc", "<spdlog/spdlog.h>", True)

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Times all-reduces by NCCL between ranks of one GPU: one rank, and two and four where this NCCL
+// lets ranks share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1). Every sum is checked.
+//
+//   nccl_speed [--mib N] [--rounds N] [--ranks N,...] [--json FILE]
+//
+// Exit codes: 0 done, 1 an error or a wrong sum, 2 wrong usage, 3 there is no GPU or no NCCL. Ranks
+// that NCCL refuses are a row that says so, not an error.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/collective/nccl/nccl_api.h"
+#include "runtime/collective/nccl/nccl_communicator.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_buffer.h"
+#include "runtime/device/device_stream.h"
+#include "runtime/device/staging_ring.h"
+
+namespace pushpull {
+namespace {
+
+constexpr int kNothingToMeasure = 3;
+constexpr int kWarmUps = 3;
+constexpr std::chrono::seconds kLimit{60};
+
+struct NcclArguments {
+  uint64_t mib = 160;
+  int rounds = 20;
+  std::vector<uint32_t> ranks = {1, 2, 4};
+  std::string json;
+};
+
+absl::StatusOr<NcclArguments> ParseNcclArguments(int argc, char** argv) {
+  NcclArguments arguments;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc) return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value"));
+    const std::string value = argv[i + 1];
+    bool is_known = flag == "--json";
+    if (is_known) arguments.json = value;
+    if (flag == "--mib") is_known = absl::SimpleAtoi(value, &arguments.mib) && arguments.mib > 0;
+    if (flag == "--rounds")
+      is_known = absl::SimpleAtoi(value, &arguments.rounds) && arguments.rounds > 0;
+    if (flag == "--ranks") {
+      arguments.ranks.clear();
+      is_known = true;
+      for (const auto& text : absl::StrSplit(value, ',')) {
+        uint32_t ranks = 0;
+        is_known = is_known && absl::SimpleAtoi(text, &ranks) && ranks > 0;
+        arguments.ranks.push_back(ranks);
+      }
+    }
+    if (!is_known)
+      return absl::InvalidArgumentError(absl::StrCat("not understood: ", flag, " ", value));
+  }
+  return arguments;
+}
+
+struct Installation {
+  std::shared_ptr<const NcclApi> nccl;
+  std::shared_ptr<const Device> device;
+};
+
+absl::StatusOr<Installation> FindInstallation() {
+  PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<const DriverApi> driver, LoadDriverApi());
+  PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<const Device> device,
+                            Device::Open(std::move(driver), 0));
+  PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<const NcclApi> nccl, LoadNcclApi());
+  return Installation{std::move(nccl), std::move(device)};
+}
+
+// Rank i has i + 1 everywhere, so a sum is known; values that differ would be found as well.
+absl::Status CheckSum(DeviceStream& stream, DeviceSpan<float> sum, uint32_t size) {
+  PUSHPULL_ASSIGN_OR_RETURN(StagingRing staging, StagingRing::Create(stream, {}));
+  std::vector<float> values(sum.size());
+  PUSHPULL_RETURN_IF_ERROR(staging.ToHost(
+      std::as_writable_bytes(std::span(values)), AsBytes(sum), Deadline::After(kLimit)));
+  const uint32_t whole = size * (size + 1) / 2;
+  const float expected = static_cast<float>(whole);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == expected) continue;
+    return absl::DataLossError(
+        absl::StrCat("element ", i, " of the sum is ", values[i], ", not ", expected));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SumOnce(NcclCommunicator& ranks, DeviceStream& stream, DeviceSpan<float> values) {
+  PUSHPULL_ASSIGN_OR_RETURN(StagingRing staging, StagingRing::Create(stream, {}));
+  const std::vector<float> own(values.size(), static_cast<float>(ranks.rank() + 1));
+  PUSHPULL_RETURN_IF_ERROR(staging.ToDevice(
+      AsWritableBytes(values), std::as_bytes(std::span(own)), Deadline::After(kLimit)));
+  PUSHPULL_RETURN_IF_ERROR(
+      ranks.AllReduce(stream, AsWritableBytes(values), ElementKind::kFloat32, ElementOp::kSum));
+  PUSHPULL_RETURN_IF_ERROR(ranks.Wait(stream, Deadline::After(kLimit)));
+  return CheckSum(stream, values, ranks.size());
+}
+
+// Seconds of each round, as this rank's events have them.
+absl::StatusOr<std::vector<double>> TimeRank(const Installation& on,
+                                             const NcclGroup& group,
+                                             const NcclArguments& arguments) {
+  PUSHPULL_ASSIGN_OR_RETURN(DeviceStream stream, DeviceStream::Create(on.device));
+  PUSHPULL_ASSIGN_OR_RETURN(const DeviceBuffer buffer,
+                            DeviceBuffer::Create(on.device, arguments.mib << 20));
+  const DeviceSpan<float> values = buffer.As<float>();
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<NcclCommunicator> ranks,
+      NcclCommunicator::Connect(on.nccl, on.device, group, Deadline::After(kLimit)));
+  PUSHPULL_RETURN_IF_ERROR(SumOnce(*ranks, stream, values));
+  // Zeros, so that sums of sums stay finite.
+  PUSHPULL_RETURN_IF_ERROR(stream.Fill(AsWritableBytes(values), 0));
+  std::vector<DeviceEvent> events;
+  for (int i = 0; i < kWarmUps + arguments.rounds; ++i) {
+    if (i >= kWarmUps) {
+      PUSHPULL_ASSIGN_OR_RETURN(DeviceEvent start, DeviceEvent::Create(on.device));
+      PUSHPULL_RETURN_IF_ERROR(stream.Record(start));
+      events.push_back(std::move(start));
+    }
+    PUSHPULL_RETURN_IF_ERROR(
+        ranks->AllReduce(stream, AsWritableBytes(values), ElementKind::kFloat32, ElementOp::kSum));
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(DeviceEvent end, DeviceEvent::Create(on.device));
+  PUSHPULL_RETURN_IF_ERROR(stream.Record(end));
+  events.push_back(std::move(end));
+  PUSHPULL_RETURN_IF_ERROR(ranks->Wait(stream, Deadline::After(kLimit)));
+  std::vector<double> seconds;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    PUSHPULL_ASSIGN_OR_RETURN(const double took,
+                              DeviceEvent::SecondsBetween(events[i], events[i + 1]));
+    seconds.push_back(took);
+  }
+  return seconds;
+}
+
+struct NcclRow {
+  uint32_t ranks = 1;
+  absl::Status status;
+  double seconds_median = 0;  // of the slowest rank
+};
+
+NcclRow TimeRanks(const Installation& on, uint32_t size, const NcclArguments& arguments) {
+  NcclRow row{.ranks = size};
+  const absl::StatusOr<NcclId> id = NewNcclId(*on.nccl);
+  if (!id.ok()) {
+    row.status = id.status();
+    return row;
+  }
+  std::vector<absl::StatusOr<std::vector<double>>> of_ranks(size);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      of_ranks[rank] = TimeRank(on, {*id, rank, size}, arguments);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (absl::StatusOr<std::vector<double>>& seconds : of_ranks) {
+    if (!seconds.ok()) {
+      row.status.Update(seconds.status());
+      continue;
+    }
+    std::sort(seconds->begin(), seconds->end());
+    row.seconds_median = std::max(row.seconds_median, (*seconds)[seconds->size() / 2]);
+  }
+  return row;
+}
+
+// Ranks that share a GPU are refused by versions that do not have that.
+bool IsRefused(const NcclRow& row) {
+  return row.ranks > 1 && absl::IsInternal(row.status);
+}
+
+nlohmann::json ToJson(const Installation& on,
+                      const NcclArguments& arguments,
+                      const std::vector<NcclRow>& rows) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const NcclRow& row : rows) {
+    list.push_back({{"ranks", row.ranks},
+                    {"seconds_median", row.seconds_median},
+                    {"error", std::string(row.status.message())}});
+  }
+  return {{"device", on.device->properties().name},
+          {"nccl", NcclVersionText(on.nccl->version)},
+          {"mib", arguments.mib},
+          {"rounds", arguments.rounds},
+          {"rows", list}};
+}
+
+void PrintRows(const Installation& on,
+               const NcclArguments& arguments,
+               const std::vector<NcclRow>& rows) {
+  absl::PrintF("NCCL %s: all-reduce of %d MiB, median of %d, slowest rank\n",
+               NcclVersionText(on.nccl->version),
+               arguments.mib,
+               arguments.rounds);
+  for (const NcclRow& row : rows) {
+    const std::string name = absl::StrCat(row.ranks, row.ranks == 1 ? " rank" : " ranks, one GPU");
+    if (!row.status.ok()) {
+      absl::PrintF("%-26s %s\n", name, row.status.message());
+      continue;
+    }
+    const double bytes = static_cast<double>(arguments.mib << 20);
+    absl::PrintF(
+        "%-26s %10.3f %10.1f\n", name, row.seconds_median * 1e3, bytes / row.seconds_median / 1e9);
+  }
+}
+
+int NcclMain(int argc, char** argv) {
+  const absl::StatusOr<NcclArguments> arguments = ParseNcclArguments(argc, argv);
+  if (!arguments.ok()) {
+    std::cerr << "nccl_speed: " << arguments.status().message() << '\n';
+    return 2;
+  }
+  const absl::StatusOr<Installation> on = FindInstallation();
+  if (!on.ok()) {
+    std::cerr << "nccl_speed: " << on.status().message() << '\n';
+    return kNothingToMeasure;
+  }
+  std::vector<NcclRow> rows;
+  int code = 0;
+  for (const uint32_t ranks : arguments->ranks) {
+    rows.push_back(TimeRanks(*on, ranks, *arguments));
+    if (!rows.back().status.ok() && !IsRefused(rows.back())) code = 1;
+  }
+  PrintRows(*on, *arguments, rows);
+  if (!arguments->json.empty()) {
+    std::ofstream(arguments->json) << ToJson(*on, *arguments, rows).dump(1) << '\n';
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace pushpull
+
+int main(int argc, char** argv) {
+  return pushpull::NcclMain(argc, argv);
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundle for machines with a GPU: what it has, and what it says where there is none."""
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = os.environ["PUSHPULL_BUILD"]
+SECONDS = 60
+
+
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+class BundleTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name) / "bundle"
+
+    def make(self) -> str:
+        done = subprocess.run([HERE / "bundle.sh", BUILD, self.folder], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def start(self, program: str, *arguments: str) -> subprocess.CompletedProcess:
+        """As the bundle's `run` does."""
+        library_path = ["--library-path", self.folder / "lib", self.folder / "bin" / program]
+        return subprocess.run([self.folder / "lib/loader", *library_path, *arguments], capture_output=True, text=True,
+                              timeout=SECONDS)
+
+    def test_programs_run_with_the_libraries_of_the_bundle(self):
+        self.assertRegex(self.make(), r": \d+ MiB")
+
+        done = self.start("device_test", "--gtest_filter=KernelLaunchTest.*")
+
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"PASSED  \] [1-9]")
+
+    def test_a_folder_with_something_in_it_is_refused(self):
+        self.folder.mkdir()
+        (self.folder / "mine").touch()
+
+        done = subprocess.run([HERE / "bundle.sh", BUILD, self.folder], capture_output=True, text=True, timeout=SECONDS)
+
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("must be empty", done.stderr)
+
+    @unittest.skipIf(has_driver(), "this machine has an NVIDIA driver")
+    def test_without_a_driver_it_says_so(self):
+        self.make()
+
+        done = subprocess.run([self.folder / "run", self.folder], capture_output=True, text=True, timeout=SECONDS)
+        speed = self.start("device_speed")
+
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("there is no NVIDIA driver on this machine", done.stderr)
+        self.assertEqual(speed.returncode, 3, speed.stdout)
+        self.assertIn("libcuda.so.1", speed.stderr)
+        self.assertIn("install the driver", speed.stderr)
+
+    def test_wrong_arguments_are_named(self):
+        self.make()
+
+        for arguments, text in ((["--mib"], "--mib needs a value"), (["--mib", "0"], "not understood: --mib 0")):
+            done = self.start("device_speed", *arguments)
+            self.assertEqual(done.returncode, 2)
+            self.assertTrue(re.search(text, done.stderr), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
