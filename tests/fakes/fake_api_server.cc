@@ -379,8 +379,7 @@ void FakeApiServer::StartWatch(const FakeRequest& request, Outcome& outcome) {
     // Like the real one: 200, then an ERROR event.
     const Json error = Refusal(410, "Expired", "too old resource version").body;
     watcher->extra.push_back(Json{{"type", "ERROR"}, {"object", error}}.dump() + "\n");
-    watcher->version = INT64_MAX;
-    watcher->is_over = true;
+    watcher->end_version = watcher->version;
   }
   ++num_watches_;
   watchers_.push_back(watcher);
@@ -392,6 +391,7 @@ std::string FakeApiServer::NextOf(Watcher& watcher) {
   for (;;) {
     while (const FakeObjectStore::Change* change =
                store_.Next(watcher.collection, watcher.version)) {
+      if (watcher.end_version && change->version > *watcher.end_version) break;
       watcher.version = change->version;
       std::string text = EventText(*change, watcher.label_selector);
       if (!text.empty()) return text;
@@ -401,7 +401,7 @@ std::string FakeApiServer::NextOf(Watcher& watcher) {
       watcher.extra.pop_front();
       return text;
     }
-    if (watcher.is_over || is_stopping_) return "";
+    if (watcher.end_version || is_stopping_) return "";
     changed_.WaitUntil(mu_, Deadline::After(kPatience));
   }
 }
@@ -446,9 +446,10 @@ void FakeApiServer::ForEachWatch(Visit visit) {
 }
 
 void FakeApiServer::EndWatches() {
-  ForEachWatch([](Watcher& watcher) { watcher.is_over = true; });
   MutexLock lock(mu_);
+  for (const std::shared_ptr<Watcher>& watcher : watchers_) watcher->end_version = store_.version();
   watchers_.clear();
+  changed_.NotifyAll();
 }
 
 void FakeApiServer::SendBookmarks() {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,7 @@ class FakeApiServer {
 
   // Drops all history: a watch or a page from an older version gets 410.
   void Compact() ABSL_LOCKS_EXCLUDED(mu_);
-  // Ends every open watch in an orderly way.
+  // Ends every open watch in an orderly way: it sends what has changed until now, and nothing later.
   void EndWatches() ABSL_LOCKS_EXCLUDED(mu_);
   // Sends a bookmark of the current version on every open watch.
   void SendBookmarks() ABSL_LOCKS_EXCLUDED(mu_);
@@ -94,7 +95,7 @@ class FakeApiServer {
     std::string label_selector;
     int64_t version = 0;            // changes up to it were sent
     std::deque<std::string> extra;  // to be sent besides
-    bool is_over = false;
+    std::optional<int64_t> end_version;  // changes after it are not sent: the watch is over
   };
   struct Outcome {
     Fault fault;
