@@ -197,7 +197,7 @@ TEST(ParseTrainingJobTest, ReadsDeadlinesSchedulingAndSecurity) {
 
 TEST(ParseTrainingJobTest, AnOverrideIsCheckedLikeTheFile) {
   EXPECT_THAT(ProblemsOf(kMinimal, {"spec.servers.replicas=-1", "spec.servers.replica=2"}),
-              ElementsAre("spec.servers.replicas: must be between 1 and 1024, is -1",
+              ElementsAre("spec.servers.replicas: must be between 0 and 1024, is -1",
                           "spec.servers.replica: is not a known field; did you mean replicas?"));
 }
 
