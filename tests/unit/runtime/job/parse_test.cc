@@ -90,6 +90,15 @@ TEST(ParseTrainingJobTest, ACheckpointHasDefaultsOfItsOwn) {
   EXPECT_EQ(spec.checkpoint->restore_from, "latest");
 }
 
+TEST(ParseTrainingJobTest, ModeAllReduceHasNoServers) {
+  const TrainingJobSpec spec = ParseFile("all_reduce.yaml").spec;
+
+  EXPECT_EQ(spec.sync.mode, SyncMode::kAllReduce);
+  EXPECT_TRUE(spec.sync.deterministic);
+  EXPECT_EQ(spec.servers.replicas, 0);
+  EXPECT_EQ(spec.workers.replicas, 3);
+}
+
 TEST(ParseTrainingJobTest, ReadsMetadataAndProgram) {
   const TrainingJob job = ParseFile("every_field.yaml");
 
