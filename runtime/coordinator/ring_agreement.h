@@ -47,6 +47,8 @@ class RingAgreement final : public WorkerAgreement {
   ViewChange Leave(WorkerId worker, Step end_step, bool is_released) override;
   ViewChange Remove(WorkerId worker) override;
   const View& active() const override { return active_; }
+  // Also while no view has it yet, and not while one still has its earlier process.
+  bool IsMember(WorkerId worker) const override { return members_.contains(worker); }
 
   // Those of earlier epochs are ignored.
   ViewChange OnStopped(WorkerId worker, const RingStopped& message);

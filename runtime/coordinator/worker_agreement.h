@@ -41,7 +41,8 @@ class WorkerAgreement {
   virtual ViewChange Remove(WorkerId worker) = 0;
 
   virtual const View& active() const = 0;
-  bool IsMember(WorkerId worker) const { return active().Find(worker) != nullptr; }
+  // It has joined already.
+  virtual bool IsMember(WorkerId worker) const { return active().Find(worker) != nullptr; }
 };
 
 }  // namespace pushpull

@@ -84,6 +84,7 @@ void RingClient::TakeStepIfPushed() {
 void RingClient::OnStepTaken(const absl::Status& status) {
   if (status.ok()) {
     mark_ = state_->mark();
+    tried_in_ = {form_->epoch};
     Observe();
     observer_.OnRingStep(mark_.step);
     FinishPushes();
@@ -161,8 +162,8 @@ void RingClient::ReportStopped() {
 
 // The step under way was taken with this worker's gradients, and it has not heard the end of it.
 bool RingClient::IsIncluded(const RingMark& mark) const {
-  return mark.made_in == last_ring_ && mark.step == Step{mark_.step.value() + 1} &&
-         num_pushed_ == pushes_.size();
+  return absl::c_linear_search(tried_in_, mark.made_in) &&
+         mark.step == Step{mark_.step.value() + 1} && num_pushed_ == pushes_.size();
 }
 
 void RingClient::OnForm(const FormRing& message) {
@@ -194,10 +195,11 @@ void RingClient::OnForm(const FormRing& message) {
 void RingClient::OnFormed(const absl::Status& status) {
   if (status.ok()) {
     const bool is_taken = has_begun_ && mark_ != form_->mark;
+    if (mark_ != form_->mark) tried_in_.clear();
+    tried_in_.push_back(form_->epoch);
     mark_ = form_->mark;
     has_values_ = true;
     has_begun_ = true;
-    last_ring_ = form_->epoch;
     if (is_taken) {
       observer_.OnRingStep(mark_.step);
       FinishPushes();

@@ -108,7 +108,7 @@ class RingClient {
   Epoch asked_;                   // of the newest StopRing
   bool must_stop_ = false;        // which is not answered yet
   std::optional<FormRing> form_;  // the ring that is being formed, or is there
-  Epoch last_ring_;               // that was there
+  std::vector<Epoch> tried_in_;   // the rings that were there since the last step
   bool is_ready_ = false;
   std::unique_ptr<Communicator> ring_;
   absl::Status failed_;

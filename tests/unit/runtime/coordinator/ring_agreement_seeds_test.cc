@@ -46,6 +46,7 @@ struct Worker {
   bool is_formed = false;
   bool has_entered = false;  // its gradients are in the ring's step
   Epoch last_ring;
+  std::set<Epoch> tried_in;  // rings in which its gradients of the present step were
   bool has_had_values = false;
   bool is_leaving = false;
   bool was_given_up = false;
@@ -81,6 +82,32 @@ class Simulation {
   }
 
   const std::string& failure() const { return failure_; }
+  // For whoever looks at a failure.
+  std::string Describe() const {
+    std::string text =
+        absl::StrCat("furthest ", furthest_, agreement_.is_running() ? " running" : "");
+    for (const auto& [id, worker] : workers_) {
+      absl::StrAppend(
+          &text,
+          "; ",
+          ToString(id),
+          " stopped ",
+          ToString(worker.stopped),
+          worker.form ? " in " + ToString(worker.form->epoch) : "",
+          worker.is_formed ? " formed" : "",
+          worker.has_entered ? " entered" : "",
+          worker.is_leaving ? " leaving" : "",
+          " inbox ",
+          worker.inbox.size(),
+          " outbox ",
+          worker.outbox.size(),
+          worker.values
+              ? absl::StrCat(" step ", worker.values->size(), " of ", ToString(worker.made_in))
+              : "",
+          worker.was_given_up ? " given up" : "");
+    }
+    return text;
+  }
 
  private:
   uint64_t Draw(uint64_t below) { return random_() % below; }
@@ -100,17 +127,24 @@ class Simulation {
         return Apply(agreement_.Remove(id));
       case 1:
         // Its session is lost, and it registers again.
+        Apply(agreement_.Remove(id));
         workers_.at(id).inbox.clear();
         workers_.at(id).outbox.clear();
         workers_.at(id).was_given_up = true;
-        Apply(agreement_.Remove(id));
         return Apply(agreement_.Join({{id, worker.incarnation}}));
       case 2:
-        workers_.at(id).is_leaving = true;
-        return Apply(agreement_.Leave(id, Step{}, false));
+        return Leave(id);
       default:
         if (worker.form) Break(id, *worker.form);
     }
+  }
+
+  void Leave(WorkerId id) {
+    workers_.at(id).is_leaving = true;
+    const ViewChange change = agreement_.Leave(id, Step{}, false);
+    // One that no view has is told so at once.
+    if (!change.activate) workers_.at(id).inbox.push_back(agreement_.active());
+    Apply(change);
   }
 
   void Join() {
@@ -132,6 +166,8 @@ class Simulation {
   void Apply(const ViewChange& change) {
     if (!change.failure.empty()) Fail(change.failure);
     if (change.activate) {
+      CheckLeavers(*change.activate);
+      last_view_ = *change.activate;
       for (auto& [id, worker] : workers_) worker.inbox.push_back(*change.activate);
     }
     for (const WorkerId id : change.stopped) {
@@ -173,7 +209,7 @@ class Simulation {
     if (const auto* view = std::get_if<View>(&message)) {
       const ViewMember* self = view->Find(id);
       const bool is_out = self == nullptr || self->incarnation != worker.incarnation;
-      if (worker.is_leaving && is_out) Depart(id, worker);
+      if (worker.is_leaving && is_out) Depart(id);
     } else if (const auto* stop = std::get_if<StopRing>(&message)) {
       worker.stopped = stop->epoch;
       worker.form.reset();
@@ -190,22 +226,25 @@ class Simulation {
   }
 
   static bool IsIncluded(const Worker& worker, const RingMark& mark) {
-    return worker.has_entered && mark.made_in == worker.last_ring &&
-           mark.step.value() == worker.values->size() + 1;
+    return worker.tried_in.contains(mark.made_in) && mark.step.value() == worker.values->size() + 1;
+  }
+
+  void Depart(WorkerId id) {
+    workers_.erase(id);
+    Apply(agreement_.Remove(id));
   }
 
   // The newest values of the job stay with somebody who stays.
-  void Depart(WorkerId id, const Worker& worker) {
-    const std::optional<RingMark> mark = worker.mark();
-    workers_.erase(id);
-    const bool is_kept =
-        workers_.empty() || !mark || std::any_of(workers_.begin(), workers_.end(), [&](auto& it) {
-          return it.second.mark() >= mark || it.second.was_given_up;
-        });
-    const bool others_stay = std::any_of(
-        workers_.begin(), workers_.end(), [](auto& it) { return it.second.has_had_values; });
-    if (!is_kept && others_stay) Fail(absl::StrCat(ToString(id), " takes the newest values along"));
-    Apply(agreement_.Remove(id));
+  void CheckLeavers(const View& view) {
+    for (const auto& [id, leaver] : workers_) {
+      if (!leaver.is_leaving || leaver.was_given_up || view.Find(id) != nullptr) continue;
+      if (last_view_.Find(id) == nullptr) continue;  // it was told before
+      const bool is_kept = std::any_of(workers_.begin(), workers_.end(), [&](const auto& it) {
+        return view.Find(it.first) != nullptr && it.second.mark() >= leaver.mark();
+      });
+      if (!is_kept && !view.members.empty())
+        Fail(absl::StrCat(ToString(id), " takes the newest values along: ", Describe()));
+    }
   }
 
   // A collective of all: everybody has heard of the ring.
@@ -220,6 +259,7 @@ class Simulation {
   void Connect(Worker& worker) {
     if (!worker.form || worker.is_formed || !AllAreIn(*worker.form)) return;
     const FormRing& form = *worker.form;
+    if (worker.mark() != form.mark) worker.tried_in.clear();
     const Worker& source = workers_.at(form.workers[form.source].worker);
     if (form.is_fresh) {
       worker.values.emplace();
@@ -243,6 +283,7 @@ class Simulation {
     if (!worker.form || !worker.is_formed) return;
     if (!worker.has_entered) {
       worker.has_entered = true;
+      worker.tried_in.insert(worker.form->epoch);
       return;
     }
     const size_t step = worker.values->size();
@@ -255,6 +296,7 @@ class Simulation {
     worker.values->push_back(worker.form->epoch);
     worker.made_in = worker.form->epoch;
     worker.has_entered = false;
+    worker.tried_in.clear();
     furthest_ = std::max<uint64_t>(furthest_, worker.values->size());
     CheckEqual();
   }
@@ -273,6 +315,7 @@ class Simulation {
   std::mt19937_64 random_;
   RingAgreement agreement_{Term{1}, 5, {.mode = SyncMode::kAllReduce}};
   std::map<WorkerId, Worker> workers_;
+  View last_view_;
   uint64_t incarnations_ = 0;
   uint64_t furthest_ = 0;
   std::string failure_;
@@ -286,8 +329,8 @@ TEST(RingAgreementSeedsTest, EveryRingEndsInOneThatTakesSteps) {
 
     const bool has_settled = simulation.Settle();
 
-    ASSERT_EQ(simulation.failure(), "") << "seed " << seed;
-    ASSERT_TRUE(has_settled) << "seed " << seed;
+    ASSERT_EQ(simulation.failure(), "") << "seed " << seed << ": " << simulation.Describe();
+    ASSERT_TRUE(has_settled) << "seed " << seed << ": " << simulation.Describe();
   }
 }
 

@@ -73,6 +73,21 @@ TEST_F(RingAgreementTest, JoiningAgainChangesNothing) {
   EXPECT_TRUE(agreement_.is_running());
 }
 
+TEST_F(RingAgreementTest, NextProcessOfADeadWorkerMayJoinBeforeTheNextRing) {
+  StartWithTwo();
+  agreement_.Remove(kBob);
+
+  EXPECT_FALSE(agreement_.IsMember(kBob));
+  const ViewChange asked = agreement_.Join({{kBob, kSecond}});
+  EXPECT_TRUE(agreement_.IsMember(kBob));
+  agreement_.OnStopped(kBob, Stopped(asked, std::nullopt));
+  const ViewChange formed = agreement_.OnStopped(kAnn, Stopped(asked, MarkAt(5)));
+
+  ASSERT_TRUE(formed.form);
+  ASSERT_EQ(formed.admitted.size(), 1U);
+  EXPECT_EQ(formed.admitted[0].incarnation, kSecond);
+}
+
 TEST_F(RingAgreementTest, JoinerGetsTheValuesAndContributesToTheStepUnderWay) {
   StartWithTwo();
 

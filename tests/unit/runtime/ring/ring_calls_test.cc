@@ -70,7 +70,7 @@ class RingCallsTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  absl::Status Step(Member& member) const {
+  absl::Status TakeOneStep(Member& member) const {
     const std::vector<float> gradient(kValues, static_cast<float>(member.id.value() + 1));
     const std::vector<RingPush> pushes = {{.gradient = gradient}};
     return TakeStep(*member.ring, form_, pushes, 0, member.state);
@@ -90,7 +90,7 @@ TEST_F(RingCallsTest, AllHaveTheValuesOfTheSourceAndTakeTheSameStep) {
   ForAll([&](Member& member) -> absl::Status {
     PUSHPULL_RETURN_IF_ERROR(Connect(member));
     PUSHPULL_RETURN_IF_ERROR(CopyState(*member.ring, form_, member.state));
-    return Step(member);
+    return TakeOneStep(member);
   });
 
   for (const auto& member : members_) {
@@ -105,7 +105,7 @@ TEST_F(RingCallsTest, StepOfAWorkerThatIsGoneEndsWithAnErrorAndNoChange) {
   ForAll([&](Member& member) { return Connect(member); });
 
   ForAll([&](Member& member) -> absl::Status {
-    if (member.id != WorkerId{2}) return Step(member);
+    if (member.id != WorkerId{2}) return TakeOneStep(member);
     member.ring.reset();
     return absl::OkStatus();
   });
@@ -121,7 +121,7 @@ TEST_F(RingCallsTest, InterruptEndsAStepThatOthersDoNotTake) {
   AddMembers(2);
   ForAll([&](Member& member) { return Connect(member); });
 
-  std::thread step([&] { members_[0]->status = Step(*members_[0]); });
+  std::thread step([&] { members_[0]->status = TakeOneStep(*members_[0]); });
   members_[0]->interrupt.Set();
   step.join();
 
