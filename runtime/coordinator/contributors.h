@@ -35,8 +35,6 @@ class Contributors {
   const View& active() const { return agreement().active(); }
   // The first view with workers is, or has been, in force.
   bool has_started() const { return has_started_; }
-  // Mode AllReduce: there are no servers to agree with.
-  bool has_ring() const { return ring_.has_value(); }
   bool is_mode_changing() const { return mode_switch_.is_under_way(); }
   // Why the last change of mode was given up; empty where it was not.
   const std::string& mode_problem() const { return mode_switch_.problem(); }

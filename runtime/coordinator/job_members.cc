@@ -399,7 +399,6 @@ void JobMembers::On(SessionId session, const WorkerReport& message) {
   AdvanceRecovery();
 }
 
-// The workers of a ring have everything that there is: they register again as they did at first.
 void JobMembers::AdvanceRecovery() {
   if (!is_recovering() || job_.lifecycle.has_failed()) return;
   // At once: the missing servers are started by the size in the status.
@@ -407,8 +406,7 @@ void JobMembers::AdvanceRecovery() {
   const Recovery::Decision decision = recovery_.Advance(job_.now, resizer_.desired().servers);
   if (const auto* wait = std::get_if<Recovery::Wait>(&decision)) {
     if (!wait->warning.empty()) job_.outbox.Warn(wait->warning);
-  } else if (const auto* go_on = std::get_if<Recovery::GoOn>(&decision);
-             go_on != nullptr && !contributors_.has_ring()) {
+  } else if (const auto* go_on = std::get_if<Recovery::GoOn>(&decision)) {
     Recover(go_on->job);
   } else {
     PrepareShards();

@@ -217,10 +217,13 @@ void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
   const ServersSpec& servers = spec.servers;
   if (spec.sync.mode == SyncMode::kAllReduce) return CheckNoServers(servers, rules);
-  rules.Check(servers.replicas > 0,
-              "spec.servers.replicas",
-              "must be between 1 and 1024, is 0; only spec.sync.mode AllReduce has no servers",
-              {"spec.sync.mode"});
+  if (servers.replicas == 0) {
+    rules.Check(false,
+                "spec.servers.replicas",
+                "must be between 1 and 1024, is 0; only spec.sync.mode AllReduce has no servers",
+                {"spec.sync.mode"});
+    return;
+  }
   CheckReplicas("spec.servers", servers, rules);
   rules.Check(servers.replication <= 0 || servers.replication < servers.replicas,
               "spec.servers.replication",
