@@ -83,10 +83,10 @@ class RingTest(job.JobTestCase):
         started.kill_and_await_next("worker", 1)
         started.wait_for_step(int(before) + 20)
 
-        # The worker that lives counts its own steps, one by one.
-        self.assertGreaterEqual(started.metrics("worker", 0)["pushpull_step"], before)
+        # Other changes of a ring, as the next worker's join, interrupt a call that has not failed.
+        self.assertLessEqual(started.launcher.output.count("the step is repeated"), 1)
+        self.assertNotIn("training begins again", started.launcher.output)
         self.assertIsNone(started.launcher.process.poll(), started.launcher.output)
-        self.assertEqual(started.launcher.output.count("repeat their step"), 0)
 
     def test_workers_come_and_go(self) -> None:
         started = self.run_job(self.long_ring_spec())
