@@ -60,6 +60,17 @@ Duration CoordinatorTimeout(const RestartSpec& restart) {
   return restart.node_lost_after + restart.max_delay + kNoticedAndStarted;
 }
 
+uint64_t RandomNumber() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) + random();
+}
+
+uint64_t RandomAttempt() {
+  std::random_device random;
+  // Counts up from here for as long as the process lives.
+  return (uint64_t{random()} << 32) + 1;
+}
+
 JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) {
   using Kind = JobCoreOptions::Recovery;
   // Also without being told: an earlier coordinator may have left members behind.
@@ -73,7 +84,8 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .workers = static_cast<uint32_t>(job.spec.workers.replicas),
                    .servers = static_cast<uint32_t>(job.spec.servers.replicas),
                    .replication = static_cast<uint32_t>(job.spec.servers.replication),
-                   .divides_samples = job.spec.sync.mode == SyncMode::kSync,
+                   .divides_samples = job.spec.sync.mode == SyncMode::kSync ||
+                                      job.spec.sync.mode == SyncMode::kAllReduce,
                    .global_batch = static_cast<uint64_t>(job.spec.workers.global_batch.value_or(0)),
                    .deterministic = job.spec.sync.deterministic,
                    .noise_scale = job.spec.sync.noise_scale,
@@ -92,6 +104,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .max_workers = static_cast<uint32_t>(job.spec.workers.max_replicas),
       .has_colocated_servers = job.spec.workers.colocated_server,
       .term = Term{flags.term},
+      .ring_secret = RandomNumber(),
       .heartbeat = std::min<Duration>(
           kHeartbeat, Duration(job.spec.restart.peer_timeout) / kHeartbeatsPerTimeout),
       .on_stall = job.spec.sync.on_stall,
@@ -101,12 +114,6 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .loss_grace = repairs_losses ? Duration(job.spec.servers.loss_grace)
                                    : Duration(job.spec.restart.peer_timeout),
       .repairs_losses = repairs_losses};
-}
-
-uint64_t RandomAttempt() {
-  std::random_device random;
-  // Counts up from here for as long as the process lives.
-  return (uint64_t{random()} << 32) + 1;
 }
 
 // What spec.checkpoint asks for, and the checkpoint that the job begins from. Blocks on the disk.

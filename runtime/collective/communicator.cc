@@ -188,6 +188,7 @@ absl::Status Communicator::Finish(Deadline deadline) {
 }
 
 absl::Status Communicator::Wait(Deadline deadline) {
+  if (interrupt_ != nullptr && interrupt_->is_set()) return absl::CancelledError("interrupted");
   const SteadyTime spin_end = std::chrono::steady_clock::now() + spin_;
   while (spin_ > Duration::zero() && std::chrono::steady_clock::now() < spin_end) {
     Pause();
@@ -215,6 +216,9 @@ absl::Status Communicator::Sleep(const std::vector<LinkWants>& wants, Deadline d
     polled_.push_back(links_.links[peer]->WaitFor(wants[peer]));
     polled_ranks_.push_back(peer);
   }
+  // poll passes over a negative descriptor.
+  const int interrupt = interrupt_ == nullptr ? -1 : interrupt_->descriptor();
+  polled_.push_back({.fd = interrupt, .events = POLLIN, .revents = 0});
   if (links_.doorbell.is_open())
     polled_.push_back({.fd = links_.doorbell.get(), .events = POLLIN, .revents = 0});
   const int64_t left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()).count();

@@ -26,6 +26,7 @@
 #include "pushpull/deadline.h"
 
 #include "runtime/collective/algorithm_table.h"
+#include "runtime/collective/interrupt.h"
 #include "runtime/collective/peer_link.h"
 #include "runtime/collective/reduction_op.h"
 #include "runtime/collective/schedule.h"
@@ -47,6 +48,7 @@ namespace pushpull {
 //   kUnavailable         another rank has failed or is gone
 //   kDataLoss            another rank sends what it must not
 //   kFailedPrecondition  an earlier call has failed: with its error. Connect the ranks anew.
+//   kCancelled           the interrupt is set
 //
 // One call at a time. Thread-compatible.
 class Communicator {
@@ -54,6 +56,9 @@ class Communicator {
   Communicator(uint32_t rank, LinkSet links);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
+
+  // Ends calls from another thread; outlives this object.
+  void UseInterrupt(const Interrupt& interrupt) { interrupt_ = &interrupt; }
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return static_cast<uint32_t>(links_count_); }
@@ -122,6 +127,7 @@ class Communicator {
   LinkSet links_;
   ScheduleRunner runner_;
   AlgorithmTable table_;
+  const Interrupt* interrupt_ = nullptr;
   Duration spin_{0};
   size_t piece_bytes_ = 0;  // of an all-reduce in blocks; 0: not in blocks
   uint64_t num_calls_ = 0;

@@ -34,7 +34,7 @@ TransportOptions LinkSocketOptions() {
 // Moves all of `bytes` by `call`, which is send or recv.
 template <typename Bytes, typename Call>
 absl::Status MoveWhole(
-    int socket, short events, Bytes bytes, Deadline deadline, const char* what, Call call) {
+    int socket, short events, Bytes bytes, const LinkWait& wait, const char* what, Call call) {
   while (!bytes.empty()) {
     const ssize_t moved = call(bytes);
     if (moved > 0) {
@@ -42,7 +42,7 @@ absl::Status MoveWhole(
     } else if (moved == 0) {
       return absl::UnavailableError("has closed the connection");
     } else if (errno == EAGAIN || errno == EINTR) {
-      PUSHPULL_RETURN_IF_ERROR(AwaitSocket(socket, events, deadline));
+      PUSHPULL_RETURN_IF_ERROR(AwaitSocket(socket, events, wait));
     } else {
       return StatusFromErrno(errno, what);
     }
@@ -50,48 +50,57 @@ absl::Status MoveWhole(
   return absl::OkStatus();
 }
 
-absl::Status SendWhole(int socket, std::span<const std::byte> bytes, Deadline deadline) {
-  return MoveWhole(socket, POLLOUT, bytes, deadline, "send", [&](std::span<const std::byte> rest) {
+absl::Status SendWhole(int socket, std::span<const std::byte> bytes, const LinkWait& wait) {
+  return MoveWhole(socket, POLLOUT, bytes, wait, "send", [&](std::span<const std::byte> rest) {
     return send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
   });
 }
 
-absl::Status ReceiveWhole(int socket, std::span<std::byte> bytes, Deadline deadline) {
-  return MoveWhole(socket, POLLIN, bytes, deadline, "receive", [&](std::span<std::byte> rest) {
+absl::Status ReceiveWhole(int socket, std::span<std::byte> bytes, const LinkWait& wait) {
+  return MoveWhole(socket, POLLIN, bytes, wait, "receive", [&](std::span<std::byte> rest) {
     return recv(socket, rest.data(), rest.size(), 0);
   });
 }
 
 }  // namespace
 
-absl::Status AwaitSocket(int socket, short events, Deadline deadline) {
-  pollfd waiting{.fd = socket, .events = events, .revents = 0};
+absl::Status AwaitSocket(int socket, short events, const LinkWait& wait) {
+  // poll passes over a negative descriptor.
+  std::array<pollfd, 2> waiting{
+      pollfd{.fd = socket, .events = events, .revents = 0},
+      pollfd{.fd = wait.interrupt == nullptr ? -1 : wait.interrupt->descriptor(),
+             .events = POLLIN,
+             .revents = 0}};
   while (true) {
-    const int64_t left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()).count();
-    const int ready = poll(
-        &waiting, 1, static_cast<int>(std::min<int64_t>(left, std::numeric_limits<int>::max())));
+    const int64_t left =
+        std::chrono::ceil<std::chrono::milliseconds>(wait.deadline.remaining()).count();
+    const int ready =
+        poll(waiting.data(),
+             waiting.size(),
+             static_cast<int>(std::min<int64_t>(left, std::numeric_limits<int>::max())));
+    if (ready > 0 && waiting[1].revents != 0) return absl::CancelledError("interrupted");
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return StatusFromErrno(errno, "poll");
-    if (deadline.has_passed()) return absl::DeadlineExceededError("does not answer");
+    if (wait.deadline.has_passed()) return absl::DeadlineExceededError("does not answer");
   }
 }
 
-absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, Deadline deadline) {
+absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, const LinkWait& wait) {
   std::vector<std::byte> message = BytesOf(static_cast<uint32_t>(body.size()));
   message.insert(message.end(), body.begin(), body.end());
-  return SendWhole(socket, message, deadline);
+  return SendWhole(socket, message, wait);
 }
 
-absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, Deadline deadline) {
+absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, const LinkWait& wait) {
   std::array<std::byte, sizeof(uint32_t)> length{};
-  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, length, deadline));
+  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, length, wait));
   const auto num_bytes = LoadNumber<uint32_t>(length);
   if (num_bytes > kLinkMessageBytesMax) {
     return absl::DataLossError(absl::StrCat(
         "announces a message of ", num_bytes, " bytes: it is no rank of a communicator"));
   }
   std::vector<std::byte> body(num_bytes);
-  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, body, deadline));
+  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, body, wait));
   return body;
 }
 
@@ -99,20 +108,20 @@ absl::StatusOr<FileDescriptor> ListenForRanks(const HostPort& address) {
   return ListenOn(address, LinkSocketOptions());
 }
 
-absl::StatusOr<FileDescriptor> AcceptRank(int listener, Deadline deadline) {
+absl::StatusOr<FileDescriptor> AcceptRank(int listener, const LinkWait& wait) {
   while (true) {
     absl::StatusOr<FileDescriptor> accepted = AcceptFrom(listener, LinkSocketOptions());
     if (!absl::IsUnavailable(accepted.status())) return accepted;
-    PUSHPULL_RETURN_IF_ERROR(AwaitSocket(listener, POLLIN, deadline));
+    PUSHPULL_RETURN_IF_ERROR(AwaitSocket(listener, POLLIN, wait));
   }
 }
 
-absl::StatusOr<FileDescriptor> ConnectToRank(const HostPort& address, Deadline deadline) {
+absl::StatusOr<FileDescriptor> ConnectToRank(const HostPort& address, const LinkWait& wait) {
   const TransportOptions options = LinkSocketOptions();
   PUSHPULL_ASSIGN_OR_RETURN(const std::vector<SocketAddress> found,
                             LookUp(address, LookUpFor::kConnecting));
   PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor socket, BeginConnect(found.front(), options));
-  PUSHPULL_RETURN_IF_ERROR(AwaitSocket(socket.get(), POLLOUT, deadline));
+  PUSHPULL_RETURN_IF_ERROR(AwaitSocket(socket.get(), POLLOUT, wait));
   PUSHPULL_RETURN_IF_ERROR(ConnectResult(socket.get()));
   TuneToPeer(socket.get(), options.buffers);
   return socket;

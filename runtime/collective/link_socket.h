@@ -15,20 +15,27 @@
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
+#include "runtime/collective/interrupt.h"
 
 namespace pushpull {
 
-// Waits for `events` of poll. kDeadlineExceeded.
-absl::Status AwaitSocket(int socket, short events, Deadline deadline);
+// How long a call may take.
+struct LinkWait {
+  Deadline deadline;
+  const Interrupt* interrupt = nullptr;  // may end it earlier
+};
+
+// Waits for `events` of poll. Like all calls here: kDeadlineExceeded; kCancelled: interrupted.
+absl::Status AwaitSocket(int socket, short events, const LinkWait& wait);
 
 // kUnavailable: the peer has closed the connection, or the socket has failed. kDataLoss: a length
 // that no message has.
-absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, Deadline deadline);
-absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, Deadline deadline);
+absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, const LinkWait& wait);
+absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, const LinkWait& wait);
 
 // A listening socket, and connections with the options that links need; none of them blocks.
 absl::StatusOr<FileDescriptor> ListenForRanks(const HostPort& address);
-absl::StatusOr<FileDescriptor> AcceptRank(int listener, Deadline deadline);
-absl::StatusOr<FileDescriptor> ConnectToRank(const HostPort& address, Deadline deadline);
+absl::StatusOr<FileDescriptor> AcceptRank(int listener, const LinkWait& wait);
+absl::StatusOr<FileDescriptor> ConnectToRank(const HostPort& address, const LinkWait& wait);
 
 }  // namespace pushpull

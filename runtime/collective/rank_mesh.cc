@@ -37,7 +37,7 @@ class MeshBuilder {
       : listener_(listener),
         options_(options),
         ranks_(options.addresses.size()),
-        deadline_(deadline),
+        wait_{deadline, options.interrupt},
         host_(HostIdentity()) {}
 
   absl::StatusOr<LinkSet> Build() {
@@ -120,7 +120,7 @@ class MeshBuilder {
 
   absl::Status Connect(uint32_t peer) {
     PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor socket,
-                              ConnectToRank(options_.addresses[peer], deadline_));
+                              ConnectToRank(options_.addresses[peer], wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const std::optional<DescriptorInbox> inbox, OpenInbox());
     LinkHello hello = {.group = options_.group,
                        .from = options_.rank,
@@ -128,30 +128,29 @@ class MeshBuilder {
                        .ranks = static_cast<uint32_t>(ranks_),
                        .host = host_};
     if (inbox) hello.shm = inbox->address();
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkHello(hello), deadline_));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkHello(hello), wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body,
-                              ReceiveLinkMessage(socket.get(), deadline_));
+                              ReceiveLinkMessage(socket.get(), wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkWelcome welcome, DecodeLinkWelcome(body));
     if (!welcome.admitted.ok()) return About("it refuses this rank", welcome.admitted);
     if (!is_shm()) return AddTcpLink(peer, std::move(socket));
     if (!welcome.shm) return absl::DataLossError("it has no shared memory");
     const LinkReady ready = {.done = SendOwn(*welcome.shm)};
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady(ready), deadline_));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady(ready), wait_));
     PUSHPULL_RETURN_IF_ERROR(ready.done);
     PUSHPULL_RETURN_IF_ERROR(AwaitReady(socket.get()));
     return AddShmLink(peer, std::move(socket), *inbox);
   }
 
   absl::Status AwaitReady(int socket) const {
-    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body,
-                              ReceiveLinkMessage(socket, deadline_));
+    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body, ReceiveLinkMessage(socket, wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkReady ready, DecodeLinkReady(body));
     return ready.done;
   }
 
   // An error is one of waiting on; whoever is refused was told so.
   absl::Status AcceptOne() {
-    absl::StatusOr<FileDescriptor> socket = AcceptRank(listener_.socket().get(), deadline_);
+    absl::StatusOr<FileDescriptor> socket = AcceptRank(listener_.socket().get(), wait_);
     if (!socket.ok()) {
       return absl::Status(socket.status().code(),
                           absl::StrCat("rank ",
@@ -181,7 +180,9 @@ class MeshBuilder {
   }
 
   absl::Status Admit(FileDescriptor socket) {
-    const Deadline patience(std::min(deadline_.when(), Deadline::After(kHelloTimeout).when()));
+    const LinkWait patience = {
+        Deadline(std::min(wait_.deadline.when(), Deadline::After(kHelloTimeout).when())),
+        wait_.interrupt};
     PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body,
                               ReceiveLinkMessage(socket.get(), patience));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkHello hello, DecodeLinkHello(body));
@@ -203,7 +204,7 @@ class MeshBuilder {
   const RankListener& listener_;
   const MeshOptions& options_;
   const size_t ranks_;
-  const Deadline deadline_;
+  const LinkWait wait_;
   const uint64_t host_;
   std::shared_ptr<OwnRankMemory> memory_;
   LinkSet set_;

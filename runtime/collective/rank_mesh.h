@@ -12,6 +12,7 @@
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
+#include "runtime/collective/interrupt.h"
 #include "runtime/collective/link_hello.h"
 #include "runtime/collective/peer_link.h"
 
@@ -46,6 +47,8 @@ struct MeshOptions {
   std::vector<HostPort> addresses;
   GroupToken group{};
   LinkChannel channel = LinkChannel::kTcp;  // of all ranks
+  // Ends the wait for ranks that have not connected yet; null: nothing does.
+  const Interrupt* interrupt = nullptr;
 };
 
 // Blocks until this rank is connected to all others. Whatever connects and is no rank of the group
@@ -55,6 +58,7 @@ struct MeshOptions {
 //   kInvalidArgument   no rank of 1 to kRanksMax; a rank refuses this one, as CheckLinkHello says
 //   kDeadlineExceeded  names the ranks that are missing, and who was refused last
 //   kUnavailable       a rank has gone again
+//   kCancelled         the interrupt is set
 absl::StatusOr<LinkSet> ConnectRanks(const RankListener& listener,
                                      const MeshOptions& options,
                                      Deadline deadline);

@@ -30,7 +30,10 @@ struct Consistency {
   // By how many the numbers of steps are ahead of the programs' own, because of earlier changes.
   uint64_t steps_skipped = 0;
 
-  bool is_sync() const { return mode == SyncMode::kSync; }
+  // All workers take every step together.
+  bool is_sync() const { return mode == SyncMode::kSync || is_ring(); }
+  // The workers do so among themselves, without servers.
+  bool is_ring() const { return mode == SyncMode::kAllReduce; }
   bool admits() const { return backup_workers > 0; }
   // The leading chunk decides who counts in a step, and every other chunk waits for that.
   bool is_led() const { return admits() || gated; }

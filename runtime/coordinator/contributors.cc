@@ -10,6 +10,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/coordinator/restorer.h"
+#include "runtime/coordinator/ring_rules.h"
 
 namespace pushpull {
 namespace {
@@ -28,12 +29,16 @@ std::set<ServerId> FirstServers(uint32_t count) {
 Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
     : job_(job),
       catalog_(catalog),
-      agreement_(FirstServers(job.options.settings.servers),
-                 RestoredConsistency(job.options.consistency, job.options.restore)),
-      mode_switch_(kModeSwitchTimeout) {}
+      views_(FirstServers(job.options.settings.servers),
+             RestoredConsistency(job.options.consistency, job.options.restore)),
+      mode_switch_(kModeSwitchTimeout) {
+  if (job.options.consistency.is_ring())
+    ring_.emplace(job.options.term, job.options.ring_secret, job.options.consistency);
+}
 
 bool Contributors::IsGivenUp(const RegisterWorker& worker) const {
-  if (!worker.is_member) return false;
+  // In a ring it takes the values of the others and goes on from there.
+  if (!worker.is_member || ring_) return false;
   const ViewMember* member = active().Find(worker.worker);
   return member == nullptr || member->incarnation != worker.incarnation;
 }
@@ -50,6 +55,7 @@ std::set<WorkerId> Contributors::Reachable() const {
 
 absl::Status Contributors::CheckIn(const Consistency& consistency,
                                    std::span<const TensorSpec> tensors) const {
+  if (ring_) return CheckRingTensors(tensors);
   PUSHPULL_RETURN_IF_ERROR(CheckClipping(tensors, consistency));
   PUSHPULL_RETURN_IF_ERROR(CheckRowMode(tensors, consistency));
   return CheckCodecs(tensors,
@@ -60,7 +66,7 @@ absl::Status Contributors::CheckIn(const Consistency& consistency,
 
 void Contributors::SendViewsTo(SessionId server) {
   if (active().number > 0) job_.outbox.Send(server, ActivateView{active()});
-  if (const std::optional<View> proposed = agreement_.proposed())
+  if (const std::optional<View> proposed = views_.proposed())
     job_.outbox.Send(server, ProposeView{*proposed});
 }
 
@@ -68,13 +74,16 @@ void Contributors::AdmitReady(uint32_t desired_workers) {
   if (is_mode_changing()) return;
   std::map<WorkerId, Incarnation> ready;
   size_t registered = 0;
+  bool goes_on = false;
   for (const auto& [id, worker] : job_.members.workers()) {
     if (!worker.has_registered_tensors || worker.is_leaving) continue;
     ++registered;
-    if (!agreement_.IsMember(id)) ready[id] = worker.info.incarnation;
+    // A coordinator that replaces an earlier one has waited for all of them.
+    goes_on = goes_on || (ring_ && worker.info.is_member);
+    if (!agreement().IsMember(id)) ready[id] = worker.info.incarnation;
   }
-  if (!has_started_ && registered < desired_workers) return;
-  Apply(agreement_.Join(ready));
+  if (!has_started_ && registered < desired_workers && !goes_on) return;
+  Apply(agreement().Join(ready));
 }
 
 void Contributors::Remind(const MemberRegistry::Worker& worker) {
@@ -90,11 +99,11 @@ void Contributors::Remind(const MemberRegistry::Worker& worker) {
 
 void Contributors::OnProgress(WorkerId worker, const WorkerStats& stats) {
   const uint64_t skipped = active().consistency.steps_skipped;
-  agreement_.OnProgress(worker, Step{stats.step.value() + skipped});
+  views_.OnProgress(worker, Step{stats.step.value() + skipped});
 }
 
 void Contributors::OnLeave(WorkerId worker, Step end_step, bool is_released) {
-  const ViewChange change = agreement_.Leave(worker, end_step, is_released);
+  const ViewChange change = agreement().Leave(worker, end_step, is_released);
   // A worker that was never admitted waits for an answer, too.
   if (!change.activate) job_.outbox.Send(worker, ActivateView{active()});
   Apply(change);
@@ -103,7 +112,7 @@ void Contributors::OnLeave(WorkerId worker, Step end_step, bool is_released) {
 void Contributors::Recover(const CollectedJob& job) {
   View view = job.view;
   if (view.number == 0) view.consistency = job_.options.consistency;
-  agreement_ = ViewAgreement::FromCollected(
+  views_ = ViewAgreement::FromCollected(
       job_.members.ServerIds(), std::move(view), job.last_view_number, job.established);
   has_started_ = job.has_contributors;
 }
@@ -122,6 +131,27 @@ void Contributors::Apply(const ViewChange& change) {
     has_started_ = true;
   }
   if (change.propose) job_.outbox.SendToServers(ProposeView{*change.propose});
+  if (!change.problem.empty()) job_.outbox.Warn(change.problem);
+  if (!change.failure.empty()) job_.Fail({.text = change.failure});
+  if (change.stop) {
+    for (const WorkerId worker : change.stopped) job_.outbox.Send(worker, *change.stop);
+  }
+  if (change.form) SendRing(*change.form);
+}
+
+// One without a session has been lost by the time that it would answer.
+void Contributors::SendRing(FormRing form) {
+  for (RingWorker& worker : form.workers) {
+    if (const auto* member = job_.members.Find(worker.worker))
+      worker.address = member->info.ring_address;
+  }
+  for (const RingWorker& worker : form.workers) job_.outbox.Send(worker.worker, form);
+  job_.outbox.Log(absl::StrCat("ring ",
+                               ToString(form.epoch),
+                               ": ",
+                               form.workers.size(),
+                               " workers from step ",
+                               form.mark.step.value()));
 }
 
 // ---- samples ----
@@ -147,6 +177,13 @@ absl::Status Contributors::CheckDividesSamples() const {
 
 absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
                                                     uint32_t desired_workers) const {
+  if (ring_ || change.mode == SyncMode::kAllReduce) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "spec.sync.mode: job %s runs in mode %s; a running job cannot change to or from AllReduce, "
+        "nor change anything else of spec.sync in it",
+        job_.options.settings.job,
+        NameOf(active().consistency.mode)));
+  }
   PUSHPULL_ASSIGN_OR_RETURN(const Consistency desired,
                             WantedMode(active().consistency,
                                        change,
@@ -178,12 +215,12 @@ absl::Status Contributors::ChangeMode(const Consistency& desired) {
 bool Contributors::AdvanceMode(bool may_begin) {
   if (!is_mode_changing()) return false;
   const ModeSwitch::Orders orders =
-      mode_switch_.Advance(job_.now, active(), may_begin && !agreement_.proposed());
+      mode_switch_.Advance(job_.now, active(), may_begin && !views_.proposed());
   for (const auto& [worker, hold] : orders.holds) job_.outbox.Send(worker, hold);
   for (const auto& [worker, resume] : orders.resumes) job_.outbox.Send(worker, resume);
-  if (orders.first_step) Apply(agreement_.ChangeMode(mode_switch_.wanted(), *orders.first_step));
+  if (orders.first_step) Apply(views_.ChangeMode(mode_switch_.wanted(), *orders.first_step));
   if (is_mode_changing()) return false;
-  const Consistency& active = agreement_.active().consistency;
+  const Consistency& active = agreement().active().consistency;
   if (!mode_problem().empty()) {
     job_.outbox.Warn(mode_problem());
   } else {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "runtime/coordinator/collection.h"
 #include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/mode_switch.h"
+#include "runtime/coordinator/ring_agreement.h"
 #include "runtime/coordinator/row_rules.h"
 #include "runtime/coordinator/tensor_catalog.h"
 #include "runtime/coordinator/view_agreement.h"
@@ -30,7 +32,7 @@ class Contributors {
   // Both are used, not owned, and outlive this object.
   Contributors(JobState& job, const TensorCatalog& catalog);
 
-  const View& active() const { return agreement_.active(); }
+  const View& active() const { return agreement().active(); }
   // The first view with workers is, or has been, in force.
   bool has_started() const { return has_started_; }
   bool is_mode_changing() const { return mode_switch_.is_under_way(); }
@@ -50,7 +52,7 @@ class Contributors {
   absl::Status CheckDividesSamples() const;
 
   // The registered servers have changed: each of them must accept a proposal.
-  void UpdateServers() { Apply(agreement_.SetServers(job_.members.ServerIds())); }
+  void UpdateServers() { Apply(views_.SetServers(job_.members.ServerIds())); }
   // The views that a server which has just registered has missed.
   void SendViewsTo(SessionId server);
   // Proposes the workers that have registered the tensors. The first view waits until there are as
@@ -60,19 +62,24 @@ class Contributors {
   // coordinator that sent it.
   void Remind(const MemberRegistry::Worker& worker);
 
-  void OnAnswer(ServerId server, const ViewAnswer& answer) {
-    Apply(agreement_.Answer(server, answer));
-  }
+  void OnAnswer(ServerId server, const ViewAnswer& answer) { Apply(views_.Answer(server, answer)); }
   void OnHeld(WorkerId worker, const StepsHeld& held) { mode_switch_.OnHeld(worker, held); }
   // `stats.step` as the worker counts: without the steps that were skipped.
   void OnProgress(WorkerId worker, const WorkerStats& stats);
   void OnLeave(WorkerId worker, Step end_step, bool is_released);
-  void Remove(WorkerId worker) { Apply(agreement_.Remove(worker)); }
+  void Remove(WorkerId worker) { Apply(agreement().Remove(worker)); }
+  // Mode AllReduce; ignored in others.
+  void OnStopped(WorkerId worker, const RingStopped& message) {
+    if (ring_) Apply(ring_->OnStopped(worker, message));
+  }
+  void OnNews(WorkerId worker, const RingNews& message) {
+    if (ring_) Apply(ring_->OnNews(worker, message));
+  }
 
   // As an earlier coordinator left it.
   void Recover(const CollectedJob& job);
   // Puts the view in force once more, with a number above `seen`.
-  void Renew(uint64_t seen) { Apply(agreement_.Renew(seen)); }
+  void Renew(uint64_t seen) { Apply(views_.Renew(seen)); }
 
   // The mode that is asked for. kInvalidArgument: it contradicts itself, the manifest or a
   // tensor.
@@ -86,12 +93,18 @@ class Contributors {
 
  private:
   bool DividesSamples() const;
+  const WorkerAgreement& agreement() const {
+    return ring_ ? static_cast<const WorkerAgreement&>(*ring_) : views_;
+  }
+  WorkerAgreement& agreement() { return ring_ ? static_cast<WorkerAgreement&>(*ring_) : views_; }
   void Apply(const ViewChange& change);
+  void SendRing(FormRing form);
   absl::Status CheckIn(const Consistency& consistency, std::span<const TensorSpec> tensors) const;
 
   JobState& job_;
   const TensorCatalog& catalog_;
-  ViewAgreement agreement_;
+  ViewAgreement views_;                // with the servers
+  std::optional<RingAgreement> ring_;  // mode AllReduce: takes their place
   ModeSwitch mode_switch_;
   bool has_started_ = false;
 };

@@ -211,7 +211,7 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
     job_.statistics.OnWorker(*worker, *stats);
     job_.culprits.OnWorker(job_.now, *worker, stats->costs);
     job_.stalls.OnWorker(*worker, stats->activity);
-    members_.OnProgress(*worker, *stats);
+    members_.contributors().OnProgress(*worker, *stats);
   }
 }
 
@@ -240,7 +240,8 @@ void JobCore::WatchCulprits() {
     job_.outbox.Add(Announce{news.has_begun, news.text});
 }
 
-// A server's failure ends the job. A worker's describes what became of its own operations: it adds
+// A server's failure ends the job, and where there are none, a worker's does. Otherwise a worker's
+// describes what became of its own operations: it adds
 // tensor and step to the loss of a server, and means nothing while no server is lost.
 void JobCore::On(SessionId session, const Failure& message) {
   const std::optional<ServerId> server = job_.members.ServerAt(session);
@@ -248,7 +249,8 @@ void JobCore::On(SessionId session, const Failure& message) {
   if (!server && !worker) return;
   const std::string who = server ? ToString(*server) : ToString(*worker);
   const std::string text = absl::StrCat(who, ": ", message.status.message());
-  if (!job_.lifecycle.AddDetail(text) && server) job_.Fail({.text = text});
+  const bool is_fatal = server || job_.options.consistency.is_ring();
+  if (!job_.lifecycle.AddDetail(text) && is_fatal) job_.Fail({.text = text});
 }
 
 void JobCore::On(SessionId session, const Captured& message) {
@@ -263,6 +265,16 @@ void JobCore::On(SessionId session, const Captured& message) {
 void JobCore::On(SessionId session, const TraceReport& message) {
   if (const std::optional<WorkerId> worker = job_.members.WorkerAt(session))
     traces_.OnReport(*worker, message);
+}
+
+void JobCore::On(SessionId session, const RingStopped& message) {
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (worker && !members_.is_recovering()) members_.contributors().OnStopped(*worker, message);
+}
+
+void JobCore::On(SessionId session, const RingNews& message) {
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (worker && !members_.is_recovering()) members_.contributors().OnNews(*worker, message);
 }
 
 // ---- requests of users ----

@@ -109,6 +109,8 @@ class JobCore {
   void On(SessionId session, const Failure& message);
   void On(SessionId session, const Captured& message);
   void On(SessionId session, const TraceReport& message);
+  void On(SessionId session, const RingStopped& message);
+  void On(SessionId session, const RingNews& message);
 
   std::vector<Command> Settle();
   void WatchStall();

@@ -26,6 +26,7 @@ struct JobCoreOptions {
   uint32_t max_workers = 4096;         // spec.workers.maxReplicas
   bool has_colocated_servers = false;  // spec.workers.colocatedServer
   Term term{1};
+  uint64_t ring_secret = 0;  // random; mode AllReduce
   Duration heartbeat = std::chrono::seconds(1);
   StallPolicy on_stall = StallPolicy::kWarn;                  // spec.sync.onStall
   Duration peer_timeout = std::chrono::seconds(20);           // spec.restart.peerTimeoutSeconds

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/coordinator/ring_rules.h"
 
 namespace pushpull {
 namespace {
@@ -17,6 +18,13 @@ constexpr char kSilentAboutCopies[] =
 
 absl::Status GivenUp() {
   return absl::AbortedError("this worker was given up and is no longer a member");
+}
+
+absl::Status CheckPlace(const JobCoreOptions& options,
+                        const Resizer& resizer,
+                        const RegisterWorker& worker) {
+  PUSHPULL_RETURN_IF_ERROR(CheckRingAddress(options, worker));
+  return resizer.CheckIndex(worker.worker);
 }
 
 pushpull::Welcome MakeWelcome(const JobCoreOptions& options) {
@@ -106,7 +114,8 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
 
 void JobMembers::On(SessionId session, const RegisterWorker& message) {
   const WorkerId id = message.worker;
-  absl::Status status = CheckRegistration(message.promised, resizer_.CheckIndex(id));
+  absl::Status status =
+      CheckRegistration(message.promised, CheckPlace(job_.options, resizer_, message));
   if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
   if (const auto* known = job_.members.Find(id)) Drop(known->session, "replaced by a new process");
   if (!is_recovering() && contributors_.IsGivenUp(message))
@@ -218,6 +227,7 @@ void JobMembers::PrepareShards() {
     OnPlaced();
   }
   RegisterWaiting();
+  for (const auto& [worker, leave] : recovery_.TakeLeaves()) On(worker, leave);
 }
 
 void JobMembers::On(WorkerId worker, const RegisterTensors& message) {

@@ -43,6 +43,7 @@ class JobMembers {
   const ShardDirectory& shards() const { return shards_; }
   const LossHandler& losses() const { return losses_; }
   const Contributors& contributors() const { return contributors_; }
+  Contributors& contributors() { return contributors_; }
   const Resizer& resizer() const { return resizer_; }
   const WorkerRoster& roster() const { return roster_; }
   // The highest step that workers have announced to leave before.
@@ -67,9 +68,6 @@ class JobMembers {
       job_.outbox.Refuse(session,
                          absl::FailedPreconditionError("only a worker can send this message"));
     }
-  }
-  void OnProgress(WorkerId worker, const WorkerStats& stats) {
-    contributors_.OnProgress(worker, stats);
   }
   void OnTick();
   // The session has ended.

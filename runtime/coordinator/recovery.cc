@@ -57,7 +57,9 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
     if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
     const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
     if (may_come && waited < options_.collect_grace) return Wait{};
-    if (job.desired.revision > 0) return GoOn{std::move(job)};
+    // The workers of a ring have everything that there is, and register as they did at first.
+    const bool is_ring = options_.consistency.is_ring();
+    if (job.desired.revision > 0 && !is_ring) return GoOn{std::move(job)};
     return StartNew{};
   }
   if (!job.has_begun) {

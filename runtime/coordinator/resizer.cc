@@ -79,6 +79,11 @@ absl::Status Resizer::Check(const JobSize& size) const {
         CheckReplicas("spec.workers", *size.workers, options_.min_workers, options_.max_workers));
   }
   if (!size.servers) return absl::OkStatus();
+  if (options_.consistency.is_ring()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("spec.servers.replicas: job %s has spec.sync.mode AllReduce and no servers",
+                        options_.settings.job));
+  }
   const uint32_t replication = options_.settings.replication;
   if (*size.servers <= replication && replication > 0) {
     return absl::InvalidArgumentError(

@@ -16,6 +16,8 @@ ShardDirectory::ShardDirectory(JobState& job)
       restorer_(job.options.restore) {}
 
 void ShardDirectory::Prepare() {
+  is_prepared_ = true;
+  if (!has_servers()) return catalog_.SetServers(std::vector<ServerId>(kShardCount), {1});
   std::vector<ServerId> ids;
   std::vector<double> weights;
   for (const auto& [id, server] : job_.members.servers()) {
@@ -26,13 +28,13 @@ void ShardDirectory::Prepare() {
   // Placement counts servers from 0 on; those beside workers have other indices.
   absl::StatusOr<std::vector<ServerId>> places = AssignShards(weights);
   if (!places.ok()) {
+    is_prepared_ = false;
     return job_.Fail(
         {.text = absl::StrCat("placing shards: ", places.status().message()), .is_final = false});
   }
   primaries_.clear();
   for (const ServerId place : *places) primaries_.push_back(ids[place.value()]);
   catalog_.SetServers(*std::move(places), std::move(weights));
-  is_prepared_ = true;
 }
 
 void ShardDirectory::Place() {
@@ -41,6 +43,7 @@ void ShardDirectory::Place() {
     const absl::Status fits = restorer_.Check(catalog_.Specs());
     if (!fits.ok()) return job_.Fail({std::string(fits.message()), kExitUsage});
   }
+  if (!has_servers()) return;
   job_.outbox.SendToServers(InstallTensors{catalog_.version(), catalog_.tensors()});
   std::vector<ReplicaAgreement::FirstEntry> entries;
   for (uint32_t shard = 0; shard < kShardCount; ++shard) {

@@ -82,6 +82,9 @@ class ShardDirectory {
   std::vector<ShardId> TakeLost() { return std::exchange(lost_, {}); }
 
  private:
+  // Otherwise every worker has everything, and chunks are in shards that nobody holds.
+  bool has_servers() const { return !job_.options.consistency.is_ring(); }
+
   JobState& job_;
   bool is_prepared_ = false;
   std::vector<ServerId> primaries_;  // where chunks are placed at first, by shard

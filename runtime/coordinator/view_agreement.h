@@ -21,18 +21,13 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/consistency/view.h"
+#include "runtime/coordinator/worker_agreement.h"
 #include "runtime/membership/control.h"
 
 namespace pushpull {
 
-// What must be sent after a change. Thread-compatible.
-struct ViewChange {
-  std::optional<View> propose;            // to every server
-  std::optional<View> activate;           // to every server and worker
-  std::vector<ViewMember> admitted = {};  // new members, to be notified
-};
-
-class ViewAgreement {
+// Thread-compatible.
+class ViewAgreement final : public WorkerAgreement {
  public:
   // `servers`: those that must agree; `consistency`: the mode that the job begins with.
   explicit ViewAgreement(std::set<ServerId> servers, const Consistency& consistency = {})
@@ -52,12 +47,11 @@ class ViewAgreement {
 
   // The registered servers: each of them must accept a proposal.
   ViewChange SetServers(std::set<ServerId> servers);
-  // Workers to be admitted; several at once, so that the first view has all of them.
-  ViewChange Join(const std::map<WorkerId, Incarnation>& joiners);
-  // The worker contributes to no step from `end_step` on; `is_released`: its part is not done.
-  ViewChange Leave(WorkerId worker, Step end_step, bool is_released = false);
-  // The worker is dead, or has departed after it left.
-  ViewChange Remove(WorkerId worker);
+  ViewChange Join(const std::map<WorkerId, Incarnation>& joiners) override;
+  // A step merely waits for fewer workers, at once.
+  ViewChange Leave(WorkerId worker, Step end_step, bool is_released) override;
+  ViewChange Leave(WorkerId worker, Step end_step) { return Leave(worker, end_step, false); }
+  ViewChange Remove(WorkerId worker) override;
   // Another mode for all members, from `first_step` or a later one on. None of their pushes may be
   // in flight, and no other proposal under way.
   ViewChange ChangeMode(const Consistency& wanted, Step first_step);
@@ -67,8 +61,7 @@ class ViewAgreement {
   // to bring it there.
   void OnProgress(WorkerId worker, Step step);
 
-  const View& active() const { return active_; }
-  bool IsMember(WorkerId worker) const { return active_.Find(worker) != nullptr; }
+  const View& active() const override { return active_; }
   // The view under way, which a server that has just registered must be asked about, too.
   std::optional<View> proposed() const {
     return proposal_ ? std::optional<View>(proposal_->view) : std::nullopt;

@@ -111,7 +111,7 @@ void ReadTemplate(ObjectReader& object, std::string& json) {
 }
 
 void ReadServers(ObjectReader& object, ServersSpec& servers) {
-  object.ReadInt("replicas", {1, 1024}, servers.replicas);
+  object.ReadInt("replicas", {0, 1024}, servers.replicas);
   object.ReadInt("minReplicas", {1, 1024}, servers.min_replicas);
   object.ReadInt("maxReplicas", {1, 1024}, servers.max_replicas);
   object.ReadInt("replication", {0, 2}, servers.replication);

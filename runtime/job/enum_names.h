@@ -23,7 +23,8 @@ inline constexpr std::nullptr_t kEnumNames = nullptr;
 template <>
 inline constexpr absl::string_view kEnumNames<JobRole>[] = {"Server", "Worker", "Coordinator"};
 template <>
-inline constexpr absl::string_view kEnumNames<SyncMode>[] = {"Sync", "Async", "Bounded"};
+inline constexpr absl::string_view kEnumNames<SyncMode>[] = {
+    "Sync", "Async", "Bounded", "AllReduce"};
 template <>
 inline constexpr absl::string_view kEnumNames<JobPhase>[] = {
     "Starting", "Running", "Succeeded", "Failed", "Recovering"};

@@ -27,6 +27,9 @@ enum class SyncMode : uint8_t {
   kSync = 1,  // a step is complete when everybody has contributed to it
   kAsync,     // each push is applied when it arrives
   kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
+  // As kSync, without servers: the workers sum gradients among themselves, and each of them applies
+  // the optimizer to its own copy.
+  kAllReduce,
 };
 // Likewise. kRecovering: the coordinator has restarted and is collecting its members' reports; the
 // rest of the job's status is incomplete until then.
@@ -59,7 +62,7 @@ struct EnvVar {
 };
 
 struct ServersSpec {
-  int replicas = 1;  // 1 to 1,024; may change while the job runs
+  int replicas = 1;  // 1 to 1,024, 0 in mode AllReduce; may change while the job runs
   int min_replicas = 1;
   int max_replicas = 1024;
   int replication = 0;                  // 0 to 2 copies of each shard beside the primary

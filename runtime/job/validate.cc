@@ -171,8 +171,59 @@ void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules
   rules.Check(min > max || spec.replicas <= max, path + ".replicas", text, {path + ".maxReplicas"});
 }
 
+// The workers are without servers: what is about servers has no effect.
+void CheckNoServers(const ServersSpec& servers, RuleChecker& rules) {
+  const auto unset = [&](bool is_set, const std::string& name) {
+    rules.Check(!is_set,
+                "spec.servers." + name,
+                "has no effect with spec.sync.mode AllReduce, which has no servers; remove it",
+                {"spec.sync.mode"});
+  };
+  const ServersSpec defaults;
+  rules.Check(servers.replicas == 0,
+              "spec.servers.replicas",
+              absl::StrCat("must be 0 with spec.sync.mode AllReduce, is ", servers.replicas),
+              {"spec.sync.mode"});
+  unset(servers.min_replicas != defaults.min_replicas, "minReplicas");
+  unset(servers.max_replicas != defaults.max_replicas, "maxReplicas");
+  unset(servers.replication != defaults.replication, "replication");
+  unset(servers.threads != defaults.threads, "threads");
+  unset(servers.loss_grace != defaults.loss_grace, "lossGraceSeconds");
+  unset(!servers.image.empty(), "image");
+  unset(!servers.resources_json.empty(), "resources");
+  unset(!servers.template_json.empty(), "template");
+}
+
+// What only servers do.
+void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
+  const auto unset = [&](bool is_set, const std::string& field) {
+    rules.Check(!is_set,
+                field,
+                "needs servers, which a job with spec.sync.mode AllReduce does not have; remove it",
+                {"spec.sync.mode"});
+  };
+  unset(spec.workers.colocated_server, "spec.workers.colocatedServer");
+  unset(spec.checkpoint.has_value(), "spec.checkpoint");
+  unset(spec.scaling != ScalingSpec{}, "spec.scaling");
+  const SyncSpec& sync = spec.sync;
+  const SyncSpec defaults;
+  unset(sync.scale_by_staleness, "spec.sync.scaleByStaleness");
+  unset(sync.non_finite != defaults.non_finite, "spec.sync.nonFinite");
+  unset(sync.stall != defaults.stall, "spec.sync.stallSeconds");
+  unset(sync.on_stall != defaults.on_stall, "spec.sync.onStall");
+  unset(spec.restart.role_limits.servers.has_value(), "spec.restart.roleLimits.servers");
+}
+
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
   const ServersSpec& servers = spec.servers;
+  if (spec.sync.mode == SyncMode::kAllReduce) return CheckNoServers(servers, rules);
+  if (servers.replicas == 0) {
+    rules.Check(false,
+                "spec.servers.replicas",
+                "must be between 1 and 1024, is 0; only spec.sync.mode AllReduce has no servers",
+                {"spec.sync.mode"});
+    return;
+  }
   CheckReplicas("spec.servers", servers, rules);
   rules.Check(servers.replication <= 0 || servers.replication < servers.replicas,
               "spec.servers.replication",
@@ -185,6 +236,7 @@ void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
 void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
   const SyncSpec& sync = spec.sync;
   const bool has_backup = sync.backup_workers > 0;
+  if (sync.mode == SyncMode::kAllReduce) CheckRing(spec, rules);
   const auto needs = [&](SyncMode mode, bool is_set, const std::string& field) {
     rules.Check(
         !is_set || sync.mode == mode,
@@ -199,7 +251,8 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
               "spec.sync.gated",
               absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
               {"spec.sync.backupWorkers"});
-  needs(SyncMode::kSync, sync.deterministic, "spec.sync.deterministic");
+  if (sync.mode != SyncMode::kAllReduce)
+    needs(SyncMode::kSync, sync.deterministic, "spec.sync.deterministic");
   needs(SyncMode::kSync, sync.noise_scale, "spec.sync.noiseScale");
   needs(SyncMode::kSync, has_backup, "spec.sync.backupWorkers");
   rules.Check(!has_backup || !is_sync || sync.backup_workers < spec.workers.replicas,

@@ -108,6 +108,7 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   spec.environment["PUSHPULL_INDEX"] = absl::StrCat(index);
   spec.environment["PUSHPULL_COORDINATOR"] = coordinator;
   spec.environment["PUSHPULL_METRICS_PORT"] = "0";
+  if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = kAnyPort;
   return spec;
 }
 

@@ -180,6 +180,7 @@ void Supervisor::OnReady(const MemberProcess& process) {
     console_.PrintProgress(DescribeReady(process.endpoint()));
     if (!is_first) return;
     StartMembers(JobRole::kServer, spec_.servers.replicas);
+    StartWorkersIfDue();  // at once in mode AllReduce
     return Poll();
   }
   StartWorkersIfDue();
@@ -188,7 +189,8 @@ void Supervisor::OnReady(const MemberProcess& process) {
 // When every server has been ready; one that is not may also have been forgotten meanwhile.
 void Supervisor::StartWorkersIfDue() {
   if (has_started_workers_ || !members_.AreServersReady()) return;
-  console_.PrintProgress(absl::StrCat(spec_.servers.replicas, " servers ready"));
+  if (spec_.servers.replicas > 0)
+    console_.PrintProgress(absl::StrCat(spec_.servers.replicas, " servers ready"));
   has_started_workers_ = true;
   coordinator_.RestartSilence();
   StartMembers(JobRole::kWorker, spec_.workers.replicas);

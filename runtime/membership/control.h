@@ -18,6 +18,7 @@
 //   checkpoint    C --Capture--> servers --Captured--> C --EndCapture--> servers
 //   restore       C --Restore--> servers --Restored--> C --SetReplicas (first)--> all
 //   trace         C --TraceSteps--> workers --TraceReport--> C
+//   ring          C --StopRing--> workers --RingStopped--> C --FormRing--> workers --RingNews--> C
 //   coordinator   member --RegisterServer | RegisterWorker (promised term)--> C
 //   restarted     --Welcome, Collect--> member --ServerReport | WorkerReport--> C
 #pragma once
@@ -91,6 +92,8 @@ struct RegisterWorker {
   uint64_t pid = 0;
   Term promised;           // as in RegisterServer
   bool is_member = false;  // this incarnation has received TensorsRegistered
+  // Where other workers reach it, in mode AllReduce: host:port, the host numeric. Otherwise empty.
+  std::string ring_address;
 };
 
 // The job's desired size, and that of its steps, as last announced by the coordinator; a higher
@@ -355,6 +358,27 @@ struct Rebuilt {
   std::string state_problem;         // why it is zeros although there is a checkpoint
 };
 
+// Which values a worker of a ring has: those after `step` steps, of which the last was made in the
+// ring of `made_in`. Equal marks mean equal bits. A ring goes on from its members' highest mark, so
+// of two marks with different epochs the job has gone on from the higher one.
+struct RingMark {
+  Epoch made_in;
+  Step step;
+  friend auto operator<=>(const RingMark&, const RingMark&) = default;
+};
+
+// A worker's answer to StopRing: it takes no step any more before FormRing.
+struct RingStopped {
+  Epoch epoch;
+  std::optional<RingMark> mark;  // none: it has no values of the job yet
+};
+
+// A worker is connected to all others of the ring and has the values; or why the ring has failed.
+struct RingNews {
+  Epoch epoch;
+  absl::Status status;
+};
+
 using FromMember = std::variant<RegisterServer,
                                 RegisterWorker,
                                 RegisterTensors,
@@ -374,7 +398,9 @@ using FromMember = std::variant<RegisterServer,
                                 WorkerReport,
                                 ShardCopies,
                                 Rebuilt,
-                                TraceReport>;
+                                TraceReport,
+                                RingStopped,
+                                RingNews>;
 
 // A request of `pushpull set`; fields without a value keep the current setting.
 struct ModeChange {
@@ -548,6 +574,31 @@ struct TraceSteps {
   Duration within{0};       // after which it sends what it has
 };
 
+// To a worker in mode AllReduce: break off the step under way, keep its gradient, and answer with
+// RingStopped. A higher epoch replaces a lower one.
+struct StopRing {
+  Epoch epoch;
+};
+
+// A worker of a ring; its position in the list is its rank.
+struct RingWorker {
+  WorkerId worker;
+  std::string address;  // RegisterWorker::ring_address
+  friend bool operator==(const RingWorker&, const RingWorker&) = default;
+};
+
+// To every worker that has stopped for `epoch` and goes on: connect to the others, take the values
+// of rank `source` where somebody lacks them, and repeat the step. Answered by RingNews.
+struct FormRing {
+  Epoch epoch;
+  std::vector<RingWorker> workers;
+  std::array<uint64_t, 2> token{};  // by which the workers of this ring know each other
+  uint32_t source = 0;              // a rank with `mark`
+  RingMark mark;                    // all have it then
+  bool copies = false;              // somebody lacks the values
+  bool is_fresh = false;            // nobody has any: the initial ones of `source` count
+};
+
 using ToMember = std::variant<Welcome,
                               InstallTensors,
                               SetReplicas,
@@ -567,6 +618,8 @@ using ToMember = std::variant<Welcome,
                               CollectCopies,
                               OfferCopies,
                               RebuildShard,
-                              TraceSteps>;
+                              TraceSteps,
+                              StopRing,
+                              FormRing>;
 
 }  // namespace pushpull

@@ -116,7 +116,7 @@ template <>
 inline constexpr int kCountMax<int64_t> = 32;  // dims of a tensor
 template <OneOf<ServerId, ServerEndpoint, ServerStatus, LinkCosts> T>
 inline constexpr int kCountMax<T> = kWireServersMax;
-template <OneOf<WorkerId, ViewMember, WorkerStatus> T>
+template <OneOf<WorkerId, ViewMember, WorkerStatus, RingWorker> T>
 inline constexpr int kCountMax<T> = kWireWorkersMax;
 template <OneOf<ShardId, ShardEntry, Promise> T>
 inline constexpr int kCountMax<T> = kShardCount;
@@ -228,7 +228,7 @@ PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled)
 
 // FromMember
 PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised));
-PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member));
+PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member), F(ring_address));
 PUSHPULL_WIRE(RegisterTensors, F(tensors));
 PUSHPULL_WIRE(TensorsInstalled, F(table_version));
 PUSHPULL_WIRE(ViewAnswer, F(number), F(is_accepted), F(lowest_free_step));
@@ -244,6 +244,9 @@ PUSHPULL_WIRE(Captured, F(attempt), F(status), F(highest_version), F(files));
 PUSHPULL_WIRE(Restored, F(status));
 PUSHPULL_WIRE(ServerReport, F(term), F(tensors), F(entries), F(promises), F(active), F(proposed), F(desired));
 PUSHPULL_WIRE(WorkerReport, F(term), F(entries), F(step), F(desired));
+PUSHPULL_WIRE(RingMark, F(made_in), F(step));
+PUSHPULL_WIRE(RingStopped, F(epoch), F(mark));
+PUSHPULL_WIRE(RingNews, F(epoch), F(status));
 PUSHPULL_WIRE(ShardCopies, F(round), F(shard), F(chunks));
 PUSHPULL_WIRE(Rebuilt, Joined("entry", &T::shard, &T::entry), F(status), F(has_optimizer_state), F(state_step), F(state_problem));
 
@@ -269,6 +272,9 @@ PUSHPULL_WIRE(HoldSteps, F(round), F(until));
 PUSHPULL_WIRE(ResumeSteps, F(round));
 PUSHPULL_WIRE(TensorsRegistered, F(tensors), F(start_step), F(is_fresh));
 PUSHPULL_WIRE(Release, F(is_released));
+PUSHPULL_WIRE(StopRing, F(epoch));
+PUSHPULL_WIRE(RingWorker, F(worker), F(address));
+PUSHPULL_WIRE(FormRing, F(epoch), F(workers), F(token), F(source), F(mark), F(copies), F(is_fresh));
 PUSHPULL_WIRE(Stop, F(status), F(term));
 PUSHPULL_WIRE(Capture, F(attempt), F(step), F(versions), F(is_last), F(folder));
 PUSHPULL_WIRE(EndCapture, F(attempt));
@@ -409,6 +415,7 @@ absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
     Show(server->metrics_address, kNameBytesMax);
   } else if (auto* worker = std::get_if<RegisterWorker>(&*read)) {
     Show(worker->metrics_address, kNameBytesMax);
+    Show(worker->ring_address, kNameBytesMax);
   } else if (auto* heartbeat = std::get_if<Heartbeat>(&*read)) {
     if (auto* stats = std::get_if<WorkerStats>(&heartbeat->stats))
       Show(stats->activity.subject, kNameBytesMax);

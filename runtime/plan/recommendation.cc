@@ -44,8 +44,8 @@ void AddNotes(const Topology& topology,
   const Schedule& schedule = strategy.schedule;
   if (strategies.front().schedule.runner == Runner::kPlanned) {
     note(absl::StrCat(strategies.front().schedule.name,
-                      " would be faster, but Pushpull has no AllReduce yet: every mode needs "
-                      "servers"));
+                      " would be faster, but spec.sync.mode AllReduce is for CPUs of one "
+                      "machine so far"));
   }
   const bool is_on_one_machine = NumWorkerMachines(topology) == 1;
   if (schedule.runner == Runner::kProgram) {

@@ -108,6 +108,8 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const CollectCopies&) {}
   void On(const OfferCopies&) {}
   void On(const TraceSteps&) {}
+  void On(const StopRing&) {}
+  void On(const FormRing&) {}
 
   // Posts tasks to this server from any thread; they are dropped once it has ended.
   std::function<void(std::function<void(Server&)>)> Poster() const;

@@ -12,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/host_port.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collective/rank_mesh.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
 #include "runtime/tensor/host_buffer.h"
@@ -63,6 +65,7 @@ class RunningJob final : public Job {
                               HttpExposer::Start({.listen = options_.metrics_listen,
                                                   .metrics = tls_->AddTo(registry_),
                                                   .ready = [this] { return Ready(); }}));
+    PUSHPULL_ASSIGN_OR_RETURN(const RingPlace ring, ListenForRing());
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
     node_ = std::make_unique<WorkerNode>(
@@ -71,6 +74,8 @@ class RunningJob final : public Job {
                           .incarnation = Incarnation{incarnation},
                           .metrics_address = exposer_->address(),
                           .bypasses_codecs = options_.bypasses_codecs,
+                          .ring = ring.listener,
+                          .ring_address = ring.address,
                           .session = {.first_timeout = SearchTime(deadline),
                                       .jitter = std::uniform_real_distribution<>(0, 1)(random)}},
         WorkerDependencies{loop_, *transport_, connector_, metrics_},
@@ -181,6 +186,24 @@ class RunningJob final : public Job {
     MutexLock lock(mu_);
     buffers_.push_back(std::move(own));
     return buffers_.back().bytes();
+  }
+
+  struct RingPlace {
+    std::shared_ptr<RankListener> listener;  // null: the job has servers
+    std::string address;
+  };
+  absl::StatusOr<RingPlace> ListenForRing() const {
+    if (options_.ring.empty()) return RingPlace();
+    if (!options_.tls_folder.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("PUSHPULL_RING: the workers of mode AllReduce have no TLS between them yet, "
+                       "and PUSHPULL_TLS_DIR is ",
+                       options_.tls_folder));
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options_.ring));
+    PUSHPULL_ASSIGN_OR_RETURN(RankListener listener, RankListener::Listen(address));
+    address.port = listener.port();
+    return RingPlace{std::make_shared<RankListener>(std::move(listener)), ToString(address)};
   }
 
   absl::Status Ready() const {

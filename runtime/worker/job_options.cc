@@ -57,6 +57,8 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   PUSHPULL_ASSIGN_OR_RETURN(const SocketBuffers buffers, SocketBuffersFrom(environment));
   options.socket_buffer_bytes = buffers.bytes;
   options.unsent_bytes = buffers.unsent_bytes_max;
+  if (const auto ring = environment.find("PUSHPULL_RING"); ring != environment.end())
+    options.ring = ring->second;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

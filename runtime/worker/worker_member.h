@@ -15,12 +15,14 @@
 
 #include "runtime/base/executor.h"
 #include "runtime/base/log.h"
+#include "runtime/collective/rank_mesh.h"
 #include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
 #include "runtime/transport/channel.h"
 #include "runtime/worker/capture_part.h"
 #include "runtime/worker/chunk_client.h"
 #include "runtime/worker/departure.h"
+#include "runtime/worker/job_member.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/registration.h"
@@ -38,21 +40,15 @@ struct WorkerNodeOptions {
   Duration resend_after = std::chrono::seconds(2);
   // Codecs are bypassed where steps are faster without, unless the job is deterministic.
   bool bypasses_codecs = false;
-  FaultPoint fault_point;  // for tests
+  // Mode AllReduce: where this worker awaits the others; none: the job has servers.
+  std::shared_ptr<RankListener> ring = {};
+  std::string ring_address = {};  // where they reach it
+  FaultPoint fault_point;         // for tests
   ReconnectingSessionOptions session;
 };
 
-// What a worker uses; all of it outlives the node.
-struct WorkerDependencies {
-  Executor& executor;
-  Transport& transport;
-  SessionConnector& coordinator;
-  WorkerMetrics& metrics;
-};
-
-// Thread-confined to its executor. Pending operations are done when the coordinator has confirmed
-// them, or fail with what ended the job.
-class WorkerMember final : private SessionHandler, private ChunkClientObserver {
+// Thread-confined to its executor.
+class WorkerMember final : public JobMember, private SessionHandler, private ChunkClientObserver {
  public:
   // `operations` and `departure` outlive this object.
   WorkerMember(WorkerNodeOptions options,
@@ -62,21 +58,16 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
                Log log);
   ~WorkerMember() override;
 
-  // Connects; the operation is done with the coordinator's Welcome. First of all.
-  void Open(std::shared_ptr<PendingOperation> joining);
-  void StartRegistration(std::shared_ptr<Registration> registration);
-  // Starts the operations of the program that may begin now.
-  void RunDue();
-  // The process is to end (Departure::RequestEnd).
-  void OnEndRequested();
-  // The worker leaves before step `end_step`.
-  void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early);
-
-  void StartExchange(std::shared_ptr<ExchangeOperation> operation);
-
-  // Once it is open.
-  void Share(std::shared_ptr<const SharedMemory> memory) { client_->Share(std::move(memory)); }
-  WorkerStatistics& statistics() { return reports_.statistics(); }
+  void Open(std::shared_ptr<PendingOperation> joining) override;
+  void StartRegistration(std::shared_ptr<Registration> registration) override;
+  void RunDue() override;
+  void StartExchange(std::shared_ptr<ExchangeOperation> operation) override;
+  void OnEndRequested() override;
+  void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early) override;
+  void Share(std::shared_ptr<const SharedMemory> memory) override {
+    client_->Share(std::move(memory));
+  }
+  WorkerStatistics& statistics() override { return reports_.statistics(); }
 
  private:
   void OnMessage(ToMember message) override;
@@ -106,12 +97,9 @@ class WorkerMember final : private SessionHandler, private ChunkClientObserver {
   void On(const CollectCopies& message);
   void On(const OfferCopies& message);
   void On(const TraceSteps& message);
-  // For servers.
-  void On(const Restore&) {}
-  void On(const RebuildShard&) {}
-  void On(const Handover&) {}
-  void On(const InstallTensors&) {}
-  void On(const ProposeView&) {}
+  // For servers, and for workers of a ring.
+  template <typename Message>
+  void On(const Message& /*message*/) {}
 
   void OnValuesInPlace();
   // With backup workers others go on while values arrive: brings all to one version.

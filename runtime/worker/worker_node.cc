@@ -7,18 +7,36 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/worker/ring_member.h"
 
 namespace pushpull {
+namespace {
+
+std::unique_ptr<JobMember> MakeMember(WorkerNodeOptions options,
+                                      const WorkerDependencies& dependencies,
+                                      OperationTable& operations,
+                                      Departure& departure,
+                                      Log log) {
+  if (options.ring == nullptr) {
+    return std::make_unique<WorkerMember>(
+        std::move(options), dependencies, operations, departure, std::move(log));
+  }
+  return std::make_unique<RingMember>(
+      std::move(options), dependencies, operations, departure, std::move(log));
+}
+
+}  // namespace
 
 WorkerNode::WorkerNode(WorkerNodeOptions options, WorkerDependencies dependencies, Log log)
     : worker_(options.worker),
       dependencies_(dependencies),
       operations_(options.worker),
-      member_(std::move(options), dependencies, operations_, departure_, std::move(log)) {}
+      member_(
+          MakeMember(std::move(options), dependencies, operations_, departure_, std::move(log))) {}
 
 std::shared_ptr<PendingOperation> WorkerNode::Join() {
   auto pending = std::make_shared<PendingOperation>("join");
-  dependencies_.executor.Post([this, pending] { member_.Open(pending); });
+  dependencies_.executor.Post([this, pending] { member_->Open(pending); });
   return pending;
 }
 
@@ -33,7 +51,7 @@ std::shared_ptr<PendingOperation> WorkerNode::Register(
   if (const auto samples = operations_.SampleTensor()) checked->push_back(*samples);
   dependencies_.executor.Post(
       [this, registration = std::make_shared<Registration>(*std::move(checked), pending)] {
-        member_.StartRegistration(registration);
+        member_->StartRegistration(registration);
       });
   return pending;
 }
@@ -91,7 +109,7 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(
     Leave();
   }
   PUSHPULL_RETURN_IF_ERROR(accepted.status());
-  if (accepted->is_first) dependencies_.executor.Post([this] { member_.RunDue(); });
+  if (accepted->is_first) dependencies_.executor.Post([this] { member_->RunDue(); });
   return std::move(accepted->pending);
 }
 
@@ -113,7 +131,7 @@ absl::StatusOr<std::shared_ptr<ExchangeOperation>> WorkerNode::StartExchange(
       step.value() - (exchange_step().value() - next_step().value()),
       std::move(input),
       label);
-  dependencies_.executor.Post([this, operation] { member_.StartExchange(operation); });
+  dependencies_.executor.Post([this, operation] { member_->StartExchange(operation); });
   return operation;
 }
 
@@ -126,7 +144,7 @@ bool WorkerNode::is_released() {
 void WorkerNode::TellToEnd() {
   if (!departure_.RequestEnd()) return;
   operations_.EndSoon();
-  dependencies_.executor.Post([this] { member_.OnEndRequested(); });
+  dependencies_.executor.Post([this] { member_->OnEndRequested(); });
 }
 
 std::shared_ptr<PendingOperation> WorkerNode::Leave() {
@@ -138,25 +156,25 @@ std::shared_ptr<PendingOperation> WorkerNode::Leave() {
   departure_.OnLeave(is_early);
   dependencies_.executor.Post(
       [this, pending = leave_pending_, end_step = operations_.next_number(), is_early] {
-        member_.SendLeave(pending, end_step, is_early);
+        member_->SendLeave(pending, end_step, is_early);
       });
   return leave_pending_;
 }
 
 void WorkerNode::Share(std::shared_ptr<const SharedMemory> memory) {
   dependencies_.executor.Post(
-      [this, memory = std::move(memory)]() mutable { member_.Share(std::move(memory)); });
+      [this, memory = std::move(memory)]() mutable { member_->Share(std::move(memory)); });
 }
 
 void WorkerNode::ReportLoss(Step step, double loss, uint64_t samples) {
   dependencies_.metrics.SetLoss(loss);
   dependencies_.executor.Post(
-      [this, point = LossPoint{step, loss, samples}] { member_.statistics().AddLoss(point); });
+      [this, point = LossPoint{step, loss, samples}] { member_->statistics().AddLoss(point); });
 }
 
 void WorkerNode::ReportResult(absl::string_view name, double value) {
   dependencies_.executor.Post(
-      [this, name = std::string(name), value] { member_.statistics().SetResult(name, value); });
+      [this, name = std::string(name), value] { member_->statistics().SetResult(name, value); });
 }
 
 }  // namespace pushpull

@@ -82,7 +82,7 @@ class WorkerNode {
   void ReportLoss(Step step, double loss, uint64_t samples);
   void ReportResult(absl::string_view name, double value);
   // For WorkerTracing.
-  TraceRecorder& trace() { return member_.statistics().trace(); }
+  TraceRecorder& trace() { return member_->statistics().trace(); }
 
   Step start_step() const { return operations_.start_step(); }
   Step next_step() const { return operations_.next_step(); }
@@ -99,7 +99,7 @@ class WorkerNode {
   Departure departure_;
   Mutex leave_mu_;
   std::shared_ptr<PendingOperation> leave_pending_ ABSL_GUARDED_BY(leave_mu_);
-  WorkerMember member_;  // on the executor only
+  const std::unique_ptr<JobMember> member_;  // on the executor only
 };
 
 }  // namespace pushpull

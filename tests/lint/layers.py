@@ -51,7 +51,9 @@ LAYERS = {
     # What people see of a job: of its status, and over the HTTP exposer.
     "status": ["base", "job", "consistency", "metrics", "membership"],
     "server": _ROLE,
-    "worker": [*_ROLE, _API],
+    # What a worker of mode AllReduce has in the place of servers.
+    "ring": [*_PURE, "store", "collective", "membership"],
+    "worker": [*_ROLE, "collective", "ring", _API],
     # Of job which worker's end is the success of the job, as its launcher and the operator decide it.
     "coordinator": [*_ROLE, "job"],
     "train": ["base", "job", "tensor", "optim", "worker", _API],

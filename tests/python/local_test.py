@@ -147,7 +147,7 @@ class LocalTest(unittest.TestCase):
         self.assertEqual(self.temporary_files(), [])
 
     def test_wrong_setting_is_named(self) -> None:
-        with self.assertRaisesRegex(ValueError, "^spec.servers.replicas: must be between 1 and 1024, is -1$"):
+        with self.assertRaisesRegex(ValueError, "^spec.servers.replicas: must be between 0 and 1024, is -1$"):
             with pushpull.local(servers=-1):
                 pass
         with self.assertRaisesRegex(ValueError, "spec.sync.mode.*Slow"):

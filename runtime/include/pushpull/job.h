@@ -47,6 +47,9 @@ struct JobOptions {
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
   // The folder for shared memory with servers on this host or in this pod; empty: sockets only.
   std::string shm_folder = "/dev/shm";
+  // Mode AllReduce: where the other workers reach this one, host:port with a numeric host that is
+  // an address of this machine; port 0: a free one. Empty: the job has servers.
+  std::string ring = {};
   // Tensors travel in gRPC streams, for networks that admit only HTTP/2. Servers must be configured
   // alike. Disables shared memory.
   bool has_grpc = false;
@@ -65,8 +68,8 @@ struct JobOptions {
   bool takes_sigterm = false;
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
-  // _SHM_DIR, _SOCKET_BUFFER_BYTES and _UNSENT_BYTES; takes_sigterm is set if PUSHPULL_ROLE is
-  // "worker". kInvalidArgument names the variable that is missing or invalid.
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES and _RING; takes_sigterm is set if PUSHPULL_ROLE
+  // is "worker". kInvalidArgument names the variable that is missing or invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };

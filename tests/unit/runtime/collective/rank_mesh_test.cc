@@ -21,9 +21,9 @@ using testing::HasSubstr;
 
 // A connection that has said `message` when this returns, whether or not it was accepted.
 FileDescriptor Caller(const HostPort& address, std::span<const std::byte> message) {
-  absl::StatusOr<FileDescriptor> socket = ConnectToRank(address, TestDeadline());
+  absl::StatusOr<FileDescriptor> socket = ConnectToRank(address, {TestDeadline()});
   EXPECT_TRUE(socket.ok()) << socket.status();
-  const absl::Status sent = SendLinkMessage(socket->get(), message, TestDeadline());
+  const absl::Status sent = SendLinkMessage(socket->get(), message, {TestDeadline()});
   EXPECT_TRUE(sent.ok()) << sent;
   return *std::move(socket);
 }
@@ -31,7 +31,7 @@ FileDescriptor Caller(const HostPort& address, std::span<const std::byte> messag
 // What a caller is told; an error: what became of its connection.
 absl::Status AnswerTo(const FileDescriptor& caller) {
   const absl::StatusOr<std::vector<std::byte>> body =
-      ReceiveLinkMessage(caller.get(), TestDeadline());
+      ReceiveLinkMessage(caller.get(), {TestDeadline()});
   if (!body.ok()) return body.status();
   const absl::StatusOr<LinkWelcome> welcome = DecodeLinkWelcome(*body);
   return welcome.ok() ? welcome->admitted : welcome.status();

@@ -8,7 +8,7 @@ namespace {
 
 TEST(EnumNamesTest, TheLastValueHasTheLastName) {
   EXPECT_EQ(NameOf(JobRole::kCoordinator), "Coordinator");
-  EXPECT_EQ(NameOf(SyncMode::kBounded), "Bounded");
+  EXPECT_EQ(NameOf(SyncMode::kAllReduce), "AllReduce");
   EXPECT_EQ(NameOf(JobPhase::kRecovering), "Recovering");
   EXPECT_EQ(NameOf(NonFinitePolicy::kDrop), "Drop");
   EXPECT_EQ(NameOf(StallPolicy::kFail), "Fail");
@@ -25,7 +25,7 @@ TEST(EnumNamesTest, WhatIsOnTheWireIsNumberedFromOne) {
   EXPECT_EQ(ValueOf<SyncMode>("Sync"), SyncMode::kSync);
   EXPECT_EQ(NameOf(SyncMode::kSync), "Sync");
   EXPECT_EQ(NameOf(SyncMode{0}), "?");
-  EXPECT_EQ(NameOf(SyncMode{4}), "?");
+  EXPECT_EQ(NameOf(SyncMode{5}), "?");
   EXPECT_EQ(NameOf(JobPhase::kStarting), "Starting");
   EXPECT_FALSE(IsKnown(JobPhase{0}));
 }

@@ -90,6 +90,15 @@ TEST(ParseTrainingJobTest, ACheckpointHasDefaultsOfItsOwn) {
   EXPECT_EQ(spec.checkpoint->restore_from, "latest");
 }
 
+TEST(ParseTrainingJobTest, ModeAllReduceHasNoServers) {
+  const TrainingJobSpec spec = ParseFile("all_reduce.yaml").spec;
+
+  EXPECT_EQ(spec.sync.mode, SyncMode::kAllReduce);
+  EXPECT_TRUE(spec.sync.deterministic);
+  EXPECT_EQ(spec.servers.replicas, 0);
+  EXPECT_EQ(spec.workers.replicas, 3);
+}
+
 TEST(ParseTrainingJobTest, ReadsMetadataAndProgram) {
   const TrainingJob job = ParseFile("every_field.yaml");
 
@@ -197,7 +206,7 @@ TEST(ParseTrainingJobTest, ReadsDeadlinesSchedulingAndSecurity) {
 
 TEST(ParseTrainingJobTest, AnOverrideIsCheckedLikeTheFile) {
   EXPECT_THAT(ProblemsOf(kMinimal, {"spec.servers.replicas=-1", "spec.servers.replica=2"}),
-              ElementsAre("spec.servers.replicas: must be between 1 and 1024, is -1",
+              ElementsAre("spec.servers.replicas: must be between 0 and 1024, is -1",
                           "spec.servers.replica: is not a known field; did you mean replicas?"));
 }
 

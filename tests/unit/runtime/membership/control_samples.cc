@@ -37,6 +37,33 @@ WorkerStats SampleWorkerStats() {
   return stats;
 }
 
+RingMark SampleRingMark() {
+  return {.made_in = {.term = Term{2}, .counter = 3}, .step = Step{4}};
+}
+
+Captured SampleCaptured() {
+  return {.attempt = 11,
+          .status = absl::AbortedError("a chunk has reached version 9"),
+          .highest_version = Step{9},
+          .files = {{.name = "server-00001-lane-00-000000000000000b.chunks",
+                     .bytes = 4096,
+                     .checksum = ~uint64_t{1},
+                     .chunks = {{.chunk = ChunkId{3},
+                                 .version = Step{8},
+                                 .offset = 64,
+                                 .bytes = 1024,
+                                 .checksum = ~uint64_t{2}}}}}};
+}
+
+RingStopped SampleRingStopped() {
+  return {.epoch = {.term = Term{2}, .counter = 3}, .mark = SampleRingMark()};
+}
+
+RingNews SampleRingNews() {
+  return {.epoch = {.term = Term{2}, .counter = 3},
+          .status = absl::UnavailableError("rank 1 is gone")};
+}
+
 TraceReport SampleTraceReport() {
   return {.number = 7,
           .worker = WorkerId{1},
@@ -190,7 +217,8 @@ std::vector<FromMember> SampleFromMember() {
                      .metrics_address = "127.0.0.1:9465",
                      .pid = 5,
                      .promised = Term{7},
-                     .is_member = true},
+                     .is_member = true,
+                     .ring_address = "127.0.0.1:7180"},
       RegisterTensors{.tensors = {SampleTensorSpec(), SampleTensorSpec()}},
       TensorsInstalled{.table_version = 7},
       Promises{.promises =
@@ -205,17 +233,7 @@ std::vector<FromMember> SampleFromMember() {
       Leave{.end_step = Step{10}, .stats = SampleWorkerStats(), .is_released = true},
       DrainRequest{},
       Failure{.status = absl::DataLossError("server-1: chunk 3 of w, step 4: NaN")},
-      Captured{.attempt = 11,
-               .status = absl::AbortedError("a chunk has reached version 9"),
-               .highest_version = Step{9},
-               .files = {{.name = "server-00001-lane-00-000000000000000b.chunks",
-                          .bytes = 4096,
-                          .checksum = ~uint64_t{1},
-                          .chunks = {{.chunk = ChunkId{3},
-                                      .version = Step{8},
-                                      .offset = 64,
-                                      .bytes = 1024,
-                                      .checksum = ~uint64_t{2}}}}}},
+      SampleCaptured(),
       Restored{.status = absl::DataLossError("server-1: wrong checksum")},
       ServerReport{
           .term = Term{2},
@@ -243,7 +261,9 @@ std::vector<FromMember> SampleFromMember() {
               .has_optimizer_state = true,
               .state_step = Step{6},
               .state_problem = "no such folder"},
-      SampleTraceReport()};
+      SampleTraceReport(),
+      SampleRingStopped(),
+      SampleRingNews()};
 }
 
 std::vector<ToMember> SampleToMember() {
@@ -300,7 +320,15 @@ std::vector<ToMember> SampleToMember() {
                                .version = Step{7},
                                .checksum = ~uint64_t{3}}},
                    .checkpoint = "/var/checkpoints/step-000000000007"},
-      TraceSteps{.number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)}};
+      TraceSteps{.number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)},
+      StopRing{.epoch = {.term = Term{2}, .counter = 3}},
+      FormRing{.epoch = {.term = Term{2}, .counter = 3},
+               .workers = {{.worker = WorkerId{1}, .address = "127.0.0.1:7180"}},
+               .token = {4, 5},
+               .source = 6,
+               .mark = SampleRingMark(),
+               .copies = true,
+               .is_fresh = true}};
 }
 
 WorkerStatus SampleWorkerStatus() {

@@ -88,7 +88,7 @@ TEST(PlanTest, WhatDoesNotExistIsSaidInWords) {
 
   EXPECT_EQ(plan.strategies.front().schedule.name, "machine_ring");
   EXPECT_EQ(plan.recommendation.strategy, "colocated");
-  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("no AllReduce yet")));
+  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("AllReduce is for CPUs")));
   EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("not placed by rack")));
   EXPECT_THAT(FieldsOf(plan), ::testing::Not(HasSubstr("AllReduce")));
 }

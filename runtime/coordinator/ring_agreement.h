@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the coordinator forms the ring of a job in mode AllReduce (docs/protocol.md section 12). A
+// ring is the list of workers that sum gradients with each other under one epoch. Whatever changes
+// in it ends it, and the next one begins with the step that was under way:
+//
+//   idle --1--> stopping --2--> forming --3--> running
+//                  ^ |             |              |
+//                  +-4             +------1-------+
+//
+// 1 A worker joins, leaves or dies, or one reports that the ring has failed: a higher epoch, and
+//   every worker is told to stop.
+// 2 Every worker has stopped and said which values it has. The highest mark counts: who has it
+//   gives its values to those that do not.
+// 3 Every worker has the values and goes on.
+// 4 As 1, before all have stopped.
+//
+// A step is lost for nobody: a worker keeps its gradient until it has the values that the step
+// makes, and workers that have the step already are at most one ahead. A worker that leaves stays
+// until another one has the newest values, too. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "runtime/coordinator/worker_agreement.h"
+
+namespace pushpull {
+
+// Thread-compatible.
+class RingAgreement final : public WorkerAgreement {
+ public:
+  // Rings in a row that may fail without a step in between, before the job does.
+  static constexpr int kFailuresMax = 10;
+
+  // `secret` is random: ring tokens are made of it. `consistency`: of the views.
+  RingAgreement(Term term, uint64_t secret, const Consistency& consistency)
+      : secret_(secret), epoch_{.term = term} {
+    active_.consistency = consistency;
+  }
+
+  ViewChange Join(const std::map<WorkerId, Incarnation>& joiners) override;
+  // The worker is a member until the view that follows does not have it any more.
+  ViewChange Leave(WorkerId worker, Step end_step, bool is_released) override;
+  ViewChange Remove(WorkerId worker) override;
+  const View& active() const override { return active_; }
+  // Also while no view has it yet, and not while one still has its earlier process.
+  bool IsMember(WorkerId worker) const override { return members_.contains(worker); }
+
+  // Those of earlier epochs are ignored.
+  ViewChange OnStopped(WorkerId worker, const RingStopped& message);
+  ViewChange OnNews(WorkerId worker, const RingNews& message);
+
+  bool is_running() const { return phase_ == Phase::kRunning; }
+
+ private:
+  enum class Phase { kIdle, kStopping, kForming, kRunning };
+  struct Member {
+    Incarnation incarnation;
+    std::optional<Step> end_step = {};  // it leaves
+    bool is_released = false;
+    std::optional<RingStopped> stopped = {};  // for this epoch
+    bool is_formed = false;                   // likewise
+  };
+
+  void Renew();
+  void ConcludeIfStopped();
+  void DropLeavers(const std::optional<RingMark>& highest);
+  void Form(const std::optional<RingMark>& highest);
+  void Activate(Step first_step);
+  std::optional<RingMark> HighestMark() const;
+
+  const uint64_t secret_;
+  Epoch epoch_;
+  Phase phase_ = Phase::kIdle;
+  std::map<WorkerId, Member> members_;  // joiners included
+  View active_;
+  bool has_begun_ = false;  // a ring was formed
+  RingMark last_mark_;      // that a ring was formed with
+  int failures_ = 0;        // since then
+  ViewChange change_;       // by the call under way
+};
+
+}  // namespace pushpull

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ring/ring_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/consistency/sample_queue.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/tensor/reduce.h"
+#include "runtime/tensor/shape.h"
+
+namespace pushpull {
+namespace {
+
+// Sums of tensors begin at a cache line.
+constexpr size_t kFloatsPerLine = HostBuffer::kAlignment / sizeof(float);
+
+std::vector<WorkerId> WorkersOf(std::span<const RingWorker> workers) {
+  std::vector<WorkerId> ids;
+  for (const RingWorker& worker : workers) ids.push_back(worker.worker);
+  return ids;
+}
+
+// values = scale gradient.
+void CopyScaled(std::span<const float> gradient, float scale, std::span<float> values) {
+  absl::c_copy(gradient, values.begin());
+  if (scale != 1) Scale(values, scale);
+}
+
+}  // namespace
+
+absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors) {
+  RingState state;
+  size_t floats = 0;
+  for (const PlacedTensor& placed : tensors) {
+    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t bytes, NumBytes(placed.spec.dims, placed.spec.dtype));
+    Tensor& tensor = state.tensors_.emplace_back();
+    tensor.spec = placed.spec;
+    tensor.holds_samples = placed.spec.name == kSampleQueueTensor;
+    PUSHPULL_ASSIGN_OR_RETURN(tensor.value, HostBuffer::Zeroed(bytes));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        tensor.state, HostBuffer::Zeroed(bytes * StateFloatsPerValue(placed.spec.optimizer)));
+    if (tensor.holds_samples) continue;
+    tensor.offset = floats;
+    const size_t values = bytes / sizeof(float);
+    floats += (values + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(state.sums_, HostBuffer::Zeroed(floats * sizeof(float)));
+  state.updates_.resize(tensors.size());
+  return state;
+}
+
+void RingState::SetInitial(size_t tensor,
+                           std::span<const float> value,
+                           std::span<const float> state,
+                           uint64_t updates) {
+  absl::c_copy(value, tensors_[tensor].value.floats().begin());
+  absl::c_copy(state, tensors_[tensor].state.floats().begin());
+  updates_[tensor] = updates;
+}
+
+absl::Status RingState::BeginFresh(std::span<const RingWorker> workers) {
+  mark_ = {};
+  for (Tensor& tensor : tensors_) {
+    if (!tensor.holds_samples) continue;
+    PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(tensor.value.bytes()));
+    queue.SetMembers(WorkersOf(workers));
+    absl::c_copy(queue.Encode(), tensor.value.bytes().begin());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::span<std::byte>> RingState::CopyParts() {
+  std::vector<std::span<std::byte>> parts = {std::as_writable_bytes(std::span(updates_))};
+  for (Tensor& tensor : tensors_) {
+    parts.push_back(tensor.value.bytes());
+    if (tensor.state.num_bytes() > 0) parts.push_back(tensor.state.bytes());
+  }
+  return parts;
+}
+
+void RingState::TakeCopy(const RingMark& mark) {
+  mark_ = mark;
+}
+
+std::span<float> RingState::SumOf(const Tensor& tensor) {
+  return sums_.floats().subspan(tensor.offset, tensor.value.num_bytes() / sizeof(float));
+}
+
+void RingState::Contribute(std::span<const RingPush> pushes,
+                           uint32_t rank,
+                           uint32_t ranks,
+                           uint64_t batch) {
+  PUSHPULL_CHECK(pushes.size() == tensors_.size());
+  facts_.assign(WantsAt(ranks), 0);
+  // Learning rates and the batch are those of rank 0.
+  if (rank == 0) facts_[0] = static_cast<double>(batch);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    const RingPush& push = pushes[i];
+    if (tensor.holds_samples) {
+      facts_[WantsAt(rank)] = push.weight;
+      continue;
+    }
+    facts_[WeightAt(i)] = push.weight;
+    if (rank == 0) facts_[RateAt(i)] = push.learning_rate;
+    const std::span<float> sum = SumOf(tensor);
+    const bool is_mean = tensor.spec.reduction == Reduction::kMean;
+    // A contribution of no samples has no part in a mean, whatever its values are.
+    if (is_mean && push.weight == 0) {
+      absl::c_fill(sum, 0.0F);
+    } else {
+      CopyScaled(push.gradient, is_mean ? static_cast<float>(push.weight) : 1.0F, sum);
+    }
+  }
+}
+
+absl::Status RingState::CheckSums() {
+  if (AllFinite(sums_.floats())) return absl::OkStatus();
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.holds_samples || AllFinite(SumOf(tensor))) continue;
+    return absl::InvalidArgumentError(absl::StrCat("sum of the gradients of tensor \"",
+                                                   tensor.spec.name,
+                                                   "\" in step ",
+                                                   mark_.step.value(),
+                                                   " has a value that is not finite"));
+  }
+  return absl::InternalError("a value between two tensors is not finite");
+}
+
+absl::Status RingState::Apply(std::span<const RingWorker> workers, Epoch epoch) {
+  PUSHPULL_RETURN_IF_ERROR(CheckSums());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].holds_samples) {
+      PUSHPULL_RETURN_IF_ERROR(Divide(tensors_[i], workers));
+    } else {
+      ApplyTo(i);
+    }
+  }
+  mark_ = {.made_in = epoch, .step = Step{mark_.step.value() + 1}};
+  return absl::OkStatus();
+}
+
+void RingState::ApplyTo(size_t index) {
+  Tensor& tensor = tensors_[index];
+  const bool is_mean = tensor.spec.reduction == Reduction::kMean;
+  const double weight = facts_[WeightAt(index)];
+  if (is_mean && weight == 0) return;  // nobody had samples
+  const double rate = facts_[RateAt(index)];
+  const StepInput input = {.learning_rate = rate > 0 ? rate : tensor.spec.optimizer.learning_rate,
+                           .step = ++updates_[index],
+                           .gradient_scale = is_mean ? 1 / weight : 1};
+  ApplyOptimizer(tensor.spec.optimizer,
+                 input,
+                 SumOf(tensor),
+                 tensor.value.floats(),
+                 tensor.value.floats(),
+                 tensor.state.floats());
+}
+
+// All workers of the ring have contributed; one whose weight is 0 wants no further samples.
+absl::Status RingState::Divide(Tensor& samples, std::span<const RingWorker> workers) {
+  PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(samples.value.bytes()));
+  const std::vector<WorkerId> counted = WorkersOf(workers);
+  std::vector<WorkerId> next;
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    if (facts_[WantsAt(rank)] > 0) next.push_back(workers[rank].worker);
+  }
+  queue.Advance(counted, std::move(next));
+  if (facts_[0] > 0) queue.SetGlobalBatch(static_cast<uint64_t>(facts_[0]));
+  absl::c_copy(queue.Encode(), samples.value.bytes().begin());
+  return absl::OkStatus();
+}
+
+}  // namespace pushpull

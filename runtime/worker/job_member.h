@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's membership in its job, as WorkerNode uses it: over servers (worker_member.h), or in a
+// ring of workers (ring_member.h).
+#pragma once
+
+#include <memory>
+
+#include "runtime/base/executor.h"
+#include "runtime/membership/session.h"
+#include "runtime/transport/channel.h"
+#include "runtime/worker/exchange_client.h"
+#include "runtime/worker/pending_operation.h"
+#include "runtime/worker/registration.h"
+#include "runtime/worker/worker_metrics.h"
+#include "runtime/worker/worker_statistics.h"
+
+namespace pushpull {
+
+// What a worker uses; all of it outlives the node.
+struct WorkerDependencies {
+  Executor& executor;
+  Transport& transport;
+  SessionConnector& coordinator;
+  WorkerMetrics& metrics;
+};
+
+// Thread-confined to its executor. Pending operations are done when the coordinator has confirmed
+// them, or fail with what ended the job.
+class JobMember {
+ public:
+  virtual ~JobMember() = default;
+
+  // Connects; the operation is done with the coordinator's Welcome. First of all.
+  virtual void Open(std::shared_ptr<PendingOperation> joining) = 0;
+  virtual void StartRegistration(std::shared_ptr<Registration> registration) = 0;
+  // Starts the operations of the program that may begin now.
+  virtual void RunDue() = 0;
+  virtual void StartExchange(std::shared_ptr<ExchangeOperation> operation) = 0;
+  // The process is to end (Departure::RequestEnd).
+  virtual void OnEndRequested() = 0;
+  // The worker leaves before step `end_step`.
+  virtual void SendLeave(std::shared_ptr<PendingOperation> leaving,
+                         Step end_step,
+                         bool is_early) = 0;
+  // Once it is open.
+  virtual void Share(std::shared_ptr<const SharedMemory> memory) = 0;
+  virtual WorkerStatistics& statistics() = 0;
+};
+
+}  // namespace pushpull

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker/ring_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+#include "runtime/base/status_macros.h"
+#include "runtime/ring/ring_calls.h"
+
+namespace pushpull {
+namespace {
+
+std::span<const float> Floats(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+void Copy(std::span<const float> values, std::span<std::byte> target) {
+  if (!target.empty()) std::memcpy(target.data(), values.data(), target.size());
+}
+
+}  // namespace
+
+RingClient::RingClient(WorkerId self,
+                       RankListener listener,
+                       Executor& executor,
+                       WorkerStatistics& statistics,
+                       RingClientObserver& observer)
+    : self_(self),
+      listener_(std::move(listener)),
+      executor_(executor),
+      statistics_(statistics),
+      observer_(observer),
+      thread_(executor) {}
+
+absl::Status RingClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
+  PUSHPULL_ASSIGN_OR_RETURN(state_, RingState::Make(tensors));
+  pushes_.resize(tensors.size());
+  return absl::OkStatus();
+}
+
+// ---- requests ----
+
+void RingClient::Start(const TensorRequest& request) {
+  if (!failed_.ok()) return request.pending->Fail(failed_);
+  if (request.type == FrameType::kPush || request.type == FrameType::kPushPull)
+    return AddPush(request);
+  request.pending->SetNote("it waits for the other workers");
+  reads_.push_back(request);
+  AnswerReads();
+}
+
+void RingClient::AddPush(const TensorRequest& request) {
+  Push& push = pushes_[request.tensor];
+  if (push.is_there) {
+    return request.pending->Fail(
+        absl::FailedPreconditionError("the one before it is still under way: wait for it"));
+  }
+  request.pending->SetNote(
+      "a step begins when every worker has pushed all of its tensors, and ends for all at once");
+  if (num_pushed_ == 0) first_ready_ = request.ready;
+  push = {.request = request, .is_there = true};
+  ++num_pushed_;
+  TakeStepIfPushed();
+}
+
+void RingClient::TakeStepIfPushed() {
+  if (!is_ready_ || is_busy() || num_pushed_ < pushes_.size()) return;
+  std::vector<RingPush> pushes;
+  for (const Push& push : pushes_) {
+    pushes.push_back({.gradient = Floats(push.request.source),
+                      .weight = push.request.weight,
+                      .learning_rate = push.request.learning_rate});
+  }
+  thread_.Start(
+      [this, pushes = std::move(pushes), batch = batch_] {
+        return TakeStep(*ring_, *form_, pushes, batch, *state_);
+      },
+      [this](const absl::Status& status) { OnStepTaken(status); });
+}
+
+void RingClient::OnStepTaken(const absl::Status& status) {
+  if (status.ok()) {
+    mark_ = state_->mark();
+    tried_in_ = {form_->epoch};
+    Observe();
+    observer_.OnRingStep(mark_.step);
+    FinishPushes();
+  } else {
+    is_ready_ = false;
+  }
+  if (Settle() || status.ok()) return;
+  // All workers have the same sum.
+  if (absl::IsInvalidArgument(status)) return observer_.OnRingBroken(status);
+  ReportFailed(status);
+}
+
+void RingClient::Observe() {
+  const SteadyTime now = executor_.Now();
+  SyncObservation observation{
+      .number = Step{mark_.step.value() - 1}, .sync = now - first_ready_, .phases = {}, .step = {}};
+  if (last_end_) observation.step = now - *last_end_;
+  last_end_ = now;
+  statistics_.AddSynchronized(observation);
+  const uint64_t sent = ring_->bytes_sent();
+  statistics_.AddSent("tcp", sent - bytes_sent_);
+  // Each rank receives what another one sends.
+  statistics_.AddReceived("tcp", sent - bytes_sent_);
+  bytes_sent_ = sent;
+}
+
+// Takes a copy of what it finishes: a program's answer to one may be the next push.
+void RingClient::FinishPushes() {
+  std::vector<Push> done = std::exchange(pushes_, std::vector<Push>(pushes_.size()));
+  num_pushed_ = 0;
+  for (size_t tensor = 0; tensor < done.size(); ++tensor) {
+    const TensorRequest& request = done[tensor].request;
+    if (!done[tensor].is_there) continue;
+    Copy(state_->value(tensor), request.target);
+    if (request.takes_in_place) request.pending->SetPiece(0, {request.target, nullptr});
+    request.pending->Finish();
+  }
+  observer_.OnRingAnswered();
+}
+
+void RingClient::AnswerReads() {
+  if (!has_values_ || is_busy()) return;
+  const auto first_left = std::partition(reads_.begin(), reads_.end(), [this](const auto& read) {
+    return read.type != FrameType::kInit && read.step > mark_.step;
+  });
+  const std::vector<TensorRequest> answered(first_left, reads_.end());
+  reads_.erase(first_left, reads_.end());
+  for (const TensorRequest& read : answered) {
+    Copy(state_->value(read.tensor), read.target);
+    Copy(state_->optimizer_state(read.tensor), read.state_target);
+    if (!read.state_target.empty()) read.pending->SetUpdates(state_->updates(read.tensor));
+    read.pending->Finish();
+  }
+  if (!answered.empty()) observer_.OnRingAnswered();
+}
+
+// ---- rings ----
+
+void RingClient::OnStop(const StopRing& message) {
+  if (message.epoch <= asked_) return;
+  asked_ = message.epoch;
+  must_stop_ = true;
+  is_ready_ = false;
+  if (is_busy()) return thread_.Stop();
+  ReportStopped();
+}
+
+void RingClient::ReportStopped() {
+  must_stop_ = false;
+  ring_.reset();
+  form_.reset();
+  observer_.OnRingMessage(RingStopped{
+      .epoch = asked_, .mark = has_values_ ? std::optional<RingMark>(mark_) : std::nullopt});
+}
+
+// The step under way was taken with this worker's gradients, and it has not heard the end of it.
+bool RingClient::IsIncluded(const RingMark& mark) const {
+  return absl::c_linear_search(tried_in_, mark.made_in) &&
+         mark.step == Step{mark_.step.value() + 1} && num_pushed_ == pushes_.size();
+}
+
+void RingClient::OnForm(const FormRing& message) {
+  if (message.epoch != asked_ || must_stop_ || form_ || is_busy() || !failed_.ok()) return;
+  form_ = message;
+  bytes_sent_ = 0;
+  // An earlier copy may have been broken off.
+  for (const TensorRequest& read : reads_) {
+    if (has_values_ || read.type != FrameType::kInit) continue;
+    state_->SetInitial(read.tensor, Floats(read.source), Floats(read.initial_state), read.updates);
+  }
+  if (has_begun_ && mark_ != message.mark && !IsIncluded(message.mark)) {
+    return observer_.OnRingBroken(
+        absl::AbortedError("the other workers have gone on without this one, which was given up"));
+  }
+  // What a broken copy leaves is of no use.
+  if (mark_ != message.mark) has_values_ = false;
+  thread_.Start(
+      [this] {
+        PUSHPULL_ASSIGN_OR_RETURN(ring_,
+                                  ConnectRing(listener_, *form_, self_, thread_.interrupt()));
+        if (form_->is_fresh && ring_->rank() == form_->source)
+          PUSHPULL_RETURN_IF_ERROR(state_->BeginFresh(form_->workers));
+        return form_->copies ? CopyState(*ring_, *form_, *state_) : absl::OkStatus();
+      },
+      [this](const absl::Status& status) { OnFormed(status); });
+}
+
+void RingClient::OnFormed(const absl::Status& status) {
+  if (status.ok()) {
+    const bool is_taken = has_begun_ && mark_ != form_->mark;
+    if (mark_ != form_->mark) tried_in_.clear();
+    tried_in_.push_back(form_->epoch);
+    mark_ = form_->mark;
+    has_values_ = true;
+    has_begun_ = true;
+    if (is_taken) {
+      observer_.OnRingStep(mark_.step);
+      FinishPushes();
+    }
+  }
+  if (Settle()) return;
+  if (!status.ok()) return ReportFailed(status);
+  is_ready_ = true;
+  observer_.OnRingMessage(RingNews{.epoch = form_->epoch, .status = absl::OkStatus()});
+  TakeStepIfPushed();
+}
+
+bool RingClient::Settle() {
+  if (!failed_.ok()) {
+    FailNow();
+    return true;
+  }
+  AnswerReads();
+  if (must_stop_) ReportStopped();
+  return !form_.has_value();
+}
+
+// The coordinator forms the next ring.
+void RingClient::ReportFailed(const absl::Status& why) {
+  observer_.OnRingMessage(RingNews{.epoch = form_->epoch, .status = why});
+  ring_.reset();
+  form_.reset();
+}
+
+// ---- the end ----
+
+void RingClient::FailAll(const absl::Status& why) {
+  if (!failed_.ok()) return;
+  failed_ = why;
+  is_ready_ = false;
+  // The task may read gradients, whose memory is the program's again when its pushes have failed.
+  if (is_busy()) return thread_.Stop();
+  FailNow();
+}
+
+void RingClient::FailNow() {
+  std::vector<Push> pushes = std::exchange(pushes_, std::vector<Push>(pushes_.size()));
+  num_pushed_ = 0;
+  for (const Push& push : pushes) {
+    if (push.is_there) push.request.pending->Fail(failed_);
+  }
+  for (const TensorRequest& read : std::exchange(reads_, {})) read.pending->Fail(failed_);
+}
+
+}  // namespace pushpull

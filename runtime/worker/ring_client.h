@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The worker's half of a ring (mode AllReduce, coordinator/ring_agreement.h): keeps the pushes of
+// the step under way until all tensors are pushed, takes the step with the other workers, and
+// repeats it in the next ring where one fails.
+//
+//   stopped --FormRing--> forming --connected, copied--> ready --all pushed--> stepping --> ready
+//      ^                     |                             |                      |
+//      +------StopRing-------+-----------------------------+----------------------+
+//
+// In forming and stepping the ring thread works on the state; nobody else touches it then.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "runtime/base/executor.h"
+#include "runtime/base/ids.h"
+#include "runtime/collective/communicator.h"
+#include "runtime/collective/rank_mesh.h"
+#include "runtime/membership/control.h"
+#include "runtime/ring/ring_state.h"
+#include "runtime/ring/ring_thread.h"
+#include "runtime/worker/request_table.h"
+#include "runtime/worker/worker_statistics.h"
+
+namespace pushpull {
+
+// Events of a RingClient, on its executor.
+class RingClientObserver {
+ public:
+  virtual ~RingClientObserver() = default;
+  // To be sent to the coordinator.
+  virtual void OnRingMessage(FromMember message) = 0;
+  // A step is taken, and the next one is `next`. The program is notified afterwards.
+  virtual void OnRingStep(Step next) = 0;
+  // Operations may have been answered.
+  virtual void OnRingAnswered() = 0;
+  // This worker cannot go on. kInvalidArgument: nor can any other.
+  virtual void OnRingBroken(const absl::Status& why) = 0;
+};
+
+// Thread-confined to its executor, constructor and destructor included.
+class RingClient {
+ public:
+  // All of them outlive this object, apart from the listener.
+  RingClient(WorkerId self,
+             RankListener listener,
+             Executor& executor,
+             WorkerStatistics& statistics,
+             RingClientObserver& observer);
+
+  // Once, before the first request. kResourceExhausted: no memory.
+  absl::Status SetTensors(const std::vector<PlacedTensor>& tensors);
+  // The pending operation is done when the values are there. A second push of a tensor in one step
+  // fails with kFailedPrecondition.
+  void Start(const TensorRequest& request);
+  // Samples of a step, from the next one on; 0: as it is.
+  void SetBatch(uint64_t batch) { batch_ = batch; }
+
+  void OnStop(const StopRing& message);
+  void OnForm(const FormRing& message);
+
+  // Fails every request with `why`, now and from now on.
+  void FailAll(const absl::Status& why);
+
+  // The number of the next step.
+  Step step() const { return mark_.step; }
+
+ private:
+  struct Push {
+    TensorRequest request;
+    bool is_there = false;
+  };
+
+  bool is_busy() const { return thread_.is_busy(); }
+  void AddPush(const TensorRequest& request);
+  bool IsIncluded(const RingMark& mark) const;
+  void TakeStepIfPushed();
+  void OnFormed(const absl::Status& status);
+  void OnStepTaken(const absl::Status& status);
+  // After every task: what had to wait for it. True: nothing else is to be done.
+  bool Settle();
+  void ReportStopped();
+  void ReportFailed(const absl::Status& why);
+  void FinishPushes();
+  void AnswerReads();
+  void Observe();
+  void FailNow();
+
+  const WorkerId self_;
+  const RankListener listener_;
+  Executor& executor_;
+  WorkerStatistics& statistics_;
+  RingClientObserver& observer_;
+  std::optional<RingState> state_;
+  RingMark mark_;            // that of the state, also while the state is in use
+  bool has_values_ = false;  // of the job, not only this worker's own
+  bool has_begun_ = false;   // it has had them once
+  std::vector<Push> pushes_;
+  size_t num_pushed_ = 0;
+  std::vector<TensorRequest> reads_;
+  uint64_t batch_ = 0;
+  Epoch asked_;                   // of the newest StopRing
+  bool must_stop_ = false;        // which is not answered yet
+  std::optional<FormRing> form_;  // the ring that is being formed, or is there
+  std::vector<Epoch> tried_in_;   // the rings that were there since the last step
+  bool is_ready_ = false;
+  std::unique_ptr<Communicator> ring_;
+  absl::Status failed_;
+  SteadyTime first_ready_;  // of the step's pushes
+  std::optional<SteadyTime> last_end_;
+  uint64_t bytes_sent_ = 0;  // by ring_, that were counted
+  RingThread thread_;        // last: its task uses the others
+};
+
+}  // namespace pushpull

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ring/ring_state.h"
+
+#include <limits>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/consistency/sample_queue.h"
+
+namespace pushpull {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Epoch kRing{.term = Term{1}, .counter = 4};
+
+PlacedTensor Placed(TensorSpec spec) {
+  return {.id = TensorId{0}, .spec = std::move(spec), .first_chunk = ChunkId{0}, .shards = {}};
+}
+
+TensorSpec Weights(OptimizerSpec optimizer) {
+  return {.name = "w", .dims = {2}, .optimizer = optimizer};
+}
+
+TensorSpec Samples() {
+  TensorSpec spec{.name = std::string(kSampleQueueTensor),
+                  .dims = {static_cast<int64_t>(SampleQueue::kBytes / sizeof(float))}};
+  spec.reduction = Reduction::kSum;
+  return spec;
+}
+
+std::vector<RingWorker> Workers(std::initializer_list<uint32_t> indices) {
+  std::vector<RingWorker> workers;
+  for (const uint32_t index : indices)
+    workers.push_back({.worker = WorkerId{index}, .address = ""});
+  return workers;
+}
+
+RingState Make(std::vector<TensorSpec> specs) {
+  std::vector<PlacedTensor> tensors;
+  for (TensorSpec& spec : specs) tensors.push_back(Placed(std::move(spec)));
+  absl::StatusOr<RingState> state = RingState::Make(tensors);
+  EXPECT_TRUE(state.ok()) << state.status();
+  return *std::move(state);
+}
+
+// One step of ranks that sum their parts in the order of the ranks.
+absl::Status TakeStep(std::vector<RingState*> ranks,
+                      const std::vector<std::vector<RingPush>>& pushes,
+                      const std::vector<RingWorker>& workers,
+                      uint64_t batch = 0) {
+  const auto size = static_cast<uint32_t>(ranks.size());
+  for (uint32_t i = 0; i < size; ++i) ranks[i]->Contribute(pushes[i], i, size, batch);
+  for (uint32_t i = 1; i < size; ++i) {
+    for (size_t k = 0; k < ranks[0]->facts().size(); ++k)
+      ranks[0]->facts()[k] += ranks[i]->facts()[k];
+    for (size_t k = 0; k < ranks[0]->gradients().size(); ++k)
+      ranks[0]->gradients()[k] += ranks[i]->gradients()[k];
+  }
+  absl::Status status;
+  for (RingState* rank : ranks) {
+    absl::c_copy(ranks[0]->facts(), rank->facts().begin());
+    absl::c_copy(ranks[0]->gradients(), rank->gradients().begin());
+  }
+  for (RingState* rank : ranks) status.Update(rank->Apply(workers, kRing));
+  return status;
+}
+
+TEST(RingStateTest, MeanIsWeightedBySamples) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  RingState bob = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  const std::vector<float> low = {1, 2};
+  const std::vector<float> high = {5, 6};
+
+  const absl::Status taken =
+      TakeStep({&ann, &bob},
+               {{{.gradient = low, .weight = 3}}, {{.gradient = high, .weight = 1}}},
+               Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_THAT(ann.value(0), ElementsAre(-2, -3));
+  EXPECT_THAT(bob.value(0), ElementsAre(-2, -3));
+  EXPECT_EQ(ann.mark(), (RingMark{.made_in = kRing, .step = Step{1}}));
+}
+
+TEST(RingStateTest, ContributionWithoutSamplesHasNoPartWhateverItIs) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  RingState bob = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  const std::vector<float> good = {1, 2};
+  const std::vector<float> bad(2, std::numeric_limits<float>::quiet_NaN());
+
+  const absl::Status taken =
+      TakeStep({&ann, &bob},
+               {{{.gradient = good, .weight = 3}}, {{.gradient = bad, .weight = 0}}},
+               Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_THAT(bob.value(0), ElementsAre(-1, -2));
+}
+
+TEST(RingStateTest, StepWithoutAnySamplesChangesNoValue) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kAdam, .learning_rate = 1})});
+  const std::vector<float> gradient = {1, 2};
+
+  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = gradient, .weight = 0}}}, Workers({0})).ok());
+
+  EXPECT_THAT(ann.value(0), ElementsAre(0, 0));
+  EXPECT_EQ(ann.updates(0), 0U);
+  EXPECT_EQ(ann.mark().step, Step{1});
+}
+
+TEST(RingStateTest, LearningRateIsThatOfTheLowestRank) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  RingState bob = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  const std::vector<float> gradient = {1, 2};
+
+  const absl::Status taken = TakeStep({&ann, &bob},
+                                      {{{.gradient = gradient, .learning_rate = 0.5}},
+                                       {{.gradient = gradient, .learning_rate = 9}}},
+                                      Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_THAT(bob.value(0), ElementsAre(-0.5, -1));
+}
+
+TEST(RingStateTest, SumThatIsNotFiniteIsNamedAndChangesNothing) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  const std::vector<float> gradient = {1, std::numeric_limits<float>::infinity()};
+
+  const absl::Status taken = TakeStep({&ann}, {{{.gradient = gradient}}}, Workers({0}));
+
+  EXPECT_EQ(taken.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("tensor \"w\" in step 0"));
+  EXPECT_THAT(ann.value(0), ElementsAre(0, 0));
+  EXPECT_EQ(ann.mark().step, Step{0});
+}
+
+TEST(RingStateTest, CopyHasValuesStateAndUpdates) {
+  const OptimizerSpec momentum{.kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.5};
+  RingState ann = Make({Weights(momentum)});
+  RingState cid = Make({Weights(momentum)});
+  const std::vector<float> gradient = {1, 2};
+  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = gradient}}}, Workers({0})).ok());
+
+  const auto from = ann.CopyParts();
+  const auto to = cid.CopyParts();
+  ASSERT_EQ(from.size(), to.size());
+  for (size_t i = 0; i < from.size(); ++i) absl::c_copy(from[i], to[i].begin());
+  cid.TakeCopy(ann.mark());
+
+  EXPECT_EQ(cid.mark(), ann.mark());
+  EXPECT_EQ(cid.updates(0), 1U);
+  EXPECT_THAT(cid.value(0), ElementsAre(-1, -2));
+  EXPECT_THAT(cid.optimizer_state(0), ElementsAre(1, 2));
+}
+
+class RingSamplesTest : public ::testing::Test {
+ protected:
+  static RingState WithQueue(uint64_t batch) {
+    RingState state = Make({Samples()});
+    const std::vector<std::byte> bytes =
+        SampleQueue({.num_samples = 100, .epochs = 1, .batch = batch}).Encode();
+    state.SetInitial(
+        0, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)}, {}, 0);
+    return state;
+  }
+  static StepSamples ShareOf(const RingState& state, uint32_t worker, uint64_t step) {
+    return SampleQueue::Decode(std::as_bytes(state.value(0)))
+        ->ShareOf(WorkerId{worker}, Step{step});
+  }
+
+  std::vector<float> zeros_ = std::vector<float>(SampleQueue::kBytes / sizeof(float));
+};
+
+TEST_F(RingSamplesTest, SamplesOfAWorkerThatIsGoneComeBack) {
+  RingState ann = WithQueue(10);
+  ASSERT_TRUE(ann.BeginFresh(Workers({0, 1})).ok());
+  EXPECT_EQ(ShareOf(ann, 0, 0).count, 10U);
+  EXPECT_EQ(ShareOf(ann, 1, 0).count, 10U);
+
+  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = zeros_}}}, Workers({0})).ok());
+
+  const StepSamples next = ShareOf(ann, 0, 1);
+  EXPECT_EQ(next.count, 10U);
+  EXPECT_EQ(next.ranges.front().first, 10U);  // what the other one had
+  EXPECT_EQ(ShareOf(ann, 1, 1).count, 0U);
+}
+
+TEST_F(RingSamplesTest, JoinerHasSamplesFromTheNextStepOn) {
+  RingState ann = WithQueue(10);
+  RingState bob = WithQueue(10);
+  ASSERT_TRUE(ann.BeginFresh(Workers({0})).ok());
+  ASSERT_TRUE(bob.BeginFresh(Workers({0})).ok());
+  EXPECT_EQ(ShareOf(bob, 1, 0).count, 0U);
+
+  const std::vector<RingPush> push = {{.gradient = zeros_}};
+  ASSERT_TRUE(TakeStep({&ann, &bob}, {push, push}, Workers({0, 1})).ok());
+
+  EXPECT_EQ(ShareOf(ann, 0, 1).count, 10U);
+  EXPECT_EQ(ShareOf(bob, 1, 1).count, 10U);
+}
+
+TEST_F(RingSamplesTest, WorkerThatLeavesGetsNoFurtherSamples) {
+  RingState ann = WithQueue(10);
+  RingState bob = WithQueue(10);
+  ASSERT_TRUE(ann.BeginFresh(Workers({0, 1})).ok());
+  ASSERT_TRUE(bob.BeginFresh(Workers({0, 1})).ok());
+
+  const absl::Status taken =
+      TakeStep({&ann, &bob},
+               {{{.gradient = zeros_, .weight = 1}}, {{.gradient = zeros_, .weight = 0}}},
+               Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_EQ(ShareOf(ann, 1, 1).count, 0U);
+  EXPECT_EQ(ShareOf(ann, 0, 1).ranges.front().first, 20U);
+}
+
+TEST_F(RingSamplesTest, BatchOfTheJobIsThatOfTheLowestRank) {
+  RingState ann = WithQueue(10);
+  ASSERT_TRUE(ann.BeginFresh(Workers({0})).ok());
+
+  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = zeros_}}}, Workers({0}), 24).ok());
+
+  EXPECT_EQ(ShareOf(ann, 0, 1).count, 24U);
+}
+
+}  // namespace
+}  // namespace pushpull
