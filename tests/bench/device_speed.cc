@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -81,8 +82,8 @@ struct Speed {
 // Arrays of the device, four of one size, and what is timed on them.
 class SpeedTest {
  public:
-  static absl::StatusOr<std::unique_ptr<SpeedTest>> Create(std::shared_ptr<const Device> device,
-                                                           const Arguments& arguments);
+  static absl::StatusOr<std::unique_ptr<SpeedTest>> Create(
+      const std::shared_ptr<const Device>& device, const Arguments& arguments);
 
   // Copies on the GPU first: they are what others are compared with.
   absl::Status Run();
@@ -112,8 +113,8 @@ class SpeedTest {
   std::vector<Speed> speeds_;
 };
 
-absl::StatusOr<std::unique_ptr<SpeedTest>> SpeedTest::Create(std::shared_ptr<const Device> device,
-                                                             const Arguments& arguments) {
+absl::StatusOr<std::unique_ptr<SpeedTest>> SpeedTest::Create(
+    const std::shared_ptr<const Device>& device, const Arguments& arguments) {
   PUSHPULL_ASSIGN_OR_RETURN(DeviceStream stream, DeviceStream::Create(device));
   std::unique_ptr<SpeedTest> test(new SpeedTest(device, arguments, std::move(stream)));
   PUSHPULL_ASSIGN_OR_RETURN(test->kernels_, DeviceKernels::Load(device, KernelImage()));
@@ -293,7 +294,7 @@ absl::StatusOr<std::shared_ptr<const Device>> OpenGpu(int ordinal) {
   return Device::Open(std::move(driver), ordinal);
 }
 
-absl::Status Measure(std::shared_ptr<const Device> device, const Arguments& arguments) {
+absl::Status Measure(const std::shared_ptr<const Device>& device, const Arguments& arguments) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<SpeedTest> test,
                             SpeedTest::Create(device, arguments));
   PUSHPULL_RETURN_IF_ERROR(test->Run());
@@ -313,12 +314,12 @@ int Main(int argc, char** argv) {
     std::cerr << "device_speed: " << arguments.status().message() << '\n';
     return 2;
   }
-  absl::StatusOr<std::shared_ptr<const Device>> device = OpenGpu(arguments->device);
+  const absl::StatusOr<std::shared_ptr<const Device>> device = OpenGpu(arguments->device);
   if (!device.ok()) {
     std::cerr << "device_speed: " << device.status().message() << '\n';
     return kNoGpu;
   }
-  const absl::Status measured = Measure(*std::move(device), *arguments);
+  const absl::Status measured = Measure(*device, *arguments);
   if (measured.ok()) return 0;
   std::cerr << "device_speed: " << measured.message() << '\n';
   return 1;
@@ -328,5 +329,10 @@ int Main(int argc, char** argv) {
 }  // namespace pushpull
 
 int main(int argc, char** argv) {
-  return pushpull::Main(argc, argv);
+  try {
+    return pushpull::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -251,5 +252,10 @@ int NcclMain(int argc, char** argv) {
 }  // namespace pushpull
 
 int main(int argc, char** argv) {
-  return pushpull::NcclMain(argc, argv);
+  try {
+    return pushpull::NcclMain(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
 }

@@ -27,7 +27,7 @@ namespace pushpull {
 class FakeCudaDriver {
  public:
   static constexpr int kNumGpus = 2;
-  static constexpr size_t kMemoryBytes = size_t{64} << 20;  // of a GPU
+  static constexpr size_t kMemoryBytes = size_t{1} << 30;  // of a GPU
 
   // What module_load accepts.
   static std::span<const std::byte> KernelImage();
@@ -95,9 +95,11 @@ class FakeCudaDriver {
 
   void FillDeviceApi(DriverApi& api);
   void FillMemoryApi(DriverApi& api);
+  void FillPinnedApi(DriverApi& api);
   void FillCopyApi(DriverApi& api);
   void FillStreamApi(DriverApi& api);
   void FillEventApi(DriverApi& api);
+  void FillTimeApi(DriverApi& api);
   void FillModuleApi(DriverApi& api);
 
   // What every call begins with: the failure that a test has ordered, and the rules of all calls.
@@ -114,6 +116,7 @@ class FakeCudaDriver {
   void ExpectIn(const std::map<const std::byte*, Allocation>& allocations,
                 const Range& range,
                 const std::string& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ExpectUntouched(const Range& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CuResult Launch(CuFunction function, const KernelGrid& grid, uint64_t stream, void** parameters)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bundle for machines with a GPU: what it has, and what it says where there is none."""
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -19,6 +20,10 @@ def has_driver() -> bool:
     except OSError:
         return False
     return True
+
+
+def has_kernels() -> bool:
+    return "PUSHPULL_ENABLE_CUDA:BOOL=ON" in (pathlib.Path(BUILD) / "CMakeCache.txt").read_text()
 
 
 class BundleTest(unittest.TestCase):
@@ -67,6 +72,23 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(speed.returncode, 3, speed.stdout)
         self.assertIn("libcuda.so.1", speed.stderr)
         self.assertIn("install the driver", speed.stderr)
+
+    def test_with_a_driver_it_checks_times_and_prints_a_table(self):
+        self.make()
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/tests/fake_driver", "SPEED_ARGUMENTS": "--mib 1 --rounds 3"}
+
+        done = subprocess.run([self.folder / "run", self.folder / "out"], capture_output=True, text=True, timeout=10 * SECONDS,
+                              env=environment)
+
+        if not has_kernels():
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("this build has no kernels for GPUs", done.stderr)
+            return
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"device_test +[1-9]\d* passed, 0 failed, 0 skipped")
+        self.assertRegex(done.stdout, r"(?m)^sum +[\d.]+ +[\d.]+ +[\d.]+ +0\.85: met$")
+        speed = json.loads((self.folder / "out/speed.json").read_text())
+        self.assertIn("adamw", [row["name"] for row in speed["rows"]])
 
     def test_wrong_arguments_are_named(self):
         self.make()

@@ -35,7 +35,7 @@ TEST_F(DeviceBufferTest, OutOfMemoryNamesSizeAndDevice) {
 
   EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(buffer.status().ToString(),
-              HasSubstr("cuMemAlloc of 67108865 bytes on GPU 0 (Stand-in)"));
+              HasSubstr("cuMemAlloc of 1073741825 bytes on GPU 0 (Stand-in)"));
 }
 
 TEST_F(DeviceBufferTest, NoBytesNeedNoMemory) {
