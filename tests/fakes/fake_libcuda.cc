@@ -2,18 +2,27 @@
 //
 // The stand-in of the driver as a shared library with the driver's names: a machine with a GPU for
 // programs that open libcuda.so.1. Speeds are nonsense, all else is as on a GPU.
+#include "tests/fakes/fake_libcuda.h"
+
 #include <cstdarg>
 #include <cstddef>
+#include <memory>
 
 #include "runtime/device/cuda/driver_api.h"
 #include "tests/fakes/fake_cuda_driver.h"
 
 namespace pushpull {
+
+FakeCudaDriver& StandInDriver() {
+  // Never ended: the program's own objects may end after those of a library.
+  static FakeCudaDriver& driver = *new FakeCudaDriver;
+  return driver;
+}
+
 namespace {
 
 const DriverApi& Stand() {
-  // Never ended: the program's own objects may end after those of a library.
-  static const auto& api = *new std::shared_ptr<const DriverApi>((*new FakeCudaDriver).api());
+  static const auto& api = *new std::shared_ptr<const DriverApi>(StandInDriver().api());
   return *api;
 }
 

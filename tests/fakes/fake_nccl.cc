@@ -140,6 +140,7 @@ NcclComm FakeNccl::Add(std::shared_ptr<Group> group, int rank) {
   if (rank < 0 || rank >= group->size || !group->ranks.insert(rank).second)
     violations_.push_back(absl::StrCat("rank ", rank, " came twice or is none"));
   parts_[next_handle_] = {std::move(group), rank};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a handle, never read
   return reinterpret_cast<NcclComm>(next_handle_++);
 }
 
@@ -242,9 +243,10 @@ void FakeNccl::FillCollectives(NcclApi& api) {
     const auto run = [](const Call& call, int reduction) {
       const size_t num_bytes = BytesOf(call.arrays.begin()->second);
       std::vector<std::vector<std::byte>> pieces;
-      for (const auto& [rank, of_rank] : call.arrays)
-        pieces.push_back(Reduced(
-            call.arrays, OpOf(reduction), static_cast<size_t>(rank) * num_bytes, num_bytes));
+      for (const auto& [rank, of_rank] : call.arrays) {
+        const size_t offset = static_cast<size_t>(rank) * num_bytes;
+        pieces.push_back(Reduced(call.arrays, OpOf(reduction), offset, num_bytes));
+      }
       for (const auto& [rank, of_rank] : call.arrays)
         std::memcpy(of_rank.to, pieces[static_cast<size_t>(rank)].data(), num_bytes);
     };

@@ -37,9 +37,9 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def start(self, program: str, *arguments: str) -> subprocess.CompletedProcess:
-        """As the bundle's `run` does."""
-        library_path = ["--library-path", self.folder / "lib", self.folder / "bin" / program]
+    def start(self, program: str, *arguments: str, libraries: str = "") -> subprocess.CompletedProcess:
+        """As the bundle's `run` does, with these folders of libraries besides."""
+        library_path = ["--library-path", f"{self.folder}/lib:{libraries}", self.folder / "bin" / program]
         return subprocess.run([self.folder / "lib/loader", *library_path, *arguments], capture_output=True, text=True,
                               timeout=SECONDS)
 
@@ -75,7 +75,8 @@ class BundleTest(unittest.TestCase):
 
     def test_with_a_driver_it_checks_times_and_prints_a_table(self):
         self.make()
-        environment = {**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/tests/fake_driver", "SPEED_ARGUMENTS": "--mib 1 --rounds 3"}
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/tests/fake_driver", "SPEED_ARGUMENTS": "--mib 1 --rounds 3",
+                       "NCCL_LIBRARY": f"{BUILD}/tests/fake_driver/libnccl.so.2", "NCCL_ARGUMENTS": "--mib 1 --rounds 3"}
 
         done = subprocess.run([self.folder / "run", self.folder / "out"], capture_output=True, text=True, timeout=10 * SECONDS,
                               env=environment)
@@ -86,9 +87,25 @@ class BundleTest(unittest.TestCase):
             return
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"device_test +[1-9]\d* passed, 0 failed, 0 skipped")
+        self.assertRegex(done.stdout, r"nccl_test +[1-9]\d* passed, 0 failed, 0 skipped")
+        self.assertRegex(done.stdout, r"(?m)^4 ranks, one GPU +[\d.]+ +[\d.]+$")
         self.assertRegex(done.stdout, r"(?m)^sum +[\d.]+ +[\d.]+ +[\d.]+ +0\.85: met$")
         speed = json.loads((self.folder / "out/speed.json").read_text())
         self.assertIn("adamw", [row["name"] for row in speed["rows"]])
+
+    def test_nccl_is_called_as_its_header_says(self):
+        self.make()
+        libraries = f"{BUILD}/tests/fake_driver"
+
+        tests = self.start("collective_nccl_test", "--gtest_filter=*/gpu", libraries=libraries)
+        speed = self.start("nccl_speed", "--mib", "1", "--rounds", "2", "--ranks", "1,2", libraries=libraries)
+
+        self.assertEqual(tests.returncode, 0, tests.stdout)
+        self.assertRegex(tests.stdout, r"PASSED  \] [1-9]")
+        self.assertNotIn("SKIPPED", tests.stdout)
+        self.assertEqual(speed.returncode, 0, speed.stdout + speed.stderr)
+        self.assertRegex(speed.stdout, r"NCCL 2\.32\.3: all-reduce of 1 MiB")
+        self.assertRegex(speed.stdout, r"(?m)^2 ranks, one GPU +[\d.]+ +[\d.]+$")
 
     def test_wrong_arguments_are_named(self):
         self.make()

@@ -3,7 +3,7 @@
 #
 # run [FOLDER]   checks every computation for GPUs against the CPU's code, and collectives by NCCL, times each, and prints one
 # table. Leaves logs and figures in FOLDER, this one by default: device_test.log, nccl_test.log, speed.json, nccl.json.
-# SPEED_ARGUMENTS="--mib 64" and the like are passed to the program that times computations.
+# SPEED_ARGUMENTS="--mib 64" and NCCL_ARGUMENTS="--ranks 1" and the like are passed to the programs that time.
 # NCCL is that of the system, of a wheel or of PyTorch; without one its part is left out. NCCL_LIBRARY=FILE names another.
 # Exit codes: 0 all is well, 1 a check failed or a speed is too low, 3 this machine has no NVIDIA driver or shows no GPU.
 set -u
@@ -43,7 +43,7 @@ TEXT
 start() {
   program=$1
   shift
-  "$here/lib/loader" --library-path "$here/lib${driver:+:$driver}${nccl:+:$nccl}" "$here/bin/$program" "$@"
+  timeout 300 "$here/lib/loader" --library-path "$here/lib${driver:+:$driver}${nccl:+:$nccl}" "$here/bin/$program" "$@"
 }
 
 # check NAME PROGRAM: a program of tests; prints a line, and what failed.
@@ -75,9 +75,10 @@ code=0
 export NCCL_MULTI_RANK_GPU_ENABLE=1
 printf '%-26s %s\n' driver "$driver/libcuda.so.1" NCCL "${library:-none found}"
 check device_test device_test
-[ -z "$library" ] || check nccl_test collective_nccl_test
 start device_speed --json "$out/speed.json" ${SPEED_ARGUMENTS:-} >"$out/speed.txt" || code=1
 cat "$out/speed.txt"
 [ -s "$out/speed.json" ] && ! grep -q MISSED "$out/speed.txt" || code=1
-[ -z "$library" ] || start nccl_speed --json "$out/nccl.json" || code=1
+# Last, and within a limit: ranks that share a GPU are what is most likely to hang.
+[ -z "$library" ] || check nccl_test collective_nccl_test
+[ -z "$library" ] || start nccl_speed --json "$out/nccl.json" ${NCCL_ARGUMENTS:-} || code=1
 exit "$code"

@@ -40,9 +40,10 @@ struct NcclGroup {
   uint32_t size = 1;
 };
 
-// A rank's part of a communicator. Collectives are put on a stream and return at once; arrays are
-// changed in place and must stay until the work is done, and all ranks make the same calls in the
-// same order. Wait says when they are done.
+// A rank's part of a communicator. Collectives are put on a stream and return at once, but for the
+// first ones, for which NCCL connects the ranks: up to a minute, until all have made the call.
+// Arrays are changed in place and must stay until the work is done, and all ranks make the same
+// calls in the same order. Wait says when they are done.
 //
 // An error, and a deadline that passes, break the communicator: every later call fails. Its work
 // may stay on the stream until the communicator is shrunk or ends, which aborts it; so it ends
