@@ -11,11 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"

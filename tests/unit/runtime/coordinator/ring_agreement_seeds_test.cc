@@ -239,8 +239,10 @@ class Simulation {
     for (const auto& [id, leaver] : workers_) {
       if (!leaver.is_leaving || leaver.was_given_up || view.Find(id) != nullptr) continue;
       if (last_view_.Find(id) == nullptr) continue;  // it was told before
+      // A copy: Clang 14 lets no lambda refer to a part of a pair that was taken apart.
+      const std::optional<RingMark> mark = leaver.mark();
       const bool is_kept = std::any_of(workers_.begin(), workers_.end(), [&](const auto& it) {
-        return view.Find(it.first) != nullptr && it.second.mark() >= leaver.mark();
+        return view.Find(it.first) != nullptr && it.second.mark() >= mark;
       });
       if (!is_kept && !view.members.empty())
         Fail(absl::StrCat(ToString(id), " takes the newest values along: ", Describe()));
