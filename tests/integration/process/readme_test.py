@@ -82,12 +82,12 @@ class ReadmeTest(job.JobTestCase):
     def test_commands_that_are_not_run_are_documented(self) -> None:
         usage = subprocess.run([ROOT / "dev", "--help"], capture_output=True, text=True,
                                check=True).stdout
-        documented = set(re.findall(r"^  (\w+)", usage, re.MULTILINE))
+        documented = set(re.findall(r"^  ([\w-]+)", usage, re.MULTILINE))
 
         for block in (block for block in blocks() if not block.is_run):
             for line in block.text.splitlines():
                 with self.subTest(line=line):
-                    found = re.match(r"\./dev (\w+)(?: +#.*)?$", line)
+                    found = re.match(r"\./dev ([\w-]+)(?: +#.*)?$", line)
                     self.assertIsNotNone(found, "only commands of ./dev may be left out")
                     self.assertIn(found and found[1], documented)
 
