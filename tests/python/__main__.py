@@ -63,23 +63,30 @@ def build_wheel() -> pathlib.Path:
     return next((FOLDER / "dist").iterdir())
 
 
+# Suite -> its environment and module.
+SUITES = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
+          "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"),
+          "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
+          "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test")}
+
+
 def main() -> None:
+    is_build_alone = sys.argv[1:] == ["--build"]
+    wanted = sys.argv[1:] or list(SUITES)
+    unknown = [name for name in wanted if name.split(".")[0] not in SUITES]
+    if unknown and not is_build_alone:
+        sys.exit(f"no tests of Python are named {', '.join(unknown)}: name a suite ({', '.join(SUITES)}) or SUITE.TEST")
     FOLDER.mkdir(parents=True, exist_ok=True)
     install_packages()
     wheel = build_wheel()
     run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
     install_beside_torch(wheel)
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
-    if sys.argv[1:] == ["--build"]:
+    if is_build_alone:
         return
     os.chdir(HERE)  # not the root, where a folder could take the package's name
-    suites = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
-              "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"),
-              "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
-              "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test")}
-    wanted = sys.argv[1:] or suites
     code = 0
-    for suite, (python, module) in suites.items():
+    for suite, (python, module) in SUITES.items():
         names = [f"{module}.{name}" for name in wanted if name.split(".")[0] == suite]
         if names:
             code |= subprocess.run([str(python), "-B", "-m", "unittest", "-v", *names], check=False).returncode
