@@ -3,11 +3,10 @@
 // Collectives between the ranks of a group, without servers: every rank is a process, or a thread
 // with a communicator of its own, and all make the same calls in the same order.
 //
-//   absl::StatusOr<LinkSet> links = ConnectRanks(listener, {.rank = 1, .addresses = ...},
-//   deadline); Communicator ranks(1, *std::move(links)); absl::Status done =
-//   ranks.AllReduce(std::as_writable_bytes(std::span(gradient)),
-//                                       ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
-//                                       Algorithm::kAuto, deadline);
+//   auto links = ConnectRanks(listener, {.rank = 1, .addresses = addresses}, deadline);
+//   Communicator ranks(1, *std::move(links));
+//   const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+//   absl::Status done = ranks.AllReduce(bytes, sum, Algorithm::kAuto, deadline);
 #pragma once
 
 #include <poll.h>

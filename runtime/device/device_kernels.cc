@@ -61,6 +61,35 @@ Number* ReportAt(DeviceSpan<Number> number) {
   return number.data();
 }
 
+template <typename Args>
+Args ReductionArgs(DeviceSpan<float> accumulator, DeviceSpan<const float> x) {
+  PUSHPULL_CHECK(accumulator.size() == x.size());
+  return {.extent = ExtentOf(x.size(), {{accumulator.data()}, {x.data()}}),
+          .accumulator = accumulator.data(),
+          .x = x.data()};
+}
+
+KernelExtent ExtentOfHalves(DeviceSpan<const float> values, DeviceSpan<const uint16_t> halves) {
+  PUSHPULL_CHECK(values.size() == halves.size());
+  return ExtentOf(values.size(), {{values.data()}, {halves.data(), sizeof(uint16_t)}});
+}
+
+template <typename Args>
+Args EncodeArgs(DeviceSpan<const float> values,
+                DeviceSpan<uint16_t> halves,
+                DeviceSpan<unsigned long long> overflows) {
+  return {.extent = ExtentOfHalves(values, halves),
+          .values = values.data(),
+          .halves = halves.data(),
+          .overflows = ReportAt(overflows)};
+}
+
+template <typename Args>
+Args DecodeArgs(DeviceSpan<const uint16_t> halves, DeviceSpan<float> values) {
+  return {
+      .extent = ExtentOfHalves(values, halves), .halves = halves.data(), .values = values.data()};
+}
+
 }  // namespace
 
 struct DeviceKernels::Functions {
@@ -141,21 +170,13 @@ absl::Status DeviceKernels::AddScaled(DeviceStream& stream,
 absl::Status DeviceKernels::Minimum(DeviceStream& stream,
                                     DeviceSpan<float> accumulator,
                                     DeviceSpan<const float> x) const {
-  PUSHPULL_CHECK(accumulator.size() == x.size());
-  return Launch(stream,
-                MinimumArgs{.extent = ExtentOf(x.size(), {{accumulator.data()}, {x.data()}}),
-                            .accumulator = accumulator.data(),
-                            .x = x.data()});
+  return Launch(stream, ReductionArgs<MinimumArgs>(accumulator, x));
 }
 
 absl::Status DeviceKernels::Maximum(DeviceStream& stream,
                                     DeviceSpan<float> accumulator,
                                     DeviceSpan<const float> x) const {
-  PUSHPULL_CHECK(accumulator.size() == x.size());
-  return Launch(stream,
-                MaximumArgs{.extent = ExtentOf(x.size(), {{accumulator.data()}, {x.data()}}),
-                            .accumulator = accumulator.data(),
-                            .x = x.data()});
+  return Launch(stream, ReductionArgs<MaximumArgs>(accumulator, x));
 }
 
 absl::Status DeviceKernels::Scale(DeviceStream& stream, DeviceSpan<float> x, float scale) const {
@@ -176,52 +197,26 @@ absl::Status DeviceKernels::EncodeFloat16(DeviceStream& stream,
                                           DeviceSpan<const float> values,
                                           DeviceSpan<uint16_t> halves,
                                           DeviceSpan<unsigned long long> overflows) const {
-  PUSHPULL_CHECK(values.size() == halves.size());
-  return Launch(
-      stream,
-      EncodeFloat16Args{
-          .extent = ExtentOf(values.size(), {{values.data()}, {halves.data(), sizeof(uint16_t)}}),
-          .values = values.data(),
-          .halves = halves.data(),
-          .overflows = ReportAt(overflows)});
+  return Launch(stream, EncodeArgs<EncodeFloat16Args>(values, halves, overflows));
 }
 
 absl::Status DeviceKernels::EncodeBFloat16(DeviceStream& stream,
                                            DeviceSpan<const float> values,
                                            DeviceSpan<uint16_t> halves,
                                            DeviceSpan<unsigned long long> overflows) const {
-  PUSHPULL_CHECK(values.size() == halves.size());
-  return Launch(
-      stream,
-      EncodeBFloat16Args{
-          .extent = ExtentOf(values.size(), {{values.data()}, {halves.data(), sizeof(uint16_t)}}),
-          .values = values.data(),
-          .halves = halves.data(),
-          .overflows = ReportAt(overflows)});
+  return Launch(stream, EncodeArgs<EncodeBFloat16Args>(values, halves, overflows));
 }
 
 absl::Status DeviceKernels::DecodeFloat16(DeviceStream& stream,
                                           DeviceSpan<const uint16_t> halves,
                                           DeviceSpan<float> values) const {
-  PUSHPULL_CHECK(values.size() == halves.size());
-  return Launch(
-      stream,
-      DecodeFloat16Args{
-          .extent = ExtentOf(values.size(), {{values.data()}, {halves.data(), sizeof(uint16_t)}}),
-          .halves = halves.data(),
-          .values = values.data()});
+  return Launch(stream, DecodeArgs<DecodeFloat16Args>(halves, values));
 }
 
 absl::Status DeviceKernels::DecodeBFloat16(DeviceStream& stream,
                                            DeviceSpan<const uint16_t> halves,
                                            DeviceSpan<float> values) const {
-  PUSHPULL_CHECK(values.size() == halves.size());
-  return Launch(
-      stream,
-      DecodeBFloat16Args{
-          .extent = ExtentOf(values.size(), {{values.data()}, {halves.data(), sizeof(uint16_t)}}),
-          .halves = halves.data(),
-          .values = values.data()});
+  return Launch(stream, DecodeArgs<DecodeBFloat16Args>(halves, values));
 }
 
 absl::Status DeviceKernels::ApplySgd(DeviceStream& stream,

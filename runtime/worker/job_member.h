@@ -5,8 +5,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
+
+#include "pushpull/deadline.h"
 
 #include "runtime/base/executor.h"
+#include "runtime/base/ids.h"
+#include "runtime/collective/rank_mesh.h"
+#include "runtime/membership/control.h"
+#include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
 #include "runtime/transport/channel.h"
 #include "runtime/worker/exchange_client.h"
@@ -16,6 +23,24 @@
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
+
+struct WorkerNodeOptions {
+  std::string job;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string metrics_address;  // for the status; may be empty
+  Duration resend_after = std::chrono::seconds(2);
+  // Codecs are bypassed where steps are faster without, unless the job is deterministic.
+  bool bypasses_codecs = false;
+  // Mode AllReduce: where this worker awaits the others; none: the job has servers.
+  std::shared_ptr<RankListener> ring = {};
+  std::string ring_address = {};  // where they reach it
+  FaultPoint fault_point;         // for tests
+  ReconnectingSessionOptions session;
+};
+
+// How the worker registers with a coordinator, in this and in later sessions.
+RegisterWorker RegistrationOf(const WorkerNodeOptions& options, Term promised, bool is_member);
 
 // What a worker uses; all of it outlives the node.
 struct WorkerDependencies {

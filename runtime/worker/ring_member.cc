@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/ring_member.h"
 
-#include <unistd.h>
-
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
-namespace {
-
-// Until the coordinator has said how often.
-constexpr Duration kHeartbeatsBeforeWelcome = std::chrono::seconds(1);
-
-}  // namespace
 
 RingMember::RingMember(WorkerNodeOptions options,
                        WorkerDependencies dependencies,
@@ -45,13 +37,7 @@ void RingMember::Open(std::shared_ptr<PendingOperation> joining) {
                   statistics(),
                   static_cast<RingClientObserver&>(*this));
   const auto registration = [this](Term promised) {
-    return RegisterWorker{.worker = options_.worker,
-                          .incarnation = options_.incarnation,
-                          .metrics_address = options_.metrics_address,
-                          .pid = static_cast<uint64_t>(getpid()),
-                          .promised = promised,
-                          .is_member = is_member_,
-                          .ring_address = options_.ring_address};
+    return RegistrationOf(options_, promised, is_member_);
   };
   session_.emplace(options_.session,
                    dependencies_.coordinator,
@@ -59,7 +45,7 @@ void RingMember::Open(std::shared_ptr<PendingOperation> joining) {
                    static_cast<SessionHandler&>(*this),
                    registration,
                    log_);
-  reports_.SetPeriod(kHeartbeatsBeforeWelcome);
+  reports_.SetPeriod(WorkerReports::kBeforeWelcome);
   if (departure_.is_end_requested()) EndBeforeFirstStep();
 }
 

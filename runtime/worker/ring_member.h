@@ -20,7 +20,6 @@
 #include "runtime/worker/job_member.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/ring_client.h"
-#include "runtime/worker/worker_member.h"
 #include "runtime/worker/worker_reports.h"
 
 namespace pushpull {

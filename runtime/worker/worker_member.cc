@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/worker_member.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -10,12 +8,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace pushpull {
-namespace {
-
-// Until the coordinator has said how often.
-constexpr Duration kFirstHeartbeats = std::chrono::seconds(1);
-
-}  // namespace
 
 WorkerMember::WorkerMember(WorkerNodeOptions options,
                            WorkerDependencies dependencies,
@@ -47,12 +39,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
       ChunkClientDependencies{
           dependencies_.transport, dependencies_.executor, statistics(), *this, log_});
   const auto registration = [this](Term promised) {
-    return RegisterWorker{.worker = options_.worker,
-                          .incarnation = options_.incarnation,
-                          .metrics_address = options_.metrics_address,
-                          .pid = static_cast<uint64_t>(getpid()),
-                          .promised = promised,
-                          .is_member = is_member_};
+    return RegistrationOf(options_, promised, is_member_);
   };
   session_.emplace(options_.session,
                    dependencies_.coordinator,
@@ -60,7 +47,7 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
                    static_cast<SessionHandler&>(*this),
                    registration,
                    log_);
-  reports_.SetPeriod(kFirstHeartbeats);
+  reports_.SetPeriod(WorkerReports::kBeforeWelcome);
   if (departure_.is_end_requested()) EndBeforeFirstStep();
 }
 

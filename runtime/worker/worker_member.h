@@ -9,13 +9,11 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 
 #include "runtime/base/executor.h"
 #include "runtime/base/log.h"
-#include "runtime/collective/rank_mesh.h"
 #include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
 #include "runtime/transport/channel.h"
@@ -31,21 +29,6 @@
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
-
-struct WorkerNodeOptions {
-  std::string job;
-  WorkerId worker;
-  Incarnation incarnation;
-  std::string metrics_address;  // for the status; may be empty
-  Duration resend_after = std::chrono::seconds(2);
-  // Codecs are bypassed where steps are faster without, unless the job is deterministic.
-  bool bypasses_codecs = false;
-  // Mode AllReduce: where this worker awaits the others; none: the job has servers.
-  std::shared_ptr<RankListener> ring = {};
-  std::string ring_address = {};  // where they reach it
-  FaultPoint fault_point;         // for tests
-  ReconnectingSessionOptions session;
-};
 
 // Thread-confined to its executor.
 class WorkerMember final : public JobMember, private SessionHandler, private ChunkClientObserver {

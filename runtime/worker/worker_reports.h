@@ -31,6 +31,9 @@ struct WorkerProgress {
 // Thread-confined to the worker's executor.
 class WorkerReports {
  public:
+  // Between heartbeats, until the coordinator has said how often.
+  static constexpr Duration kBeforeWelcome = std::chrono::seconds(1);
+
   // `executor` and `metrics` outlive this object; `progress` and `send` are called from the first
   // SetPeriod on. `send` may drop a message.
   WorkerReports(WorkerId worker,

@@ -242,10 +242,13 @@ int NcclMain(int argc, char** argv) {
     if (!rows.back().status.ok() && !IsRefused(rows.back())) code = 1;
   }
   PrintRows(*on, *arguments, rows);
-  if (!arguments->json.empty()) {
-    std::ofstream(arguments->json) << ToJson(*on, *arguments, rows).dump(1) << '\n';
-  }
-  return code;
+  if (arguments->json.empty()) return code;
+  std::ofstream file(arguments->json);
+  file << ToJson(*on, *arguments, rows).dump(1) << '\n';
+  file.close();
+  if (file) return code;
+  std::cerr << "nccl_speed: cannot write " << arguments->json << '\n';
+  return 1;
 }
 
 }  // namespace

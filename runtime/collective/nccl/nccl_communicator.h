@@ -4,8 +4,8 @@
 // whatever suits the machine. Calls are put on a stream of the caller's. No job uses it yet.
 //
 //   absl::StatusOr<NcclId> id = NewNcclId(*nccl);            // rank 0; the others are told it
-//   auto ranks = NcclCommunicator::Connect(nccl, device, {.id = *id, .rank = 1, .size = 4},
-//   deadline);
+//   const NcclGroup group{.id = *id, .rank = 1, .size = 4};
+//   auto ranks = NcclCommunicator::Connect(nccl, device, group, deadline);
 //   (*ranks)->AllReduce(stream, AsWritableBytes(gradient), ElementKind::kFloat32, ElementOp::kSum);
 //   absl::Status done = (*ranks)->Wait(stream, deadline);
 #pragma once
@@ -54,9 +54,9 @@ struct NcclGroup {
 //   kDeadlineExceeded    other ranks did not come or did not answer in time
 //   kUnavailable         a rank or the network has failed
 //   kAborted             the GPU has failed, see DriverStatus
-//   kFailedPrecondition  an earlier call has failed, with its error; or the installation does not
-//   fit kUnimplemented       this version of NCCL has no such call kInternal            NCCL says
-//   that it is used in a wrong way: a bug
+//   kFailedPrecondition  an earlier call has failed, with its error; or this NCCL does not fit
+//   kUnimplemented       this version of NCCL has no such call
+//   kInternal            NCCL says that it is used in a wrong way: a bug
 //
 // One call at a time. Thread-compatible. Its end aborts what is not done.
 class NcclCommunicator {
