@@ -94,7 +94,7 @@ JobObject Isolation(const ObjectMeta& owner,
 
 JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
   const std::string name = absl::StrCat(owner.key.name, "-servers");
-  const bool is_wanted = !spec.scheduling || spec.scheduling->pdb;
+  const bool is_wanted = spec.servers.replicas > 0 && (!spec.scheduling || spec.scheduling->pdb);
   const Json budget{{"maxUnavailable", 1}, {"selector", MembersOf(owner, JobRole::kServer)}};
   return Child(owner, kDisruptionBudgets, "PodDisruptionBudget", name, is_wanted ? budget : Json());
 }

@@ -27,6 +27,7 @@ const std::vector<ResourceType>& WatchedChildren();
 // Ports of every member, wherever it runs; docs/interfaces.md section 6.
 inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
+inline constexpr int kRingPort = 7172;  // of workers in mode AllReduce
 inline constexpr int kMetricsPort = 9464;
 // Of a server in a worker's pod, which has one address for both.
 inline constexpr int kColocatedMetricsPort = 9465;

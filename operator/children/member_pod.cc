@@ -61,6 +61,10 @@ Json TerminationLog() {
   return Variable(pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods);
 }
 
+Json PodIp() {
+  return {{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}};
+}
+
 Json HttpProbe(const char* path, int period_seconds) {
   return {{"httpGet", {{"path", path}, {"port", "metrics"}}},
           {"periodSeconds", period_seconds},
@@ -182,9 +186,7 @@ void FillServer(const ObjectKey& job,
                        absl::StrCat(spec.servers.threads),
                        "--log-level",
                        settings.log_level};
-  container["env"] = Json::array(
-      {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
-       TerminationLog()});
+  container["env"] = Json::array({PodIp(), TerminationLog()});
   container["ports"].push_back(Port("data", kDataPort));
   container["readinessProbe"] = HttpProbe("/readyz", 2);
   container["livenessProbe"] = HttpProbe("/livez", 10);
@@ -224,6 +226,13 @@ Json ColocatedServer(const ObjectKey& job,
   return container;
 }
 
+// Where the other workers reach this one; the brackets are for IPv6 and do IPv4 no harm.
+void AddRing(Json& container) {
+  container["env"].push_back(PodIp());
+  container["env"].push_back(Variable("PUSHPULL_RING", absl::StrCat("[$(POD_IP)]:", kRingPort)));
+  container["ports"].push_back(Port("ring", kRingPort));
+}
+
 // The user's program, in the user's image; docs/interfaces.md lists the variables that it needs.
 void FillWorker(const ObjectKey& job,
                 const TrainingJobSpec& spec,
@@ -250,6 +259,7 @@ void FillWorker(const ObjectKey& job,
         {pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods}}) {
     environment.push_back(Variable(name, value));
   }
+  if (spec.sync.mode == pushpull::SyncMode::kAllReduce) AddRing(container);
   // The user's comes first.
   if (std::ranges::find(spec.env, kLogLevelVariable, &pushpull::EnvVar::name) == spec.env.end())
     environment.push_back(Variable(kLogLevelVariable, settings.log_level));

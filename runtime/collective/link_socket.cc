@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -31,35 +32,34 @@ TransportOptions LinkSocketOptions() {
   return options;
 }
 
-// Moves all of `bytes` by `call`, which is send or recv.
-template <typename Bytes, typename Call>
-absl::Status MoveWhole(
-    int socket, short events, Bytes bytes, const LinkWait& wait, const char* what, Call call) {
-  while (!bytes.empty()) {
-    const ssize_t moved = call(bytes);
-    if (moved > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(moved));
-    } else if (moved == 0) {
-      return absl::UnavailableError("has closed the connection");
-    } else if (errno == EAGAIN || errno == EINTR) {
-      PUSHPULL_RETURN_IF_ERROR(AwaitSocket(socket, events, wait));
-    } else {
-      return StatusFromErrno(errno, what);
-    }
+short EventsOf(Transfer::Wait wait) {
+  return wait == Transfer::Wait::kReadable ? POLLIN : POLLOUT;
+}
+
+absl::Status SendWhole(TcpStream& stream, std::span<const std::byte> bytes, const LinkWait& wait) {
+  while (!bytes.empty() || stream.has_unsent()) {
+    const iovec buffer = {.iov_base = const_cast<std::byte*>(bytes.data()),
+                          .iov_len = bytes.size()};
+    const size_t num_buffers = bytes.empty() ? 0 : 1;
+    PUSHPULL_ASSIGN_OR_RETURN(const Transfer sent, stream.Send(std::span(&buffer, num_buffers)));
+    bytes = bytes.subspan(sent.num_bytes);
+    if (sent.wait == Transfer::Wait::kNothing) continue;
+    PUSHPULL_RETURN_IF_ERROR(AwaitSocket(stream.socket(), EventsOf(sent.wait), wait));
   }
   return absl::OkStatus();
 }
 
-absl::Status SendWhole(int socket, std::span<const std::byte> bytes, const LinkWait& wait) {
-  return MoveWhole(socket, POLLOUT, bytes, wait, "send", [&](std::span<const std::byte> rest) {
-    return send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
-  });
-}
-
-absl::Status ReceiveWhole(int socket, std::span<std::byte> bytes, const LinkWait& wait) {
-  return MoveWhole(socket, POLLIN, bytes, wait, "receive", [&](std::span<std::byte> rest) {
-    return recv(socket, rest.data(), rest.size(), 0);
-  });
+absl::Status ReceiveWhole(TcpStream& stream, std::span<std::byte> bytes, const LinkWait& wait) {
+  while (!bytes.empty()) {
+    const iovec buffer = {.iov_base = bytes.data(), .iov_len = bytes.size()};
+    PUSHPULL_ASSIGN_OR_RETURN(const Transfer got, stream.Receive(std::span(&buffer, 1)));
+    bytes = bytes.subspan(got.num_bytes);
+    if (got.wait == Transfer::Wait::kNothing) continue;
+    // The handshake of TLS also sends.
+    const int events = POLLIN | (stream.has_unsent() ? POLLOUT : 0);
+    PUSHPULL_RETURN_IF_ERROR(AwaitSocket(stream.socket(), static_cast<short>(events), wait));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -85,22 +85,24 @@ absl::Status AwaitSocket(int socket, short events, const LinkWait& wait) {
   }
 }
 
-absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, const LinkWait& wait) {
+absl::Status SendLinkMessage(TcpStream& stream,
+                             std::span<const std::byte> body,
+                             const LinkWait& wait) {
   std::vector<std::byte> message = BytesOf(static_cast<uint32_t>(body.size()));
   message.insert(message.end(), body.begin(), body.end());
-  return SendWhole(socket, message, wait);
+  return SendWhole(stream, message, wait);
 }
 
-absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, const LinkWait& wait) {
+absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(TcpStream& stream, const LinkWait& wait) {
   std::array<std::byte, sizeof(uint32_t)> length{};
-  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, length, wait));
+  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(stream, length, wait));
   const auto num_bytes = LoadNumber<uint32_t>(length);
   if (num_bytes > kLinkMessageBytesMax) {
     return absl::DataLossError(absl::StrCat(
         "announces a message of ", num_bytes, " bytes: it is no rank of a communicator"));
   }
   std::vector<std::byte> body(num_bytes);
-  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(socket, body, wait));
+  PUSHPULL_RETURN_IF_ERROR(ReceiveWhole(stream, body, wait));
   return body;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The connection between two ranks until they know each other: messages of link_hello.h, each after
-// its length. Calls block until their deadline.
+// its length, in plain text or over TLS. Calls block until their deadline.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
 #include "runtime/collective/interrupt.h"
+#include "runtime/transport/tcp/tcp_stream.h"
 
 namespace pushpull {
 
@@ -30,8 +31,11 @@ absl::Status AwaitSocket(int socket, short events, const LinkWait& wait);
 
 // kUnavailable: the peer has closed the connection, or the socket has failed. kDataLoss: a length
 // that no message has.
-absl::Status SendLinkMessage(int socket, std::span<const std::byte> body, const LinkWait& wait);
-absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(int socket, const LinkWait& wait);
+// Over TLS also the errors of TlsStream.
+absl::Status SendLinkMessage(TcpStream& stream,
+                             std::span<const std::byte> body,
+                             const LinkWait& wait);
+absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(TcpStream& stream, const LinkWait& wait);
 
 // A listening socket, and connections with the options that links need; none of them blocks.
 absl::StatusOr<FileDescriptor> ListenForRanks(const HostPort& address);

@@ -19,6 +19,7 @@
 #include "runtime/collective/shm/shm_link.h"
 #include "runtime/collective/tcp/tcp_link.h"
 #include "runtime/transport/shm/descriptor_inbox.h"
+#include "runtime/transport/tcp/tcp_stream.h"
 
 namespace pushpull {
 namespace {
@@ -45,7 +46,7 @@ class MeshBuilder {
     set_.links.resize(ranks_);
     PUSHPULL_RETURN_IF_ERROR(MakeOwnMemory());
     for (uint32_t rank = 0; rank < options_.rank; ++rank) {
-      const absl::Status connected = Connect(rank);
+      const absl::Status connected = ConnectPatiently(rank);
       if (!connected.ok()) return About(Pair(rank), connected);
     }
     while (!Missing().empty()) PUSHPULL_RETURN_IF_ERROR(AcceptOne());
@@ -56,6 +57,8 @@ class MeshBuilder {
   bool is_shm() const { return options_.channel == LinkChannel::kShm; }
 
   absl::Status CheckOptions() const {
+    if (is_shm() && options_.tls != nullptr)
+      return absl::InvalidArgumentError("ranks over shared memory have no TLS");
     if (ranks_ >= 1 && ranks_ <= kRanksMax && options_.rank < ranks_) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("rank ",
                                                    options_.rank,
@@ -94,9 +97,16 @@ class MeshBuilder {
     return SendDescriptor(inbox, set_.doorbell.get());
   }
 
-  absl::Status AddTcpLink(uint32_t peer, FileDescriptor socket) {
-    PUSHPULL_ASSIGN_OR_RETURN(set_.links[peer], TcpLink::Make(std::move(socket)));
+  absl::Status AddTcpLink(uint32_t peer, TcpStream stream) {
+    PUSHPULL_ASSIGN_OR_RETURN(set_.links[peer], TcpLink::Make(std::move(stream)));
     return absl::OkStatus();
+  }
+
+  // After a message of the peer, over TLS.
+  absl::Status CheckPeer(uint32_t peer, const TcpStream& stream) const {
+    if (options_.tls == nullptr || options_.check_peer == nullptr) return absl::OkStatus();
+    const absl::Status checked = options_.check_peer(peer, stream.peer());
+    return checked.ok() ? checked : absl::UnauthenticatedError(checked.message());
   }
 
   absl::Status AddShmLink(uint32_t peer, FileDescriptor socket, const DescriptorInbox& inbox) {
@@ -118,32 +128,52 @@ class MeshBuilder {
     return std::optional<DescriptorInbox>(std::move(inbox));
   }
 
+  absl::Status ConnectPatiently(uint32_t peer) {
+    while (true) {
+      absl::Status connected = Connect(peer);
+      const bool may_pass = options_.retry_pause > Duration::zero() &&
+                            (absl::IsUnavailable(connected) || absl::IsPermissionDenied(connected));
+      if (!may_pass || wait_.deadline.has_passed()) return connected;
+      PUSHPULL_RETURN_IF_ERROR(Pause());
+    }
+  }
+
+  // kCancelled: interrupted.
+  absl::Status Pause() const {
+    const LinkWait pause = {.deadline = Deadline::After(options_.retry_pause),
+                            .interrupt = wait_.interrupt};
+    // poll passes over a negative descriptor.
+    const absl::Status over = AwaitSocket(-1, 0, pause);
+    return absl::IsDeadlineExceeded(over) ? absl::OkStatus() : over;
+  }
+
   absl::Status Connect(uint32_t peer) {
     PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor socket,
                               ConnectToRank(options_.addresses[peer], wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const std::optional<DescriptorInbox> inbox, OpenInbox());
+    TcpStream stream(std::move(socket), options_.tls, TlsSide::kConnecting);
     LinkHello hello = {.group = options_.group,
                        .from = options_.rank,
                        .to = peer,
                        .ranks = static_cast<uint32_t>(ranks_),
                        .host = host_};
     if (inbox) hello.shm = inbox->address();
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkHello(hello), wait_));
-    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body,
-                              ReceiveLinkMessage(socket.get(), wait_));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(stream, EncodeLinkHello(hello), wait_));
+    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body, ReceiveLinkMessage(stream, wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkWelcome welcome, DecodeLinkWelcome(body));
     if (!welcome.admitted.ok()) return About("it refuses this rank", welcome.admitted);
-    if (!is_shm()) return AddTcpLink(peer, std::move(socket));
+    PUSHPULL_RETURN_IF_ERROR(CheckPeer(peer, stream));
+    if (!is_shm()) return AddTcpLink(peer, std::move(stream));
     if (!welcome.shm) return absl::DataLossError("it has no shared memory");
     const LinkReady ready = {.done = SendOwn(*welcome.shm)};
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady(ready), wait_));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(stream, EncodeLinkReady(ready), wait_));
     PUSHPULL_RETURN_IF_ERROR(ready.done);
-    PUSHPULL_RETURN_IF_ERROR(AwaitReady(socket.get()));
-    return AddShmLink(peer, std::move(socket), *inbox);
+    PUSHPULL_RETURN_IF_ERROR(AwaitReady(stream));
+    return AddShmLink(peer, stream.Release(), *inbox);
   }
 
-  absl::Status AwaitReady(int socket) const {
-    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body, ReceiveLinkMessage(socket, wait_));
+  absl::Status AwaitReady(TcpStream& stream) const {
+    PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body, ReceiveLinkMessage(stream, wait_));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkReady ready, DecodeLinkReady(body));
     return ready.done;
   }
@@ -180,25 +210,27 @@ class MeshBuilder {
   }
 
   absl::Status Admit(FileDescriptor socket) {
+    TcpStream stream(std::move(socket), options_.tls, TlsSide::kAccepting);
     const LinkWait patience = {
         Deadline(std::min(wait_.deadline.when(), Deadline::After(kHelloTimeout).when())),
         wait_.interrupt};
     PUSHPULL_ASSIGN_OR_RETURN(const std::vector<std::byte> body,
-                              ReceiveLinkMessage(socket.get(), patience));
+                              ReceiveLinkMessage(stream, patience));
     PUSHPULL_ASSIGN_OR_RETURN(const LinkHello hello, DecodeLinkHello(body));
     LinkWelcome welcome = {.admitted = CheckLinkHello(hello, Expectation())};
+    if (welcome.admitted.ok()) welcome.admitted = CheckPeer(hello.from, stream);
     std::optional<DescriptorInbox> inbox;
     if (welcome.admitted.ok() && hello.shm) {
       PUSHPULL_ASSIGN_OR_RETURN(inbox, OpenInbox());
       welcome.admitted = SendOwn(*hello.shm);
       welcome.shm = inbox->address();
     }
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkWelcome(welcome), patience));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(stream, EncodeLinkWelcome(welcome), patience));
     PUSHPULL_RETURN_IF_ERROR(welcome.admitted);
-    if (!inbox) return AddTcpLink(hello.from, std::move(socket));
-    PUSHPULL_RETURN_IF_ERROR(AwaitReady(socket.get()));
-    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(socket.get(), EncodeLinkReady({}), patience));
-    return AddShmLink(hello.from, std::move(socket), *inbox);
+    if (!inbox) return AddTcpLink(hello.from, std::move(stream));
+    PUSHPULL_RETURN_IF_ERROR(AwaitReady(stream));
+    PUSHPULL_RETURN_IF_ERROR(SendLinkMessage(stream, EncodeLinkReady({}), patience));
+    return AddShmLink(hello.from, stream.Release(), *inbox);
   }
 
   const RankListener& listener_;

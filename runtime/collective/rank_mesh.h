@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "pushpull/deadline.h"
@@ -15,6 +18,7 @@
 #include "runtime/collective/interrupt.h"
 #include "runtime/collective/link_hello.h"
 #include "runtime/collective/peer_link.h"
+#include "runtime/tls/tls_identity.h"
 
 namespace pushpull {
 
@@ -47,18 +51,27 @@ struct MeshOptions {
   std::vector<HostPort> addresses;
   GroupToken group{};
   LinkChannel channel = LinkChannel::kTcp;  // of all ranks
-  // Ends the wait for ranks that have not connected yet; null: nothing does.
+  // Ends every wait; null: nothing does.
   const Interrupt* interrupt = nullptr;
+  // Above 0: a rank that cannot be reached yet, or awaits those of another group still, is tried
+  // again after this time, until the deadline.
+  Duration retry_pause{0};
+  // Over kTcp: the certificate that this rank shows, and whether a peer's is that of the rank that
+  // it says it is. Null: plain text.
+  std::shared_ptr<const TlsIdentity> tls = nullptr;
+  std::function<absl::Status(uint32_t rank, const PeerIdentity& peer)> check_peer = nullptr;
 };
 
 // Blocks until this rank is connected to all others. Whatever connects and is no rank of the group
-// is told so and dropped; it disturbs nobody. Plain TCP without certificates, for one host or a
+// is told so and dropped; it disturbs nobody. Without `tls` in plain text, for one host or a
 // network that is trusted. Errors name both ranks:
 //
 //   kInvalidArgument   no rank of 1 to kRanksMax; a rank refuses this one, as CheckLinkHello says
 //   kDeadlineExceeded  names the ranks that are missing, and who was refused last
 //   kUnavailable       a rank has gone again
 //   kCancelled         the interrupt is set
+//   kPermissionDenied  a rank awaits those of another group
+//   kUnauthenticated   a rank's certificate is not accepted
 absl::StatusOr<LinkSet> ConnectRanks(const RankListener& listener,
                                      const MeshOptions& options,
                                      Deadline deadline);

@@ -28,6 +28,7 @@ void JobStatistics::OnWorker(WorkerId worker, const WorkerStats& stats) {
   for (const LossPoint& point : NewLosses(kept, stats)) AddLoss(point);
   for (const Step step : stats.uneven_steps) AddUneven(step);
   if (!stats.results.empty()) results_[worker] = stats.results;
+  if (stats.batch > 0) batch_ = stats.batch;
   kept = stats;
   kept.losses.clear();
 }

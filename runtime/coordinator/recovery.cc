@@ -55,10 +55,11 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
       return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
     });
     if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
-    const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
-    if (may_come && waited < options_.collect_grace) return Wait{};
-    // The workers of a ring have everything that there is, and register as they did at first.
+    // The workers of a ring have everything that there is, and register as they did at first. Those
+    // that come late would find that the others have gone on without them.
     const bool is_ring = options_.consistency.is_ring();
+    const bool may_come = is_ring || options_.recovery == JobCoreOptions::Recovery::kExpected;
+    if (may_come && waited < options_.collect_grace) return Wait{};
     if (job.desired.revision > 0 && !is_ring) return GoOn{std::move(job)};
     return StartNew{};
   }

@@ -75,8 +75,11 @@ absl::Status Resizer::CheckIndex(WorkerId worker) const {
 absl::Status Resizer::Check(const JobSize& size) const {
   PUSHPULL_RETURN_IF_ERROR(CheckBatch(size.global_batch.value_or(1)));
   if (size.workers) {
+    const uint32_t most = options_.consistency.is_ring()
+                              ? std::min<uint32_t>(options_.max_workers, kRingWorkersMax)
+                              : options_.max_workers;
     PUSHPULL_RETURN_IF_ERROR(
-        CheckReplicas("spec.workers", *size.workers, options_.min_workers, options_.max_workers));
+        CheckReplicas("spec.workers", *size.workers, options_.min_workers, most));
   }
   if (!size.servers) return absl::OkStatus();
   if (options_.consistency.is_ring()) {

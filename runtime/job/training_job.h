@@ -74,6 +74,10 @@ struct ServersSpec {
   friend bool operator==(const ServersSpec&, const ServersSpec&) = default;
 };
 
+// Workers in mode AllReduce: each has a connection to every other one (kRanksMax of
+// collective/rank_mesh.h).
+inline constexpr int kRingWorkersMax = 64;
+
 struct WorkersSpec {
   int replicas = 1;  // 1 to 4,096
   int min_replicas = 1;

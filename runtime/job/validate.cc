@@ -202,6 +202,12 @@ void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
                 "needs servers, which a job with spec.sync.mode AllReduce does not have; remove it",
                 {"spec.sync.mode"});
   };
+  rules.Check(spec.workers.replicas <= kRingWorkersMax,
+              "spec.workers.replicas",
+              absl::Substitute("must be at most $0 with spec.sync.mode AllReduce, is $1",
+                               kRingWorkersMax,
+                               spec.workers.replicas),
+              {"spec.sync.mode"});
   unset(spec.workers.colocated_server, "spec.workers.colocatedServer");
   unset(spec.checkpoint.has_value(), "spec.checkpoint");
   unset(spec.scaling != ScalingSpec{}, "spec.scaling");
@@ -212,6 +218,9 @@ void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
   unset(sync.stall != defaults.stall, "spec.sync.stallSeconds");
   unset(sync.on_stall != defaults.on_stall, "spec.sync.onStall");
   unset(spec.restart.role_limits.servers.has_value(), "spec.restart.roleLimits.servers");
+  const SchedulingSpec scheduling = spec.scheduling.value_or(SchedulingSpec());
+  unset(!scheduling.spread_servers, "spec.scheduling.spreadServers");
+  unset(!scheduling.pdb, "spec.scheduling.pdb");
 }
 
 void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {

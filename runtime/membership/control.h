@@ -228,6 +228,8 @@ struct WorkerStats {
   std::vector<Step> uneven_steps;
   StepCosts costs;
   WorkerActivity activity;
+  // Mode AllReduce: as ServerStats::batch.
+  uint64_t batch = 0;
 };
 
 // A step that has waited longer than JobSettings::stall since its first contribution. Servers

@@ -44,8 +44,7 @@ void AddNotes(const Topology& topology,
   const Schedule& schedule = strategy.schedule;
   if (strategies.front().schedule.runner == Runner::kPlanned) {
     note(absl::StrCat(strategies.front().schedule.name,
-                      " would be faster, but spec.sync.mode AllReduce is for CPUs of one "
-                      "machine so far"));
+                      " would be faster, but spec.sync.mode AllReduce is for CPUs so far"));
   }
   const bool is_on_one_machine = NumWorkerMachines(topology) == 1;
   if (schedule.runner == Runner::kProgram) {

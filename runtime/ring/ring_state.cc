@@ -88,6 +88,15 @@ void RingState::TakeCopy(const RingMark& mark) {
   mark_ = mark;
 }
 
+uint64_t RingState::Batch() const {
+  for (const Tensor& tensor : tensors_) {
+    if (!tensor.holds_samples) continue;
+    const absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(tensor.value.bytes());
+    return queue.ok() ? queue->batch() : 0;
+  }
+  return 0;
+}
+
 std::span<float> RingState::SumOf(const Tensor& tensor) {
   return sums_.floats().subspan(tensor.offset, tensor.value.num_bytes() / sizeof(float));
 }

@@ -63,6 +63,8 @@ class RingState {
   absl::Status Apply(std::span<const RingWorker> workers, Epoch epoch);
 
   const RingMark& mark() const { return mark_; }
+  // Samples of a full step over all workers; 0: the job does not divide any.
+  uint64_t Batch() const;
   size_t num_tensors() const { return tensors_.size(); }
   std::span<const float> value(size_t tensor) const { return tensors_[tensor].value.floats(); }
   std::span<const float> optimizer_state(size_t tensor) const {

@@ -65,7 +65,7 @@ class RunningJob final : public Job {
                               HttpExposer::Start({.listen = options_.metrics_listen,
                                                   .metrics = tls_->AddTo(registry_),
                                                   .ready = [this] { return Ready(); }}));
-    PUSHPULL_ASSIGN_OR_RETURN(const RingPlace ring, ListenForRing());
+    PUSHPULL_ASSIGN_OR_RETURN(const RingSocket ring, ListenForRing());
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
     node_ = std::make_unique<WorkerNode>(
@@ -76,6 +76,8 @@ class RunningJob final : public Job {
                           .bypasses_codecs = options_.bypasses_codecs,
                           .ring = ring.listener,
                           .ring_address = ring.address,
+                          .ring_tls = tls_->folder(),
+                          .ring_has_shm = !options_.has_grpc && !options_.shm_folder.empty(),
                           .session = {.first_timeout = SearchTime(deadline),
                                       .jitter = std::uniform_real_distribution<>(0, 1)(random)}},
         WorkerDependencies{loop_, *transport_, connector_, metrics_},
@@ -188,22 +190,16 @@ class RunningJob final : public Job {
     return buffers_.back().bytes();
   }
 
-  struct RingPlace {
+  struct RingSocket {
     std::shared_ptr<RankListener> listener;  // null: the job has servers
     std::string address;
   };
-  absl::StatusOr<RingPlace> ListenForRing() const {
-    if (options_.ring.empty()) return RingPlace();
-    if (!options_.tls_folder.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("PUSHPULL_RING: the workers of mode AllReduce have no TLS between them yet, "
-                       "and PUSHPULL_TLS_DIR is ",
-                       options_.tls_folder));
-    }
+  absl::StatusOr<RingSocket> ListenForRing() const {
+    if (options_.ring.empty()) return RingSocket();
     PUSHPULL_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options_.ring));
     PUSHPULL_ASSIGN_OR_RETURN(RankListener listener, RankListener::Listen(address));
     address.port = listener.port();
-    return RingPlace{std::make_shared<RankListener>(std::move(listener)), ToString(address)};
+    return RingSocket{std::make_shared<RankListener>(std::move(listener)), ToString(address)};
   }
 
   absl::Status Ready() const {

@@ -15,6 +15,7 @@
 #include "runtime/membership/control.h"
 #include "runtime/membership/reconnecting_session.h"
 #include "runtime/membership/session.h"
+#include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel.h"
 #include "runtime/worker/exchange_client.h"
 #include "runtime/worker/pending_operation.h"
@@ -34,8 +35,10 @@ struct WorkerNodeOptions {
   bool bypasses_codecs = false;
   // Mode AllReduce: where this worker awaits the others; none: the job has servers.
   std::shared_ptr<RankListener> ring = {};
-  std::string ring_address = {};  // where they reach it
-  FaultPoint fault_point;         // for tests
+  std::string ring_address = {};        // where they reach it
+  const TlsFolder* ring_tls = nullptr;  // outlives the node; null: plain text
+  bool ring_has_shm = false;            // shared memory with workers of the same host
+  FaultPoint fault_point;               // for tests
   ReconnectingSessionOptions session;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/ring/ring_calls.h"
@@ -23,13 +24,11 @@ void Copy(std::span<const float> values, std::span<std::byte> target) {
 
 }  // namespace
 
-RingClient::RingClient(WorkerId self,
-                       RankListener listener,
+RingClient::RingClient(RingPlace place,
                        Executor& executor,
                        WorkerStatistics& statistics,
                        RingClientObserver& observer)
-    : self_(self),
-      listener_(std::move(listener)),
+    : place_(std::move(place)),
       executor_(executor),
       statistics_(statistics),
       observer_(observer),
@@ -84,6 +83,7 @@ void RingClient::TakeStepIfPushed() {
 void RingClient::OnStepTaken(const absl::Status& status) {
   if (status.ok()) {
     mark_ = state_->mark();
+    statistics_.SetBatch(state_->Batch());
     tried_in_ = {form_->epoch};
     Observe();
     observer_.OnRingStep(mark_.step);
@@ -105,9 +105,10 @@ void RingClient::Observe() {
   last_end_ = now;
   statistics_.AddSynchronized(observation);
   const uint64_t sent = ring_->bytes_sent();
-  statistics_.AddSent("tcp", sent - bytes_sent_);
+  const absl::string_view channel = ring_->is_shm() ? "shm" : "tcp";
+  statistics_.AddSent(channel, sent - bytes_sent_);
   // Each rank receives what another one sends.
-  statistics_.AddReceived("tcp", sent - bytes_sent_);
+  statistics_.AddReceived(channel, sent - bytes_sent_);
   bytes_sent_ = sent;
 }
 
@@ -183,8 +184,12 @@ void RingClient::OnForm(const FormRing& message) {
   if (mark_ != message.mark) has_values_ = false;
   thread_.Start(
       [this] {
-        PUSHPULL_ASSIGN_OR_RETURN(ring_,
-                                  ConnectRing(listener_, *form_, self_, thread_.interrupt()));
+        const RingEnd end = {.listener = place_.listener,
+                             .interrupt = thread_.interrupt(),
+                             .self = place_.self,
+                             .has_shm = place_.has_shm,
+                             .tls = CurrentIdentity(place_.tls)};
+        PUSHPULL_ASSIGN_OR_RETURN(ring_, RingLinks::Connect(end, *form_));
         if (form_->is_fresh && ring_->rank() == form_->source)
           PUSHPULL_RETURN_IF_ERROR(state_->BeginFresh(form_->workers));
         return form_->copies ? CopyState(*ring_, *form_, *state_) : absl::OkStatus();
@@ -198,6 +203,7 @@ void RingClient::OnFormed(const absl::Status& status) {
     if (mark_ != form_->mark) tried_in_.clear();
     tried_in_.push_back(form_->epoch);
     mark_ = form_->mark;
+    statistics_.SetBatch(state_->Batch());
     has_values_ = true;
     has_begun_ = true;
     if (is_taken) {

@@ -20,11 +20,12 @@
 
 #include "runtime/base/executor.h"
 #include "runtime/base/ids.h"
-#include "runtime/collective/communicator.h"
 #include "runtime/collective/rank_mesh.h"
 #include "runtime/membership/control.h"
+#include "runtime/ring/ring_links.h"
 #include "runtime/ring/ring_state.h"
 #include "runtime/ring/ring_thread.h"
+#include "runtime/tls/tls_folder.h"
 #include "runtime/worker/request_table.h"
 #include "runtime/worker/worker_statistics.h"
 
@@ -44,12 +45,19 @@ class RingClientObserver {
   virtual void OnRingBroken(const absl::Status& why) = 0;
 };
 
+// Where and how a worker meets the others.
+struct RingPlace {
+  WorkerId self;
+  RankListener listener;
+  const TlsFolder* tls = nullptr;  // outlives the client; null: plain text
+  bool has_shm = false;            // may use shared memory with workers on its host, without TLS
+};
+
 // Thread-confined to its executor, constructor and destructor included.
 class RingClient {
  public:
-  // All of them outlive this object, apart from the listener.
-  RingClient(WorkerId self,
-             RankListener listener,
+  // All but the place outlive this object.
+  RingClient(RingPlace place,
              Executor& executor,
              WorkerStatistics& statistics,
              RingClientObserver& observer);
@@ -92,8 +100,7 @@ class RingClient {
   void Observe();
   void FailNow();
 
-  const WorkerId self_;
-  const RankListener listener_;
+  const RingPlace place_;
   Executor& executor_;
   WorkerStatistics& statistics_;
   RingClientObserver& observer_;
@@ -110,7 +117,7 @@ class RingClient {
   std::optional<FormRing> form_;  // the ring that is being formed, or is there
   std::vector<Epoch> tried_in_;   // the rings that were there since the last step
   bool is_ready_ = false;
-  std::unique_ptr<Communicator> ring_;
+  std::unique_ptr<RingLinks> ring_;
   absl::Status failed_;
   SteadyTime first_ready_;  // of the step's pushes
   std::optional<SteadyTime> last_end_;

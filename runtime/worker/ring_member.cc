@@ -31,8 +31,10 @@ RingMember::~RingMember() = default;
 
 void RingMember::Open(std::shared_ptr<PendingOperation> joining) {
   joining_ = std::move(joining);
-  client_.emplace(options_.worker,
-                  std::move(*options_.ring),
+  client_.emplace(RingPlace{.self = options_.worker,
+                            .listener = std::move(*options_.ring),
+                            .tls = options_.ring_tls,
+                            .has_shm = options_.ring_has_shm},
                   dependencies_.executor,
                   statistics(),
                   static_cast<RingClientObserver&>(*this));

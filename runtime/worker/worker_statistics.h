@@ -37,6 +37,7 @@ class WorkerStatistics {
   void AddLoss(const LossPoint& loss);
   void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
   void SetStep(Step step);
+  void SetBatch(uint64_t batch) { stats_.batch = batch; }
 
   TraceRecorder& trace() { return trace_; }
 

@@ -42,11 +42,11 @@ class ExamplesTest(unittest.TestCase):
     def alone(self, program: str, figure: str) -> float:
         return last_figure(run(sys.executable, "-B", EXAMPLES / f"python/{program}_plain.py"), figure)
 
-    def distributed(self, name: str, figure: str) -> float:
+    def distributed(self, name: str, figure: str, *flags: str) -> float:
         """Of the first worker, which has the same values as the second."""
         report = self.folder / "report.json"
         run(PUSHPULL, "run", EXAMPLES / f"torch-{name}.yaml", "--workdir", self.folder / "work", "--progress", "none",
-            "--report", report)
+            "--report", report, *flags)
         self.assertEqual(json.loads(report.read_text())["restarts"], 0)
         figures = [last_figure((self.folder / f"work/logs/worker-{worker}.log").read_text(), figure) for worker in range(2)]
         self.assertEqual(figures[0], figures[1])
@@ -58,6 +58,11 @@ class ExamplesTest(unittest.TestCase):
 
     def test_fashion_mnist_learns(self) -> None:
         self.assertGreaterEqual(self.distributed("fashion-mnist", "test accuracy"), 0.88)
+
+    def test_fashion_mnist_learns_without_servers(self) -> None:
+        accuracy = self.distributed("fashion-mnist", "test accuracy", "--set", "spec.sync.mode=AllReduce",
+                                    "--set", "spec.servers.replicas=0")
+        self.assertGreaterEqual(accuracy, 0.88)
 
     def test_characters_learn_alone(self) -> None:
         self.assertLess(self.alone("characters", "test loss"), 2.2)

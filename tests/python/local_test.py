@@ -172,6 +172,11 @@ class LocalTest(unittest.TestCase):
         self.assertEqual(results, [(0, 6.0), (1, 6.0), (2, 6.0)])
         self.assertEqual(self.temporary_files(), [])
 
+    def test_spawn_without_servers(self) -> None:
+        results = pushpull.spawn(add_up, workers=3, servers=0, args=(5,), settings={"spec.sync.mode": "AllReduce"})
+
+        self.assertEqual(results, [(0, 6.0), (1, 6.0), (2, 6.0)])
+
     def test_exception_in_a_worker_is_raised_with_its_traceback(self) -> None:
         with self.assertRaises(pushpull.PushPullError) as failed:
             pushpull.spawn(fail_in_worker_1, workers=2, servers=1)

@@ -12,13 +12,13 @@
 
 namespace pushpull {
 
-absl::StatusOr<std::unique_ptr<PeerLink>> TcpLink::Make(FileDescriptor socket) {
+absl::StatusOr<std::unique_ptr<PeerLink>> TcpLink::Make(TcpStream stream) {
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer staged, HostBuffer::Uninitialized(kStagedBytes));
-  return std::unique_ptr<PeerLink>(new TcpLink(std::move(socket), std::move(staged)));
+  return std::unique_ptr<PeerLink>(new TcpLink(std::move(stream), std::move(staged)));
 }
 
-TcpLink::TcpLink(FileDescriptor socket, HostBuffer staged)
-    : stream_(std::move(socket), nullptr, TlsSide::kConnecting), staged_(std::move(staged)) {
+TcpLink::TcpLink(TcpStream stream, HostBuffer staged)
+    : stream_(std::move(stream)), staged_(std::move(staged)) {
   unsent_.reserve(kGatheredBytes);
 }
 
@@ -31,7 +31,7 @@ absl::StatusOr<size_t> TcpLink::Send(std::span<const std::byte> bytes) {
 }
 
 absl::Status TcpLink::Flush() {
-  return unsent_.empty() ? absl::OkStatus() : Write({}).status();
+  return has_unsent() ? Write({}).status() : absl::OkStatus();
 }
 
 absl::StatusOr<size_t> TcpLink::Write(std::span<const std::byte> bytes) {
@@ -39,10 +39,10 @@ absl::StatusOr<size_t> TcpLink::Write(std::span<const std::byte> bytes) {
   const std::array<iovec, 2> buffers = {
       {{.iov_base = unsent_.data(), .iov_len = unsent_.size()},
        {.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()}}};
-  const bool has_gathered = !unsent_.empty();
-  PUSHPULL_ASSIGN_OR_RETURN(
-      const Transfer sent,
-      stream_.Send(std::span(buffers).subspan(has_gathered ? 0 : 1, has_gathered ? 2 : 1)));
+  const size_t first = unsent_.empty() ? 1 : 0;
+  const size_t end = bytes.empty() ? 1 : 2;
+  PUSHPULL_ASSIGN_OR_RETURN(const Transfer sent,
+                            stream_.Send(std::span(buffers).subspan(first, end - first)));
   can_write_ = sent.wait == Transfer::Wait::kNothing;
   const size_t of_gathered = std::min(sent.num_bytes, unsent_.size());
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(of_gathered));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A link over a TCP connection: the bytes of the messages and nothing else. Those of a message that
-// is reduced come in through a buffer that stays in the cache, those of one that is copied go
-// straight to their place. The buffer begins at a page: the kernel copies with one string
-// instruction, which takes up to three times as long to the addresses that malloc gives large
-// blocks, 16 bytes behind a page (AMD EPYC, Linux 6.18: 0.5 s a gigabyte against 0.15).
+// A link over a TCP connection, in plain text or over TLS: the bytes of the messages and nothing
+// else. Those of a message that is reduced come in through a buffer that stays in the cache, those
+// of one that is copied go straight to their place. The buffer begins at a page: the kernel copies
+// with one string instruction, which takes up to three times as long to the addresses that malloc
+// gives large blocks, 16 bytes behind a page (AMD EPYC, Linux 6.18: 0.5 s a gigabyte against 0.15).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/base/file_descriptor.h"
 #include "runtime/collective/peer_link.h"
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/tcp/tcp_stream.h"
@@ -21,13 +20,13 @@ namespace pushpull {
 
 class TcpLink final : public PeerLink {
  public:
-  // `socket` is connected and does not block.
-  static absl::StatusOr<std::unique_ptr<PeerLink>> Make(FileDescriptor socket);
+  // The stream's handshake, if it has one, is complete.
+  static absl::StatusOr<std::unique_ptr<PeerLink>> Make(TcpStream stream);
 
   absl::StatusOr<size_t> Send(std::span<const std::byte> bytes) override;
   void EndSent() override {}
   absl::Status Flush() override;
-  bool has_unsent() const override { return !unsent_.empty(); }
+  bool has_unsent() const override { return !unsent_.empty() || stream_.has_unsent(); }
 
   absl::StatusOr<std::span<const std::byte>> Peek(size_t least, size_t most) override;
   void Consume(size_t num_bytes) override { staged_begin_ += num_bytes; }
@@ -45,7 +44,7 @@ class TcpLink final : public PeerLink {
   static constexpr size_t kGatheredBytes = 4096;
   static constexpr size_t kStagedBytes = 128 * 1024;
 
-  TcpLink(FileDescriptor socket, HostBuffer staged);
+  TcpLink(TcpStream stream, HostBuffer staged);
 
   std::span<std::byte> Staged() {
     return staged_.bytes().subspan(staged_begin_, staged_end_ - staged_begin_);

@@ -175,6 +175,9 @@ class PushHandle {
 //   Bounded  As Async, and the value of a pull or push_pull has all steps of every worker except
 //            the last `staleness` before this worker's: it waits for them. A push without `out`
 //            does not wait.
+//   AllReduce  As Sync, among the workers and without servers. A step is taken for all tensors at
+//            once: push all of them before you wait for one. Codecs, clip_norm, row-sparse tensors,
+//            reductions other than mean and sum, and collectives() are refused.
 //
 // Thread-safe, except that the pushes of one tensor must come from one thread, in the order of
 // their steps.

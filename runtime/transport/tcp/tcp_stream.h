@@ -26,6 +26,8 @@ class TcpStream {
   bool is_open() const { return socket_.is_open(); }
   int socket() const { return socket_.get(); }
   void Close();
+  // Gives the socket away; only of a stream in plain text. Nothing may be called after it.
+  FileDescriptor Release() { return std::move(socket_); }
 
   // Fills `buffers` in order with what has arrived. The wait is kReadable where nothing more is
   // available for now. kUnavailable: the peer has closed, or the connection is broken; over TLS

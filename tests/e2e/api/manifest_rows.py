@@ -28,6 +28,7 @@ def _rule(**fields: Any) -> JSON:
     return {"restart": {"rules": [{"action": "Ignore", "reason": "Error"}, {"action": "FailJob", **fields}]}}
 
 
+_RING = {"sync": {"mode": "AllReduce"}, "servers": {"replicas": 0}}
 _SERVERS = "spec.servers"
 _RULE = "spec.restart.rules[1]"
 _RUNTIME = {"runtimeRef": {"name": "gpu"}}
@@ -91,8 +92,21 @@ ROWS = [
     Row("gated async", "spec.sync.gated", {"sync": {"mode": "Async", "gated": True}}),
     Row("gated with backup workers", "spec.sync.gated",
         {"workers": {"replicas": 3}, "sync": {"backupWorkers": 1, "gated": True}}),
-    Row("all-reduce with a server", "spec.servers.replicas", {"sync": {"mode": "AllReduce"}}, cluster_field="spec.sync.mode"),
-    Row("all-reduce", None, {"sync": {"mode": "AllReduce"}, "servers": {"replicas": 0}}, cluster_field="spec.sync.mode"),
+    Row("all-reduce", None, _RING),
+    Row("all-reduce with a server", "spec.servers.replicas", {**_RING, "servers": {"replicas": 1}}),
+    Row("all-reduce with the default of servers", "spec.servers.replicas", {**_RING, "servers": {}}),
+    Row("all-reduce with replication", "spec.servers.replication", {**_RING, "servers": {"replicas": 0, "replication": 1}},
+        cluster_field="spec.servers"),
+    Row("all-reduce with checkpoints", "spec.checkpoint", {**_RING, "checkpoint": {"claim": "c"}}),
+    Row("all-reduce with a cooldown", "spec.scaling", {**_RING, "scaling": {"cooldownSeconds": 5}}),
+    Row("all-reduce with another stall", "spec.sync.stallSeconds", {**_RING, "sync": {"mode": "AllReduce", "stallSeconds": 20}}),
+    Row("all-reduce with skipped gradients", "spec.sync.nonFinite", {**_RING, "sync": {"mode": "AllReduce", "nonFinite": "Skip"}}),
+    Row("all-reduce with too many workers", "spec.workers.replicas", {**_RING, "workers": {"replicas": 65}}),
+    Row("all-reduce with servers beside workers", "spec.workers.colocatedServer", {**_RING, "workers": {"colocatedServer": True}}),
+    Row("all-reduce with a limit of servers", "spec.restart.roleLimits.servers", {**_RING, "restart": {"roleLimits": {"servers": 1}}}),
+    Row("all-reduce without a budget", "spec.scheduling.pdb", {**_RING, "scheduling": {"pdb": False}}, cluster_field="spec.scheduling"),
+    Row("deterministic all-reduce", None, {**_RING, "sync": {"mode": "AllReduce", "deterministic": True}}),
+    Row("gated all-reduce", "spec.sync.gated", {**_RING, "sync": {"mode": "AllReduce", "gated": True}}),
     Row("deterministic async", "spec.sync.deterministic", {"sync": {"mode": "Async", "deterministic": True}}),
     Row("noise scale", None, {"sync": {"noiseScale": True}}),
     Row("noise scale async", "spec.sync.noiseScale", {"sync": {"mode": "Async", "noiseScale": True}}),

@@ -42,6 +42,20 @@ class MemberTest(NodeCase):
             self.assertEqual(restarts["last"]["exitCode"], 137)
         self.finish_job("killed")
 
+    def test_ring_goes_on_without_workers_that_die(self) -> None:
+        self.start_job("ring", servers={"replicas": 0}, workers={"replicas": 3}, restart=QUICK, sync={"mode": "AllReduce"})
+        self.trains("ring")
+        self.assertEqual(self.pods("ring", "server"), {})
+        self.assertEqual(kubectl("get", "pdb", "ring-servers").returncode, 1)
+        for pod in ("ring-worker-1", "ring-coordinator", "ring-worker-0"):
+            uid = self.uids("ring")[pod]
+            self.kill(pod)
+            wait_until(lambda: self.uids("ring").get(pod, uid) != uid, 60, f"another pod {pod} than {uid}")
+            self.await_members("ring", servers=0, workers=3)
+            self.trains("ring")
+        status = self.finish_job("ring")
+        self.assertEqual(status["restarts"]["counted"], 3)
+
     def test_deaths_around_an_operators_death_count_once(self) -> None:
         self.expected_trouble = ["connection", "lease"]  # the leader's end is seen
         self.start("unwatched")

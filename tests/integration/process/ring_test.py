@@ -102,6 +102,17 @@ class RingTest(job.JobTestCase):
 
         self.assertEqual(started.scale(servers=2).returncode, 2)
 
+    def test_batch_changes_between_two_steps(self) -> None:
+        started = self.run_job(self.ring_spec("--samples", 20000, "--epochs", 1, "--batch", 5, "--step-milliseconds", 10))
+        started.wait_for_step(3)
+
+        changed = started.set("globalBatch=64", "--wait")
+        code = started.finish()
+
+        self.assertEqual(changed.returncode, 0, changed.stderr)
+        self.assertEqual(code, 0, started.launcher.output)
+        self.assertEqual(started.report()["final"]["total"], 20000)
+
     def test_steps_go_on_while_the_coordinator_is_replaced(self) -> None:
         started = self.run_job(self.long_ring_spec())
         started.wait_for_step(3)

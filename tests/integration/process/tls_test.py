@@ -100,6 +100,13 @@ class TlsTest(job.JobTestCase):
                     if not stranger.recv(1):
                         raise ConnectionResetError("closed")
 
+    def test_ring_of_workers_trains_over_tls(self) -> None:
+        started = self.run_over_tls(self.spec("--steps", 100, "--values", 100000, "--optimizer", "sum", servers=0, workers=3,
+                                              sync={"mode": "AllReduce"}))
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        self.assertEqual(started.report()["restarts"], 0)
+
     def test_certificates_rotate_and_strangers_stay_out(self) -> None:
         steps = 3000
         started = self.run_over_tls(self.spec("--steps", steps, "--step-milliseconds", 50))

@@ -224,7 +224,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise ValueError("the optimizer has no parameters")
 
     def _choose(self, optimizer_on: str) -> bool:
-        """Whether the optimizer runs on the servers."""
+        """Whether the optimizer runs on the servers, or in mode AllReduce as it would there."""
+        runs_there = self._would_run_on_servers(optimizer_on)
+        if not runs_there and "PUSHPULL_RING" in self._job._environment:
+            raise ValueError(f"mode AllReduce takes a step of all tensors at once, and {type(self._optimizer).__name__} on the "
+                             "workers takes two: use SGD without dampening, Adagrad without lr_decay, Adam or AdamW without "
+                             "amsgrad, no scaler, or another spec.sync.mode")
+        return runs_there
+
+    def _would_run_on_servers(self, optimizer_on: str) -> bool:
         if optimizer_on not in ("auto", "servers", "workers"):
             raise ValueError(f'optimizer_on: expected "auto", "servers" or "workers", got "{optimizer_on}"')
         if self._scaler is not None and optimizer_on == "servers":

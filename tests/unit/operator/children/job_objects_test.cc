@@ -113,6 +113,14 @@ TEST(JobObjectsTest, ADrainTakesOneServerAtATime) {
             json::parse(R"({"pushpull.dev/job":"mnist","app.kubernetes.io/component":"server"})"));
 }
 
+TEST(JobObjectsTest, AJobWithoutServersHasNoBudgetForThem) {
+  TrainingJobSpec spec;
+  spec.sync.mode = pushpull::SyncMode::kAllReduce;
+  spec.servers.replicas = 0;
+
+  EXPECT_TRUE(ObjectOf("poddisruptionbudgets", spec).is_null());
+}
+
 TEST(JobObjectsTest, WhatTheSpecSwitchesOffIsNotCreated) {
   TrainingJobSpec spec;
   spec.security.network_policy = NetworkPolicy::kOff;

@@ -220,6 +220,24 @@ TEST(MemberPodTest, AWorkerRunsTheUsersProgramWithAllThatItNeeds) {
   EXPECT_EQ(Main(pod)["resources"]["limits"]["nvidia.com/gpu"], 2);
 }
 
+TEST(MemberPodTest, AWorkerOfARingIsReachedByTheOthers) {
+  const json pod = PodOf(
+      Job(R"({"image":"i","sync":{"mode":"AllReduce"},"servers":{"replicas":0},"security":{"tls":"Off"}})"),
+      kWorker);
+
+  const json environment = Main(pod)["env"];
+  const auto named = [&](const char* name) {
+    return std::find_if(environment.begin(), environment.end(), [&](const json& variable) {
+      return variable["name"] == name;
+    });
+  };
+  ASSERT_NE(named("PUSHPULL_RING"), environment.end());
+  EXPECT_EQ((*named("PUSHPULL_RING"))["value"], "[$(POD_IP)]:7172");
+  // What a value refers to comes before it.
+  EXPECT_LT(named("POD_IP"), named("PUSHPULL_RING"));
+  EXPECT_THAT(Main(pod)["ports"], Contains(json({{"name", "ring"}, {"containerPort", 7172}})));
+}
+
 TEST(MemberPodTest, SchedulingFieldsReachThePods) {
   const TrainingJobObject job =
       Job(R"({"image":"i","scheduling":{"priorityClass":"high","spreadServers":false},

@@ -20,18 +20,18 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // A connection that has said `message` when this returns, whether or not it was accepted.
-FileDescriptor Caller(const HostPort& address, std::span<const std::byte> message) {
+TcpStream Caller(const HostPort& address, std::span<const std::byte> message) {
   absl::StatusOr<FileDescriptor> socket = ConnectToRank(address, {TestDeadline()});
   EXPECT_TRUE(socket.ok()) << socket.status();
-  const absl::Status sent = SendLinkMessage(socket->get(), message, {TestDeadline()});
+  TcpStream stream(*std::move(socket), nullptr, TlsSide::kConnecting);
+  const absl::Status sent = SendLinkMessage(stream, message, {TestDeadline()});
   EXPECT_TRUE(sent.ok()) << sent;
-  return *std::move(socket);
+  return stream;
 }
 
 // What a caller is told; an error: what became of its connection.
-absl::Status AnswerTo(const FileDescriptor& caller) {
-  const absl::StatusOr<std::vector<std::byte>> body =
-      ReceiveLinkMessage(caller.get(), {TestDeadline()});
+absl::Status AnswerTo(TcpStream caller) {
+  const absl::StatusOr<std::vector<std::byte>> body = ReceiveLinkMessage(caller, {TestDeadline()});
   if (!body.ok()) return body.status();
   const absl::StatusOr<LinkWelcome> welcome = DecodeLinkWelcome(*body);
   return welcome.ok() ? welcome->admitted : welcome.status();
@@ -67,8 +67,7 @@ TEST(RankMeshTest, MissingRanksAndTheLastRefusalAreNamed) {
   ASSERT_TRUE(listener.ok());
   const HostPort address = {"127.0.0.1", listener->port()};
   const MeshOptions options = {.addresses = {address, address, address}, .group = kTestGroup};
-  const FileDescriptor stranger =
-      Caller(address, EncodeLinkHello({.from = 1, .to = 0, .ranks = 3}));
+  const TcpStream stranger = Caller(address, EncodeLinkHello({.from = 1, .to = 0, .ranks = 3}));
 
   const absl::Status status =
       ConnectRanks(*listener, options, Deadline::After(std::chrono::milliseconds(50))).status();
@@ -91,7 +90,7 @@ TEST(RankMeshTest, ARefusedRankSaysWhyAndWhere) {
   other.channel = LinkChannel::kShm;
 
   const absl::Status status = ConnectRanks(*second, other, TestDeadline()).status();
-  const FileDescriptor right = Caller(
+  const TcpStream right = Caller(
       options.addresses[0], EncodeLinkHello({.group = kTestGroup, .from = 1, .to = 0, .ranks = 2}));
   rank.join();
 
@@ -99,6 +98,31 @@ TEST(RankMeshTest, ARefusedRankSaysWhyAndWhere) {
   EXPECT_THAT(
       std::string(status.message()),
       AllOf(HasSubstr("rank 1 to rank 0 at 127.0.0.1:"), HasSubstr("uses shm, here it is tcp")));
+}
+
+TEST(RankMeshTest, WhoIsNotThereYetOrIsWithOthersIsTriedAgain) {
+  const absl::StatusOr<RankListener> first = RankListener::Listen({"127.0.0.1", 0});
+  const absl::StatusOr<RankListener> second = RankListener::Listen({"127.0.0.1", 0});
+  ASSERT_TRUE(first.ok() && second.ok());
+  MeshOptions options = {.addresses = {{"127.0.0.1", first->port()}, {"127.0.0.1", second->port()}},
+                         .group = kTestGroup,
+                         .retry_pause = std::chrono::milliseconds(1)};
+  MeshOptions other = options;
+  other.rank = 1;
+  absl::Status status;
+  std::thread patient([&] { status = ConnectRanks(*second, other, TestDeadline()).status(); });
+
+  // The first rank awaits another group, which does not come, and then this one.
+  MeshOptions earlier = options;
+  earlier.group = {1, 1};
+  const absl::Status alone =
+      ConnectRanks(*first, earlier, Deadline::After(std::chrono::milliseconds(50))).status();
+  const absl::Status met = ConnectRanks(*first, options, TestDeadline()).status();
+  patient.join();
+
+  EXPECT_EQ(alone.code(), absl::StatusCode::kDeadlineExceeded) << alone;
+  EXPECT_TRUE(met.ok()) << met;
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(RankMeshTest, ThereAreAtMost64Ranks) {

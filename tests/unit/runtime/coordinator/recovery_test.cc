@@ -24,6 +24,7 @@ class RecoveryTest : public testing::Test {
                         bool repairs_losses = false,
                         uint32_t servers = 1)
       : options_{.settings = {.job = "j", .workers = 1, .servers = servers},
+                 .consistency = {.mode = servers > 0 ? SyncMode::kSync : SyncMode::kAllReduce},
                  .recovery = kind,
                  .collect_grace = seconds(3),
                  .loss_grace = seconds(20),
@@ -65,6 +66,25 @@ class RecoveryTest : public testing::Test {
   MemberRegistry registry_;
   Recovery recovery_{options_, registry_};
 };
+
+// Whether or not the coordinator was told to expect anybody.
+class RingRecoveryTest : public RecoveryTest {
+ protected:
+  RingRecoveryTest() : RecoveryTest(JobCoreOptions::Recovery::kIfKnown, false, 0) {}
+};
+
+TEST_F(RingRecoveryTest, WaitsForAllWorkersOfTheRingAndBeginsAnew) {
+  const auto advance = [this](Duration later) {
+    now_ += later;
+    return recovery_.Advance(now_, 0);
+  };
+  registry_.Add(SessionId{1}, RegisterWorker{.promised = Term{1}, .is_member = true});
+  recovery_.OnRegistered(now_);
+  recovery_.Add(RegisterWorker{.is_member = true}, WorkerReport{.desired = {.revision = 4}});
+
+  EXPECT_TRUE(std::holds_alternative<Recovery::Wait>(advance(seconds(2))));
+  EXPECT_TRUE(std::holds_alternative<Recovery::StartNew>(advance(seconds(1))));
+}
 
 class TwoServersRecoveryTest : public RecoveryTest {
  protected:

@@ -34,6 +34,7 @@ WorkerStats SampleWorkerStats() {
   stats.costs.links = {
       {.server = ServerId{1}, .bytes = 18, .link_seconds = 0.25, .server_seconds = 0.125}};
   stats.activity = SampleActivity();
+  stats.batch = 19;
   return stats;
 }
 

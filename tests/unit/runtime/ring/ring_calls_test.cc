@@ -12,13 +12,16 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/tls/peer_identity.h"
+#include "tests/fakes/fake_tls_folder.h"
 
 namespace pushpull {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 
-constexpr size_t kValues = 1000;
+constexpr size_t kValues = 300'000;  // more than a socket takes at once
 
 // A worker with a listener and a state of its own.
 struct Member {
@@ -28,14 +31,19 @@ struct Member {
   const WorkerId id;
   const RankListener listener;
   RingState state;
+  std::shared_ptr<const TlsIdentity> tls;
   Interrupt interrupt;
-  std::unique_ptr<Communicator> ring;
+  std::unique_ptr<RingLinks> ring;
   absl::Status status;
 };
 
 class RingCallsTest : public ::testing::Test {
  protected:
   void AddMembers(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) AddMember("127.0.0.1");
+  }
+
+  void AddMember(const std::string& host) {
     const PlacedTensor tensor = {
         .id = TensorId{0},
         .spec = {.name = "w",
@@ -43,16 +51,22 @@ class RingCallsTest : public ::testing::Test {
                  .optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1}},
         .first_chunk = ChunkId{0},
         .shards = {}};
-    for (uint32_t i = 0; i < count; ++i) {
-      absl::StatusOr<RankListener> listener = RankListener::Listen({"127.0.0.1", 0});
-      ASSERT_TRUE(listener.ok()) << listener.status();
-      absl::StatusOr<RingState> state = RingState::Make({&tensor, 1});
-      ASSERT_TRUE(state.ok()) << state.status();
-      form_.workers.push_back(
-          {.worker = WorkerId{i}, .address = absl::StrCat("127.0.0.1:", listener->port())});
-      members_.push_back(
-          std::make_unique<Member>(WorkerId{i}, *std::move(listener), *std::move(state)));
-    }
+    const WorkerId id{static_cast<uint32_t>(members_.size())};
+    absl::StatusOr<RankListener> listener = RankListener::Listen({host, 0});
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    absl::StatusOr<RingState> state = RingState::Make({&tensor, 1});
+    ASSERT_TRUE(state.ok()) << state.status();
+    form_.workers.push_back({.worker = id, .address = absl::StrCat(host, ":", listener->port())});
+    members_.push_back(std::make_unique<Member>(id, *std::move(listener), *std::move(state)));
+  }
+
+  // The member shows the certificate of the job's member of this name.
+  void SetTls(Member& member, const std::string& name) {
+    absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
+        TlsIdentity::Create(MakeNamedTlsFiles(
+            authority_, {kCertificateName, MemberCertificateName(name, "mnist", "ml")}));
+    ASSERT_TRUE(identity.ok()) << identity.status();
+    member.tls = *std::move(identity);
   }
 
   // `call` of each member, on a thread of its own.
@@ -65,8 +79,12 @@ class RingCallsTest : public ::testing::Test {
   }
 
   absl::Status Connect(Member& member) const {
-    PUSHPULL_ASSIGN_OR_RETURN(member.ring,
-                              ConnectRing(member.listener, form_, member.id, member.interrupt));
+    const RingEnd end = {.listener = member.listener,
+                         .interrupt = member.interrupt,
+                         .self = member.id,
+                         .has_shm = has_shm_,
+                         .tls = member.tls};
+    PUSHPULL_ASSIGN_OR_RETURN(member.ring, RingLinks::Connect(end, form_));
     return absl::OkStatus();
   }
 
@@ -76,6 +94,8 @@ class RingCallsTest : public ::testing::Test {
     return TakeStep(*member.ring, form_, pushes, 0, member.state);
   }
 
+  bool has_shm_ = false;
+  const FakeCertificate authority_ = MakeAuthority("rings");
   FormRing form_{.epoch = {.term = Term{1}, .counter = 2}, .workers = {}, .token = {3, 4}};
   std::vector<std::unique_ptr<Member>> members_;
 };
@@ -98,6 +118,35 @@ TEST_F(RingCallsTest, AllHaveTheValuesOfTheSourceAndTakeTheSameStep) {
     EXPECT_EQ(member->state.mark(), (RingMark{.made_in = form_.epoch, .step = Step{8}}));
     EXPECT_THAT(member->state.value(0), Each(8));  // the mean of 1, 2 and 3 is 2
   }
+}
+
+TEST_F(RingCallsTest, WorkersWithTheirCertificatesTakeAStepOverTls) {
+  AddMembers(3);
+  for (const auto& member : members_) SetTls(*member, ToString(member->id));
+
+  ForAll([&](Member& member) -> absl::Status {
+    PUSHPULL_RETURN_IF_ERROR(Connect(member));
+    return TakeOneStep(member);
+  });
+
+  for (const auto& member : members_) {
+    ASSERT_TRUE(member->status.ok()) << member->status;
+    EXPECT_THAT(member->state.value(0), Each(-2));
+  }
+}
+
+TEST_F(RingCallsTest, CertificateOfAnotherWorkerIsRefused) {
+  AddMembers(2);
+  SetTls(*members_[0], "worker-0");
+  SetTls(*members_[1], "worker-7");
+
+  std::thread first([&] { members_[0]->status = Connect(*members_[0]); });
+  members_[1]->status = Connect(*members_[1]);
+  members_[0]->interrupt.Set();
+  first.join();
+
+  EXPECT_EQ(members_[1]->status.code(), absl::StatusCode::kUnauthenticated) << members_[1]->status;
+  EXPECT_EQ(members_[0]->status.code(), absl::StatusCode::kCancelled) << members_[0]->status;
 }
 
 TEST_F(RingCallsTest, StepOfAWorkerThatIsGoneEndsWithAnErrorAndNoChange) {
@@ -153,11 +202,77 @@ TEST_F(RingCallsTest, ConnectingToOneThatAnswersNotIsInterrupted) {
 }
 
 TEST_F(RingCallsTest, WorkerOutsideOfTheRingIsRefused) {
-  AddMembers(1);
-  const absl::Status status =
-      ConnectRing(members_[0]->listener, form_, WorkerId{9}, members_[0]->interrupt).status();
+  AddMembers(2);
+  form_.workers.pop_back();
 
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Connect(*members_[1]).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RingCallsTest, WorkersOfOneHostTakeAStepOverSharedMemory) {
+  AddMembers(3);
+  has_shm_ = true;
+
+  ForAll([&](Member& member) -> absl::Status {
+    PUSHPULL_RETURN_IF_ERROR(Connect(member));
+    return TakeOneStep(member);
+  });
+
+  for (const auto& member : members_) {
+    ASSERT_TRUE(member->status.ok()) << member->status;
+    EXPECT_THAT(member->state.value(0), Each(-2));
+  }
+}
+
+TEST_F(RingCallsTest, InterruptEndsAStepOverSharedMemory) {
+  AddMembers(2);
+  has_shm_ = true;
+  ForAll([&](Member& member) { return Connect(member); });
+
+  std::thread step([&] { members_[0]->status = TakeOneStep(*members_[0]); });
+  members_[0]->interrupt.Set();
+  step.join();
+
+  EXPECT_EQ(members_[0]->status.code(), absl::StatusCode::kCancelled) << members_[0]->status;
+}
+
+TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
+  // All of 127.0.0.0/8 is this host; by their addresses the workers are on two.
+  for (const char* host : {"127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.1", "127.0.0.2"})
+    AddMember(host);
+  has_shm_ = true;
+  form_.source = 4;
+  form_.copies = true;
+  members_[4]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+
+  ForAll([&](Member& member) -> absl::Status {
+    PUSHPULL_RETURN_IF_ERROR(Connect(member));
+    PUSHPULL_RETURN_IF_ERROR(CopyState(*member.ring, form_, member.state));
+    return TakeOneStep(member);
+  });
+
+  for (const auto& member : members_) {
+    ASSERT_TRUE(member->status.ok()) << member->status;
+    EXPECT_THAT(member->state.value(0), Each(7));  // the mean of 1 to 5 is 3
+    EXPECT_FALSE(member->ring->is_shm());
+  }
+}
+
+TEST_F(RingCallsTest, StagesAreThoseOfTheHosts) {
+  const auto form = [](const std::vector<std::string>& addresses) {
+    FormRing ring;
+    for (const std::string& address : addresses)
+      ring.workers.push_back({.worker = WorkerId{0}, .address = address});
+    return ring;
+  };
+
+  const RingStages mixed = StagesOf(form({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2"}));
+
+  EXPECT_THAT(mixed.hosts, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  EXPECT_TRUE(mixed.has_two());
+  EXPECT_EQ(mixed.HostOf(2), 0U);
+  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.1:2"})).has_two());
+  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.2:1"})).has_two());
+  EXPECT_TRUE(StagesOf(form({"[fd00::1]:1", "[fd00::1]:2"})).is_one_host());
 }
 
 }  // namespace

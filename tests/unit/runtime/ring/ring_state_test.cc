@@ -227,6 +227,7 @@ TEST_F(RingSamplesTest, BatchOfTheJobIsThatOfTheLowestRank) {
   ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = zeros_}}}, Workers({0}), 24).ok());
 
   EXPECT_EQ(ShareOf(ann, 0, 1).count, 24U);
+  EXPECT_EQ(ann.Batch(), 24U);
 }
 
 }  // namespace
