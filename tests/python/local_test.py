@@ -133,7 +133,7 @@ class LocalTest(unittest.TestCase):
                 job.store.push_pull("w", gradient)
 
         self.assertLess(abs(w - 3).max(), 1e-5)
-        self.assertRegex(self.printed.getvalue(), "^local: succeeded after .*, 100 steps")
+        self.assertRegex(self.printed.getvalue(), "(?m)^local: succeeded after .*, 100 steps")
         self.assertEqual(self.temporary_files(), [])
 
     def test_local_job_ends_after_an_exception(self) -> None:
