@@ -48,21 +48,7 @@ Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
 Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const Duration waited = now - first_registered_at_.value_or(now);
   CollectedJob job = collection_->Decide();
-  if (!collection_->has_state()) {
-    const auto& servers = members_.servers();
-    const bool all_reported = absl::c_all_of(servers, [&](const auto& server) {
-      // A server that no coordinator has welcomed yet is not asked: it has nothing to report.
-      return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
-    });
-    if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
-    // The workers of a ring have everything that there is, and register as they did at first. Those
-    // that come late would find that the others have gone on without them.
-    const bool is_ring = options_.consistency.is_ring();
-    const bool may_come = is_ring || options_.recovery == JobCoreOptions::Recovery::kExpected;
-    if (may_come && waited < options_.collect_grace) return Wait{};
-    if (job.desired.revision > 0 && !is_ring) return GoOn{std::move(job)};
-    return StartNew{};
-  }
+  if (!collection_->has_state()) return DecideWithoutState(waited, desired_servers, std::move(job));
   if (!job.has_begun) {
     if (!members_.HasFirstServers(desired_servers) || waited < options_.collect_grace)
       return Wait{};
@@ -80,6 +66,24 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
                                 unheld.size() - 1)};
   }
   return GoOn{std::move(job)};
+}
+
+// No server has values of the job.
+Recovery::Decision Recovery::DecideWithoutState(Duration waited,
+                                                uint32_t desired_servers,
+                                                CollectedJob job) const {
+  const bool all_reported = absl::c_all_of(members_.servers(), [&](const auto& server) {
+    // A server that no coordinator has welcomed yet is not asked: it has nothing to report.
+    return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
+  });
+  if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
+  // The workers of a ring have everything that there is, and register as they did at first. Those
+  // that come late would find that the others have gone on without them.
+  const bool is_ring = options_.consistency.is_ring();
+  const bool may_come = is_ring || options_.recovery == JobCoreOptions::Recovery::kExpected;
+  if (may_come && waited < options_.collect_grace) return Wait{};
+  if (job.desired.revision > 0 && !is_ring) return GoOn{std::move(job)};
+  return StartNew{};
 }
 
 }  // namespace pushpull

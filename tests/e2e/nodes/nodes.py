@@ -164,7 +164,7 @@ class NodeCase(unittest.TestCase):
     def await_members(self, name: str, seconds: float = START_SECONDS, servers: int = 2, workers: int = 2) -> float:
         def is_so(status: dict[str, Any]) -> bool:
             return (status.get("phase") == "Running"
-                    and status["servers"].items() >= {"ready": servers, "replicas": servers}.items()
+                    and (status["servers"].get("ready", 0), status["servers"].get("replicas", 0)) == (servers, servers)
                     and status["workers"].get("ready", 0) == workers and status["coordinator"].get("ready", False))
         return self.await_job(name, is_so, seconds, f"{name}: {servers} servers and {workers} workers")
 
