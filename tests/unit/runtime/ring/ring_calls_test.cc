@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/collective/rank_mesh.h"
+#include "runtime/job/training_job.h"
 #include "runtime/tls/peer_identity.h"
 #include "tests/fakes/fake_tls_folder.h"
 
@@ -20,6 +22,8 @@ namespace pushpull {
 namespace {
 
 using ::testing::ElementsAre;
+
+static_assert(kRingWorkersMax <= static_cast<int>(kRanksMax), "a ring's workers are ranks");
 
 constexpr size_t kValues = 300'000;  // more than a socket takes at once
 
@@ -99,6 +103,22 @@ class RingCallsTest : public ::testing::Test {
     return TakeStep(*member.ring, form_, pushes, 0, member.state);
   }
 
+  // Every member, with the values of the source where the ring copies them.
+  void ConnectAndTakeOneStep() {
+    ForAll([&](Member& member) -> absl::Status {
+      PUSHPULL_RETURN_IF_ERROR(Connect(member));
+      if (form_.copies) PUSHPULL_RETURN_IF_ERROR(CopyState(*member.ring, form_, member.state));
+      return TakeOneStep(member);
+    });
+  }
+
+  void ExpectValues(float value) const {
+    for (const auto& member : members_) {
+      ASSERT_TRUE(member->status.ok()) << member->status;
+      EXPECT_THAT(member->state.value(0), AllAre(value));
+    }
+  }
+
   bool has_shm_ = false;
   const FakeCertificate authority_ = MakeAuthority("rings");
   FormRing form_{.epoch = {.term = Term{1}, .counter = 2}, .workers = {}, .token = {3, 4}};
@@ -112,32 +132,20 @@ TEST_F(RingCallsTest, AllHaveTheValuesOfTheSourceAndTakeTheSameStep) {
   form_.mark = {.made_in = {.term = Term{1}, .counter = 1}, .step = Step{7}};
   members_[1]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
 
-  ForAll([&](Member& member) -> absl::Status {
-    PUSHPULL_RETURN_IF_ERROR(Connect(member));
-    PUSHPULL_RETURN_IF_ERROR(CopyState(*member.ring, form_, member.state));
-    return TakeOneStep(member);
-  });
+  ConnectAndTakeOneStep();
 
-  for (const auto& member : members_) {
-    ASSERT_TRUE(member->status.ok()) << member->status;
+  ExpectValues(8);  // the mean of 1, 2 and 3 is 2
+  for (const auto& member : members_)
     EXPECT_EQ(member->state.mark(), (RingMark{.made_in = form_.epoch, .step = Step{8}}));
-    EXPECT_THAT(member->state.value(0), AllAre(8.0F));  // the mean of 1, 2 and 3 is 2
-  }
 }
 
 TEST_F(RingCallsTest, WorkersWithTheirCertificatesTakeAStepOverTls) {
   AddMembers(3);
   for (const auto& member : members_) SetTls(*member, ToString(member->id));
 
-  ForAll([&](Member& member) -> absl::Status {
-    PUSHPULL_RETURN_IF_ERROR(Connect(member));
-    return TakeOneStep(member);
-  });
+  ConnectAndTakeOneStep();
 
-  for (const auto& member : members_) {
-    ASSERT_TRUE(member->status.ok()) << member->status;
-    EXPECT_THAT(member->state.value(0), AllAre(-2.0F));
-  }
+  ExpectValues(-2);  // the mean of 1, 2 and 3 is 2
 }
 
 TEST_F(RingCallsTest, CertificateOfAnotherWorkerIsRefused) {
@@ -217,15 +225,9 @@ TEST_F(RingCallsTest, WorkersOfOneHostTakeAStepOverSharedMemory) {
   AddMembers(3);
   has_shm_ = true;
 
-  ForAll([&](Member& member) -> absl::Status {
-    PUSHPULL_RETURN_IF_ERROR(Connect(member));
-    return TakeOneStep(member);
-  });
+  ConnectAndTakeOneStep();
 
-  for (const auto& member : members_) {
-    ASSERT_TRUE(member->status.ok()) << member->status;
-    EXPECT_THAT(member->state.value(0), AllAre(-2.0F));
-  }
+  ExpectValues(-2);  // the mean of 1, 2 and 3 is 2
 }
 
 TEST_F(RingCallsTest, InterruptEndsAStepOverSharedMemory) {
@@ -249,17 +251,10 @@ TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
   form_.copies = true;
   members_[4]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
 
-  ForAll([&](Member& member) -> absl::Status {
-    PUSHPULL_RETURN_IF_ERROR(Connect(member));
-    PUSHPULL_RETURN_IF_ERROR(CopyState(*member.ring, form_, member.state));
-    return TakeOneStep(member);
-  });
+  ConnectAndTakeOneStep();
 
-  for (const auto& member : members_) {
-    ASSERT_TRUE(member->status.ok()) << member->status;
-    EXPECT_THAT(member->state.value(0), AllAre(7.0F));  // the mean of 1 to 5 is 3
-    EXPECT_FALSE(member->ring->is_shm());
-  }
+  ExpectValues(7);  // the mean of 1 to 5 is 3
+  for (const auto& member : members_) EXPECT_FALSE(member->ring->is_shm());
 }
 
 TEST_F(RingCallsTest, StagesAreThoseOfTheHosts) {
