@@ -29,19 +29,20 @@ bool Collection::has_state() const {
          });
 }
 
-bool Collection::IsComplete() const {
+Collection::Missing Collection::FindMissing() const {
+  Missing missing;
   for (const auto& [shard, entry] : NewestEntries()) {
-    const auto has_spoken = [&](ServerId server) { return servers_.contains(server); };
-    const bool is_whole = (!entry.primary || has_spoken(*entry.primary)) &&
-                          absl::c_all_of(entry.followers, has_spoken) &&
-                          absl::c_all_of(entry.learners, has_spoken);
-    if (!is_whole) return false;
+    if (entry.primary) missing.servers.insert(*entry.primary);
+    missing.servers.insert(entry.followers.begin(), entry.followers.end());
+    missing.servers.insert(entry.learners.begin(), entry.learners.end());
   }
+  std::erase_if(missing.servers, [&](ServerId server) { return servers_.contains(server); });
   const View view = NewestView();
-  return absl::c_all_of(view.members, [&](const ViewMember& member) {
+  for (const ViewMember& member : view.members) {
     // A worker that has left need not be present any more.
-    return member.end_step.has_value() || workers_.contains(member.worker);
-  });
+    if (!member.end_step && !workers_.contains(member.worker)) missing.workers.push_back(member);
+  }
+  return missing;
 }
 
 std::vector<ShardId> Collection::Unheld() const {

@@ -50,8 +50,12 @@ class Collection {
   bool HasSpoken(ServerId server) const { return servers_.contains(server); }
   // Some member knows of a job that was under way.
   bool has_state() const;
-  // Every member that the newest entries and the view list has reported.
-  bool IsComplete() const;
+  // Members that the newest entries and the view list, and that have not reported.
+  struct Missing {
+    std::set<ServerId> servers;
+    std::vector<ViewMember> workers;
+  };
+  Missing FindMissing() const;
   // Shards with values of which no full holder has reported: the missing ones may be the last.
   std::vector<ShardId> Unheld() const;
 

@@ -40,9 +40,12 @@ struct JobCoreOptions {
   // kIfKnown: members may have state; kExpected: they have, so that they are waited for.
   enum class Recovery { kNone, kIfKnown, kExpected };
   Recovery recovery = Recovery::kNone;
-  // From the first registration on: how long other members may take to find this coordinator, and
-  // how long servers may take without whose state values would be lost.
+  // From the first registration on: how long other members may take to find this coordinator where
+  // nobody has said who they are, how long those that reports name, and how long servers without
+  // whose state values would be lost. A cluster's DNS serves the address of the earlier coordinator
+  // for up to 5 s, and each try to reach it takes time: who is given up must start anew.
   Duration collect_grace = std::chrono::seconds(3);
+  Duration named_grace = std::chrono::seconds(10);
   Duration loss_grace = std::chrono::seconds(20);
   // Shards without a live holder are rebuilt from the workers' copies once loss_grace is over for
   // the last holders. Otherwise such a loss fails the job.

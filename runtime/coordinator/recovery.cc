@@ -43,8 +43,8 @@ Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
 // The order of the questions matters. A job whose values may exist somewhere must never be started
 // again, so "nobody knows anything" needs every registered server's report, and where state is
 // expected also the grace. After that, the more is known, the longer missing members are worth
-// waiting for: everybody for collect_grace, and holders of values that nobody else has for
-// loss_grace.
+// waiting for: those that reports name for named_grace, and holders of values that nobody else has
+// for loss_grace.
 Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const Duration waited = now - first_registered_at_.value_or(now);
   CollectedJob job = collection_->Decide();
@@ -54,10 +54,11 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
       return Wait{};
     return GoOn{std::move(job)};
   }
-  if (!collection_->IsComplete() && waited < options_.collect_grace) return Wait{};
+  const bool is_complete = IsComplete();
+  if (!is_complete && waited < options_.named_grace) return Wait{};
   const std::vector<ShardId> unheld = collection_->Unheld();
   // Once everybody has reported, no further holder can appear: repair starts at once where it can.
-  const bool may_come = !collection_->IsComplete() || !options_.repairs_losses;
+  const bool may_come = !is_complete || !options_.repairs_losses;
   if (!unheld.empty() && may_come && waited < options_.loss_grace) {
     if (std::exchange(has_named_missing_, true)) return Wait{};
     return Wait{absl::StrFormat("waiting up to %g s for the servers that hold shard %d and %d more",
@@ -66,6 +67,22 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
                                 unheld.size() - 1)};
   }
   return GoOn{std::move(job)};
+}
+
+// Nobody else can report: where a process that knows nothing of the job has a member's place, the
+// process before it is dead.
+bool Recovery::IsComplete() const {
+  const Collection::Missing missing = collection_->FindMissing();
+  const auto is_new_server = [&](ServerId id) {
+    const auto* server = members_.Find(id);
+    return server != nullptr && server->info.promised == Term{};
+  };
+  const auto is_new_worker = [&](const ViewMember& member) {
+    const auto* worker = members_.Find(member.worker);
+    return worker != nullptr && worker->info.incarnation != member.incarnation;
+  };
+  return absl::c_all_of(missing.servers, is_new_server) &&
+         absl::c_all_of(missing.workers, is_new_worker);
 }
 
 // No server has values of the job.
@@ -77,12 +94,18 @@ Recovery::Decision Recovery::DecideWithoutState(Duration waited,
     return server.second.info.promised == Term{} || collection_->HasSpoken(server.first);
   });
   if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
-  // The workers of a ring have everything that there is, and register as they did at first. Those
-  // that come late would find that the others have gone on without them.
-  const bool is_ring = options_.consistency.is_ring();
-  const bool may_come = is_ring || options_.recovery == JobCoreOptions::Recovery::kExpected;
+  if (options_.consistency.is_ring()) {
+    // The workers have everything that there is, and register as they did at first. Those that come
+    // late would find that the others have gone on without them.
+    const uint32_t workers =
+        job.desired.revision > 0 ? job.desired.workers : options_.settings.workers;
+    const bool are_back = members_.workers().size() >= workers;
+    if (!are_back && waited < options_.named_grace) return Wait{};
+    return StartNew{};
+  }
+  const bool may_come = options_.recovery == JobCoreOptions::Recovery::kExpected;
   if (may_come && waited < options_.collect_grace) return Wait{};
-  if (job.desired.revision > 0 && !is_ring) return GoOn{std::move(job)};
+  if (job.desired.revision > 0) return GoOn{std::move(job)};
   return StartNew{};
 }
 

@@ -71,6 +71,7 @@ class Recovery {
 
  private:
   Decision Decide(SteadyTime now, uint32_t desired_servers);
+  bool IsComplete() const;
   Decision DecideWithoutState(Duration waited, uint32_t desired_servers, CollectedJob job) const;
 
   const JobCoreOptions& options_;

@@ -13,6 +13,7 @@ namespace pushpull {
 namespace {
 
 using testing::ElementsAre;
+using testing::Field;
 using testing::IsEmpty;
 
 ReplicaSet Entry(uint64_t counter, ServerId primary, std::vector<ServerId> followers) {
@@ -60,19 +61,19 @@ TEST(CollectionTest, TheHighestEpochWinsEvenIfOnlyAWorkerKnowsIt) {
   EXPECT_TRUE(job.has_begun);
 }
 
-TEST(CollectionTest, IsCompleteWhenEveryListedMemberHasReported) {
+TEST(CollectionTest, MembersThatAreListedAndHaveNotReportedAreMissing) {
   Collection collection;
   collection.Add(kA, Word(Entry(1, kA, {kB})));
-  EXPECT_FALSE(collection.IsComplete());
+  EXPECT_THAT(collection.FindMissing().servers, ElementsAre(kB));
+  EXPECT_THAT(collection.FindMissing().workers, ElementsAre(Field(&ViewMember::worker, kAnn)));
 
   collection.Add(kB, Word(Entry(1, kA, {kB})));
-  EXPECT_FALSE(collection.IsComplete());
-
   collection.Add(Who(kAnn), {});
-  EXPECT_TRUE(collection.IsComplete());
+  EXPECT_THAT(collection.FindMissing().servers, IsEmpty());
+  EXPECT_THAT(collection.FindMissing().workers, IsEmpty());
 
   collection.Remove(kB);
-  EXPECT_FALSE(collection.IsComplete());
+  EXPECT_THAT(collection.FindMissing().servers, ElementsAre(kB));
 }
 
 TEST(CollectionTest, AShardIsUnheldUntilAFullMemberReports) {

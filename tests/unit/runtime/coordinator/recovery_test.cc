@@ -27,6 +27,7 @@ class RecoveryTest : public testing::Test {
                  .consistency = {.mode = servers > 0 ? SyncMode::kSync : SyncMode::kAllReduce},
                  .recovery = kind,
                  .collect_grace = seconds(3),
+                 .named_grace = seconds(10),
                  .loss_grace = seconds(20),
                  .repairs_losses = repairs_losses} {}
 
@@ -71,19 +72,32 @@ class RecoveryTest : public testing::Test {
 class RingRecoveryTest : public RecoveryTest {
  protected:
   RingRecoveryTest() : RecoveryTest(JobCoreOptions::Recovery::kIfKnown, false, 0) {}
+
+  using RecoveryTest::Register;
+  void Register(WorkerId worker, const DesiredSize& desired) {
+    const RegisterWorker registration{.worker = worker, .promised = Term{1}, .is_member = true};
+    registry_.Add(SessionId{worker.value() + 1}, registration);
+    recovery_.OnRegistered(now_);
+    recovery_.Add(registration, WorkerReport{.desired = desired});
+  }
+  Recovery::Decision Advance(Duration later = Duration::zero()) {
+    now_ += later;
+    return recovery_.Advance(now_, 0);
+  }
 };
 
 TEST_F(RingRecoveryTest, WaitsForAllWorkersOfTheRingAndBeginsAnew) {
-  const auto advance = [this](Duration later) {
-    now_ += later;
-    return recovery_.Advance(now_, 0);
-  };
-  registry_.Add(SessionId{1}, RegisterWorker{.promised = Term{1}, .is_member = true});
-  recovery_.OnRegistered(now_);
-  recovery_.Add(RegisterWorker{.is_member = true}, WorkerReport{.desired = {.revision = 4}});
+  Register(WorkerId{0}, {.revision = 4, .workers = 2});
 
-  EXPECT_TRUE(std::holds_alternative<Recovery::Wait>(advance(seconds(2))));
-  EXPECT_TRUE(std::holds_alternative<Recovery::StartNew>(advance(seconds(1))));
+  EXPECT_TRUE(std::holds_alternative<Recovery::Wait>(Advance(seconds(9))));
+  EXPECT_TRUE(std::holds_alternative<Recovery::StartNew>(Advance(seconds(1))));
+}
+
+TEST_F(RingRecoveryTest, BeginsAnewAtOnceWhenAllWorkersAreBack) {
+  Register(WorkerId{0}, {.revision = 4, .workers = 2});
+  Register(WorkerId{1}, {.revision = 4, .workers = 2});
+
+  EXPECT_TRUE(std::holds_alternative<Recovery::StartNew>(Advance()));
 }
 
 class TwoServersRecoveryTest : public RecoveryTest {
@@ -103,19 +117,39 @@ TEST_F(RecoveryTest, GoesOnAtOnceWhenEveryMemberHasReported) {
   EXPECT_FALSE(recovery_.is_under_way());
 }
 
-TEST_F(RecoveryTest, AMissingFollowerIsWaitedForACollectGrace) {
+TEST_F(RecoveryTest, AMissingFollowerIsWaitedForANamedGrace) {
   Register(kA);
   recovery_.Add(kA, Report(kA, {kA, kB}));
-  EXPECT_TRUE(Waits(seconds(2)));
+  EXPECT_TRUE(Waits(seconds(9)));
 
   EXPECT_FALSE(Waits(seconds(1)));
+}
+
+TEST_F(RecoveryTest, AFollowersNewProcessEndsTheWaitForTheEarlierOne) {
+  Register(kA);
+  Register(kB, Term{});
+  recovery_.Add(kA, Report(kA, {kA, kB}));
+
+  EXPECT_FALSE(Waits());
+}
+
+TEST_F(RecoveryTest, AWorkersNewProcessEndsTheWaitForTheEarlierOne) {
+  Register(kA);
+  ServerReport report = Report(kA, {kA});
+  report.active.members = {{.worker = kAnn, .incarnation = Incarnation{7}, .from_step = Step{0}}};
+  recovery_.Add(kA, report);
+  EXPECT_TRUE(Waits(seconds(9)));
+
+  registry_.Add(kAnnSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{8}});
+
+  EXPECT_FALSE(Waits());
 }
 
 TEST_F(RecoveryTest, TheOnlyHolderIsWaitedForALossGrace) {
   Register(kA);
   recovery_.Add(kA, Report(kA, {kB}));
-  const Recovery::Decision named = Advance(seconds(3));
-  const Recovery::Decision again = Advance(seconds(16));
+  const Recovery::Decision named = Advance(seconds(10));
+  const Recovery::Decision again = Advance(seconds(9));
 
   EXPECT_THAT(std::get<Recovery::Wait>(named).warning, HasSubstr("shard 5"));
   EXPECT_THAT(std::get<Recovery::Wait>(again).warning, IsEmpty());
