@@ -210,8 +210,9 @@ class GrpcCoordinatorService final : public CoordinatorService,
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kIdleConnectionMilliseconds);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMilliseconds);
-    // Members send keepalive pings every few seconds (control_client.cc).
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    // Every ping is answered: gRPC's complaint about a ping too many takes 3 KiB, and there is one
+    // for each ping that is read with it. A peer that reads no answers is not read from either.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     int port = 0;
     builder.AddListeningPort(ToString(listen), credentials_, &port);
     builder.RegisterService(this);

@@ -141,7 +141,8 @@ class RunningServer final : public GrpcServer {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(timeout));
     // Each channel has its own connection.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    // As for the coordinator's port (membership/session_service.cc).
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     builder.RegisterCallbackGenericService(&service_);
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
