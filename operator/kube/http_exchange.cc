@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -202,6 +203,15 @@ class HttpClient::Session {
 
   const TlsMaterial* tls() const { return tls_.get(); }
 
+  // Whether nothing has come since the last answer. Servers that close a connection nobody uses say
+  // so first, in TLS and some in HTTP, and libcurl takes a socket with bytes to read for alive: the
+  // next request would be lost.
+  bool IsQuiet() const {
+    if (socket_ == CURL_SOCKET_BAD) return true;  // libcurl makes a new connection
+    pollfd look{.fd = socket_, .events = POLLIN};
+    return poll(&look, 1, 0) == 0;
+  }
+
   HttpResponse Exchange(const HttpRequest& request,
                         const std::string& token,
                         const BodySink& sink,
@@ -287,6 +297,8 @@ class HttpClient::Session {
       status = StatusFromCurl(is_cut ? CURLE_PARTIAL_FILE : message->data.result,
                               transfer.details.data());
     }
+    curl_easy_getinfo(
+        easy_.get(), CURLINFO_ACTIVESOCKET, &socket_);  // known to the multi handle only
     curl_multi_remove_handle(multi_.get(),
                              easy_.get());  // closes the connection of an open transfer
     return status;
@@ -316,6 +328,7 @@ class HttpClient::Session {
   const std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
   const std::unique_ptr<CURL, Free> easy_{curl_easy_init()};
   CURLcode setup_ = CURLE_OK;
+  curl_socket_t socket_ = CURL_SOCKET_BAD;  // of the last exchange, where its connection is kept
 };
 
 HttpClient::HttpClient(const ServerAddress& server, size_t body_bytes_max)
@@ -333,7 +346,8 @@ HttpResponse HttpClient::Exchange(const HttpRequest& request,
   std::unique_ptr<Session> session;
   {
     MutexLock lock(mu_);
-    std::erase_if(idle_, [&](const auto& idle) { return idle->tls() != auth.tls.get(); });
+    std::erase_if(
+        idle_, [&](const auto& idle) { return idle->tls() != auth.tls.get() || !idle->IsQuiet(); });
     if (!idle_.empty()) {
       session = std::move(idle_.back());
       idle_.pop_back();

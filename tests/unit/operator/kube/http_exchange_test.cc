@@ -33,8 +33,12 @@ using testing::HasSubstr;
 
 const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
+// What a server says that closes a connection nobody uses.
+const std::string kFarewell = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n";
+
 // Serves connections one after another: reads a request, sends the next of the connection's
-// answers, and closes the connection after the last one. Then it accepts no more.
+// answers, and closes the connection after the last one. Then it accepts no more. A farewell is
+// sent without a request, when the test says so.
 class ScriptedServer {
  public:
   using Answers = std::vector<std::string>;
@@ -60,6 +64,11 @@ class ScriptedServer {
     MutexLock lock(mu_);
     return num_requests_;
   }
+  void LetFarewellGo() {
+    MutexLock lock(mu_);
+    may_say_farewell_ = true;
+    changed_.NotifyAll();
+  }
   bool AwaitClosed(int num_connections) {
     const Deadline deadline = Deadline::After(seconds(10));
     MutexLock lock(mu_);
@@ -75,7 +84,8 @@ class ScriptedServer {
       FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!fd.is_open()) return;
       for (const std::string& answer : answers) {
-        if (!ReadRequest(fd.get())) break;
+        const bool is_due = answer == kFarewell ? AwaitFarewell() : ReadRequest(fd.get());
+        if (!is_due) break;
         Send(fd.get(), answer);
       }
       fd.Reset();
@@ -83,6 +93,15 @@ class ScriptedServer {
       ++num_closed_;
       changed_.NotifyAll();
     }
+  }
+
+  bool AwaitFarewell() {
+    const Deadline deadline = Deadline::After(seconds(10));
+    MutexLock lock(mu_);
+    while (!may_say_farewell_) {
+      if (!changed_.WaitUntil(mu_, deadline)) return false;
+    }
+    return true;
   }
 
   // Requests of these tests have no body.
@@ -113,6 +132,7 @@ class ScriptedServer {
   pushpull::CondVar changed_;
   int num_requests_ ABSL_GUARDED_BY(mu_) = 0;
   int num_closed_ ABSL_GUARDED_BY(mu_) = 0;
+  bool may_say_farewell_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // last: it uses all of the above
 };
 
@@ -221,6 +241,19 @@ TEST(HttpExchangeTest, AConnectionIsReusedUntilTheServerClosesIt) {
   ASSERT_TRUE(server.AwaitClosed(1));
   EXPECT_TRUE(Send(client, "POST").status.ok());
   EXPECT_EQ(server.num_requests(), 3);
+}
+
+TEST(HttpExchangeTest, AConnectionWithAFarewellIsNotUsedAgain) {
+  ScriptedServer server({{kOk, kFarewell}, {kOk}});
+  HttpClient client(server.address());
+  ASSERT_TRUE(Send(client, "GET").status.ok());
+  server.LetFarewellGo();
+  ASSERT_TRUE(server.AwaitClosed(1));
+
+  const HttpResponse answered = Send(client, "POST");
+
+  EXPECT_TRUE(answered.status.ok()) << answered.status;
+  EXPECT_EQ(answered.code, 200);
 }
 
 TEST(HttpExchangeTest, NoRequestIsSentTwice) {
