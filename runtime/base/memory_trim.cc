@@ -21,6 +21,10 @@ void Schedule(Duration period, Executor& executor) {
 
 }  // namespace
 
+void ShareFreedMemory() {
+  mallopt(M_ARENA_MAX, 1);
+}
+
 void TrimMemoryEvery(Duration period, Executor& executor) {
   executor.Post([period, &executor] { Schedule(period, executor); });
 }

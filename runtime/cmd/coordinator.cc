@@ -174,6 +174,7 @@ void AwaitWaiters(RoleProcess& process, Coordinator& coordinator) {
 }
 
 absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
+  ShareFreedMemory();
   PUSHPULL_ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(flags.log_level));
   PUSHPULL_ASSIGN_OR_RETURN(const TrainingJob job, LoadManifest(flags.manifest, flags.overrides));
   const Log log("coordinator", level);
