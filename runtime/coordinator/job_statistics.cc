@@ -134,7 +134,7 @@ void JobStatistics::AddLoss(const LossPoint& point) {
   Loss& loss = losses_[point.step];
   loss.weighted += point.loss * static_cast<double>(point.samples);
   loss.samples += point.samples;
-  if (losses_.size() <= kLossPointsMax) return;
+  if (losses_.size() <= JobStatus::kLossesMax) return;
   loss_stride_ *= 2;
   std::erase_if(losses_,
                 [&](const auto& entry) { return entry.first.value() % loss_stride_ != 0; });

@@ -50,12 +50,10 @@ class ResizeLog {
   Totals before_;
 };
 
-// Thread-compatible. Bounded: one entry a member, at most kLossPointsMax losses and
-// JobStatus::kUnevenStepsMax steps.
+// Thread-compatible. Bounded: one entry a member, at most JobStatus::kLossesMax losses
+// and JobStatus::kUnevenStepsMax steps.
 class JobStatistics {
  public:
-  static constexpr size_t kLossPointsMax = 4096;
-
   void OnWorker(WorkerId worker, const WorkerStats& stats);
   void OnServer(ServerId server, const ServerStats& stats);
   // The process has ended; its totals are kept.

@@ -10,6 +10,8 @@
 
 #include "absl/algorithm/container.h"
 
+#include "runtime/base/keep_newest.h"
+
 namespace pushpull {
 namespace {
 
@@ -18,7 +20,8 @@ const Quantiles& WithMore(const Quantiles& a, const Quantiles& b) {
 }
 
 // Of a step that both have, the mean over more samples: `earlier` may lack what had not been
-// reported then; `now`, what a worker had that has ended since.
+// reported then; `now`, what a worker had that has ended since. Too many are thinned out as each
+// coordinator does it, so that its points are among those that stay.
 std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
                              const std::vector<LossPoint>& now) {
   std::map<Step, LossPoint> by_step;
@@ -28,6 +31,8 @@ std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
       if (!is_new && point.samples > known->second.samples) known->second = point;
     }
   }
+  for (uint64_t stride = 2; by_step.size() > JobStatus::kLossesMax; stride *= 2)
+    std::erase_if(by_step, [&](const auto& entry) { return entry.first.value() % stride != 0; });
   std::vector<LossPoint> all;
   all.reserve(by_step.size());
   for (const auto& [step, point] : by_step) all.push_back(point);
@@ -64,6 +69,7 @@ std::vector<StateLoss> Sequence(const std::vector<StateLoss>& earlier,
     all.back().is_waiting = false;
   }
   absl::c_copy(now, std::back_inserter(all));
+  KeepNewest(all, JobStatus::kStateLossesMax);
   return all;
 }
 
@@ -141,6 +147,7 @@ JobStatus WithEarlier(const JobStatus& earlier, JobStatus now) {
   now.losses = Union(earlier.losses, now.losses);
   now.results.insert(earlier.results.begin(), earlier.results.end());
   now.resizes.insert(now.resizes.begin(), earlier.resizes.begin(), earlier.resizes.end());
+  KeepNewest(now.resizes, JobStatus::kResizesMax);
   now.state_losses = Sequence(earlier.state_losses, now.state_losses);
   return now;
 }

@@ -138,6 +138,7 @@ std::string ToString(const Stall& stall);
 std::string HeadlineOf(const Stall& stall);
 
 struct JobStatus {
+  static constexpr size_t kLossesMax = 4096;      // more are thinned out, by their steps
   static constexpr size_t kResizesMax = 256;      // the newest are kept
   static constexpr size_t kStateLossesMax = 256;  // likewise
   static constexpr size_t kUnevenStepsMax = 256;  // likewise
@@ -172,8 +173,7 @@ struct JobStatus {
   std::vector<Step> newest_uneven_steps;  // ascending
   Quantiles sync_seconds;
   std::array<Quantiles, kSyncPhaseCount> phase_seconds;
-  std::vector<LossPoint>
-      losses;  // mean over the workers, weighted by samples; thinned out when many
+  std::vector<LossPoint> losses;          // mean over the workers, weighted by samples
   std::map<std::string, double> results;  // mean over the workers' programs
   std::vector<ServerStatus> servers;
   std::vector<WorkerStatus> workers;

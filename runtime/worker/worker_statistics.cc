@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/worker_statistics.h"
 
-#include <algorithm>
+#include "runtime/base/keep_newest.h"
+#include "runtime/membership/job_status.h"
 
 namespace pushpull {
 namespace {
 
-constexpr ptrdiff_t kReportedLossesMax = 4096;  // a coordinator keeps no more either
-
-// Removes the oldest of more than `max`.
-template <typename T>
-void KeepNewest(std::vector<T>& values, ptrdiff_t max) {
-  values.erase(values.begin(), values.end() - std::min(std::ssize(values), max));
-}
+constexpr size_t kReportedLossesMax = JobStatus::kLossesMax;  // a coordinator keeps no more
 
 }  // namespace
 

@@ -133,8 +133,8 @@ TEST(JobStatisticsTest, LossesStayBoundedAndSpreadOverTheWholeJob) {
 
   const JobStatus status = StatusOf(statistics);
 
-  EXPECT_LE(status.losses.size(), JobStatistics::kLossPointsMax);
-  EXPECT_GE(status.losses.size(), JobStatistics::kLossPointsMax / 2);
+  EXPECT_LE(status.losses.size(), JobStatus::kLossesMax);
+  EXPECT_GE(status.losses.size(), JobStatus::kLossesMax / 2);
   EXPECT_EQ(status.losses.front().step, Step{0});
   EXPECT_GT(status.losses.back().step, Step{99'900});
 }

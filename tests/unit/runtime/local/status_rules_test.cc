@@ -126,6 +126,25 @@ TEST(EarlierStatusTest, LossOfAStepIsTheOneOverMoreSamples) {
   EXPECT_EQ(all.losses[2].loss, 3.0);
 }
 
+TEST(EarlierStatusTest, ManyCoordinatorsLeaveABoundedStatus) {
+  JobStatus all;
+  for (uint64_t term = 0; term < 20; ++term) {
+    JobStatus now;
+    for (uint64_t i = 0; i < 1000; ++i) now.losses.push_back({Step{term * 1000 + i}, 1.0, 20});
+    now.resizes.assign(100, {.step = Step{term}});
+    now.state_losses.assign(100, {.is_repaired = true});
+    all = WithEarlier(all, now);
+  }
+
+  EXPECT_LE(all.losses.size(), JobStatus::kLossesMax);
+  EXPECT_GE(all.losses.size(), JobStatus::kLossesMax / 2);
+  EXPECT_EQ(all.losses.front().step, Step{0});
+  EXPECT_GE(all.losses.back().step, Step{19'990});
+  EXPECT_EQ(all.resizes.size(), JobStatus::kResizesMax);
+  EXPECT_EQ(all.resizes.back().step, Step{19});
+  EXPECT_EQ(all.state_losses.size(), JobStatus::kStateLossesMax);
+}
+
 TEST(EarlierStatusTest, UnevenStepsReportedTwiceCountOnce) {
   const JobStatus earlier = Uneven(3, {Step{2}, Step{5}, Step{9}});
 
