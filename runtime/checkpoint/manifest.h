@@ -121,8 +121,8 @@ absl::StatusOr<ManifestHeader> DecodeManifestHeader(std::span<const std::byte> b
 
 // One line for each difference between the checkpoint's tensors and those of a job that wants to
 // start from it; empty: it can. Tensors are matched by name, in any order. Compared are shape,
-// dtype and the optimizer's kind and kinds of state; its settings, as the learning rate, are the
-// job's own business.
+// the type of the master values and the optimizer's kind and kinds of state; its settings, as the
+// learning rate, are the job's own business.
 std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
                                         std::span<const TensorSpec> wanted);
 

@@ -143,7 +143,8 @@ class Verifier {
     if (!layout) return absl::StrCat("there is no chunk ", stored.record.chunk.value());
     const TensorSpec& tensor = manifest_.tensors[layout->tensor.value()];
     if (stored.record.tensor != layout->tensor || stored.record.index != layout->index ||
-        stored.record.dtype != tensor.dtype || !HasSizesOf(stored.parts, *layout, tensor)) {
+        stored.record.dtype != MasterOf(tensor.dtype) ||
+        !HasSizesOf(stored.parts, *layout, tensor)) {
       return absl::StrFormat("chunk %d does not fit to tensor %s, index %d",
                              stored.record.chunk.value(),
                              tensor.name,

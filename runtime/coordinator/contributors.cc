@@ -11,6 +11,7 @@
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/coordinator/restorer.h"
 #include "runtime/coordinator/ring_rules.h"
+#include "runtime/coordinator/value_rules.h"
 
 namespace pushpull {
 namespace {
@@ -56,6 +57,7 @@ std::set<WorkerId> Contributors::Reachable() const {
 absl::Status Contributors::CheckIn(const Consistency& consistency,
                                    std::span<const TensorSpec> tensors) const {
   if (ring_) return CheckRingTensors(tensors);
+  PUSHPULL_RETURN_IF_ERROR(CheckValueTypes(tensors, consistency));
   PUSHPULL_RETURN_IF_ERROR(CheckClipping(tensors, consistency));
   PUSHPULL_RETURN_IF_ERROR(CheckRowMode(tensors, consistency));
   return CheckCodecs(tensors,

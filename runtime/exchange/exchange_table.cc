@@ -8,6 +8,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/element_reduce.h"
+#include "runtime/tensor/reduction.h"
 
 namespace pushpull {
 namespace {
@@ -29,20 +30,6 @@ ElementKind KindOf(ElementType type) {
       break;
   }
   return ElementKind::kFloat64;
-}
-
-ElementOp OpOf(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kMean:
-      return ElementOp::kMean;
-    case Reduction::kMin:
-      return ElementOp::kMin;
-    case Reduction::kMax:
-      return ElementOp::kMax;
-    case Reduction::kSum:
-      break;
-  }
-  return ElementOp::kSum;
 }
 
 std::string NameOf(const ExchangeKey& key) {

@@ -292,7 +292,7 @@ absl::StatusOr<ChunkCapture> Chunk::BeginCapture(SpareBuffers& spares) {
                                   .version = state_.version(),
                                   .updates = state_.updates(),
                                   .epoch = shard_.member().chunk_epoch(index_in_shard_),
-                                  .dtype = tensor().spec.dtype},
+                                  .dtype = MasterOf(tensor().spec.dtype)},
                        .value = std::move(image.value),
                        .state = std::move(image.state)};
   for (const WorkerClock& clock : clocks_.entries())

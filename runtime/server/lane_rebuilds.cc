@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/server/wire_values.h"
 
 namespace pushpull {
 
@@ -67,6 +68,9 @@ absl::Status ShardRebuild::Install(Chunk& chunk, Rebuilt& report) {
     part.order.version = std::max(part.order.version, part.stored->state.version);
     part.value = std::move(part.stored->state.value);
   }
+  if (part.value && part.order.source == Source::kWorker) {
+    PUSHPULL_ASSIGN_OR_RETURN(part.value, WithMasterValues(chunk, *std::move(part.value)));
+  }
   if (!part.value) {
     return absl::InternalError(absl::StrCat(chunk.Name(), " is not in the order to rebuild it"));
   }
@@ -121,8 +125,9 @@ void LaneRebuilds::EndReading(ShardId shard, Epoch epoch, const absl::StatusOr<S
 
 std::span<std::byte> LaneRebuilds::PlaceCopy(Reception& reception, const FrameHeader& header) {
   Chunk* chunk = lane_.shards.Find(header.chunk);
-  const bool fits =
-      chunk != nullptr && !HoldsRows(*chunk) && header.payload_bytes == chunk->state().num_bytes();
+  const bool fits = chunk != nullptr && !HoldsRows(*chunk) &&
+                    header.dtype == chunk->tensor().spec.dtype &&
+                    header.payload_bytes == WireBytes(*chunk);
   if (!fits) return {};
   const ShardRebuild* rebuild = Find(chunk->shard().id(), header.epoch);
   if (rebuild == nullptr || !rebuild->Needs(header.chunk)) return {};

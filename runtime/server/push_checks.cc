@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/server/row_payload.h"
+#include "runtime/server/wire_values.h"
 #include "runtime/tensor/codec.h"
+#include "runtime/tensor/dtype.h"
+#include "runtime/tensor/master_values.h"
 #include "runtime/tensor/reduce.h"
 
 namespace pushpull {
@@ -71,6 +74,11 @@ absl::Status WhyRefused(const Chunk& chunk,
 }
 
 absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
+  const DType dtype = chunk.tensor().spec.dtype;
+  if (frame.dtype != dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        chunk.Name(), ": comes as ", ToString(frame.dtype), ", registered as ", ToString(dtype)));
+  }
   const Codec agreed = chunk.tensor().spec.codec;
   if (frame.codec != Codec::kNone && (frame.codec != agreed || !IsPush(frame.type))) {
     return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
@@ -84,13 +92,21 @@ absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
     return absl::InvalidArgumentError(
         absl::StrCat(chunk.Name(), ": a pull with ", frame.payload_bytes, " bytes of keys"));
   }
-  const size_t expected = EncodedBytes(frame.codec, chunk.state().num_bytes() / sizeof(float));
+  const ChunkState& state = chunk.state();
+  const size_t expected = frame.codec == Codec::kNone
+                              ? WireBytes(chunk)
+                              : EncodedBytes(frame.codec, state.num_bytes() / sizeof(float));
   const bool is_initial = frame.type == FrameType::kInit;
+  const uint64_t narrowed = state.num_bytes() - WireBytes(chunk);
   if (frame.payload_bytes == expected ||
-      (is_initial && chunk.state().HasStateIn(frame.payload_bytes)))
+      (is_initial && state.HasStateIn(frame.payload_bytes + narrowed)))
     return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(chunk.Name(), ": got ", frame.payload_bytes, " bytes, expected ", expected));
+}
+
+bool IsEncoded(const FrameHeader& push) {
+  return push.codec != Codec::kNone || !IsMaster(push.dtype);
 }
 
 absl::Status DecodePush(const Chunk& chunk,
@@ -100,7 +116,12 @@ absl::Status DecodePush(const Chunk& chunk,
   absl::StatusOr<HostBuffer> values = pool.Take(chunk.state().num_bytes());
   absl::Status decoded;
   if (values.ok()) {
-    decoded = Decode(push.codec, reception.buffer.bytes(), values->floats());
+    const std::span<const std::byte> received = reception.buffer.bytes();
+    if (push.codec != Codec::kNone) {
+      decoded = Decode(push.codec, received, values->floats());
+    } else {
+      Widen(push.dtype, received, values->floats());
+    }
     pool.Return(std::exchange(reception.buffer, *std::move(values)));
   } else {
     decoded = absl::UnavailableError("no memory for its values");

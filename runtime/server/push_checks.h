@@ -23,12 +23,15 @@ absl::Status WhyRefused(const Chunk& chunk,
                         const FrameHeader& push,
                         PushVerdict verdict);
 
-// kInvalidArgument: a payload of this length and codec cannot be of the chunk; the text has both
-// sides.
+// kInvalidArgument: a payload of this length, type and codec cannot be of the chunk; the text has
+// both sides.
 absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame);
 
-// Replaces a codec's bytes by float32 values, while they are still in the cache. On error the
-// buffer has gone back to the pool.
+// Whether its payload has other bytes than those of master values: a codec's, or another type's.
+bool IsEncoded(const FrameHeader& push);
+
+// Replaces such bytes by float32 values, while they are still in the cache. On error the buffer has
+// gone back to the pool.
 // kUnavailable: no memory; the worker sends it again. Else: the bytes are not of this codec.
 absl::Status DecodePush(const Chunk& chunk,
                         const FrameHeader& push,

@@ -11,6 +11,7 @@
 #include "runtime/replication/admission_frame.h"
 #include "runtime/replication/replica_frame.h"
 #include "runtime/server/row_payload.h"
+#include "runtime/tensor/dtype.h"
 
 namespace pushpull {
 namespace {
@@ -37,10 +38,9 @@ std::vector<std::byte> EncodeUpdates(uint64_t updates) {
 
 // The meta is read in this order: timing, admission and updates (where flags say so), entry (what
 // is left).
-void Responder::Publish(Chunk& chunk) const {
+void Responder::Publish(Chunk& chunk) {
   if (chunk.waiters().empty()) return;
   const ReplicaSet& entry = chunk.shard().member().entry();
-  const std::shared_ptr<const HostBuffer> value = chunk.state().value();
   const Admission* admission = chunk.admission();
   for (const Waiter& waiter : chunk.TakeAnswerable(lane_.rules, lane_.executor.Now())) {
     OutgoingFrame answer = AnswerTo(waiter.request, FrameType::kPublished);
@@ -71,15 +71,34 @@ void Responder::Publish(Chunk& chunk) const {
       lane_.metrics.AddPulled(waiter.connection->channel().kind(), answer.payload.bytes.size());
     } else if (wants_state) {
       const std::shared_ptr<const HostBuffer> state = chunk.state().optimizer_state();
+      answer.header.dtype = DType::kFloat32;
       answer.payload = {state->bytes(), state};
       lane_.metrics.AddPulled(waiter.connection->channel().kind(), state->num_bytes());
     } else if (waiter.wants_value) {
-      const bool is_in_place = pages_.Publish(chunk, waiter.request, *value);
-      answer.payload = {value->bytes(), value, is_in_place};
-      lane_.metrics.AddPulled(waiter.connection->channel().kind(), value->num_bytes());
+      absl::StatusOr<Payload> value = ValueFor(chunk, waiter);
+      if (!value.ok()) {
+        Refuse(*waiter.connection, waiter.request, value.status());
+        continue;
+      }
+      answer.payload = *std::move(value);
+      lane_.metrics.AddPulled(waiter.connection->channel().kind(), answer.payload.bytes.size());
     }
     waiter.connection->channel().Send(std::move(answer));
   }
+}
+
+// kUnavailable: no memory for the value in the tensor's type; the worker asks again.
+absl::StatusOr<Payload> Responder::ValueFor(const Chunk& chunk, const Waiter& waiter) {
+  absl::StatusOr<WireValues::Rounded> rounded = wire_values_.Of(chunk);
+  if (!rounded.ok()) return absl::UnavailableError(rounded.status().message());
+  if (rounded->first_overflows > 0) {
+    lane_.log.Warning("values are too large for the tensor's type, workers receive infinities",
+                      {{"what", chunk.Name()},
+                       {"dtype", ToString(chunk.tensor().spec.dtype)},
+                       {"values", rounded->first_overflows}});
+  }
+  const bool is_in_place = pages_.Publish(chunk, waiter.request, *rounded->value);
+  return Payload{rounded->value->bytes(), rounded->value, is_in_place};
 }
 
 void Responder::SendHeld(const Connection& connection,

@@ -4,10 +4,12 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "runtime/server/connection.h"
 #include "runtime/server/lane_context.h"
 #include "runtime/server/shared_pages.h"
+#include "runtime/server/wire_values.h"
 
 namespace pushpull {
 
@@ -18,7 +20,9 @@ class Responder {
   Responder(const LaneContext& lane, LanePages& pages) : lane_(lane), pages_(pages) {}
 
   // Answers every request that the chunk's current version satisfies.
-  void Publish(Chunk& chunk) const;
+  void Publish(Chunk& chunk);
+  // This server is no longer the primary: the chunk is published elsewhere.
+  void OnDemoted(const Chunk& chunk) { wire_values_.Drop(chunk); }
   // Gated steps: the contribution is held; the worker asks the leading chunk when all chunks of the
   // step are.
   void SendHeld(const Connection& connection, const Chunk& chunk, const FrameHeader& push) const;
@@ -34,8 +38,11 @@ class Responder {
               const absl::Status& why) const;
 
  private:
+  absl::StatusOr<Payload> ValueFor(const Chunk& chunk, const Waiter& waiter);
+
   const LaneContext& lane_;
   LanePages& pages_;
+  WireValues wire_values_;
 };
 
 }  // namespace pushpull

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/tensor/dtype.h"
 
 namespace pushpull {
 namespace {
@@ -23,7 +24,8 @@ constexpr uint64_t kRegionBytesMax = uint64_t{256} << 20;
 // where it lies. An optimizer would.
 bool MayHavePages(const Chunk& chunk) {
   const TensorSpec& spec = chunk.tensor().spec;
-  return spec.optimizer.kind == OptimizerKind::kSum && spec.reduction != Reduction::kMean;
+  return IsMaster(spec.dtype) && spec.optimizer.kind == OptimizerKind::kSum &&
+         spec.reduction != Reduction::kMean;
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/status_macros.h"
 #include "runtime/replication/admission_frame.h"
 #include "runtime/server/push_checks.h"
 #include "runtime/server/row_payload.h"
 #include "runtime/server/sample_chunk.h"
+#include "runtime/server/wire_values.h"
 #include "runtime/transport/peer_clock.h"
 
 namespace pushpull {
@@ -38,6 +40,11 @@ ReceivedContribution ContributionOf(Connection& connection,
   return received;
 }
 
+absl::StatusOr<LogEntry> Initialize(Chunk& chunk, HostBuffer received, uint64_t updates) {
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer initial, WithMasterValues(chunk, std::move(received)));
+  return chunk.Initialize(std::move(initial), updates);
+}
+
 // Where contributions are mean gradients whose step has a number of its own.
 bool MeasuresNoise(const Chunk& chunk, const StepRules& rules) {
   return rules.settings().noise_scale && !rules.policy().AppliesEachPush() && !HoldsRows(chunk) &&
@@ -60,7 +67,7 @@ std::span<std::byte> StepEngine::PlacePayload(Connection& connection,
     if (chunk.step().has_failed() || !chunk.state().is_initialized()) return {};
     if (policy.Judge(chunk, header) != PushVerdict::kContribute) return {};
     StepAccumulator& sum = chunk.step().sum();
-    if (sum.is_empty() && header.codec == Codec::kNone && !HoldsRows(chunk) &&
+    if (sum.is_empty() && !IsEncoded(header) && !HoldsRows(chunk) &&
         policy.MayAddOnArrival(chunk, header.worker)) {
       pages_.Prepare(connection, chunk, header);
       absl::StatusOr<std::span<std::byte>> place = sum.BeginDirect(*lane_.pool);
@@ -82,7 +89,7 @@ bool StepEngine::TakesInPlace(Connection& connection, Chunk& chunk, const FrameH
   const OpenStep& step = chunk.step();
   if (HoldsRows(chunk)) return false;
   const bool may_add = step.sum().has_sum() && !step.sum().is_receiving() && !step.has_failed() &&
-                       header.codec == Codec::kNone && policy.MayAddOnArrival(chunk, header.worker);
+                       !IsEncoded(header) && policy.MayAddOnArrival(chunk, header.worker);
   if (!may_add || policy.Judge(chunk, header) != PushVerdict::kContribute) return false;
   connection.reception().place = Reception::Place::kInPlace;
   return true;
@@ -112,7 +119,7 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
                             : absl::OkStatus();
     if (!divided.ok()) return refuse(divided);
     absl::StatusOr<LogEntry> entry =
-        chunk.Initialize(std::move(reception.buffer), header.base_version.value());
+        Initialize(chunk, std::move(reception.buffer), header.base_version.value());
     if (!entry.ok()) return refuse(entry.status());
     replication_.Append(chunk, *std::move(entry));
   }
@@ -207,7 +214,7 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   const absl::Status fits = CheckRowKeys(chunk, push.type, reception.buffer.bytes());
   if (!fits.ok()) return responder_.Refuse(connection, push, fits);
   step.NoteArrival(received.waiter.taken_up_at, MeasuresNoise(chunk, lane_.rules));
-  if (push.codec != Codec::kNone) {
+  if (IsEncoded(push)) {
     const SteadyTime begin = lane_.executor.Now();
     const absl::Status decoded = DecodePush(chunk, push, *lane_.pool, reception);
     received.waiter.sum_time += lane_.executor.Now() - begin;
@@ -437,8 +444,8 @@ void StepEngine::OnDemoted(Shard& shard) {
   capture_.OnDemoted(shard);
   exchanges_.OnDemoted(shard);
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
-    const bool keeps_held = lane_.rules.policy().HoldsApart(*chunk);
-    for (const Waiter& waiter : chunk->EndPrimary(keeps_held))
+    responder_.OnDemoted(*chunk);
+    for (const Waiter& waiter : chunk->EndPrimary(lane_.rules.policy().HoldsApart(*chunk)))
       responder_.SendMoved(*waiter.connection, waiter.request, shard.id());
   }
 }

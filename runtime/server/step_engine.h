@@ -28,7 +28,7 @@ class StepEngine {
   // All of them outlive this object. Some are constructed after it: used from the first frame on.
   StepEngine(const LaneContext& lane,
              LanePages& pages,
-             const Responder& responder,
+             Responder& responder,
              LaneCapture& capture,
              ShardReplication& replication,
              LaneExchanges& exchanges)
@@ -92,7 +92,7 @@ class StepEngine {
 
   const LaneContext& lane_;
   LanePages& pages_;
-  const Responder& responder_;
+  Responder& responder_;
   LaneCapture& capture_;
   ShardReplication& replication_;
   LaneExchanges& exchanges_;

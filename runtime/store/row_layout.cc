@@ -27,6 +27,8 @@ std::string WrongWith(const TensorSpec& spec) {
     return absl::StrCat("needs reduction mean or sum, which is ", ToString(spec.reduction));
   if (spec.codec != Codec::kNone)
     return absl::StrCat("needs codec none, which is ", ToString(spec.codec));
+  if (spec.dtype != DType::kFloat32)
+    return absl::StrCat("needs dtype float32, which is ", ToString(spec.dtype));
   if (spec.clip_norm != 0)
     return absl::StrCat("needs clip_norm 0, which is ", spec.clip_norm, ": rows are not clipped");
   const RowSpec& rows = *spec.rows;
@@ -59,7 +61,7 @@ uint64_t NumRowChunks(const TensorSpec& spec) {
 }
 
 absl::StatusOr<uint64_t> PlacedBytes(const TensorSpec& spec) {
-  absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+  absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, MasterOf(spec.dtype));
   if (!bytes.ok() || !spec.rows) return bytes;
   if (absl::Status fits = CheckRows(spec); !fits.ok()) return fits;
   return NumRowChunks(spec) * kChunkBytes;

@@ -45,7 +45,8 @@ inline uint64_t ChunkOfRow(uint64_t key, uint64_t num_chunks) {
 }
 
 // Bytes by which a tensor is cut and placed: those of its values, of a row-sparse tensor
-// kChunkBytes for each chunk. kInvalidArgument: as NumBytes.
+// kChunkBytes for each chunk. Of other tensors it is that of the master values. kInvalidArgument:
+// as NumBytes.
 absl::StatusOr<uint64_t> PlacedBytes(const TensorSpec& spec);
 
 }  // namespace pushpull

@@ -6,6 +6,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/store/row_sum.h"
+#include "runtime/tensor/element_reduce.h"
 #include "runtime/tensor/reduce.h"
 #include "runtime/tensor/sparse_rows.h"
 
@@ -29,6 +30,10 @@ void StepAccumulator::FinishDirect(double weight) {
   first_weight_ = weight;
   total_weight_ = weight;
   noise_.Add(sum_.floats(), weight);
+  // and, or: a single contribution becomes 0 and 1, too.
+  const ElementOp op = OpOf(reduction_);
+  if (op != ElementOp::kMean && NeedsFinish(op, 1))
+    FinishReduction(ElementKind::kFloat32, op, 1, sum_.bytes());
 }
 
 void StepAccumulator::Add(HostBuffer& contribution, double weight) {
@@ -62,6 +67,11 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
       break;
     case Reduction::kMax:
       Maximum(sum_.floats(), contribution);
+      break;
+    case Reduction::kProd:
+    case Reduction::kAnd:
+    case Reduction::kOr:
+      Reduce(ElementKind::kFloat32, OpOf(reduction_), sum_.bytes(), std::as_bytes(contribution));
       break;
   }
   is_finite_ &= AllFinite(sum_.floats());

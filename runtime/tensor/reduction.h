@@ -7,14 +7,19 @@
 
 #include "pushpull/tensor_spec.h"
 
+#include "runtime/tensor/element_reduce.h"
+
 namespace pushpull {
 
 // Whether a value that a peer sent is a Reduction.
 constexpr bool IsKnown(Reduction reduction) {
-  return reduction >= Reduction::kMean && reduction <= Reduction::kMax;
+  return reduction >= Reduction::kMean && reduction <= Reduction::kOr;
 }
 
-// "mean", "sum", "min" or "max"; "reduction 7" for an unknown value.
+// "mean", "sum", "min", "max", "prod", "and" or "or"; "reduction 77" for an unknown value.
 std::string ToString(Reduction reduction);
+
+// The same operation on elements (element_reduce.h).
+ElementOp OpOf(Reduction reduction);
 
 }  // namespace pushpull

@@ -45,6 +45,7 @@ Channel* ChunkSender::Accompanies(const ClientChunk& chunk) const {
 
 FrameHeader ChunkSender::HeaderTo(const ClientChunk& chunk, FrameType type) const {
   return {.type = type,
+          .dtype = chunk.dtype,
           .worker = options_.hello.worker,
           .incarnation = options_.hello.incarnation,
           .epoch = routes_.EpochOf(chunk.shard),

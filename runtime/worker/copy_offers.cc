@@ -85,6 +85,7 @@ void CopyOffers::Send(ChunkId chunk, CopyOffer& offer) {
   offer.sent = executor_.Now();
   if (link == nullptr || link->channel() == nullptr || !copy) return;  // when the link is up
   link->channel()->Send({.header = {.type = FrameType::kReturnCopy,
+                                    .dtype = chunks_.Find(chunk)->dtype,
                                     .worker = hello_.worker,
                                     .incarnation = hello_.incarnation,
                                     .epoch = offer.epoch,

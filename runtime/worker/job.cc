@@ -102,15 +102,15 @@ class RunningJob final : public Job {
   }
 
   absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
-                                      std::span<const float> gradient,
-                                      std::span<float> out,
+                                      ConstTensorValues gradient,
+                                      TensorValues out,
                                       const PushOptions& options) override {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushPull(tensor, gradient, out, options));
     return PushHandle(std::move(pending));
   }
 
   absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
-                                  std::span<float> out,
+                                  TensorValues out,
                                   Step min_version) override {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->Pull(tensor, out, min_version));
     return PushHandle(std::move(pending));

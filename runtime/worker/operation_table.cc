@@ -9,10 +9,44 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
+#include "runtime/tensor/dtype.h"
 #include "runtime/worker/use_order.h"
 
 namespace pushpull {
 namespace {
+
+ValueShape ShapeOf(const RegisteredTensor& tensor) {
+  const DType dtype = tensor.spec.dtype;
+  return {.dtype = dtype, .num_values = tensor.value.bytes().size() / DTypeBytes(dtype)};
+}
+
+// `what`: "gradient" or "out".
+absl::Status CheckFits(const std::string& name,
+                       const ValueShape& shape,
+                       absl::string_view what,
+                       const ConstTensorValues& values) {
+  const bool is_known = IsKnown(values.dtype());
+  const size_t given = is_known ? values.bytes().size() / DTypeBytes(values.dtype()) : 0;
+  if (values.dtype() == shape.dtype && given == shape.num_values) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                 name,
+                                                 "\" has ",
+                                                 shape.num_values,
+                                                 " values of ",
+                                                 ToString(shape.dtype),
+                                                 ", got ",
+                                                 what,
+                                                 " of ",
+                                                 given,
+                                                 " values of ",
+                                                 ToString(values.dtype())));
+}
+
+absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape) {
+  if (IsMaster(shape.dtype)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor \"", name, "\" of ", ToString(shape.dtype), ": in_place is for tensors of float32"));
+}
 
 Step Minus(Step step, uint64_t skipped) {
   return Step{step.value() - std::min(step.value(), skipped)};
@@ -23,29 +57,26 @@ Step Minus(Step step, uint64_t skipped) {
 // ---- by the program's threads ----
 
 absl::StatusOr<OperationTable::Accepted> OperationTable::MakePush(absl::string_view tensor,
-                                                                  std::span<const float> gradient,
-                                                                  std::span<float> out,
+                                                                  ConstTensorValues gradient,
+                                                                  TensorValues out,
                                                                   const PushOptions& options,
                                                                   SteadyTime now) {
   MutexLock lock(mu_);
   return MakePushLocked(tensor, gradient, out, options, now);
 }
 
-absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(
-    absl::string_view name,
-    std::span<const float> gradient,
-    std::span<float> out,
-    const PushOptions& options,
-    SteadyTime now) {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, gradient.size()));
-  if (!out.empty() && out.size() != tensor->num_values) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor \"", name, "\": out has ", out.size(), " values, expected ", tensor->num_values));
-  }
+absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(absl::string_view name,
+                                                                        ConstTensorValues gradient,
+                                                                        TensorValues out,
+                                                                        const PushOptions& options,
+                                                                        SteadyTime now) {
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindFor(name, "gradient", gradient));
+  if (!out.empty()) PUSHPULL_RETURN_IF_ERROR(CheckFits(*tensor->name, tensor->shape, "out", out));
+  if (options.in_place) PUSHPULL_RETURN_IF_ERROR(CheckMayBeInPlace(*tensor->name, tensor->shape));
   return BeginPush(*tensor,
                    {.type = out.empty() ? FrameType::kPush : FrameType::kPushPull,
-                    .source = std::as_bytes(gradient),
-                    .target = std::as_writable_bytes(out),
+                    .source = gradient.bytes(),
+                    .target = out.bytes(),
                     .takes_in_place = options.in_place && !out.empty()},
                    options,
                    now);
@@ -132,12 +163,12 @@ OperationTable::Accepted OperationTable::Begin(TensorRequest request) {
 }
 
 absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(
-    absl::string_view name, std::span<float> out, Step min_version, SteadyTime now, Pulled what) {
+    absl::string_view name, TensorValues out, Step min_version, SteadyTime now, Pulled what) {
   MutexLock lock(mu_);
-  if (what == Pulled::kState) return MakeStatePull(name, out, min_version, now);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name, out.size()));
+  if (what == Pulled::kState) return MakeStatePull(name, out.floats(), min_version, now);
+  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindFor(name, "out", out));
   TensorRequest request = PullOf(*tensor, min_version, now);
-  request.target = std::as_writable_bytes(out);
+  request.target = out.bytes();
   return Begin(std::move(request));
 }
 
@@ -146,7 +177,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeStatePull(absl::str
                                                                        Step min_version,
                                                                        SteadyTime now) {
   PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
-  const uint64_t expected = tensor->num_values * tensor->state_floats;
+  const uint64_t expected = tensor->shape.num_values * tensor->state_floats;
   if (out.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat("tensor \"",
                                                    name,
@@ -181,12 +212,11 @@ absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_
   return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
 }
 
-absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name,
-                                                                   size_t num_values) const {
+absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindFor(
+    absl::string_view name, absl::string_view what, const ConstTensorValues& values) const {
   PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
-  if (num_values == tensor->num_values) return tensor;
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor \"", name, "\" has ", tensor->num_values, " values, got ", num_values));
+  PUSHPULL_RETURN_IF_ERROR(CheckFits(*tensor->name, tensor->shape, what, values));
+  return tensor;
 }
 
 absl::Status OperationTable::UseSamples(SampleSource source) {
@@ -270,7 +300,7 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
     const RegisteredTensor& tensor = registration.tensors()[i];
     tensors_[tensor.spec.name] = {.name = std::make_shared<const std::string>(tensor.spec.name),
                                   .index = registration.places()[i],
-                                  .num_values = tensor.value.size(),
+                                  .shape = ShapeOf(tensor),
                                   .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
                                   .priority = tensor.priority,
                                   .keeps_value = tensor.keeps_value};

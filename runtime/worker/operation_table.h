@@ -27,6 +27,12 @@
 
 namespace pushpull {
 
+// What a tensor's gradients and values are.
+struct ValueShape {
+  DType dtype = DType::kFloat32;
+  uint64_t num_values = 0;
+};
+
 // Thread-safe. Nothing blocks.
 class OperationTable {
  public:
@@ -41,14 +47,14 @@ class OperationTable {
   };
   // kCancelled: the worker is to leave and has done its last step. Others as Job::PushPull.
   absl::StatusOr<Accepted> MakePush(absl::string_view tensor,
-                                    std::span<const float> gradient,
-                                    std::span<float> out,
+                                    ConstTensorValues gradient,
+                                    TensorValues out,
                                     const PushOptions& options,
                                     SteadyTime now) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::Pull, or Job::PullOptimizerState, which is done at once where the optimizer keeps none.
   enum class Pulled { kValue, kState };
   absl::StatusOr<Accepted> MakePull(absl::string_view tensor,
-                                    std::span<float> out,
+                                    TensorValues out,
                                     Step min_version,
                                     SteadyTime now,
                                     Pulled what = Pulled::kValue) ABSL_LOCKS_EXCLUDED(mu_);
@@ -140,7 +146,7 @@ class OperationTable {
   struct Tensor {
     std::shared_ptr<const std::string> name;
     size_t index = 0;
-    uint64_t num_values = 0;
+    ValueShape shape;
     size_t state_floats = 0;  // of the optimizer, for each value
     uint8_t priority = 0;
     bool keeps_value = true;
@@ -148,8 +154,8 @@ class OperationTable {
   };
 
   absl::StatusOr<Accepted> MakePushLocked(absl::string_view name,
-                                          std::span<const float> gradient,
-                                          std::span<float> out,
+                                          ConstTensorValues gradient,
+                                          TensorValues out,
                                           const PushOptions& options,
                                           SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Accepted> BeginPush(const Tensor& tensor,
@@ -168,7 +174,10 @@ class OperationTable {
   Accepted Begin(TensorRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<const Tensor*> Find(absl::string_view name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<const Tensor*> Find(absl::string_view name, size_t num_values) const
+  // kInvalidArgument: `values`, a gradient or out, are of another number or type.
+  absl::StatusOr<const Tensor*> FindFor(absl::string_view name,
+                                        absl::string_view what,
+                                        const ConstTensorValues& values) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A request that all kinds of pulls have in common.
   TensorRequest PullOf(const Tensor& tensor, Step min_version, SteadyTime now) const

@@ -20,7 +20,8 @@ constexpr absl::string_view kReservedPrefix = "pushpull.";
 
 absl::Status CheckState(const TensorRegistration& tensor) {
   const size_t rows = StateFloatsPerValue(tensor.spec.optimizer);
-  const size_t expected = rows * tensor.value.size();
+  const size_t values = tensor.value.bytes().size() / DTypeBytes(tensor.spec.dtype);
+  const size_t expected = rows * values;
   const size_t given = tensor.optimizer_state.size();
   if (given == expected || (given == 0 && tensor.updates == 0)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("tensor \"",
@@ -32,8 +33,29 @@ absl::Status CheckState(const TensorRegistration& tensor) {
                                                  " updates; the optimizer has ",
                                                  rows,
                                                  " for each of ",
-                                                 tensor.value.size(),
+                                                 values,
                                                  " values"));
+}
+
+absl::Status CheckValue(const TensorRegistration& tensor) {
+  const TensorSpec& spec = tensor.spec;
+  const bool is_left_to_init = spec.rows && tensor.value.empty();
+  if (is_left_to_init) return absl::OkStatus();
+  const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+  const DType given = tensor.value.dtype();
+  if (bytes.ok() && *bytes == tensor.value.bytes().size() && given == spec.dtype)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"",
+                   spec.name,
+                   "\": shape ",
+                   DimsToString(spec.dims),
+                   " of ",
+                   ToString(spec.dtype),
+                   " does not fit a value of ",
+                   IsKnown(given) ? tensor.value.bytes().size() / DTypeBytes(given) : 0,
+                   " ",
+                   ToString(given)));
 }
 
 }  // namespace
@@ -47,22 +69,16 @@ absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor \"", spec.name, "\": names that begin with ", kReservedPrefix, " are reserved"));
     }
-    const absl::StatusOr<uint64_t> bytes = NumBytes(spec.dims, spec.dtype);
+    if (!IsKnown(spec.dtype)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", spec.name, "\": ", ToString(spec.dtype), " is not known"));
+    }
     PUSHPULL_RETURN_IF_ERROR(CheckRows(spec));
     if (spec.rows && (!tensor.optimizer_state.empty() || tensor.updates != 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor \"", spec.name, "\" is row-sparse: its rows' optimizer state cannot be given"));
     }
-    const bool is_left_to_init = spec.rows && tensor.value.empty();
-    if (!is_left_to_init && (!bytes.ok() || *bytes != tensor.value.size_bytes())) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                     spec.name,
-                                                     "\": shape ",
-                                                     DimsToString(spec.dims),
-                                                     " does not fit a value of ",
-                                                     tensor.value.size(),
-                                                     " floats"));
-    }
+    PUSHPULL_RETURN_IF_ERROR(CheckValue(tensor));
     PUSHPULL_RETURN_IF_ERROR(CheckState(tensor));
     const uint8_t place = PriorityOfPlace(checked.size(), tensors.size());
     RegisteredTensor& added = checked.emplace_back(RegisteredTensor{spec,
@@ -72,7 +88,8 @@ absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
                                                                     tensor.optimizer_state,
                                                                     tensor.updates});
     if (!spec.rows) continue;
-    PUSHPULL_ASSIGN_OR_RETURN(added.first_rows, CutFirstRows(RowTensorOf(spec), tensor.value));
+    PUSHPULL_ASSIGN_OR_RETURN(added.first_rows,
+                              CutFirstRows(RowTensorOf(spec), tensor.value.floats()));
     added.value = {};
   }
   return checked;
@@ -103,7 +120,7 @@ std::vector<TensorRequest> Registration::Requests(FrameType type,
   std::vector<TensorRequest> requests;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const RegisteredTensor& tensor = tensors_[i];
-    const std::span<std::byte> value = std::as_writable_bytes(tensor.value);
+    const std::span<std::byte> value = tensor.value.bytes();
     const bool is_initial = type == FrameType::kInit;
     requests.push_back(
         {.type = type,

@@ -23,7 +23,7 @@ namespace pushpull {
 // As they are registered; the memory is the caller's.
 struct RegisteredTensor {
   TensorSpec spec;
-  std::span<float> value;
+  TensorValues value;
   uint8_t priority = 0;
   bool keeps_value = true;
   std::span<const float> optimizer_state = {};

@@ -14,13 +14,17 @@ namespace pushpull {
 
 void RequestTable::SetTensors(const std::vector<PlacedTensor>& tensors) {
   for (const PlacedTensor& tensor : tensors) {
-    const uint64_t bytes = PlacedBytes(tensor.spec).value_or(0);
+    // Chunks are cut by their master values.
+    const DType dtype = tensor.spec.dtype;
+    const uint64_t bytes = NarrowBytes(dtype, PlacedBytes(tensor.spec).value_or(0));
+    const uint64_t chunk_bytes = NarrowBytes(dtype, kChunkBytes);
     tensors_.emplace_back(chunks_.size(), tensor.shards.size());
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
-      const uint64_t offset = i * kChunkBytes;
+      const uint64_t offset = i * chunk_bytes;
       chunks_.push_back({.shard = tensor.shards[i],
+                         .dtype = dtype,
                          .offset = offset,
-                         .bytes = std::min(kChunkBytes, bytes - offset),
+                         .bytes = std::min(chunk_bytes, bytes - offset),
                          .tensor_bytes = bytes});
     }
   }

@@ -15,6 +15,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/store/placed_tensor.h"
+#include "runtime/tensor/dtype.h"
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/frame.h"
 #include "runtime/worker/chunk_encoder.h"
@@ -92,7 +93,8 @@ struct ChunkRequest {
 // a step, one fetch of a chunk are under way.
 struct ClientChunk {
   ShardId shard;
-  uint64_t offset = 0;  // in its tensor, in bytes
+  DType dtype = DType::kFloat32;
+  uint64_t offset = 0;  // in its tensor, in bytes of `dtype`
   uint64_t bytes = 0;
   uint64_t tensor_bytes = 0;
   Step version;

@@ -13,7 +13,11 @@ namespace pushpull {
 namespace {
 
 ChunkPart PartOf(const ClientChunk& chunk) {
-  return {.tensor_bytes = chunk.tensor_bytes, .offset = chunk.offset, .bytes = chunk.bytes};
+  // The state is float32, whatever the values are.
+  const uint64_t one = DTypeBytes(chunk.dtype);
+  return {.tensor_bytes = chunk.tensor_bytes / one * sizeof(float),
+          .offset = chunk.offset / one * sizeof(float),
+          .bytes = chunk.bytes / one * sizeof(float)};
 }
 
 }  // namespace
@@ -47,10 +51,10 @@ void ScatterState(const ChunkPart& part,
 absl::Status AddState(const TensorRequest& request, const ClientChunk& chunk, ChunkRequest& to) {
   const ChunkPart part = PartOf(chunk);
   if (!request.initial_state.empty()) {
-    const uint64_t num_bytes = part.bytes + StateBytesOf(part, request.initial_state.size());
+    const uint64_t num_bytes = chunk.bytes + StateBytesOf(part, request.initial_state.size());
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer joined, HostBuffer::Uninitialized(num_bytes));
     absl::c_copy(to.source, joined.bytes().begin());
-    GatherState(part, request.initial_state, joined.bytes().subspan(part.bytes));
+    GatherState(part, request.initial_state, joined.bytes().subspan(chunk.bytes));
     to.encoded.bytes = std::make_shared<const HostBuffer>(std::move(joined));
     to.base_version = Step{request.updates};
   }

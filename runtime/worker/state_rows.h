@@ -15,7 +15,7 @@
 
 namespace pushpull {
 
-// Where a chunk lies in its tensor, in bytes of values.
+// Where a chunk lies in its tensor, in bytes of float32 values.
 struct ChunkPart {
   uint64_t tensor_bytes = 0;  // above 0
   uint64_t offset = 0;

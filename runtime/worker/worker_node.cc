@@ -56,16 +56,15 @@ std::shared_ptr<PendingOperation> WorkerNode::Register(
   return pending;
 }
 
-absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(
-    absl::string_view tensor,
-    std::span<const float> gradient,
-    std::span<float> out,
-    const PushOptions& options) {
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PushPull(absl::string_view tensor,
+                                                                       ConstTensorValues gradient,
+                                                                       TensorValues out,
+                                                                       const PushOptions& options) {
   return Begin(operations_.MakePush(tensor, gradient, out, options, dependencies_.executor.Now()));
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Pull(absl::string_view tensor,
-                                                                   std::span<float> out,
+                                                                   TensorValues out,
                                                                    Step min_version) {
   return Begin(operations_.MakePull(tensor, out, min_version, dependencies_.executor.Now()));
 }

@@ -33,11 +33,11 @@ class WorkerNode {
   // `tensors` and their values stay the caller's until the operation is done.
   std::shared_ptr<PendingOperation> Register(std::span<const TensorRegistration> tensors);
   absl::StatusOr<std::shared_ptr<PendingOperation>> PushPull(absl::string_view tensor,
-                                                             std::span<const float> gradient,
-                                                             std::span<float> out,
+                                                             ConstTensorValues gradient,
+                                                             TensorValues out,
                                                              const PushOptions& options);
   absl::StatusOr<std::shared_ptr<PendingOperation>> Pull(absl::string_view tensor,
-                                                         std::span<float> out,
+                                                         TensorValues out,
                                                          Step min_version);
   absl::StatusOr<std::shared_ptr<PendingOperation>> PullOptimizerState(absl::string_view tensor,
                                                                        std::span<float> out,

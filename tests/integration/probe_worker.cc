@@ -6,6 +6,7 @@
 //
 //   probe_worker --steps 100 --values 1000 --tensors 3 --optimizer sum|sgd|adam|add
 //                [--codec none|fp16|bf16|int8|topk|onebit] [--bypass-codec 1] [--large-at-step S]
+//                [--dtype float32|float16|bfloat16]
 //                [--nan-at-step S --nan-worker W] [--step-milliseconds M] [--weights FILE]
 //                [--slow-worker W --slow-factor F]
 //                [--stall-at-step S --stall-worker W --stall-until FILE] [--until FILE]
@@ -35,6 +36,8 @@
 // With --registered 1 gradients lie in memory that servers on this host read where it is; with
 // --in-place 1 sums are taken where the servers have them, and checked there.
 //
+// With another --dtype than float32 tensors are of that; the weights are written as float32.
+//
 // With --deaf 1 a program of steps does not ask whether it is to end.
 //
 // --join-seconds, 300 unless given: for how long it looks for a coordinator.
@@ -48,6 +51,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -62,6 +66,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/tensor/codec.h"
+#include "runtime/tensor/dtype.h"
+#include "runtime/tensor/master_values.h"
 
 namespace pushpull {
 namespace {
@@ -72,6 +78,7 @@ struct Flags {
   uint64_t tensors = 3;
   std::string optimizer = "sum";
   Codec codec = Codec::kNone;
+  DType dtype = DType::kFloat32;
   uint64_t bypasses_codec = 0;
   int64_t nan_at_step = -1;
   int64_t large_at_step = -1;
@@ -97,6 +104,12 @@ struct Flags {
 constexpr Duration kLookInterval = std::chrono::milliseconds(10);
 constexpr Duration kLongestStall = std::chrono::minutes(10);
 constexpr Duration kStepTimeout = std::chrono::seconds(120);
+
+std::optional<DType> ParseDType(std::string_view name) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    if (name == ToString(dtype)) return dtype;
+  return std::nullopt;
+}
 
 absl::StatusOr<Flags> Parse(int argc, char** argv) {
   Flags flags;
@@ -139,6 +152,10 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
       const absl::StatusOr<Codec> codec = ParseCodec(value);
       is_ok = codec.ok();
       flags.codec = codec.value_or(Codec::kNone);
+    } else if (name == "--dtype") {
+      const std::optional<DType> dtype = ParseDType(value);
+      is_ok = dtype.has_value();
+      flags.dtype = dtype.value_or(DType::kFloat32);
     } else if (name == "--weights") {
       flags.weights = value;
     } else if (name == "--stall-until") {
@@ -157,6 +174,7 @@ absl::StatusOr<Flags> Parse(int argc, char** argv) {
 TensorSpec SpecOf(const Flags& flags, uint64_t index) {
   TensorSpec spec{.name = absl::StrCat("t", index), .dims = {static_cast<int64_t>(flags.values)}};
   spec.codec = flags.codec;
+  spec.dtype = flags.dtype;
   if (flags.optimizer == "sum") {
     spec.reduction = Reduction::kSum;
     spec.optimizer.kind = OptimizerKind::kSum;
@@ -292,11 +310,46 @@ bool MayGoOn(const Job& job, const Flags& flags) {
 struct Memory {
   std::vector<std::vector<float>> values;
   std::vector<float> gradients;
+  // Of another type than float32: what is pushed and received.
+  std::vector<std::vector<std::byte>> narrow_values;
+  std::vector<std::vector<std::byte>> narrow_gradients;
+  std::vector<std::span<std::byte>> pushed;
 };
+
+// Memory of tensors of another type than float32.
+absl::Status TakeNarrowMemory(Job& job, Memory& memory, const Flags& flags) {
+  const size_t bytes = flags.values * DTypeBytes(flags.dtype);
+  memory.narrow_values.assign(flags.tensors, std::vector<std::byte>(bytes));
+  memory.narrow_gradients = memory.narrow_values;
+  for (std::vector<std::byte>& own : memory.narrow_gradients) memory.pushed.emplace_back(own);
+  if (flags.is_registered == 0) return absl::OkStatus();
+  for (std::span<std::byte>& pushed : memory.pushed) {
+    PUSHPULL_ASSIGN_OR_RETURN(const std::span<float> shared, job.AllocateBuffer(flags.values));
+    pushed = std::as_writable_bytes(shared).first(bytes);
+  }
+  return absl::OkStatus();
+}
+
+TensorValues OutOf(Memory& memory, const Flags& flags, uint64_t tensor) {
+  if (flags.dtype == DType::kFloat32) return memory.values[tensor];
+  return {flags.dtype, memory.narrow_values[tensor]};
+}
+
+// The gradient as it is pushed.
+ConstTensorValues PushedOf(Memory& memory,
+                           const Flags& flags,
+                           uint64_t tensor,
+                           std::span<const float> gradient) {
+  if (flags.dtype == DType::kFloat32) return gradient;
+  Narrow(flags.dtype, gradient, memory.pushed[tensor]);
+  return {flags.dtype, memory.pushed[tensor]};
+}
 
 // Registers the tensors; where the program has its gradients.
 absl::StatusOr<std::span<float>> RegisterTensors(Job& job, Memory& memory, const Flags& flags) {
   memory.values.assign(flags.tensors, std::vector<float>(flags.values, 0));
+  if (flags.dtype != DType::kFloat32)
+    PUSHPULL_RETURN_IF_ERROR(TakeNarrowMemory(job, memory, flags));
   memory.gradients.resize(flags.is_registered != 0 ? 0 : flags.tensors * flags.values);
   std::span<float> gradients(memory.gradients);
   if (flags.is_registered != 0) {
@@ -305,7 +358,7 @@ absl::StatusOr<std::span<float>> RegisterTensors(Job& job, Memory& memory, const
   std::vector<TensorRegistration> registrations;
   for (uint64_t i = 0; i < flags.tensors; ++i) {
     registrations.push_back({.spec = SpecOf(flags, i),
-                             .value = memory.values[i],
+                             .value = OutOf(memory, flags, i),
                              .keeps_value = flags.is_in_place == 0});
   }
   PUSHPULL_RETURN_IF_ERROR(job.Register(registrations, Deadline::After(kStepTimeout)));
@@ -322,13 +375,15 @@ absl::Status PushPullAll(
     PUSHPULL_ASSIGN_OR_RETURN(
         PushHandle handle,
         job.PushPull(absl::StrCat("t", i),
-                     gradient,
-                     memory.values[i],
+                     PushedOf(memory, flags, i, gradient),
+                     OutOf(memory, flags, i),
                      {.samples = samples, .in_place = flags.is_in_place != 0}));
     handles.push_back(std::move(handle));
   }
   for (PushHandle& handle : handles)
     PUSHPULL_RETURN_IF_ERROR(handle.Wait(Deadline::After(kStepTimeout)));
+  for (uint64_t i = 0; i < memory.narrow_values.size(); ++i)
+    Widen(flags.dtype, memory.narrow_values[i], memory.values[i]);
   for (uint64_t i = 0; flags.is_in_place != 0 && i < flags.tensors; ++i)
     PUSHPULL_RETURN_IF_ERROR(Gather(handles[flags.tensors - 1 - i], memory.values[i]));
   return absl::OkStatus();

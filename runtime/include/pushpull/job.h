@@ -31,6 +31,7 @@
 #include "pushpull/log_level.h"
 #include "pushpull/samples.h"
 #include "pushpull/tensor_spec.h"
+#include "pushpull/tensor_values.h"
 #include "pushpull/tracing.h"
 
 namespace pushpull {
@@ -80,10 +81,10 @@ struct TensorRegistration {
   // Of a row-sparse tensor (TensorSpec::rows): the initial rows of the keys 0 to rows - 1, read and
   // not written, or empty: every row begins as its initializer says. Registering copies it. Of any
   // other:
-  // float32, row-major, host byte order, as many elements as spec.dims says. The caller owns it.
-  // In: the initial value; that of the first worker to register counts. Out: the job's value, the
-  // same in every worker.
-  std::span<float> value;
+  // of spec.dtype, row-major, host byte order, as many elements as spec.dims says. The caller owns
+  // it. In: the initial value; that of the first worker to register counts. Out: the job's value,
+  // the same in every worker.
+  TensorValues value;
   // Tensors with a smaller priority travel first, in both directions; they should be numbered in
   // the order of first use in the forward pass. Default: the position in the registered list.
   std::optional<uint8_t> priority;
@@ -120,7 +121,7 @@ struct PushOptions {
   // Parts of the new value that are in memory shared with a server on this host are not copied to
   // `out`: PushHandle::Pieces returns where each part is. For tensors with the optimizer Sum, in
   // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` are no
-  // copy for lost servers (TensorRegistration::keeps_value).
+  // copy for lost servers (TensorRegistration::keeps_value). Tensors of float32 only.
   bool in_place = false;
 };
 
@@ -223,8 +224,9 @@ class Job {
 
   // Memory for gradients that servers on this host or in this pod read in place, without a copy.
   // Zero-initialized, page-aligned, owned by the Job. If it cannot be shared it is ordinary memory,
-  // which is logged once. Allocate one buffer for all gradients: each takes a file descriptor, and
-  // gradients in it are copied until the servers have it, in the first steps.
+  // which is logged once. Its bytes may hold values of any DType; those of other types than float32
+  // are copied once by the server. Allocate one buffer for all gradients: each takes a file
+  // descriptor, and gradients in it are copied until the servers have it, in the first steps.
   //
   // Servers may still read a gradient whose push has failed: if Wait returns an error other than
   // kDeadlineExceeded, leave the gradient unchanged until the Job is destroyed.
@@ -236,24 +238,24 @@ class Job {
   // block on the network.
   //
   // clang-format off
-  //   gradient  float32, as many as registered. The caller's; unchanged until the handle is done.
-  //   out       the same size, written until the handle is done; or empty: no value is received.
+  //   gradient  of the registered type and size. The caller's; unchanged until the handle is done.
+  //   out       likewise, written until the handle is done; or empty: no value is received.
   //             Must not overlap `gradient`.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  sizes differ.
+  //   kInvalidArgument  sizes or types differ, or `in_place` with another type than float32.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
   // clang-format on
   virtual absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
-                                              std::span<const float> gradient,
-                                              std::span<float> out,
+                                              ConstTensorValues gradient,
+                                              TensorValues out,
                                               const PushOptions& options) = 0;
 
   // Receives the tensor's value of version `min_version` or later into `out`, which is the caller's
   // and written until the handle is done. Does not block. Errors as PushPull.
   virtual absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
-                                          std::span<float> out,
+                                          TensorValues out,
                                           Step min_version) = 0;
 
   // Receives the state of the tensor's optimizer, as it belongs to version `min_version` or later:

@@ -13,9 +13,13 @@
 
 namespace pushpull {
 
-// The type of a tensor's elements.
+// The type of a tensor's elements in the workers' memory and on the wire: host byte order in
+// memory, little-endian on the wire. Servers keep values and optimizer state as float32 (the master
+// values), and add gradients in float32; what workers receive is rounded to nearest, ties to even.
 enum class DType : uint8_t {
-  kFloat32 = 1,  // IEEE 754 binary32, host byte order in memory, little-endian on the wire
+  kFloat32 = 1,   // IEEE 754 binary32
+  kFloat16 = 2,   // IEEE 754 binary16; values above 65,504 become infinite. Without a codec
+  kBFloat16 = 3,  // the upper half of a float32. Without a codec
 };
 
 // How the contributions of a step become one gradient.
@@ -24,6 +28,10 @@ enum class Reduction : uint8_t {
   kSum = 2,
   kMin = 3,  // element by element
   kMax = 4,
+  // Mode Sync, the optimizer Sum, no codec and no clip_norm:
+  kProd = 5,
+  kAnd = 6,  // logical: 1 where all differ from 0, else 0
+  kOr = 7,   // 1 where one differs from 0, else 0
 };
 
 // How gradients are encoded on the wire. They are decoded before they are added, so sums are always

@@ -223,6 +223,15 @@ TEST(CompareTensorsTest, TheSameTensorsInAnyOrderDoNotDiffer) {
   EXPECT_THAT(CompareTensors(manifest, wanted), IsEmpty());
 }
 
+// A checkpoint has their float32 values.
+TEST(CompareTensorsTest, HalvesAndFloat32DoNotDiffer) {
+  const CheckpointManifest manifest = SampleManifest({});
+  std::vector<TensorSpec> wanted = manifest.tensors;
+  for (TensorSpec& tensor : wanted) tensor.dtype = DType::kBFloat16;
+
+  EXPECT_THAT(CompareTensors(manifest, wanted), IsEmpty());
+}
+
 TEST(CompareTensorsTest, EachDifferenceIsALineOfItsOwn) {
   const CheckpointManifest manifest = SampleManifest({});
   std::vector<TensorSpec> wanted = manifest.tensors;

@@ -23,11 +23,13 @@ TEST(RingRulesTest, DenseTensorsWithMeanOrSumAreAccepted) {
 }
 
 TEST(RingRulesTest, WhatNeedsServersIsRefusedByName) {
-  std::vector<TensorSpec> tensors(4, Dense());
+  std::vector<TensorSpec> tensors(6, Dense());
   tensors[0].codec = Codec::kFloat16;
   tensors[1].clip_norm = 1;
   tensors[2].rows = RowSpec{};
   tensors[3].reduction = Reduction::kMax;
+  tensors[4].reduction = Reduction::kProd;
+  tensors[5].dtype = DType::kBFloat16;
 
   for (const TensorSpec& tensor : tensors) {
     const absl::Status status = CheckRingTensors(std::vector<TensorSpec>{tensor});

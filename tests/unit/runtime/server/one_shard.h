@@ -50,10 +50,13 @@ inline ReceivedContribution ContributionOf(const FrameHeader& push, float value 
 
 class OneShard {
  public:
-  explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum, double clip_norm = 0)
+  explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum,
+                    double clip_norm = 0,
+                    DType dtype = DType::kFloat32)
       : tensor_{.id = TensorId{0},
                 .spec = {.name = "w",
                          .dims = {kChunkBytes / sizeof(float) + kFloats},
+                         .dtype = dtype,
                          .reduction = Reduction::kSum,
                          .optimizer = {.kind = optimizer, .learning_rate = 1},
                          .clip_norm = clip_norm},

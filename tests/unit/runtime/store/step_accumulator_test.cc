@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -78,6 +79,21 @@ TEST(StepAccumulatorTest, SumMinimumAndMaximumIgnoreWeights) {
     AddTo(accumulator, {3}, 5);
 
     EXPECT_THAT(Result(accumulator), ElementsAre(expected)) << ToString(reduction);
+  }
+}
+
+TEST(StepAccumulatorTest, ProductAndLogicalReductionsTakeEachOnce) {
+  for (const auto& [reduction, alone, all] : {std::tuple{Reduction::kProd, 4.0F, 0.0F},
+                                              {Reduction::kAnd, 1.0F, 0.0F},
+                                              {Reduction::kOr, 1.0F, 1.0F}}) {
+    StepAccumulator accumulator(reduction, 8);
+
+    AddTo(accumulator, {4, 0.5F}, 7);
+    EXPECT_EQ(Result(accumulator)[0], alone) << ToString(reduction);
+    AddTo(accumulator, {0, 3}, 1);
+
+    EXPECT_THAT(Result(accumulator), ElementsAre(all, reduction == Reduction::kProd ? 1.5F : 1.0F))
+        << ToString(reduction);
   }
 }
 

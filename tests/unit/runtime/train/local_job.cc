@@ -17,14 +17,15 @@ absl::StatusOr<std::span<float>> LocalJob::AllocateBuffer(size_t num_values) {
 }
 
 absl::StatusOr<PushHandle> LocalJob::PushPull(absl::string_view tensor,
-                                              std::span<const float> gradient,
-                                              std::span<float> out,
+                                              ConstTensorValues gradient,
+                                              TensorValues out,
                                               const PushOptions& options) {
+  const std::span<const float> pushed = gradient.floats();
   record_.pushes.push_back(
-      {std::string(tensor), std::vector<float>(gradient.begin(), gradient.end()), options});
-  for (size_t i = 0; i < out.size(); ++i) {
-    if (std::isfinite(gradient[i]))
-      out[i] -= static_cast<float>(options.learning_rate) * gradient[i];
+      {std::string(tensor), std::vector<float>(pushed.begin(), pushed.end()), options});
+  for (size_t i = 0; i < out.floats().size(); ++i) {
+    if (std::isfinite(pushed[i]))
+      out.floats()[i] -= static_cast<float>(options.learning_rate) * pushed[i];
   }
   auto pending = std::make_shared<PendingOperation>("push_pull");
   if (options_.push_result.ok()) {
@@ -35,7 +36,7 @@ absl::StatusOr<PushHandle> LocalJob::PushPull(absl::string_view tensor,
   return PushHandle(std::move(pending));
 }
 
-absl::StatusOr<PushHandle> LocalJob::Pull(absl::string_view, std::span<float>, Step) {
+absl::StatusOr<PushHandle> LocalJob::Pull(absl::string_view, TensorValues, Step) {
   return absl::UnimplementedError("the trainer never pulls");
 }
 

@@ -50,11 +50,11 @@ class LocalJob final : public Job {
   absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override;
   absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) override;
   absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
-                                      std::span<const float> gradient,
-                                      std::span<float> out,
+                                      ConstTensorValues gradient,
+                                      TensorValues out,
                                       const PushOptions& options) override;
   absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
-                                  std::span<float> out,
+                                  TensorValues out,
                                   Step min_version) override;
   absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
                                                 std::span<float> out,

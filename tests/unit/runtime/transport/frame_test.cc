@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"codec", 8, 255},
 
                                            BadField{"dtype", 9, 0},
-                                           BadField{"dtype", 9, 2},
+                                           BadField{"dtype", 9, 4},
                                            BadField{"reduction", 10, 0},
                                            BadField{"reduction", 10, 5},
                                            BadField{"meta", 13, 0x11},

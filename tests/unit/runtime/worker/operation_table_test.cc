@@ -52,6 +52,10 @@ TEST_F(OperationTableTest, UnknownTensorsAndWrongSizesAreRejected) {
       operations_.MakePush("w", std::span(gradient_).first(3), out_, {}, {}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(
       operations_.MakePush("w", gradient_, std::span(out_).first(3), {}, {}).status()));
+  // As many values, of another type.
+  std::vector<std::byte> halves(2 * gradient_.size());
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      operations_.MakePush("w", {DType::kFloat16, halves}, out_, {}, {}).status()));
 }
 
 TEST_F(OperationTableTest, HeldPushStartsAfterResume) {

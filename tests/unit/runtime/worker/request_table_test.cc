@@ -51,6 +51,21 @@ TEST_F(RequestTableTest, TensorIsCutIntoChunks) {
   EXPECT_EQ(table_.Find(ChunkId{3}), nullptr);
 }
 
+// A chunk has as many values as its float32 ones are 256 KiB.
+TEST(RequestTableOfHalvesTest, ChunksHaveAsManyValues) {
+  const auto floats = static_cast<int64_t>(kChunkBytes / sizeof(float));
+  RequestTable table;
+  table.SetTensors({{.spec = {.name = "h", .dims = {floats + 1}, .dtype = DType::kBFloat16},
+                     .shards = {ShardId{0}, ShardId{1}}}});
+  const std::span<ClientChunk> chunks = table.ChunksOf(0);
+
+  EXPECT_EQ(chunks[0].bytes, kChunkBytes / 2);
+  EXPECT_EQ(chunks[1].offset, kChunkBytes / 2);
+  EXPECT_EQ(chunks[1].bytes, 2U);
+  EXPECT_EQ(chunks[1].tensor_bytes, kChunkBytes / 2 + 2);
+  EXPECT_EQ(chunks[1].dtype, DType::kBFloat16);
+}
+
 TEST_F(RequestTableTest, AnswerOfAPushHasTheNumberOfTheNextStep) {
   first().push = MakeRequest(FrameType::kPushPull, Step{4}, target_);
 

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between a tensor's values as workers have them and the float32 that servers keep
+// (docs/decisions/0082-half-precision-tensors.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/tensor/dtype.h"
+
+namespace pushpull {
+
+// `narrow` has DTypeBytes(dtype) for each of `values`. Neither allocates nor blocks.
+void Widen(DType dtype, std::span<const std::byte> narrow, std::span<float> values);
+
+// To nearest, ties to even. Returns how many finite values became infinite.
+uint64_t Narrow(DType dtype, std::span<const float> values, std::span<std::byte> narrow);
+
+}  // namespace pushpull

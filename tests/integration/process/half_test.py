@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs whose tensors are float16 or bfloat16: two bytes a value on the wire both ways, sums and weights what they should
+be on every channel and in every mode, and what does not go with them is refused by name."""
+import signal
+import unittest
+from typing import Any
+
+import job
+
+VALUES = 300_000  # five chunks: they are cut by their float32 values
+TENSORS = 3
+NO_RESTARTS = {"backoffLimit": 0}
+
+
+class HalfTest(job.JobTestCase):
+
+    def run_with(self, spec: dict[str, Any], **variables: str) -> job.LocalJob:
+        inherited = job.Jobs.environment(self)
+        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
+        return self.run_job(spec)
+
+    def test_two_bytes_a_value_both_ways_and_sums_are_right(self) -> None:
+        for dtype in ("float16", "bfloat16"):
+            with self.subTest(dtype=dtype):
+                started = self.run_job(self.spec("--steps", 20, "--values", VALUES, "--dtype", dtype))
+
+                self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+                moved = started.report()["bytes"]
+                steps_and_first_values = 2 * 2 * VALUES * TENSORS * 21
+                self.assertAlmostEqual(moved["pushed"] / steps_and_first_values, 1, delta=0.01)
+                self.assertAlmostEqual(moved["pulled"] / steps_and_first_values, 1, delta=0.01)
+
+    def test_weights_are_bitwise_equal_on_every_channel(self) -> None:
+        weights = {}
+        # The first job alone is paced: finish releases all that follow, too.
+        for name, channel in (("killed", "tcp"), ("tcp", "tcp"), ("shm", "auto"), ("registered", "auto"), ("grpc", "grpc")):
+            file = self.folder / f"{name}.weights"
+            pause = ["--step-milliseconds", 200] if name == "killed" else []
+            spec = self.spec("--steps", 24, "--values", VALUES, "--optimizer", "adam", "--dtype", "bfloat16",
+                             "--registered", int(name == "registered"), "--weights", file, *pause,
+                             sync={"deterministic": True})
+            spec["servers"]["replication"] = 1 if name == "killed" else 0
+            started = self.run_with(spec, PUSHPULL_CHANNEL=channel)
+            if name == "killed":
+                started.wait_for_step(5)
+                started.signal_member("server", 0, signal.SIGKILL)
+            code = started.finish()
+
+            self.assertEqual(code, 0, started.launcher.output)
+            weights[name] = file.read_bytes()
+
+        for name, bits in weights.items():
+            self.assertTrue(bits == weights["tcp"], name)
+
+    def test_every_mode_with_servers_takes_them(self) -> None:
+        for sync in ({"gated": True}, {"mode": "Async"}, {"mode": "Bounded", "staleness": 2}):
+            with self.subTest(sync=sync):
+                spec = self.spec("--steps", 20, "--optimizer", "sgd", "--dtype", "bfloat16", sync=sync)
+                started = self.run_job(spec)
+
+                self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+
+    def test_a_codec_with_them_is_refused_by_name(self) -> None:
+        spec = self.spec("--steps", 5, "--dtype", "float16", "--codec", "bf16", restart=NO_RESTARTS)
+        started = self.run_job(spec)
+
+        self.assertNotEqual(started.launcher.wait(60), 0, started.launcher.output)
+        self.assertIn('tensor "t0": dtype float16 takes no codec, which is bf16', started.launcher.output)
+
+
+if __name__ == "__main__":
+    unittest.main()
