@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -62,7 +63,7 @@ bool IsContiguous(const Array& array) {
 Array Import(nb::handle array,
              const std::string& what,
              Access access,
-             const char* wanted = "a float32 array") {
+             const char* wanted = "an array") {
   const nb::object source = Detached(array);
   Array taken;
   if (!nb::try_cast(source, taken, false)) {
@@ -101,6 +102,30 @@ std::vector<int64_t> CheckMemory(const Array& taken, const std::string& what) {
   return dims;
 }
 
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+nb::dlpack::dtype DLPackOf(DType dtype) {
+  const auto code =
+      dtype == DType::kBFloat16 ? nb::dlpack::dtype_code::Bfloat : nb::dlpack::dtype_code::Float;
+  const uint8_t bits = dtype == DType::kFloat32 ? 32 : 16;
+  return {static_cast<uint8_t>(code), bits, 1};
+}
+
+// `dtype` of an array whose memory is in order.
+ArrayArgument Taken(Array taken, const std::string& what, DType dtype) {
+  ArrayArgument argument{.owner = std::move(taken)};
+  argument.dims = CheckMemory(argument.owner, what);
+  // Whether it may be written to was asked before.
+  auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(argument.owner.data()));
+  argument.values = {dtype, {bytes, argument.owner.size() * argument.owner.itemsize()}};
+  return argument;
+}
+
+nb::type_error WrongDType(const std::string& what, const std::string& wanted, const Array& taken) {
+  return nb::type_error(
+      absl::StrCat(what, ": expected dtype ", wanted, ", got ", DTypeName(taken.dtype())).c_str());
+}
+
 // The element type of collectives; none: they have no such values.
 std::optional<ElementType> ElementTypeOf(nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<float>()) return ElementType::kFloat32;
@@ -118,23 +143,21 @@ std::string ShapeText(std::span<const int64_t> dims) {
 }
 
 ArrayArgument TakeArray(nb::handle array, const std::string& what, Access access) {
-  ArrayArgument argument{.owner = Import(array, what, access)};
-  const Array& taken = argument.owner;
-  if (taken.dtype() != nb::dtype<float>()) {
-    throw nb::type_error(
-        absl::StrCat(what, ": expected dtype float32, got ", DTypeName(taken.dtype())).c_str());
-  }
-  argument.dims = CheckMemory(taken, what);
-  // Whether it may be written to was asked above.
-  argument.values = {const_cast<float*>(static_cast<const float*>(taken.data())), taken.size()};
-  return argument;
+  Array taken = Import(array, what, access);
+  const auto* dtype = std::ranges::find(kDTypes, taken.dtype(), &DLPackOf);
+  if (dtype == std::end(kDTypes)) throw WrongDType(what, "float32, float16 or bfloat16", taken);
+  return Taken(std::move(taken), what, *dtype);
 }
 
 ArrayArgument TakeArray(nb::handle array,
                         const std::string& what,
                         Access access,
-                        const std::vector<int64_t>& wanted) {
-  ArrayArgument argument = TakeArray(array, what, access);
+                        const std::vector<int64_t>& wanted,
+                        DType dtype) {
+  const std::string kind = absl::StrCat("a ", DTypeName(DLPackOf(dtype)), " array");
+  Array taken = Import(array, what, access, kind.c_str());
+  if (taken.dtype() != DLPackOf(dtype)) throw WrongDType(what, DTypeName(DLPackOf(dtype)), taken);
+  ArrayArgument argument = Taken(std::move(taken), what, dtype);
   if (argument.dims != wanted) {
     throw nb::value_error(
         absl::StrCat(
@@ -145,7 +168,7 @@ ArrayArgument TakeArray(nb::handle array,
 }
 
 ValuesArgument TakeValues(nb::handle array, const std::string& what, Access access) {
-  ValuesArgument argument{.owner = Import(array, what, access, "an array")};
+  ValuesArgument argument{.owner = Import(array, what, access)};
   const Array& taken = argument.owner;
   const std::optional<ElementType> type = ElementTypeOf(taken.dtype());
   if (!type) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pushpull/collectives.h"
+#include "pushpull/tensor_values.h"
 
 namespace pushpull::python {
 
@@ -26,18 +27,20 @@ enum class Access { kRead, kWrite };
 struct ArrayArgument {
   Array owner;
   std::vector<int64_t> dims;
-  std::span<float> values;
+  TensorValues values;
 };
 
-// Takes a C-contiguous array of float32 in the memory of the CPU. `what` begins every error text,
-// e.g. `tensor "w": gradient`. Throws nanobind::type_error (no array, another dtype) or
-// nanobind::value_error (another shape than `wanted`, not contiguous, read-only, another device),
-// which say what was expected and what came.
+// Takes a C-contiguous array in the memory of the CPU of a dtype that tensors have. `what` begins
+// every error text, e.g. `tensor "w": gradient`. Throws nanobind::type_error (no array, another
+// dtype) or nanobind::value_error (not contiguous, read-only, another device), which say what was
+// expected and what came.
 ArrayArgument TakeArray(nanobind::handle array, const std::string& what, Access access);
+// Likewise, of this shape and dtype; nanobind::value_error for another shape.
 ArrayArgument TakeArray(nanobind::handle array,
                         const std::string& what,
                         Access access,
-                        const std::vector<int64_t>& wanted);
+                        const std::vector<int64_t>& wanted,
+                        DType dtype = DType::kFloat32);
 
 // The memory of an array of one of the element types of collectives; bool is uint8.
 struct ValuesArgument {

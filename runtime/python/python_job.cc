@@ -68,7 +68,7 @@ Enum ByName(const std::string& what,
           .c_str());
 }
 
-constexpr const char* kReductions[] = {"mean", "sum", "min", "max"};
+constexpr const char* kReductions[] = {"mean", "sum", "min", "max", "prod", "and", "or"};
 
 std::string Quoted(const std::string& name) {
   return absl::StrCat("tensor \"", name, "\"");
@@ -90,7 +90,7 @@ nb::object EmptyRows(const std::vector<int64_t>& dims) {
   return nb::module_::import_("numpy").attr("empty")(nb::make_tuple(dims[0], dims[1]), "float32");
 }
 
-bool Overlap(std::span<const float> a, std::span<const float> b) {
+bool Overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() &&
          b.data() < a.data() + a.size();
 }
@@ -168,6 +168,7 @@ void PythonJob::Add(const std::string& name, nb::handle value, const TensorOptio
   Remember(
       {.spec = {.name = name,
                 .dims = std::move(array.dims),
+                .dtype = array.values.dtype(),
                 .reduction = ByName(
                     Quoted(name) + ": reduce", options.reduce, kReductions, Reduction::kMean),
                 .optimizer = options.optimizer,
@@ -211,7 +212,7 @@ void PythonJob::SetOptimizerState(const std::string& name, nb::handle state, uin
                                   absl::StrCat(Quoted(name), ": optimizer state"),
                                   Access::kRead,
                                   StateDims(tensor.registration.spec));
-  tensor.registration.optimizer_state = array.values;
+  tensor.registration.optimizer_state = array.values.floats();
   tensor.registration.updates = updates;
   tensor.optimizer_state = std::move(array.owner);
 }
@@ -287,12 +288,13 @@ PythonHandle PythonJob::Track(TensorMemory& tensor,
 PythonJob::BoundPush PythonJob::Bind(const std::string& name, nb::handle gradient, nb::handle out) {
   TensorMemory& tensor = FindDense(name);
   const std::vector<int64_t>& dims = tensor.registration.spec.dims;
+  const DType dtype = tensor.registration.spec.dtype;
   ArrayArgument read =
-      TakeArray(gradient, absl::StrCat(Quoted(name), ": gradient"), Access::kRead, dims);
+      TakeArray(gradient, absl::StrCat(Quoted(name), ": gradient"), Access::kRead, dims, dtype);
   ArrayArgument written;
   if (!out.is_none())
-    written = TakeArray(out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, dims);
-  if (Overlap(read.values, written.values))
+    written = TakeArray(out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, dims, dtype);
+  if (Overlap(read.values.bytes(), written.values.bytes()))
     throw nb::value_error(
         absl::StrCat(Quoted(name), ": out: expected other memory than the gradient's").c_str());
   return BoundPush(*this, tensor, std::move(read), std::move(written));
@@ -308,8 +310,9 @@ PythonHandle PythonJob::BoundPush::Push(const PushOptions& options) {
 
 PythonHandle PythonJob::Pull(const std::string& name, nb::handle out, uint64_t min_step) {
   TensorMemory& tensor = FindDense(name);
-  ArrayArgument written = TakeArray(
-      out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, tensor.registration.spec.dims);
+  const TensorSpec& spec = tensor.registration.spec;
+  ArrayArgument written =
+      TakeArray(out, absl::StrCat(Quoted(name), ": out"), Access::kWrite, spec.dims, spec.dtype);
   return Track(
       tensor, job().Pull(name, written.values, Step{min_step}), Array(), std::move(written.owner));
 }
@@ -323,7 +326,7 @@ PythonHandle PythonJob::PullOptimizerState(const std::string& name,
                                     Access::kWrite,
                                     StateDims(tensor.registration.spec));
   return Track(tensor,
-               job().PullOptimizerState(name, written.values, Step{min_step}),
+               job().PullOptimizerState(name, written.values.floats(), Step{min_step}),
                Array(),
                std::move(written.owner));
 }
@@ -341,7 +344,7 @@ PythonHandle PythonJob::PushRows(const std::string& name,
   const std::shared_ptr<OpenJob> kept = open_;
   absl::StatusOr<PushHandle> pushed = [&] {
     const nb::gil_scoped_release release;
-    return kept->job->PushRows(name, rows.keys, read.values, options);
+    return kept->job->PushRows(name, rows.keys, read.values.floats(), options);
   }();
   return Track(tensor, std::move(pushed), Array(), Array());
 }
@@ -359,7 +362,7 @@ PythonHandle PythonJob::PullRows(const std::string& name,
   const std::shared_ptr<OpenJob> kept = open_;
   absl::StatusOr<PushHandle> pulled = [&] {
     const nb::gil_scoped_release release;
-    return kept->job->PullRows(name, rows.keys, written.values, Step{min_step});
+    return kept->job->PullRows(name, rows.keys, written.values.floats(), Step{min_step});
   }();
   return Track(tensor, std::move(pulled), Array(), std::move(written.owner), target);
 }

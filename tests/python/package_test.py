@@ -72,6 +72,9 @@ class PackageTest(JobTest):
 
         self.assertEqual(report["steps"], 20)
 
+    def test_float16_tensors_have_float32_sums_and_values(self) -> None:
+        self.run_scenario("halves")
+
     def test_training_converges(self) -> None:
         report = self.run_scenario("converges")
 

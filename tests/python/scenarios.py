@@ -82,6 +82,34 @@ def sums() -> None:
         assert matrix.ctypes.data == place
 
 
+def halves() -> None:
+    """float16 both ways, also from registered memory: float32 sums, and values that float16 alone would not keep."""
+    with pushpull.init() as job:
+        store, n = job.store, job.workers
+        total = np.zeros((30, 40), np.float16)
+        kept = np.ones(100_000, np.float16)
+        both = np.zeros(3, np.float16)
+        store.register("total", total, reduce="sum")
+        store.register("kept", kept, optimizer=pushpull.SGD(lr=1), reduce="mean")
+        store.register("both", both, reduce="and")
+        job.start()
+        gradient = (np.arange(total.size).reshape(total.shape) % 97).astype(np.float16)
+        registered = job.buffer(50_000).view(np.float16)
+        registered[:] = 2.0 ** -12  # half of what float16 can add to 1
+        for step in job.steps(4):
+            store.push_pull("total", gradient)
+            store.push_pull("kept", -registered)
+            store.push_pull("both", np.array([1, job.worker, 0], np.float16))
+            store.wait()
+            np.testing.assert_array_equal(total, n * gradient)
+            np.testing.assert_array_equal(both, np.array([1, 0, 0], np.float16))
+        np.testing.assert_array_equal(kept, np.full(kept.size, 1 + 2.0 ** -10, np.float16))
+        assert_raises(TypeError, ['tensor "total": gradient', "expected dtype float16, got float32"],
+                      lambda: store.push("total", gradient.astype(np.float32)))
+        assert_raises(pushpull.PushPullError, ['"total" of float16', "in_place"],
+                      lambda: store.push_pull("total", gradient, in_place=True))
+
+
 def converges() -> None:
     """The program of the package's docstring, with a learning rate that changes."""
     with pushpull.init() as job:

@@ -193,6 +193,64 @@ def tensors_are_arrays() -> None:
         assert_raises(TypeError, ['tensor "w"', "float64"], lambda: job.store.push("w", torch.zeros(2, 3).double()))
 
 
+def half_loss_of(model: nn.Module, worker: int, step: int) -> torch.Tensor:
+    x, y = batch_of(worker, step)
+    return nn.functional.cross_entropy(model(x.bfloat16()).float(), y)
+
+
+def train_masters(kind: str, clip_norm: Optional[float]) -> list[list[float]]:
+    """Losses by worker of a bfloat16 model whose gradients an optimizer applies to float32 copies of its parameters."""
+    model = model_of(seed=7).bfloat16()
+    masters = [parameter.detach().float().requires_grad_() for parameter in model.parameters()]
+    optimizer = OPTIMIZERS[kind](masters)
+    losses: list[list[float]] = [[] for _ in range(WORKERS)]
+    for step in range(STEPS):
+        for master in masters:
+            master.grad = torch.zeros_like(master)
+        for worker in range(WORKERS):
+            model.zero_grad()
+            loss = half_loss_of(model, worker, step)
+            loss.backward()
+            losses[worker].append(loss.item())
+            for master, parameter in zip(masters, model.parameters()):
+                assert master.grad is not None and parameter.grad is not None
+                master.grad += parameter.grad.float() / WORKERS
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(masters, clip_norm)
+        optimizer.step()
+        with torch.no_grad():
+            for master, parameter in zip(masters, model.parameters()):
+                parameter.copy_(master)
+    return losses
+
+
+def trains_in_bfloat16(kind: str, clip: str) -> None:
+    """A model of two bytes a value: the losses of training with float32 master values, which the servers have."""
+    job = pushpull.init()
+    model = model_of(seed=7).bfloat16()
+    clip_norm = float(clip) or None
+    torch_optimizer = OPTIMIZERS[kind](model.parameters())
+    assert_raises(ValueError, ["bfloat16", "servers"],
+                  lambda: pp.DistributedOptimizer(torch_optimizer, model=model, optimizer_on="workers"))
+    optimizer = pp.DistributedOptimizer(torch_optimizer, model=model, clip_norm=clip_norm)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = half_loss_of(model, job.worker, step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert optimizer.runs_on_servers
+    kept = optimizer.state_dict()["state"][0]
+    assert all(value.dtype == torch.float32 for value in kept.values()), kept
+    assert all(parameter.dtype == torch.bfloat16 for parameter in model.parameters())
+    expected = train_masters(kind, clip_norm)[job.worker]
+    job.report_result("difference", max(abs(a - b) / b for a, b in zip(losses, expected)))
+    job.report_result("first", losses[0])
+    job.report_result("last", losses[-1])
+    job.end()
+
+
 def autocasts() -> None:
     """bfloat16 activations, float32 parameters and gradients; names instead of the model."""
     job = pushpull.init()

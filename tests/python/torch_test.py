@@ -109,6 +109,15 @@ class TorchTest(JobTest):
     def test_tensors_are_used_where_they_are(self) -> None:
         self.run_scenario("tensors_are_arrays")
 
+    def test_bfloat16_models_train_with_float32_master_values(self) -> None:
+        for kind, clip in (("sgd", 0.0), ("adamw", 0.5)):
+            with self.subTest(kind=kind):
+                final = self.run_scenario("trains_in_bfloat16", kind, clip)["final"]
+
+                print(f"{kind}: losses differ by at most {final['difference']:.1e} from float32 master values in one process")
+                self.assertLess(final["difference"], 0.02)
+                self.assertLess(final["last"], final["first"])
+
     def test_autocast_and_codecs(self) -> None:
         self.run_scenario("autocasts")
 

@@ -11,7 +11,7 @@
             gradient[:] = 2 * (w - 3)
             job.store.push_pull("w", gradient, out=w)              # done when the next step begins
 
-Arrays are float32, C-contiguous and in the memory of the CPU: NumPy, torch, or anything with DLPack. They are
+Arrays are float32, float16 or bfloat16, C-contiguous and in the memory of the CPU: NumPy, torch, or anything with DLPack. They are
 never copied in Python. Every blocking call releases the interpreter lock and ends with Ctrl-C.
 """
 from ._collectives import all_gather, all_reduce, barrier, broadcast

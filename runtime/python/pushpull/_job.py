@@ -72,11 +72,14 @@ class Store:
                  keeps_value: bool = True, clip_norm: float = 0.0) -> None:
         """Adds a tensor, before `Job.start`. Never blocks.
 
-        value        float32, any shape, C-contiguous, writable. Not copied: the package keeps it allocated until the job
-                     is closed. It has the initial value, that of the first worker counts; after `Job.start`, the job's.
+        value        float32, float16 or bfloat16 (torch and DLPack), any shape, C-contiguous, writable. Not copied: the
+                     package keeps it allocated until the job is closed. It has the initial value, that of the first worker
+                     counts; after `Job.start`, the job's. Gradients have its dtype. Servers add in float32 and keep float32
+                     values and optimizer state, in checkpoints too; workers receive them rounded to this dtype
         optimizer    that the servers run once per step: SGD, Adagrad, Adam, AdamW; Sum: none
-        reduce       how the gradients of a step become one: "mean" (weighted by samples), "sum", "min", "max"
-        codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
+        reduce       how the gradients of a step become one: "mean" (weighted by samples), "sum", "min", "max"; and with the
+                     optimizer Sum in mode Sync "prod", "and", "or" (logical: 1 where all, or one, differ from 0, else 0)
+        codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"; of float32 tensors only
         keeps_value  `value`, and after each push_pull its `out`, stay as the library has left them. This is the job's copy
                      of last resort if a server is lost
         clip_norm    above 0: the reduced gradients of a step are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is
@@ -168,13 +171,13 @@ class Store:
                   lr: Optional[float] = None, in_place: bool = False) -> _engine.Handle:
         """Adds `gradient` to the tensor's current step and receives the new value into `out`. Never blocks.
 
-        gradient  float32, the registered shape. Leave it unchanged until the handle is done
+        gradient  the registered dtype and shape. Leave it unchanged until the handle is done
         out       likewise, written until the handle is done; in other memory than `gradient`. Default: the array that was
                   registered
         samples   weight of this gradient in the mean; default: those of the step in `Job.samples`, otherwise 1
         lr        learning rate of this step; default: that of `set_learning_rate`, otherwise as registered
         in_place  parts of the new value in memory shared with a server are not copied to `out`: `Handle.pieces`. Optimizer
-                  Sum and mode Sync only
+                  Sum, mode Sync and float32 only
 
         Push all tensors of a step before you wait for one. Raises TypeError and ValueError as `register`; PushPullError
         NOT_FOUND (no such tensor), CANCELLED (this process was told to end: end it with `Job.exit_code`).
@@ -256,9 +259,18 @@ class Store:
     def _push_nothing(self) -> None:
         """A step without samples: zeros for every tensor, no rows."""
         for name, value in self._values.items():
-            self.push_pull(name, numpy.zeros(numpy.shape(value), numpy.float32), samples=0)  # type: ignore[arg-type]
+            self.push_pull(name, _zeros_like(value), samples=0)
         for name, dim in self._row_dims.items():
             self.push_rows(name, numpy.empty(0, numpy.uint64), numpy.empty((0, dim), numpy.float32), samples=0)
+
+
+def _zeros_like(value: Array) -> Array:
+    """Of the same shape and dtype; NumPy has no bfloat16."""
+    new_zeros: Optional[Callable[[Any], Array]] = getattr(value, "new_zeros", None)  # of torch
+    shape: tuple[int, ...] = numpy.shape(value)  # type: ignore[arg-type]
+    if new_zeros is not None:
+        return new_zeros(shape)
+    return numpy.zeros(shape, value.dtype if isinstance(value, numpy.ndarray) else numpy.float32)
 
 
 class _StepsWithJob(Protocol):

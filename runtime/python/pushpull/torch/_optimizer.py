@@ -20,11 +20,12 @@ from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
 class DistributedOptimizer(torch.optim.Optimizer):
     """`optimizer` over the mean gradient of all workers, weighted by their samples.
 
-    optimizer         whose parameters are float32, contiguous and on the CPU. Its param_groups stay in use: learning-rate
-                      schedulers may have this object or that one
+    optimizer         whose parameters are float32, bfloat16 or float16, contiguous and on the CPU. Its param_groups stay in
+                      use: learning-rate schedulers may have this object or that one. Of bfloat16 and float16 the servers
+                      keep float32 master values and state: the optimizer runs there, without codec
     named_parameters  of all its parameters, in the order of the forward pass, as model.named_parameters()
     model             instead: then the forward pass waits for each module's parameters when it comes to it, otherwise `step`
-                      waits for all; and the finite float32 buffers of its state_dict (as the statistics of batch norm) become
+                      waits for all; and the finite floating-point buffers of its state_dict (as the statistics of batch norm) become
                       the workers' mean
                       And the weights of its nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) are row-sparse: the module
                       receives the rows that its ids name, and pushes theirs. The servers run the optimizer on these, and keep
@@ -235,13 +236,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _would_run_on_servers(self, optimizer_on: str) -> bool:
         if optimizer_on not in ("auto", "servers", "workers"):
             raise ValueError(f'optimizer_on: expected "auto", "servers" or "workers", got "{optimizer_on}"')
+        halves = [parameter.dtype for group in self.param_groups for parameter in group["params"]
+                  if parameter.dtype in (torch.float16, torch.bfloat16)]
+        if halves and (optimizer_on == "workers" or self._scaler is not None):
+            raise ValueError(f"a parameter of {halves[0]}: the optimizer runs on the servers, which keep its float32 value: pass "
+                             'optimizer_on="servers" and no scaler, or a model of float32')
         if self._scaler is not None and optimizer_on == "servers":
             raise ValueError('optimizer_on: with scaler the optimizer runs on the workers, which know that a step overflows')
         if optimizer_on == "workers" or self._scaler is not None:
             return False
         if all(on_servers(self._optimizer, group) for group in self.param_groups):
             return True
-        if optimizer_on == "servers":
+        if optimizer_on == "servers" or halves:
             raise ValueError(f"optimizer_on: servers cannot run {self._optimizer!r}; they have SGD without dampening, "
                              "Adagrad without lr_decay, Adam and AdamW without amsgrad, SparseAdam, none with maximize")
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Optional
 
+import numpy
 import torch
 
 from .. import _engine
@@ -12,7 +13,9 @@ from .._job import Job
 from .._optimizers import Optimizer
 from ._settings import learning_rate
 
-_ALIGNMENT = 16  # float32: gradients begin on cache lines of their own
+_ALIGNMENT = 64  # bytes: gradients begin on cache lines of their own
+# Of tensors of the job. Servers keep float32 of all of them.
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Tensor:
@@ -122,26 +125,30 @@ class Buffer:
 
 
 def statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Its buffers of float32 that a checkpoint of it would have. A mask of infinities is none that has a mean."""
+    """Its floating-point buffers that a checkpoint of it would have. A mask of infinities is none that has a mean."""
     saved = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers()
-            if name in saved and buffer.dtype == torch.float32 and bool(buffer.isfinite().all())}
+            if name in saved and buffer.dtype in DTYPES and bool(buffer.isfinite().all())}
 
 
 class Memory:
     """One registered buffer for all gradients: each takes a file descriptor at every server."""
 
     def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
-        self._values = job.buffer(sum(map(_aligned_length, shapes)) or 1)
+        self._values = job.buffer(sum(map(_aligned_floats, shapes)) or 1)
         self._used = 0
 
     def take(self, like: torch.Tensor) -> torch.Tensor:
-        """Of the shape of `like`. No view of another tensor: it counts its own changes (_version)."""
-        values = self._values[self._used:self._used + like.numel()].reshape(tuple(like.shape))
-        self._used += _aligned_length(like)
-        taken: torch.Tensor = torch.from_numpy(values)
-        return taken
+        """Of the shape and dtype of `like`. No view of another one's tensor: it counts its own changes (_version)."""
+        begin, self._used = self._used, self._used + _aligned_floats(like)
+        values = self._values[begin:self._used]
+        if like.dtype not in (torch.float16, torch.bfloat16):
+            whole: torch.Tensor = torch.from_numpy(values[:like.numel()].reshape(tuple(like.shape)))
+            return whole
+        halves: torch.Tensor = torch.from_numpy(values.view(numpy.int16)[:like.numel()].reshape(tuple(like.shape)))
+        return halves.view(like.dtype)
 
 
-def _aligned_length(tensor: torch.Tensor) -> int:
-    return -(-int(tensor.numel()) // _ALIGNMENT) * _ALIGNMENT
+def _aligned_floats(tensor: torch.Tensor) -> int:
+    num_bytes = int(tensor.numel()) * tensor.element_size()
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT // 4
