@@ -121,7 +121,9 @@ ArrayArgument Taken(Array taken, const std::string& what, DType dtype) {
   return argument;
 }
 
-nb::type_error WrongDType(const std::string& what, const std::string& wanted, const Array& taken) {
+nb::builtin_exception WrongDType(const std::string& what,
+                                 const std::string& wanted,
+                                 const Array& taken) {
   return nb::type_error(
       absl::StrCat(what, ": expected dtype ", wanted, ", got ", DTypeName(taken.dtype())).c_str());
 }

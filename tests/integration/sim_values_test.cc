@@ -4,6 +4,8 @@
 // what workers have is the rounded value of a job of float32 that gets the same gradients, also
 // where frames are lost, servers die and jobs go on from checkpoints.
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
