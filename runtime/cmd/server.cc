@@ -40,6 +40,7 @@ struct ServerFlags {
   std::string metrics = "0.0.0.0:9464";
   uint32_t threads = 1;
   double weight = 1;
+  std::string rack;
   double leave_seconds = 25;
   double start_timeout_seconds = 300;
   std::string log_level = "info";
@@ -150,6 +151,7 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
                        .advertise_host = flags.advertise,
                        .metrics_address = exposer->address(),
                        .weight = flags.weight,
+                       .rack = flags.rack,
                        .busy_time = [&lanes] { return TotalBusy(lanes); },
                        .session = {.first_timeout = FromSeconds(flags.start_timeout_seconds),
                                    .jitter = RandomJitter()}},
@@ -204,6 +206,11 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
       ->add_option("--weight", flags->weight, "Share of the parameters relative to other servers")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command
+      ->add_option("--rack",
+                   flags->rack,
+                   "Rack of this host: the replicas of a shard are kept in different ones")
+      ->envname("PUSHPULL_RACK");
   command
       ->add_option("--leave-seconds",
                    flags->leave_seconds,

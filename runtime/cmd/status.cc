@@ -73,6 +73,8 @@ void PrintTable(const JobStatus& status) {
                 status.desired_servers,
                 status.shards_moving);
   }
+  if (status.shards_in_one_rack > 0)
+    std::printf("%lu shards have all their replicas in one rack\n", status.shards_in_one_rack);
   const CheckpointStatus& checkpoint = status.checkpoint;
   if (checkpoint.requested > 0) {
     std::printf("checkpoints: %lu saved, the last of step %lu in %.2f s; %lu failed%s\n",

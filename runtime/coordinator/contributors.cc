@@ -73,7 +73,7 @@ void Contributors::SendViewsTo(SessionId server) {
 }
 
 void Contributors::AdmitReady(uint32_t desired_workers) {
-  if (is_mode_changing()) return;
+  if (mode_switch_.is_under_way()) return;
   std::map<WorkerId, Incarnation> ready;
   size_t registered = 0;
   bool goes_on = false;
@@ -144,8 +144,10 @@ void Contributors::Apply(const ViewChange& change) {
 // One without a session has been lost by the time that it would answer.
 void Contributors::SendRing(FormRing form) {
   for (RingWorker& worker : form.workers) {
-    if (const auto* member = job_.members.Find(worker.worker))
-      worker.address = member->info.ring_address;
+    const auto* member = job_.members.Find(worker.worker);
+    if (member == nullptr) continue;
+    worker.address = member->info.ring_address;
+    worker.rack = member->info.rack;
   }
   for (const RingWorker& worker : form.workers) job_.outbox.Send(worker.worker, form);
   job_.outbox.Log(absl::StrCat("ring ",
@@ -198,7 +200,7 @@ absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
 }
 
 absl::Status Contributors::ChangeMode(const Consistency& desired) {
-  if (is_mode_changing()) {
+  if (mode_switch_.is_under_way()) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %s is changing its mode to %s: wait for that",
                         job_.options.settings.job,
@@ -215,16 +217,16 @@ absl::Status Contributors::ChangeMode(const Consistency& desired) {
 }
 
 bool Contributors::AdvanceMode(bool may_begin) {
-  if (!is_mode_changing()) return false;
+  if (!mode_switch_.is_under_way()) return false;
   const ModeSwitch::Orders orders =
       mode_switch_.Advance(job_.now, active(), may_begin && !views_.proposed());
   for (const auto& [worker, hold] : orders.holds) job_.outbox.Send(worker, hold);
   for (const auto& [worker, resume] : orders.resumes) job_.outbox.Send(worker, resume);
   if (orders.first_step) Apply(views_.ChangeMode(mode_switch_.wanted(), *orders.first_step));
-  if (is_mode_changing()) return false;
+  if (mode_switch_.is_under_way()) return false;
   const Consistency& active = agreement().active().consistency;
-  if (!mode_problem().empty()) {
-    job_.outbox.Warn(mode_problem());
+  if (!mode_switch_.problem().empty()) {
+    job_.outbox.Warn(mode_switch_.problem());
   } else {
     job_.outbox.Log(
         absl::StrCat("mode ", Describe(active), " from step ", active.from_step.value(), " on"));

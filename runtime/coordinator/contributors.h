@@ -35,9 +35,8 @@ class Contributors {
   const View& active() const { return agreement().active(); }
   // The first view with workers is, or has been, in force.
   bool has_started() const { return has_started_; }
-  bool is_mode_changing() const { return mode_switch_.is_under_way(); }
-  // Why the last change of mode was given up; empty where it was not.
-  const std::string& mode_problem() const { return mode_switch_.problem(); }
+  // Of the change of mode that is under way, or was last.
+  const ModeSwitch& mode_switch() const { return mode_switch_; }
   // The worker was a member of a view that has gone on without it: its steps cannot count any more.
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
@@ -74,6 +73,11 @@ class Contributors {
   }
   void OnNews(WorkerId worker, const RingNews& message) {
     if (ring_) Apply(ring_->OnNews(worker, message));
+  }
+
+  // Workers are in other racks than was known: in mode AllReduce they connect anew.
+  void OnRacks() {
+    if (ring_) Apply(ring_->Regroup());
   }
 
   // As an earlier coordinator left it.

@@ -20,7 +20,8 @@ std::vector<ServerStatus> ServersOf(const JobState& job) {
                        .data_address = server.info.data_address,
                        .metrics_address = server.info.metrics_address,
                        .pid = server.info.pid,
-                       .stats = job.statistics.Server(id)});
+                       .stats = job.statistics.Server(id),
+                       .rack = server.info.rack});
   }
   return servers;
 }
@@ -46,6 +47,10 @@ TraceCollector::Workers WorkerProcesses(const MemberRegistry& members) {
   return processes;
 }
 
+bool IsRegistered(const MemberRegistry& members, SessionId session) {
+  return members.ServerAt(session) || members.WorkerAt(session);
+}
+
 bool IsRegistration(const FromMember& message) {
   return std::holds_alternative<RegisterServer>(message) ||
          std::holds_alternative<RegisterWorker>(message);
@@ -66,7 +71,7 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
   Begin(now);
   if (is_stopped_) return {};
   job_.members.OnReceived(now, session);
-  const bool was_registered = job_.members.IsRegistered(session);
+  const bool was_registered = IsRegistered(job_.members, session);
   if (was_registered && IsRegistration(message)) {
     job_.outbox.Refuse(session, job_.members.CheckIsNew(session));
     return Settle();
@@ -87,7 +92,7 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
         }
       },
       message);
-  if (!was_registered && job_.members.IsRegistered(session)) saver_.SendCaptureTo(session);
+  if (!was_registered && IsRegistered(job_.members, session)) saver_.SendCaptureTo(session);
   return Settle();
 }
 
@@ -131,6 +136,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   job_.lifecycle.OnTick(now);
   WatchCulprits();
   members_.OnTick();
+  WatchRacks();
   if (job_.lifecycle.has_started()) saver_.OnTick();
   traces_.KeepOnly(WorkerProcesses(job_.members));
   traces_.OnTick(now);
@@ -231,6 +237,18 @@ void JobCore::WatchStall() {
       }
     }
   }
+}
+
+// Once nothing moves any more.
+void JobCore::WatchRacks() {
+  const ReplicaAgreement& replicas = members_.shards().replicas();
+  if (replicas.shards_moving() > 0) return;
+  const size_t shards = replicas.shards_in_one_rack();
+  if (std::exchange(are_in_one_rack_, shards > 0) == (shards > 0)) return;
+  if (shards == 0) return job_.outbox.Log("every shard has replicas in several racks");
+  job_.outbox.Warn(absl::StrCat(
+      shards,
+      " shards have all their replicas in one rack: no server of another rack can take one"));
 }
 
 void JobCore::WatchCulprits() {
@@ -365,12 +383,13 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.desired_workers = resizer.desired().workers;
   status.global_batch = resizer.desired().global_batch;
   status.shards_moving = replicas.shards_moving();
+  status.shards_in_one_rack = replicas.shards_in_one_rack();
   status.resizes = resizer.resizes();
   status.state_losses = members_.losses().losses();
   status.view = contributors.active().number;
   status.consistency = contributors.active().consistency;
-  status.is_mode_changing = contributors.is_mode_changing();
-  status.mode_problem = contributors.mode_problem();
+  status.is_mode_changing = contributors.mode_switch().is_under_way();
+  status.mode_problem = contributors.mode_switch().problem();
   status.stall = job_.stalls.Current();
   status.servers = ServersOf(job_);
   status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics, now);

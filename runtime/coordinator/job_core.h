@@ -115,6 +115,7 @@ class JobCore {
   std::vector<Command> Settle();
   void WatchStall();
   void WatchCulprits();
+  void WatchRacks();
   void StopAll(const absl::Status& status);
 
   JobState job_;
@@ -123,7 +124,8 @@ class JobCore {
   CheckpointSaver saver_;
   TraceCollector traces_;
   bool has_announced_failure_ = false;
-  bool is_stopped_ = false;  // this coordinator ends: nothing is decided any more
+  bool are_in_one_rack_ = false;  // all replicas of some shards, as was said last
+  bool is_stopped_ = false;       // this coordinator ends: nothing is decided any more
 };
 
 }  // namespace pushpull

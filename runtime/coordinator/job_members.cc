@@ -60,7 +60,8 @@ absl::Status CheckResizable(const JobLifecycle& lifecycle,
                             const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(resizer.Check(size));
   // A server that reads a checkpoint has a place until that is done.
-  const bool needs_step = size.workers || size.global_batch || shards.is_restoring();
+  const bool needs_step =
+      size.workers || size.global_batch || (size.servers && shards.is_restoring());
   return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
 }
 
@@ -75,6 +76,25 @@ absl::Status SetBatch(const JobSize& size,
   outbox.Log(absl::StrCat("globalBatch: ", *size.global_batch, " requested"));
   resizer.SetGlobalBatch(*size.global_batch);
   return absl::OkStatus();
+}
+
+// Whether a worker is in another rack than was known. Shards move to where they belong.
+bool SetRacks(const std::vector<MemberRack>& racks,
+              MemberRegistry& members,
+              ShardDirectory& shards,
+              WorkerRoster& roster) {
+  bool have_workers_changed = false;
+  for (const MemberRack& member : racks) {
+    // No job has a member with a higher index.
+    if (member.index >= JobSize::kRacksMax || !members.SetRack(member)) continue;
+    if (!member.is_server) {
+      roster.SetRack(WorkerId{member.index}, member.rack);
+      have_workers_changed = true;
+    } else if (shards.is_prepared()) {
+      shards.AddServer(members.Find(ServerId{member.index})->info);
+    }
+  }
+  return have_workers_changed;
 }
 
 }  // namespace
@@ -108,7 +128,7 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
   shards_.SendTableTo(session, true);
   contributors_.SendViewsTo(session);
   UpdateServers();
-  shards_.AddServer(message);
+  shards_.AddServer(job_.members.Find(id)->info);
   if (resizer_.has_leaving()) Retarget();
 }
 
@@ -121,7 +141,7 @@ void JobMembers::On(SessionId session, const RegisterWorker& message) {
   if (!is_recovering() && contributors_.IsGivenUp(message))
     return job_.outbox.Refuse(session, GivenUp());
   job_.members.Add(session, message);
-  roster_.OnRegistered(message, job_.now);
+  roster_.OnRegistered(job_.members.Find(id)->info, job_.now);
   job_.outbox.Log(absl::StrCat(ToString(id), " registered"));
   Welcome(session, message.promised);
   if (!shards_.is_prepared()) return;
@@ -279,7 +299,6 @@ void JobMembers::On(ServerId server, const TensorsInstalled& message) {
 void JobMembers::On(ServerId server, const Restored& message) {
   if (job_.lifecycle.has_failed() || !shards_.is_restoring()) return;
   shards_.OnRestored(server, message);
-  if (job_.lifecycle.has_failed() || shards_.is_restoring()) return;
   OnPlaced();
   AdmitReady();
 }
@@ -301,6 +320,7 @@ void JobMembers::UpdateServers() {
 
 absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, resizer_, size));
+  if (SetRacks(size.racks, job_.members, shards_, roster_)) contributors_.OnRacks();
   const DesiredSize before = resizer_.desired();
   PUSHPULL_RETURN_IF_ERROR(SetBatch(size, contributors_, resizer_, job_.outbox));
   if (size.servers && *size.servers != before.servers) {

@@ -20,7 +20,7 @@ std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now, Duration limit
 }
 
 absl::Status MemberRegistry::CheckIsNew(SessionId session) const {
-  if (!IsRegistered(session)) return absl::OkStatus();
+  if (!ServerAt(session) && !WorkerAt(session)) return absl::OkStatus();
   const std::optional<ServerId> server = ServerAt(session);
   return absl::FailedPreconditionError(
       absl::StrCat("the session of ",
@@ -41,11 +41,26 @@ void MemberRegistry::Add(SessionId session, const RegisterServer& info) {
   ++servers_revision_;
   sessions_[session].member = info.server;
   servers_[info.server] = {.session = session, .info = info};
+  const auto rack = server_racks_.find(info.server);
+  if (rack != server_racks_.end()) servers_[info.server].info.rack = rack->second;
 }
 
 void MemberRegistry::Add(SessionId session, const RegisterWorker& info) {
   sessions_[session].member = info.worker;
   workers_[info.worker] = {.session = session, .info = info};
+  const auto rack = worker_racks_.find(info.worker);
+  if (rack != worker_racks_.end()) workers_[info.worker].info.rack = rack->second;
+}
+
+bool MemberRegistry::SetRack(const MemberRack& member) {
+  const auto set = [&](auto& members, auto& racks, auto id) {
+    racks[id] = member.rack;
+    const auto found = members.find(id);
+    return found != members.end() &&
+           std::exchange(found->second.info.rack, member.rack) != member.rack;
+  };
+  return member.is_server ? set(servers_, server_racks_, ServerId{member.index})
+                          : set(workers_, worker_racks_, WorkerId{member.index});
 }
 
 MemberRegistry::Departed MemberRegistry::Remove(SessionId session) {

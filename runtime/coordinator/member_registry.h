@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,7 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
+#include "runtime/membership/job_status.h"
 #include "runtime/membership/session.h"
 
 namespace pushpull {
@@ -54,6 +56,10 @@ class MemberRegistry {
   // The session is over; the result is what it had registered as.
   Departed Remove(SessionId session);
 
+  // The rack of a member, which counts instead of what it says itself, also of one that registers
+  // later. True: a registered one had another.
+  bool SetRack(const MemberRack& member);
+
   void OnTensorsInstalled(ServerId server, uint64_t table_version) {
     servers_.at(server).table_version = table_version;
   }
@@ -62,7 +68,6 @@ class MemberRegistry {
 
   // All of them, in the order in which they began, registered or not.
   std::vector<SessionId> sessions() const;
-  bool IsRegistered(SessionId session) const { return ServerAt(session) || WorkerAt(session); }
   // The session that the same process has registered with before, where that is still there.
   std::optional<SessionId> EarlierSessionOf(const FromMember& registration) const;
   std::optional<ServerId> ServerAt(SessionId session) const { return MemberAt<ServerId>(session); }
@@ -103,6 +108,8 @@ class MemberRegistry {
   std::map<SessionId, Session> sessions_;
   std::map<ServerId, Server> servers_;
   std::map<WorkerId, Worker> workers_;
+  std::map<ServerId, std::string> server_racks_;  // that were set
+  std::map<WorkerId, std::string> worker_racks_;  // likewise
   uint64_t servers_revision_ = 0;
 };
 

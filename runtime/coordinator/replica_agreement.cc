@@ -21,14 +21,20 @@ bool IsMember(const ReplicaSet& entry, ServerId server) {
 
 // ---- Targets and elections ----
 
-void ReplicaTargets::Add(ServerId server, double weight) {
-  weights_[server] = std::isfinite(weight) ? weight : 0;
+void ReplicaTargets::Add(ServerId server, double weight, std::string rack) {
+  present_[server] = {.weight = std::isfinite(weight) ? weight : 0, .rack = std::move(rack)};
+}
+
+absl::string_view ReplicaTargets::RackOf(ServerId server) const {
+  const auto found = present_.find(server);
+  return found == present_.end() ? absl::string_view() : found->second.rack;
 }
 
 std::vector<TargetServer> ReplicaTargets::Servers() const {
   std::vector<TargetServer> servers;
-  for (const auto& [server, weight] : weights_) {
-    if (weight > 0 && (!target_ || target_->contains(server))) servers.push_back({server, weight});
+  for (const auto& [id, server] : present_) {
+    if (server.weight > 0 && (!target_ || target_->contains(id)))
+      servers.push_back({id, server.weight, server.rack});
   }
   return servers;
 }
@@ -36,8 +42,8 @@ std::vector<TargetServer> ReplicaTargets::Servers() const {
 size_t ReplicaTargets::NumFollowers(uint32_t replication) const {
   if (!target_) return 0;
   const auto holders = std::count_if(target_->begin(), target_->end(), [&](ServerId server) {
-    const auto found = weights_.find(server);
-    return found == weights_.end() || found->second > 0;
+    const auto found = present_.find(server);
+    return found == present_.end() || found->second.weight > 0;
   });
   return std::min<size_t>(replication, holders == 0 ? 0 : static_cast<size_t>(holders) - 1);
 }
@@ -76,8 +82,8 @@ std::optional<ReplicaSet> ShardFailover::Elect(const ReplicaSet& entry,
 
 // ---- What happens ----
 
-ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight) {
-  targets_.Add(server, weight);
+ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight, std::string rack) {
+  targets_.Add(server, weight, std::move(rack));
   return Replan();
 }
 
@@ -194,6 +200,17 @@ ReplicaChange ReplicaAgreement::OnRebuilt(ShardId id, const ReplicaSet& entry) {
 size_t ReplicaAgreement::shards_moving() const {
   return static_cast<size_t>(absl::c_count_if(shards_, [&](const auto& shard) {
     return !IsSettled(table_.at(shard.first), shard.second);
+  }));
+}
+
+size_t ReplicaAgreement::shards_in_one_rack() const {
+  return static_cast<size_t>(absl::c_count_if(table_, [&](const auto& shard) {
+    const ReplicaSet& entry = shard.second;
+    if (!entry.primary || entry.followers.empty()) return false;
+    const absl::string_view rack = targets_.RackOf(*entry.primary);
+    return !rack.empty() && absl::c_all_of(entry.followers, [&](ServerId follower) {
+      return targets_.RackOf(follower) == rack;
+    });
   }));
 }
 

@@ -22,9 +22,9 @@
 // A lost shard is rebuilt under an entry that goes to its new primary alone, and to all once that
 // has the workers' copies. Until then a full member that returns becomes primary instead.
 //
-// runtime/shard/rebalance.h plans who should hold what, again whenever a server comes, goes or
-// dies, and when the failovers after that are over. Shards without chunks have no state and no
-// entry. Pure.
+// runtime/shard/rebalance.h plans who should hold what, each shard in several racks where there are
+// some, again whenever a server comes, goes or dies, and when the failovers after that are over.
+// Shards without chunks have no state and no entry. Pure.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,12 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
@@ -64,18 +66,24 @@ struct ReplicaChange {
 class ReplicaTargets {
  public:
   // A weight that is not finite counts as 0: the server holds nothing.
-  void Add(ServerId server, double weight);
-  void Remove(ServerId server) { weights_.erase(server); }
+  void Add(ServerId server, double weight, std::string rack = {});
+  void Remove(ServerId server) { present_.erase(server); }
   void Set(const std::set<ServerId>& target) { target_ = target; }
 
-  bool IsPresent(ServerId server) const { return weights_.contains(server); }
+  bool IsPresent(ServerId server) const { return present_.contains(server); }
+  // Empty: not known, or the server is not present.
+  absl::string_view RackOf(ServerId server) const;
   std::vector<TargetServer> Servers() const;
   // Followers that each shard has once the whole target is present. Until then surplus members are
   // kept, because they may be the only ones beside the primary.
   size_t NumFollowers(uint32_t replication) const;
 
  private:
-  std::map<ServerId, double> weights_;        // of the servers that are present
+  struct Server {
+    double weight = 1;
+    std::string rack;
+  };
+  std::map<ServerId, Server> present_;
   std::optional<std::set<ServerId>> target_;  // none: every server that is present
 };
 
@@ -146,7 +154,8 @@ class ReplicaAgreement {
 
   // A server has registered. It holds nothing: an earlier process under this index died before, and
   // LoseServer was called for it. `weight` is its share of the parameters relative to others.
-  ReplicaChange AddServer(ServerId server, double weight);
+  // `rack`: empty where it is not known.
+  ReplicaChange AddServer(ServerId server, double weight, std::string rack = {});
   ReplicaChange LoseServer(ServerId server);
 
   // The first entries: shard, bytes of its chunks, primary, which must be there. Followers are
@@ -199,6 +208,8 @@ class ReplicaAgreement {
   // Shards whose members are not yet, or not yet confirmed to be, what target and replication
   // require.
   size_t shards_moving() const;
+  // Shards that have followers, all of them in the rack of the primary, which is known.
+  size_t shards_in_one_rack() const;
   // Each shard has a primary: no failover is under way, and none is lost.
   bool HasEveryPrimary() const;
   // The server is in no entry: it may be released.

@@ -36,6 +36,11 @@ ViewChange RingAgreement::Remove(WorkerId worker) {
   return std::exchange(change_, {});
 }
 
+ViewChange RingAgreement::Regroup() {
+  if (phase_ == Phase::kForming || phase_ == Phase::kRunning) Renew();
+  return std::exchange(change_, {});
+}
+
 // Everybody is asked anew: an answer to an earlier epoch may have been given by a worker that has
 // taken a step since.
 void RingAgreement::Renew() {

@@ -8,8 +8,9 @@
 //                  ^ |             |              |
 //                  +-4             +------1-------+
 //
-// 1 A worker joins, leaves or dies, or one reports that the ring has failed: a higher epoch, and
-//   every worker is told to stop.
+// 1 A worker joins, leaves or dies, comes to be in another rack, or reports that the ring has
+// failed:
+//   a higher epoch, and every worker is told to stop.
 // 2 Every worker has stopped and said which values it has. The highest mark counts: who has it
 //   gives its values to those that do not.
 // 3 Every worker has the values and goes on.
@@ -49,6 +50,9 @@ class RingAgreement final : public WorkerAgreement {
   const View& active() const override { return active_; }
   // Also while no view has it yet, and not while one still has its earlier process.
   bool IsMember(WorkerId worker) const override { return members_.contains(worker); }
+
+  // The members sum in other groups than before; nothing where there is no ring.
+  ViewChange Regroup();
 
   // Those of earlier epochs are ignored.
   ViewChange OnStopped(WorkerId worker, const RingStopped& message);

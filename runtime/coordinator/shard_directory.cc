@@ -132,7 +132,7 @@ void ShardDirectory::SendTableTo(SessionId session, bool is_server) {
 }
 
 void ShardDirectory::AddServer(const RegisterServer& server) {
-  if (!is_restoring()) Apply(replicas_.AddServer(server.server, server.weight));
+  if (!is_restoring()) Apply(replicas_.AddServer(server.server, server.weight, server.rack));
 }
 
 // Entries go out before handovers: the source of a handover must know the entry that it ends.

@@ -25,7 +25,8 @@ class WorkerRoster {
     entries_[info.worker] = {.worker = info.worker,
                              .is_alive = true,
                              .metrics_address = info.metrics_address,
-                             .pid = info.pid};
+                             .pid = info.pid,
+                             .rack = info.rack};
   }
   // It leaves in order; `is_released`: because it was told to.
   void OnLeft(WorkerId worker, bool is_released) {
@@ -33,6 +34,10 @@ class WorkerRoster {
     entry.worker = worker;
     entry.was_released = is_released;
     entry.has_left = !is_released;
+  }
+  void SetRack(WorkerId worker, const std::string& rack) {
+    const auto it = entries_.find(worker);
+    if (it != entries_.end()) it->second.rack = rack;
   }
   void OnGone(WorkerId worker) {
     const auto it = entries_.find(worker);

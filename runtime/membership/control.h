@@ -82,7 +82,8 @@ struct RegisterServer {
   uint32_t lanes = 1;
   double weight = 1;  // share of the parameters relative to other servers
   uint64_t pid = 0;
-  Term promised;  // highest term of a Welcome that this process accepted; 0 before the first
+  Term promised;     // highest term of a Welcome that this process accepted; 0 before the first
+  std::string rack;  // that its host is in; empty: not known
 };
 
 struct RegisterWorker {
@@ -94,6 +95,7 @@ struct RegisterWorker {
   bool is_member = false;  // this incarnation has received TensorsRegistered
   // Where other workers reach it, in mode AllReduce: host:port, the host numeric. Otherwise empty.
   std::string ring_address;
+  std::string rack;  // as in RegisterServer
 };
 
 // The job's desired size, and that of its steps, as last announced by the coordinator; a higher
@@ -585,7 +587,8 @@ struct StopRing {
 // A worker of a ring; its position in the list is its rank.
 struct RingWorker {
   WorkerId worker;
-  std::string address;  // RegisterWorker::ring_address
+  std::string address;    // RegisterWorker::ring_address
+  std::string rack = {};  // RegisterWorker::rack
   friend bool operator==(const RingWorker&, const RingWorker&) = default;
 };
 

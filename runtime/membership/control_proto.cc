@@ -137,6 +137,8 @@ inline constexpr int kCountMax<Culprit> = JobStatus::kCulpritsMax;
 template <>
 inline constexpr int kCountMax<ResizeStatus> = JobStatus::kResizesMax;
 template <>
+inline constexpr int kCountMax<MemberRack> = JobSize::kRacksMax;
+template <>
 inline constexpr int kCountMax<StateLoss> = JobStatus::kStateLossesMax;
 template <OneOf<TracedPush, TracedSpan, TracedTensor> T>
 inline constexpr int kCountMax<T> = TraceReport::kPushesMax;
@@ -227,8 +229,8 @@ PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled)
               F(phase_seconds), F(losses), F(losses_end), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity), F(batch));
 
 // FromMember
-PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised));
-PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member), F(ring_address));
+PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised), F(rack));
+PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member), F(ring_address), F(rack));
 PUSHPULL_WIRE(RegisterTensors, F(tensors));
 PUSHPULL_WIRE(TensorsInstalled, F(table_version));
 PUSHPULL_WIRE(ViewAnswer, F(number), F(is_accepted), F(lowest_free_step));
@@ -273,7 +275,7 @@ PUSHPULL_WIRE(ResumeSteps, F(round));
 PUSHPULL_WIRE(TensorsRegistered, F(tensors), F(start_step), F(is_fresh));
 PUSHPULL_WIRE(Release, F(is_released));
 PUSHPULL_WIRE(StopRing, F(epoch));
-PUSHPULL_WIRE(RingWorker, F(worker), F(address));
+PUSHPULL_WIRE(RingWorker, F(worker), F(address), F(rack));
 PUSHPULL_WIRE(FormRing, F(epoch), F(workers), F(token), F(source), F(mark), F(copies), F(is_fresh));
 PUSHPULL_WIRE(Stop, F(status), F(term));
 PUSHPULL_WIRE(Capture, F(attempt), F(step), F(versions), F(is_last), F(folder));
@@ -290,10 +292,11 @@ PUSHPULL_WIRE(TraceRequest, F(steps), F(seconds));
 PUSHPULL_WIRE(TraceParts, F(reports), F(next), F(missing), F(is_over));
 PUSHPULL_WIRE(WireTrace, F(status), F(number));
 PUSHPULL_WIRE(WireTraceParts, F(status), Inline(&T::parts));
-PUSHPULL_WIRE(JobSize, F(servers), F(workers), F(global_batch));
+PUSHPULL_WIRE(MemberRack, F(is_server), F(index), F(rack));
+PUSHPULL_WIRE(JobSize, F(servers), F(workers), F(global_batch), F(racks));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
-PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats), F(step_seconds));
-PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds));
+PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats), F(step_seconds), F(rack));
+PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds), F(rack));
 PUSHPULL_WIRE(Culprit, F(kind), F(worker), F(server), F(seconds), F(share));
 PUSHPULL_WIRE(ResizeStatus, F(step), F(from), F(to), F(is_settled), F(is_final), F(seconds), F(pause_seconds), F(moved_bytes));
 PUSHPULL_WIRE(CheckpointStatus, F(step), F(saved), F(failures), F(failure), F(requested), F(finished), F(succeeded), F(seconds), F(restored_step), F(problem));
@@ -306,7 +309,7 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(newest_uneven_steps), F(sync_seconds), F(phase_seconds), F(losses), F(results), F(servers), F(workers),
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
               F(state_losses), F(culprits), F(batch), F(global_batch),
-              F(noise_scale));
+              F(noise_scale), F(shards_in_one_rack));
 
 // clang-format on
 #undef F
@@ -349,9 +352,11 @@ void Show(JobStatus& status) {
   for (ServerStatus& server : status.servers) {
     Show(server.data_address, kNameBytesMax);
     Show(server.metrics_address, kNameBytesMax);
+    Show(server.rack, kNameBytesMax);
   }
   for (WorkerStatus& worker : status.workers) {
     Show(worker.metrics_address, kNameBytesMax);
+    Show(worker.rack, kNameBytesMax);
     Show(worker.activity.subject, kNameBytesMax);
   }
   for (const auto& [name, value] : std::exchange(status.results, {}))
@@ -413,9 +418,11 @@ absl::StatusOr<FromMember> FromProto(const v1::FromMember& message) {
   if (auto* server = std::get_if<RegisterServer>(&*read)) {
     Show(server->data_address, kNameBytesMax);
     Show(server->metrics_address, kNameBytesMax);
+    Show(server->rack, kNameBytesMax);
   } else if (auto* worker = std::get_if<RegisterWorker>(&*read)) {
     Show(worker->metrics_address, kNameBytesMax);
     Show(worker->ring_address, kNameBytesMax);
+    Show(worker->rack, kNameBytesMax);
   } else if (auto* heartbeat = std::get_if<Heartbeat>(&*read)) {
     if (auto* stats = std::get_if<WorkerStats>(&heartbeat->stats))
       Show(stats->activity.subject, kNameBytesMax);
@@ -434,7 +441,10 @@ absl::StatusOr<JobStatus> FromProto(const v1::JobStatus& status) {
 }
 
 absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request) {
-  return Read<JobSize>(request);
+  absl::StatusOr<JobSize> size = Read<JobSize>(request);
+  if (!size.ok()) return size;
+  for (MemberRack& member : size->racks) Show(member.rack, kNameBytesMax);
+  return size;
 }
 
 absl::StatusOr<ModeChange> FromProto(const v1::SetModeRequest& request) {

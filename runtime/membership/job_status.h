@@ -27,6 +27,7 @@ struct ServerStatus {
   uint64_t pid = 0;
   ServerStats stats;
   double step_seconds = 0;  // of each step with a gradient in it, lately; 0: not known
+  std::string rack;         // empty: not known
 };
 
 struct WorkerStatus {
@@ -41,6 +42,7 @@ struct WorkerStatus {
   double joined_seconds = 0;  // since its latest process registered
   WorkerActivity activity;
   double lateness_seconds = 0;  // of each step by which its own part is longer than the others'
+  std::string rack;             // empty: not known
 };
 
 // Which member holds the others up lately (coordinator/culprit_watch.h).
@@ -83,11 +85,24 @@ struct ResizeStatus {
   uint64_t moved_bytes = 0;  // values and optimizer state copied to other servers
 };
 
-// A requested size of the job or of its steps; a field without a value keeps the current one.
+// The rack that a server or worker is in, as whoever started it knows.
+struct MemberRack {
+  bool is_server = false;
+  uint32_t index = 0;
+  std::string rack;
+  friend bool operator==(const MemberRack&, const MemberRack&) = default;
+};
+
+// A requested size of the job or of its steps; a field without a value keeps the current one. Also
+// the racks of members, where they do not know them themselves; a member that is not named keeps
+// its rack.
 struct JobSize {
+  static constexpr size_t kRacksMax = 8192;
+
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
   std::optional<uint64_t> global_batch = {};  // samples of a step over all workers
+  std::vector<MemberRack> racks = {};
   friend bool operator==(const JobSize&, const JobSize&) = default;
 };
 
@@ -160,7 +175,8 @@ struct JobStatus {
   uint64_t global_batch = 0;   // spec.workers.globalBatch, or what has replaced it; 0: unset
   double noise_scale = 0;      // of gradients, in samples; 0: not known, or not measured
   uint64_t shards_moving = 0;  // not yet placed as the desired size and the replication require
-  Step step;                   // steps that every member has finished
+  uint64_t shards_in_one_rack = 0;  // with followers, all of them in the rack of the primary
+  Step step;                        // steps that every member has finished
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
   uint64_t bytes_pushed = 0;

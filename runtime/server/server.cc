@@ -82,7 +82,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options,
                           .lanes = static_cast<uint32_t>(who->lanes_->size()),
                           .weight = who->options_.weight,
                           .pid = static_cast<uint64_t>(getpid()),
-                          .promised = promised};
+                          .promised = promised,
+                          .rack = who->options_.rack};
   };
   server->session_.emplace(server->options_.session,
                            dependencies.coordinator,

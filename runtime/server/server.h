@@ -34,6 +34,7 @@ struct ServerOptions {
   std::string advertise_host;           // what workers connect to; empty: the host of `listen`
   std::string metrics_address;          // for the status; may be empty
   double weight = 1;                    // share of the parameters relative to other servers
+  std::string rack;                     // that this host is in; empty: not known
   std::function<Duration()> busy_time;  // of all lanes since the start; may be empty
   FaultPoint fault_point;               // for tests
   // After this long without an answer, another server is asked again.

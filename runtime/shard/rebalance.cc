@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
 
 #include "runtime/base/check.h"
 
@@ -32,8 +34,8 @@ class Spread {
 
   // Excludes the server for this shard.
   void Exclude(size_t shard, ServerId server);
-  // Targets that hold the shard now and are not used for it yet.
-  std::vector<size_t> FreeHolders(size_t shard) const;
+  // Targets that hold the shard now and may be used for it, too, or in place of `leaves`.
+  std::vector<size_t> FreeHolders(size_t shard, size_t leaves = kNowhere) const;
   size_t IndexOf(ServerId server) const;
   double LoadOf(size_t server) const { return servers_[server].bytes / servers_[server].weight; }
 
@@ -52,6 +54,7 @@ class Spread {
   struct Server {
     ServerId id;
     double weight = 1;
+    size_t rack = 0;  // its number among all
     double bytes = 0;
   };
   struct Replica {
@@ -66,6 +69,9 @@ class Spread {
   bool Uses(size_t shard, size_t server) const {
     return absl::c_linear_search(used_[shard], server);
   }
+  // The shard, as far as it is not on `leaves`, must not be put on this server: it is there, or in
+  // this rack while it is in no place of another one.
+  bool IsBarred(size_t shard, size_t server, size_t leaves = kNowhere) const;
   bool IsOver(size_t server) const { return LoadOf(server) > load_max_ * (1 + kGainMin); }
   double LoadWith(size_t server, double bytes) const {
     return (servers_[server].bytes + bytes) / servers_[server].weight;
@@ -87,15 +93,19 @@ class Spread {
   std::vector<std::vector<size_t>> holders_;  // of each shard: the targets that hold it now
   std::vector<std::vector<size_t>> used_;     // of each shard: where the plan has it
   std::vector<Replica> replicas_;
+  size_t num_racks_ = 0;
   double load_max_ = 0;  // bytes per weight that a server may have
 };
 
 Spread::Spread(std::span<const ShardHolders> shards, std::span<const TargetServer> targets)
     : used_(shards.size()) {
   PUSHPULL_CHECK(!targets.empty());
+  std::map<absl::string_view, size_t> racks;
+  for (const TargetServer& target : targets) racks.emplace(target.rack, 0);
+  for (auto& [name, number] : racks) number = num_racks_++;
   for (const TargetServer& target : targets) {
     PUSHPULL_CHECK(target.weight > 0);
-    servers_.push_back({target.server, target.weight});
+    servers_.push_back({target.server, target.weight, racks.at(target.rack)});
   }
   // Ties go to the first, so the order decides and must not depend on the caller.
   absl::c_sort(servers_, [](const Server& a, const Server& b) { return a.id < b.id; });
@@ -116,10 +126,29 @@ void Spread::Exclude(size_t shard, ServerId server) {
   if (index != kNowhere) used_[shard].push_back(index);
 }
 
-std::vector<size_t> Spread::FreeHolders(size_t shard) const {
+std::vector<size_t> Spread::FreeHolders(size_t shard, size_t leaves) const {
   std::vector<size_t> free = holders_[shard];
-  std::erase_if(free, [&](size_t server) { return Uses(shard, server); });
+  std::erase_if(free, [&](size_t server) { return IsBarred(shard, server, leaves); });
   return free;
+}
+
+bool Spread::IsBarred(size_t shard, size_t server, size_t leaves) const {
+  if (Uses(shard, server)) return true;
+  if (num_racks_ == 1) return false;
+  bool is_in_rack = false;
+  size_t racks = 0;  // that the shard is in without `leaves`
+  const std::vector<size_t>& used = used_[shard];
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i] == leaves) continue;
+    const size_t rack = servers_[used[i]].rack;
+    is_in_rack = is_in_rack || rack == servers_[server].rack;
+    const bool is_counted =
+        std::any_of(used.begin(), used.begin() + static_cast<ptrdiff_t>(i), [&](size_t other) {
+          return other != leaves && servers_[other].rack == rack;
+        });
+    if (!is_counted) ++racks;
+  }
+  return is_in_rack && racks < num_racks_;
 }
 
 size_t Spread::IndexOf(ServerId server) const {
@@ -147,10 +176,10 @@ void Spread::Put(Replica& replica, size_t server) {
 
 // Those that hold the shard already, and the least loaded of all.
 std::vector<size_t> Spread::Receivers(const Replica& replica) const {
-  std::vector<size_t> receivers = FreeHolders(replica.shard);
+  std::vector<size_t> receivers = FreeHolders(replica.shard, replica.server);
   size_t lightest = kNowhere;
   for (size_t i = 0; i < servers_.size(); ++i) {
-    if (Uses(replica.shard, i)) continue;
+    if (IsBarred(replica.shard, i, replica.server)) continue;
     if (lightest == kNowhere || LoadWith(i, replica.bytes) < LoadWith(lightest, replica.bytes)) {
       lightest = i;
     }
@@ -265,7 +294,10 @@ bool Spread::SwapFrom(size_t giver) {
       const double less = ours.bytes - theirs.bytes;
       if (theirs.server == giver || less <= 0) continue;
       const double load = std::max(LoadWith(giver, -less), LoadWith(theirs.server, less));
-      if (load >= best || Uses(ours.shard, theirs.server) || Uses(theirs.shard, giver)) continue;
+      if (load >= best || IsBarred(ours.shard, theirs.server, giver) ||
+          IsBarred(theirs.shard, giver, theirs.server)) {
+        continue;
+      }
       best = load;
       given = &ours;
       taken = &theirs;

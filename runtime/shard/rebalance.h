@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/ids.h"
@@ -18,10 +19,12 @@ namespace pushpull {
 // The heaviest server over the mean, in bytes per weight, that a plan accepts.
 inline constexpr double kImbalanceMax = 1.05;
 
-// A server that should hold shards. weight: its share relative to others; finite, above 0.
+// A server that should hold shards. weight: its share relative to others; finite, above 0. rack:
+// servers of which it is not known count as one rack.
 struct TargetServer {
   ServerId server;
   double weight = 1;
+  std::string rack = {};
 };
 
 struct ShardHolders {
@@ -52,8 +55,10 @@ std::vector<ServerId> PlanPrimaries(std::span<const ShardHolders> shards,
 // targets:     as for PlanPrimaries.
 // replication: followers of each shard, as far as there are targets.
 //
-// Never the primary, never a server twice; spread by bytes per weight like primaries, as far as
-// that allows. Members stay and are preferred.
+// Never the primary, never a server twice. The primary and its followers are in as many racks as
+// there are, one for each at most; so with a follower and two racks a shard survives the loss of
+// either. Spread by bytes per weight like primaries, as far as that allows. Members stay and are
+// preferred.
 //
 // Returns [num_shards][min(replication, num_targets - 1)] in the order of their ids.
 std::vector<std::vector<ServerId>> PlanFollowers(std::span<const ShardHolders> shards,

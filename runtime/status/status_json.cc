@@ -32,6 +32,7 @@ json ServersJson(const JobStatus& status) {
                        {"data", server.data_address},
                        {"metrics", server.metrics_address},
                        {"pid", server.pid},
+                       {"rack", server.rack},
                        {"bytes", server.stats.bytes_owned},
                        {"version", server.stats.highest_version.value()}});
   }
@@ -47,6 +48,7 @@ json WorkersJson(const JobStatus& status) {
                        {"state", StateOf(worker)},
                        {"metrics", worker.metrics_address},
                        {"pid", worker.pid},
+                       {"rack", worker.rack},
                        {"step", worker.step.value()},
                        {"joined_seconds", worker.joined_seconds},
                        {"activity", ToString(worker.activity)},
@@ -140,6 +142,7 @@ json StatusJson(const JobStatus& status) {
           {"servers_wanted", status.desired_servers},
           {"workers_wanted", status.desired_workers},
           {"shards_moving", status.shards_moving},
+          {"shards_in_one_rack", status.shards_in_one_rack},
           {"state_losses", state_losses},
           {"resizes", ResizesJson(status)},
           {"culprits", CulpritsJson(status)},

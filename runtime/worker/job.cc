@@ -73,6 +73,7 @@ class RunningJob final : public Job {
                           .worker = options_.worker,
                           .incarnation = Incarnation{incarnation},
                           .metrics_address = exposer_->address(),
+                          .rack = options_.rack,
                           .bypasses_codecs = options_.bypasses_codecs,
                           .ring = ring.listener,
                           .ring_address = ring.address,

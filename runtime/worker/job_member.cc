@@ -12,7 +12,8 @@ RegisterWorker RegistrationOf(const WorkerNodeOptions& options, Term promised, b
           .pid = static_cast<uint64_t>(getpid()),
           .promised = promised,
           .is_member = is_member,
-          .ring_address = options.ring_address};
+          .ring_address = options.ring_address,
+          .rack = options.rack};
 }
 
 }  // namespace pushpull

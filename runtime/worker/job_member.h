@@ -30,6 +30,7 @@ struct WorkerNodeOptions {
   WorkerId worker;
   Incarnation incarnation;
   std::string metrics_address;  // for the status; may be empty
+  std::string rack;             // that this host is in; empty: not known
   Duration resend_after = std::chrono::seconds(2);
   // Codecs are bypassed where steps are faster without, unless the job is deterministic.
   bool bypasses_codecs = false;

@@ -59,6 +59,8 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   options.unsent_bytes = buffers.unsent_bytes_max;
   if (const auto ring = environment.find("PUSHPULL_RING"); ring != environment.end())
     options.ring = ring->second;
+  if (const auto rack = environment.find("PUSHPULL_RACK"); rack != environment.end())
+    options.rack = rack->second;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -51,6 +51,8 @@ struct JobOptions {
   // Mode AllReduce: where the other workers reach this one, host:port with a numeric host that is
   // an address of this machine; port 0: a free one. Empty: the job has servers.
   std::string ring = {};
+  // That this host is in; workers of one rack sum their gradients first. Empty: not known.
+  std::string rack = {};
   // Tensors travel in gRPC streams, for networks that admit only HTTP/2. Servers must be configured
   // alike. Disables shared memory.
   bool has_grpc = false;

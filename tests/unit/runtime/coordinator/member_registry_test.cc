@@ -43,6 +43,18 @@ TEST_F(MemberRegistryTest, ItsOwnSilenceIsNoSilenceOfMembers) {
   EXPECT_THAT(registry_.FindSilent(now_ + seconds(121), seconds(20)), ElementsAre(kFirstSession));
 }
 
+TEST_F(MemberRegistryTest, RackThatIsSetCountsAlsoForLaterProcesses) {
+  AddServer(0);
+
+  EXPECT_TRUE(registry_.SetRack({.is_server = true, .index = 0, .rack = "r1"}));
+  EXPECT_FALSE(registry_.SetRack({.is_server = true, .index = 0, .rack = "r1"}));
+  EXPECT_FALSE(registry_.SetRack({.is_server = false, .index = 0, .rack = "r2"}));
+  EXPECT_EQ(registry_.Find(kServerZero)->info.rack, "r1");
+  registry_.Add(kFirstSession, RegisterWorker{.worker = kWorker, .rack = "as it says itself"});
+
+  EXPECT_EQ(registry_.Find(kWorker)->info.rack, "r2");
+}
+
 TEST_F(MemberRegistryTest, OnlyTheSameProcessHasAnEarlierSession) {
   registry_.Add(kFirstSession,
                 RegisterServer{.server = kServerZero, .incarnation = Incarnation{7}});

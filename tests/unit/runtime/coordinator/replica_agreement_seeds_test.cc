@@ -118,10 +118,12 @@ class Simulation {
   size_t NumAsked() const;   // followers, with the whole target
   size_t NumWanted() const;  // followers, with those of it that are there
   std::vector<ServerId> Effective() const;
+  std::string RackOf(ServerId server) const;
   void CheckHolders();
 
   std::mt19937 random_;
   const uint32_t replication_;
+  const uint32_t num_racks_;  // 0: they are not known
   ReplicaAgreement agreement_;
   std::array<Process, kServersMax> processes_;
   std::array<std::array<std::deque<Message>, kServersMax + 1>, kServersMax + 1> queues_;
@@ -146,6 +148,7 @@ Simulation::Simulation(uint32_t seed,
                        uint32_t num_shards)
     : random_(seed),
       replication_(replication),
+      num_racks_(seed % 4),
       agreement_({Term{2}, replication, 1 + size_t{seed % 4}}) {
   for (uint32_t i = 0; i < num_servers; ++i) Add(ServerId{i}, 1);
   std::vector<ReplicaAgreement::FirstEntry> entries;
@@ -161,7 +164,7 @@ void Simulation::Add(ServerId server, double weight) {
   for (const auto& [shard, entry] : agreement_.table()) {
     Send(kCoordinator, server.value(), NewEntry{shard, entry});
   }
-  Apply(agreement_.AddServer(server, weight));
+  Apply(agreement_.AddServer(server, weight, RackOf(server)));
 }
 
 void Simulation::SetTarget(const std::set<ServerId>& servers) {
@@ -349,6 +352,10 @@ std::vector<ServerId> Simulation::Effective() const {
   return servers;
 }
 
+std::string Simulation::RackOf(ServerId server) const {
+  return num_racks_ == 0 ? "" : absl::StrCat("r", server.value() % num_racks_);
+}
+
 size_t Simulation::NumWanted() const {
   const size_t num_servers = Effective().size();
   return num_servers == 0 ? 0 : std::min<size_t>(replication_, num_servers - 1);
@@ -497,6 +504,10 @@ void Simulation::Settle() {
 std::string Simulation::Complaint() const {
   const std::vector<ServerId> servers = Effective();
   if (servers.empty()) return "";
+  std::set<std::string> racks;
+  for (const ServerId server : servers) racks.insert(RackOf(server));
+  if (racks.size() > 1 && agreement_.shards_in_one_rack() > 0)
+    return absl::StrCat(agreement_.shards_in_one_rack(), " shards are in one rack");
   std::map<ServerId, size_t> primaries;
   size_t num_shards = 0;
   for (const auto& [shard, entry] : agreement_.table()) {

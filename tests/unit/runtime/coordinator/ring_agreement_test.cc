@@ -73,6 +73,20 @@ TEST_F(RingAgreementTest, JoiningAgainChangesNothing) {
   EXPECT_TRUE(agreement_.is_running());
 }
 
+TEST_F(RingAgreementTest, WorkersOfOtherRacksConnectAnew) {
+  const ViewChange none = agreement_.Regroup();
+  StartWithTwo();
+
+  const ViewChange asked = agreement_.Regroup();
+  agreement_.OnStopped(kAnn, Stopped(asked, MarkAt(5)));
+  const ViewChange formed = agreement_.OnStopped(kBob, Stopped(asked, MarkAt(5)));
+
+  EXPECT_FALSE(none.stop);
+  ASSERT_TRUE(formed.form);
+  EXPECT_FALSE(formed.form->copies);
+  EXPECT_EQ(formed.form->mark, MarkAt(5));
+}
+
 TEST_F(RingAgreementTest, NextProcessOfADeadWorkerMayJoinBeforeTheNextRing) {
   StartWithTwo();
   agreement_.Remove(kBob);

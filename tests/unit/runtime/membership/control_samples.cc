@@ -212,14 +212,16 @@ std::vector<FromMember> SampleFromMember() {
                      .lanes = 3,
                      .weight = 1.5,
                      .pid = 4,
-                     .promised = Term{6}},
+                     .promised = Term{6},
+                     .rack = "r1"},
       RegisterWorker{.worker = WorkerId{1},
                      .incarnation = Incarnation{~uint64_t{0}},
                      .metrics_address = "127.0.0.1:9465",
                      .pid = 5,
                      .promised = Term{7},
                      .is_member = true,
-                     .ring_address = "127.0.0.1:7180"},
+                     .ring_address = "127.0.0.1:7180",
+                     .rack = "r2"},
       RegisterTensors{.tensors = {SampleTensorSpec(), SampleTensorSpec()}},
       TensorsInstalled{.table_version = 7},
       Promises{.promises =
@@ -324,7 +326,7 @@ std::vector<ToMember> SampleToMember() {
       TraceSteps{.number = 7, .steps = 20, .pushes_max = 1000, .within = std::chrono::seconds(60)},
       StopRing{.epoch = {.term = Term{2}, .counter = 3}},
       FormRing{.epoch = {.term = Term{2}, .counter = 3},
-               .workers = {{.worker = WorkerId{1}, .address = "127.0.0.1:7180"}},
+               .workers = {{.worker = WorkerId{1}, .address = "127.0.0.1:7180", .rack = "r2"}},
                .token = {4, 5},
                .source = 6,
                .mark = SampleRingMark(),
@@ -343,7 +345,8 @@ WorkerStatus SampleWorkerStatus() {
           .step = Step{16},
           .joined_seconds = 17.5,
           .activity = SampleActivity(),
-          .lateness_seconds = 0.5};
+          .lateness_seconds = 0.5,
+          .rack = "r2"};
 }
 
 JobStatus SampleJobStatus() {
@@ -360,6 +363,7 @@ JobStatus SampleJobStatus() {
   status.global_batch = 128;
   status.noise_scale = 1234.5;
   status.shards_moving = 6;
+  status.shards_in_one_rack = 7;
   status.step = Step{5};
   status.samples = 6;
   status.seconds = 7.5;
@@ -381,7 +385,8 @@ JobStatus SampleJobStatus() {
                      .metrics_address = "127.0.0.1:9464",
                      .pid = 14,
                      .stats = SampleServerStats(),
-                     .step_seconds = 0.25}};
+                     .step_seconds = 0.25,
+                     .rack = "r1"}};
   status.workers = {SampleWorkerStatus()};
   status.stall = SampleStall();
   status.culprits = {{.kind = CulpritKind::kLink,

@@ -307,6 +307,67 @@ TEST(PlanFollowersTest, MembersThatAreWellSpreadStay) {
   for (size_t i = 0; i < shards.size(); ++i) EXPECT_EQ(followers[i], shards[i].members);
 }
 
+// Racks of a replica set.
+std::set<std::string> RacksOf(const std::vector<TargetServer>& targets,
+                              ServerId primary,
+                              const std::vector<ServerId>& followers) {
+  std::set<std::string> racks;
+  for (const TargetServer& target : targets) {
+    const bool is_follower =
+        std::find(followers.begin(), followers.end(), target.server) != followers.end();
+    if (target.server == primary || is_follower) racks.insert(target.rack);
+  }
+  return racks;
+}
+
+TEST(PlanFollowersTest, ReplicasAreInDifferentRacks) {
+  const std::vector<TargetServer> targets = {
+      {kA, 1, "r1"}, {kB, 1, "r1"}, {kC, 1, "r2"}, {kD, 1, "r2"}};
+  std::vector<ShardHolders> shards = Dealt(400, 4);
+  // A follower in the rack of the primary does not stay.
+  for (ShardHolders& shard : shards) shard.members = {kB};
+
+  const std::vector<ServerId> primaries = PlanPrimaries(shards, targets);
+  const auto followers = PlanFollowers(shards, primaries, targets, 1);
+
+  std::vector<ServerId> only;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    only.push_back(followers[i].at(0));
+    EXPECT_THAT(RacksOf(targets, primaries[i], followers[i]), SizeIs(2));
+  }
+  EXPECT_LE(Imbalance(shards, only, targets), kImbalanceMax);
+}
+
+TEST(PlanFollowersTest, ReplicasAreInAsManyRacksAsThereAre) {
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    PlacedCluster cluster = RandomCluster(seed, seed % 4 < 2);
+    std::mt19937 random(seed);
+    std::set<std::string> racks;
+    for (TargetServer& target : cluster.targets) {
+      target.rack = "r" + std::to_string(random() % (1 + seed % 4));
+      racks.insert(target.rack);
+    }
+
+    const std::vector<ServerId> plan = PlanPrimaries(cluster.shards, cluster.targets);
+    const auto followers =
+        PlanFollowers(cluster.shards, plan, cluster.targets, cluster.replication);
+
+    const size_t copies = std::min<size_t>(cluster.replication + 1, cluster.targets.size());
+    for (size_t i = 0; i < plan.size(); ++i) {
+      const std::set<ServerId> members(followers[i].begin(), followers[i].end());
+      ASSERT_EQ(members.size(), copies - 1) << "seed " << seed;
+      ASSERT_FALSE(members.contains(plan[i])) << "seed " << seed;
+      ASSERT_THAT(RacksOf(cluster.targets, plan[i], followers[i]),
+                  SizeIs(std::min(copies, racks.size())))
+          << "seed " << seed;
+      cluster.shards[i].primary = plan[i];
+      cluster.shards[i].members = followers[i];
+    }
+    ASSERT_EQ(PlanFollowers(cluster.shards, plan, cluster.targets, cluster.replication), followers)
+        << "seed " << seed;
+  }
+}
+
 TEST(PlanFollowersTest, ALoneServerHasNone) {
   EXPECT_THAT(PlanFollowers(Dealt(2, 1), std::vector{kA, kA}, Servers(1), 2), Each(IsEmpty()));
 }
