@@ -60,33 +60,81 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectStage(const RingEnd& end,
   return communicator;
 }
 
-}  // namespace
-
-bool RingStages::has_two() const {
-  return !is_one_host() &&
-         absl::c_any_of(hosts, [](const std::vector<uint32_t>& ranks) { return ranks.size() > 1; });
+// Those with the same key, which is a string_view, in one group.
+template <typename Key>
+RankGroups GroupBy(std::span<const uint32_t> ranks, const Key& key_of) {
+  RankGroups made;
+  for (const uint32_t rank : ranks) {
+    const auto group = absl::c_find_if(made.groups, [&](const std::vector<uint32_t>& others) {
+      return key_of(others.front()) == key_of(rank);
+    });
+    if (group == made.groups.end()) {
+      made.groups.push_back({rank});
+    } else {
+      group->push_back(rank);
+    }
+  }
+  return made;
 }
 
-size_t RingStages::HostOf(uint32_t rank) const {
-  const auto host = absl::c_find_if(hosts, [&](const std::vector<uint32_t>& ranks) {
+}  // namespace
+
+bool RankGroups::are_a_stage() const {
+  return groups.size() > 1 && absl::c_any_of(groups, [](const std::vector<uint32_t>& ranks) {
+           return ranks.size() > 1;
+         });
+}
+
+bool RankGroups::are_equally_large() const {
+  return absl::c_all_of(groups, [this](const std::vector<uint32_t>& ranks) {
+    return ranks.size() == groups.front().size();
+  });
+}
+
+size_t RankGroups::Find(uint32_t rank) const {
+  const auto group = absl::c_find_if(groups, [&](const std::vector<uint32_t>& ranks) {
     return absl::c_linear_search(ranks, rank);
   });
-  PUSHPULL_CHECK(host != hosts.end());
-  return static_cast<size_t>(host - hosts.begin());
+  PUSHPULL_CHECK(group != groups.end());
+  return static_cast<size_t>(group - groups.begin());
+}
+
+uint32_t RankGroups::PlaceOf(uint32_t rank) const {
+  const std::vector<uint32_t>& ranks = Of(rank);
+  return static_cast<uint32_t>(absl::c_find(ranks, rank) - ranks.begin());
+}
+
+bool RingStages::GoesOn(uint32_t rank) const {
+  return !hosts.are_a_stage() || hosts.PlaceOf(rank) == 0;
+}
+
+std::vector<uint32_t> RingStages::LastOf(uint32_t rank) const {
+  if (!GoesOn(rank)) return {};
+  if (!has_racks()) {
+    std::vector<uint32_t> all;
+    for (const std::vector<uint32_t>& ranks : racks.groups)
+      all.insert(all.end(), ranks.begin(), ranks.end());
+    absl::c_sort(all);
+    return all;
+  }
+  const uint32_t place = racks.PlaceOf(rank);
+  if (place > 0 && !are_racks_split()) return {};
+  std::vector<uint32_t> peers;
+  for (const std::vector<uint32_t>& ranks : racks.groups) peers.push_back(ranks[place]);
+  return peers;
 }
 
 RingStages StagesOf(const FormRing& form) {
   RingStages stages;
-  for (uint32_t rank = 0; rank < form.workers.size(); ++rank) {
-    const auto host = absl::c_find_if(stages.hosts, [&](const std::vector<uint32_t>& ranks) {
-      return HostOfAddress(form.workers[ranks.front()]) == HostOfAddress(form.workers[rank]);
-    });
-    if (host == stages.hosts.end()) {
-      stages.hosts.push_back({rank});
-    } else {
-      host->push_back(rank);
-    }
-  }
+  std::vector<uint32_t> all(form.workers.size());
+  absl::c_iota(all, 0U);
+  stages.hosts = GroupBy(all, [&](uint32_t rank) { return HostOfAddress(form.workers[rank]); });
+  std::erase_if(all, [&](uint32_t rank) { return !stages.GoesOn(rank); });
+  const bool are_known =
+      absl::c_none_of(all, [&](uint32_t rank) { return form.workers[rank].rack.empty(); });
+  stages.racks = GroupBy(all, [&](uint32_t rank) {
+    return are_known ? absl::string_view(form.workers[rank].rack) : absl::string_view();
+  });
   return stages;
 }
 
@@ -104,51 +152,95 @@ absl::StatusOr<std::unique_ptr<RingLinks>> RingLinks::Connect(const RingEnd& end
   const RingStages& stages = links->stages_;
   const LinkChannel of_host =
       end.has_shm && end.tls == nullptr ? LinkChannel::kShm : LinkChannel::kTcp;
-  if (!stages.has_two()) {
-    Stage all = {.channel = stages.is_one_host() ? of_host : LinkChannel::kTcp};
-    for (uint32_t other = 0; other < size; ++other) all.ranks.push_back(other);
-    links->is_shm_ = all.channel == LinkChannel::kShm;
-    PUSHPULL_ASSIGN_OR_RETURN(links->all_, ConnectStage(end, form, all, rank));
-    return links;
+  if (stages.hosts.are_a_stage()) {
+    const Stage stage = {.ranks = stages.hosts.Of(rank), .number = 0, .channel = of_host};
+    PUSHPULL_ASSIGN_OR_RETURN(links->of_host_, ConnectStage(end, form, stage, rank));
+    if (!stages.GoesOn(rank)) return links;
   }
-  const size_t host = stages.HostOf(rank);
-  const Stage first = {.ranks = stages.hosts[host], .channel = of_host};
-  PUSHPULL_ASSIGN_OR_RETURN(links->of_host_, ConnectStage(end, form, first, rank));
-  if (first.ranks.front() != rank) return links;
-  Stage second = {.number = 1};
-  for (const std::vector<uint32_t>& ranks : stages.hosts) second.ranks.push_back(ranks.front());
-  PUSHPULL_ASSIGN_OR_RETURN(links->of_firsts_, ConnectStage(end, form, second, rank));
+  if (stages.has_racks()) {
+    const Stage stage = {.ranks = stages.racks.Of(rank), .number = 1};
+    PUSHPULL_ASSIGN_OR_RETURN(links->of_rack_, ConnectStage(end, form, stage, rank));
+  }
+  const Stage last = {.ranks = stages.LastOf(rank),
+                      .number = 2,
+                      .channel = stages.is_one_host() ? of_host : LinkChannel::kTcp};
+  if (last.ranks.empty()) return links;
+  links->is_shm_ = last.channel == LinkChannel::kShm;
+  PUSHPULL_ASSIGN_OR_RETURN(links->last_, ConnectStage(end, form, last, rank));
   return links;
 }
 
 absl::Status RingLinks::Sum(std::span<std::byte> values, const ReductionOp& op, Deadline deadline) {
-  if (all_ != nullptr) return all_->AllReduce(values, op, Algorithm::kAuto, deadline);
+  if (of_host_ == nullptr) return SumOverRacks(values, op, deadline);
   PUSHPULL_RETURN_IF_ERROR(of_host_->AllReduce(values, op, Algorithm::kAuto, deadline));
-  if (of_firsts_ != nullptr)
-    PUSHPULL_RETURN_IF_ERROR(of_firsts_->AllReduce(values, op, Algorithm::kAuto, deadline));
+  if (stages_.GoesOn(rank_)) PUSHPULL_RETURN_IF_ERROR(SumOverRacks(values, op, deadline));
   return of_host_->Broadcast(values, 0, Algorithm::kAuto, deadline);
 }
 
+absl::Status RingLinks::SumOverRacks(std::span<std::byte> values,
+                                     const ReductionOp& op,
+                                     Deadline deadline) {
+  if (of_rack_ == nullptr) return last_->AllReduce(values, op, Algorithm::kAuto, deadline);
+  if (!stages_.are_racks_split()) {
+    PUSHPULL_RETURN_IF_ERROR(of_rack_->AllReduce(values, op, Algorithm::kAuto, deadline));
+    if (last_ != nullptr)
+      PUSHPULL_RETURN_IF_ERROR(last_->AllReduce(values, op, Algorithm::kAuto, deadline));
+    return of_rack_->Broadcast(values, 0, Algorithm::kAuto, deadline);
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(const ElementRange own,
+                            of_rack_->ReduceScatter(values, op, Algorithm::kAuto, deadline));
+  const size_t bytes = op.element_bytes();
+  PUSHPULL_RETURN_IF_ERROR(last_->AllReduce(
+      values.subspan(own.begin * bytes, own.size() * bytes), op, Algorithm::kAuto, deadline));
+  return of_rack_->AllGather(values, bytes, Algorithm::kAuto, deadline);
+}
+
 absl::Status RingLinks::Broadcast(std::span<std::byte> values, uint32_t source, Deadline deadline) {
-  if (all_ != nullptr) return all_->Broadcast(values, source, Algorithm::kAuto, deadline);
-  const size_t from = stages_.HostOf(source);
+  if (of_host_ == nullptr) return BroadcastOverRacks(values, source, deadline);
   // First to those of the source's own host, then to the first ones, then to all others.
-  if (stages_.HostOf(rank_) == from) {
-    const std::vector<uint32_t>& ranks = stages_.hosts[from];
-    const auto place = static_cast<uint32_t>(absl::c_find(ranks, source) - ranks.begin());
-    PUSHPULL_RETURN_IF_ERROR(of_host_->Broadcast(values, place, Algorithm::kAuto, deadline));
-  }
-  if (of_firsts_ != nullptr) {
+  const std::vector<uint32_t>& of_source = stages_.hosts.Of(source);
+  const bool is_there = stages_.hosts.Find(rank_) == stages_.hosts.Find(source);
+  if (is_there) {
     PUSHPULL_RETURN_IF_ERROR(
-        of_firsts_->Broadcast(values, static_cast<uint32_t>(from), Algorithm::kAuto, deadline));
+        of_host_->Broadcast(values, stages_.hosts.PlaceOf(source), Algorithm::kAuto, deadline));
   }
-  if (stages_.HostOf(rank_) == from) return absl::OkStatus();
+  if (stages_.GoesOn(rank_))
+    PUSHPULL_RETURN_IF_ERROR(BroadcastOverRacks(values, of_source.front(), deadline));
+  if (is_there) return absl::OkStatus();
   return of_host_->Broadcast(values, 0, Algorithm::kAuto, deadline);
+}
+
+absl::Status RingLinks::BroadcastOverRacks(std::span<std::byte> values,
+                                           uint32_t source,
+                                           Deadline deadline) {
+  const RankGroups& racks = stages_.racks;
+  if (of_rack_ == nullptr) {
+    const std::vector<uint32_t> all = stages_.LastOf(rank_);
+    const auto root = static_cast<uint32_t>(absl::c_find(all, source) - all.begin());
+    return last_->Broadcast(values, root, Algorithm::kAuto, deadline);
+  }
+  // Likewise with racks.
+  const auto rack = static_cast<uint32_t>(racks.Find(source));
+  const bool is_there = racks.Find(rank_) == rack;
+  if (is_there) {
+    PUSHPULL_RETURN_IF_ERROR(
+        of_rack_->Broadcast(values, racks.PlaceOf(source), Algorithm::kAuto, deadline));
+  }
+  if (!stages_.are_racks_split()) {
+    if (last_ != nullptr)
+      PUSHPULL_RETURN_IF_ERROR(last_->Broadcast(values, rack, Algorithm::kAuto, deadline));
+    return is_there ? absl::OkStatus() : of_rack_->Broadcast(values, 0, Algorithm::kAuto, deadline);
+  }
+  const ElementRange own = PieceOf(
+      values.size(), static_cast<int>(of_rack_->size()), static_cast<int>(racks.PlaceOf(rank_)));
+  PUSHPULL_RETURN_IF_ERROR(
+      last_->Broadcast(values.subspan(own.begin, own.size()), rack, Algorithm::kAuto, deadline));
+  return is_there ? absl::OkStatus() : of_rack_->AllGather(values, 1, Algorithm::kAuto, deadline);
 }
 
 uint64_t RingLinks::bytes_sent() const {
   uint64_t sent = 0;
-  for (const Communicator* stage : {all_.get(), of_host_.get(), of_firsts_.get()}) {
+  for (const Communicator* stage : {of_host_.get(), of_rack_.get(), last_.get()}) {
     if (stage != nullptr) sent += stage->bytes_sent();
   }
   return sent;

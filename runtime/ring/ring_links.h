@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the workers of a ring reach each other. Where several hosts have several workers each, in two
-// stages: the workers of a host sum among themselves, then the first ones of all hosts do, and each
-// hands the result to the others of its host. So what travels between hosts is one array for each
-// host, however many workers it has.
+// How the workers of a ring reach each other, in up to three stages. Where several hosts have
+// several workers each, the workers of a host sum among themselves, and the first one of each host
+// goes on for all of them. Where these are in several racks, those of a rack sum next. What is left
+// is summed between all racks, or hosts, and the result goes the same way back. So what travels
+// between hosts is one array for each host, and between racks one for each rack, however many
+// workers there are. The part of a rack is spread over its workers, where all racks have as many:
+// each sums a piece of the array and carries it over the uplink.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +29,35 @@
 
 namespace pushpull {
 
-// Which ranks meet in which stage. Hosts are told by the workers' addresses. Pure.
-struct RingStages {
-  // Of each host, in the order of its first rank: its ranks, ascending.
-  std::vector<std::vector<uint32_t>> hosts;
+// Lists of ranks, in the order of the first one of each; in each they ascend.
+struct RankGroups {
+  std::vector<std::vector<uint32_t>> groups;
 
-  bool is_one_host() const { return hosts.size() == 1; }
-  // More than one host, and one with several workers.
-  bool has_two() const;
-  // The position of the rank's host in `hosts`.
-  size_t HostOf(uint32_t rank) const;
+  // Several groups, and one with several ranks.
+  bool are_a_stage() const;
+  bool are_equally_large() const;
+  // The group that the rank is in, as a position in `groups`.
+  size_t Find(uint32_t rank) const;
+  const std::vector<uint32_t>& Of(uint32_t rank) const { return groups[Find(rank)]; }
+  // The rank's position in its group.
+  uint32_t PlaceOf(uint32_t rank) const;
+};
+
+// Which ranks meet in which stage. Pure.
+struct RingStages {
+  RankGroups hosts;  // told by the workers' addresses
+  // The ranks that go on from the stage of the hosts, by their racks; all in one where the rack of
+  // one of them is not known.
+  RankGroups racks;
+
+  bool is_one_host() const { return hosts.groups.size() == 1; }
+  bool has_racks() const { return racks.are_a_stage(); }
+  // Each rank of a rack carries a piece of the array; otherwise the first one carries all of it.
+  bool are_racks_split() const { return has_racks() && racks.are_equally_large(); }
+  // Whether the rank goes on from the stage of the hosts.
+  bool GoesOn(uint32_t rank) const;
+  // The ranks that meet last, with this one; empty: it does not take part.
+  std::vector<uint32_t> LastOf(uint32_t rank) const;
 };
 RingStages StagesOf(const FormRing& form);
 
@@ -79,13 +101,17 @@ class RingLinks {
   RingLinks(uint32_t rank, uint32_t size, RingStages stages)
       : rank_(rank), size_(size), stages_(std::move(stages)) {}
 
+  // Of the ranks that go on from the stage of the hosts; `source` is one of them.
+  absl::Status SumOverRacks(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
+  absl::Status BroadcastOverRacks(std::span<std::byte> values, uint32_t source, Deadline deadline);
+
   const uint32_t rank_;
   const uint32_t size_;
   const RingStages stages_;
   bool is_shm_ = false;
-  std::unique_ptr<Communicator> all_;        // one stage
-  std::unique_ptr<Communicator> of_host_;    // two: with the workers of this host
-  std::unique_ptr<Communicator> of_firsts_;  // with the first ones of other hosts; null: not first
+  std::unique_ptr<Communicator> of_host_;  // null: there is no such stage
+  std::unique_ptr<Communicator> of_rack_;  // likewise, or this worker does not go on
+  std::unique_ptr<Communicator> last_;     // null: this worker does not take part
 };
 
 }  // namespace pushpull

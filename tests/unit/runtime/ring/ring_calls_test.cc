@@ -22,6 +22,7 @@ namespace pushpull {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 static_assert(kRingWorkersMax <= static_cast<int>(kRanksMax), "a ring's workers are ranks");
 
@@ -52,7 +53,7 @@ class RingCallsTest : public ::testing::Test {
     for (uint32_t i = 0; i < count; ++i) AddMember("127.0.0.1");
   }
 
-  void AddMember(const std::string& host) {
+  void AddMember(const std::string& host, const std::string& rack = "") {
     const PlacedTensor tensor = {
         .id = TensorId{0},
         .spec = {.name = "w",
@@ -65,7 +66,8 @@ class RingCallsTest : public ::testing::Test {
     ASSERT_TRUE(listener.ok()) << listener.status();
     absl::StatusOr<RingState> state = RingState::Make({&tensor, 1});
     ASSERT_TRUE(state.ok()) << state.status();
-    form_.workers.push_back({.worker = id, .address = absl::StrCat(host, ":", listener->port())});
+    form_.workers.push_back(
+        {.worker = id, .address = absl::StrCat(host, ":", listener->port()), .rack = rack});
     members_.push_back(std::make_unique<Member>(id, *std::move(listener), *std::move(state)));
   }
 
@@ -257,22 +259,82 @@ TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
   for (const auto& member : members_) EXPECT_FALSE(member->ring->is_shm());
 }
 
-TEST_F(RingCallsTest, StagesAreThoseOfTheHosts) {
-  const auto form = [](const std::vector<std::string>& addresses) {
+// Of the racks "a" and "b", on the hosts 127.0.0.N, N from 1 on: a worker of each letter of `racks`
+// on a host of its own. Values as in the test above.
+TEST_F(RingCallsTest, WorkersOfTwoRacksSumInsideThemFirst) {
+  int host = 0;
+  for (const char* rack : {"a", "b", "b", "a"}) AddMember(absl::StrCat("127.0.0.", ++host), rack);
+  form_.source = 2;
+  form_.copies = true;
+  members_[2]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+
+  ConnectAndTakeOneStep();
+
+  ExpectValues(7.5);  // the mean of 1 to 4 is 2.5
+  // Each carries half of the array over the uplink, and half of it into its rack, twice.
+  const uint64_t array = kValues * sizeof(float);
+  const uint64_t most = 2 * array + array + 4096;
+  for (const auto& member : members_) EXPECT_LE(member->ring->bytes_sent(), most);
+}
+
+TEST_F(RingCallsTest, RacksOfUnequalSizeSumThroughTheirFirstWorkers) {
+  int host = 0;
+  for (const char* rack : {"a", "b", "a", "a", "b"})
+    AddMember(absl::StrCat("127.0.0.", ++host), rack);
+  form_.source = 3;
+  form_.copies = true;
+  members_[3]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+
+  ConnectAndTakeOneStep();
+
+  ExpectValues(7);
+}
+
+TEST_F(RingCallsTest, HostsOfTwoRacksSumInThreeStages) {
+  for (const char* host : {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.1"})
+    AddMember(host, std::string(host) < "127.0.0.3" ? "a" : "b");
+  has_shm_ = true;
+  form_.source = 4;
+  form_.copies = true;
+  members_[4]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+
+  ConnectAndTakeOneStep();
+
+  ExpectValues(7);
+}
+
+TEST_F(RingCallsTest, StagesAreThoseOfTheHostsAndRacks) {
+  const auto form = [](const std::vector<std::string>& addresses,
+                       const std::vector<std::string>& racks) {
     FormRing ring;
-    for (const std::string& address : addresses)
-      ring.workers.push_back({.worker = WorkerId{0}, .address = address});
+    for (size_t i = 0; i < addresses.size(); ++i)
+      ring.workers.push_back(
+          {.worker = WorkerId{0}, .address = addresses[i], .rack = racks.empty() ? "" : racks[i]});
     return ring;
   };
+  const std::vector<std::string> hosts = {"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"};
 
-  const RingStages mixed = StagesOf(form({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2"}));
+  const RingStages mixed = StagesOf(form({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2"}, {}));
+  const RingStages racks = StagesOf(form(hosts, {"a", "b", "a", "b"}));
+  const RingStages unequal = StagesOf(form(hosts, {"a", "b", "a", "a"}));
+  const RingStages both = StagesOf(
+      form({"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "10.0.0.3:1"}, {"a", "a", "a", "b"}));
 
-  EXPECT_THAT(mixed.hosts, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
-  EXPECT_TRUE(mixed.has_two());
-  EXPECT_EQ(mixed.HostOf(2), 0U);
-  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.1:2"})).has_two());
-  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.2:1"})).has_two());
-  EXPECT_TRUE(StagesOf(form({"[fd00::1]:1", "[fd00::1]:2"})).is_one_host());
+  EXPECT_THAT(mixed.hosts.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  EXPECT_TRUE(mixed.hosts.are_a_stage());
+  EXPECT_FALSE(mixed.has_racks());
+  EXPECT_THAT(mixed.LastOf(1), ElementsAre(0, 1));
+  EXPECT_THAT(mixed.LastOf(2), IsEmpty());
+  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.1:2"}, {})).hosts.are_a_stage());
+  EXPECT_FALSE(StagesOf(form({"10.0.0.1:1", "10.0.0.2:1"}, {})).hosts.are_a_stage());
+  EXPECT_TRUE(StagesOf(form({"[fd00::1]:1", "[fd00::1]:2"}, {})).is_one_host());
+  EXPECT_TRUE(racks.are_racks_split());
+  EXPECT_THAT(racks.LastOf(3), ElementsAre(2, 3));
+  EXPECT_TRUE(unequal.has_racks() && !unequal.are_racks_split());
+  EXPECT_THAT(unequal.LastOf(2), IsEmpty());
+  EXPECT_THAT(both.racks.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(3)));
+  // The rack of one is not known, so none is used.
+  EXPECT_FALSE(StagesOf(form(hosts, {"a", "", "a", "b"})).has_racks());
 }
 
 }  // namespace
