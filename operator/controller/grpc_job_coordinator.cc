@@ -80,7 +80,9 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
     report.stall_headline = pushpull::HeadlineOf(*status.stall);
   }
   for (const pushpull::ServerStatus& server : status.servers) {
-    if (server.is_alive) report.servers.insert(static_cast<int>(server.server.value()));
+    if (!server.is_alive) continue;
+    report.servers.insert(static_cast<int>(server.server.value()));
+    report.server_racks[static_cast<int>(server.server.value())] = server.rack;
   }
   for (const pushpull::WorkerStatus& worker : status.workers) {
     report.workers[static_cast<int>(worker.worker.value())] = {
@@ -88,6 +90,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
         .has_left = worker.has_left,
         .was_released = worker.was_released,
         .joined_ago = std::chrono::seconds(static_cast<int64_t>(worker.joined_seconds))};
+    if (worker.is_alive) report.worker_racks[static_cast<int>(worker.worker.value())] = worker.rack;
   }
   for (const pushpull::StateLoss& loss : status.state_losses) {
     report.losses.push_back({.is_repaired = loss.is_repaired,
@@ -109,11 +112,15 @@ absl::Status GrpcJobCoordinator::Resize(const CoordinatorEndpoint& endpoint,
                                         const RequestSize& size,
                                         Deadline deadline) {
   PUSHPULL_ASSIGN_OR_RETURN(const ControlTarget target, TargetOf(endpoint));
-  return pushpull::RequestResize(target,
-                                 {.servers = CountOf(size.servers),
-                                  .workers = CountOf(size.workers),
-                                  .global_batch = CountOf(size.global_batch)},
-                                 deadline);
+  pushpull::JobSize asked = {.servers = CountOf(size.servers),
+                             .workers = CountOf(size.workers),
+                             .global_batch = CountOf(size.global_batch)};
+  for (const MemberRack& known : size.racks) {
+    asked.racks.push_back({.is_server = known.member.role == pushpull::JobRole::kServer,
+                           .index = static_cast<uint32_t>(known.member.index),
+                           .rack = known.rack});
+  }
+  return pushpull::RequestResize(target, asked, deadline);
 }
 
 absl::Status GrpcJobCoordinator::SetSync(const CoordinatorEndpoint& endpoint,

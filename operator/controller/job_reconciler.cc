@@ -62,6 +62,7 @@ class JobReconciler::Pass {
       ShowSecret();
     }
     seen.coordinator = GetReport();
+    if (is_active) kept.Update(ReadRacks(seen));
     seen.obstacle = FirstObstacle();
     plan_ = Plan(seen);
     const absl::Status written = PatchStatus();
@@ -156,10 +157,22 @@ class JobReconciler::Pass {
     return scaled->has_changed_job;
   }
 
+  // Without their racks the members go on as if there were one.
+  absl::Status ReadRacks(Observation& seen) {
+    absl::Status read = reconciler_.racks_.Read(job_, seen.racks);
+    if (!absl::IsPermissionDenied(read)) return read;
+    rack_obstacle_ = {.reason = "Forbidden",
+                      .message = absl::StrCat("spec.workers.topologyKey has no effect, because the "
+                                              "operator may not read nodes: ",
+                                              read.message())};
+    return absl::OkStatus();
+  }
+
   std::optional<Obstacle> FirstObstacle() const {
     if (state_.scale_obstacle) return state_.scale_obstacle;
     if (state_.certificates.obstacle) return state_.certificates.obstacle;
-    return state_.creation.obstacle() ? state_.creation.obstacle() : state_.heal_obstacle;
+    if (state_.creation.obstacle()) return state_.creation.obstacle();
+    return state_.heal_obstacle ? state_.heal_obstacle : rack_obstacle_;
   }
 
   // What was just read or written is no change by somebody else.
@@ -395,6 +408,7 @@ class JobReconciler::Pass {
   JobPlan plan_;
   Healed healed_;
   std::string shown_;  // version of the Secret in the cache
+  std::optional<Obstacle> rack_obstacle_;
 };
 
 JobReconciler::JobReconciler(KubeClient& client,
@@ -413,7 +427,8 @@ JobReconciler::JobReconciler(KubeClient& client,
       maker_(client, options_.pods),
       keeper_(client, options_.certificate_lifetime),
       healer_(maker_, keeper_, children_),
-      scaler_(client, caches.workers) {}
+      scaler_(client, caches.workers),
+      racks_(client) {}
 
 absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey& key) {
   const JobStore::Pointer stored = jobs_.Find(key);

@@ -17,6 +17,7 @@
 #include "operator/controller/job_coordinator.h"
 #include "operator/controller/job_healer.h"
 #include "operator/controller/job_state.h"
+#include "operator/controller/node_racks.h"
 #include "operator/controller/object_maker.h"
 #include "operator/controller/observed_job.h"
 #include "operator/controller/worker_scaler.h"
@@ -86,6 +87,7 @@ class JobReconciler {
   CertificateKeeper keeper_;
   JobHealer healer_;
   WorkerScaler scaler_;
+  NodeRacks racks_;
 
   pushpull::Mutex mu_;
   std::map<ObjectKey, JobState> states_ ABSL_GUARDED_BY(mu_);

@@ -43,10 +43,16 @@ struct HealLabels {
 };
 
 // Asks the coordinator for this size of the job, and of its steps.
+struct MemberRack {
+  MemberId member;  // also a server in the pod of a worker, by its own index
+  std::string rack;
+  friend bool operator==(const MemberRack&, const MemberRack&) = default;
+};
 struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
   std::optional<int> global_batch = {};
+  std::vector<MemberRack> racks = {};  // that the coordinator does not know, or knows otherwise
   friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 

@@ -89,6 +89,40 @@ void PlanSync(Draft& draft) {
   if (wanted != report.sync) draft.Do(RequestSync{.sync = wanted});
 }
 
+int IndexBeside(const MemberId& worker) {
+  return static_cast<int>(
+      pushpull::ServerBeside(pushpull::WorkerId{static_cast<uint32_t>(worker.index)}).value());
+}
+
+// A pod has its node only after it is made, so members cannot be told their rack when they start:
+// the coordinator is told once they are there, also one that has forgotten it in a restart.
+void PlanRacks(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  using pushpull::JobPhase;
+  if (report.phase != JobPhase::kStarting && report.phase != JobPhase::kRunning) return;
+  RequestSize ask;
+  const auto compare = [&ask](const std::map<int, std::string>& known,
+                              const MemberId& member,
+                              const std::string& rack) {
+    const auto said = known.find(member.index);
+    if (said != known.end() && said->second != rack)
+      ask.racks.push_back({.member = member, .rack = rack});
+  };
+  for (const auto& [member, pod] : draft.pods()) {
+    const auto rack = draft.seen().racks.find(pod.seen->pod.node);
+    if (rack == draft.seen().racks.end() || member.role == JobRole::kCoordinator) continue;
+    const bool is_server = member.role == JobRole::kServer;
+    compare(is_server ? report.server_racks : report.worker_racks, member, rack->second);
+    if (is_server || !draft.spec().workers.colocated_server) continue;
+    compare(report.server_racks,
+            {.role = JobRole::kServer, .index = IndexBeside(member)},
+            rack->second);
+  }
+  if (ask.racks.empty()) return;
+  draft.Do(ask);
+  draft.RequeueSoon();
+}
+
 bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
   return status.phase == Phase::kScaling && status.phase_time &&
          draft.now() >= *status.phase_time + draft.spec().scaling.drain_timeout;
@@ -127,11 +161,6 @@ void RemoveServers(Draft& draft) {
       ForceDrain(draft, server);
     }
   }
-}
-
-int IndexBeside(const MemberId& worker) {
-  return static_cast<int>(
-      pushpull::ServerBeside(pushpull::WorkerId{static_cast<uint32_t>(worker.index)}).value());
 }
 
 // As IsDrained, of the server in the worker's pod.
@@ -255,6 +284,7 @@ void PlanMembers(Draft& draft) {
   PlanSize(draft);
   PlanBatch(draft);
   PlanSync(draft);
+  PlanRacks(draft);
   CreateMissing(draft, JobRole::kServer, draft.DesiredNow(JobRole::kServer));
   RemoveServers(draft);
   if (MayHaveWorkers(draft, draft.status())) {

@@ -63,8 +63,10 @@ struct CoordinatorReport {
   int global_batch = 0;          // that it wants steps to have; 0: none was ever set
   bool divides_samples = false;  // its steps have a batch, as far as its servers have reported
   std::set<int> servers;         // that are there
-  std::map<int, WorkerReport> workers;  // that have ever registered
-  int64_t shards_moving = 0;            // not placed yet
+  std::map<int, WorkerReport> workers;      // that have ever registered
+  std::map<int, std::string> server_racks;  // of those that are there, as far as it knows them
+  std::map<int, std::string> worker_racks;  // likewise
+  int64_t shards_moving = 0;                // not placed yet
   int64_t epoch = 0;
   int64_t checkpoint_step = 0;  // of the last one; 0: none yet
   uint64_t saves_requested = 0;
@@ -107,6 +109,8 @@ struct Observation {
   std::optional<TrainingRuntime> runtime;
   // Pods with the job's label in its namespace, whoever owns them.
   std::vector<ObservedPod> pods;
+  // By node: the value of the label that spec.workers.topologyKey names.
+  std::map<std::string, std::string> racks;
   // Of the coordinator whose pod is in `pods`; none: it gave no answer.
   std::optional<CoordinatorReport> coordinator;
   std::optional<SyncRefusal> sync_refusal;  // the last answer to RequestSync; none: it was accepted

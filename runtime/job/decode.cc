@@ -129,6 +129,7 @@ void ReadWorkers(ObjectReader& object, WorkersSpec& workers) {
   object.ReadInt("gpusPerWorker", {0, 64}, workers.gpus_per_worker);
   object.ReadInt("globalBatch", {1, std::numeric_limits<int>::max()}, workers.global_batch);
   object.ReadBool("colocatedServer", workers.colocated_server);
+  object.ReadString("topologyKey", workers.topology_key);
   object.ReadJson("resources", workers.resources_json);
   ReadTemplate(object, workers.template_json);
 }

@@ -86,8 +86,10 @@ struct WorkersSpec {
   std::optional<int>
       global_batch;               // samples a step over all workers; unset: each has its own batch
   bool colocated_server = false;  // a server container in each worker pod
-  std::string resources_json;     // ResourceRequirements, pass-through
-  std::string template_json;      // PodTemplate overlay, pass-through
+  // The label of nodes whose value is a member's rack; empty: racks are not looked at.
+  std::string topology_key;
+  std::string resources_json;  // ResourceRequirements, pass-through
+  std::string template_json;   // PodTemplate overlay, pass-through
   friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
 };
 

@@ -328,6 +328,24 @@ TEST(MembersTest, AnotherBatchIsAskedForAtOnce) {
   EXPECT_THAT(world.Take(), IsEmpty());
 }
 
+TEST(MembersTest, TheCoordinatorIsToldTheRacksThatItDoesNotKnow) {
+  World world = Running(2, 1);
+  world.seen.racks = {{"n1", "r1"}, {"n2", "r2"}};
+  world.pod("server-0").pod.node = "n1";
+  world.pod("server-1").pod.node = "n2";
+  world.pod("worker-0").pod.node = "n3";  // its label is missing
+  CoordinatorReport& report = *world.seen.coordinator;
+  report.server_racks = {{0, "r1"}, {1, ""}};
+  report.worker_racks = {{0, ""}};
+
+  world.Step();
+  EXPECT_THAT(world.Take(), ElementsAre("ask server-1 in r2"));
+  world.seen.coordinator->server_racks[1] = "r2";
+  world.Step();
+
+  EXPECT_THAT(world.Take(), IsEmpty());
+}
+
 TEST(MembersTest, WorkersComeAndGoBetweenSteps) {
   World world = Running(1, 3);
   world.spec().workers.replicas = 1;

@@ -124,7 +124,11 @@ void World::Do(const Action& action) {
                      ask->servers ? absl::StrCat(" servers=", *ask->servers) : "",
                      ask->workers ? absl::StrCat(" workers=", *ask->workers) : "",
                      ask->global_batch ? absl::StrCat(" batch=", *ask->global_batch) : ""));
-    asked_ = *ask;
+    for (const MemberRack& known : ask->racks) {
+      absl::StrAppend(
+          &done.back(), " ", MemberName(PodName(kJob, known.member)), " in ", known.rack);
+    }
+    if (ask->racks.empty()) asked_ = *ask;
   } else if (const auto* sync = std::get_if<RequestSync>(&action)) {
     done.push_back(absl::StrCat("sync ",
                                 pushpull::NameOf(sync->sync.mode),

@@ -59,6 +59,7 @@ TEST(ParseTrainingJobTest, WhatIsNotSetHasTheDefaultsOfTheDocumentation) {
   EXPECT_EQ(spec.workers.replicas, 1);
   EXPECT_EQ(spec.workers.max_replicas, 4096);
   EXPECT_EQ(spec.workers.global_batch, std::nullopt);
+  EXPECT_EQ(spec.workers.topology_key, "");
   EXPECT_EQ(spec.sync.mode, SyncMode::kSync);
   EXPECT_EQ(spec.sync.non_finite, NonFinitePolicy::kFail);
   EXPECT_EQ(spec.sync.stall, seconds(10));
@@ -133,6 +134,7 @@ TEST(ParseTrainingJobTest, ReadsServersAndWorkers) {
   EXPECT_EQ(spec.workers.max_replicas, 32);
   EXPECT_EQ(spec.workers.gpus_per_worker, 8);
   EXPECT_EQ(spec.workers.global_batch, 4096);
+  EXPECT_EQ(spec.workers.topology_key, "topology.kubernetes.io/rack");
   EXPECT_TRUE(spec.workers.colocated_server);
   EXPECT_EQ(spec.workers.resources_json, R"({"requests":{"cpu":0.5}})");
   EXPECT_EQ(spec.workers.template_json, R"({"metadata":{"labels":{"tier":"gold"}}})");
