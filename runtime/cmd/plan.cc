@@ -15,9 +15,9 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/text_file.h"
 #include "runtime/bench/tensor_mix.h"
 #include "runtime/cmd/commands.h"
+#include "runtime/cmd/topology_file.h"
 #include "runtime/plan/detect.h"
 #include "runtime/plan/nvidia_smi.h"
 #include "runtime/plan/parse_topology.h"
@@ -66,17 +66,6 @@ absl::StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags) {
     return absl::InvalidArgumentError("--compute-seconds: must be above 0");
   if (flags.batch < 0) return absl::InvalidArgumentError("--batch: must be above 0");
   return PlanRequest{static_cast<double>(*bytes), flags.compute_seconds, flags.batch};
-}
-
-// The topology of a file, with a line for each problem.
-absl::StatusOr<Topology> LoadTopology(const std::string& path) {
-  PUSHPULL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  const ParsedTopology parsed = ParseTopology(text);
-  if (parsed.problems.empty()) return parsed.topology;
-  std::string lines;
-  for (const ManifestProblem& problem : parsed.problems)
-    absl::StrAppend(&lines, lines.empty() ? "" : "\n", path, ": ", ToString(problem));
-  return absl::InvalidArgumentError(lines);
 }
 
 // The topology of this machine. What was found is printed in any case: as a file to go on from, or

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/manifest.h"
+#include "runtime/cmd/topology_file.h"
 #include "runtime/local/launcher.h"
 
 namespace pushpull {
@@ -25,6 +28,7 @@ struct RunFlags {
   std::string workdir;
   std::string report;
   std::string progress = "auto";
+  std::string topology;
 };
 
 int Run(const RunFlags& flags) {
@@ -36,6 +40,12 @@ int Run(const RunFlags& flags) {
     return kExitUsage;
   }
   const TrainingJob& job = parsed->job;
+  std::optional<Topology> topology;
+  if (!flags.topology.empty()) {
+    absl::StatusOr<Topology> loaded = LoadTopology(flags.topology);
+    if (!loaded.ok()) return Report(loaded.status());
+    topology = *std::move(loaded);
+  }
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
   return LaunchJob({.manifest_path = flags.manifest,
@@ -46,7 +56,8 @@ int Run(const RunFlags& flags) {
                     .report_path = flags.report,
                     .shows_progress = flags.progress == "auto",
                     .program = self,
-                    .environment = Environment()},
+                    .environment = Environment(),
+                    .topology = std::move(topology)},
                    job);
 }
 
@@ -68,6 +79,10 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
           "--progress", flags->progress, "auto: a bar on a terminal, plain lines otherwise; none")
       ->check(CLI::IsMember({"auto", "none"}))
       ->capture_default_str();
+  command->add_option("--topology",
+                      flags->topology,
+                      "File with a Topology, as for plan: each of its machines is a network "
+                      "namespace with links of its speeds; needs root");
   command->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }
 

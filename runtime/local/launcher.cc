@@ -22,6 +22,8 @@
 #include "runtime/job/checkpoint_place.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/guardian.h"
+#include "runtime/local/rack_network.h"
+#include "runtime/local/rack_places.h"
 #include "runtime/local/supervisor.h"
 #include "runtime/local/workdir.h"
 
@@ -56,6 +58,30 @@ class ExitCode {
   std::optional<int> code_ ABSL_GUARDED_BY(mu_);
 };
 
+// Where members are; none: all on this host. kInvalidArgument: not all of them have a place.
+absl::StatusOr<std::optional<RackPlaces>> FindPlaces(const LaunchOptions& options,
+                                                     const TrainingJob& job) {
+  if (!options.topology) {
+    if (!job.spec.workers.topology_key.empty()) {
+      std::fprintf(stderr,
+                   "pushpull: spec.workers.topologyKey: is ignored, without --topology all members "
+                   "are on this host\n");
+    }
+    return std::optional<RackPlaces>();
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(RackPlaces places,
+                            PlacesIn(*options.topology, static_cast<unsigned>(getpid())));
+  PUSHPULL_RETURN_IF_ERROR(CheckPlaces(places, job.spec));
+  return std::optional<RackPlaces>(std::move(places));
+}
+
+// Null where all members are on this host.
+absl::StatusOr<std::unique_ptr<const RackNetwork>> MakeNetwork(
+    const std::optional<RackPlaces>& places) {
+  if (!places) return std::unique_ptr<const RackNetwork>();
+  return RackNetwork::Make(*places);
+}
+
 }  // namespace
 
 int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
@@ -69,6 +95,8 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
     std::fprintf(stderr, "%s: %s\n", options.manifest_path.c_str(), ToString(problem).c_str());
   }
   if (!problems.empty()) return kExitUsage;
+  absl::StatusOr<std::optional<RackPlaces>> places = FindPlaces(options, job);
+  if (!places.ok()) return Complain(places.status(), kExitUsage);
   for (const std::string& line : LocallyIgnoredFields(job))
     std::fprintf(stderr, "pushpull: %s\n", line.c_str());
 
@@ -92,6 +120,10 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   options.tls = tls->get();
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(shm_prefix);
   if (!guardian.ok()) return Complain(guardian.status(), kExitNotReachable);
+  // After the guardian, which would keep the namespaces.
+  const absl::StatusOr<std::unique_ptr<const RackNetwork>> network = MakeNetwork(*places);
+  if (!network.ok()) return Complain(network.status(), kExitNotReachable);
+  options.network = network->get();
   if (*tls != nullptr) (*tls)->KeepReloading();
 
   EventLoop loop("pp-launcher");

@@ -11,10 +11,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/job/training_job.h"
+#include "runtime/local/rack_network.h"
+#include "runtime/plan/topology.h"
 #include "runtime/tls/tls_folder.h"
 
 namespace pushpull {
@@ -29,6 +32,11 @@ struct LaunchOptions {
   bool shows_progress = true;  // false: only the processes' output, and the end
   std::string program;         // path of `pushpull` itself
   std::map<std::string, std::string> environment;
+  // The machines and racks that members are placed on, each in a network namespace of its own;
+  // none: all are on this host.
+  std::optional<Topology> topology = {};
+  // Made from it by LaunchJob; null: there is none.
+  const RackNetwork* network = nullptr;
   // The certificates of PUSHPULL_TLS_DIR, by LaunchJob; null: no TLS.
   const TlsFolder* tls = nullptr;
 };

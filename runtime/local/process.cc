@@ -2,6 +2,7 @@
 #include "runtime/local/process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -53,9 +54,10 @@ struct ChildPlan {
   char* const* arguments;
   char* const* environment;
   int output;
-  int ready;  // -1: none
-  int error;  // told errno when exec fails
-  int gate;   // a byte comes when the program may begin
+  int ready;    // -1: none
+  int error;    // told errno when exec fails
+  int gate;     // a byte comes when the program may begin
+  int network;  // -1: this process's
   pid_t parent;
 };
 
@@ -87,7 +89,8 @@ int AwaitExec(const FileDescriptor& error) {
   // Libraries open descriptors without O_CLOEXEC; the program gets what it is meant to get.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (plan.ready >= 0) fcntl(plan.ready, F_SETFD, 0);
-  execve(plan.arguments[0], plan.arguments, plan.environment);
+  if (plan.network < 0 || setns(plan.network, CLONE_NEWNET) == 0)
+    execve(plan.arguments[0], plan.arguments, plan.environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(plan.error, &error, sizeof error);
   _exit(127);
@@ -125,6 +128,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ProcessS
                        spec.reports_ready ? ready->write.get() : -1,
                        error->write.get(),
                        gate->read.get(),
+                       spec.network,
                        getpid()};
   const pid_t pid = fork();
   if (pid < 0) return StatusFromErrno(errno, absl::StrCat("start of ", spec.name));

@@ -24,6 +24,8 @@ struct ProcessSpec {
   std::string name;                                // for messages, e.g. "worker-0"
   std::vector<std::string> command;                // command[0] is a path
   std::map<std::string, std::string> environment;  // all of it
+  int network = -1;  // descriptor of the network namespace that it runs in, open until Start
+                     // returns; -1: this one
   bool reports_ready =
       false;  // gets `--ready-fd N` appended and writes a line to it once it listens
 };

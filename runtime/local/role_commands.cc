@@ -19,6 +19,16 @@ namespace {
 // A port of its own for everything that listens: several jobs fit on one machine.
 constexpr char kAnyPort[] = "127.0.0.1:0";
 
+// A free port of the address where the member is reached.
+std::string AnyPortOf(const std::string& address) {
+  return absl::StrCat(address, ":0");
+}
+
+// Members know of racks where the job asks for that, as on Kubernetes.
+bool KnowsRacks(const LaunchOptions& options, const TrainingJob& job) {
+  return options.network != nullptr && !job.spec.workers.topology_key.empty();
+}
+
 std::string Value(const std::map<std::string, std::string>& environment, const std::string& name) {
   const auto it = environment.find(name);
   return it == environment.end() ? "" : it->second;
@@ -41,15 +51,17 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const LaunchOpt
 
 ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorStart& start) {
   const bool is_first = start.recover_at.control.empty();
+  const std::string any_port =
+      options.network == nullptr ? kAnyPort : AnyPortOf(options.network->here());
   ProcessSpec spec{.name = "coordinator",
                    .command = {options.program,
                                "coordinator",
                                "--manifest",
                                start.manifest,
                                "--listen",
-                               is_first ? kAnyPort : start.recover_at.control,
+                               is_first ? any_port : start.recover_at.control,
                                "--metrics",
-                               is_first ? kAnyPort : start.recover_at.metrics,
+                               is_first ? any_port : start.recover_at.metrics,
                                "--term",
                                absl::StrCat(start.term)},
                    .environment = options.environment,
@@ -69,23 +81,28 @@ ProcessSpec ServerProcess(const LaunchOptions& options,
                           const TrainingJob& job,
                           int index,
                           const std::string& coordinator) {
-  return {.name = absl::StrCat("server-", index),
-          .command = {options.program,
-                      "server",
-                      "--job",
-                      job.metadata.name,
-                      "--index",
-                      absl::StrCat(index),
-                      "--coordinator",
-                      coordinator,
-                      "--listen",
-                      kAnyPort,
-                      "--metrics",
-                      kAnyPort,
-                      "--threads",
-                      absl::StrCat(job.spec.servers.threads)},
-          .environment = options.environment,
-          .reports_ready = true};
+  RackNetwork::Place place = {.network = -1, .address = "127.0.0.1", .rack = ""};
+  if (options.network != nullptr) place = options.network->OfServer(index);
+  ProcessSpec spec{.name = absl::StrCat("server-", index),
+                   .command = {options.program,
+                               "server",
+                               "--job",
+                               job.metadata.name,
+                               "--index",
+                               absl::StrCat(index),
+                               "--coordinator",
+                               coordinator,
+                               "--listen",
+                               AnyPortOf(place.address),
+                               "--metrics",
+                               AnyPortOf(place.address),
+                               "--threads",
+                               absl::StrCat(job.spec.servers.threads)},
+                   .environment = options.environment,
+                   .network = place.network,
+                   .reports_ready = true};
+  if (KnowsRacks(options, job)) spec.environment["PUSHPULL_RACK"] = place.rack;
+  return spec;
 }
 
 absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
@@ -108,7 +125,14 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   spec.environment["PUSHPULL_INDEX"] = absl::StrCat(index);
   spec.environment["PUSHPULL_COORDINATOR"] = coordinator;
   spec.environment["PUSHPULL_METRICS_PORT"] = "0";
-  if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = kAnyPort;
+  std::string ring = kAnyPort;
+  if (options.network != nullptr) {
+    const RackNetwork::Place place = options.network->OfWorker(index);
+    spec.network = place.network;
+    ring = AnyPortOf(place.address);
+    if (KnowsRacks(options, job)) spec.environment["PUSHPULL_RACK"] = place.rack;
+  }
+  if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = ring;
   return spec;
 }
 

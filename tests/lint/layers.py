@@ -58,7 +58,7 @@ LAYERS = {
     "coordinator": [*_ROLE, "job"],
     "train": ["base", "job", "tensor", "optim", "worker", _API],
     # `pushpull run` asks the coordinator for progress over its client.
-    "local": ["base", "job", "tls", "membership", "status"],
+    "local": ["base", "job", "plan", "tls", "membership", "status"],
     # Benchmarks start jobs as `pushpull run` does, and have workers of their own in them.
     "bench": ["base", "tensor", "shard", "metrics", "tls", "transport", "collective", "worker", "local", _API],
 }
