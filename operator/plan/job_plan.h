@@ -42,12 +42,13 @@ struct HealLabels {
   friend bool operator==(const HealLabels&, const HealLabels&) = default;
 };
 
-// Asks the coordinator for this size of the job, and of its steps.
 struct MemberRack {
   MemberId member;  // also a server in the pod of a worker, by its own index
   std::string rack;
   friend bool operator==(const MemberRack&, const MemberRack&) = default;
 };
+
+// Asks the coordinator for this size of the job, and of its steps.
 struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};

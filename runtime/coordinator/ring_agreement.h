@@ -8,9 +8,8 @@
 //                  ^ |             |              |
 //                  +-4             +------1-------+
 //
-// 1 A worker joins, leaves or dies, comes to be in another rack, or reports that the ring has
-// failed:
-//   a higher epoch, and every worker is told to stop.
+// 1 A worker joins, leaves or dies, turns out to be in another rack, or reports that the ring
+//   has failed: a higher epoch, and every worker is told to stop.
 // 2 Every worker has stopped and said which values it has. The highest mark counts: who has it
 //   gives its values to those that do not.
 // 3 Every worker has the values and goes on.
