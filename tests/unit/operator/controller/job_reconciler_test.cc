@@ -3,8 +3,11 @@
 // What is decided, carried out against an API server over HTTP.
 #include "operator/controller/job_reconciler.h"
 
+#include <map>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include <gtest/gtest.h>
 
 #include "operator/children/tls_secret.h"
@@ -49,6 +52,54 @@ TEST(JobReconcilerTest, ACacheThatIsBehindIsNotPlannedUpon) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(cluster.op->ReconcileOnly().ok());
 
   EXPECT_EQ(cluster.num_writes(), writes);
+}
+
+// A job that runs, on nodes with these labels; its coordinator knows no racks.
+void PutOnNodes(PlayedCluster& cluster, const std::map<std::string, json>& labels_of_nodes) {
+  int server = 0;
+  for (const auto& [node, labels] : labels_of_nodes) {
+    const ResourceType type{.group = "", .version = "v1", .plural = "nodes"};
+    cluster.server.Put(
+        type, {.object_namespace = "", .name = node}, {{"metadata", {{"labels", labels}}}});
+    const ObjectKey key{.object_namespace = "n", .name = absl::StrCat("mnist-server-", server)};
+    json pod = cluster.server.Find(PodType(), key);
+    pod["spec"]["nodeName"] = node;
+    cluster.server.Put(PodType(), key, std::move(pod));
+    cluster.coordinator.report.server_racks[server++] = "";
+  }
+}
+
+constexpr char kSpecWithRacks[] =
+    R"({"image":"i","servers":{"replicas":2},"workers":{"topologyKey":"example.com/rack"}})";
+
+TEST(JobReconcilerTest, RacksAreThoseOfTheNodesWhichAreReadOnce) {
+  PlayedCluster cluster(kSpecWithRacks);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  PutOnNodes(cluster, {{"n1", {{"example.com/rack", "r1"}}}, {"n2", {{"example.com/rack", "r2"}}}});
+
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cluster.op->Step().ok());
+
+  const std::map<int, std::string> racks = {{0, "r1"}, {1, "r2"}};
+  EXPECT_EQ(cluster.coordinator.report.server_racks, racks);
+  int reads = 0;
+  for (const FakeRequest& request : cluster.server.requests())
+    reads += request.path.find("/nodes/") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(reads, 2);
+}
+
+TEST(JobReconcilerTest, AJobGoesOnWithoutRacksWhereNodesCannotBeRead) {
+  PlayedCluster cluster(kSpecWithRacks);
+  ASSERT_TRUE(cluster.Until([&] { return IsIn(cluster, Phase::kRunning); }));
+  PutOnNodes(cluster, {{"n1", {{"example.com/rack", "r1"}}}});
+  cluster.server.InjectFaults([](const FakeRequest& request) {
+    const bool is_node = request.path.find("/nodes/") != std::string::npos;
+    return is_node ? Fault{.kind = Fault::Kind::kAnswer, .code = 403} : Fault{};
+  });
+
+  EXPECT_TRUE(cluster.op->Step().ok());
+
+  EXPECT_EQ(Say(cluster, "Reconciled"), "False Forbidden");
+  EXPECT_TRUE(IsIn(cluster, Phase::kRunning));
 }
 
 TEST(JobReconcilerTest, AnUnreadableJobIsToldOnceAndElseLeftAlone) {

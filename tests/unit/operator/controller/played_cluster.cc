@@ -73,6 +73,10 @@ absl::Status PlayedCoordinator::Resize(const CoordinatorEndpoint&,
   if (size.servers) report.desired_servers = *size.servers;
   if (size.workers) report.desired_workers = *size.workers;
   if (size.global_batch) report.global_batch = *size.global_batch;
+  for (const MemberRack& known : size.racks) {
+    auto& racks = known.member.role == JobRole::kServer ? report.server_racks : report.worker_racks;
+    racks[known.member.index] = known.rack;
+  }
   return absl::OkStatus();
 }
 
