@@ -106,6 +106,7 @@ class FakeApi(http.server.ThreadingHTTPServer):
         self._left = 0
         self._num_attacks = 0
         self._num_honest = 0
+        self._num_before = 0  # of the honest answers, when the last wrong one was given
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -116,6 +117,8 @@ class FakeApi(http.server.ThreadingHTTPServer):
             if self._left == 0 or is_watch != self._wants_watch:
                 return None
             self._left -= 1
+            # Here, not where the attack waits: the operator's next request may come before that goes on.
+            self._num_before = self._num_honest
             self._changed.notify_all()
             return self._wrong
 
@@ -145,8 +148,7 @@ class FakeApi(http.server.ThreadingHTTPServer):
             self._num_attacks += 1  # ends the watches
             self._changed.notify_all()
             self._await(lambda: self._left == 0, "the operator asks no more")
-            honest = self._num_honest
-            self._await(lambda: self._num_honest > honest, "the operator asks for nothing after it")
+            self._await(lambda: self._num_honest > self._num_before, "the operator asks for nothing after it")
         return ANSWERED
 
 
