@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Fields,
                                            BadField{"dtype", 9, 0},
                                            BadField{"dtype", 9, 4},
                                            BadField{"reduction", 10, 0},
-                                           BadField{"reduction", 10, 5},
+                                           BadField{"reduction", 10, 8},
                                            BadField{"meta", 13, 0x11},
                                            BadField{"payload", 18, 0x20},
                                            BadField{"payload", 19, 0xFF}));
