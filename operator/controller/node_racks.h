@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "operator/api/wall_time.h"
 #include "operator/controller/observed_job.h"

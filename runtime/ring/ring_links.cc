@@ -10,6 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collective/schedule.h"
 
 namespace pushpull {
 namespace {

@@ -24,6 +24,7 @@
 #include "runtime/collective/communicator.h"
 #include "runtime/collective/interrupt.h"
 #include "runtime/collective/rank_mesh.h"
+#include "runtime/collective/reduction_op.h"
 #include "runtime/membership/control.h"
 #include "runtime/tls/tls_identity.h"
 

@@ -69,8 +69,8 @@ class Spread {
   bool Uses(size_t shard, size_t server) const {
     return absl::c_linear_search(used_[shard], server);
   }
-  // The shard, as far as it is not on `leaves`, must not be put on this server: it is there, or in
-  // this rack while it is in no place of another one.
+  // A replica of the shard, which may come from `leaves`, must not be put on this server: there is
+  // one, or there is one in this rack while another rack that has none can take it.
   bool IsBarred(size_t shard, size_t server, size_t leaves = kNowhere) const;
   bool IsOver(size_t server) const { return LoadOf(server) > load_max_ * (1 + kGainMin); }
   double LoadWith(size_t server, double bytes) const {

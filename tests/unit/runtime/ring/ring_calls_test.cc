@@ -259,8 +259,7 @@ TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
   for (const auto& member : members_) EXPECT_FALSE(member->ring->is_shm());
 }
 
-// Of the racks "a" and "b", on the hosts 127.0.0.N, N from 1 on: a worker of each letter of `racks`
-// on a host of its own. Values as in the test above.
+// Each worker is on a host of its own: all of 127.0.0.0/8 is this one.
 TEST_F(RingCallsTest, WorkersOfTwoRacksSumInsideThemFirst) {
   int host = 0;
   for (const char* rack : {"a", "b", "b", "a"}) AddMember(absl::StrCat("127.0.0.", ++host), rack);
