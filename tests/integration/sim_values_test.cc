@@ -92,7 +92,7 @@ class Trainer {
       pending.push_back(job_.worker(w).Register(registrations));
     }
     gradients_ = values_;
-    const absl::Status started = job_.WaitAll(pending);
+    absl::Status started = job_.WaitAll(pending);
     if (started.ok()) step_ = job_.worker(0).start_step().value();
     return started;
   }
@@ -331,9 +331,10 @@ TEST(SimValuesTest, AnOverflowOfFloat16ReachesWorkersAsInfinity) {
   ASSERT_TRUE(job.WaitAll(pending).ok());
   pending.clear();
   Bytes gradient = As(spec.dtype, {60'000, 1, -60'000, 0});
-  for (uint32_t w = 0; w < 2; ++w)
+  for (uint32_t w = 0; w < 2; ++w) {
     pending.push_back(
         *job.worker(w).PushPull("w", {spec.dtype, gradient}, {spec.dtype, values[w]}, {}));
+  }
   ASSERT_TRUE(job.WaitAll(pending).ok());
 
   const float infinity = std::numeric_limits<float>::infinity();

@@ -29,7 +29,8 @@ class BasicTensorValues {
   BasicTensorValues(DType dtype, std::span<Byte> bytes) : dtype_(dtype), bytes_(bytes) {}
   template <typename Floats>
   requires std::constructible_from<std::span<Float>, Floats &&>
-  // NOLINTNEXTLINE(google-explicit-constructor): stands in for a span of float
+  // Stands in for a span of float, which no other BasicTensorValues can be made into.
+  // NOLINTNEXTLINE(google-explicit-constructor, bugprone-forwarding-reference-overload)
   BasicTensorValues(Floats&& values)
       : BasicTensorValues(std::span<Float>(std::forward<Floats>(values))) {}
   // NOLINTNEXTLINE(google-explicit-constructor): likewise
