@@ -30,7 +30,7 @@ class BasicTensorValues {
   template <typename Floats>
   requires std::constructible_from<std::span<Float>, Floats &&>
   // Stands in for a span of float, which no other BasicTensorValues can be made into.
-  // NOLINTNEXTLINE(google-explicit-constructor, bugprone-forwarding-reference-overload)
+  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): a span
   BasicTensorValues(Floats&& values)
       : BasicTensorValues(std::span<Float>(std::forward<Floats>(values))) {}
   // NOLINTNEXTLINE(google-explicit-constructor): likewise

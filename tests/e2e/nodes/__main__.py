@@ -27,7 +27,7 @@ import nodes  # noqa: E402
 
 SMOKE = ("section_test", "install_test")
 MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "claim_test", "loss_test", "absence_test", "trust_test", "colocated_test",
-           "python_test", "isolation_test", "place_test", "dns_test",
+           "python_test", "isolation_test", "place_test", "dns_test", "rack_test",
            "mistakes_test", "describe_test", "shrink_test", "metrics_test")
 IMAGES = ["slim", "operator", "runtime"]
 
