@@ -48,6 +48,7 @@ absl::Status RunIn(int network, const std::vector<std::string>& words) {
   std::vector<std::string> command = {"timeout", "20"};
   command.insert(command.end(), words.begin(), words.end());
   std::vector<char*> pointers;
+  pointers.reserve(command.size() + 1);
   for (std::string& word : command) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   std::array<int, 2> ends{};
