@@ -51,6 +51,15 @@ bool IsRegistered(const MemberRegistry& members, SessionId session) {
   return members.ServerAt(session) || members.WorkerAt(session);
 }
 
+// Of a session that has one: it keeps it for its whole life.
+absl::Status HasRoleAlready(const MemberRegistry& members, SessionId session) {
+  const std::optional<ServerId> server = members.ServerAt(session);
+  return absl::FailedPreconditionError(
+      absl::StrCat("the session of ",
+                   server ? ToString(*server) : ToString(*members.WorkerAt(session)),
+                   " has registered again: a session has one role, connect anew for another"));
+}
+
 bool IsRegistration(const FromMember& message) {
   return std::holds_alternative<RegisterServer>(message) ||
          std::holds_alternative<RegisterWorker>(message);
@@ -73,7 +82,7 @@ std::vector<Command> JobCore::OnMessage(SteadyTime now,
   job_.members.OnReceived(now, session);
   const bool was_registered = IsRegistered(job_.members, session);
   if (was_registered && IsRegistration(message)) {
-    job_.outbox.Refuse(session, job_.members.CheckIsNew(session));
+    job_.outbox.Refuse(session, HasRoleAlready(job_.members, session));
     return Settle();
   }
   if (!was_registered && !IsRegistration(message)) {

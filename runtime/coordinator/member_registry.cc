@@ -19,15 +19,6 @@ std::vector<SessionId> MemberRegistry::FindSilent(SteadyTime now, Duration limit
   return silent;
 }
 
-absl::Status MemberRegistry::CheckIsNew(SessionId session) const {
-  if (!ServerAt(session) && !WorkerAt(session)) return absl::OkStatus();
-  const std::optional<ServerId> server = ServerAt(session);
-  return absl::FailedPreconditionError(
-      absl::StrCat("the session of ",
-                   server ? ToString(*server) : ToString(*WorkerAt(session)),
-                   " has registered again: a session has one role, connect anew for another"));
-}
-
 absl::Status MemberRegistry::Check(const RegisterServer& info) const {
   const std::string who = ToString(info.server);
   if (servers_.contains(info.server))

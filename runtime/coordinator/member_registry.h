@@ -46,8 +46,6 @@ class MemberRegistry {
   // Sessions without a message for longer than `limit`.
   std::vector<SessionId> FindSilent(SteadyTime now, Duration limit) const;
 
-  // kFailedPrecondition: the session has a role already; it has one for its whole life.
-  absl::Status CheckIsNew(SessionId session) const;
   // kFailedPrecondition: the index has a session already. kInvalidArgument: it can hold nothing.
   absl::Status Check(const RegisterServer& info) const;
   // The session takes a role; neither the session nor the index may have registered before.

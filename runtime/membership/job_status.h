@@ -155,7 +155,7 @@ std::string HeadlineOf(const Stall& stall);
 struct JobStatus {
   static constexpr size_t kLossesMax = 4096;      // more are thinned out, by their steps
   static constexpr size_t kResizesMax = 256;      // the newest are kept
-  static constexpr size_t kStateLossesMax = 256;  // likewise
+  static constexpr size_t kStateLossesMax = 256;  // a coordinator keeps its first
   static constexpr size_t kUnevenStepsMax = 256;  // likewise
   static constexpr size_t kCulpritsMax = 8;       // the most expensive
 

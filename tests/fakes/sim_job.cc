@@ -27,6 +27,27 @@ std::vector<Executor*> Pointers(const std::vector<std::unique_ptr<SimExecutor>>&
 
 }  // namespace
 
+SimJobOptions DeterministicSim(uint32_t workers,
+                               uint32_t servers,
+                               uint32_t replication,
+                               uint64_t seed) {
+  SimJobOptions options{.settings = {.job = "sim",
+                                     .workers = workers,
+                                     .servers = servers,
+                                     .replication = replication,
+                                     .deterministic = true},
+                        .seed = seed};
+  options.network.faults.delay_max = std::chrono::milliseconds(2);
+  return options;
+}
+
+SimJobOptions WithCheckpoints(SimJobOptions options, std::string folder, FileSystem& files) {
+  options.checkpoint =
+      CheckpointPolicy{.folder = std::move(folder), .every = std::chrono::hours(100)};
+  options.files = &files;
+  return options;
+}
+
 SimJob::ServerHost::ServerHost(SimScheduler& scheduler, InprocNetwork& network, size_t num_lanes)
     : metrics(registry),
       control(scheduler),

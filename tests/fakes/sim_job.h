@@ -43,6 +43,14 @@ struct SimJobOptions {
   FileSystem* files = nullptr;
 };
 
+// Of a deterministic job named "sim" whose messages take up to two milliseconds.
+SimJobOptions DeterministicSim(uint32_t workers,
+                               uint32_t servers,
+                               uint32_t replication,
+                               uint64_t seed = 1);
+// Likewise, with checkpoints in `folder` of `files`, saved when asked for.
+SimJobOptions WithCheckpoints(SimJobOptions options, std::string folder, FileSystem& files);
+
 // Thread-confined to the test.
 class SimJob {
  public:

@@ -28,16 +28,7 @@ const std::vector<int64_t> kSizes = {300'000, 7, 1000, 64, 5, 2000, 33};
 using Values = std::vector<std::vector<float>>;
 
 SimJobOptions Options(uint32_t servers, uint32_t replication, FileSystem& files) {
-  SimJobOptions options{
-      .settings = {.job = "sim",
-                   .workers = kWorkers,
-                   .servers = servers,
-                   .replication = replication,
-                   .deterministic = true},
-      .checkpoint = CheckpointPolicy{.folder = kFolder, .every = std::chrono::hours(100)},
-      .files = &files};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  return options;
+  return WithCheckpoints(DeterministicSim(kWorkers, servers, replication), kFolder, files);
 }
 
 // Workers that push gradients which depend on worker, step and tensor alone, from the step on that

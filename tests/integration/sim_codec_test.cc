@@ -27,14 +27,7 @@ constexpr Codec kAll[] = {
     Codec::kFloat16, Codec::kBFloat16, Codec::kInt8, Codec::kTopK, Codec::kOneBit};
 
 SimJobOptions Options(uint32_t servers, uint32_t replication, uint64_t seed) {
-  SimJobOptions options{.settings = {.job = "sim",
-                                     .workers = kWorkers,
-                                     .servers = servers,
-                                     .replication = replication,
-                                     .deterministic = true},
-                        .seed = seed};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  return options;
+  return DeterministicSim(kWorkers, servers, replication, seed);
 }
 
 float GradientOf(uint64_t step, uint32_t worker, size_t i) {

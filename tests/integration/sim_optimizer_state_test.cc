@@ -33,14 +33,7 @@ struct SavedTensor {
 using SavedJob = std::vector<SavedTensor>;
 
 SimJobOptions Options(uint32_t servers, uint64_t seed) {
-  SimJobOptions options{.settings = {.job = "sim",
-                                     .workers = kWorkers,
-                                     .servers = servers,
-                                     .replication = 1,
-                                     .deterministic = true},
-                        .seed = seed};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  return options;
+  return DeterministicSim(kWorkers, servers, 1, seed);
 }
 
 OptimizerSpec Optimizer(OptimizerKind kind) {

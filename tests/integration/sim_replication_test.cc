@@ -108,14 +108,7 @@ class Trainer {
 };
 
 SimJobOptions Options(uint32_t servers, uint32_t replication, uint64_t seed) {
-  SimJobOptions options{.settings = {.job = "sim",
-                                     .workers = kWorkers,
-                                     .servers = servers,
-                                     .replication = replication,
-                                     .deterministic = true},
-                        .seed = seed};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  return options;
+  return DeterministicSim(kWorkers, servers, replication, seed);
 }
 
 std::vector<std::vector<float>> Undisturbed(OptimizerKind kind, uint64_t steps) {

@@ -33,18 +33,9 @@ struct Cluster {
 };
 
 SimJobOptions Options(const Cluster& cluster) {
-  SimJobOptions options{.settings = {.job = "sim",
-                                     .workers = kWorkers,
-                                     .servers = cluster.servers,
-                                     .replication = cluster.replication,
-                                     .deterministic = true},
-                        .seed = cluster.seed};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  if (cluster.files != nullptr) {
-    options.checkpoint = CheckpointPolicy{.folder = kFolder, .every = std::chrono::hours(100)};
-    options.files = cluster.files;
-  }
-  return options;
+  SimJobOptions options =
+      DeterministicSim(kWorkers, cluster.servers, cluster.replication, cluster.seed);
+  return cluster.files == nullptr ? options : WithCheckpoints(options, kFolder, *cluster.files);
 }
 
 std::string NameOf(size_t tensor) {

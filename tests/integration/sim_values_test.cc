@@ -30,21 +30,17 @@ constexpr size_t kSizes[] = {100'000, 65'536, 3};
 constexpr char kFolder[] = "/checkpoints";
 
 SimJobOptions Options(uint32_t servers, uint32_t replication, uint64_t seed) {
-  SimJobOptions options{.settings = {.job = "sim",
-                                     .workers = kWorkers,
-                                     .servers = servers,
-                                     .replication = replication,
-                                     .deterministic = true},
-                        .seed = seed};
-  options.network.faults.delay_max = std::chrono::milliseconds(2);
-  return options;
+  return DeterministicSim(kWorkers, servers, replication, seed);
 }
 
 SimJobOptions SavingOptions(FileSystem& files) {
-  SimJobOptions options = Options(2, 0, 1);
-  options.checkpoint = CheckpointPolicy{.folder = kFolder, .every = std::chrono::hours(100)};
-  options.files = &files;
-  return options;
+  return WithCheckpoints(Options(2, 0, 1), kFolder, files);
+}
+
+TensorSpec FourValues(DType dtype) {
+  TensorSpec spec = SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum);
+  spec.dtype = dtype;
+  return spec;
 }
 
 // Every type has it exactly, and their sums in float32 are exact.
@@ -275,8 +271,7 @@ TEST(SimValuesTest, OtherTypesThanRegisteredAreRefusedByName) {
   SimJobOptions options = Options(1, 0, 1);
   options.settings.workers = 1;
   SimJob job(options);
-  TensorSpec spec = SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum);
-  spec.dtype = DType::kFloat16;
+  const TensorSpec spec = FourValues(DType::kFloat16);
   Bytes value(8);
   std::vector<float> floats(4, 0.0F);
   WorkerNode& worker = job.StartWorker(0);
@@ -304,8 +299,7 @@ TEST(SimValuesTest, WorkersMustAgreeOnTheType) {
   std::vector<Bytes> values(kWorkers, Bytes(8));
   std::vector<std::shared_ptr<PendingOperation>> pending;
   for (uint32_t w = 0; w < kWorkers; ++w) {
-    TensorSpec spec = SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum);
-    spec.dtype = w == 2 ? DType::kBFloat16 : DType::kFloat16;
+    const TensorSpec spec = FourValues(w == 2 ? DType::kBFloat16 : DType::kFloat16);
     const TensorRegistration registration{.spec = spec, .value = {spec.dtype, values[w]}};
     job.StartWorker(w).Join();
     pending.push_back(job.worker(w).Register({&registration, 1}));
@@ -319,8 +313,7 @@ TEST(SimValuesTest, AnOverflowOfFloat16ReachesWorkersAsInfinity) {
   SimJobOptions options = Options(1, 0, 1);
   options.settings.workers = 2;
   SimJob job(options);
-  TensorSpec spec = SimTensor("w", 4, OptimizerKind::kSum, Reduction::kSum);
-  spec.dtype = DType::kFloat16;
+  const TensorSpec spec = FourValues(DType::kFloat16);
   std::vector<Bytes> values(2, Bytes(8));
   std::vector<std::shared_ptr<PendingOperation>> pending;
   for (uint32_t w = 0; w < 2; ++w) {

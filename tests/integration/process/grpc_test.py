@@ -5,18 +5,12 @@ import pathlib
 import signal
 import unittest
 import unittest.mock
-from typing import Any
 
 import job
 import tls_test
 
 
 class GrpcTest(job.JobTestCase):
-
-    def run_with(self, spec: dict[str, Any], **variables: str) -> job.LocalJob:
-        inherited = job.Jobs.environment(self)
-        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
-        return self.run_job(spec)
 
     def assert_trains(self, **variables: str) -> None:
         """Weights are bitwise those of sockets, and all bytes went through gRPC."""

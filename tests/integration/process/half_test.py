@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose tensors are float16 or bfloat16: two bytes a value on the wire both ways, sums and weights what they should
 be on every channel and in every mode, and what does not go with them is refused by name."""
-import signal
 import unittest
-from typing import Any
 
+import channel_weights
 import job
 
 VALUES = 300_000  # five chunks: they are cut by their float32 values
@@ -13,11 +12,6 @@ NO_RESTARTS = {"backoffLimit": 0}
 
 
 class HalfTest(job.JobTestCase):
-
-    def run_with(self, spec: dict[str, Any], **variables: str) -> job.LocalJob:
-        inherited = job.Jobs.environment(self)
-        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
-        return self.run_job(spec)
 
     def test_two_bytes_a_value_both_ways_and_sums_are_right(self) -> None:
         for dtype in ("float16", "bfloat16"):
@@ -31,26 +25,7 @@ class HalfTest(job.JobTestCase):
                 self.assertAlmostEqual(moved["pulled"] / steps_and_first_values, 1, delta=0.01)
 
     def test_weights_are_bitwise_equal_on_every_channel(self) -> None:
-        weights = {}
-        # The first job alone is paced: finish releases all that follow, too.
-        for name, channel in (("killed", "tcp"), ("tcp", "tcp"), ("shm", "auto"), ("registered", "auto"), ("grpc", "grpc")):
-            file = self.folder / f"{name}.weights"
-            pause = ["--step-milliseconds", 200] if name == "killed" else []
-            spec = self.spec("--steps", 24, "--values", VALUES, "--optimizer", "adam", "--dtype", "bfloat16",
-                             "--registered", int(name == "registered"), "--weights", file, *pause,
-                             sync={"deterministic": True})
-            spec["servers"]["replication"] = 1 if name == "killed" else 0
-            started = self.run_with(spec, PUSHPULL_CHANNEL=channel)
-            if name == "killed":
-                started.wait_for_step(5)
-                started.signal_member("server", 0, signal.SIGKILL)
-            code = started.finish()
-
-            self.assertEqual(code, 0, started.launcher.output)
-            weights[name] = file.read_bytes()
-
-        for name, bits in weights.items():
-            self.assertTrue(bits == weights["tcp"], name)
+        channel_weights.check_equal(self, "--values", VALUES, "--dtype", "bfloat16", others={"registered": ("--registered", 1)})
 
     def test_every_mode_with_servers_takes_them(self) -> None:
         for sync in ({"gated": True}, {"mode": "Async"}, {"mode": "Bounded", "staleness": 2}):

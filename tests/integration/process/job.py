@@ -322,6 +322,12 @@ class JobTestCase(Jobs, unittest.TestCase):
         self.open()
         self.addCleanup(self.close)
 
+    def run_with(self, spec: dict[str, Any], **variables: str) -> LocalJob:
+        """Starts a job whose processes have these environment variables, as have all that follow."""
+        inherited = Jobs.environment(self)
+        self.environment = lambda **more: {**inherited, **variables, **more}  # type: ignore
+        return self.run_job(spec)
+
     def assert_refused(self, started: LocalJob, *changes: tuple[list[str], str]) -> None:
         """Each change by `pushpull set` is wrong usage, with one line that has the text beside it."""
         for settings, text in changes:

@@ -24,12 +24,10 @@ class ShmTest(job.JobTestCase):
         self.addCleanup(shared.cleanup)
         self.shared = pathlib.Path(shared.name)
 
-    def run_with(self, channel: str, shared: Optional[pathlib.Path] = None,
+    def run_on(self, channel: str, shared: Optional[pathlib.Path] = None,
                  spec: Optional[dict[str, Any]] = None, **more: str) -> job.LocalJob:
         variables = {**more, "PUSHPULL_CHANNEL": channel, "PUSHPULL_SHM_DIR": str(shared or self.shared)}
-        inherited = job.Jobs.environment(self)
-        self.environment = lambda **other: {**inherited, **variables, **other}  # type: ignore
-        return self.run_job(spec or self.long_spec())
+        return self.run_with(spec or self.long_spec(), **variables)
 
     def left_there(self) -> list[str]:
         return [path.name for path in self.shared.iterdir()]
@@ -43,7 +41,7 @@ class ShmTest(job.JobTestCase):
         self.wait_until_gone(job.START_SECONDS)
 
     def test_shared_memory_is_used_and_removed(self) -> None:
-        started = self.run_with("auto")
+        started = self.run_on("auto")
         started.wait_for_step(20)
 
         for role, name in (("worker", "pushpull_push_bytes_total"),
@@ -56,7 +54,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_the_switch_turns_it_off(self) -> None:
-        started = self.run_with("tcp")
+        started = self.run_on("tcp")
         started.wait_for_step(20)
 
         moved = bytes_by_channel(started.metrics("worker"), "pushpull_push_bytes_total")
@@ -65,7 +63,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(moved["shm"], 0)
 
     def test_without_room_the_job_falls_back_to_sockets(self) -> None:
-        started = self.run_with("auto", self.shared / "missing")
+        started = self.run_on("auto", self.shared / "missing")
         started.wait_for_step(20)
 
         moved = bytes_by_channel(started.metrics("worker"), "pushpull_push_bytes_total")
@@ -75,7 +73,7 @@ class ShmTest(job.JobTestCase):
         self.assertIn(str(self.shared / "missing"), started.launcher.output)
 
     def test_killed_job_leaves_nothing_in_the_folder(self) -> None:
-        started = self.run_with("auto")
+        started = self.run_on("auto")
         started.wait_for_step(20)
 
         self.kill_everything()
@@ -88,7 +86,7 @@ class ShmTest(job.JobTestCase):
             file = self.folder / f"{channel}.weights"
             spec = self.spec("--steps", 30, "--values", 300_000, "--optimizer", "adam", "--weights",
                              file, sync={"deterministic": True})
-            started = self.run_with(channel, spec=spec)
+            started = self.run_on(channel, spec=spec)
             code = started.finish()
 
             self.assertEqual(code, 0, started.launcher.output)
@@ -100,7 +98,7 @@ class ShmTest(job.JobTestCase):
     def run_registered(self, channel: str, *flags: Any, **more: Any) -> job.LocalJob:
         spec = self.spec("--registered", 1, "--values", 300_000, *flags, **more)
         spec["servers"]["replication"] = 1
-        return self.run_with(channel, spec=spec)
+        return self.run_on(channel, spec=spec)
 
     def test_gradients_are_summed_in_the_workers_memory(self) -> None:
         started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
@@ -175,7 +173,7 @@ class ShmTest(job.JobTestCase):
             spec = self.spec("--registered", 1, "--in-place", 1, "--steps", 30, "--values", 300_000,
                              "--weights", file, workers=3, sync={"deterministic": True})
             # Its values are mixed, not those whose sum the probe knows.
-            started = self.run_with(channel, spec=spec, PROBE_IGNORES_SUMS="1")
+            started = self.run_on(channel, spec=spec, PROBE_IGNORES_SUMS="1")
 
             self.assertEqual(started.finish(), 0, started.launcher.output)
             weights.append(file.read_bytes())
@@ -192,7 +190,7 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_an_unknown_channel_is_named(self) -> None:
-        started = self.run_with("rdma")
+        started = self.run_on("rdma")
 
         self.assertNotEqual(started.launcher.wait(60), 0)
         self.assertIn("PUSHPULL_CHANNEL: must be auto, tcp or grpc", started.launcher.output)
