@@ -3,8 +3,25 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+#include "runtime/base/printable.h"
 
 namespace pushpull {
+namespace {
+
+// A list of problems has a line for each; names of others in them must reach no terminal as they
+// are.
+std::string PrintableLines(absl::string_view text) {
+  std::vector<std::string> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) lines.push_back(Printable(line));
+  return absl::StrJoin(lines, "\n");
+}
+
+}  // namespace
 
 int ExitCodeFor(const absl::Status& status) {
   switch (status.code()) {
@@ -25,7 +42,7 @@ int ExitCodeFor(const absl::Status& status) {
 
 int Report(const absl::Status& status, const char* program) {
   if (!status.ok())
-    std::fprintf(stderr, "%s: %s\n", program, std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", program, PrintableLines(status.message()).c_str());
   return ExitCodeFor(status);
 }
 

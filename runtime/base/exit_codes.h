@@ -17,7 +17,8 @@ inline constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
 // everything else is 1.
 int ExitCodeFor(const absl::Status& status);
 
-// Prints `PROGRAM: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status).
+// Prints `PROGRAM: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status). Each
+// line of TEXT is made Printable.
 int Report(const absl::Status& status, const char* program = "pushpull");
 // The exit code, or Report of what kept a command from having one.
 int Report(const absl::StatusOr<int>& exit_code);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 
 #include "runtime/base/check.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/wire_bytes.h"
 #include "runtime/optim/optimizer.h"
@@ -105,18 +106,24 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
   return absl::OkStatus();
 }
 
+// What `pushpull checkpoint` prints as it is.
+bool IsPlainText(const std::string& text) {
+  return Printable(text, kTextBytesMax) == text;
+}
+
+bool IsPlainName(const std::string& text) {
+  return !text.empty() && IsPlainText(text);
+}
+
 absl::Status CheckTexts(const CheckpointManifest& manifest) {
-  const std::string& job = manifest.owner.job;
-  if (job.empty() || job.size() > kTextBytesMax || manifest.mode.empty() ||
-      manifest.mode.size() > kTextBytesMax) {
-    return Wrong("job and mode must have 1 to 1,024 characters");
-  }
-  if (manifest.owner.job_namespace.size() > kTextBytesMax)
-    return Wrong("the namespace must have at most 1,024 characters");
+  if (!IsPlainName(manifest.owner.job) || !IsPlainName(manifest.mode))
+    return Wrong("job and mode must have 1 to 1,024 printable bytes");
+  if (!IsPlainText(manifest.owner.job_namespace))
+    return Wrong("the namespace must have at most 1,024 bytes, all printable");
   absl::flat_hash_set<absl::string_view> names;
   for (const SystemSection& section : manifest.system) {
-    if (section.name.empty() || section.name.size() > kTextBytesMax)
-      return Wrong("the name of a system section must have 1 to 1,024 characters");
+    if (!IsPlainName(section.name))
+      return Wrong("the name of a system section must have 1 to 1,024 printable bytes");
     if (!names.insert(section.name).second)
       return Wrong(absl::StrCat("two system sections are named ", section.name));
   }

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/file_system.h"
@@ -45,8 +46,9 @@ void Print(const nlohmann::json& json) {
   std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+// Folders and tensors have the names that others gave them.
 std::string Text(const absl::Status& status) {
-  return std::string(status.message());
+  return Printable(status.message());
 }
 
 const char* StateName(const absl::Status& status) {
@@ -174,10 +176,10 @@ nlohmann::json ToJson(const Verified& verified) {
 
 // What is right to standard output, what is not to standard error.
 void PrintText(const Verified& verified) {
-  const char* folder = verified.folder.c_str();
+  const std::string folder = Printable(verified.folder);
   if (verified.is_whole()) {
     std::printf("%s: valid: of job %s, %lu chunks, %.1f MiB in %lu files\n",
-                folder,
+                folder.c_str(),
                 ToString(verified.owner.value_or(CheckpointOwner{})).c_str(),
                 verified.report.num_records,
                 static_cast<double>(verified.report.bytes) / (1 << 20),
@@ -185,17 +187,17 @@ void PrintText(const Verified& verified) {
     return;
   }
   if (verified.is_incomplete()) {
-    std::printf("%s: incomplete: a save that was interrupted or is under way\n", folder);
+    std::printf("%s: incomplete: a save that was interrupted or is under way\n", folder.c_str());
     return;
   }
   if (!verified.status.ok())
-    std::fprintf(stderr, "pushpull: %s: %s\n", folder, Text(verified.status).c_str());
+    std::fprintf(stderr, "pushpull: %s: %s\n", folder.c_str(), Text(verified.status).c_str());
   for (const VerifyProblem& problem : verified.report.problems)
-    std::fprintf(stderr, "pushpull: %s\n", problem.text.c_str());
+    std::fprintf(stderr, "pushpull: %s\n", Printable(problem.text).c_str());
   if (verified.report.num_problems > verified.report.problems.size()) {
     std::fprintf(stderr,
                  "pushpull: %s: %lu problems more\n",
-                 folder,
+                 folder.c_str(),
                  verified.report.num_problems - verified.report.problems.size());
   }
 }

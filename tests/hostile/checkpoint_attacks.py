@@ -211,6 +211,7 @@ for _name in (b"job", b"tensors", b"files", b"chunks", b"system"):
     _text = _name.decode()
     _add(f"manifest: {_text} with other bytes", _change(_name, _noise), (REFUSED, ANSWERED))
     _add(f"manifest: {_text} that ends early", _change(_name, _cut), (REFUSED, ANSWERED))
+_add("manifest: a job named with what a terminal acts on", _change(b"job", lambda body, chance: body[:2] + b"\x1b" + body[3:]))
 for _name in (b"tensors", b"files", b"chunks", b"system"):
     for _value in (2**32, 2**63, 2**64 - 1):
         _add(f"manifest: {_value} {_name.decode()}", _change(_name, _count(_value)))

@@ -156,6 +156,10 @@ TEST(ManifestTest, BrokenRulesAreRejectedOnWriteAndOnRead) {
       [](CheckpointManifest& m) { m.chunks[1].place.bytes = 128; },
       [](CheckpointManifest& m) { m.chunks[1].place.version = Step{41}; },
       [](CheckpointManifest& m) { m.system[0].name = m.system[1].name; },
+      [](CheckpointManifest& m) { m.system[0].name = "a\nb"; },
+      [](CheckpointManifest& m) { m.owner.job = "\x1b[2J"; },
+      [](CheckpointManifest& m) { m.owner.job_namespace = "\xff"; },
+      [](CheckpointManifest& m) { m.mode = "\u202e"; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     CheckpointManifest manifest = CompleteManifest();
