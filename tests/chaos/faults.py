@@ -45,6 +45,7 @@ class Faults:
         self._tag = tag
         self._job = started
         self._stopped: list[tuple[float, int]] = []  # when it goes on, pid
+        self.ended: set[int] = set()  # pids that were killed or told to end
 
     def inject(self, faults: list[Fault], began: float, after_worker_ends: Callable[[], None]) -> None:
         """Each at its moment; calls `after_worker_ends` when no worker will end any more."""
@@ -74,7 +75,9 @@ class Faults:
         number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "drain": signal.SIGTERM}[what]
         with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
             os.kill(pid, number)
-        if what == "stop":
+        if what != "stop":
+            self.ended.add(pid)
+        else:
             self._stopped = sorted([*self._stopped, (time.monotonic() + fault.seconds, pid)])
         if fault.kind in WORKER_ENDS:
             def is_replaced() -> bool:

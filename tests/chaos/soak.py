@@ -122,17 +122,23 @@ class Storm:
         job.wait_until(is_accepted, WHOLE_SECONDS, f"{settings} is accepted")
 
     def _await_whole(self) -> None:
-        """Until the coordinator knows every desired server by its present process, and no shard is missing a copy."""
+        """Until the coordinator knows every desired server by its present process, and no shard is missing a copy.
+
+        It counts a process that has just been stopped or killed as alive: the one continues first, the other is no member.
+        """
+        self._faults.finish()
+
         def is_whole() -> bool:
-            self._faults.wait_until(time.monotonic())
             status = self._job.status()
             if status.get("phase") != "Running" or status["shards_moving"]:
                 return False
             there = {server["index"]: server["pid"] for server in status["servers"] if server["alive"]}
             entries = [self._job.endpoint("server", index) for index in range(status["servers_wanted"])]
-            return all(entry and there.get(entry["index"]) == entry["pid"] for entry in entries)
+            return all(entry and there.get(entry["index"]) == entry["pid"] and entry["pid"] not in self._faults.ended
+                       for entry in entries)
         job.wait_until(is_whole, WHOLE_SECONDS, f"the job is whole: {self._job.status()}")
         self._lost = 0
+        self._faults.ended.clear()  # numbers of processes come again
 
     def _print(self, passed: float) -> None:
         status = self._job.status()
