@@ -37,8 +37,8 @@ RULES: list[Rule] = [*http_attacks.RULES, *control_attacks.RULES, *checkpoint_at
 CHANNEL_RULES: dict[str, list[Rule]] = {
     "auto": [*frame_attacks.RULES, *memory_attacks.RULES], "grpc": channel_attacks.RULES}
 _MEBIBYTE_KIB = 1024
-# Two thousand calls that are there at once take 40 MiB, and gRPC has no bound on them; 66 in ten minutes.
-_GRPC_KIB = 96 * _MEBIBYTE_KIB
+# Two thousand calls that are there at once take 40 MiB, and gRPC has no bound on them; 57 in ten minutes.
+_GRPC_KIB = 80 * _MEBIBYTE_KIB
 # An answer of the API server is in memory while it is read.
 _OPERATOR_KIB = 64 * _MEBIBYTE_KIB
 
