@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/local/coordinator_link.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -64,6 +65,9 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   const bool has_answer = answer.ok() && answer->phase != JobPhase::kRecovering;
   is_answering_ = has_answer && is_up_;
   is_recovering_ = answer.ok() && !has_answer && is_up_;
+  // It waits for the servers of a size that its members know, and that was never asked for here.
+  if (is_recovering_)
+    status_.desired_servers = std::max(status_.desired_servers, answer->desired_servers);
   if (!has_answer) return false;
   TakeStatus(*std::move(answer));
   history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status_));

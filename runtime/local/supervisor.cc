@@ -372,6 +372,7 @@ void Supervisor::Poll() {
 
 void Supervisor::OnStatus(bool has_answer) {
   if (stopping_with_ || is_failing_) return;
+  if (AwaitsServers() && has_started_workers_) StartMissing(JobRole::kServer);
   if (!has_answer) return KillSilentCoordinator();
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;

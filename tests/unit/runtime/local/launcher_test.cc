@@ -340,6 +340,16 @@ TEST_F(LauncherTest, ARecoveringCoordinatorGetsTheServersOfTheStart) {
   EXPECT_EQ(Report()["restarts"], 1);
 }
 
+TEST_F(LauncherTest, ARecoveringCoordinatorGetsTheServersOfAResize) {
+  Launch(
+      "touch $FAKE_DIR/recovering\necho 2 >$FAKE_DIR/wanted\n"
+      "while test -e $FAKE_DIR/recovering; do sleep 0.01; done\ntouch $FAKE_DIR/view",
+      "  startDeadlineSeconds: 20\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_NE(Read("server-1.pid"), "");
+}
+
 TEST_F(LauncherTest, AServerOfTheStartAwaitsTheNextCoordinator) {
   Write("server-0.dies");
   Launch("touch $FAKE_DIR/view",
