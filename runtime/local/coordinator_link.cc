@@ -65,7 +65,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   const bool has_answer = answer.ok() && answer->phase != JobPhase::kRecovering;
   is_answering_ = has_answer && is_up_;
   is_recovering_ = answer.ok() && !has_answer && is_up_;
-  // A coordinator that collects waits for all servers of the last resize, which may not be known here.
+  // One that collects waits for all servers of the last resize, which may not be known here.
   if (is_recovering_)
     status_.desired_servers = std::max(status_.desired_servers, answer->desired_servers);
   if (!has_answer) return false;
