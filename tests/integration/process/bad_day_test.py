@@ -132,7 +132,7 @@ class ReplicatedServerTest(job.JobTestCase):
         self.assertGreater(report["bytes"]["replicated"], 0)
 
     def test_stopped_server_is_replaced(self) -> None:
-        started = self.run_job(self.replicated_spec(peerTimeoutSeconds=3))
+        started = self.run_job(self.replicated_spec(peerTimeoutSeconds=10))
         started.wait_for_step(5)
 
         started.signal_member("server", 1, signal.SIGSTOP)
@@ -184,7 +184,7 @@ class WorkerTest(job.JobTestCase):
 
     def test_stopped_worker_is_replaced(self) -> None:
         started = self.run_job(self.spec("--steps", 600, "--step-milliseconds", 50, workers=2,
-                                         restart={**QUICK_RESTARTS, "peerTimeoutSeconds": 3},
+                                         restart={**QUICK_RESTARTS, "peerTimeoutSeconds": 10},
                                          env=IGNORES_SUMS))
         started.wait_for_step(5)
 

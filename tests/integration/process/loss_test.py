@@ -61,7 +61,7 @@ class LossTest(job.JobTestCase):
         self.assertEqual(undisturbed.launcher.wait(60), 0, undisturbed.launcher.output)
         weights = self.folder / "weights"
         spec = self.trained(weights, "adam")
-        spec["restart"] = {**RESTARTS, "peerTimeoutSeconds": 3}
+        spec["restart"] = {**RESTARTS, "peerTimeoutSeconds": 10}
         started = self.run_job(spec)
         started.wait_for_step(5)
 
