@@ -95,8 +95,12 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
 
-    def run_registered(self, channel: str, *flags: Any, **more: Any) -> job.LocalJob:
-        spec = self.spec("--registered", 1, "--values", 300_000, *flags, **more)
+    # Of many steps: five tensors of a chunk each, for sanitizers look at each value.
+    SMALL = ("--tensors", 5, "--values", 20_000)
+
+    def run_registered(self, channel: str, *flags: Any, size: tuple[Any, ...] = ("--values", 300_000),
+                       **more: Any) -> job.LocalJob:
+        spec = self.spec("--registered", 1, *size, *flags, **more)
         spec["servers"]["replication"] = 1
         return self.run_on(channel, spec=spec)
 
@@ -132,7 +136,7 @@ class ShmTest(job.JobTestCase):
 
     def test_job_survives_members_with_registered_memory(self) -> None:
         started = self.run_registered("auto", "--steps", 400, "--step-milliseconds", 50,
-                                      "--optimizer", "sgd", restart=QUICK_RESTARTS)
+                                      "--optimizer", "sgd", size=self.SMALL, restart=QUICK_RESTARTS)
         started.wait_for_step(20)
 
         started.kill_and_await_next("worker", 1)
@@ -145,7 +149,8 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_sums_are_read_where_the_servers_have_them(self) -> None:
-        started = self.run_registered("auto", "--in-place", 1, "--steps", 300, "--step-milliseconds", 50)
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 300, "--step-milliseconds", 50,
+                                      size=self.SMALL)
         started.wait_for_step(50)
         pid = started.endpoint("worker")["pid"]
 
@@ -158,7 +163,8 @@ class ShmTest(job.JobTestCase):
         self.assertEqual(self.left_there(), [])
 
     def test_sums_in_place_are_right_while_servers_come_and_go(self) -> None:
-        started = self.run_registered("auto", "--in-place", 1, "--steps", 1000, "--step-milliseconds", 50)
+        started = self.run_registered("auto", "--in-place", 1, "--steps", 1000, "--step-milliseconds", 50,
+                                      size=self.SMALL)
         started.wait_for_step(20)
 
         for servers in (3, 2, 4):
