@@ -39,50 +39,50 @@ groups:
       {{- with $alerts.stalled }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullStalled" "for" .forSeconds "severity" "warning"
         "expr" "max by (namespace, job) (pushpull_stalled) == 1"
-        "summary" "{{ $labels.namespace }}/{{ $labels.job }} waits for a worker"
-        "description" "The coordinator's log names worker, tensor and step; spec.sync.onStall says what follows.") | nindent 6 }}
+        "summary" "{{ $labels.namespace }}/{{ $labels.job }} is waiting for a worker"
+        "description" "The coordinator's log names worker, tensor and step; spec.sync.onStall decides what happens.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.straggler }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullStraggler" "for" .forSeconds "severity" "warning"
         "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"worker\"}) > %v" .stepShare)
-        "summary" "{{ $labels.member }} holds up the other workers of {{ $labels.namespace }}/{{ $labels.job }}"
+        "summary" "{{ $labels.member }} delays the other workers of {{ $labels.namespace }}/{{ $labels.job }}"
         "description" "Its own part of a step, computing included, takes longer than that of the others and costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.slowLink }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowLink" "for" .forSeconds "severity" "warning"
         "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"link\"}) > %v" .stepShare)
         "summary" "The link of {{ $labels.member }} of {{ $labels.namespace }}/{{ $labels.job }} is slow"
-        "description" "Gradients and parameters are on their way longer than on the other links, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
+        "description" "Gradients and parameters take longer than on the other links, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.slowServer }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullSlowServer" "for" .forSeconds "severity" "warning"
         "expr" (printf "max by (namespace, job, member) (pushpull_culprit{kind=\"server\"}) > %v" .stepShare)
         "summary" "{{ $labels.member }} is slower than the other servers of {{ $labels.namespace }}/{{ $labels.job }}"
-        "description" "Gradients are in it longer than in the others, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
+        "description" "Gradients stay in it longer than in the others, which costs {{ $value | humanizePercentage }} of each step.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.busyServer }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullBusyServer" "for" .forSeconds "severity" "warning"
         "expr" (printf "max by (namespace, job, pod) (pushpull_server_busy_ratio) > %v" .busyRatio)
         "summary" "{{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} is at its limit"
-        "description" "Its lanes work {{ $value | humanizePercentage }} of the time.") | nindent 6 }}
+        "description" "Its lanes are busy {{ $value | humanizePercentage }} of the time.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.checkpointFails }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullCheckpointFails" "for" .forSeconds "severity" "warning"
         "expr" (printf "sum by (namespace, job) (increase(pushpull_checkpoint_failures_total[%ds])) > 0" (int64 .windowSeconds))
         "summary" "Checkpoints of {{ $labels.namespace }}/{{ $labels.job }} cannot be written"
-        "description" "The coordinator's log has the reason; training goes on, and what it would lose grows.") | nindent 6 }}
+        "description" "The coordinator's log has the reason. Training continues, and the number of steps at risk grows.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.nonFiniteGradients }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullNonFiniteGradients" "for" .forSeconds "severity" "warning"
         "expr" (printf "sum by (namespace, job) (increase(pushpull_nonfinite_gradients_total[%ds])) > 0" (int64 .windowSeconds))
         "summary" "Gradients of {{ $labels.namespace }}/{{ $labels.job }} are NaN or infinite"
-        "description" "The servers' logs name tensor, worker and step; spec.sync.nonFinite says what follows.") | nindent 6 }}
+        "description" "The servers' logs name tensor, worker and step; spec.sync.nonFinite decides what happens.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.certificateExpires }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullCertificateExpires" "for" .forSeconds "severity" "warning"
         "expr" (printf "min by (namespace, job, pod) (pushpull_certificate_expiry_timestamp_seconds) - time() < %d" (int64 .remainingSeconds))
-        "summary" "The certificate of {{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} ends soon"
-        "description" "It ends in {{ $value | humanizeDuration }}; it should have been renewed long before.") | nindent 6 }}
+        "summary" "The certificate of {{ $labels.pod }} of {{ $labels.namespace }}/{{ $labels.job }} expires soon"
+        "description" "It expires in {{ $value | humanizeDuration }} and should have been renewed long ago.") | nindent 6 }}
       {{- end }}
   - name: pushpull-operator
     rules:
@@ -90,32 +90,32 @@ groups:
       {{- with $alerts.operatorDown }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullOperatorDown" "for" .forSeconds "severity" "critical"
         "expr" (printf "absent(pushpull_operator_leader%s == 1)" $of)
-        "summary" (printf "No operator of Pushpull leads in namespace %s" $.namespace)
-        "description" "Jobs go on; none is started, restarted, scaled or ended.") | nindent 6 }}
+        "summary" (printf "No Pushpull operator is the leader in namespace %s" $.namespace)
+        "description" "Running jobs continue; none is started, restarted, scaled or finished.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.operatorNotReconciling }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullOperatorNotReconciling" "for" .forSeconds "severity" "critical"
         "expr" (printf "sum by (namespace) (pushpull_operator_queue_depth%s) > 0\nand sum by (namespace) (rate(pushpull_operator_reconcile_seconds_count%s[5m])) == 0" $of $of)
-        "summary" "The operator of Pushpull reconciles nothing"
+        "summary" "The Pushpull operator is not reconciling"
         "description" "{{ $value }} jobs are queued, and none has been reconciled for 5 minutes.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.reconcileErrors }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullReconcileErrors" "for" .forSeconds "severity" "warning"
         "expr" (printf "sum by (namespace, controller) (rate(pushpull_operator_reconcile_errors_total%s[10m])) > %v" $of .perSecond)
-        "summary" "The controller {{ $labels.controller }} fails again and again"
+        "summary" "The controller {{ $labels.controller }} fails repeatedly"
         "description" "The condition Reconciled of the jobs concerned has the reason.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.restarts }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullRestarts" "for" .forSeconds "severity" "warning"
         "expr" (printf "sum by (namespace, reason) (increase(pushpull_operator_restarts_total%s[%ds])) > %v" $of (int64 .windowSeconds) .count)
-        "summary" "Members of jobs are restarted again and again: {{ $labels.reason }}"
-        "description" "About {{ $value | humanize }} restarts; status.restarts and the events of the jobs have the members.") | nindent 6 }}
+        "summary" "Members of jobs are restarted repeatedly: {{ $labels.reason }}"
+        "description" "About {{ $value | humanize }} restarts; status.restarts and the jobs' events name the members.") | nindent 6 }}
       {{- end }}
       {{- with $alerts.scalingBlocked }}
       {{- include "pushpull.alert" (dict "rules" $.rules "name" "PushpullScalingBlocked" "for" .forSeconds "severity" "warning"
         "expr" (printf "max by (namespace) (pushpull_operator_scaling_blocked%s) > 0" $of)
         "summary" "Servers cannot be drained"
-        "description" "The condition ScalingBlocked of the job has the reason. Nothing is lost; scaling back cancels the drain.") | nindent 6 }}
+        "description" "The condition ScalingBlocked of the job has the reason. No data is lost; scaling back up cancels the drain.") | nindent 6 }}
       {{- end }}
 {{- end }}
 
