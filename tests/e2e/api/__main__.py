@@ -17,22 +17,12 @@ import tempfile
 import time
 import unittest
 
+from timed_result import TimedResult
+
 HERE = pathlib.Path(__file__).resolve().parent
 CLUSTER = HERE.parent / "cluster/cluster.sh"
 MODULES = ("manifest_test", "scale_test", "workers_scale_test", "runtime_test", "chart_test", "release_test", "operator_test", "deletion_test", "rest_test",
            "outage_test", "healing_test", "large_objects_test", "crowd_test", "tenants_test", "openshift_test", "workers_test")
-
-
-class TimedResult(unittest.TextTestResult):
-    """Each test prints how long it took."""
-
-    def startTest(self, test: unittest.TestCase) -> None:
-        self._begin = time.monotonic()
-        super().startTest(test)
-
-    def stopTest(self, test: unittest.TestCase) -> None:
-        self.stream.writeln(f"      {time.monotonic() - self._begin:.1f} s")
-        super().stopTest(test)
 
 
 def api(*words: str) -> int:

@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / "api"), str(HERE.parents[1] / "metrics")]
 
 import nodes  # noqa: E402
+from timed_result import TimedResult  # noqa: E402
 
 SMOKE = ("section_test", "install_test")
 MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_test", "claim_test", "loss_test", "absence_test", "trust_test", "colocated_test",
@@ -32,23 +33,11 @@ MODULES = (*SMOKE, "member_test", "node_loss_test", "trouble_test", "suspend_tes
 IMAGES = ["slim", "operator", "runtime"]
 
 
-class Timed(unittest.TextTestResult):
-    """Each test with its time."""
-
-    def startTest(self, test: unittest.TestCase) -> None:
-        super().startTest(test)
-        self.begin = time.monotonic()
-
-    def stopTest(self, test: unittest.TestCase) -> None:
-        self.stream.writeln(f"    {time.monotonic() - self.begin:.1f} s")
-        super().stopTest(test)
-
-
 def run_tests(modules: tuple[str, ...], patterns: list[str]) -> bool:
     loader = unittest.TestLoader()
     if patterns:
         loader.testNamePatterns = [f"*{pattern}*" for pattern in patterns]
-    result = unittest.TextTestRunner(verbosity=2, resultclass=Timed).run(loader.loadTestsFromNames(modules))
+    result = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(loader.loadTestsFromNames(modules))
     return result.wasSuccessful() and result.testsRun > 0
 
 
