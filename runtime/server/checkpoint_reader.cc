@@ -20,7 +20,7 @@
 namespace pushpull {
 namespace {
 
-// A chunk of the job and where it lies.
+// A chunk of the job and where it is stored.
 struct ChunkToRead {
   ChunkId chunk;
   ShardId shard;
@@ -58,7 +58,7 @@ absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkTo
   uint64_t value_bytes = wanted.bytes;
   uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
   if (wanted.tensor->spec.rows) {
-    // As many as there were: Chunk::Restore checks them.
+    // The number of rows may differ: Chunk::Restore checks them.
     PUSHPULL_ASSIGN_OR_RETURN(const StoredRecord stored,
                               file.ReadHeader(wanted.stored->place.offset));
     value_bytes = kRowHeaderBytes;
@@ -103,7 +103,7 @@ absl::Status ReadChunks(FileSystem& files,
        FindWanted(manifest, positions, tensors, {order.shards.begin(), order.shards.end()})) {
     const uint32_t number = wanted.stored->file;
     if (!open.contains(number)) {
-      open.clear();  // chunks come in the order of the files: the previous one is done
+      open.clear();  // chunks come in file order: the previous file is done
       PUSHPULL_ASSIGN_OR_RETURN(
           ChunkFileReader file,
           ChunkFileReader::Open(files, JoinPath(order.folder, manifest.files[number].name)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a server's shards from a checkpoint, which any number of servers may have written.
+// Reads a server's shards from a checkpoint, written by any number of servers.
 #pragma once
 
 #include <functional>
@@ -21,15 +21,14 @@ struct RestoredChunk {
   ChunkSnapshot state;
 };
 
-// Calls `deliver` with every chunk of the shards that `order` names, in the order of the
-// files; stops at its first error. `tensors` are all of the job's. Blocks for as long as
-// reading takes.
+// Calls `deliver` with every chunk of the shards that `order` names, in file order, and stops at
+// its first error. `tensors`: all tensors of the job. Blocks while it reads.
 //
-//   kDataLoss            damaged, with file and offset, or another checkpoint than `order` means
-//   kUnimplemented       a later format
-//   kInvalidArgument     its tensors are not the job's
+//   kDataLoss            damaged, with file and offset, or not the checkpoint of `order`
+//   kUnimplemented       a newer format
+//   kInvalidArgument     the checkpoint's tensors differ from the job's
 //   kResourceExhausted   no memory for a chunk
-//   kNotFound, others    it cannot be read from here: this server does not see the folder
+//   kNotFound, others    unreadable from here: this server does not see the folder
 absl::Status ReadChunks(FileSystem& files,
                         const Restore& order,
                         const std::vector<PlacedTensor>& tensors,

@@ -18,7 +18,7 @@ CheckpointWriter::CheckpointWriter(
 void CheckpointWriter::Begin(const Capture& order) {
   wanted_ = order.attempt;
   disk_.Post([self = shared_from_this(), order] {
-    // If it is over already, its End follows.
+    // If the attempt is already over, its End follows.
     self->attempt_.emplace();
     self->attempt_->order = order;
   });
@@ -57,7 +57,7 @@ void CheckpointWriter::Write(uint64_t attempt, size_t lane, ChunkCapture capture
   const auto held = std::make_shared<ChunkCapture>(std::move(capture));
   Post(attempt, [this, lane, held](Attempt& current) {
     const absl::Status written = Append(current, lane, *held);
-    *held = {};  // an executor may keep its tasks for longer than they run
+    *held = {};  // an executor may keep its tasks longer than they run
     if (!written.ok()) Fail(written);
   });
 }
@@ -81,8 +81,8 @@ void CheckpointWriter::FinishLane(uint64_t attempt, size_t lane, std::function<v
 absl::Status CheckpointWriter::Append(Attempt& attempt, size_t lane, const ChunkCapture& capture) {
   std::unique_ptr<ChunkFileWriter>& file = attempt.open[lane];
   if (file == nullptr) {
-    // A lane that captures more after it finished its file begins another one, under the number of
-    // a lane that does not exist.
+    // A lane that captures more after finishing its file begins another one, under the number of a
+    // lane that does not exist.
     const size_t number = lane + lane_count_ * attempt.parts[lane]++;
     PUSHPULL_ASSIGN_OR_RETURN(file,
                               ChunkFileWriter::Create(files_,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Writes what the lanes of a server capture for a checkpoint, on a thread that may wait for the
-// disk, and reports to the coordinator. What is captured when is decided in lane_capture.h; when a
-// checkpoint is complete, by the coordinator.
+// disk, and reports to the coordinator. lane_capture.h decides what is captured and when; the
+// coordinator decides when a checkpoint is complete.
 //
-// Between capture and disk a chunk is held by reference, and a step that comes meanwhile is applied
-// beside it, into memory that was made resident ahead. So what a checkpoint costs is memory: at
-// most the value and the optimizer state of each chunk once more, until they are written.
+// From capture until it is written, a chunk is held by reference, and a step in the meantime is
+// applied beside it, into memory that was made resident in advance. A checkpoint thus costs memory:
+// at most a second copy of each chunk's value and optimizer state, until they are written.
 #pragma once
 
 #include <atomic>
@@ -35,17 +35,17 @@ struct ChunkCapture {
   std::shared_ptr<const HostBuffer> state;
 };
 
-// Thread-safe. What it posts keeps it alive.
+// Thread-safe. The tasks that it posts keep it alive.
 class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWriter> {
  public:
   // Called on the disk's executor.
   using Reporter = std::function<void(Captured)>;
 
-  // `disk` runs what may block; `disk` and `files` outlive this object.
+  // `disk` runs tasks that may block; `disk` and `files` outlive this object.
   CheckpointWriter(
       ServerId server, size_t lane_count, Executor& disk, FileSystem& files, Reporter report);
 
-  // An attempt begins; an earlier one is dropped. Called before any lane begins to capture.
+  // Begins an attempt and drops an earlier one. Called before any lane begins to capture.
   void Begin(const Capture& order);
   // Drops what has not been written of this attempt.
   void End(uint64_t attempt);
@@ -53,20 +53,20 @@ class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWri
   bool is_wanted(uint64_t attempt) const { return wanted_ == attempt; }
 
   // Prepares memory for the steps that follow the capture, `sizes` in bytes, then calls `then` on
-  // the disk's executor. It is kept until everything is written, also over failed attempts. Where
-  // memory is short, applies allocate their own.
+  // the disk's executor. The memory is kept until everything is written, across failed attempts
+  // too, unless writing failed here. If memory is short, each apply allocates its own.
   void Prepare(uint64_t attempt, std::vector<uint64_t> sizes, std::function<void()> then);
   SpareBuffers& spares() { return spares_; }
 
   // Drops everything; for the end of the process.
   void Abandon() { wanted_ = 0; }
 
-  // Queues one chunk. Ignored where the attempt is over.
+  // Queues one chunk. Ignored if the attempt is over.
   void Write(uint64_t attempt, size_t lane, ChunkCapture capture);
-  // The lane has captured everything it has to, for now. When all lanes have finished, their files
-  // are reported; those of a lane that finishes again, at once. `then` is called on the disk's
-  // executor when nothing that the lane wrote before is held any more; never where the attempt ends
-  // first.
+  // The lane has captured everything it has to, for now. Once all lanes have finished, their files
+  // are reported; if a lane then finishes again, its new file is reported at once. `then` is called
+  // on the disk's executor once nothing that the lane wrote before is held any more; never if the
+  // attempt ends first.
   void FinishLane(uint64_t attempt, size_t lane, std::function<void()> then);
 
  private:
@@ -88,7 +88,7 @@ class CheckpointWriter final : public std::enable_shared_from_this<CheckpointWri
   Executor& disk_;
   FileSystem& files_;
   const Reporter report_;
-  // The current attempt; queued tasks of another one are dropped when their turn comes.
+  // The current attempt; queued tasks of any other are dropped when their turn comes.
   std::atomic<uint64_t> wanted_ = 0;
   SpareBuffers spares_;
   std::optional<Attempt> attempt_;  // confined to the disk's executor

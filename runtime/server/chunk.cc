@@ -88,9 +88,9 @@ LogEntry Chunk::AdvanceTo(Step version) {
   return entry;
 }
 
-// The entry says everything that a follower cannot compute from its own state: who counted, the
-// scale and the learning rate. It applies the same gradient with the same arithmetic, so it arrives
-// at the same bits.
+// The entry has everything that a follower cannot compute from its own state: who counted, the
+// scale and the learning rate. The follower applies the same gradient with the same arithmetic, so
+// it arrives at the same bits.
 absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
                                              const std::shared_ptr<BufferPool>& pool) {
   LogEntry entry{.step = state_.version(), .payload = {}};
@@ -121,7 +121,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
                               LogEntry& entry) {
   const bool has_streams = !shard_.member().outgoing().empty();
   StepAccumulator& sum = step_.sum();
-  // Without streams nobody would read the payload: then the sum's memory stays for the next step.
+  // Without streams nobody would read the payload, so the sum's memory stays for the next step.
   if (HoldsSamples(*this)) {
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules));
     entry.meta.kind = LogEntryKind::kReplace;
@@ -148,7 +148,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
   return absl::OkStatus();
 }
 
-// The sum's memory has another size in every step, so it is of no use to the pool.
+// The sum's size differs from step to step, so its memory is of no use to the pool.
 absl::Status Chunk::ApplyRows(LogEntry& entry) {
   entry.learning_rate = step_.counted().learning_rate();
   entry.meta.gradient_scale = step_.sum().scale();
@@ -159,8 +159,8 @@ absl::Status Chunk::ApplyRows(LogEntry& entry) {
   return absl::OkStatus();
 }
 
-// The step's gradient for as long as it is being sent to followers; then its memory is the pool's.
-// The pool is shared because channels may outlive the lane's use of it.
+// The step's gradient while it is being sent to followers; then its memory returns to the pool. The
+// pool is shared because channels may outlive the lane's use of it.
 Payload Chunk::LendSum(std::shared_ptr<BufferPool> pool) {
   struct Lent {
     Lent(HostBuffer lent, std::shared_ptr<BufferPool> owner)
@@ -173,9 +173,9 @@ Payload Chunk::LendSum(std::shared_ptr<BufferPool> pool) {
   return {lent->buffer.bytes(), lent};
 }
 
-// A version is answered only when every follower has the entry that made it: otherwise a worker
-// could go on from a version that the next primary does not have. And a request that knows a newer
-// entry than this server waits until that one arrives, because it may name another primary.
+// A version is sent only once every follower has the entry that made it: otherwise a worker could
+// continue from a version that the next primary does not have. A request that knows a newer entry
+// than this server waits until that entry arrives, because it may name another primary.
 WaiterQueue::Taken Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now) {
   const ShardMember& member = shard_.member();
   if (!state_.is_initialized() || !member.MayPublish(index_in_shard_)) return {};
@@ -200,8 +200,8 @@ void Chunk::DropRequestsOf(const Connection& connection) {
 }
 
 std::vector<Waiter> Chunk::EndPrimary(bool keeps_held) {
-  // Workers whose contributions are held are redirected like the others, and push to the next
-  // primary. If this server is that one, their pushes are duplicates.
+  // Workers whose contributions are held are redirected like all others, and push to the next
+  // primary. If that is this server again, their pushes are duplicates.
   for (const Waiter& waiter : step_.TakeHeldWaiters()) waiters_.Add(waiter);
   if (!keeps_held) step_.Clear();
   return waiters_.TakeAll();
@@ -231,14 +231,14 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
     return installed.ok() ? installed : absl::UnavailableError(installed.message());
   }
   if (!state_.is_initialized() || state_.version() != header.step) return mismatch();
-  step_.Clear();  // held for a gated step since this server was the primary
+  step_.Clear();  // contributions held for a gated step since this server was primary
   if (entry.kind == LogEntryKind::kAdvance) {
     if (entry.advance_to <= state_.version()) return mismatch();
     AdvanceTo(entry.advance_to);
     return absl::OkStatus();
   }
   // As CompleteStep did on the primary: a follower that becomes primary must judge repeated pushes
-  // and answer workers as that one would have.
+  // and answer workers as its predecessor would have.
   if (entry.update) {
     clocks_.Record(*entry.update);
   } else if (is_leading()) {
@@ -263,7 +263,7 @@ absl::Status Chunk::Restore(ChunkSnapshot snapshot) {
                                           snapshot.updates,
                                           std::move(snapshot.value),
                                           std::move(snapshot.optimizer_state)));
-  // What was decided here belongs to a log that the snapshot replaces.
+  // The decisions made here belong to a log that the snapshot replaces.
   counted_version_ = snapshot.version;
   counted_ = snapshot.made_by;
   admission_ = is_leading() ? std::move(snapshot.admission) : std::nullopt;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One chunk on a member of its shard's replica set. On every member: value, optimizer state,
-// version, and what is replicated with them. On the primary also: the step under way (open_step.h)
-// and the requests that wait for the next version (waiter_queue.h).
+// version, and what is replicated with them. On the primary also: the open step (open_step.h) and
+// the requests that wait for the next version (waiter_queue.h).
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,8 @@ struct LogEntry {
   Payload payload = {};
 };
 
-// The step that made a version, as far as workers compare it with the same step of other chunks.
-// All 0 where it is not known: the version comes from a checkpoint or a worker's copy, or was made
-// in another mode.
+// The facts about the step that made a version which workers compare across chunks. All 0 if
+// unknown: the version comes from a checkpoint or a worker's copy, or was made in another mode.
 struct MadeBy {
   ContributorsDigest contributors = 0;
   double clip_scale = 0;  // what clipping multiplied the gradient by; 0: none
@@ -52,8 +51,8 @@ struct MadeBy {
 struct ChunkSnapshot {
   Step version;
   uint64_t updates = 0;
-  HostBuffer value;            // state().num_bytes(); of rows: RowImage::header
-  HostBuffer optimizer_state;  // state().state_bytes(); of rows: RowImage::rows
+  HostBuffer value;            // state().num_bytes(); for rows: RowImage::header
+  HostBuffer optimizer_state;  // state().state_bytes(); for rows: RowImage::rows
   std::vector<WorkerClock> clocks = {};
   MadeBy made_by = {};
   std::optional<Admission> admission = {};
@@ -76,53 +75,54 @@ class Chunk {
   const ChunkState& state() const { return state_; }
   // Async and Bounded: which pushes of each worker have been applied.
   const WorkerClocks& clocks() const { return clocks_; }
-  // Of the step that made the current version.
+  // About the step that made the current version.
   MadeBy made_by() const;
-  // Leading chunk, backup workers and gated steps: who counted in the step that made the current
-  // version; null where that is not known. Checkpoints need not have it, because all chunks in them
-  // are past that step.
+  // On the leading chunk, with backup workers or gated steps: who counted in the step that made the
+  // current version; null if unknown. Checkpoints do not need it: all their chunks are past that
+  // step.
   const Admission* admission() const;
 
   const OpenStep& step() const { return step_; }
   OpenStep& step() { return step_; }
   WaiterQueue& waiters() { return waiters_; }
 
-  // ---- changes on the primary; the entry must be appended to the log ----
+  // ---- changes on the primary; the caller appends the entry to the log ----
 
-  // Takes version 0: the value and, where the optimizer continues from somewhere, its state after
-  // `updates` steps; or rows. kResourceExhausted: no memory for that. kInvalidArgument: they are no
-  // rows of this chunk.
+  // Takes version 0: the value and, if the optimizer continues from an earlier state, that state
+  // after `updates` steps; or rows. kResourceExhausted: no memory. kInvalidArgument: the rows do
+  // not belong to this chunk.
   absl::StatusOr<LogEntry> Initialize(HostBuffer initial, uint64_t updates);
-  // The version becomes `version`, which is higher, with the value as it is.
+  // Raises the version to `version` and leaves the value as it is.
   LogEntry AdvanceTo(Step version);
   // Turns version t into t + 1 with the contributions of step(), and clears it. The entry's payload
-  // holds the sum's memory while it is sent; then that goes back to `pool`.
-  // kResourceExhausted, kDataLoss: the step stays as it was; the job cannot go on.
+  // holds the sum's memory until it has been sent; the memory then returns to `pool`.
+  // kResourceExhausted, kDataLoss: the step stays as it was; the job cannot continue.
   absl::StatusOr<LogEntry> CompleteStep(const StepRules& rules,
                                         const std::shared_ptr<BufferPool>& pool);
-  // Removes and returns the requests that can be answered now, with the timing of `now`: nobody
-  // waits for a newer version, another worker's progress, or an entry not yet known here.
+  // Removes and returns the requests that can be answered now, timed at `now`: those that wait for
+  // no newer version, no other worker's progress, and no entry not yet known here.
   WaiterQueue::Taken TakeAnswerable(const StepRules& rules, SteadyTime now);
-  // The worker's connection is gone. What it contributed stays.
+  // The worker's connection is gone. Its contributions stay.
   void DropRequestsOf(const Connection& connection);
   // This server is no longer primary. Removes and returns all requests. Held contributions of a
-  // gated step stay: it may become primary again at the same version, and the workers that sent
-  // them may be gone by then.
+  // gated step stay: it may become primary again at the same version, when the workers that sent
+  // them may be gone.
   std::vector<Waiter> EndPrimary(bool keeps_held);
 
   // ---- changes on the other members ----
 
   // Applies an entry of the primary's log; `payload` is taken or left for reuse.
-  // kFailedPrecondition, kUnavailable: it does not fit what is here, or there was no memory; join
-  // the stream again. kResourceExhausted: the chunk is between two versions; the job cannot go on.
+  // kFailedPrecondition, kUnavailable: the entry does not fit the state here, or there was no
+  // memory; join the stream again. kResourceExhausted: the chunk is between two versions; the job
+  // cannot continue.
   absl::Status Apply(const StreamMeta& entry, const FrameHeader& header, HostBuffer& payload);
-  // Replaces the state. kDataLoss: rows that are damaged; nothing has changed.
+  // Replaces the state. kDataLoss: the rows are damaged; nothing has changed.
   absl::Status Restore(ChunkSnapshot snapshot);
-  // This server is not a member any more: back to no value.
+  // This server is no longer a member: the chunk has no value again.
   void Clear();
 
-  // A checkpoint takes references to value and state; the next step is applied beside them, in
-  // memory of `spares`, until EndCapture.
+  // Gives a checkpoint references to value and state. Until EndCapture, the next step is applied
+  // beside them, in memory from `spares`.
   // kResourceExhausted: no memory for an image of rows.
   absl::StatusOr<ChunkCapture> BeginCapture(SpareBuffers& spares);
   void EndCapture() { state_.EndCapture(); }
@@ -142,9 +142,9 @@ class Chunk {
   ChunkState state_;
   WorkerClocks clocks_;
   std::optional<Admission> admission_;  // leading chunk only
-  Step counted_version_;                // the newest that a synchronous step has made
+  Step counted_version_;                // the newest one made by a synchronous step
   MadeBy counted_;                      // and that step
-  // The primary's alone.
+  // On the primary only.
   OpenStep step_;
   WaiterQueue waiters_;
 };

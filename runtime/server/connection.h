@@ -18,16 +18,16 @@ namespace pushpull {
 class Chunk;
 class Lane;
 
-// Where the payload of the frame under way is going. Empty between frames.
+// Where the payload of the frame being received goes. Empty between frames.
 struct Reception {
   enum class Place {
     kNowhere,      // read and dropped
-    kAccumulator,  // straight into the chunk's sum
+    kAccumulator,  // directly into the chunk's sum
     kBuffer,       // into `buffer`: a later contribution, or an initial value
-    kInPlace,      // nowhere: it is added from where the worker has it
+    kInPlace,      // nowhere: it is added from the worker's memory
   };
   Place place = Place::kNowhere;
-  Chunk* chunk = nullptr;  // the receiver, whose shape the header fits; none where nothing does
+  Chunk* chunk = nullptr;  // the receiver, whose shape the header fits; null if there is none
   HostBuffer buffer;
   std::span<const float> in_place;
 };

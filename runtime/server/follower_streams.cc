@@ -22,8 +22,8 @@ bool FollowsPrimary(const ShardMember& member) {
 void FollowerStreams::SetServers(const std::vector<ServerEndpoint>& servers) {
   std::map<ServerId, ServerEndpoint> now;
   for (const ServerEndpoint& server : servers) now[server.server] = server;
-  // A server that was restarted at another address gets a new link; streams over the old one are
-  // joined again when that is up.
+  // A server restarted at another address gets a new link; streams over the old one are rejoined
+  // when the new one is up.
   std::erase_if(links_, [&](const auto& link) {
     const auto known = now.find(link.first.first);
     const bool is_same = known != now.end() && known->second.data_address == link.second->address();
@@ -49,8 +49,8 @@ void FollowerStreams::OnEntry(Shard& shard,
   if (FollowsPrimary(member)) CheckJoinsLater();
 }
 
-// Such a stream ended with LacksJoiner. The primary may know the view by now; otherwise its next
-// entry ends the stream again.
+// LacksJoiner ended these streams. The primary may know the view by now; otherwise its next entry
+// ends the stream again.
 void FollowerStreams::OnViewChanged() {
   for (const auto& [id, shard] : lane_.shards.all())
     if (FollowsPrimary(shard->member()) && !shard->member().incoming().is_joined()) Join(*shard);
@@ -77,7 +77,7 @@ LaneLink* FollowerStreams::LinkTo(ServerId server, ShardId shard) {
   return link.get();
 }
 
-// Frames of the stream before are ignored from here on, so a copy that was arriving starts over.
+// Frames of the previous stream are ignored from here on, so a copy that was arriving starts over.
 // The stamps tell the primary which chunks it need not copy.
 void FollowerStreams::Join(Shard& shard) {
   Incoming& incoming = incoming_[shard.id()];
@@ -107,8 +107,8 @@ void FollowerStreams::CheckJoinsLater() {
   });
 }
 
-// Asks again where a primary has not answered: it may not have the entry yet, or a frame was lost.
-// A stream that has started gets more time: a copy may be arriving over a slow link.
+// Asks again if a primary has not answered: it may not have the entry yet, or a frame was lost. A
+// stream that has started gets more time: a copy may be arriving over a slow link.
 void FollowerStreams::CheckJoins() {
   const SteadyTime now = lane_.executor.Now();
   bool must_check_again = false;
@@ -156,8 +156,8 @@ std::span<std::byte> FollowerStreams::PayloadBuffer(LaneLink& link, const FrameH
   return buffer.bytes();
 }
 
-// A link may lose, repeat and reorder frames (inproc in tests does): the member takes exactly the
-// next position of its stream. A repeated frame is ignored, a gap ends the stream.
+// A link may lose, repeat and reorder frames (inproc in tests does): the member takes only the next
+// position of its stream. A repeated frame is ignored; after a gap it joins again.
 void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
   HostBuffer payload = std::exchange(payloads_[&link], HostBuffer());
   const absl::StatusOr<StreamMeta> meta = DecodeStreamMeta(frame.meta);
@@ -176,8 +176,8 @@ void FollowerStreams::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
   lane_.pool->Return(std::move(payload));
 }
 
-// A frame that is next in the stream. Each one taken is answered, so that the primary knows what it
-// may publish and how many copies it may send.
+// Handles the next frame of the stream. Each one taken is answered, so that the primary knows what
+// it may publish and how many copies it may send.
 void FollowerStreams::Dispatch(LaneLink& link, const Arrived& frame) {
   const auto& [shard, chunk, meta, header, payload] = frame;
   ShardMember& member = shard.member();
@@ -207,13 +207,13 @@ void FollowerStreams::Dispatch(LaneLink& link, const Arrived& frame) {
   }
 }
 
-// An entry that was made without a joiner whose view this server has accepted must not become
-// publishable: the joiner would be overtaken.
+// An entry that lacks a joiner whose view this server has accepted must not become publishable: the
+// joiner would be overtaken.
 bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
   if (meta.kind == LogEntryKind::kInitialize || meta.kind == LogEntryKind::kAdvance) return false;
   const MembershipView& membership = lane_.rules.membership();
   if (!membership.proposed() || meta.update) return false;
-  // With backup workers steps wait for nobody in particular.
+  // With backup workers, steps wait for no particular worker.
   if (membership.active().consistency.admits()) return false;
   const auto& members = membership.proposed()->members;
   return absl::c_any_of(members, [&](const ViewMember& joiner) {
@@ -226,7 +226,7 @@ bool FollowerStreams::LacksJoiner(const StreamMeta& meta, Step step) const {
 
 bool FollowerStreams::TakeEntry(const Arrived& entry) {
   if (entry.chunk == nullptr) return false;
-  // What does not fit is repaired by a new stream, which copies the chunk.
+  // An entry that does not fit is repaired by a new stream, which copies the chunk.
   const absl::Status applied = entry.chunk->Apply(entry.meta, entry.header, entry.payload);
   if (absl::IsResourceExhausted(applied)) lane_.notify(Failure{applied});
   return applied.ok();
@@ -251,8 +251,8 @@ bool FollowerStreams::TakeCopyPart(const Arrived& part) {
   return installed.ok();
 }
 
-// The first part is the value, the last the clocks; between them comes the optimizer's state. A
-// chunk without a value has one part alone, an empty one.
+// The first part is the value, the last the clocks; the optimizer state comes in between. A chunk
+// without a value has a single, empty part.
 absl::Status FollowerStreams::AddPart(const Arrived& part, Copy& copy) {
   ChunkSnapshot& snapshot = copy.snapshot;
   if (part.meta.part == 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The side of followers and learners in replication: links to primaries, joins of their streams,
-// and the copies and log entries that arrive (docs/protocol.md sections 3 to 5). What a frame means
-// is decided in replication/shard_member.h.
+// The follower's and learner's side of replication: links to primaries, joining their streams, and
+// the copies and log entries that arrive (docs/protocol.md sections 3 to 5).
+// replication/shard_member.h decides what a frame means.
 #pragma once
 
 #include <map>
@@ -27,12 +27,12 @@ class FollowerStreams final : public LaneLinkHandler {
 
   const std::map<ServerId, ServerEndpoint>& servers() const { return servers_; }
   void SetServers(const std::vector<ServerEndpoint>& servers);
-  // An entry is in force. `has_handed_over`: this server has just handed the shard over, and says
-  // so when it joins the next primary's stream.
+  // An entry has come into force. `has_handed_over`: this server has just handed the shard over,
+  // and says so when it joins the next primary's stream.
   void OnEntry(Shard& shard, const ShardMember::Change& change, bool has_handed_over);
   // Opens the link to another server before it is needed.
   void Connect(ServerId server, ShardId shard) { LinkTo(server, shard); }
-  // Streams that were given up because of a proposed view are joined again.
+  // Rejoins streams that were given up because of a proposed view.
   void OnViewChanged();
 
   uint64_t bytes_copied() const { return bytes_copied_; }  // received in copies
@@ -48,19 +48,19 @@ class FollowerStreams final : public LaneLinkHandler {
   struct Copy {
     uint32_t next_part = 0;
     ChunkSnapshot snapshot;
-    size_t state_bytes = 0;  // received of the optimizer's state
+    size_t state_bytes = 0;  // of the optimizer's state, received so far
   };
   // A shard's stream from its primary.
   struct Incoming {
     Copy copy;
-    SteadyTime heard_at;           // of the primary; or when it was last asked
-    bool has_handed_over = false;  // it was primary, and the next one may not know yet that it is
+    SteadyTime heard_at;           // from the primary; or when it was last asked
+    bool has_handed_over = false;  // this server was primary, and its successor may not know yet
   };
 
   // A frame of a shard's stream.
   struct Arrived {
     Shard& shard;
-    Chunk* chunk;  // null where the shard has no such chunk, or it is about none
+    Chunk* chunk;  // null if the shard has no such chunk, or the frame names none
     const StreamMeta& meta;
     const FrameHeader& header;
     HostBuffer& payload;
@@ -71,9 +71,9 @@ class FollowerStreams final : public LaneLinkHandler {
   void CheckJoins();
   void CheckJoinsLater();
   bool LacksJoiner(const StreamMeta& meta, Step step) const;
-  // True where the chunk has taken it.
+  // True if the chunk has taken it.
   bool TakeEntry(const Arrived& entry);
-  // True when the last part has arrived and the chunk has been replaced.
+  // True once the last part has arrived and the chunk has been replaced.
   bool TakeCopyPart(const Arrived& part);
   absl::Status AddPart(const Arrived& part, Copy& copy);
   absl::Status InstallCopy(const Arrived& last, Copy copy);
@@ -83,7 +83,7 @@ class FollowerStreams final : public LaneLinkHandler {
   const LaneContext& lane_;
   std::map<ServerId, ServerEndpoint> servers_;
   absl::flat_hash_map<ShardId, Incoming> incoming_;
-  std::map<const LaneLink*, HostBuffer> payloads_;  // of the frame under way on each link
+  std::map<const LaneLink*, HostBuffer> payloads_;  // of the frame being received on each link
   uint64_t bytes_copied_ = 0;
   Executor::TimerId timer_ = 0;
   std::map<std::pair<ServerId, size_t>, std::unique_ptr<LaneLink>>

@@ -17,7 +17,7 @@ bool HasValues(FrameType type) {
   return type == FrameType::kInit || type == FrameType::kPush || type == FrameType::kPushPull;
 }
 
-// What only chunks of rows have, a pull with keys, has one too.
+// A pull with keys, which exists only for chunks of rows, has one too.
 bool HasPayload(const FrameHeader& header) {
   return HasValues(header.type) || (header.type == FrameType::kPull && header.payload_bytes > 0);
 }
@@ -28,9 +28,9 @@ bool IsFromWorker(FrameType type) {
          type == FrameType::kReturnCopy || type == FrameType::kExchange;
 }
 
-// A step that has begun and does not complete: some workers have pushed, others have not for longer
-// than spec.sync.stallSeconds. The coordinator logs one line for all servers' reports
-// (coordinator/stall_watch.h). None where the step waits for nobody, or the first contribution came
+// A step that has begun and does not complete: some workers have pushed, and for longer than
+// spec.sync.stallSeconds others have not. The coordinator logs one line for all servers' reports
+// (coordinator/stall_watch.h). None if the step waits for nobody, or the first contribution came
 // less than `limit` ago.
 std::optional<Stall> StallOf(const Chunk& chunk,
                              const StepRules& rules,
@@ -90,7 +90,7 @@ bool Lane::Install(std::shared_ptr<const std::vector<PlacedTensor>> tensors) {
 
 std::vector<Promise> Lane::SetReplicas(const pushpull::SetReplicas& message) {
   std::vector<Promise> promises;
-  // Entries may overtake the tensors that tell which chunks a shard has.
+  // Entries may overtake the tensors, which determine the chunks of a shard.
   if (!context_.shards.is_installed()) {
     early_.push_back(message);
     return promises;
@@ -129,7 +129,7 @@ void Lane::BeginHandover(const Handover& message) {
 void Lane::Restore(RestoredChunk restored) {
   context_.shards.FindOrAdd(restored.shard);
   Chunk* chunk = context_.shards.Find(restored.chunk);
-  if (chunk == nullptr) return;  // placed otherwise here: this server ends (Server::On)
+  if (chunk == nullptr) return;  // placed differently here: this server ends (Server::On)
   const absl::Status taken = chunk->Restore(std::move(restored.state));
   if (!taken.ok()) context_.notify(Failure{taken});
 }
@@ -137,7 +137,7 @@ void Lane::Restore(RestoredChunk restored) {
 std::vector<uint64_t> Lane::CaptureSizes() const {
   std::vector<uint64_t> sizes;
   for (const auto& [id, chunk] : context_.shards.chunks()) {
-    // Rows are captured as an image, and changed where they are.
+    // Rows are captured as an image, and changed in place.
     if (!chunk->shard().member().is_primary() || HoldsRows(*chunk)) continue;
     sizes.push_back(chunk->state().num_bytes());
     sizes.push_back(chunk->state().state_bytes());
@@ -152,8 +152,8 @@ ViewAnswer Lane::Propose(const View& view) {
   return {view.number, is_accepted, lowest_free};
 }
 
-// The first step that a joiner of the mode in force may begin with, or with which the mode that
-// `view` changes to may begin: no chunk has begun it.
+// The first step that no chunk has begun: there a joiner may start or, if `view` changes the mode,
+// the new mode.
 Step Lane::LowestFreeStep(const View& view) const {
   const View& active = context_.rules.membership().active();
   const Consistency& now = active.consistency;
@@ -162,7 +162,7 @@ Step Lane::LowestFreeStep(const View& view) const {
   const bool has_clocks = absl::c_any_of(context_.shards.chunks(), [](const auto& chunk) {
     return chunk.second->clocks().Highest() > Step{};
   });
-  // A job that begins from a checkpoint of Async or Bounded goes on by its clocks.
+  // A job that begins from a checkpoint of Async or Bounded continues by its clocks.
   const bool counts_versions =
       view.consistency.is_sync() || (now.is_sync() && (has_begun || !has_clocks));
   Step highest = now.from_step;
@@ -170,11 +170,11 @@ Step Lane::LowestFreeStep(const View& view) const {
     highest = std::max(highest, chunk->clocks().Highest());
     if (counts_versions) highest = std::max(highest, chunk->state().version());
   }
-  // The step of the highest version may be under way, but not before the first view and between two
+  // The step of the highest version may be under way, except before the first view and between two
   // modes.
   const bool is_under_way = now.is_sync() && !changes_mode && has_begun;
   const Step lowest = is_under_way ? Step{highest.value() + 1} : highest;
-  // The workers have agreed in an exchange of this step without the joiner.
+  // An exchange of this step has completed without the joiner.
   const std::optional<Step> exchanged = exchanges_.highest_completed();
   return exchanged ? std::max(lowest, Step{exchanged->value() + 1}) : lowest;
 }
@@ -192,8 +192,8 @@ void Lane::Activate(const View& view) {
   replication_.incoming().OnViewChanged();
 }
 
-// Fences departed workers: what they were sending never counts, and they never accept what they
-// were being sent.
+// Fences departed workers: payloads on their way from them never count, and they never accept those
+// on their way to them.
 void Lane::DropDeparted(const View& before, const View& now) {
   std::vector<Connection*> departed;
   for (const auto& [key, connection] : connections_) {
@@ -267,7 +267,7 @@ void Lane::Adopt(const Hello& hello, std::unique_ptr<Channel> channel) {
   DropOldestStranger();
 }
 
-// Workers connect before their view is here, all of them at the start of a job.
+// Workers may connect before their view arrives; at the start of a job all of them do.
 void Lane::DropOldestStranger() {
   const MembershipView& membership = context_.rules.membership();
   const View& active = membership.active();
@@ -294,7 +294,7 @@ void Lane::Drop(Connection& connection) {
   engine_.AbandonReception(connection);
   for (const auto& [id, chunk] : context_.shards.chunks()) chunk->DropRequestsOf(connection);
   exchanges_.OnDropped(connection);
-  // Its own callback may be on the stack: it is destroyed when that has returned.
+  // Its own callback may be on the stack: it is destroyed after that has returned.
   context_.executor.Post([doomed = std::shared_ptr<Connection>(std::move(it->second))] {});
   connections_.erase(it);
   if (receiver != nullptr) engine_.Recheck(*receiver);
@@ -302,8 +302,8 @@ void Lane::Drop(Connection& connection) {
 
 // ---- a worker's frames ----
 
-// The chunk to which the payload of an initial value or a push can go; null where there is none.
-// Looked up once for a frame: the reception keeps it until the frame is complete.
+// The chunk that can receive the frame's payload; null if there is none. Looked up once per frame:
+// the reception keeps it until the frame is complete.
 Chunk* Connection::FindReceiver(const FrameHeader& header) {
   if (reception_.chunk != nullptr || !HasPayload(header)) return reception_.chunk;
   Chunk* chunk = lane_.context_.shards.Find(header.chunk);
@@ -341,8 +341,8 @@ void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
     if (!lane_.exchanges_.OnFrame(*this, frame).ok()) Violate("an exchange that cannot be read");
     return;
   }
-  // What the header was checked against holds until here, but for the shard: it may have moved
-  // while the payload was being received.
+  // The checks of the header still hold here, except for the shard: it may have moved while the
+  // payload was being received.
   const bool is_checked = reception_.chunk != nullptr;
   Chunk* chunk = is_checked ? reception_.chunk : lane_.context_.shards.Find(header.chunk);
   if (chunk == nullptr || !chunk->shard().member().is_open()) {
@@ -358,7 +358,7 @@ void Connection::OnFrame(Channel&, const ReceivedFrame& frame) {
     return Violate("an admission that cannot be read");
   switch (header.type) {
     case FrameType::kDecided:
-      return;  // the admission was all of it
+      return;  // it has only the admission
     case FrameType::kScale:
       return lane_.engine_.OnScale(*chunk, header);
     case FrameType::kInit:

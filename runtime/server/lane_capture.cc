@@ -61,8 +61,8 @@ void LaneCapture::Add(Shard& shard) {
   for (const auto& chunk : shard.chunks()) {
     const auto last = attempts_.find(chunk.get());
     if (last != attempts_.end() && last->second == order_->attempt) continue;
-    // What has passed the step before it came here was captured by the primary of then, or the
-    // attempt fails because it is missing.
+    // A chunk that passed the step before it came here was captured by its primary at the time, or
+    // else the attempt fails because it is missing.
     if (order_->versions == ChunkVersions::kOfOneStep && chunk->state().version() > order_->step)
       continue;
     missing_.insert(chunk.get());
@@ -106,7 +106,7 @@ void LaneCapture::CaptureIfDue(Chunk& chunk, bool is_publishable) {
   if (!chunk.state().is_initialized()) return;
   if (order_->versions == ChunkVersions::kOfOneStep) {
     if (version > order_->step) {
-      // Versions jump where a mode ends.
+      // Versions jump when a mode ends.
       return Refuse(absl::AbortedError(absl::StrCat(
                         chunk.Name(), " went to version ", version.value(), " at once")),
                     version);
@@ -122,10 +122,10 @@ void LaneCapture::CaptureIfDue(Chunk& chunk, bool is_publishable) {
 }
 
 void LaneCapture::FinishIfComplete() {
-  // A shard that arrives later adds chunks; then the lane finishes once more.
+  // A shard that arrives later adds chunks; the lane then finishes once more.
   if (!order_ || !missing_.empty() || std::exchange(has_finished_, true)) return;
-  // When they are written, chunks that have not changed since may be changed in place again. One
-  // that a later attempt has captured meanwhile is read again.
+  // Once they are written, chunks that have not changed since may be changed in place again, except
+  // those that a later attempt has captured meanwhile.
   lane_.writer->FinishLane(order_->attempt,
                            lane_.index,
                            [chunks = std::exchange(captured_, {}),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lane's part in a checkpoint (docs/protocol.md section 8): which chunks are still to be
-// captured, and when. Capturing takes references to the chunk's value and optimizer state, so
-// nothing waits for a disk; the writer (checkpoint_writer.h) does.
+// captured, and when. Capturing only takes references to the chunk's value and optimizer state, so
+// a lane never waits for a disk; the writer (checkpoint_writer.h) does.
 //
-// A chunk is captured when it has reached the step's version and that version may be published: the
-// next primary may make an unpublished version again, with other bits. No worker pushes the step
-// before it has seen that version, so the capture always comes before the step is applied. Where
-// pushes are applied as they arrive (Async, Bounded), a chunk is captured as it is, at once.
+// A chunk is captured once it has reached the step's version and that version may be published: the
+// next primary may make an unpublished version again, with different bits. No worker pushes the
+// step before it has seen that version, so the capture always precedes the step's application. In
+// Async and Bounded, where pushes are applied as they arrive, a chunk is captured at once, as it
+// is.
 #pragma once
 
 #include <memory>
@@ -26,19 +27,19 @@ class LaneCapture {
  public:
   explicit LaneCapture(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
 
-  // Takes the order in place of an earlier one.
+  // Takes the order, replacing an earlier one.
   void Begin(const Capture& order);
   void End(uint64_t attempt);
 
   // Versions of the shard may have become publishable, or this server has become its primary.
   void OnPublishable(Shard& shard);
-  // Likewise of one chunk.
+  // Likewise for one chunk.
   void OnPublishable(Chunk& chunk);
-  // A step is complete and about to be applied. So some worker has seen the version before it,
-  // which may be published therefore, whatever followers have acknowledged since this server became
-  // primary.
+  // A step is complete and about to be applied. Some worker has therefore seen the version before
+  // it, so that version may be published, whatever followers have acknowledged since this server
+  // became primary.
   void BeforeApply(Chunk& chunk) { CaptureIfMissing(chunk, true); }
-  // The next primary captures what is missing of the shard.
+  // The next primary captures the shard's missing chunks.
   void OnDemoted(Shard& shard);
 
  private:
@@ -53,10 +54,10 @@ class LaneCapture {
   const LaneContext& lane_;
   std::optional<Capture> order_;
   absl::flat_hash_set<Chunk*> missing_;
-  absl::flat_hash_map<const Chunk*, uint64_t> attempts_;  // the last one that captured the chunk
+  absl::flat_hash_map<const Chunk*, uint64_t> attempts_;  // the last that captured each chunk
   std::vector<Chunk*> captured_;                          // since the lane last finished
   bool has_finished_ = false;                             // and nothing was added since
-  // Posted tasks hold it weakly: gone with the lane.
+  // Posted tasks hold it weakly; it ends with the lane.
   const std::shared_ptr<LaneCapture*> self_ = std::make_shared<LaneCapture*>(this);
 };
 

@@ -21,8 +21,8 @@
 
 namespace pushpull {
 
-// Connections to one lane of peers that are in no view, or on no list of servers. An honest one
-// soon is; others would cost memory for as long as they like. One more closes the oldest.
+// Limit on connections to one lane from peers that are in no view, or on no list of servers. An
+// honest peer soon is; others would hold memory indefinitely. One more closes the oldest.
 constexpr size_t kStrangersMax = 16;
 
 // Sends to the coordinator; called on the lane's executor.
@@ -35,7 +35,7 @@ struct LaneOptions {
   size_t index = 0;
   size_t lane_count = 1;
   FaultPoint fault_point;  // for tests
-  // After this long without an answer another server is asked again.
+  // Another server is asked again after this long without an answer.
   Duration retry_after = std::chrono::milliseconds(50);
   // Both outlive the lane.
   Transport& transport;
@@ -45,13 +45,13 @@ struct LaneOptions {
   CoordinatorNotifier notify;
 };
 
-// Thread-confined to the executor. Outlives the parts that use it; they change only what is theirs.
+// Thread-confined to the executor. Outlives the parts that use it; each changes only what it owns.
 struct LaneContext : LaneOptions {
   explicit LaneContext(LaneOptions options)
       : LaneOptions(std::move(options)), shards(server, index, lane_count) {}
 
   Executor& executor = transport.lane(index);
-  // Shared with payloads that are being sent and give their memory back.
+  // Shared with payloads in flight, which return their memory to it.
   const std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>();
   LaneShards shards;
   StepRules rules;

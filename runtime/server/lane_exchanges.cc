@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// How often what nobody can ask for any more is looked for.
+// How often results that nobody can request any more are dropped.
 constexpr Duration kForgetEvery = std::chrono::seconds(1);
 
 ExchangeAnswer Refusal(const absl::Status& why) {
@@ -64,7 +64,7 @@ absl::Status LaneExchanges::OnFrame(Connection& connection, const ReceivedFrame&
     return absl::OkStatus();
   }
   absl::Status taken = CheckLength(*meta, *key, header);
-  // Of no member nothing is kept, and Take says so.
+  // Nothing is kept for a non-member, and Take refuses it.
   if (taken.ok() && values.num_bytes() != header.payload_bytes && IsMember(header))
     taken = absl::UnavailableError("an exchange came before its worker's view, or out of memory");
   if (taken.ok()) {
@@ -114,7 +114,8 @@ std::optional<ExchangeAnswer> LaneExchanges::Rejection(const FrameHeader& header
     return Later(absl::StrCat("not the primary of shard ", id->value(), " yet"));
   if (!is_primary) return Moved(*id, entry);
   if (!shard->member().is_open()) return Later("the shard is being handed over");
-  // What was sent under an earlier entry may be outdated: another primary may have been in between.
+  // A frame sent under an earlier entry may be outdated: there may have been another primary in
+  // between.
   if (header.epoch < entry.epoch) return Moved(*id, entry);
   return std::nullopt;
 }
@@ -122,7 +123,7 @@ std::optional<ExchangeAnswer> LaneExchanges::Rejection(const FrameHeader& header
 absl::Status LaneExchanges::CheckLength(const ExchangeMeta& meta,
                                         const ExchangeKey& key,
                                         const FrameHeader& header) const {
-  const bool has_result = meta.result_of && !key.pair;  // and no receipt of a message
+  const bool has_result = meta.result_of && !key.pair;  // unlike a receipt of a message
   const uint64_t expected = has_result ? AnswerBytes(meta.spec, key.piece, *meta.result_of)
                                        : ContributionBytes(meta.spec, key.piece, header.worker);
   if (header.payload_bytes == expected) return absl::OkStatus();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lane's part in the exchanges of workers (docs/decisions/0057-collectives-over-servers.md):
-// routes their frames to the ExchangeTable or the MessageTable and answers them, as primary of the
-// shard a piece belongs to.
+// A lane's part in the workers' exchanges (docs/decisions/0057-collectives-over-servers.md): routes
+// their frames to the ExchangeTable or the MessageTable and answers them, as primary of the shard
+// to which a piece belongs.
 #pragma once
 
 #include <algorithm>
@@ -29,27 +29,27 @@ class LaneExchanges {
   explicit LaneExchanges(const LaneContext& lane) : lane_(lane) {}
   ~LaneExchanges();
 
-  // Where a contribution is received; empty: it is dropped, out of memory or of a worker that is in
-  // no view of its step.
+  // Where a contribution is received. Empty: it is dropped, for lack of memory or because its
+  // worker is in no view for that step.
   std::span<std::byte> PlacePayload(Reception& reception, const FrameHeader& header) const;
   // A complete kExchange. kDataLoss: it cannot be read.
   absl::Status OnFrame(Connection& connection, const ReceivedFrame& frame);
 
-  // A view is in force.
+  // A view has come into force.
   void OnViewActivated();
   // Entries have changed: this server may be primary of a shard again.
   void OnEntries();
-  // This server was the shard's primary and is not any more.
+  // This server is no longer the shard's primary.
   void OnDemoted(const Shard& shard);
   void OnDropped(const Connection& connection);
 
-  // The highest step with an exchange that no joiner can take part in any more; empty: none.
+  // The highest step that has an exchange which a joiner can no longer take part in; empty: none.
   std::optional<Step> highest_completed() const {
     return std::max(table_.highest_completed(), messages_.highest_ended());
   }
 
  private:
-  // What keeps this server from taking the request; none: it is taken.
+  // The answer that rejects the request; none if this server can take it.
   std::optional<ExchangeAnswer> Rejection(const FrameHeader& header) const;
   absl::Status CheckLength(const ExchangeMeta& meta,
                            const ExchangeKey& key,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server's lanes: each is created, used and destroyed on its own thread, and asked from the
-// control thread.
+// A server's lanes: each is used and destroyed on its own thread, and queried from the control
+// thread.
 #pragma once
 
 #include <functional>
@@ -26,20 +26,20 @@ class LaneGroup {
             const std::function<std::shared_ptr<Lane>(size_t index)>& make);
   LaneGroup(const LaneGroup&) = delete;
   LaneGroup& operator=(const LaneGroup&) = delete;
-  // Each lane ends on its thread, after everything posted to it before.
+  // Each lane ends on its own thread, after everything posted to it earlier.
   ~LaneGroup();
 
   size_t size() const { return lanes_.size(); }
   size_t IndexOf(ShardId shard) const { return LaneOf(shard, size()); }
-  // On this lane's thread only.
+  // Call only on this lane's thread.
   Lane& lane(size_t index) { return *lanes_[index]; }
 
   // Runs `task` on one lane's thread, or on all.
   void Post(size_t index, std::function<void(Lane&)> task);
   void PostToAll(const std::function<void(Lane&)>& task);
 
-  // Runs `ask` on every lane's thread and `done` with all answers, in the order of the lanes, on
-  // the control executor; never after this object has ended.
+  // Runs `ask` on every lane's thread and `done` with all answers, in lane order, on the control
+  // executor; never after this object has ended.
   template <typename Question, typename Done>
   void Ask(Question ask, Done done) {
     using Answer = std::invoke_result_t<Question, Lane&>;
@@ -50,7 +50,7 @@ class LaneGroup {
     const auto gathered = std::make_shared<Gathered>(Gathered{std::vector<Answer>(size()), size()});
     for (size_t i = 0; i < size(); ++i) {
       Post(i, [=, this_lives = std::weak_ptr<bool>(alive_), &control = control_](Lane& lane) {
-        // The answers come together on the control thread only.
+        // The answers are gathered on the control thread only.
         control.Post([=, answer = ask(lane)] {
           gathered->answers[i] = answer;
           if (--gathered->missing == 0 && !this_lives.expired()) done(gathered->answers);
@@ -59,8 +59,8 @@ class LaneGroup {
     }
   }
 
-  // Posts a task to the lane of a shard from another thread, which does not keep the lanes alive: a
-  // lane must end on its own thread. Ignored where the lane has ended when the task's turn comes.
+  // Posts a task to a shard's lane from another thread without keeping the lanes alive: a lane must
+  // end on its own thread. Ignored if the lane has ended by the task's turn.
   using Remote = std::function<void(ShardId shard, std::function<void(Lane&)> task)>;
   Remote remote() const;
 

@@ -144,8 +144,8 @@ absl::Status LaneRebuilds::TakeCopy(ShardId shard, Reception reception, const Fr
   const Epoch known = chunk == nullptr ? Epoch{} : chunk->shard().member().entry().epoch;
   ShardRebuild* rebuild = Find(shard, header.epoch);
   const bool is_needed = rebuild != nullptr && rebuild->Needs(header.chunk);
-  // The worker may learn of the rebuild before this server; or the order arrived, or memory was
-  // lacking, while the payload was already being dropped.
+  // The worker may learn of the rebuild before this server does; or the payload was dropped because
+  // the order had not arrived yet or memory was lacking.
   const bool is_early =
       rebuild == nullptr && header.epoch > known && header.epoch > lane_.shards.entry(shard).epoch;
   const bool was_dropped = is_needed && reception.chunk == nullptr;
@@ -163,9 +163,9 @@ absl::Status LaneRebuilds::TakeCopy(ShardId shard, Reception reception, const Fr
   return absl::OkStatus();
 }
 
-// Nothing of the shard is visible before all of it is here. The entry comes into force with the
+// No part of the shard is visible before all of it is here. The entry comes into force with the
 // last chunk, and the coordinator is notified after that: when others learn of the entry, this
-// server serves under it.
+// server already serves under it.
 void LaneRebuilds::FinishIfComplete(ShardId id) {
   const auto it = rebuilds_.find(id);
   if (it == rebuilds_.end() || !it->second.is_complete()) return;

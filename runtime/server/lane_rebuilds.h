@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lane's rebuilds of lost shards (docs/decisions/0020-lost-shards-from-workers.md): collects each
-// shard's chunks from workers and, where it is read, a checkpoint; then this server becomes its
-// primary and notifies the coordinator.
+// shard's chunks from workers and, if one is read, a checkpoint; then this server becomes the
+// shard's primary and notifies the coordinator.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@
 
 namespace pushpull {
 
-// One shard whose members are all lost, on the server that becomes its primary: what has arrived of
-// it so far, from workers and from a checkpoint. Nothing of it is visible before all has arrived.
+// A shard whose members are all lost, on the server that becomes its primary: the parts that have
+// arrived so far, from workers and from a checkpoint. None is visible until all have arrived.
 // Thread-confined to its lane.
 class ShardRebuild {
  public:
@@ -29,18 +29,18 @@ class ShardRebuild {
 
   const ReplicaSet& entry() const { return order_.entry; }
 
-  // The value of this chunk is still to come from a worker.
+  // The value of this chunk has yet to arrive from a worker.
   bool Needs(ChunkId chunk) const;
-  // kDataLoss: these are not the bytes that the worker reported.
+  // kDataLoss: the bytes are not those that the worker reported.
   absl::Status TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value);
   void TakeStored(RestoredChunk stored);
-  // The checkpoint of `step` has been read, or why not.
+  // Reading has ended: the step of the checkpoint, or why it could not be read.
   void EndReading(const absl::StatusOr<Step>& read);
 
   bool is_complete() const { return missing_ == 0 && !is_reading_; }
 
   // Sets the chunk to what has arrived for it; is_complete() must hold. After an error the shard
-  // cannot be rebuilt. Adds to `report` where the optimizer's state is from.
+  // cannot be rebuilt. Records in `report` where the optimizer state came from.
   absl::Status Install(Chunk& chunk, Rebuilt& report);
 
  private:
@@ -64,17 +64,17 @@ class LaneRebuilds {
   LaneRebuilds(LaneContext& lane, ShardReplication& replication)
       : lane_(lane), replication_(replication) {}
 
-  // Starts over where the shard is being rebuilt already. Ignored where a newer entry is known.
+  // Starts over if the shard is already being rebuilt. Ignored if a newer entry is known.
   // `reads_checkpoint`: TakeStored and EndReading will be called.
   void Begin(const RebuildShard& order, bool reads_checkpoint);
-  // An entry of epoch `known` is in force: a rebuild under an earlier one is dropped.
+  // An entry of epoch `known` is in force: drops a rebuild under the same or a lower epoch.
   void DropOutdated(ShardId shard, Epoch known);
   void TakeStored(Epoch epoch, RestoredChunk stored);
   void EndReading(ShardId shard, Epoch epoch, const absl::StatusOr<Step>& read);
 
-  // Where a worker's copy of a chunk goes; nowhere where it is not needed.
+  // Where a worker's copy of a chunk goes; empty if it is not needed.
   std::span<std::byte> PlaceCopy(Reception& reception, const FrameHeader& header);
-  // Takes a worker's copy, of a chunk of `shard`. kUnavailable: not ready for it; the worker sends
+  // Takes a worker's copy of a chunk of `shard`. kUnavailable: not ready for it; the worker sends
   // it again.
   absl::Status TakeCopy(ShardId shard, Reception reception, const FrameHeader& header);
 

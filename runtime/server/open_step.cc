@@ -20,8 +20,8 @@ void OpenStep::NoteArrival(SteadyTime now, bool measures_noise) {
 void OpenStep::Count(const ReceivedContribution& received) {
   counted_.Count(received.contribution);
   skips_ = skips_ || received.skips_step;
-  // A worker may be needed that was not when the step was complete before: the view's only member
-  // begins with the step that is under way.
+  // The step may have been complete already, with a worker required since: when a view has only one
+  // member, that worker begins with the open step.
   sum_.clip() = {};
 }
 
@@ -85,7 +85,8 @@ std::vector<Waiter> OpenStep::TakeHeldWaiters() {
   return waiters;
 }
 
-// Frames arrive in any order over several connections: an older decision must not replace a newer.
+// Frames arrive in any order over several connections: an older decision must not replace a newer
+// one.
 void OpenStep::Learn(Admission decided, Step version) {
   const bool is_newer = !decided_ || decided_->step < decided.step;
   if (is_newer && decided.step >= version) decided_ = std::move(decided);
@@ -93,7 +94,7 @@ void OpenStep::Learn(Admission decided, Step version) {
 
 void OpenStep::Withdraw(WorkerId worker, Step step) {
   if (!decided_ || decided_->step >= step) return;
-  // What it has brought counts.
+  // A contribution that has arrived counts.
   if (counted_.HasCounted(worker) || HasHeld(worker)) return;
   std::erase(decided_->workers, worker);
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The step under way on a chunk's primary: who has contributed, the sum so far, and the
-// contributions that must not be added yet. What may be added when is decided by the StepPolicy
-// (step_policy.h).
+// The open step on a chunk's primary: who has contributed, the sum so far, and the contributions
+// that must not be added yet. The StepPolicy (step_policy.h) decides what may be added and when.
 #pragma once
 
 #include <optional>
@@ -23,14 +22,14 @@
 
 namespace pushpull {
 
-// A complete contribution. It is held where it must not be added yet: another one is being received
-// into the accumulator, (deterministic mode) a worker with a lower index is still to come, or it is
-// not decided who counts in the step.
+// A complete contribution. It is held while it must not be added yet: another is being received
+// into the accumulator, a worker with a lower index has yet to contribute (deterministic mode), or
+// it is undecided who counts in the step.
 struct ReceivedContribution {
   Contribution contribution;
   HostBuffer values;
   bool counts = true;       // false: counted as a contributor, left out of the sum
-  bool skips_step = false;  // with it the chunk keeps its value in this step
+  bool skips_step = false;  // the chunk keeps its value in this step
   Waiter waiter;
 };
 
@@ -47,22 +46,22 @@ class OpenStep {
   bool has_begun() const { return !counted_.contributors().empty() || !held_.empty(); }
   SteadyTime began_at() const { return began_at_; }  // the first contribution
   bool HasHeld(WorkerId worker) const;
-  // A contribution of the step, or its sum, keeps the chunk's value as it is (spec.sync.nonFinite).
+  // The chunk keeps its value, because of a contribution or the sum (spec.sync.nonFinite).
   bool skips() const { return skips_ || !sum_.is_finite(); }
 
-  // spec.sync.nonFinite: Fail. The chunk takes nothing any more, in no step.
+  // spec.sync.nonFinite: Fail. The chunk accepts nothing more, in any step.
   void Fail() { has_failed_ = true; }
   bool has_failed() const { return has_failed_; }
 
-  // A contribution has arrived. `measures_noise`: the step's noise is measured.
+  // A contribution has arrived. `measures_noise`: also measures the step's noise.
   void NoteArrival(SteadyTime now, bool measures_noise = false);
-  // Counts what was received into sum() after BeginDirect.
+  // Counts the contribution that was received into sum() after BeginDirect.
   void CountDirect(const ReceivedContribution& received);
-  // Counts values that lie elsewhere and are read during the call; sum().has_sum() must hold.
+  // Counts values that lie elsewhere; they are read during the call. sum().has_sum() must hold.
   void CountFrom(std::span<const float> values, const ReceivedContribution& received);
-  // Counts a held contribution. Its memory may be exchanged for other memory.
+  // Counts a held contribution. May exchange its memory for other memory.
   void CountHeld(ReceivedContribution& held);
-  // Holds it; replaces one of an earlier process of the worker.
+  // Holds the contribution; replaces one from an earlier process of the worker.
   void Hold(ReceivedContribution received);
   // The one with the lowest worker index; held() must not be empty.
   ReceivedContribution TakeFirstHeld();
@@ -73,17 +72,17 @@ class OpenStep {
   // Removes the waiters of held contributions, which stay.
   std::vector<Waiter> TakeHeldWaiters();
 
-  // Backup workers and gated steps: what the leading chunk has decided, as frames of workers told
-  // this one; of the step under way or of a later one. Unused on the leading chunk itself.
+  // Backup workers and gated steps: the leading chunk's decision, as learned from workers' frames,
+  // for the open step or a later one. Unused on the leading chunk itself.
   const std::optional<Admission>& decided() const { return decided_; }
-  // Takes the decision if it is newer than the one known, and not of a step before `version`.
+  // Takes the decision if it is newer than the known one, and not for a step before `version`.
   void Learn(Admission decided, Step version);
-  // The worker pushes no step before `step` any more, so it is not waited for in one.
+  // The worker will push no step before `step`, so none of them waits for it.
   void Withdraw(WorkerId worker, Step step);
   void ForgetDecision() { decided_.reset(); }
 
-  // Forgets the step's contributions, not the decision. A payload that is being received into the
-  // sum goes on.
+  // Forgets the step's contributions, but not the decision. A payload that is being received into
+  // the sum is unaffected.
   void Clear();
 
  private:

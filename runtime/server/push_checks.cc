@@ -50,8 +50,8 @@ absl::Status WhyRefused(const Chunk& chunk,
       return absl::InvalidArgumentError(
           of_chunk(": push for step ", step, ", its version is ", chunk.state().version().value()));
     case PushVerdict::kNotAdmitted:
-      // Gated: the leading chunk has completed the step without it: the worker is being given up,
-      // or learns of that with the next version.
+      // Gated: the leading chunk has completed the step without this worker, which is being given
+      // up, or learns of that with the next version.
       return rules.policy().HoldsApart(chunk)
                  ? absl::UnavailableError(
                        of_chunk(": step ", step, " is decided without ", ToString(push.worker)))
@@ -60,7 +60,7 @@ absl::Status WhyRefused(const Chunk& chunk,
     case PushVerdict::kNotMember: {
       const std::string who =
           absl::StrCat(ToString(push.worker), " is not a member in step ", step);
-      // Its view may be newer than the one here, and let it begin earlier.
+      // The worker's view may be newer than this server's, and let it begin earlier.
       return rules.membership().StartsAfter(push.worker, push.incarnation, push.step)
                  ? absl::UnavailableError(absl::StrCat(who, " yet"))
                  : absl::AbortedError(absl::StrCat(who, ": rejoin"));

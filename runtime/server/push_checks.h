@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a push cannot count, and what the worker does about it; and from its payload to its values:
-// decoding of codecs (docs/decisions/0036-codecs.md) and the check for values that are not finite
-// (spec.sync.nonFinite).
+// Why a push cannot count, and what the worker does about it; and the way from a payload to its
+// values: decoding codecs (docs/decisions/0036-codecs.md) and checking for values that are not
+// finite (spec.sync.nonFinite).
 #pragma once
 
 #include <span>
@@ -14,25 +14,26 @@
 
 namespace pushpull {
 
-// OK where it counts, or has counted before.
+// OK if the push counts, or has counted before.
 //   kUnavailable   not now: send it again
 //   kAborted       the worker is not a member: rejoin
-//   others         a mistake of the worker or a failed chunk: report
+//   others         the worker's mistake, or a failed chunk: report
 absl::Status WhyRefused(const Chunk& chunk,
                         const StepRules& rules,
                         const FrameHeader& push,
                         PushVerdict verdict);
 
-// kInvalidArgument: a payload of this length, type and codec cannot be of the chunk; the text has
-// both sides.
+// kInvalidArgument: a payload of this length, type and codec cannot belong to the chunk; the text
+// has both sides.
 absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame);
 
-// Whether its payload has other bytes than those of master values: a codec's, or another type's.
+// Whether the payload is not in the form of master values: it has a codec, or another type.
 bool IsEncoded(const FrameHeader& push);
 
-// Replaces such bytes by float32 values, while they are still in the cache. On error the buffer has
-// gone back to the pool.
-// kUnavailable: no memory; the worker sends it again. Else: the bytes are not of this codec.
+// Replaces an encoded payload with float32 values while it is still in the cache. On error the
+// buffer has gone back to the pool.
+// kUnavailable: no memory; the worker sends it again. Otherwise: the bytes are not valid for this
+// codec.
 absl::Status DecodePush(const Chunk& chunk,
                         const FrameHeader& push,
                         BufferPool& pool,
@@ -47,8 +48,8 @@ absl::Status CheckFinite(const Chunk& chunk,
                          std::span<const float> values);
 
 // kInvalidArgument: the step's sum has a value that is NaN or infinite, though its contributions
-// have passed CheckFinite: they are too large together, or one was read from shared memory and has
-// changed after the check. The text names tensor and step.
+// passed CheckFinite: they overflow together, or one was read from shared memory and changed after
+// the check. The text names tensor and step.
 absl::Status CheckSum(const Chunk& chunk);
 
 }  // namespace pushpull

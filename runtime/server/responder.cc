@@ -36,8 +36,8 @@ std::vector<std::byte> EncodeUpdates(uint64_t updates) {
 
 }  // namespace
 
-// The meta is read in this order: timing, admission and updates (where flags say so), entry (what
-// is left).
+// The meta is read in this order: timing, admission and updates (each if its flag is set), entry
+// (the rest).
 void Responder::Publish(Chunk& chunk) {
   if (chunk.waiters().empty()) return;
   const ReplicaSet& entry = chunk.shard().member().entry();
@@ -111,7 +111,7 @@ void Responder::SendHeld(const Connection& connection,
 }
 
 void Responder::SendSquares(Chunk& chunk) const {
-  // A copy: an answer may come at once, and with it the end of the step.
+  // A copy: an answer may arrive at once and end the step.
   const std::span<const Waiter> waiters = chunk.waiters().all();
   for (const Waiter& waiter : std::vector<Waiter>(waiters.begin(), waiters.end())) {
     const bool is_of_step = IsPush(waiter.request.type) && waiter.connection != nullptr &&
@@ -139,7 +139,7 @@ void Responder::Redirect(Connection& connection, const FrameHeader& request) con
   if (!shard) return refuse(absl::StrCat(" has no chunk ", request.chunk.value(), " yet"));
   Chunk* chunk = lane_.shards.Find(request.chunk);
   if (chunk != nullptr && chunk->shard().member().is_handing_over()) {
-    // Answered when it is certain who the next primary is.
+    // Answered once the next primary is certain.
     return chunk->waiters().Add({.connection = &connection,
                                  .request = request,
                                  .min_version = Step{std::numeric_limits<uint64_t>::max()}});

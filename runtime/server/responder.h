@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The frames that a lane answers its workers with.
+// The frames with which a lane answers its workers.
 #pragma once
 
 #include "absl/status/status.h"
@@ -21,15 +21,15 @@ class Responder {
 
   // Answers every request that the chunk's current version satisfies.
   void Publish(Chunk& chunk);
-  // This server is no longer the primary: the chunk is published elsewhere.
+  // This server is no longer the primary: the chunk is published elsewhere from now on.
   void OnDemoted(const Chunk& chunk) { wire_values_.Drop(chunk); }
-  // Gated steps: the contribution is held; the worker asks the leading chunk when all chunks of the
-  // step are.
+  // Gated steps: the contribution is held; the worker asks the leading chunk once all chunks of the
+  // step are held.
   void SendHeld(const Connection& connection, const Chunk& chunk, const FrameHeader& push) const;
-  // Clipping: the step of these pushes waits for its scale.
+  // Clipping: the pushes' step waits for its scale.
   void SendSquares(Chunk& chunk) const;
   void SendSquares(const Connection& connection, const Chunk& chunk, const FrameHeader& push) const;
-  // This server does not take requests for the chunk now: sends the worker to the primary, or asks
+  // This server currently takes no requests for the chunk: sends the worker to the primary, or asks
   // it to send the request again.
   void Redirect(Connection& connection, const FrameHeader& request) const;
   void SendMoved(const Connection& connection, const FrameHeader& request, ShardId shard) const;

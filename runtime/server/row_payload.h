@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lane does with the payloads of a chunk of a row-sparse tensor: rows that are pushed, keys
-// that are pulled, and the rows that answer them (docs/decisions/0056-row-sparse-tensors.md).
+// How a lane handles payloads for a chunk of a row-sparse tensor: rows that are pushed, keys that
+// are pulled, and the rows that answer them (docs/decisions/0056-row-sparse-tensors.md).
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@
 
 namespace pushpull {
 
-// Whether an Init, a push or a pull of the chunk may have a payload of this length; what is in it
-// is checked when it is complete. kInvalidArgument: no; the text has both sides.
+// Checks whether an Init, a push or a pull of the chunk may have a payload of this length; its
+// content is checked once it is complete. kInvalidArgument: it may not; the text has both sides.
 absl::Status CheckRowBytes(const Chunk& chunk, const FrameHeader& frame);
-// The complete payload. kInvalidArgument: its keys do not ascend, or belong to other chunks. OK for
-// a chunk without rows.
+// Checks the complete payload. kInvalidArgument: its keys do not ascend, or belong to other chunks.
+// OK for a chunk without rows.
 absl::Status CheckRowKeys(const Chunk& chunk, FrameType type, std::span<const std::byte> payload);
 
-// Nothing of such a frame is received: it is complete with its header.
+// Such a frame has no payload to receive: it is complete with its header.
 inline bool IsEmptyOfRows(const Chunk& chunk, const FrameHeader& header) {
   return HoldsRows(chunk) && header.payload_bytes == 0;
 }
 
-// Memory for a payload, and its end. Rows are of another number in every step, so theirs is of no
-// use to the pool. kResourceExhausted: no memory.
+// Take and return the memory of a payload. The number of rows differs from step to step, so theirs
+// bypasses the pool. kResourceExhausted: no memory.
 absl::StatusOr<HostBuffer> TakeBuffer(const Chunk& chunk, uint64_t num_bytes, BufferPool& pool);
 void ReturnBuffer(const Chunk& chunk, HostBuffer buffer, BufferPool& pool);
 
-// The keys that a pull has brought; null for a chunk without rows. kInvalidArgument: as
+// The keys that came with a pull; null for a chunk without rows. kInvalidArgument: as for
 // CheckRowKeys. kUnavailable: there was no memory for them; the worker asks again.
 absl::StatusOr<std::shared_ptr<const HostBuffer>> TakeRowKeys(const Chunk& chunk,
                                                               Reception reception,

@@ -56,7 +56,7 @@ absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& r
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }
   queue.Advance(counted, std::move(next));
-  // The value says how many samples its step has, so all workers go by the same number, and a
+  // The value records how many samples its step has, so all workers use the same number, and a
   // change falls between two steps.
   if (rules.global_batch() > 0) queue.SetGlobalBatch(rules.global_batch());
   PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(SampleQueue::kBytes));

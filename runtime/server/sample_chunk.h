@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunk that holds the job's position in its data set (consistency/sample_queue.h): where other
-// chunks take an optimizer's step, this one divides the next samples.
+// The chunk that holds the job's position in its data set (consistency/sample_queue.h). Where other
+// chunks apply the optimizer, this one divides the next samples.
 #pragma once
 
 #include "absl/status/status.h"
@@ -17,19 +17,20 @@ class StepRules;
 
 bool HoldsSamples(const Chunk& chunk);
 
-// Samples of a full step, over all workers; 0 where the chunk does not hold them, or has none yet.
+// Samples of a full step, over all workers; 0 if the chunk does not hold samples, or has no value
+// yet.
 uint64_t BatchOf(const Chunk& chunk);
 
-// Divides step 0 among its members. `value` is a worker's version 0.
-// kInvalidArgument: it is not a queue.
+// Divides step 0 among its members. `value`: a worker's version 0, changed in place.
+// kInvalidArgument: `value` is not a sample queue.
 absl::Status DivideFirstStep(const Chunk& chunk,
                              const MembershipView& membership,
                              HostBuffer& value);
 
-// The next version's value: the step is complete with the contributors that are counted in `chunk`.
-// A contributor that pushed with weight 0 has asked for no further samples. The next step has the
-// batch that was set last.
-// kDataLoss: the present value is damaged. kResourceExhausted: no memory.
+// The next version's value, once the step is complete with the contributors counted in `chunk`. A
+// contributor that pushed with weight 0 wants no further samples. The next step has the batch that
+// was set last.
+// kDataLoss: the current value is damaged. kResourceExhausted: no memory.
 absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& rules);
 
 }  // namespace pushpull

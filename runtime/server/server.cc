@@ -17,11 +17,11 @@
 namespace pushpull {
 namespace {
 
-// For a server that is to leave and that no coordinator has welcomed: one may have registered it
-// and given it shards, and its Welcome is on the way; otherwise nobody knows of this server.
+// For a leaving server that no coordinator has welcomed: one may have registered it and given it
+// shards, with its Welcome still on the way; otherwise nobody knows of this server.
 constexpr Duration kWelcomeTimeout = std::chrono::seconds(2);
 
-// Between two lines about peers without certificates.
+// Minimum time between two log lines about peers without certificates.
 constexpr Duration kStrangerPeriod = std::chrono::seconds(10);
 
 bool ArePlacedAlike(const std::vector<PlacedTensor>& a, const std::vector<PlacedTensor>& b) {
@@ -34,7 +34,7 @@ std::string WithHost(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
 }
 
-// Whether anything of the shard could be in a checkpoint that the workers do not have.
+// Whether a checkpoint may have something of the shard that the workers lack.
 bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>& tensors) {
   if (order.checkpoint.empty()) return false;
   const bool needs_value = absl::c_any_of(order.chunks, [](const RebuiltChunk& chunk) {
@@ -46,7 +46,7 @@ bool NeedsCheckpoint(const RebuildShard& order, const std::vector<PlacedTensor>&
          });
 }
 
-// Reads the shard from the checkpoint; returns its step.
+// Reads the shard from the checkpoint; returns the checkpoint's step.
 absl::StatusOr<Step> ReadStored(FileSystem& files,
                                 const RebuildShard& order,
                                 const std::vector<PlacedTensor>& tensors,
@@ -186,8 +186,8 @@ void Server::On(const SetServers& message) {
   });
 }
 
-// Lanes keep the tensors as they were placed when they got them. A coordinator whom nobody told of
-// that, because no server with tensors was there in time, places them anew.
+// Lanes keep the placement with which they received the tensors. A coordinator to which no server
+// reported it in time places the tensors anew.
 void Server::On(const InstallTensors& message) {
   if (tensors_ != nullptr && !ArePlacedAlike(*tensors_, message.tensors)) {
     return End(absl::AbortedError(
@@ -200,8 +200,8 @@ void Server::On(const InstallTensors& message) {
                   const auto&) { Reply(generation, TensorsInstalled{version}); });
 }
 
-// Answered after the lanes have promised the term: no decision of an earlier coordinator can change
-// what they report then.
+// Answered after the lanes have promised the term: from then on no earlier coordinator's decision
+// can change what they report.
 void Server::On(const Collect& message) {
   lanes_->Ask([](Lane& lane) { return lane.Report(); },
               [this, generation = session_->generation(), term = message.term](const auto& lanes) {
@@ -250,7 +250,7 @@ void Server::On(const ActivateView& message) {
   const View view = message.view;
   log_.Info("view", {{"number", view.number}, {"members", view.members.size()}});
   lanes_->PostToAll([view](Lane& lane) { lane.Activate(view); });
-  // A short job is over before the next heartbeat.
+  // A short job may be over before the next heartbeat.
   SendStats();
 }
 
@@ -261,7 +261,7 @@ void Server::On(const Capture& message) {
   lanes_->Ask([](Lane& lane) { return lane.CaptureSizes(); },
               [this, message](const auto& lanes) {
                 std::vector<uint64_t> sizes;
-                // After the last step nothing changes any more.
+                // Nothing changes after the last step.
                 for (const auto& lane : lanes)
                   if (!message.is_last) absl::c_copy(lane, std::back_inserter(sizes));
                 writer_->Prepare(message.attempt, std::move(sizes), [message, post = Poster()] {
@@ -280,7 +280,7 @@ void Server::On(const EndCapture& message) {
   lanes_->PostToAll([attempt = message.attempt](Lane& lane) { lane.EndCapture(attempt); });
 }
 
-// For the disk's thread: posts each chunk that it has read to its lane, which calls `take`.
+// For the disk's thread: posts each chunk that was read to its lane, which calls `take`.
 Server::ChunkDelivery Server::DeliverTo(std::function<void(Lane&, RestoredChunk)> take) {
   return [take = std::move(take), post = lanes_->remote(), self = std::weak_ptr<Server*>(self_)](
              RestoredChunk chunk) -> absl::Status {
@@ -292,7 +292,7 @@ Server::ChunkDelivery Server::DeliverTo(std::function<void(Lane&, RestoredChunk)
   };
 }
 
-// When every lane has taken what came before, the coordinator is notified.
+// The coordinator is notified once every lane has taken all chunks posted to it.
 void Server::On(const Restore& message) {
   if (tensors_ == nullptr) return;
   log_.Info("restoring", {{"folder", message.folder}, {"shards", message.shards.size()}});
@@ -313,7 +313,7 @@ void Server::On(const Restore& message) {
   });
 }
 
-// Reads what the job's newest checkpoint has of a lost shard; the rest is done by the lane
+// Reads a lost shard from the job's newest checkpoint, if needed; the lane does the rest
 // (lane_rebuilds.h).
 void Server::On(const RebuildShard& message) {
   if (tensors_ == nullptr) return;
@@ -340,7 +340,7 @@ void Server::On(const RebuildShard& message) {
 }
 
 void Server::On(const Stop& message) {
-  // Here kUnavailable means that the coordinator cannot be reached, and it can.
+  // To the end handler kUnavailable means that the coordinator cannot be reached, but it can.
   End(absl::IsUnavailable(message.status) ? absl::AbortedError(message.status.message())
                                           : message.status);
 }

@@ -33,13 +33,13 @@ struct ServerOptions {
   std::string listen;                   // host:port for workers; port 0 takes a free one
   std::string advertise_host;           // what workers connect to; empty: the host of `listen`
   std::string metrics_address;          // for the status; may be empty
-  double weight = 1;                    // share of the parameters relative to other servers
-  std::string rack;                     // that this host is in; empty: not known
-  std::function<Duration()> busy_time;  // of all lanes since the start; may be empty
+  double weight = 1;                    // share of the parameters, relative to other servers
+  std::string rack;                     // of this host; empty: unknown
+  std::function<Duration()> busy_time;  // of all lanes, since the start; may be empty
   FaultPoint fault_point;               // for tests
-  // After this long without an answer, another server is asked again.
+  // Another server is asked again after this long without an answer.
   Duration ask_again_after = std::chrono::milliseconds(50);
-  // How long it waits for a coordinator while it leaves: without one nobody takes its shards, and
+  // How long a leaving server waits for a coordinator: without one nobody takes its shards, and
   // when the whole job is deleted none comes.
   Duration leaves_alone_after = std::chrono::seconds(20);
   ReconnectingSessionOptions session;
@@ -58,7 +58,7 @@ struct ServerDependencies {
 // Thread-confined to the control executor, Start and the destructor included.
 class Server final : public SessionHandler, public ChannelAcceptor {
  public:
-  // Called once on the control executor: OK when the job has ended normally, else why it ended.
+  // Called once, on the control executor: OK if the job ended normally, otherwise why it ended.
   using EndHandler = std::function<void(const absl::Status&)>;
 
   // Listens and registers with the coordinator. kAlreadyExists: the port is in use.
@@ -68,10 +68,10 @@ class Server final : public SessionHandler, public ChannelAcceptor {
                                                        EndHandler on_end);
   ~Server() override;
 
-  // Drains: asks the coordinator, and each later one, to move this server's shards to others. It
-  // serves meanwhile; the end handler is called with OK when it holds nothing, or has had no
-  // coordinator for options.leaves_alone_after. A server that no coordinator has welcomed within 2
-  // s ends then.
+  // Drains: asks the coordinator, and each later one, to move this server's shards to others. Keeps
+  // serving meanwhile; the end handler is called with OK once the server holds nothing, or has had
+  // no coordinator for options.leaves_alone_after. A server that no coordinator has ever welcomed
+  // waits only 2 s.
   void Leave();
 
   const std::string& data_address() const { return data_address_; }
@@ -101,7 +101,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const RebuildShard& message);
   void On(const Stop& message);
   void On(const Collect& message);
-  // For workers.
+  // Meant for workers.
   void On(const HoldSteps&) {}
   void On(const ResumeSteps&) {}
   void On(const TensorsRegistered&) {}
@@ -114,7 +114,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
 
   // Posts tasks to this server from any thread; they are dropped once it has ended.
   std::function<void(std::function<void(Server&)>)> Poster() const;
-  // Answers a request of a session, unless another one has begun since.
+  // Answers a request of a session, unless another session has begun since.
   void Reply(uint64_t generation, FromMember message);
 
   void BeginCapture(const Capture& message);
@@ -147,7 +147,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   bool is_leaving_ = false;
   std::optional<SteadyTime> alone_since_;  // while it leaves
   std::optional<ReconnectingSession> session_;
-  std::shared_ptr<Server*> self_;  // posted tasks hold it weakly: gone with the server
+  std::shared_ptr<Server*> self_;  // posted tasks hold it weakly; it ends with the server
 };
 
 }  // namespace pushpull

@@ -27,7 +27,7 @@ ServerMetrics::ServerMetrics(MetricsRegistry& registry)
       nonfinite_(Counter(registry,
                          "pushpull_nonfinite_gradients_total",
                          "Gradient chunks with a NaN or an infinity")),
-      // 1 us to 1 s: below is clock noise, above something is broken.
+      // 1 us to 1 s: anything below is clock noise; above, something is broken.
       queue_(registry
                  .AddHistogram("pushpull_server_queue_seconds",
                                "From the last byte of a push until the lane processes it",

@@ -19,7 +19,7 @@ namespace pushpull {
 
 // Why something was counted in pushpull_errors_total.
 enum class ServerError : uint8_t {
-  kBadFrame,     // checksum, size or order that no correct peer sends
+  kBadFrame,     // a checksum, size or order that no correct peer sends
   kRejected,     // a connection without a valid hello
   kRefusedPush,  // not a member, unknown chunk, wrong size or step
   kConnectionLost,
@@ -34,13 +34,13 @@ class ServerMetrics {
   void AddPushed(absl::string_view channel, uint64_t bytes) { pushed_.Add(channel, bytes); }
   void AddPulled(absl::string_view channel, uint64_t bytes) { pulled_.Add(channel, bytes); }
   void AddReplicated(absl::string_view channel, uint64_t bytes) { replicated_.Add(channel, bytes); }
-  // Of those that were pushed, what was added from the workers' own memory.
+  // The part of the pushed bytes that was added from the workers' own memory.
   void AddInPlace(uint64_t bytes) { in_place_.Increment(static_cast<double>(bytes)); }
   void AddDuplicate() { duplicates_.Increment(); }
   void AddNonFinite() { nonfinite_.Increment(); }
   void AddError(ServerError reason) { errors_[static_cast<size_t>(reason)]->Increment(); }
   void ObserveQueue(Duration waited) { queue_.Observe(ToSeconds(waited)); }
-  // Versions that a gradient is behind the chunk it is applied to.
+  // By how many versions a gradient is behind the chunk to which it is applied.
   void ObserveStaleness(uint64_t steps) { staleness_.Observe(static_cast<double>(steps)); }
   void SetBytesOwned(uint64_t bytes) { bytes_.Set(static_cast<double>(bytes)); }
   void SetBusyRatio(double ratio) { busy_.Set(ratio); }

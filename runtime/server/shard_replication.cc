@@ -13,7 +13,7 @@
 namespace pushpull {
 namespace {
 
-// Value, optimizer state in parts of a frame's payload, clocks.
+// The value, the optimizer state in parts that fit a frame's payload, and the clocks.
 size_t NumParts(size_t state_bytes) {
   return 2 + (state_bytes + kFramePayloadBytesMax - 1) / kFramePayloadBytesMax;
 }
@@ -52,8 +52,8 @@ void ShardReplication::Install(Shard& shard, const ReplicaSet& entry, ShardMembe
   if (change.is_taken) Follow(shard, change, false);
 }
 
-// An entry is in force. Requests are redirected before the state is cleared, and a new primary
-// publishes before it sends on: both find the state that the entry before left.
+// An entry has come into force. Requests are redirected before the state is cleared, and a new
+// primary publishes before it sends to others: both see the state that the previous entry left.
 void ShardReplication::Follow(Shard& shard,
                               const ShardMember::Change& change,
                               bool has_handed_over) {
@@ -66,12 +66,12 @@ void ShardReplication::Follow(Shard& shard,
   ConfirmStreams(shard);
 }
 
-// The old primary takes no pushes from now on; those that arrive wait. When the next one has
+// The old primary takes no pushes from now on; those that arrive wait. Once the next primary has
 // acknowledged everything, the entry that makes it primary is installed here first, so that nothing
-// of this log can be published after that.
+// more of this log can be published.
 void ShardReplication::BeginHandover(Shard& shard, const Handover& message) {
   if (!shard.member().BeginHandover(message.current, message.next)) return;
-  incoming_.Connect(*message.next.primary, shard.id());  // connecting takes a moment
+  incoming_.Connect(*message.next.primary, shard.id());  // connecting takes time
   FinishHandover(shard);
 }
 
@@ -113,7 +113,7 @@ void ShardReplication::OnClosed(PeerConnection& peer) {
   const auto it = peers_.find(&peer);
   if (it == peers_.end()) return;
   peer.channel().Close();
-  // Its own callback may be on the stack: it is destroyed when that has returned.
+  // Its own callback may be on the stack: it is destroyed after that has returned.
   lane_.executor.Post([doomed = std::shared_ptr<PeerConnection>(std::move(it->second))] {});
   peers_.erase(it);
 }
@@ -134,16 +134,17 @@ void ShardReplication::OnFrame(PeerConnection& peer, const ReceivedFrame& frame)
 }
 
 void ShardReplication::OnJoin(PeerConnection& peer, const ReceivedFrame& frame) {
-  // Dropped, out of memory or before the list of servers was here: it asks again.
+  // The payload was dropped, out of memory or before the list of servers arrived: the peer asks
+  // again.
   if (frame.payload.size() != frame.header.payload_bytes) return;
   const absl::StatusOr<JoinShardMeta> join = DecodeJoinShard(frame.meta);
   const absl::StatusOr<std::vector<ChunkStamp>> theirs = DecodeStamps(frame.payload);
   if (!join.ok() || !theirs.ok()) return OnClosed(peer);
   Shard* shard = lane_.shards.Find(join->shard);
-  if (shard == nullptr) return;  // it asks again; the entry is on its way here
+  if (shard == nullptr) return;  // the peer asks again; the entry is on its way here
   if (join->is_handover && !TakeHandover(*shard, peer, *join)) return;
-  // A member under another entry is not answered: it asks again, when one of the two has learned
-  // the newer entry.
+  // A member under another entry is not answered: it asks again, once either side has learned the
+  // newer entry.
   const bool is_opened = shard->member().Open(
       peer.server(), frame.header.epoch, join->stream, *theirs, shard->Stamps());
   if (!is_opened) return;
@@ -151,8 +152,9 @@ void ShardReplication::OnJoin(PeerConnection& peer, const ReceivedFrame& frame) 
   SendNext(*shard, peer.server());
 }
 
-// A primary that has handed over joins the next one, and may arrive before the coordinator's entry.
-// Its word is enough where this server has every entry of its log. False: the entry is refused.
+// A primary that has handed over joins the next one's stream, and may do so before the
+// coordinator's entry arrives here. Its join suffices if this server has every entry of its log.
+// False: the entry is refused.
 bool ShardReplication::TakeHandover(Shard& shard,
                                     const PeerConnection& peer,
                                     const JoinShardMeta& join) {
@@ -162,7 +164,7 @@ bool ShardReplication::TakeHandover(Shard& shard,
                           join.entry.RoleOf(lane_.server) == ReplicaRole::kPrimary;
   if (!hands_over || join.entry.epoch <= member.entry().epoch) return true;
   Install(shard, join.entry, ShardMember::Via::kHandedOver);
-  // Refused: it is of a coordinator that was replaced.
+  // Refused: the entry is from a coordinator that was replaced.
   if (member.entry() != join.entry) return false;
   lane_.notify(HandedOver{shard.id(), join.entry});
   return true;
@@ -175,14 +177,15 @@ void ShardReplication::OnAck(PeerConnection& peer, const ReceivedFrame& frame) {
   if (shard == nullptr || !shard->member().OnAck(peer.server(), meta->ack)) return;
   if (meta->ack.is_caught_up)
     lane_.notify(CaughtUp{meta->shard, frame.header.epoch, peer.server()});
-  // First the next copies, so that the link stays busy; then answers to workers.
+  // The next copies first, so that the link stays busy; then the answers to workers.
   SendNext(*shard, peer.server());
   engine_.OnPublishable(*shard);
   FinishHandover(*shard);
 }
 
-// An entry is in force: streams of servers that are not members any more end. One that goes on is
-// confirmed under the new entry by one more caught-up frame, which NextFrames has ready.
+// An entry has come into force: streams to servers that are no longer members end. One that
+// continues is confirmed under the new entry by another caught-up frame, which NextFrames has
+// ready.
 void ShardReplication::ConfirmStreams(Shard& shard) {
   const std::vector<ServerId> streams = shard.member().outgoing().Members();
   const auto joined = joined_.find(shard.id());
@@ -201,8 +204,8 @@ PeerConnection* ShardReplication::FindJoined(ShardId shard, ServerId member) con
   return peer == joined->second.end() ? nullptr : peer->second;
 }
 
-// An entry for a member that still gets a copy of the chunk is not sent: the copy is made when its
-// turn comes, and has the entry in it.
+// A member that has yet to receive a copy of the chunk is not sent the entry: the copy is made when
+// its turn comes, and includes the entry.
 void ShardReplication::Append(Chunk& chunk, LogEntry entry) {
   Shard& shard = chunk.shard();
   entry.meta.shard = shard.id();
@@ -245,7 +248,7 @@ void ShardReplication::SendCopy(const Shard& shard,
                                 PeerConnection& peer,
                                 const OutgoingStreams::Frame& next) {
   const Chunk& chunk = *shard.chunks()[next.chunk];
-  // References to one version: later steps are applied beside them while they are being sent, and
+  // References to one version: while they are being sent, later steps are applied beside them, and
   // follow as entries.
   const absl::StatusOr<ChunkImage> image = chunk.state().Image();
   if (!image.ok()) return lane_.notify(Failure{image.status()});
@@ -262,7 +265,7 @@ void ShardReplication::SendCopy(const Shard& shard,
                   .digest = chunk.made_by().contributors,
                   .clip_scale = chunk.made_by().clip_scale};
   if (const Admission* admission = chunk.admission()) meta.contributors = admission->workers;
-  // A chunk without a value is copied, too: the member may have a value that never counted.
+  // A chunk without a value is copied too: the member may have a value that never counted.
   if (value == nullptr) return Send(peer, header, meta, {});
   meta.parts = static_cast<uint32_t>(NumParts(state->num_bytes()));
   Send(peer, header, meta, {value->bytes(), value});

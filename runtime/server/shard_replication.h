@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the members of this lane's shards alike: what follows when an entry comes into force or a
-// handover is due, and the primary's side of replication: connections of other members to this
-// lane, and the stream of copies and log entries to each (docs/protocol.md sections 3 to 5). What
-// is sent when is decided in replication/shard_member.h. Streams in are in follower_streams.h.
+// Keeps the members of this lane's shards in agreement: carries out entries that come into force
+// and handovers that are due, and has the primary's side of replication: other members' connections
+// to this lane, and the stream of copies and log entries to each (docs/protocol.md sections 3 to
+// 5). replication/shard_member.h decides what is sent and when. Incoming streams are in
+// follower_streams.h.
 #pragma once
 
 #include <map>
@@ -53,7 +54,7 @@ class ShardReplication {
   ShardReplication(const LaneContext& lane, StepEngine& engine)
       : lane_(lane), engine_(engine), incoming_(lane) {}
 
-  // Takes the entry, where it is newer, and follows it.
+  // Takes the entry if it is newer, and acts on it.
   void Install(Shard& shard, const ReplicaSet& entry, ShardMember::Via via);
   void BeginHandover(Shard& shard, const Handover& message);
 

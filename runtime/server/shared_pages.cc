@@ -17,11 +17,11 @@ size_t WholePages(uint64_t num_bytes) {
   return (num_bytes + kPage - 1) / kPage * kPage;
 }
 
-// Of one region: it blocks the lane while the kernel finds the pages.
+// Maximum size of a region: creating one blocks the lane while the kernel finds the pages.
 constexpr uint64_t kRegionBytesMax = uint64_t{256} << 20;
 
-// Only chunks whose steps replace the value by the sum: nothing ever writes to a published value
-// where it lies. An optimizer would.
+// Only chunks whose steps replace the value with the sum: nothing ever writes to a published value
+// in place. An optimizer would.
 bool MayHavePages(const Chunk& chunk) {
   const TensorSpec& spec = chunk.tensor().spec;
   return IsMaster(spec.dtype) && spec.optimizer.kind == OptimizerKind::kSum &&
@@ -87,7 +87,7 @@ void LanePages::Share(Connection& connection, const FrameHeader& push) {
 
 void LanePages::Prepare(const Connection& connection, Chunk& chunk, const FrameHeader& push) {
   StepAccumulator& sum = chunk.step().sum();
-  // A worker may be left behind that still reads what a mode before has left in these pages.
+  // A worker left behind may still be reading what an earlier mode left in these pages.
   if (!lane_.rules.policy().MayShareValues() && sum.is_lent()) sum.Release();
   if (!IsAnsweredInPlace(push) || !MayHavePages(chunk) || sum.is_lent()) return;
   if (connection.channel().kind() != "shm") return;
@@ -105,7 +105,7 @@ bool LanePages::Publish(const Chunk& chunk, const FrameHeader& push, const HostB
   return true;
 }
 
-// One region for as many as fit into it of all chunks that have no pages.
+// Creates one region for as many of the chunks without pages as fit into it.
 const LanePages::Place* LanePages::FindOrMake(const Chunk& chunk) {
   const auto known = places_.find(&chunk);
   if (known != places_.end()) return &known->second;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared memory for chunks' values, which workers on this host read in place: two places a chunk,
-// one for the value and one for the sum that becomes the next. A place never changes its chunk, and
-// is not lent while a worker may be reading it (docs/decisions/0041-sums-in-place.md).
+// Shared memory for chunks' values, which workers on this host read in place: two places per chunk,
+// one for the value and one for the sum that becomes the next value. A place always belongs to the
+// same chunk, and is not lent while a worker may be reading it
+// (docs/decisions/0041-sums-in-place.md).
 #pragma once
 
 #include <array>
@@ -28,15 +29,16 @@ namespace pushpull {
 // Thread-safe.
 class SharedPages final : public MemoryLender, public std::enable_shared_from_this<SharedPages> {
  public:
-  // For chunks of these sizes, in bytes. Blocks for the pages. kResourceExhausted: no memory.
+  // `sizes`: of the chunks, in bytes. Blocks until the kernel has the pages. kResourceExhausted: no
+  // memory.
   static absl::StatusOr<std::shared_ptr<SharedPages>> Create(absl::string_view name,
                                                              std::span<const uint64_t> sizes);
 
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
-  // A place of the chunk, by its position among the sizes, for the sum that follows `version`: it
-  // is not lent, and no worker may be reading that version or a later one in it.
+  // A place for the sum that follows `version` of the chunk at this position among the sizes: one
+  // that is not lent, and in which no worker may be reading that version or a later one.
   std::optional<HostBuffer> Take(size_t chunk, Step version) ABSL_LOCKS_EXCLUDED(mu_);
-  // Workers read `version` in this place of the chunk from now on.
+  // From now on workers read `version` in this place of the chunk.
   void Publish(size_t chunk, std::span<const std::byte> place, Step version)
       ABSL_LOCKS_EXCLUDED(mu_);
   void TakeBack(std::span<std::byte> place) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,19 +58,19 @@ class SharedPages final : public MemoryLender, public std::enable_shared_from_th
   std::map<const std::byte*, Place*> by_begin_ ABSL_GUARDED_BY(mu_);
 };
 
-// A lane's memory for sums that workers on this host read where they lie: which chunk has which
-// pages, and what goes into them. Thread-confined to its lane.
+// A lane's memory for sums that workers on this host read in place: which chunk has which pages,
+// and what is written to them. Thread-confined to its lane.
 class LanePages {
  public:
   explicit LanePages(const LaneContext& lane) : lane_(lane) {}  // which outlives this object
 
-  // Offers the worker the pages that it does not have yet, where its push asks for the answer in
+  // Offers the worker the pages that it does not have yet, if its push asks for the answer in
   // place.
   void Share(Connection& connection, const FrameHeader& push);
-  // The first contribution of a step is about to be received: gives the sum, which becomes the next
-  // value, memory that workers can read. Blocks while the kernel finds pages, once a region.
+  // Call before the first contribution of a step is received: gives the sum, which becomes the next
+  // value, memory that workers can read. Blocks while the kernel finds pages, once per region.
   void Prepare(const Connection& connection, Chunk& chunk, const FrameHeader& push);
-  // The value is about to be sent as the answer. True: the worker may read it where it lies.
+  // Call before the value is sent as the answer. True: the worker may read it in place.
   bool Publish(const Chunk& chunk, const FrameHeader& push, const HostBuffer& value);
 
  private:
@@ -83,7 +85,7 @@ class LanePages {
   const LaneContext& lane_;
   std::vector<std::shared_ptr<SharedPages>> pages_;
   absl::flat_hash_map<const Chunk*, Place> places_;
-  bool lacks_memory_ = false;  // there was none for a region: no further one is tried
+  bool lacks_memory_ = false;  // creating a region failed; no other is tried
 };
 
 }  // namespace pushpull

@@ -18,7 +18,7 @@
 namespace pushpull {
 namespace {
 
-// What is known of a push when the lane starts to process it.
+// The facts about a push that are known when the lane starts to process it.
 ReceivedContribution ContributionOf(Connection& connection,
                                     const ReceivedFrame& frame,
                                     SteadyTime now) {
@@ -45,7 +45,7 @@ absl::StatusOr<LogEntry> Initialize(Chunk& chunk, HostBuffer received, uint64_t 
   return chunk.Initialize(std::move(initial), updates);
 }
 
-// Where contributions are mean gradients whose step has a number of its own.
+// Noise is measured if contributions are mean gradients and share a numbered step.
 bool MeasuresNoise(const Chunk& chunk, const StepRules& rules) {
   return rules.settings().noise_scale && !rules.policy().AppliesEachPush() && !HoldsRows(chunk) &&
          chunk.tensor().spec.reduction == Reduction::kMean &&
@@ -123,7 +123,7 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
     if (!entry.ok()) return refuse(entry.status());
     replication_.Append(chunk, *std::move(entry));
   }
-  // Rows are pulled when they are needed.
+  // Rows are pulled only when they are needed.
   chunk.waiters().Add({.connection = &connection,
                        .request = header,
                        .min_version = Step{0},
@@ -132,7 +132,7 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
 }
 
 void StepEngine::OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header) {
-  // A worker that fetches has no gradient for the steps before; mostly it is a new process.
+  // A worker that fetches has no gradient for earlier steps; usually it is a new process.
   const bool is_fetch = header.type == FrameType::kFetch;
   absl::StatusOr<std::shared_ptr<const HostBuffer>> row_keys =
       TakeRowKeys(chunk, std::exchange(connection.reception(), Reception{}), header);
@@ -157,8 +157,8 @@ absl::Status StepEngine::LearnAdmission(Chunk& chunk, const ReceivedFrame& frame
   return absl::OkStatus();
 }
 
-// The payload was placed by what the header meant when it came. Until now, when the payload is
-// complete, the same worker's push may have been counted on another connection, the step completed
+// The payload was placed according to the verdict when its header arrived. Before the payload was
+// complete, the same worker's push may have been counted on another connection, the step completed,
 // or the view changed. So the push is judged again, and this verdict counts.
 void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame) {
   At(SyncPhase::kServerQueue);
@@ -183,10 +183,10 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
     return responder_.Refuse(connection, push, refusal);
   }
   if (verdict == PushVerdict::kContribute) return Contribute(connection, chunk, received);
-  // It counts already, and a worker repeats a push only when it has lost the answer: so the request
-  // of this one replaces the earlier one.
+  // It has already been counted, and a worker repeats a push only if it has lost the answer, so
+  // this request replaces the earlier one.
   AbandonReception(connection);
-  // Any version that the followers have includes a push that has been applied by itself.
+  // A push applied by itself is included in any version that the followers have.
   if (policy.AppliesEachPush()) received.waiter.min_version = Step{0};
   ++duplicates_;
   lane_.metrics.AddDuplicate();
@@ -205,7 +205,8 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   if (IsEmptyOfRows(chunk, push)) reception.place = Reception::Place::kBuffer;
   const bool has_lost_sum = reception.place == Reception::Place::kInPlace && !step.sum().has_sum();
   if (has_lost_sum || reception.place == Reception::Place::kNowhere) {
-    // Judged differently when its header came, or there was no memory: the worker sends it again.
+    // The push was judged differently when its header arrived, or there was no memory: the worker
+    // sends it again.
     return responder_.Refuse(
         connection,
         push,
@@ -243,8 +244,8 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   Recheck(chunk);
 }
 
-// Looks for a NaN or an infinity in what has been received and applies spec.sync.nonFinite. False:
-// the contribution does not count, the job fails.
+// Checks the received values for NaN and infinity and applies spec.sync.nonFinite. False: the
+// contribution does not count, and the job fails.
 bool StepEngine::PassesChecks(Chunk& chunk,
                               const Reception& reception,
                               ReceivedContribution& received) {
@@ -269,8 +270,8 @@ bool StepEngine::PassesChecks(Chunk& chunk,
   return true;
 }
 
-// The same for the sum. Nothing can be taken out of it, so where the policy leaves out
-// contributions the chunk keeps its value instead.
+// The same for the sum. Nothing can be taken out of a sum, so where the policy would leave out a
+// contribution, the chunk keeps its value instead.
 bool StepEngine::PassesSumCheck(Chunk& chunk) {
   const absl::Status finite = CheckSum(chunk);
   if (finite.ok()) return true;
@@ -295,7 +296,8 @@ void StepEngine::AddHeld(Chunk& chunk) {
   OpenStep& step = chunk.step();
   if (!policy.MayAddHeld(chunk)) return;
   if (policy.HoldsApart(chunk)) {
-    // Workers that do not count are mostly dead. One that is not gets the next version like all.
+    // Workers that do not count are mostly dead. One that is alive gets the next version like all
+    // others.
     const Admission* decided = policy.Admitted(chunk);
     ReleaseHeld(step.TakeHeld([&](const ReceivedContribution& held) {
       return !decided->Has(held.contribution.worker);
@@ -319,8 +321,8 @@ void StepEngine::AddHeld(Chunk& chunk) {
   }
 }
 
-// Async, Bounded: measures how many versions a gradient comes late; its learning rate may depend on
-// it.
+// Async, Bounded: measures how many versions a gradient is behind; its learning rate may depend on
+// that.
 void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) {
   const uint64_t now = chunk.state().version().value();
   const uint64_t base = late.waiter.request.base_version.value();
@@ -338,7 +340,7 @@ void StepEngine::CompleteIfReady(Chunk& chunk) {
   const StepPolicy& policy = lane_.rules.policy();
   if (!policy.IsComplete(chunk)) return;
   if (!policy.IsClipped(chunk)) return Complete(chunk);
-  // The sum stays as it is until a worker has added up the squares of all chunks.
+  // The sum stays unscaled until a worker has added up the squares of all chunks.
   if (chunk.step().sum().BeginClip(!step.skips())) return responder_.SendSquares(chunk);
   if (step.sum().clip().scale) Complete(chunk);
 }
@@ -356,9 +358,9 @@ void StepEngine::OnScale(Chunk& chunk, const FrameHeader& header) {
 // Step t becomes version t + 1. The order matters:
 //  - A checkpoint takes version t before it is changed.
 //  - The entry is in the log before anybody is answered; with followers Publish answers nobody
-//    here, but later, from OnPublishable, when all of them have acknowledged the entry. So a
+//    here, but later, from OnPublishable, once all of them have acknowledged the entry. So a
 //    version that a worker has seen survives the loss of this server.
-//  - Only then may a deferred handover begin: from that moment on the shard is not open, and
+//  - Only then may a deferred handover begin: from then on the shard is not open, and
 //    nothing is published until the next primary has everything.
 void StepEngine::Complete(Chunk& chunk) {
   if (!PassesSumCheck(chunk)) return;
@@ -396,7 +398,7 @@ void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contribu
   const StepRules& rules = lane_.rules;
   if (contributions == StepRules::Contributions::kDrop) chunk.step().Clear();
   if (rules.policy().Leads(chunk)) {
-    // Nothing is decided yet, so requests of departed workers need not be granted.
+    // Nothing is decided yet, so departed workers' requests need not be granted.
     const Step version = chunk.state().version();
     ReleaseHeld(chunk.step().TakeHeld([&](const ReceivedContribution& held) {
       const Contribution& asked = held.contribution;
@@ -409,8 +411,8 @@ void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contribu
   responder_.Publish(chunk);
 }
 
-// In synchronous modes the version is the number of the step: versions that other modes have made
-// end where the mode begins.
+// In synchronous modes the version is the number of the step, so versions made in other modes are
+// advanced to the step where the mode begins.
 void StepEngine::Align(Chunk& chunk) {
   const Consistency& consistency = lane_.rules.membership().active().consistency;
   const bool is_behind = consistency.is_sync() && chunk.state().version() < consistency.from_step;
@@ -428,7 +430,7 @@ void StepEngine::OnPublishable(Shard& shard) {
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
     Align(*chunk);
     if (policy.HoldsApart(*chunk)) {
-      // Held since an earlier time as primary: steps have completed elsewhere.
+      // Left over from when this server was primary before: steps have completed elsewhere since.
       const Step version = chunk->state().version();
       ReleaseHeld(chunk->step().TakeHeld([&](const ReceivedContribution& held) {
         return held.contribution.step != version;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way of a push through a lane, from the header to the publication of the new version:
+// The path of a push through a lane, from its header to the publication of the new version:
 //
 //   header  -> PlacePayload: the sum, a buffer, or nowhere
 //   payload -> OnPush: check, then add or hold
 //   last contributor -> Complete: optimizer, version + 1
-//            -> replication: the entry to the followers
-//            -> Responder: all requests that wait for the version, when the followers have it
+//            -> replication: the entry goes to the followers
+//            -> Responder: answers all requests that wait for the version, once followers have it
 #pragma once
 
 #include <span>
@@ -25,7 +25,8 @@ namespace pushpull {
 // Thread-confined to its lane.
 class StepEngine {
  public:
-  // All of them outlive this object. Some are constructed after it: used from the first frame on.
+  // All of them outlive this object. Some are constructed after it: they are first used when a
+  // frame arrives.
   StepEngine(const LaneContext& lane,
              LanePages& pages,
              Responder& responder,
@@ -39,42 +40,42 @@ class StepEngine {
         replication_(replication),
         exchanges_(exchanges) {}
 
-  // Where the payload of an initial value, a push or a pull of rows goes: CheckPayload has passed,
+  // Where the payload of an initial value, a push or a pull of rows goes. CheckPayload has passed,
   // and the chunk's shard is open. Empty: it is read and dropped.
   std::span<std::byte> PlacePayload(Connection& connection,
                                     Chunk& chunk,
                                     const FrameHeader& header);
-  // Likewise, of a push in memory that the worker shares
-  // (docs/decisions/0040-registered-memory.md): true where it is added from there. The first
-  // contribution is copied into the sum; one that is kept for later is copied, too, because the
-  // worker may not live as long.
+  // Likewise for a push in memory that the worker shares
+  // (docs/decisions/0040-registered-memory.md). True: it is added from there. The first
+  // contribution is copied into the sum; one that is kept for later is copied too, because the
+  // worker may not live that long.
   bool TakesInPlace(Connection& connection, Chunk& chunk, const FrameHeader& header);
-  // What is being received does not count.
+  // The payload being received does not count.
   void AbandonReception(Connection& connection);
 
   // Complete frames for a chunk of an open shard.
   void OnInit(Connection& connection, Chunk& chunk, const FrameHeader& header);
   void OnRead(Connection& connection, Chunk& chunk, const FrameHeader& header);  // pull, fetch
   void OnPush(Connection& connection, Chunk& chunk, const ReceivedFrame& frame);
-  // The scale of a step that waits for it; ignored elsewhere.
+  // The scale of a step that waits for it; otherwise ignored.
   void OnScale(Chunk& chunk, const FrameHeader& header);
   // Takes the admission that comes with a frame. kDataLoss: it cannot be read.
   absl::Status LearnAdmission(Chunk& chunk, const ReceivedFrame& frame);
 
-  // Adds what may be added now, and completes the step if that makes it complete. Call when
-  // something has changed that a step may wait for.
+  // Adds what may be added now, and completes the step if nothing is missing. Call whenever
+  // something has changed that a step may be waiting for.
   void Recheck(Chunk& chunk);
-  // A view is in force.
+  // A view has come into force.
   void OnViewActivated(Chunk& chunk, StepRules::Contributions contributions);
-  // Begins a handover of the shard that waits, where it need not wait any more.
+  // Begins the shard's deferred handover if it need not wait any longer.
   void BeginHandoverIfFree(Shard& shard);
 
   // Versions of the shard may have become publishable.
   void OnPublishable(Shard& shard);
-  // This server was the shard's primary and is not any more: requests that wait must go elsewhere.
+  // This server is no longer the shard's primary: waiting requests must go elsewhere.
   void OnDemoted(Shard& shard);
 
-  // Contributors and duplicates.
+  // Adds the counts of contributors and duplicates.
   void AddTo(ServerStats& stats) const;
 
  private:

@@ -68,7 +68,7 @@ class LedPolicy : public SyncPolicy {
   bool Leads(const Chunk& chunk) const override { return chunk.is_leading(); }
   bool IsTurn(const Chunk& chunk, WorkerId worker) const override {
     if (chunk.is_leading() || !rules().settings().deterministic) return true;
-    // The order in which they are added is not known before who they are.
+    // The order of adding is unknown until it is known who counts.
     return Admitted(chunk) != nullptr && SyncPolicy::IsTurn(chunk, worker);
   }
   bool MayAddHeld(const Chunk& chunk) const override {
@@ -81,7 +81,7 @@ class LedPolicy : public SyncPolicy {
   }
   // The coordinator refuses it (coordinator/clip_rules.h).
   bool IsClipped(const Chunk&) const override { return false; }
-  // A worker that was left out may still read the version before.
+  // A worker that was left out may still be reading the previous version.
   bool MayShareValues() const override { return false; }
 
  private:
@@ -128,8 +128,8 @@ class GatedPolicy final : public LedPolicy {
     return MayDecide(membership(), leading.state().version(), asked);
   }
 
-  // Nothing is added before everything is here: held contributions survive a demotion and the next
-  // promotion of this server, a sum does not.
+  // Nothing is added before everything is here: held contributions survive this server's demotion
+  // and next promotion, a sum does not.
   bool MayAddDecided(const Chunk& chunk) const override {
     const Admission* decided = Admitted(chunk);
     if (decided == nullptr || !chunk.shard().member().is_open()) return false;
@@ -140,8 +140,8 @@ class GatedPolicy final : public LedPolicy {
     return is_complete;
   }
 
-  // What dead workers have contributed is kept. Where all are gone and the job begins anew with the
-  // same step, a worker's next process replaces the contribution of the one before.
+  // Contributions of dead workers are kept. If all workers are gone and the job resumes with the
+  // same step, a worker's next process replaces its predecessor's contribution.
   bool HasHeld(const Chunk& chunk, const FrameHeader& push) const override {
     return absl::c_any_of(chunk.step().held(), [&](const auto& h) {
       return h.contribution.worker == push.worker && h.contribution.incarnation == push.incarnation;
@@ -181,7 +181,7 @@ StepRules::Contributions StepRules::Activate(const View& view) {
   const bool all_gone = membership_.Activate(view);
   ChoosePolicy();
   const bool is_gated = membership_.active().consistency.gated;
-  // Between two modes nothing of living workers is under way. Where all workers are gone nobody
+  // Between two modes no push of a live worker is pending. If all workers are gone, nobody
   // completes what they began; but a gated step may have been decided before they died.
   const bool is_stale = was_gated != is_gated || (all_gone && !is_gated);
   return is_stale ? Contributions::kDrop : Contributions::kKeep;

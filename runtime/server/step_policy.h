@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the consistency mode decides about a chunk's step: what a push means, what is added when,
-// and when the step is complete. One policy a mode, chosen when a view becomes active:
+// What the consistency mode decides about a chunk's step: what a push means, what is added and
+// when, and when the step is complete. One policy per mode, chosen when a view becomes active:
 //
 //   Sync     a step completes when every required worker has contributed
-//   Backup   the leading chunk completes with the first workers; the others wait for these alone
+//   Backup   the leading chunk completes with the first workers; the others wait only for these
 //            (consistency/admission.h)
 //   Gated    every chunk holds its contributions until the leading chunk has decided who counts
 //            (consistency/gate.h)
 //   Async    each push is a step of its own; Bounded also delays reads
 //   (consistency/worker_clocks.h)
 //
-// Policies change nothing: they read the chunk and the views.
+// Policies change nothing: they only read the chunk and the views.
 #pragma once
 
 #include <cstdint>
@@ -38,33 +38,33 @@ class StepPolicy {
 
   // What a push means for the chunk now; held contributions have been accepted.
   PushVerdict Judge(const Chunk& chunk, const FrameHeader& push) const;
-  // A push cannot be accepted because the chunk does not know yet who counts in the step.
+  // A push cannot be accepted yet because the chunk does not know who counts in the step.
   virtual bool LacksAdmission(const Chunk&) const { return false; }
 
   // A contribution of the worker may be added to the sum as it arrives.
   virtual bool MayAddOnArrival(const Chunk& chunk, WorkerId worker) const = 0;
-  // Held contributions may be added now, one after the other as far as IsTurn allows.
+  // Held contributions may be added now, one after another as far as IsTurn allows.
   virtual bool MayAddHeld(const Chunk&) const { return true; }
-  // The worker is next in the order of the sum. Deterministic mode adds in worker order.
+  // The worker is next in the order of summation. Deterministic mode adds in worker order.
   virtual bool IsTurn(const Chunk&, WorkerId) const { return true; }
-  // What has been added makes a step.
+  // The contributions added so far complete the step.
   virtual bool IsComplete(const Chunk& chunk) const = 0;
 
-  // The workers that count in the step under way; null: everybody does, or it is not known.
+  // The workers that count in the open step; null: all do, or it is not known yet.
   virtual const Admission* Admitted(const Chunk&) const { return nullptr; }
-  // The chunk decides who counts in a step.
+  // This chunk decides who counts in a step.
   virtual bool Leads(const Chunk&) const { return false; }
   // Contributions are held apart from the sum until it is known who counts. The worker is notified
-  // of each.
+  // of each one held.
   virtual bool HoldsApart(const Chunk&) const { return false; }
-  // A complete step waits for the scale that clips it.
+  // A complete step waits for its clipping scale.
   virtual bool IsClipped(const Chunk&) const { return false; }
-  // Each push is a step; versions count pushes, and workers' clocks their steps.
+  // Each push is a step; versions count pushes, and clocks count each worker's steps.
   virtual bool AppliesEachPush() const { return false; }
   // Bounded: how many steps a reader may be ahead of the slowest worker.
   virtual std::optional<uint32_t> StalenessLimit() const { return std::nullopt; }
   // Workers may read values in this server's memory: nobody writes to a version's memory before
-  // every worker has pushed the step that begins with it, so has finished reading.
+  // every worker has pushed the step that begins with it, and so has finished reading.
   virtual bool MayShareValues() const { return false; }
 
  protected:
@@ -78,7 +78,7 @@ class StepPolicy {
   const StepRules& rules_;
 };
 
-// The rules in force on a lane: views, settings of the job, and the policy that follows from them.
+// The rules in force on a lane: views, job settings, and the policy that follows from them.
 // Thread-confined to its lane.
 class StepRules {
  public:
@@ -93,15 +93,15 @@ class StepRules {
   uint64_t global_batch() const { return global_batch_; }
 
   void Configure(const JobSettings& settings);
-  // How many workers the job should have.
+  // Sets how many workers the job should have.
   void SetDesiredWorkers(uint32_t workers) { desired_workers_ = workers; }
-  // Samples of each step that is divided from now on; 0: as many as of the step before.
+  // Sets the samples of each step that is divided from now on; 0: as many as in the step before.
   void SetGlobalBatch(uint64_t batch) { global_batch_ = batch; }
   bool Propose(const View& view, Step lowest_free) {
     return membership_.Propose(view, lowest_free);
   }
 
-  // Whether the contributions to steps under way are still of use under the new view.
+  // Whether contributions to open steps remain valid under the new view.
   enum class Contributions { kKeep, kDrop };
   Contributions Activate(const View& view);
 

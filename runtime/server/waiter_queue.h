@@ -23,24 +23,24 @@ namespace pushpull {
 
 class Connection;
 
-// A request that is answered when the chunk has reached a version.
+// A request that is answered once the chunk has reached a version.
 struct Waiter {
   Connection* connection = nullptr;
   FrameHeader request;
   Step min_version;
   bool wants_value = true;
-  Step clock;              // of a read: the worker's own, with its push counted
+  Step clock;              // of a read: the worker's, its own push included
   SteadyTime taken_up_at;  // of a push: when the lane started to process it
   Duration sum_time{0};    // time to add it, checks included
   PublishedTiming timing;  // filled in on the way
-  // A pull of rows: the keys of those wanted, in the form of ParseRowKeys. Null: none.
+  // A pull of rows: the wanted keys, in the form of ParseRowKeys. Null: none.
   std::shared_ptr<const HostBuffer> row_keys = {};
 };
 
 // Thread-confined to its lane.
 class WaiterQueue {
  public:
-  // Few workers need no memory of their own.
+  // With few workers, needs no allocation.
   using Taken = absl::InlinedVector<Waiter, 4>;
 
   bool empty() const { return waiters_.empty(); }
@@ -51,14 +51,14 @@ class WaiterQueue {
   void Add(const Waiter& waiter);
   void DropRequestsOf(const Connection& connection);
 
-  // Removes and returns those for which `is_due`, in the order in which they were added.
+  // Removes and returns those for which `is_due` is true, in the order in which they were added.
   Taken Take(absl::FunctionRef<bool(const Waiter&)> is_due);
   std::vector<Waiter> TakeAll() { return std::exchange(waiters_, {}); }
 
   // When the last step completed and when it was applied, for FinishTiming.
   void SetStepTimes(SteadyTime completed_at, SteadyTime applied_at);
-  // Fills in the phases of a push that is answered `now`. A push that arrived after the step had
-  // completed took no part in it, so its timing stays as it is.
+  // Fills in the phases of a push that is answered `now`. A push taken up after the step had
+  // completed had no part in it, so its timing stays unchanged.
   void FinishTiming(SteadyTime now, Waiter& waiter) const;
 
  private:

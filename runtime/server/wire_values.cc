@@ -40,7 +40,7 @@ absl::StatusOr<WireValues::Rounded> WireValues::Of(const Chunk& chunk) {
   Kept& kept = kept_[chunk.id()];
   if (kept.value != nullptr && kept.version == version && kept.master.lock() == master)
     return Rounded{kept.value};
-  // Only this thread adds and drops owners: one means that nobody reads it.
+  // Only this thread adds and drops owners: a single one means that nobody reads the value.
   if (kept.value == nullptr || kept.value.use_count() > 1) {
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer fresh, HostBuffer::Uninitialized(WireBytes(chunk)));
     kept.value = std::make_shared<HostBuffer>(std::move(fresh));
