@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An admission in the meta of a frame with kFlagAdmission: at the beginning in pushes and fetches,
-// after the timing in publications.
+// An admission in the meta of a frame with kFlagAdmission: first in pushes and fetches, after the
+// timing in publications.
 #pragma once
 
 #include <cstddef>

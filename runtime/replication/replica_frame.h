@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metas of replication frames (docs/protocol.md section 2). What a frame means is decided in
-// shard_member.h. Layout: docs/decisions/0008-replica-streams.md.
+// The metas of replication frames (docs/protocol.md section 2). shard_member.h decides what a frame
+// means. Layout: docs/decisions/0008-replica-streams.md.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace pushpull {
 
-// All frames of replication are sent in order.
+// The same for all frames of replication, so that they are sent in order.
 inline constexpr uint8_t kReplicationPriority = 0;
 
-// A shard's entry: the meta of kMoved, and what follows the timing in kPublished where the worker
-// does not know the entry yet.
+// A shard's entry: the meta of kMoved, and the end of the meta of kPublished if the worker does not
+// know the entry yet.
 struct ShardEntry {
   ShardId shard;
   ReplicaSet entry;
@@ -72,22 +72,22 @@ struct StreamMeta {
   // kReplicate
   LogEntryKind kind = LogEntryKind::kApply;
   double gradient_scale = 1;
-  // Ascending; indices below kWorkersMax. kCopyChunk of the leading chunk: of the step before its
-  // version, where it is known.
+  // Ascending; indices below kWorkersMax. kCopyChunk of the leading chunk: those of the step that
+  // made its version, if known.
   std::vector<WorkerId> contributors = {};
-  // Of a push that was applied by itself: whose it was and its number. None otherwise.
+  // For a push applied by itself: its worker and that worker's clock. None otherwise.
   std::optional<WorkerClock> update = {};
   Step advance_to = {};  // kAdvance
-  // kCopyChunk: the value, the optimizer's state and the workers' clocks (EncodeClocks), each in
-  // parts of at most a frame's payload; the clocks are the last part.
+  // kCopyChunk: the value, the optimizer state and the workers' clocks (EncodeClocks), in parts of
+  // at most a frame's payload each; the clocks are the last part.
   uint32_t part = 0;
   uint32_t parts = 1;
   uint64_t updates = 0;  // optimizer steps done
   Epoch chunk_epoch;     // of the chunk's last entry
-  // Who contributed to the version that an entry makes, or that a copy is of; 0: not known.
+  // Who contributed to the version that the entry makes, or that the copy has; 0: unknown.
   ContributorsDigest digest = 0;
-  // What clipping multiplied the gradient of that step by; 0: none, or not known. gradient_scale
-  // includes it.
+  // What clipping multiplied the gradient of that step by; 0: no clipping, or unknown.
+  // gradient_scale includes it.
   double clip_scale = 0;
 };
 

@@ -35,7 +35,7 @@ std::optional<StreamPosition> OutgoingStreams::PlaceEntry(ServerId member, size_
   const auto it = streams_.find(member);
   if (it == streams_.end()) return std::nullopt;
   Stream& stream = it->second;
-  // Not before the start frame: what changes until then is copied.
+  // No entries before the start frame: chunks that change until then are copied.
   if (stream.next_position == 0) stream.to_copy.insert(chunk);
   if (stream.to_copy.contains(chunk)) return std::nullopt;
   return StreamPosition{stream.number, stream.next_position++};
@@ -123,11 +123,11 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   const bool held_nothing_before = before == ReplicaRole::kNone || before == ReplicaRole::kLearner;
   if (now == ReplicaRole::kNone || now == ReplicaRole::kLearner) is_full_ = false;
   if (now == ReplicaRole::kNone) {
-    // Its state goes, so nothing of it may look equal to what others have.
+    // Its state is dropped, so none of it may look equal to that of others.
     seq_ = 0;
     absl::c_fill(last_entries_, LastEntry{});
   }
-  // A learner that becomes a follower is one when it has caught up as one.
+  // A learner made follower counts as full only once it has caught up as a follower.
   if (now == ReplicaRole::kFollower && held_nothing_before) is_full_ = false;
   if (via == Via::kFirst && now >= ReplicaRole::kFollower) is_full_ = true;
 
@@ -137,7 +137,7 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
     return change;
   }
   if (is_primary_) {
-    // Still primary: so the streams to those who are still members go on.
+    // Still primary, so streams to servers that are still members continue.
     std::erase_if(acked_, [&](const auto& acked) { return !IsCopy(entry_.RoleOf(acked.first)); });
     outgoing_.Keep(entry_);
     return change;
@@ -145,7 +145,7 @@ ShardMember::Change ShardMember::Install(const ReplicaSet& entry, Via via) {
   outgoing_.Clear();
   if (now == ReplicaRole::kPrimary) {
     incoming_.Leave();
-    // A server named primary never starts without the state; the coordinator learns that from its
+    // A server made primary never starts without the state; the coordinator learns of this from its
     // promise.
     if (!is_full_ && via != Via::kHandedOver) return change;
     BecomePrimary();
@@ -173,12 +173,12 @@ void ShardMember::BecomePrimary() {
   is_primary_ = true;
   is_full_ = true;
   acked_.clear();
-  // The log here may hold more than the followers have: nothing is published, not even an old
-  // version, before they have all of it.
+  // This log may be ahead of the followers': nothing is published, not even an old version, before
+  // they have all of it.
   for (LastEntry& last : last_entries_) last.seq = seq_;
 }
 
-// The same versions may have been other bits before: the optimizer's state is not what it was.
+// The same versions may have had different bits before, since the optimizer state has changed.
 void ShardMember::BecomeRebuiltPrimary() {
   outgoing_.Clear();
   incoming_.Leave();
@@ -195,7 +195,8 @@ uint64_t ShardMember::Append(size_t chunk) {
   return seq_;
 }
 
-// Not all of the log, only the chunk's last entry: chunks do not wait for each other.
+// Followers need only the chunk's last entry, not all of the log: chunks do not wait for each
+// other.
 bool ShardMember::MayPublish(size_t chunk) const {
   if (!is_open()) return false;
   return absl::c_all_of(entry_.followers, [&](ServerId follower) {
@@ -226,8 +227,8 @@ bool ShardMember::OnAck(ServerId member, const StreamAck& ack) {
   return true;
 }
 
-// The primary must have sent the next one everything before it stops being primary; so it stops
-// taking pushes first, and the log ends.
+// A primary must have sent everything to the next one before it is demoted, so it first stops
+// taking pushes, which ends the log.
 bool ShardMember::BeginHandover(Epoch current, const ReplicaSet& next) {
   if (!is_primary_ || entry_.epoch != current || next.epoch <= current || !next.primary)
     return false;
@@ -237,7 +238,7 @@ bool ShardMember::BeginHandover(Epoch current, const ReplicaSet& next) {
 }
 
 std::optional<ReplicaSet> ShardMember::HandoverDue() const {
-  // One of an earlier coordinator must not end any more; the next entry cancels it.
+  // A handover from an earlier coordinator must not finish; the next entry cancels it.
   if (!handover_ || !is_primary_ || handover_->epoch.term < promised_) return std::nullopt;
   const auto acked = acked_.find(*handover_->primary);
   const bool has_everything =
@@ -262,8 +263,8 @@ StreamAck ShardMember::TakeCopy(size_t chunk, Epoch chunk_epoch) {
   return Answer(false);
 }
 
-// While it is catching up the member has entries of some chunks and no copy of others yet: its log
-// is complete up to a number only from the caught-up frame on.
+// While catching up, a member has entries of some chunks and no copy yet of others: its log is
+// complete up to a seq only from the caught-up frame on.
 StreamAck ShardMember::TakeEntry(size_t chunk, Epoch epoch, uint64_t seq) {
   incoming_.set_seq(seq);
   last_entries_[chunk] = {seq, epoch};
@@ -275,8 +276,8 @@ std::optional<StreamAck> ShardMember::TakeCaughtUp(Epoch epoch, uint64_t seq) {
   incoming_.CatchUp();
   incoming_.set_seq(seq);
   seq_ = seq;
-  // The primary has an entry that has not arrived here: it is not known yet whether this server is
-  // a follower under it, so the answer waits.
+  // The primary has an entry that has not arrived here: whether this server is a follower under it
+  // is not known yet, so the answer waits.
   if (epoch > entry_.epoch) {
     incoming_.ConfirmEarly(epoch);
     return std::nullopt;

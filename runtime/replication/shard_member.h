@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One virtual shard on one server: its role, how far its log is, and on the primary what every
-// other member has of it (docs/protocol.md sections 1, 3 and 5). Decides only; the bytes and
+// other member has of it (docs/protocol.md sections 1, 3 and 5). Only decides; bytes and
 // connections are in server/shard_replication.h. Pure.
 //
 //   primary                                     follower, learner
@@ -13,9 +13,9 @@
 //   OnAck   <--------------------- seq ------------------------
 //   MayPublish: every follower has the chunk's last entry
 //
-// A stream outlives a new entry as long as the primary stays primary and the member stays a member:
-// the stream, not the epoch of a frame, identifies the log. Under each entry the primary confirms
-// each member again, with one more caught-up frame.
+// A stream survives a new entry as long as the primary stays primary and the member stays a member:
+// the stream, not a frame's epoch, identifies the log. Under each entry the primary confirms every
+// member again, with another caught-up frame.
 #pragma once
 
 #include <algorithm>
@@ -32,18 +32,20 @@
 
 namespace pushpull {
 
-// What a member has of a chunk. Equal stamps mean equal bits; equal versions alone do not: what a
-// primary had not published when it died may differ from what its successor made of that step.
+// Identifies a member's state of a chunk. Equal stamps mean equal bits; equal versions alone do
+// not: a version that a primary had not published when it died may differ from its successor's
+// version of the same step.
 struct ChunkStamp {
   Step version;
   Epoch epoch;  // of the chunk's last log entry; 0.0 before the first
   friend bool operator==(const ChunkStamp&, const ChunkStamp&) = default;
 };
 
-// Names a frame of a stream from the primary to one member. A stream begins with every Join and its
-// frames are taken in the order of their positions, so a channel may lose, repeat or reorder them.
+// Identifies a frame of a stream from the primary to one member. Every Join begins a new stream,
+// whose frames are taken in the order of their positions, so a channel may lose, repeat or reorder
+// them.
 struct StreamPosition {
-  uint64_t stream = 0;    // chosen by the joining member, rising
+  uint64_t stream = 0;    // chosen by the joining member; increases
   uint64_t position = 0;  // 0 is the start
 };
 
@@ -54,27 +56,28 @@ struct StreamAck {
   bool is_caught_up = false;    // the answer to the caught-up frame
 };
 
-// The primary's streams to the other members: what each has been sent and is still to be sent.
+// The primary's streams to the other members: what each has been sent and has yet to be sent.
 // Thread-compatible.
 class OutgoingStreams {
  public:
-  // Copies that may be under way to one member before it has acknowledged the first.
+  // Copies that may be in flight to one member before it has acknowledged the first.
   static constexpr size_t kCopiesUnderWayMax = 4;
 
   bool empty() const { return streams_.empty(); }
   bool Contains(ServerId member) const { return streams_.contains(member); }
   std::vector<ServerId> Members() const;
 
-  // Begins the stream with copies of these chunks. False: it is an older request of the member.
+  // Begins the stream with copies of these chunks. False: this is an older request of the member.
   bool Open(ServerId member, uint64_t stream, std::set<size_t> to_copy);
   // The connection is gone; the member will join again.
   void Close(ServerId member) { streams_.erase(member); }
-  // Ends all streams but those to members of `entry`, which are confirmed again under it.
+  // Ends all streams except those to members of `entry`, which are confirmed again under it.
   void Keep(const ReplicaSet& entry);
   void Clear() { streams_.clear(); }
 
-  // The position of the next frame to a member, for an entry of `chunk`. None: it must not be sent,
-  // because the member has no stream, or gets a copy of the chunk that includes the entry.
+  // The position of the next frame to a member, for an entry of `chunk`. None: the entry must not
+  // be sent, because the member has no stream, or will receive a copy of the chunk that includes
+  // it.
   std::optional<StreamPosition> PlaceEntry(ServerId member, size_t chunk);
 
   struct Frame {
@@ -83,7 +86,7 @@ class OutgoingStreams {
     StreamPosition at;
     size_t chunk = 0;  // kCopy
   };
-  // What is to be sent to the member now beside entries; empty while enough is under way.
+  // The frames to send to the member now, besides entries; empty while enough are in flight.
   std::vector<Frame> NextFrames(ServerId member);
 
   // False: it is not of the member's stream.
@@ -104,7 +107,7 @@ class OutgoingStreams {
 class IncomingStream {
  public:
   IncomingStream() = default;  // not joined
-  // Begins a new stream; returns its number. What comes on an earlier one is ignored.
+  // Begins a new stream; returns its number. Frames of an earlier one are ignored.
   uint64_t Join();
   // Gives up the stream; nothing is taken before the next Join.
   void Leave() { is_joined_ = false; }
@@ -113,26 +116,26 @@ class IncomingStream {
   bool has_started() const { return next_position_ > 0; }
 
   enum class Verdict { kTake, kIgnore, kJoinAgain };
-  // What a frame of the primary means; each frame that is taken must be answered.
+  // What a frame from the primary means; each frame that is taken must be answered.
   Verdict Judge(StreamPosition at) const;
   // Copies follow; the primary's log is at `seq`.
   void Start(uint64_t seq);
-  // Until the caught-up frame a copy may be behind entries of other chunks, so none counts as
-  // applied.
+  // Until the caught-up frame arrives, a copy may be behind entries of other chunks, so no entry
+  // counts as applied.
   bool is_catching_up() const { return is_catching_up_; }
   void CatchUp() { is_catching_up_ = false; }
-  // The primary's log when it sent the last frame.
+  // The seq of the primary's log when it sent the last frame.
   void set_seq(uint64_t seq) { seq_ = seq; }
   uint64_t seq() const { return seq_; }
-  // The position of the frame that is answered now, or later.
+  // The position of the frame that is to be answered now, or later.
   StreamPosition Answer() { return {number_, next_position_++}; }
 
   // The primary has confirmed this member under the entry in force.
   bool is_confirmed() const { return is_joined_ && is_confirmed_; }
   void Confirm() { is_confirmed_ = true; }
-  // A confirmation under an entry that has not arrived here yet. Takes the position of its answer.
+  // The confirmation is for an entry that has not arrived here yet. Reserves its answer's position.
   void ConfirmEarly(Epoch epoch);
-  // The stream goes on under another entry. The position to answer now, where that one was
+  // The stream continues under another entry. Returns the position to answer now if that entry was
   // confirmed early.
   std::optional<StreamPosition> ConfirmAnew(Epoch epoch);
 
@@ -172,14 +175,14 @@ class ShardMember {
   struct Change {
     bool is_taken = false;     // its epoch was higher: it is in force
     bool is_promoted = false;  // this member is primary from now on
-    bool is_demoted = false;   // it was primary and is not any more
-    bool must_join = false;    // Join the primary's stream
-    // The answer to a caught-up frame that had arrived before its entry.
+    bool is_demoted = false;   // it is no longer primary
+    bool must_join = false;    // it must join the primary's stream
+    // The answer to a caught-up frame that arrived before its entry.
     std::optional<StreamAck> late_answer;
   };
   Change Install(const ReplicaSet& entry, Via via);
-  // A coordinator of this term is in charge: entries of a lower one, also those of handovers under
-  // way, are refused from now on. Never lowered.
+  // A coordinator with this term is in charge: entries of a lower term, including those of
+  // handovers in progress, are refused from now on. Never lowered.
   void Promise(Term term) { promised_ = std::max(promised_, term); }
 
   // ---- the primary ----
@@ -189,25 +192,26 @@ class ShardMember {
   // Pushes are taken.
   bool is_open() const { return is_primary_ && !handover_; }
 
-  // Enters the chunk's next entry into the log; returns its number. is_primary() must hold.
+  // Appends the chunk's next entry to the log; returns its number. is_primary() must hold.
   uint64_t Append(size_t chunk);
-  // The version that the last entry made may be published: every follower has it.
+  // The version made by the chunk's last entry may be published: every follower has it.
   bool MayPublish(size_t chunk) const;
 
-  // A member joins: from now on it gets entries. False: not under this entry, or an older
-  // request of it; it will ask again. `theirs` and `ours` are the stamps of all chunks.
+  // A member joins: from now on it receives entries. False: it is under another entry, or this is
+  // an older request; it will ask again. `theirs` and `ours` are the stamps of all chunks.
   bool Open(ServerId member,
             Epoch epoch,
             uint64_t stream,
             std::span<const ChunkStamp> theirs,
             std::span<const ChunkStamp> ours);
   OutgoingStreams& outgoing() { return outgoing_; }
-  // False: it is not of the member's stream. True with is_caught_up: notify the coordinator.
+  // False: the acknowledgement is not for the member's stream. True with is_caught_up: notify the
+  // coordinator.
   bool OnAck(ServerId member, const StreamAck& ack);
 
   // Stops pushes and publications until `next` is in force. False: `current` is not in force here.
   bool BeginHandover(Epoch current, const ReplicaSet& next);
-  // The entry to install now: its primary has everything.
+  // The entry to install now, because its primary has everything; none: not yet.
   std::optional<ReplicaSet> HandoverDue() const;
 
   // ---- the other members ----
@@ -216,11 +220,11 @@ class ShardMember {
   const IncomingStream& incoming() const { return incoming_; }
   // What a frame of the stream from `from` means; kTake must be followed by one of the calls below.
   IncomingStream::Verdict Judge(ServerId from, StreamPosition at) const;
-  // `seq` is the primary's at that moment.
+  // `seq`: the primary's at that moment.
   StreamAck TakeStart(uint64_t seq);
   StreamAck TakeCopy(size_t chunk, Epoch chunk_epoch);
   StreamAck TakeEntry(size_t chunk, Epoch epoch, uint64_t seq);
-  // None: the frame is of an entry that has not arrived yet; answered when it does.
+  // None: the frame is for an entry that has not arrived yet; answered when that arrives.
   std::optional<StreamAck> TakeCaughtUp(Epoch epoch, uint64_t seq);
 
  private:
@@ -243,7 +247,7 @@ class ShardMember {
 
   bool is_primary_ = false;
   OutgoingStreams outgoing_;
-  std::map<ServerId, uint64_t> acked_;  // highest entry each member has; since it became primary
+  std::map<ServerId, uint64_t> acked_;  // highest seq of each member, since this one became primary
   std::optional<ReplicaSet> handover_;
 
   IncomingStream incoming_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A set of workers in the meta of a frame: the number of bytes as 16 bits, then one bit each.
+// A set of workers in the meta of a frame: the number of bytes as 16 bits, then one bit per worker.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pushpull {
 
-// Indices are below this.
+// Worker indices are below this.
 constexpr uint32_t kWorkersMax = 16384;
 
 // `workers` are ascending.

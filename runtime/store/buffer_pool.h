@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffers kept for the next contribution, so that their memory stays in the cache and mapped.
+// Buffers kept for the next contribution, so that their memory stays cached and mapped.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace pushpull {
 // Thread-confined to its lane.
 class BufferPool {
  public:
-  // Enough for what two or three workers' connections receive at once in whole chunks; the last
-  // chunks of tensors have many sizes. More is freed, least recently used first.
+  // Enough for the whole chunks that two or three workers' connections receive at once; the last
+  // chunks of tensors vary in size. Any excess is freed, least recently used first.
   static constexpr size_t kBytesMax = size_t{8} << 20;
   static constexpr size_t kBuffersMax = 64;
 

@@ -49,8 +49,8 @@ absl::Status ChunkState::Apply(std::span<const float> gradient,
   PUSHPULL_CHECK(is_initialized());
   std::shared_ptr<HostBuffer> next = value_;
   // Only this thread adds and drops owners of an uncaptured value, so a count of two (`next` and
-  // value_) means that nobody reads it. Captured memory has owners on another thread: there a low
-  // count does not order that thread's reads before the writes here, so it is never written.
+  // value_) means that nobody reads it. Captured memory has owners on another thread: a low count
+  // does not order that thread's reads before the writes here, so it is never written.
   const bool is_captured = spares_ != nullptr;
   if (is_captured || value_.use_count() > 2) {
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer fresh, Memory(num_bytes_));

@@ -2,10 +2,10 @@
 //
 // The simple noise scale of gradients (McCandlish et al. 2018, "An Empirical Model of Large-Batch
 // Training", arXiv 1812.06162): B_simple = tr(Sigma) / |G|^2 (equation 2.9), where G is the
-// gradient over the whole data set and Sigma the covariance of one sample's. Steps of much smaller
-// batches mostly average noise away, much larger ones gain little.
+// gradient over the whole data set and Sigma the covariance of a single sample's. Much smaller
+// batches leave steps dominated by noise, much larger ones gain little.
 //
-// A step of n contributions has gradients of two batch sizes, that of one worker and that of all,
+// A step of n contributions has gradients of two batch sizes, one worker's and that of all workers,
 // from which appendix A.1 estimates both numbers without bias. Worker i has b_i samples and the
 // mean gradient g_i over them; with B = sum(b_i) and g = sum(b_i g_i) / B:
 //
@@ -15,10 +15,10 @@
 //   tr(Sigma) = (S_small - S_big) B / (n - 1)
 //   |G|^2     = S_big - tr(Sigma) / B
 //
-// Weighting by b_i makes S_small exact where workers have batches of different sizes. Both are sums
-// over the values of the gradient, so each chunk estimates its own part, with its own contributors,
-// and the parts of all chunks add up. The ratio of two estimates is biased, so each is averaged
-// over steps before it is taken. Pure.
+// Weighting by b_i makes S_small exact even if workers' batches differ in size. Both are sums over
+// the values of the gradient, so each chunk estimates its own part, with its own contributors, and
+// the parts of all chunks add up. The ratio of two estimates is biased, so each is averaged over
+// steps before the ratio is taken. Pure.
 #pragma once
 
 #include <cstdint>
@@ -35,28 +35,28 @@ struct GradientNoise {
 
   GradientNoise& operator+=(const GradientNoise& other);
   // variance / squares, in samples. None while the averages are too noisy to tell: an estimate of a
-  // number above 0 can be below.
+  // positive number can be negative.
   std::optional<double> scale() const;
   friend bool operator==(const GradientNoise&, const GradientNoise&) = default;
 };
 
-// Of one chunk. Thread-compatible value.
+// Measures one chunk. Thread-compatible value.
 class NoiseMeter {
  public:
-  // One of so many steps is measured, the same ones in all chunks, so that the passes over the
+  // One in this many steps is measured, the same ones in all chunks, so that the passes over the
   // values cost little; noise changes slowly.
   static constexpr uint64_t kStepsEach = 8;
-  // Weight of an earlier measurement in an average beside the next one: the last 50 count.
+  // Weight of each measurement relative to the next one in an average: about the last 50 count.
   static constexpr double kDecay = 0.98;
 
   static bool Measures(Step step) { return step.value() % kStepsEach == 0; }
 
-  // The contributions of the step under way are measured; to be called before each of them.
+  // The open step's contributions are measured; call before each of them.
   void Begin() { is_measuring_ = true; }
-  // A contribution to the mean, `values` over `samples`; before it is changed.
+  // Measures a contribution to the mean: `values` over `samples`. Call before it is changed.
   void Add(std::span<const float> values, double samples);
-  // The step is complete; `sum` is that of its contributions, each times its samples over those of
-  // the first. Two or more make an estimate.
+  // The step is complete; `sum` is the sum of its contributions, each times its samples divided by
+  // those of the first. Two or more contributions yield an estimate.
   void Finish(std::span<const float> sum);
   // The step is dropped; averages stay.
   void Drop();
@@ -70,7 +70,7 @@ class NoiseMeter {
   double first_samples_ = 0;
   double samples_ = 0;
   double weighted_squares_ = 0;  // sum(b_i |g_i|^2)
-  GradientNoise decayed_;        // sums of what was measured, each by its weight
+  GradientNoise decayed_;        // weighted sums of the measurements
   double weight_ = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace pushpull {
 namespace {
 
-// Empty: nothing is.
+// Empty: nothing is wrong.
 std::string WrongWith(const TensorSpec& spec) {
   if (spec.dims.size() != 2 || spec.dims[0] < 1 || spec.dims[1] < 1 || spec.dims[1] > kRowDimMax) {
     return absl::StrCat("shape ",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a row-sparse tensor is cut: into chunks by a hash of the row's key. Each has so few rows that
-// all of them fit into one frame, and counts as kChunkBytes where chunks are placed
+// How a row-sparse tensor is cut into chunks: by a hash of the row's key. A chunk has so few rows
+// that all of them fit into one frame, and counts as kChunkBytes in placement
 // (docs/decisions/0056-row-sparse-tensors.md). Pure.
 #pragma once
 
@@ -18,16 +18,16 @@
 
 namespace pushpull {
 
-// Of a frame's payload (transport/frame.h).
+// The limit of a frame's payload (transport/frame.h).
 inline constexpr size_t kRowPayloadBytesMax = size_t{1} << 20;
-// What the rows of a chunk take on the wire when the tensor has as many as registered. Twice as
-// many fit: a hash does not distribute evenly, and there may be more rows than registered.
+// What a chunk's rows take on the wire if the tensor has as many rows as registered. Twice as many
+// fit: a hash does not distribute evenly, and there may be more rows than registered.
 inline constexpr size_t kRowChunkBytes = kRowPayloadBytesMax / 2;
-// With more, chunks would have too few rows for a hash to distribute them evenly enough.
+// Beyond this, chunks would have too few rows for a hash to distribute them evenly enough.
 inline constexpr int64_t kRowDimMax = 2048;
 
-// kInvalidArgument: the spec cannot be that of a row-sparse tensor; the text names it and what to
-// do. Precondition of the functions below. OK where the spec has no rows.
+// kInvalidArgument: the spec cannot be that of a row-sparse tensor; the text names the tensor and
+// what to do. Precondition of the functions below. OK if the spec has no rows.
 absl::Status CheckRows(const TensorSpec& spec);
 
 inline size_t RowDim(const TensorSpec& spec) {
@@ -39,14 +39,13 @@ inline size_t RowsPerChunkMax(size_t dim) {
 }
 uint64_t NumRowChunks(const TensorSpec& spec);
 
-// The position among `num_chunks` of the chunk that has the row.
+// The position, among `num_chunks`, of the chunk that has the row.
 inline uint64_t ChunkOfRow(uint64_t key, uint64_t num_chunks) {
   return MixBits(key) % num_chunks;
 }
 
-// Bytes by which a tensor is cut and placed: those of its values, of a row-sparse tensor
-// kChunkBytes for each chunk. Of other tensors it is that of the master values. kInvalidArgument:
-// as NumBytes.
+// The number of bytes by which a tensor is cut and placed: that of its master values or, for a
+// row-sparse tensor, kChunkBytes per chunk. kInvalidArgument: as for NumBytes and CheckRows.
 absl::StatusOr<uint64_t> PlacedBytes(const TensorSpec& spec);
 
 }  // namespace pushpull

@@ -8,9 +8,10 @@
 
 namespace pushpull {
 
-// Returns sum + scale x contribution: the rows of both, in the form of ParseSparseRows, which both
-// have. Rows that only the contribution has are scaled, others of the sum stay as they are.
-// Memory that cannot be had ends the process, as that of any container.
+// Returns sum + scale x contribution with the rows of both; all three are in the form of
+// ParseSparseRows. Rows that only the contribution has are scaled, rows that only the sum has stay
+// as they are.
+// Running out of memory ends the process, as it does for any container.
 HostBuffer AddSparseRows(const HostBuffer& sum,
                          const HostBuffer& contribution,
                          size_t dim,

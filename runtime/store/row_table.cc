@@ -16,7 +16,7 @@
 namespace pushpull {
 namespace {
 
-// Rows are looked for so many times within RowSpec::evict_after.
+// How many times within RowSpec::evict_after rows to evict are looked for.
 constexpr uint64_t kEvictionsOfAnAge = 8;
 
 template <typename Type>
@@ -121,14 +121,14 @@ absl::Status RowTable::Apply(std::span<const std::byte> gradient,
   return absl::OkStatus();
 }
 
-// By the version alone, so that members evict the same rows in the same entry.
+// Depends only on the version, so that all members evict the same rows in the same entry.
 void RowTable::Evict(Step version) {
   const uint64_t age = tensor_.rows->evict_after;
   const uint64_t period = std::max<uint64_t>(1, age / kEvictionsOfAnAge);
   if (age == 0 || version.value() % period != 0) return;
   for (size_t slot = 0; slot < num_rows();) {
     if (touched_[slot] < version.value() && version.value() - touched_[slot] >= age) {
-      Remove(slot);  // the last row takes its place
+      Remove(slot);  // the last row moves to this slot
     } else {
       ++slot;
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of one chunk of a row-sparse tensor on a member of its replica set: values and the
-// optimizer's state of every row that a step has pushed, by key
-// (docs/decisions/0056-row-sparse-tensors.md). All that changes them is in the log, so members have
-// the same bits; reading changes nothing.
+// The rows of one chunk of a row-sparse tensor on a member of its replica set: value and optimizer
+// state of every row that a step has pushed, by key (docs/decisions/0056-row-sparse-tensors.md).
+// Every change to them is in the log, so all members have the same bits; reading changes nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,54 +23,54 @@
 
 namespace pushpull {
 
-// The rows of a table at one version, for copies and checkpoints. The rows are in the order of
-// their keys, so equal tables have equal bytes.
+// The rows of a table at one version, for copies and checkpoints. Rows are in key order, so equal
+// tables have equal bytes.
 struct RowImage {
   HostBuffer header;  // kRowHeaderBytes: the number of rows and their bytes
-  HostBuffer rows;    // keys; for each the version that touched it last; values; optimizer's state
+  HostBuffer rows;    // keys; the version that last touched each; values; optimizer state
 };
 inline constexpr size_t kRowHeaderBytes = 16;
 
 // Thread-confined to its lane.
 class RowTable {
  public:
-  // Of chunk `index` of `num_chunks` of a tensor that has passed CheckRows and outlives the table.
+  // For chunk `index` of `num_chunks` of a tensor that has passed CheckRows and outlives the table.
   RowTable(const TensorSpec& tensor, uint64_t index, uint64_t num_chunks);
 
   size_t dim() const { return dim_; }
   size_t num_rows() const { return keys_.size(); }
-  // Of values and optimizer's state.
+  // Of values and optimizer state.
   uint64_t num_bytes() const { return (values_.size() + states_.size()) * sizeof(float); }
   // Before Install or Restore there is no version.
   bool is_installed() const { return is_installed_; }
 
-  // kInvalidArgument: the keys are not those of this chunk, or more than it can hold; the text
-  // names the tensor.
+  // kInvalidArgument: a key belongs to another chunk. kResourceExhausted: more keys than the chunk
+  // can hold. The text names the tensor.
   absl::Status CheckKeys(std::span<const uint64_t> keys) const;
 
-  // Version 0: the rows that a worker has sent, in the form of ParseSparseRows. Errors as it and
-  // CheckKeys.
+  // Takes version 0: the rows that a worker has sent, in the form of ParseSparseRows. Errors as for
+  // ParseSparseRows and CheckKeys.
   absl::Status Install(std::span<const std::byte> rows);
 
-  // Writes the rows of these keys, [keys, dim]; of those that are not here what they begin with.
+  // Writes the rows of these keys, [keys, dim]; for keys without a row, its initial values.
   void Gather(std::span<const uint64_t> keys, std::span<float> out) const;
 
-  // One update of the rows of `gradient`, in the form of ParseSparseRows, which thereby are touched
-  // by version `next`. kResourceExhausted: more rows than the chunk can hold; nothing has changed.
-  // Other errors as ParseSparseRows and CheckKeys.
+  // Applies one update to the rows of `gradient`, in the form of ParseSparseRows; version `next`
+  // has touched them then. kResourceExhausted: more rows than the chunk can hold; nothing has
+  // changed. Other errors as for ParseSparseRows and CheckKeys.
   absl::Status Apply(std::span<const std::byte> gradient, const StepInput& input, Step next);
 
-  // Removes rows that were last touched before what RowSpec::evict_after allows in `version`.
+  // Removes rows whose last touch is too old in `version`, by RowSpec::evict_after.
   void Evict(Step version);
 
   // kResourceExhausted: no memory.
   absl::StatusOr<RowImage> Image() const;
-  // The number of bytes of RowImage::rows. kDataLoss: `header` is no header, or has more rows than
+  // The number of bytes of RowImage::rows. kDataLoss: `header` is malformed, or has more rows than
   // a chunk can hold.
   absl::StatusOr<uint64_t> ImageBytes(std::span<const std::byte> header) const;
-  // Replaces everything. kDataLoss: not the image of a table of this chunk; nothing has changed.
+  // Replaces everything. kDataLoss: not an image of this chunk's rows; nothing has changed.
   absl::Status Restore(std::span<const std::byte> header, std::span<const std::byte> rows);
-  // Back to before Install.
+  // Back to the state before Install.
   void Clear();
 
  private:
@@ -88,10 +87,10 @@ class RowTable {
   const uint64_t index_;
   const uint64_t num_chunks_;
   const size_t dim_;
-  const size_t state_floats_;  // of a row
+  const size_t state_floats_;  // per row
   bool is_installed_ = false;
   absl::flat_hash_map<uint64_t, size_t> slots_;  // by key
-  std::vector<uint64_t> keys_;                   // these by slot
+  std::vector<uint64_t> keys_;                   // by slot, as are the next three
   std::vector<uint64_t> touched_;
   std::vector<float> values_;
   std::vector<float> states_;

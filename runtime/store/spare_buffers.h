@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that is resident before it is needed. The apply after a capture writes beside the captured
-// memory, and page faults of fresh memory would cost far more than the writing: so the thread that
-// waits for disks takes them ahead.
+// Memory that is made resident before it is needed. The apply after a capture writes beside the
+// captured memory, and page faults of fresh memory would cost far more than the writing, so the
+// thread that waits for disks takes them in advance.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace pushpull {
 // Thread-safe.
 class SpareBuffers {
  public:
-  // Ensures that there is a buffer for each of `sizes`, in bytes; existing ones count. Blocks for
-  // the page faults. kResourceExhausted: no memory; buffers made so far stay.
+  // Ensures that there is a buffer for each of `sizes`, in bytes; existing ones count. Blocks
+  // during the page faults. kResourceExhausted: no memory; buffers made so far stay.
   absl::Status Prepare(std::span<const uint64_t> sizes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A buffer of exactly `num_bytes`, contents undefined; a fresh one where no spare is left.
+  // A buffer of exactly `num_bytes`, contents undefined; a fresh one if no spare is left.
   // kResourceExhausted: no memory.
   absl::StatusOr<HostBuffer> Take(uint64_t num_bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Gives all memory back.
+  // Frees all memory.
   void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -24,13 +24,13 @@ absl::StatusOr<std::span<std::byte>> StepAccumulator::BeginDirect(BufferPool& po
 void StepAccumulator::FinishDirect(double weight) {
   PUSHPULL_CHECK(is_receiving_);
   is_receiving_ = false;
-  // A contribution of no samples has no part in a mean; the next one overwrites it.
+  // A contribution without samples has no part in a mean; the next one overwrites it.
   if (reduction_ == Reduction::kMean && weight == 0) return;
   has_sum_ = true;
   first_weight_ = weight;
   total_weight_ = weight;
   noise_.Add(sum_.floats(), weight);
-  // and, or: a single contribution becomes 0 and 1, too.
+  // and, or: even a single contribution is reduced to 0 and 1.
   const ElementOp op = OpOf(reduction_);
   if (op != ElementOp::kMean && NeedsFinish(op, 1))
     FinishReduction(ElementKind::kFloat32, op, 1, sum_.bytes());

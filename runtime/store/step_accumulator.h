@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum of one chunk's step. The first contribution is received straight into it; a later one is
-// added when it is complete. Who may contribute, and in which order, is decided in
-// server/step_policy.h.
+// The sum of one chunk's step. The first contribution is received directly into it; later ones are
+// added once they are complete. server/step_policy.h decides who may contribute, and in which
+// order.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ namespace pushpull {
 
 // Clipping (docs/decisions/0053-clipping-by-the-global-norm.md) of the step's reduced gradient.
 struct StepClip {
-  std::optional<double> squares = {};  // of its values, once everybody has contributed
-  std::optional<double> scale = {};    // what it is multiplied by
+  std::optional<double> squares = {};  // of the gradient's values, once everybody has contributed
+  std::optional<double> scale = {};    // by which the gradient is multiplied
 };
 
 //            BeginDirect              FinishDirect(weight)
@@ -32,13 +32,13 @@ struct StepClip {
 //     ^                        |                              ^ |
 //     +----- AbandonDirect ----+        Add(first) from empty-+ +-- Add (again)
 //
-// Memory is taken with the first use and kept for the next step. Thread-confined to its lane.
+// Memory is taken on first use and kept for the next step. Thread-confined to its lane.
 class StepAccumulator {
  public:
   StepAccumulator(Reduction reduction, uint64_t num_bytes)
       : reduction_(reduction), num_bytes_(num_bytes) {}
-  // Of a row-sparse tensor: contributions are rows of `dim` values in the form of ParseSparseRows,
-  // and so is the sum. Add alone is for them, and sum_bytes.
+  // For a row-sparse tensor: contributions are rows of `dim` values in the form of ParseSparseRows,
+  // and so is the sum. Only Add and sum_bytes handle them.
   static StepAccumulator OfRows(Reduction reduction, size_t dim) {
     StepAccumulator accumulator(reduction, 0);
     accumulator.row_dim_ = dim;
@@ -50,9 +50,9 @@ class StepAccumulator {
   bool has_sum() const { return has_sum_; }
 
   // Where the first contribution goes; is_empty() must hold. kResourceExhausted: no memory.
-  // Memory comes from `pool` where there is none from an earlier step.
+  // Memory comes from `pool` if there is none from an earlier step.
   absl::StatusOr<std::span<std::byte>> BeginDirect(BufferPool& pool);
-  // What was received counts with `weight` (samples).
+  // The received contribution counts with `weight` (samples).
   void FinishDirect(double weight);
   // The received values do not count: the connection broke, or the contribution was rejected.
   void AbandonDirect() { is_receiving_ = false; }
@@ -65,35 +65,34 @@ class StepAccumulator {
   // Adds a complete contribution that is read during the call; has_sum() must hold.
   void AddTo(std::span<const float> contribution, double weight);
 
-  // The step's reduced gradient is sum() times scale(): the division of the mean is left to the
-  // optimizer, which walks over the values anyway. has_sum() must hold.
+  // The step's reduced gradient is sum() times scale(): the division for the mean is left to the
+  // optimizer, which passes over the values anyway. has_sum() must hold.
   std::span<const float> sum() const { return sum_.floats(); }
   std::span<const std::byte> sum_bytes() const { return sum_.bytes(); }
   double scale() const { return MeanScale() * clip_.scale.value_or(1); }
-  // Whether every value of the sum is, given that every contribution was when it was looked at:
-  // false where finite numbers add up to more than float32 has, or where a contribution that was
-  // read from shared memory had changed after the look.
+  // Whether every value of the sum is finite, given that every contribution was when it was
+  // checked. False: finite numbers have overflowed float32, or a contribution read from shared
+  // memory has changed since its check.
   bool is_finite() const { return is_finite_; }
 
   const StepClip& clip() const { return clip_; }
   StepClip& clip() { return clip_; }
-  // Everybody has contributed: computes the squares, 0 for a gradient that does not count or where
-  // there is no sum. False: they are known already.
+  // Everybody has contributed: computes the squares, 0 if the gradient does not count or there is
+  // no sum. False: they are already known.
   bool BeginClip(bool counts);
 
-  // Of the contributions to a mean of dense gradients.
+  // The noise of contributions to a mean of dense gradients.
   const NoiseMeter& noise() const { return noise_; }
   NoiseMeter& noise() { return noise_; }
 
   void Clear();
-  // The memory of the sum, which leaves this accumulator; has_sum() must hold. Clears.
+  // Moves the memory of the sum out and clears; has_sum() must hold.
   HostBuffer TakeSum();
   // Whether its memory is lent.
   bool is_lent() const { return sum_.is_lent(); }
-  // Takes other memory in exchange for its own, none for what TakeSum has taken; is_empty() must
-  // hold.
+  // Takes `memory` and returns its own, none after TakeSum; is_empty() must hold.
   HostBuffer ExchangeMemory(HostBuffer memory) { return std::exchange(sum_, std::move(memory)); }
-  // Gives the memory back until the next use; not while receiving.
+  // Frees the memory until the next use; not while receiving.
   void Release() { sum_ = HostBuffer(); }
 
  private:
@@ -105,7 +104,7 @@ class StepAccumulator {
 
   const Reduction reduction_;
   const uint64_t num_bytes_;
-  size_t row_dim_ = 0;  // above 0: of a row-sparse tensor
+  size_t row_dim_ = 0;  // above 0: for a row-sparse tensor
   HostBuffer sum_;
   bool is_receiving_ = false;
   bool has_sum_ = false;
