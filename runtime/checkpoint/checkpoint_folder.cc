@@ -24,10 +24,10 @@ namespace {
 constexpr char kFreshManifestName[] = "MANIFEST.new";
 constexpr char kStepPrefix[] = "step-";
 constexpr size_t kStepDigits = 12;
-// The levels of folders between one of all jobs and a job's checkpoints.
+// The levels between a folder of all jobs and a job's checkpoints.
 constexpr int kNamespaceAndJob = 2;
 
-// The step of a folder's name; nothing for a name that StepFolder does not make.
+// The step in a folder's name; none for a name that StepFolder does not make.
 std::optional<Step> StepOf(const FolderEntry& entry) {
   absl::string_view digits = entry.name;
   uint64_t step = 0;
@@ -38,14 +38,14 @@ std::optional<Step> StepOf(const FolderEntry& entry) {
   return Step{step};
 }
 
-// It could be named for a namespace or a job; lost+found could not.
+// Whether it may be named after a namespace or a job, unlike lost+found.
 bool MayBeOfJobs(const FolderEntry& entry) {
   return entry.is_folder && !StepOf(entry) && absl::c_all_of(entry.name, [](unsigned char c) {
            return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
          });
 }
 
-// All the sizes are those of the manifest.
+// Checks that all sizes match the manifest.
 absl::Status CheckFileSizes(FileSystem& file_system,
                             const std::string& folder,
                             const CheckpointManifest& manifest) {
@@ -73,7 +73,7 @@ absl::Status WriteWhole(FileSystem& file_system,
   return file->Sync();
 }
 
-// The step has no checkpoint, or one that this job may replace.
+// Checks that the step has no checkpoint, or one that this job may replace.
 absl::Status CheckIsFree(FileSystem& file_system,
                          const std::string& folder,
                          const CheckpointOwner& job) {
@@ -90,7 +90,7 @@ absl::Status CheckIsFree(FileSystem& file_system,
                                                     "; move it elsewhere"));
 }
 
-// The highest sequence in `dir`; what cannot be read has none.
+// The highest sequence in `dir`; unreadable checkpoints have none.
 absl::StatusOr<uint64_t> HighestSequence(FileSystem& file_system, const std::string& dir) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::vector<FolderEntry> entries, file_system.ListFolder(dir));
   uint64_t highest = 0;
@@ -136,8 +136,8 @@ ListedCheckpoint Describe(FileSystem& file_system, const std::string& folder, St
   return listed;
 }
 
-// Removes all files of `folder` for which `is_wanted` is false. Goes on after an error and returns
-// the first.
+// Removes all files of `folder` for which `is_wanted` is false. Continues after an error and
+// returns the first.
 template <typename Wanted>
 absl::Status RemoveFiles(FileSystem& file_system, const std::string& folder, Wanted is_wanted) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::vector<FolderEntry> entries, file_system.ListFolder(folder));
@@ -151,7 +151,7 @@ absl::Status RemoveFiles(FileSystem& file_system, const std::string& folder, Wan
 
 absl::Status RemoveFolder(FileSystem& file_system, const std::string& folder) {
   PUSHPULL_RETURN_IF_ERROR(file_system.RemoveFile(JoinPath(folder, kManifestName)));
-  // Before any of the files goes: a manifest that came back after a loss of power would name them.
+  // Before any file is removed: a manifest that reappeared after a power loss would name them.
   const absl::Status synced = file_system.SyncFolder(folder);
   if (absl::IsNotFound(synced)) return absl::OkStatus();
   PUSHPULL_RETURN_IF_ERROR(synced);
@@ -160,7 +160,7 @@ absl::Status RemoveFolder(FileSystem& file_system, const std::string& folder) {
   return file_system.RemoveFolder(folder);
 }
 
-// What an earlier attempt of the same step, or an interrupted WriteManifest, has left.
+// Removes what an earlier attempt of the same step, or an interrupted WriteManifest, has left.
 absl::Status RemoveStrayFiles(FileSystem& file_system, const std::string& folder) {
   PUSHPULL_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(file_system, folder));
   absl::flat_hash_set<absl::string_view> named;
@@ -171,7 +171,7 @@ absl::Status RemoveStrayFiles(FileSystem& file_system, const std::string& folder
   });
 }
 
-// Nobody will complete it, and nobody needs it.
+// Whether it will never be completed, and nobody needs it.
 bool IsNotACheckpoint(const ListedCheckpoint& listed) {
   return absl::IsNotFound(listed.status) || absl::IsDataLoss(listed.status);
 }
@@ -197,7 +197,7 @@ absl::Status WriteManifest(FileSystem& file_system,
   absl::Status written = WriteWhole(file_system, fresh, EncodeManifest(manifest));
   if (written.ok()) written = file_system.Rename(fresh, JoinPath(folder, kManifestName));
   if (!written.ok()) {
-    file_system.RemoveFile(fresh).IgnoreError();  // gives its space back, no more
+    file_system.RemoveFile(fresh).IgnoreError();  // only to free its space
     return written;
   }
   return file_system.SyncFolder(folder);

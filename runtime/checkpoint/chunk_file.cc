@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<ChunkFileWriter>> ChunkFileWriter::Create(FileSys
 ChunkFileWriter::~ChunkFileWriter() {
   if (is_finished_) return;
   file_.reset();
-  // Without a manifest it is not a part of anything, removed or not.
+  // Without a manifest it is not part of a checkpoint, removed or not.
   file_system_.RemoveFile(JoinPath(folder_, summary_.name)).IgnoreError();
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A data file of a checkpoint: what one lane of one server captured, record after record, in any
-// order. Values and states go between the caller's memory and the file without a copy and are
-// checksummed once. No thread of its own: every call here may wait for the disk, so servers write
-// on a thread that does nothing else. Which files belong to a checkpoint is said in its manifest
-// (manifest.h). Layout: docs/decisions/0009-checkpoint-format.md.
+// A data file of a checkpoint: the records of what one lane of one server captured, in any order.
+// Values and states move between the caller's memory and the file without a copy and are
+// checksummed once. No thread of its own: every call here may block on the disk, so servers write
+// on a thread that does nothing else. A checkpoint's manifest (manifest.h) lists its files. Layout:
+// docs/decisions/0009-checkpoint-format.md.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace pushpull {
 
 inline constexpr size_t kFileHeaderBytes = 64;
 
-// Who writes which file. `attempt` is drawn by whoever starts the save and is another one at every
-// try, so that what an earlier try of the same step left is never mixed in.
+// Who writes which file. `attempt` is drawn at random when a save starts, anew for every try, so
+// that files left by an earlier try of the same step are never mixed in.
 struct ChunkFileId {
   Step step;
   uint64_t attempt = 0;
@@ -47,28 +47,29 @@ struct ChunkPlace {
   Step version;
   uint64_t offset = 0;    // of the record, from the file's start
   uint32_t bytes = 0;     // of the whole record
-  uint64_t checksum = 0;  // of the record's header, which has those of its parts
+  uint64_t checksum = 0;  // of the record's header, which includes those of its parts
   friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
 };
 
-// What the manifest needs of a finished file.
+// What the manifest needs to know about a finished file.
 struct ChunkFileSummary {
   std::string name;
   uint64_t bytes = 0;
-  uint64_t checksum = 0;  // ExtendFileChecksum over all records, and so over everything
+  uint64_t checksum = 0;  // ExtendFileChecksum over all records, thus over everything
   std::vector<ChunkPlace> chunks;
 };
 
 // The checksum of a file after one more record: XXH3-64 of the checksum of the record's header,
-// with the file's so far as seed. Before the first record it is that of the file's header.
+// seeded with the file's checksum so far. Before the first record, that is the file header's
+// checksum.
 uint64_t ExtendFileChecksum(uint64_t checksum, uint64_t record_checksum);
 
-// Writes one file, which nobody can take for a part of a checkpoint until a manifest names it. A
-// file that was not finished is removed in the destructor, so a failed save gives its space back.
-// Thread-confined to the thread that writes.
+// Writes one file, which is not part of a checkpoint until a manifest names it. The destructor
+// removes an unfinished file, so a failed save frees its space. Thread-confined to the thread that
+// writes.
 class ChunkFileWriter {
  public:
-  // Makes the checkpoint's folder in `dir` where it is not there yet. `file_system` outlives the
+  // Creates the checkpoint's folder in `dir` if it does not exist. `file_system` outlives the
   // writer. Errors as for Append.
   static absl::StatusOr<std::unique_ptr<ChunkFileWriter>> Create(FileSystem& file_system,
                                                                  const std::string& dir,
@@ -80,17 +81,17 @@ class ChunkFileWriter {
   // Appends one chunk. Blocks on the disk.
   //
   // value: 1 to kChunkBytes bytes of record.dtype, as in memory. state: at most kStateBytesMax
-  // bytes, the optimizer's. Both are read during the call, from where they lie.
+  // bytes of optimizer state. Both are read during the call, in place.
   //
   // kResourceExhausted  the disk or a quota is full. Give up this save; the next may find room.
   // kUnavailable        the device failed. Likewise.
-  // After an error every further call returns it.
+  // After an error, every further call returns it.
   absl::Status Append(const ChunkRecord& record,
                       std::span<const std::byte> value,
                       std::span<const std::byte> state);
 
-  // Returns when the file and its name survive a loss of power; no further call may follow. Errors
-  // as for Append; the file is then removed.
+  // Returns once the file and its name survive a power loss; no further call may follow. Errors as
+  // for Append; the file is then removed.
   absl::StatusOr<ChunkFileSummary> Finish();
 
  private:
@@ -105,7 +106,7 @@ class ChunkFileWriter {
   ChunkFileSummary summary_;
 };
 
-// What is wrong where `stored` is not the record that `place` speaks of; empty: it is.
+// How `stored` differs from the record that `place` describes; empty: it does not.
 std::string DifferenceFrom(const ChunkPlace& place, const StoredRecord& stored);
 
 // Reads records of one file, in any order. Thread-compatible: several threads may read at once.
@@ -115,27 +116,26 @@ class ChunkFileReader {
   //
   // kNotFound       there is no such file.
   // kDataLoss       damaged; here and below the text has file and offset.
-  // kUnimplemented  written in a later format; the text has both versions.
+  // kUnimplemented  written in a newer format; the text has both versions.
   // kUnavailable    the device cannot be read.
   static absl::StatusOr<ChunkFileReader> Open(FileSystem& file_system, const std::string& path);
 
   const ChunkFileId& id() const { return id_; }
   uint64_t num_bytes() const { return file_->num_bytes(); }
-  // Of the file's own header: what ExtendFileChecksum goes on from.
+  // Of the file's own header: where ExtendFileChecksum starts.
   uint64_t header_checksum() const { return header_checksum_; }
 
-  // Reads and checks a chunk straight into the caller's memory, whose sizes are the tensor's.
+  // Reads and checks a chunk directly into the caller's memory, whose sizes are the tensor's.
   // Blocks on the disk.
   //
-  // kDataLoss: damaged, or not the record that `place` speaks of; `value` and `state` then hold
-  // anything. kInvalidArgument: the record has other sizes.
+  // kDataLoss: damaged, or not the record that `place` describes; `value` and `state` are then
+  // undefined. kInvalidArgument: the record's sizes differ.
   absl::StatusOr<ChunkRecord> Read(const ChunkPlace& place,
                                    std::span<std::byte> value,
                                    std::span<std::byte> state) const;
 
-  // The two halves of Read, for who does not know the sizes; ReadHeader takes the sections too.
-  // `value` and `state` must be as long as
-  // `stored.parts` says.
+  // The two halves of Read, for callers that do not know the sizes; ReadHeader reads the sections
+  // too. `value` and `state` must be as long as `stored.parts` says.
   absl::StatusOr<StoredRecord> ReadHeader(uint64_t offset) const;
   absl::Status ReadParts(const StoredRecord& stored,
                          std::span<std::byte> value,

@@ -31,7 +31,7 @@ absl::Status PathError(int error, absl::string_view call, const std::string& pat
   return StatusFromErrno(error, absl::StrCat(call, " ", path));
 }
 
-// What is left of a list of buffers while the system takes or fills part after part of it.
+// The rest of a list of buffers while the system reads or fills it part by part.
 class VectorCursor {
  public:
   template <typename Buffers>
@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::CreateFile(const 
 }
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenFile(const std::string& path) {
-  // Without O_NONBLOCK a FIFO of that name would block for ever.
+  // Without O_NONBLOCK, a FIFO of that name would block forever.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return PathError(errno, "open", path);
   struct stat info {};
@@ -176,7 +176,7 @@ absl::Status PosixFileSystem::CreateFolders(const std::string& path) {
   const std::filesystem::path above = std::filesystem::path(path).parent_path();
   const std::string parent = above.empty() ? "." : above.string();
   if (parent != path) PUSHPULL_RETURN_IF_ERROR(CreateFolders(parent));
-  // Another server may have been faster.
+  // Another server may have created it first.
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
     return PathError(errno, "create folder", path);
   if (!std::filesystem::is_directory(path, error)) return PathError(ENOTDIR, "create folder", path);
@@ -186,7 +186,7 @@ absl::Status PosixFileSystem::CreateFolders(const std::string& path) {
 absl::Status PosixFileSystem::SyncFolder(const std::string& path) {
   const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.is_open()) return PathError(errno, "open folder", path);
-  // Some network file systems do not know it; their metadata is written at once.
+  // Some network file systems do not support this; they write metadata at once.
   if (fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return absl::OkStatus();
   return PathError(errno, "fsync folder", path);
 }

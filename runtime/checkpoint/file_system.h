@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The few operations on files that checkpoints are made of. What a crash leaves behind is decided
-// by the order of exactly these, so a test can stop after each of them (tests/fakes). All of them
-// block on the disk, without a deadline: POSIX has none for files. Callers run them on a thread
-// that may wait, never on a loop.
+// The few file operations that checkpoints are built from. Their order alone decides what a crash
+// leaves behind, so a test can stop after each of them (tests/fakes). All of them block on the
+// disk, without a deadline: POSIX has none for files. Callers run them on a thread that may wait,
+// never on an event loop.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +23,23 @@ namespace pushpull {
 using WriteBuffers = std::span<const std::span<const std::byte>>;
 using ReadBuffers = std::span<const std::span<std::byte>>;
 
-// The most buffers of one call.
+// The most buffers in one call.
 inline constexpr size_t kFileBuffersMax = 8;
 
-// A file being written from its start. Closes in the destructor. Thread-confined to its user.
+// A file being written from its start. The destructor closes it. Thread-confined to its user.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
 
-  // Appends the buffers in order, written from where they lie. After an error any part of them may
-  // be there.
+  // Appends the buffers in order, without a copy. After an error any part of them may have been
+  // written.
   //
-  // kResourceExhausted: disk, quota or the limit of a file's size is reached. kUnavailable: any
-  // other error of the device.
+  // kResourceExhausted: the limit of the disk, the quota or the file size is reached. kUnavailable:
+  // any other device error.
   virtual absl::Status Append(WriteBuffers buffers) = 0;
 
-  // Returns when all that was appended survives a loss of power. Errors as Append's; after one the
-  // file is lost, for a second call may succeed without having written anything.
+  // Returns once all that was appended survives a power loss. Errors as for Append; after one the
+  // file is lost, because a second call may succeed without having written anything.
   virtual absl::Status Sync() = 0;
 };
 
@@ -48,7 +48,7 @@ class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
 
-  // When it was opened.
+  // As of when it was opened.
   virtual uint64_t num_bytes() const = 0;
 
   // Fills the buffers, in order, from `offset` on. kDataLoss: the file ends before they are full;
@@ -61,31 +61,32 @@ struct FolderEntry {
   bool is_folder = false;
 };
 
-// Errors are those of StatusFromErrno (runtime/base/file_descriptor.h); texts name call and path.
+// Errors are those of StatusFromErrno (runtime/base/file_descriptor.h); texts name the call and the
+// path.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // A new and empty file. One of that name that is there is removed first, so whoever still writes
-  // to it writes to nobody's file.
+  // A new, empty file. An existing file of that name is removed first, so that a process still
+  // writing to it cannot affect the new one.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) = 0;
   // kNotFound: there is none.
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) = 0;
-  // With those above it; fine where it exists. Survives a loss of power when it returns.
+  // Creates parents too; OK if the folder exists. It survives a power loss once this returns.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
-  // Returns when creations, renames and removals in the folder survive a loss of power. Where a
-  // file system has no such call for folders, it does nothing.
+  // Returns once creations, renames and removals in the folder survive a power loss. Does nothing
+  // if the file system has no such call for folders.
   virtual absl::Status SyncFolder(const std::string& path) = 0;
-  // Replaces `to` in one step.
+  // Replaces `to` atomically.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
-  // Both are fine where there is nothing of that name. A folder must be empty.
+  // Both are OK if nothing has that name. A folder must be empty.
   virtual absl::Status RemoveFile(const std::string& path) = 0;
   virtual absl::Status RemoveFolder(const std::string& path) = 0;
   // Sorted by name. kNotFound: there is no such folder.
   virtual absl::StatusOr<std::vector<FolderEntry>> ListFolder(const std::string& path) = 0;
 };
 
-// Any POSIX directory. Without state: thread-safe.
+// Any POSIX directory. Stateless, so thread-safe.
 class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) override;
@@ -98,14 +99,15 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::vector<FolderEntry>> ListFolder(const std::string& path) override;
 };
 
-// How every reader of a checkpoint says where a file is damaged: in the text for people, and as a
-// number for those who print it. kDataLoss "FILE at byte OFFSET: WHAT".
+// How every reader of a checkpoint reports where a file is damaged: in the text, and as a number
+// for programs that print it. kDataLoss "FILE at byte OFFSET: WHAT".
 absl::Status DamageError(const std::string& file, uint64_t offset, absl::string_view what);
 
-// The offset of a status made by DamageError; nothing for any other.
+// The offset of a status made by DamageError; none for any other.
 std::optional<uint64_t> DamageOffset(const absl::Status& status);
 
-// All of a file. kDataLoss: it has more than `bytes_max`. Other errors as OpenFile and ReadAt.
+// The contents of a file. kDataLoss: more than `bytes_max`. Other errors as for OpenFile and
+// ReadAt.
 absl::StatusOr<std::vector<std::byte>> ReadWholeFile(FileSystem& file_system,
                                                      const std::string& path,
                                                      uint64_t bytes_max);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of a manifest; its bytes are in manifest_bytes.cc.
+// The rules of a manifest; manifest_bytes.cc converts it from and to bytes.
 #include "runtime/checkpoint/manifest.h"
 
 #include <optional>
@@ -53,7 +53,7 @@ absl::Status CheckTensors(std::span<const TensorSpec> tensors) {
   return absl::OkStatus();
 }
 
-// A name that comes from a file must not lead out of the folder.
+// A name read from a file must not lead out of the folder.
 bool IsPlainFileName(const std::string& name) {
   const bool has_odd =
       absl::c_any_of(name, [](char c) { return c == '/' || c < ' ' || c == '\x7f'; });
@@ -82,7 +82,7 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
   if (chunk.file >= manifest.files.size())
     return wrong(absl::StrCat("is in file ", chunk.file, " of ", manifest.files.size()));
   const CheckpointFile& file = manifest.files[chunk.file];
-  // In this order nothing can overflow.
+  // Checked in this order, nothing can overflow.
   if (place.offset < kFileHeaderBytes || place.offset > file.bytes ||
       place.bytes > file.bytes - place.offset) {
     return wrong(absl::StrFormat("offset %d and %d bytes are not inside of file %s of %d bytes",
@@ -106,7 +106,7 @@ absl::Status CheckChunk(const CheckpointManifest& manifest,
   return absl::OkStatus();
 }
 
-// What `pushpull checkpoint` prints as it is.
+// Whether `pushpull checkpoint` can print it as it is.
 bool IsPlainText(const std::string& text) {
   return Printable(text, kTextBytesMax) == text;
 }
@@ -130,7 +130,7 @@ absl::Status CheckTexts(const CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// Without the same state a restored optimizer would go on differently.
+// With a different state, a restored optimizer would continue differently.
 bool HaveSameState(const OptimizerSpec& a, const OptimizerSpec& b) {
   return a.kind == b.kind && StateFloatsPerValue(a) == StateFloatsPerValue(b);
 }
@@ -234,7 +234,7 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
     saved_by_name.erase(found);
     if (saved.dims != tensor.dims)
       differs("has shape", DimsToString(saved.dims), DimsToString(tensor.dims));
-    // A checkpoint has the master values, so a job may go on with tensors of another type.
+    // A checkpoint has the master values, so a job may continue with tensors of another type.
     if (MasterOf(saved.dtype) != MasterOf(tensor.dtype))
       differs("is", ToString(saved.dtype), ToString(tensor.dtype));
     if (saved.rows.has_value() != tensor.rows.has_value())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A manifest from and to bytes; the rules it must meet are in manifest.cc.
+// Converts a manifest from and to bytes; the rules it must meet are in manifest.cc.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +41,7 @@ constexpr char kFileSection[] = "files";
 constexpr char kChunkSection[] = "chunks";
 constexpr char kSystemSection[] = "system";
 
-// A text or a list of numbers, of any length: how many, then each.
+// A text or a list of numbers, of any length: the count, then each entry.
 template <typename List>
 void VisitAll(ByteWriter& out, const List& list) {
   out.Put(static_cast<uint32_t>(list.size()));
@@ -58,7 +58,7 @@ constexpr auto kJobFields = [](auto& visit, auto& manifest) {
   visit(manifest.owner.job, manifest.step, manifest.mode, manifest.versions, manifest.written_at);
 };
 
-// The namespace came later, at the end: earlier versions pass over it, and their manifests lack it.
+// The namespace was added later, at the end: older versions skip it, and their manifests lack it.
 void WriteJob(ByteWriter& out, const CheckpointManifest& manifest) {
   kJobFields(out, manifest);
   if (!manifest.owner.job_namespace.empty()) out.PutText(manifest.owner.job_namespace);
@@ -114,8 +114,8 @@ void ReadSystem(ByteReader& in, SystemSection& section) {
   section.bytes.assign(bytes.begin(), bytes.end());
 }
 
-// A list: the number of entries, then each after its length, so that a later version can append to
-// an entry what this one passes over.
+// A list: the number of entries, then each one after its length, so that a newer version can append
+// fields to an entry, which this one skips.
 template <typename Entry, typename Write>
 std::vector<std::byte> EncodeList(const std::vector<Entry>& entries, Write write) {
   ByteWriter out;
@@ -143,7 +143,7 @@ absl::Status DecodeList(Bytes bytes, std::vector<Entry>& entries, Read read) {
   return list.ok() ? absl::OkStatus() : absl::DataLossError("the list is cut off");
 }
 
-// Many and alike, so without a length each: the number of entries, their length, the entries.
+// Many and alike, so without individual lengths: the number of entries, their length, the entries.
 std::vector<std::byte> EncodeChunks(const std::vector<StoredChunk>& chunks) {
   ByteWriter out;
   out(uint64_t{chunks.size()}, kChunkEntryBytes);
@@ -202,7 +202,7 @@ absl::Status DecodeSection(const Section& section, CheckpointManifest& manifest)
   return DecodeList(section.bytes, manifest.system, ReadSystem);
 }
 
-// Every section exactly once: a list that comes twice would be read twice.
+// Every section must occur exactly once: a list that occurs twice would be read twice.
 absl::Status CheckSectionNames(const std::vector<Section>& sections, const std::string& file) {
   for (const char* name :
        {kJobSection, kTensorSection, kFileSection, kChunkSection, kSystemSection}) {

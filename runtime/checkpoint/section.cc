@@ -16,7 +16,7 @@ namespace pushpull {
 
 namespace {
 
-// Over name, rule and length as they lie before it, and the bytes.
+// Covers the name, rule and length that precede it, and the bytes.
 uint64_t ChecksumSection(std::span<const std::byte> head, std::span<const std::byte> bytes) {
   const uint64_t seed = XXH3_64bits(head.data(), head.size());
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Section>> ReadSections(std::span<const std::byte> byt
     const auto checksum = reader.Get<uint64_t>();
     section.bytes = reader.GetBytes(num_bytes);
     if (!reader.ok()) return DamageError(file, offset + start, "a section ends beyond the end");
-    // The name may be damaged itself, and goes to a terminal.
+    // The name itself may be damaged, and may be printed on a terminal.
     const std::string shown = absl::CEscape(section.name);
     if (checksum != ChecksumSection(bytes.subspan(start, head_bytes), section.bytes))
       return DamageError(file, offset + start, absl::StrCat("wrong checksum of section ", shown));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Named sections: how the format grows. A reader takes those it knows and passes over the others,
-// except where the writer marked one as required: what must not be ignored is refused instead.
-// Pure. Layout: docs/decisions/0009-checkpoint-format.md.
+// Named sections, by which the format is extended. A reader takes those it knows and skips the
+// others, but refuses the file if an unknown one is marked as required. Pure. Layout:
+// docs/decisions/0009-checkpoint-format.md.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace pushpull {
 // What a reader that does not know the section does.
 enum class SectionRule : uint8_t { kSkip = 0, kRequired = 1 };
 
-// A section where it lies; the bytes belong to whoever holds the file's.
+// A section in place; its bytes are part of the file's, and live as long.
 struct Section {
   std::string name;
   SectionRule rule = SectionRule::kSkip;
@@ -36,11 +36,10 @@ void PutSection(absl::string_view name,
                 std::span<const std::byte> bytes,
                 ByteWriter& out);
 
-// Cuts `bytes`, which are nothing but sections, apart. `file` and `offset` say where they come
-// from.
+// Splits `bytes`, which are nothing but sections. `file` and `offset` say where they come from.
 //
-// kDataLoss       damaged; the text has file and offset, the latter of the section's start.
-// kUnimplemented  a required section is not in `known`; written by a later version.
+// kDataLoss       damaged; the text has the file and the offset of the section's start.
+// kUnimplemented  a required section is not in `known`; written by a newer version.
 absl::StatusOr<std::vector<Section>> ReadSections(std::span<const std::byte> bytes,
                                                   std::initializer_list<absl::string_view> known,
                                                   const std::string& file,

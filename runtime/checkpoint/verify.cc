@@ -19,7 +19,7 @@
 namespace pushpull {
 namespace {
 
-// Of one file: the chunks that the manifest has in it, by offset.
+// The chunks that the manifest lists in one file, by offset.
 using ExpectedChunks = std::map<uint64_t, const StoredChunk*>;
 
 // One pass over a checkpoint's files. Thread-confined.
@@ -48,7 +48,7 @@ class Verifier {
       report_.problems.push_back({.file = file, .offset = offset, .text = std::string(text)});
   }
 
-  // Damage becomes a problem, anything else is returned.
+  // Damage becomes a problem; any other error is returned.
   absl::Status Take(const std::string& file, const absl::Status& status) {
     if (!absl::IsDataLoss(status)) return status;
     Report(file, DamageOffset(status), status.message());
@@ -84,7 +84,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Takes what it finds out of `expected`.
+  // Removes the records that it finds from `expected`.
   absl::Status CheckRecords(const CheckpointFile& file,
                             const std::string& path,
                             const ChunkFileReader& reader,
@@ -104,7 +104,7 @@ class Verifier {
       }
       PUSHPULL_RETURN_IF_ERROR(Take(path, stored.status()));
       is_whole = false;
-      // Its length cannot be trusted; the manifest knows where the next one is.
+      // Its length cannot be trusted; the manifest says where the next one is.
       expected.erase(offset);
       const auto next = expected.upper_bound(offset);
       if (next == expected.end()) break;
@@ -136,8 +136,8 @@ class Verifier {
                             state_.bytes().first(stored.parts.state_bytes));
   }
 
-  // What the record says against what manifest and tensors say; empty: they agree. `chunk` is null
-  // for a record that the manifest leaves out.
+  // How the record contradicts the manifest and the tensors; empty: they agree. `chunk` is null for
+  // a record that the manifest leaves out.
   std::string Mismatch(const StoredRecord& stored, const StoredChunk* chunk) const {
     const std::optional<ChunkLayout> layout = table_.FindChunk(stored.record.chunk);
     if (!layout) return absl::StrCat("there is no chunk ", stored.record.chunk.value());
@@ -153,7 +153,7 @@ class Verifier {
     return chunk == nullptr ? "" : DifferenceFrom(chunk->place, stored);
   }
 
-  // Of rows there may be any number; what they are is checked when they are restored.
+  // There may be any number of rows; their contents are checked when they are restored.
   static bool HasSizesOf(const RecordParts& parts,
                          const ChunkLayout& layout,
                          const TensorSpec& tensor) {
@@ -179,7 +179,7 @@ absl::StatusOr<VerifyReport> VerifyCheckpoint(FileSystem& file_system, const std
                             ReadWholeFile(file_system, path, kManifestBytesMax));
   absl::StatusOr<CheckpointManifest> manifest = DecodeManifest(bytes, path);
   if (absl::IsDataLoss(manifest.status())) {
-    // Without it nothing says what the files should be.
+    // Without it, nothing says what the files should contain.
     return VerifyReport{.problems = {{.file = path,
                                       .offset = DamageOffset(manifest.status()),
                                       .text = std::string(manifest.status().message())}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a checkpoint from end to end and says all that is wrong with it.
+// Reads a checkpoint from end to end and reports everything that is wrong with it.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace pushpull {
 
-// After so many the rest is counted only.
+// Problems beyond this many are only counted.
 inline constexpr size_t kVerifyProblemsMax = 100;
 
 struct VerifyProblem {
   std::string file;                // its path
-  std::optional<uint64_t> offset;  // bytes from the file's start, where one is known
+  std::optional<uint64_t> offset;  // bytes from the file's start, if known
   std::string text;                // with file and offset
 };
 
@@ -34,13 +34,13 @@ struct VerifyReport {
   uint64_t num_problems = 0;            // all of them
 };
 
-// Checks manifest, files and every record of the checkpoint in `folder`, a step's: every byte of it
-// is covered by a checksum. Blocks for as long as reading all of it takes; needs the memory of one
+// Checks the manifest, the files and every record of the checkpoint in `folder`, that of a step;
+// checksums cover every byte. Blocks for as long as reading all of it takes; needs memory for one
 // record.
 //
-// kNotFound       there is no manifest. kUnimplemented: a later format.
+// kNotFound       there is no manifest. kUnimplemented: a newer format.
 // kResourceExhausted: no memory for a record. Other errors: `folder` cannot be read.
-// Damage, however bad, is not an error but a problem in the report.
+// Damage, however bad, is not an error, but a problem in the report.
 absl::StatusOr<VerifyReport> VerifyCheckpoint(FileSystem& file_system, const std::string& folder);
 
 }  // namespace pushpull

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optim/kernels.h"
 
-// Highway compiles what stands between BEFORE and AFTER once for each instruction set by including
-// this file again and again; the functions below HWY_ONCE pick one at run time. The order matters.
+// Highway compiles the code between BEFORE and AFTER once for each instruction set by including
+// this file repeatedly; the functions below HWY_ONCE pick one at run time. The order matters.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/optim/kernels.cc"
@@ -28,7 +28,7 @@ HWY_INLINE void ForEachVector(size_t num_elements, const Update& update) {
   for (; i < num_elements; ++i) update(hn::CappedTag<float, 1>(), i);
 }
 
-// a + scale b in two roundings. Not hn::MulAdd, which rounds once where the machine can.
+// a + scale b in two roundings. Not hn::MulAdd, which rounds only once if the machine can.
 template <class D>
 HWY_INLINE hn::Vec<D> PlusScaled(D tag, hn::Vec<D> a, float scale, hn::Vec<D> b) {
   return hn::Add(a, hn::Mul(hn::Set(tag, scale), b));
@@ -49,7 +49,7 @@ HWY_INLINE hn::Vec<D> GradientAt(D tag,
   return PlusScaled(tag, Scaled(tag, terms.gradient_scale, gradient), terms.l2, value);
 }
 
-// The loops copy what they read of scalars, so that no store can change it.
+// The loops copy the scalars they read, so that no store can change them.
 void SumKernel(const UpdateMemory& memory, float scale) {
   ForEachVector(memory.num_elements, [memory, scale](auto tag, size_t i) HWY_ATTR {
     const auto gradient = hn::LoadU(tag, memory.gradient + i);

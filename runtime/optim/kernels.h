@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element loops behind ApplyOptimizer, vectorised for the machine they run on. Scalars come
-// ready made (update_scalars.h), formulas and sources are in optimizer.h.
+// The element loops behind ApplyOptimizer, vectorised for the machine they run on. Scalars are
+// precomputed (update_scalars.h); formulas and sources are in optimizer.h.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pushpull {
 
-// [num_elements] float32 each; value_out is value_in or apart from it, nothing else overlaps.
+// [num_elements] float32 each; value_out is value_in or disjoint from it; nothing else overlaps.
 struct UpdateMemory {
   size_t num_elements = 0;
   const float* gradient = nullptr;

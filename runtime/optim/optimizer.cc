@@ -15,8 +15,8 @@
 namespace pushpull {
 namespace {
 
-// Far below any epsilon in use, and still no zero as a float32 when Adam has multiplied it by the
-// root of 1 - beta2, which is 1e-8 at least. With a zero there, a gradient that is always 0 would
+// Far below any epsilon in use, and yet nonzero as a float32 after Adam has multiplied it by the
+// root of 1 - beta2, which is at least 1e-8. With a zero there, a gradient that is always 0 would
 // give 0 / 0.
 constexpr double kEpsilonMin = 1e-30;
 
@@ -32,7 +32,8 @@ absl::Status FieldError(absl::string_view field, absl::string_view must, double 
   return absl::InvalidArgumentError(absl::StrCat(field, ": must be ", must, ", is ", value));
 }
 
-// A setting that the kind does not have: 0, or someone expects what will not happen.
+// A setting that the kind does not have must be 0; otherwise someone expects an effect that it
+// lacks.
 absl::Status ExpectUnused(absl::string_view field, const OptimizerSpec& spec, double value) {
   if (value == 0) return absl::OkStatus();
   return FieldError(field, absl::StrCat("0 with ", ToString(spec.kind)), value);

@@ -26,7 +26,7 @@ constexpr bool IsKnown(OptimizerKind kind) {
 }
 
 // kInvalidArgument names the first field that is invalid for the kind, e.g. "momentum: must be
-// ...". Do not retry. Precondition of the functions below.
+// ...". Do not retry. A precondition of the functions below.
 absl::Status Validate(const OptimizerSpec& spec);
 
 // "sgd"; "optimizer 9" for an unknown value.
@@ -35,8 +35,8 @@ std::string ToString(OptimizerKind kind);
 // "sgd(learning_rate=0.1, momentum=0.9)": the kind and the settings that apply to it.
 std::string ToString(const OptimizerSpec& spec);
 
-// The optimizer as it is applied to rows that a step touches (RowSpec): Adam's epsilon is that of
-// torch.optim.SparseAdam, which is not corrected. `step` is that of the StepInput.
+// The optimizer as applied to the rows that a step touches (RowSpec): Adam's epsilon is not
+// bias-corrected, as in torch.optim.SparseAdam. `step`: that of the StepInput.
 OptimizerSpec OptimizerOfRows(const OptimizerSpec& spec, uint64_t step);
 
 struct StepInput {
@@ -45,8 +45,8 @@ struct StepInput {
   double gradient_scale = 1;  // multiplies the gradient first; for means, 1 over the weights' sum
 };
 
-// The float32 numbers of one step with an optimizer of that kind, kSgd without and with momentum;
-// AdamScalarsOf for kAdam and kAdamW.
+// The float32 scalars of one step with an optimizer of that kind: kSgd without and with momentum,
+// kAdagrad; AdamScalarsOf for both kAdam and kAdamW.
 SgdScalars SgdScalarsOf(const OptimizerSpec& spec, const StepInput& input);
 MomentumScalars MomentumScalarsOf(const OptimizerSpec& spec, const StepInput& input);
 AdagradScalars AdagradScalarsOf(const OptimizerSpec& spec, const StepInput& input);
@@ -55,12 +55,12 @@ AdamScalars AdamScalarsOf(const OptimizerSpec& spec, const StepInput& input);
 // Applies one update.
 //
 // gradient:  [n] float32, read only; must not overlap the others.
-// value_in:  [n] float32, the value before.
-// value_out: [n] float32, the value after; the same memory as value_in, or disjoint from it.
+// value_in:  [n] float32, the old value.
+// value_out: [n] float32, the new value; the same memory as value_in, or disjoint from it.
 // state:     [StateFloatsPerValue, n] float32, row-major, updated in place; zeros before step 1.
 //            The caller keeps it with the chunk: it belongs to these n elements in this order.
 //
-// Different lengths are a broken invariant. A NaN in the gradient makes that element NaN. Where g^2
+// Different lengths are a broken invariant. A NaN in the gradient makes that element NaN. If g^2
 // overflows float32 (|g| above 1.8e19), the squares that Adagrad and Adam keep become infinite and
 // the element stops changing, as in PyTorch. Neither allocates nor blocks. Thread-compatible.
 void ApplyOptimizer(const OptimizerSpec& spec,

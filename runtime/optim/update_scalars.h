@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an update needs beside the elements: the numbers of one step, ready made in float32. The CPU
-// (kernels.h) and GPUs (runtime/device) compute with the same ones, so they get the same bits.
-// Device code includes this header: C++17, and nothing that allocates.
+// What an update needs besides the elements: the scalars of one step, precomputed in float32. The
+// CPU (kernels.h) and GPUs (runtime/device) use the same ones, so they get the same bits. Device
+// code includes this header: C++17, and nothing that allocates.
 #pragma once
 
 namespace pushpull {

@@ -53,13 +53,13 @@ class ChunkState {
   // Takes version 0. The first value counts; a later one is ignored. `value` has num_bytes().
   // kResourceExhausted: no memory for the optimizer state.
   //
-  // optimizer_state: state_bytes() long, after `updates` steps; empty: zeros.
+  // optimizer_state:  state_bytes() long, after `updates` steps; empty: zeros.
   absl::Status Install(HostBuffer value, HostBuffer optimizer_state = {}, uint64_t updates = 0);
 
   // Turns version t into t + 1 with the step's reduced gradient.
   //
-  // gradient: num_bytes() of float32, read during the call; multiplied by gradient_scale.
-  // learning_rate: 0: the registered one.
+  // gradient:       num_bytes() of float32, read during the call; multiplied by gradient_scale.
+  // learning_rate:  0: the registered one.
   // Readers of an earlier value or state keep it: while one is alive, the new version goes to new
   // memory; otherwise it is written in place.
   // kResourceExhausted: there is no memory for that copy; the chunk is unchanged.

@@ -31,13 +31,14 @@
 namespace pushpull {
 namespace {
 
-// Between two log lines about failed handshakes.
+// Minimum time between two log lines about failed handshakes.
 constexpr Duration kErrorPeriod = std::chrono::seconds(10);
 
-// gRPC reports a failed handshake on standard error only. A wrong certificate must be seen, but
+// gRPC reports a failed handshake only on standard error. A wrong certificate must be visible, but
 // strangers that connect must not fill the log.
 void LogSparingly(gpr_log_func_args* message) {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): gRPC has one log a process
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): gRPC has one log per
+  // process
   static std::atomic<SteadyTime::rep> next_at = std::numeric_limits<SteadyTime::rep>::min();
   const SteadyTime now = std::chrono::steady_clock::now();
   SteadyTime::rep due = next_at.load(std::memory_order_relaxed);
@@ -54,9 +55,10 @@ void LogSparingly(gpr_log_func_args* message) {
   }
 }
 
-// Server credentials that follow a TlsFolder. gRPC's own that follow files watch them on a thread
-// each and drop the last good ones when a file is broken. Its core can ask a callback for each
-// connection, which is enough, but has no C++ interface for that: this class is one. Thread-safe.
+// Server credentials that follow a TlsFolder. gRPC's own file-based credentials watch files on a
+// thread each, and drop the last good ones when a file is broken. Its core can ask a callback for
+// each connection, which suffices, but has no C++ interface for that; this class provides one.
+// Thread-safe.
 class FollowingCredentials final : public grpc::ServerCredentials {
  public:
   explicit FollowingCredentials(const TlsFolder& tls)
@@ -108,8 +110,8 @@ std::vector<std::string> ToStrings(const std::vector<grpc::string_ref>& names) {
   return strings;
 }
 
-// Compares the names as the tcp channel does, after gRPC has verified the chain; it would compare
-// a host's. Immutable, so thread-safe.
+// Compares names as the tcp channel does, after gRPC has verified the chain; gRPC itself would
+// compare host names. Immutable, so thread-safe.
 class NameVerifier final : public grpc::experimental::ExternalCertificateVerifier {
  public:
   NameVerifier(std::shared_ptr<const TlsIdentity> identity, std::string member)
@@ -174,7 +176,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
 
 absl::Status ExplainNoAnswer(const absl::Status& why, bool has_tls) {
   if (!absl::IsUnavailable(why)) return why;
-  // gRPC's texts where no connection came about. Such a peer has not been asked about TLS.
+  // gRPC's texts if no connection was established. Such a peer has not been asked about TLS.
   if (absl::StrContains(why.message(), "Failed to connect to remote host") ||
       absl::StrContains(why.message(), "DNS resolution failed")) {
     return absl::UnavailableError(absl::StrCat(

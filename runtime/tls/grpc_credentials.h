@@ -20,16 +20,17 @@ class ServerCredentials;
 namespace pushpull {
 
 // Each connection uses the certificates that are current when it is accepted, and requires one of
-// the same authority from the peer; whose it is, the calls have to ask (PeerOf). `tls` and the
-// result outlive the server. Redirects gRPC's own messages to the log, errors at most once in ten
-// seconds. Null: no TLS.
+// the same authority from the peer; the calls have to check whose it is (PeerOf). `tls` and the
+// result outlive the server. Redirects gRPC's own messages to the log, errors at most once every
+// ten seconds. Null: no TLS.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFolder* tls);
 
-// Who calls. Null: no TLS, anybody. kPermissionDenied: nobody that this process should listen to.
+// Who calls. Null: no TLS, anybody. kPermissionDenied: nobody whose calls this process should
+// accept.
 absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context, const TlsFolder* tls);
 
-// For a connection that begins now, to this member ("server-1", "coordinator"); empty: to any of
-// the job. Null: no TLS.
+// For a connection that begins now, to this member ("server-1", "coordinator"); empty: to any
+// member of the job. Null: no TLS.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
     std::shared_ptr<const TlsIdentity> identity, const std::string& member);
 

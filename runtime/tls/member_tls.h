@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The certificates of a member's process, reloaded when they change, and their expiry as a metric.
+// A member process's certificates, reloaded when they change, and their expiry as a metric.
 #pragma once
 
 #include <functional>
@@ -20,14 +20,14 @@ namespace pushpull {
 class MemberTls {
  public:
   // Reads the folder, the value of PUSHPULL_TLS_DIR, and reloads it from then on. Errors are those
-  // of TlsFolder::Open. An empty path means no TLS: all functions work and do nothing about it.
+  // of TlsFolder::Open. An empty path means no TLS: all functions still work, and do nothing.
   static absl::StatusOr<std::unique_ptr<MemberTls>> Open(const std::string& path, const Log& log);
 
   // Null: no TLS.
   const TlsFolder* folder() const { return folder_.get(); }
 
-  // Adds the expiry metric to `registry`. Returns what writes the registry, with the expiry of the
-  // certificates that are in use then; this object and `registry` outlive it.
+  // Adds the expiry metric to `registry`. Returns a function that writes the registry, with the
+  // expiry of the certificates in use at that time; this object and `registry` outlive it.
   std::function<std::string(MetricsFormat)> AddTo(MetricsRegistry& registry);
 
  private:

@@ -24,7 +24,7 @@ constexpr char kForms[] =
     "<member>.<job>.<namespace>.pushpull: see docs/security.md";
 constexpr size_t kShownNamesMax = 4;
 
-// As one writes it, so that one index has one name.
+// In canonical form, so that each index has one name.
 bool IsIndex(absl::string_view text) {
   uint32_t index = 0;
   return absl::SimpleAtoi(text, &index) && absl::StrCat(index) == text;

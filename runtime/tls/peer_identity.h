@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a certificate says its holder is, by its DNS names
+// The identity of a certificate's holder, by its DNS names
 // (docs/decisions/0061-names-in-certificates.md). Pure.
 //
 //   pushpull                                 in every certificate; alone: any member of any job
 //   <job>.<namespace>.pushpull               any member of this job
-//   <member>.<job>.<namespace>.pushpull      this one: coordinator, operator, server-N or worker-N
+//   <member>.<job>.<namespace>.pushpull      it: coordinator, operator, server-N or worker-N
 #pragma once
 
 #include <compare>
@@ -20,14 +20,15 @@
 
 namespace pushpull {
 
-// A DNS name that every certificate has beside its own, for libraries that insist on comparing one.
+// A DNS name that every certificate has besides its own, for libraries that insist on comparing
+// one.
 inline constexpr char kCertificateName[] = "pushpull";
 
-// What members call themselves in certificates, beside "server-N" and "worker-N", as ToString(id).
+// Names of members in certificates, besides "server-N" and "worker-N" (ToString of the id).
 inline constexpr char kCoordinatorMember[] = "coordinator";
 inline constexpr char kOperatorMember[] = "operator";
 
-// Whether certificates name a member so.
+// Whether this is a member's name as certificates have it.
 bool IsCertificateMember(absl::string_view member);
 
 // "mnist.default.pushpull", and with a member "worker-3.mnist.default.pushpull".
@@ -39,25 +40,25 @@ std::string MemberCertificateName(absl::string_view member,
 // Immutable, so thread-safe.
 class PeerIdentity {
  public:
-  // Without TLS nobody says who they are.
+  // Without TLS, peers have no identity.
   static PeerIdentity Anybody() { return {}; }
 
-  // Names that do not end with "pushpull" say nothing. kPermissionDenied: none is one of the above,
-  // or one ends with "pushpull" and has another form.
+  // Names that do not end with "pushpull" are ignored. kPermissionDenied: no name has a form above,
+  // or one ends with "pushpull" but has another form.
   static absl::StatusOr<PeerIdentity> Of(const std::vector<std::string>& dns_names);
 
-  // Of these only what is about a job that the own certificate names, where it names one.
-  // kPermissionDenied: this identity is of other jobs.
+  // This identity reduced to the jobs that the own certificate names, if it names any.
+  // kPermissionDenied: this identity belongs to other jobs.
   absl::StatusOr<PeerIdentity> Within(const PeerIdentity& own) const;
 
-  // kPermissionDenied unless it may be this member, "worker-3"; the text names the certificate, the
-  // member and what to do.
+  // kPermissionDenied unless the peer may be this member, "worker-3"; the text names the
+  // certificate, the member and what to do.
   absl::Status CheckIs(absl::string_view member) const;
-  // kPermissionDenied unless it may tell a job what to do: it is a coordinator's, an operator's, or
-  // anybody's. `what`: "resize the job".
+  // kPermissionDenied unless the peer may control a job: it is a coordinator, an operator, or
+  // anybody. `what`: "resize the job".
   absl::Status CheckManages(absl::string_view what) const;
 
-  // For texts: "worker-3.mnist.default.pushpull".
+  // For messages: "worker-3.mnist.default.pushpull".
   std::string ToText() const;
 
  private:
@@ -68,15 +69,15 @@ class PeerIdentity {
   };
 
   PeerIdentity() = default;
-  // The name's parts; none: it has another form.
+  // The name's parts; none if it has another form.
   static std::optional<Name> Parse(absl::string_view name);
   bool HasMember(absl::string_view member) const;
 
-  std::vector<Name> names_;  // of jobs and their members
+  std::vector<Name> names_;  // those of jobs and their members
   bool is_any_role_ = true;  // no name is a member's
 };
 
-// The identity of a peer with these names for a process whose own is `own`. Errors as above.
+// The identity of a peer with these names, for a process whose identity is `own`. Errors as above.
 absl::StatusOr<PeerIdentity> AdmitPeer(const std::vector<std::string>& dns_names,
                                        const PeerIdentity& own);
 

@@ -29,7 +29,7 @@ BioPtr Reader(const std::string& text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// All certificates of the text, at least one.
+// All certificates in the text, at least one.
 absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(const Pem& pem) {
   const BioPtr reader = Reader(pem.text);
   std::vector<CertificatePtr> certificates;

@@ -12,7 +12,7 @@
 namespace pushpull {
 namespace {
 
-// Replacing the files takes less time than one reading, so that the next two readings agree.
+// Replacing the files takes less time than reading them, so the next two readings agree.
 constexpr int kReadingsMax = 4;
 
 absl::StatusOr<TlsFiles> ReadOnce(const std::string& folder) {
@@ -23,7 +23,7 @@ absl::StatusOr<TlsFiles> ReadOnce(const std::string& folder) {
   return files;
 }
 
-// Never mixes old and new files where all are replaced at once: reads until two readings agree.
+// Never mixes old and new files if all are replaced at once: reads until two readings agree.
 absl::StatusOr<TlsFiles> ReadAll(const std::string& folder) {
   PUSHPULL_ASSIGN_OR_RETURN(TlsFiles last, ReadOnce(folder));
   for (int i = 1; i < kReadingsMax; ++i) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The folder that PUSHPULL_TLS_DIR names: ca.crt, tls.crt and tls.key. The files may be replaced
-// while the process runs, as Kubernetes does it, with one swap of a symbolic link, or one by one.
+// while the process runs, all at once by swapping a symbolic link, as Kubernetes does, or one by
+// one.
 //
 //   Reload: read until two readings agree --> unchanged
 //                                         --> valid: new connections use it
-//                                         --> invalid: the last valid one stays, logged once
+//                                         --> invalid: the last valid one stays in use, logged once
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@
 
 namespace pushpull {
 
-// The variable that names the folder; unset: no TLS.
+// The environment variable that names the folder; unset: no TLS.
 inline constexpr char kTlsFolderVariable[] = "PUSHPULL_TLS_DIR";
 
 // Thread-safe, except that KeepReloading is called once.
@@ -31,16 +32,16 @@ class TlsFolder {
  public:
   // Blocks on the file system. Errors name the variable, the folder and the file:
   //   kNotFound, kPermissionDenied, ...  a file cannot be read
-  //   kInvalidArgument                   as TlsIdentity::Create
-  //   kUnavailable                       the files keep changing while they are read
+  //   kInvalidArgument                   as for TlsIdentity::Create
+  //   kUnavailable                       the files keep changing while being read
   static absl::StatusOr<std::unique_ptr<TlsFolder>> Open(const std::string& path, const Log& log);
   ~TlsFolder();
 
-  // The last valid one, never null.
+  // The last valid identity, never null.
   std::shared_ptr<const TlsIdentity> identity() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Uses the files from now on if they have changed and are valid; else logs why not, once. Blocks
-  // on the file system.
+  // Uses the files from now on if they have changed and are valid; if invalid, logs why, once.
+  // Blocks on the file system.
   void Reload() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Reloads every `period` from now on, on its own thread, "pp-tls".
@@ -56,7 +57,7 @@ class TlsFolder {
   const Log log_;
   mutable Mutex mu_;
   std::shared_ptr<const TlsIdentity> identity_ ABSL_GUARDED_BY(mu_);
-  std::string logged_error_ ABSL_GUARDED_BY(mu_);  // of the files as they are now; empty: valid
+  std::string logged_error_ ABSL_GUARDED_BY(mu_);  // about the current files; empty: valid
   std::unique_ptr<EventLoop> loop_;                // last: it uses all of the above
 };
 

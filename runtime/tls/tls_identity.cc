@@ -19,11 +19,12 @@ namespace {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-// Both ends are ours. 128 bits come first: a third less CPU time than 256, OpenSSL's preference.
+// Both ends are ours. 128 bits come first: a third less CPU time than with 256, OpenSSL's
+// preference.
 constexpr char kCipherSuites[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
-// Several records for one system call.
+// Several records per system call.
 constexpr size_t kReadAheadBytes = 64 * 1024;
 
 struct Free {
@@ -39,7 +40,7 @@ TlsContextPtr NewContext() {
   SSL_CTX_set_ciphersuites(context.get(), kCipherSuites);
   SSL_CTX_set_verify(
       context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, /*callback=*/nullptr);
-  // No session resumption: each connection presents its certificate, so none outlives its
+  // No session resumption: every connection presents its certificate, so none outlives its
   // authority.
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET);
@@ -57,7 +58,7 @@ WallTime ExpiryOf(const X509* certificate) {
   return WallTime(std::chrono::days(days) + std::chrono::seconds(seconds));
 }
 
-// Verifies the own certificate as every peer will. Returns when the first of the chain expires.
+// Verifies this process's certificate as every peer will. Returns the earliest expiry in its chain.
 absl::StatusOr<WallTime> CheckOwnCertificate(SSL_CTX& context) {
   const std::unique_ptr<X509_STORE_CTX, Free> check(X509_STORE_CTX_new());
   STACK_OF(X509)* chain = nullptr;

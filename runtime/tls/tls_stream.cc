@@ -22,21 +22,21 @@
 namespace pushpull {
 namespace {
 
-// Encrypted before the socket is asked: three records a system call, which the kernel copies while
-// they are in the nearest cache (docs/decisions/0035-tls-goodput.md).
+// Encrypted before writing to the socket: three records per system call, which the kernel copies
+// while they are in the nearest cache (docs/decisions/0035-tls-goodput.md).
 constexpr size_t kUnsentAim = 48 * 1024;
-// Encrypt stops at kUnsentAim, so only answers of TLS itself (to key updates) can exceed this: the
+// Encrypt stops at kUnsentAim, so only TLS's own responses (to key updates) can exceed this: the
 // peer requests them and does not read.
 constexpr size_t kUnsentMax = 1024 * 1024;
 
-// Splits several buffers into records, without a copy where one buffer has a full record.
+// Splits several buffers into records, without a copy if one buffer has a full record.
 class Records {
  public:
   explicit Records(std::span<const iovec> buffers) : rest_(buffers) { SkipEmpty(); }
 
   bool empty() const { return rest_.empty(); }
 
-  // The next record, of at most room.size() bytes; copied to `room` where it spans buffers.
+  // The next record, of at most room.size() bytes; copied to `room` if it spans buffers.
   std::span<const std::byte> Next(std::span<std::byte> room) const {
     const std::span<const std::byte> first = Bytes(rest_.front()).subspan(offset_);
     if (first.size() >= room.size() || rest_.size() == 1)
@@ -145,7 +145,8 @@ struct TlsStream::SocketCalls {
   }
 };
 
-// OpenSSL's question about each certificate of the peer's chain, the peer's own last.
+// OpenSSL's verification callback, called for each certificate of the peer's chain, the peer's own
+// last.
 struct TlsStream::NameCheck {
   static int Verify(int is_valid, X509_STORE_CTX* check) {
     if (is_valid != 1 || X509_STORE_CTX_get_error_depth(check) != 0) return is_valid;
@@ -280,16 +281,16 @@ absl::StatusOr<bool> TlsStream::Handshake() {
   is_established_ = result == 1;
   is_drained_ = !is_established_;  // application data may have arrived with the handshake's end
   const absl::Status failure = result == 1 ? absl::OkStatus() : Failure(result);
-  // Send the handshake's messages at once, an alert on failure too; if the socket is full, later
-  // calls send the rest.
+  // Send the handshake's messages at once, including an alert on failure; if the socket is full,
+  // later calls send the rest.
   const absl::StatusOr<bool> flushed = Flush();
   PUSHPULL_RETURN_IF_ERROR(failure);
   PUSHPULL_RETURN_IF_ERROR(flushed.status());
   return is_established_;
 }
 
-// Why an OpenSSL call returned `result`; OK where it only waits for the peer. Must follow that call
-// directly: SSL_get_error reads the thread's queue of errors.
+// Why an OpenSSL call returned `result`; OK if it only waits for the peer. Must follow that call
+// directly: SSL_get_error reads the thread's error queue.
 absl::Status TlsStream::Failure(int result) {
   const int kind = SSL_get_error(tls_.get(), result);
   if (kind == SSL_ERROR_WANT_READ) return absl::OkStatus();
@@ -329,7 +330,7 @@ absl::Status TlsStream::LibraryFailure() const {
         "it presented no certificate: every member and every command needs one of the job, in the "
         "folder of PUSHPULL_TLS_DIR");
   }
-  // A reason beyond the offset is an alert of the peer.
+  // A reason beyond the offset is an alert from the peer.
   if (reason > SSL_AD_REASON_OFFSET && IsAboutCertificate(reason - SSL_AD_REASON_OFFSET)) {
     return absl::UnauthenticatedError(
         absl::StrCat("it rejects this side's certificate (", said, "): ", kCompare));
@@ -342,8 +343,8 @@ absl::Status TlsStream::LibraryFailure() const {
 }
 
 // A peer that rejects the certificate sends an alert and closes. In TLS 1.3 the connecting side has
-// finished its handshake by then, and notices by a send that fails: the alert explains it and is
-// still to be read.
+// finished its handshake by then, and notices only through a failed send: the alert that explains
+// it has yet to be read.
 absl::Status TlsStream::FailureOfSend(const absl::Status& why) {
   unsent_.clear();
   num_sent_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TLS over a non-blocking socket. Received bytes are decrypted into the caller's buffers. Sent
-// bytes are encrypted into a buffer of some records before the socket is asked: OpenSSL never has
-// to be offered the same bytes twice (SSL_write's retry rule), and one system call takes several
-// records.
+// bytes are encrypted into a buffer of a few records before they are written to the socket: OpenSSL
+// never has to be offered the same bytes twice (SSL_write's retry rule), and one system call takes
+// several records.
 //
 //   Receive:  socket -> [OpenSSL's records] -> caller's buffers
 //   Send:     caller's buffers -> [unsent_: encrypted records] -> socket
@@ -32,7 +32,7 @@ namespace pushpull {
 
 enum class TlsSide { kConnecting, kAccepting };
 
-// How many bytes a call on a stream moved, and what the stream waits for.
+// How many bytes a call on a stream has moved, and what the stream waits for.
 struct Transfer {
   enum class Wait { kNothing, kReadable, kWritable };
   size_t num_bytes = 0;
@@ -44,31 +44,31 @@ struct Transfer {
 //                       says which, and what to compare
 //   kUnavailable        the peer has closed the connection, or the socket failed
 //   kDataLoss           bytes after the handshake are damaged
-//   kResourceExhausted  the peer causes answers of TLS itself and does not read them
+//   kResourceExhausted  the peer triggers TLS's own responses and does not read them
 //
 // Thread-compatible; may move between threads.
 class TlsStream {
  public:
-  // `socket` is connected and stays the caller's.
+  // `socket` is connected and still belongs to the caller.
   TlsStream(std::shared_ptr<const TlsIdentity> identity, TlsSide side, int socket);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Fills `buffers` in order. The wait is kReadable where they could not all be filled.
+  // Fills `buffers` in order. The wait is kReadable if they could not all be filled.
   absl::StatusOr<Transfer> Receive(std::span<const iovec> buffers);
 
-  // Takes bytes of `buffers` in order, about 48 KiB a call at most. The wait is kReadable during
-  // the handshake, kWritable where the socket takes no more.
+  // Takes bytes of `buffers` in order, at most about 48 KiB per call. The wait is kReadable during
+  // the handshake, kWritable if the socket takes no more.
   absl::StatusOr<Transfer> Send(std::span<const iovec> buffers);
 
-  // Who the peer is, once a byte of it was received.
+  // The peer's identity, once a byte from it has been received.
   const PeerIdentity& peer() const { return peer_; }
 
-  // Encrypted bytes wait for the socket: call Send, without buffers if there is nothing else to
-  // send.
+  // Encrypted bytes are waiting for the socket: call Send, without buffers if there is nothing else
+  // to send.
   bool has_unsent() const { return unsent_.size() > num_sent_; }
-  // Received bytes, or an error, wait here, which epoll will not report again: call Receive.
+  // Received bytes, or an error, are waiting here; epoll will not report them again: call Receive.
   bool has_read_ahead() const;
 
  private:
@@ -96,10 +96,10 @@ class TlsStream {
   bool is_established_ = false;
   bool has_received_ = false;
   bool is_drained_ = true;  // OpenSSL has no complete record left
-  bool has_ended_ = false;  // the peer sends no more
+  bool has_ended_ = false;  // the peer will send no more
   int socket_error_ = 0;    // of the last call, an errno
   PeerIdentity peer_ = PeerIdentity::Anybody();
-  absl::Status name_refusal_;  // what is wrong with the peer's names
+  absl::Status name_refusal_;  // why the peer's names were refused
   absl::Status failure_;       // returned by every call from now on
   std::vector<std::byte> unsent_;
   size_t num_sent_ = 0;  // of unsent_
