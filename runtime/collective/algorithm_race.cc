@@ -16,11 +16,11 @@ constexpr Collective kRaced[] = {Collective::kAllReduce,
                                  Collective::kAllGather,
                                  Collective::kBroadcast};
 
-// One that takes so much longer than the fastest is not tried with more bytes.
+// An algorithm that takes this many times as long as the fastest is not tried with more bytes.
 constexpr double kFarBehind = 3;
 
-// Calls are repeated until they have moved so many bytes, so that one takes long enough to be
-// measured, but not too often.
+// Calls are repeated until they have moved this many bytes, so that a measurement takes long
+// enough, but at most kCallsMax times.
 constexpr uint64_t kBytesOfRound = 256 << 10;
 constexpr uint64_t kCallsMax = 8;
 
@@ -52,7 +52,7 @@ class AlgorithmRace {
   absl::StatusOr<Race> Measure(Collective collective, const std::vector<Algorithm>& candidates) {
     Race race = {.measured = candidates};
     std::vector<std::vector<double>> seconds(candidates.size());
-    // In turns, so that a moment in which the machine does something else is one of all.
+    // In turns, so that a disturbance of the machine affects all algorithms.
     for (uint32_t round = 0; round <= options_.rounds; ++round) {
       for (size_t i = 0; i < candidates.size(); ++i) {
         PUSHPULL_ASSIGN_OR_RETURN(const double one, SecondsOf(collective, candidates[i]));
@@ -64,7 +64,7 @@ class AlgorithmRace {
       std::nth_element(of_one.begin(), middle, of_one.end());
       race.seconds.push_back(*middle);
     }
-    // The same numbers in all ranks, so the same decisions.
+    // All ranks get the same numbers, and so decide alike.
     PUSHPULL_RETURN_IF_ERROR(ranks_.AllReduce(std::as_writable_bytes(std::span(race.seconds)),
                                               ReductionOp(ElementKind::kFloat64, ElementOp::kMax),
                                               Algorithm::kTree,
@@ -98,7 +98,7 @@ class AlgorithmRace {
   Communicator& ranks_;
   const RaceOptions options_;
   const Deadline deadline_;
-  // As fast as a sum, and its values stay what they are.
+  // As fast as a sum, but leaves the values unchanged.
   const ReductionOp max_ = ReductionOp(ElementKind::kFloat32, ElementOp::kMax);
   std::vector<float> values_;
 };

@@ -16,7 +16,7 @@ size_t RowOf(Collective collective) {
   return static_cast<size_t>(collective) - 1;
 }
 
-// The measured size that is nearest by its ratio.
+// The measured size that is nearest by ratio.
 size_t NearestSize(uint64_t num_bytes) {
   const auto size = static_cast<double>(num_bytes);
   size_t nearest = 0;

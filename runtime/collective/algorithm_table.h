@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which algorithm is the fastest for how many bytes: a guess, or what RaceAlgorithms has measured
+// Which algorithm is fastest for how many bytes: a guess, or the measurements of RaceAlgorithms
 // (algorithm_race.h). Pure.
 #pragma once
 
@@ -20,8 +20,8 @@ constexpr std::array<uint64_t, 6> kMeasuredBytes = {
 // Thread-compatible.
 class AlgorithmTable {
  public:
-  // What is taken as long as nothing is measured: host for the smallest arrays, halving-doubling or
-  // a tree up to 64 KiB, ring above.
+  // The choice before anything is measured: host for the smallest arrays of up to 4 ranks,
+  // halving-doubling or a tree up to 64 KiB, ring above.
   explicit AlgorithmTable(int ranks);
 
   Algorithm Choose(Collective collective, uint64_t num_bytes) const;
@@ -35,8 +35,9 @@ class AlgorithmTable {
   std::array<Row, 4> rows_{};  // by collective
 };
 
-// The algorithm that took the least time; those that are slower than `factor` times it are not
-// worth measuring with more bytes. `seconds` has a time for each algorithm of `measured`.
+// One measured size. `seconds` has a time for each algorithm in `measured`. FastestOf returns the
+// algorithm with the shortest time; one that took more than `factor` times as long is not worth
+// measuring with more bytes.
 struct Race {
   std::vector<Algorithm> measured;
   std::vector<double> seconds;

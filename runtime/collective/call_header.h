@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank sends before the first element of a call to each rank that it sends elements to, so
-// that two ranks that call different things notice. Pure.
+// What a rank sends before the first element of a call to every rank to which it sends elements, so
+// that two ranks that make different calls notice. Pure.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ std::string ToString(const CallHeader& header);
 
 std::array<std::byte, kCallHeaderBytes> EncodeCallHeader(const CallHeader& header);
 
-// Whether `bytes` are what another rank sends that makes the call `own`. kInvalidArgument: it makes
-// another one, with both; kDataLoss: they are no header.
+// Checks that `bytes` are the header of a rank that makes the same call as `own`. kInvalidArgument:
+// it makes another call; the text has both. kDataLoss: they are not a header.
 absl::Status CheckCallHeader(const CallHeader& own, std::span<const std::byte> bytes);
 
 }  // namespace pushpull

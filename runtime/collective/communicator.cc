@@ -17,18 +17,18 @@
 namespace pushpull {
 namespace {
 
-// Over shared memory an all-reduce goes in blocks with so much for each rank: two pieces and what
-// is in the rings stay in the cache. Over sockets the kernel's copies have left it by then, and
-// each block costs a wait.
+// Over shared memory an all-reduce proceeds in blocks with this many bytes per rank: two pieces and
+// the contents of the rings stay in the cache. Over sockets the kernel's copies would have left it
+// by then, and each block would cost a wait.
 constexpr size_t kPieceBytes = 256 * 1024;
 
-// A program calls with few different sizes; those of one step fit.
+// A program makes calls of few different sizes; those of one step fit.
 constexpr size_t kSchedulesKept = 32;
 
-// About as long as it takes to put a thread to sleep and to wake it.
+// About as long as it takes to put a thread to sleep and wake it.
 constexpr Duration kSpin = std::chrono::microseconds(30);
 
-// Tells the core that this thread waits, so that its sibling gets more of it.
+// Tells the core that this thread waits, so that its hyperthread sibling gets more of the core.
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -49,9 +49,9 @@ Communicator::Communicator(uint32_t rank, LinkSet links)
         return link == nullptr || link->is_cheap_to_try();
       });
   if (!are_cheap) return;
-  // All ranks are on this host then.
+  // So all ranks are on this host.
   piece_bytes_ = kPieceBytes;
-  // Where they share cores, spinning takes the core from the rank that is waited for.
+  // If they share cores, spinning takes the core from the awaited rank.
   if (links_count_ <= std::thread::hardware_concurrency()) spin_ = kSpin;
 }
 
@@ -216,7 +216,7 @@ absl::Status Communicator::Sleep(const std::vector<LinkWants>& wants, Deadline d
     polled_.push_back(links_.links[peer]->WaitFor(wants[peer]));
     polled_ranks_.push_back(peer);
   }
-  // poll passes over a negative descriptor.
+  // poll ignores a negative descriptor.
   const int interrupt = interrupt_ == nullptr ? -1 : interrupt_->descriptor();
   polled_.push_back({.fd = interrupt, .events = POLLIN, .revents = 0});
   if (links_.doorbell.is_open())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives between the ranks of a group, without servers: every rank is a process, or a thread
-// with a communicator of its own, and all make the same calls in the same order.
+// with its own communicator, and all make the same calls in the same order.
 //
 //   auto links = ConnectRanks(listener, {.rank = 1, .addresses = addresses}, deadline);
 //   Communicator ranks(1, *std::move(links));
@@ -33,20 +33,20 @@
 
 namespace pushpull {
 
-// A call blocks until this rank's part is done, which is not yet that of all others, or `deadline`
-// passes. Arrays are changed in place and are those of the caller; after an error their elements
-// are undefined. Algorithm::kAuto is what table() says, by the bytes of the array.
+// A call blocks until this rank's part is done, though perhaps not yet every other rank's, or until
+// `deadline` passes. Arrays belong to the caller and are changed in place; after an error their
+// elements are undefined. Algorithm::kAuto means what table() says for the array's size.
 //
-// An error of a call ends the communicator: its links are closed, so that the calls of all other
-// ranks end, too, and every later call fails. Texts name this rank, the call and the other rank.
+// A call that fails ends the communicator: its links are closed, so that all other ranks' calls end
+// too, and every later call fails. Texts name this rank, the call and the other rank.
 //
 //   kInvalidArgument     the array is no whole number of elements, or there is no such root (these
-//                        two leave the communicator as it is); or another rank makes another call:
-//                        with both
-//   kDeadlineExceeded    names the ranks that are waited for
+//                        two leave the communicator as it is); or another rank makes a different
+//                        call: the text has both
+//   kDeadlineExceeded    the text names the ranks that are awaited
 //   kUnavailable         another rank has failed or is gone
-//   kDataLoss            another rank sends what it must not
-//   kFailedPrecondition  an earlier call has failed: with its error. Connect the ranks anew.
+//   kDataLoss            another rank sends something invalid
+//   kFailedPrecondition  an earlier call has failed; the text has its error. Reconnect the ranks.
 //   kCancelled           the interrupt is set
 //
 // One call at a time. Thread-compatible.
@@ -56,24 +56,24 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Ends calls from another thread; outlives this object.
+  // `interrupt` ends calls from another thread; it outlives this object.
   void UseInterrupt(const Interrupt& interrupt) { interrupt_ = &interrupt; }
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return static_cast<uint32_t>(links_count_); }
 
-  // Every rank gets the arrays of all reduced, element by element, with the same bits.
+  // Every rank gets the element-wise reduction of all arrays, with the same bits.
   absl::Status AllReduce(std::span<std::byte> values,
                          const ReductionOp& op,
                          Algorithm algorithm,
                          Deadline deadline);
-  // Rank i gets piece i of what AllReduce gives, at its place (PieceOf); the other elements become
-  // undefined. Returns the piece's elements.
+  // Rank i gets piece i of AllReduce's result, in its place (PieceOf); the other elements become
+  // undefined. Returns the piece's range.
   absl::StatusOr<ElementRange> ReduceScatter(std::span<std::byte> values,
                                              const ReductionOp& op,
                                              Algorithm algorithm,
                                              Deadline deadline);
-  // Rank i has piece i of the array at its place; every rank gets all pieces.
+  // Rank i has piece i of the array in its place; every rank gets all pieces.
   absl::Status AllGather(std::span<std::byte> values,
                          size_t element_bytes,
                          Algorithm algorithm,
@@ -88,7 +88,7 @@ class Communicator {
   const AlgorithmTable& table() const { return table_; }
   void UseTable(const AlgorithmTable& table) { table_ = table; }
 
-  // Bytes of elements that all calls of this rank have sent; headers are not counted.
+  // Bytes of elements that this rank's calls have sent, without headers.
   uint64_t bytes_sent() const { return runner_.bytes_sent(); }
 
  private:
@@ -114,7 +114,7 @@ class Communicator {
   absl::Status Check(const Call& call) const;
   const PreparedSchedule& ScheduleFor(const ScheduleRequest& request);
   absl::Status Finish(Deadline deadline);
-  // Spins for a moment where that makes sense, then sleeps until a link is ready.
+  // Spins briefly if that makes sense, then sleeps until a link is ready.
   absl::Status Wait(Deadline deadline);
   absl::Status Sleep(const std::vector<LinkWants>& wants, Deadline deadline);
   absl::Status LateError();
@@ -128,7 +128,7 @@ class Communicator {
   AlgorithmTable table_;
   const Interrupt* interrupt_ = nullptr;
   Duration spin_{0};
-  size_t piece_bytes_ = 0;  // of an all-reduce in blocks; 0: not in blocks
+  size_t piece_bytes_ = 0;  // per rank in each block of an all-reduce; 0: no blocks
   uint64_t num_calls_ = 0;
   absl::Status broken_;
   std::vector<CachedSchedule> schedules_;

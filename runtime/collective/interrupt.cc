@@ -17,7 +17,7 @@ Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 void Interrupt::Set() {
   is_set_.store(true, std::memory_order_relaxed);
   const uint64_t one = 1;
-  // Full only when it is readable already.
+  // The counter can be full only if it is already readable.
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof one);
 }
 

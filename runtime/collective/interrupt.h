@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ends the calls of a rank from another thread: those under way and all that follow, until Clear.
+// Ends a rank's calls from another thread: the current one and all that follow, until Clear.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,13 @@
 
 namespace pushpull {
 
-// Thread-safe. Outlives the calls that look at it.
+// Thread-safe. Outlives the calls that use it.
 class Interrupt {
  public:
   Interrupt();
 
   void Set();
-  // No call is under way.
+  // Requires that no call is in progress.
   void Clear();
   bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
   // Readable while it is set, for poll.

@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// "PPrank01", "PPrank02", ...: a peer that sends something else is no rank of this version.
+// "PPrank01", "PPrank02", ...: a peer that sends something else is not a rank of this version.
 constexpr uint64_t kHelloMagic = 0x31306B6E61725050;
 constexpr uint64_t kWelcomeMagic = 0x32306B6E61725050;
 constexpr uint64_t kReadyMagic = 0x33306B6E61725050;
@@ -27,7 +27,7 @@ void ReadOffer(ByteReader& reader, std::optional<ShmOffer>& offer) {
   if (has_offer) reader(offer.emplace().name, offer->token);
 }
 
-// `read_fields`: reads what comes after the magic.
+// `read_fields`: reads the fields after the magic.
 template <typename Message, typename ReadFields>
 absl::StatusOr<Message> Decode(std::span<const std::byte> body,
                                uint64_t expected,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How two ranks recognise each other when they connect, and exchange shared memory. Bodies of
-// messages; on the wire each follows its length. Pure.
+// How two ranks recognise each other when they connect, and exchange shared memory. These are
+// message bodies; on the wire each follows its length. Pure.
 //
 //   connecting rank (the higher one)              accepting rank
 //   LinkHello: who, to whom, of which group --->  checks it
 //                                          <---  LinkWelcome: admitted, or why not
-//   over shm also, descriptors going from inbox to inbox:
+//   over shm also, with descriptors passed from inbox to inbox:
 //   has an inbox before its hello          <---  sends its memory and its doorbell, then
 //   LinkWelcome sends its own, then LinkReady          --->  takes them
 //                                          <---  LinkReady
@@ -26,10 +26,10 @@
 
 namespace pushpull {
 
-// Longest body; a peer that announces more is refused.
+// The longest body; a peer that announces more is refused.
 constexpr size_t kLinkMessageBytesMax = 8192;
 
-// Tells the ranks of one communicator from all others: whoever starts them gives them the same
+// Distinguishes the ranks of one communicator from all others: they are started with the same
 // random number.
 using GroupToken = std::array<uint64_t, 2>;
 
@@ -47,7 +47,7 @@ struct LinkWelcome {
   std::optional<ShmOffer> shm;
 };
 
-// After descriptors were sent or taken: that it was done.
+// Confirms that descriptors were sent or taken.
 struct LinkReady {
   absl::Status done;
 };
@@ -56,12 +56,12 @@ std::vector<std::byte> EncodeLinkHello(const LinkHello& hello);
 std::vector<std::byte> EncodeLinkWelcome(const LinkWelcome& welcome);
 std::vector<std::byte> EncodeLinkReady(const LinkReady& ready);
 
-// kDataLoss: too short, or not such a message: something else has connected.
+// kDataLoss: too short, or not such a message: the peer is something else.
 absl::StatusOr<LinkHello> DecodeLinkHello(std::span<const std::byte> body);
 absl::StatusOr<LinkWelcome> DecodeLinkWelcome(std::span<const std::byte> body);
 absl::StatusOr<LinkReady> DecodeLinkReady(std::span<const std::byte> body);
 
-// What the accepting rank expects, and what it knows of the others.
+// What the accepting rank expects, and what it knows about the others.
 struct LinkExpectation {
   GroupToken group{};
   uint32_t rank = 0;
@@ -71,8 +71,8 @@ struct LinkExpectation {
   std::vector<bool> connected;  // by rank
 };
 
-// kPermissionDenied: of another group; kInvalidArgument: a rank that does not exist or has no
-// business here, or another channel; kAlreadyExists: that rank is here already;
+// kPermissionDenied: another group; kInvalidArgument: a rank that does not exist or must not
+// connect here, or another channel; kAlreadyExists: that rank is already connected;
 // kFailedPrecondition: shared memory with another host.
 absl::Status CheckLinkHello(const LinkHello& hello, const LinkExpectation& expected);
 

@@ -22,7 +22,8 @@
 namespace pushpull {
 namespace {
 
-// Several of the largest packets, so that an end that reduces does not stop the other one.
+// Holds several of the largest packets, so that an end that is busy reducing does not stop the
+// other.
 constexpr int kLinkBufferBytes = 1 << 20;
 
 TransportOptions LinkSocketOptions() {
@@ -55,7 +56,7 @@ absl::Status ReceiveWhole(TcpStream& stream, std::span<std::byte> bytes, const L
     PUSHPULL_ASSIGN_OR_RETURN(const Transfer got, stream.Receive(std::span(&buffer, 1)));
     bytes = bytes.subspan(got.num_bytes);
     if (got.wait == Transfer::Wait::kNothing) continue;
-    // The handshake of TLS also sends.
+    // The TLS handshake also sends.
     const int events = POLLIN | (stream.has_unsent() ? POLLOUT : 0);
     PUSHPULL_RETURN_IF_ERROR(AwaitSocket(stream.socket(), static_cast<short>(events), wait));
   }
@@ -65,7 +66,7 @@ absl::Status ReceiveWhole(TcpStream& stream, std::span<std::byte> bytes, const L
 }  // namespace
 
 absl::Status AwaitSocket(int socket, short events, const LinkWait& wait) {
-  // poll passes over a negative descriptor.
+  // poll ignores a negative descriptor.
   std::array<pollfd, 2> waiting{
       pollfd{.fd = socket, .events = events, .revents = 0},
       pollfd{.fd = wait.interrupt == nullptr ? -1 : wait.interrupt->descriptor(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connection between two ranks until they know each other: messages of link_hello.h, each after
-// its length, in plain text or over TLS. Calls block until their deadline.
+// The connection between two ranks until they have recognised each other: messages of link_hello.h,
+// each after its length, in plain text or over TLS. Calls block, until their deadline at most.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +26,19 @@ struct LinkWait {
   const Interrupt* interrupt = nullptr;  // may end it earlier
 };
 
-// Waits for `events` of poll. Like all calls here: kDeadlineExceeded; kCancelled: interrupted.
+// Waits for poll's `events`. As for all calls here: kDeadlineExceeded; kCancelled: interrupted.
 absl::Status AwaitSocket(int socket, short events, const LinkWait& wait);
 
 // kUnavailable: the peer has closed the connection, or the socket has failed. kDataLoss: a length
 // that no message has.
-// Over TLS also the errors of TlsStream.
+// Over TLS, also the errors of TlsStream.
 absl::Status SendLinkMessage(TcpStream& stream,
                              std::span<const std::byte> body,
                              const LinkWait& wait);
 absl::StatusOr<std::vector<std::byte>> ReceiveLinkMessage(TcpStream& stream, const LinkWait& wait);
 
-// A listening socket, and connections with the options that links need; none of them blocks.
+// A listening socket, and connections with the options that links need; all sockets are
+// non-blocking.
 absl::StatusOr<FileDescriptor> ListenForRanks(const HostPort& address);
 absl::StatusOr<FileDescriptor> AcceptRank(int listener, const LinkWait& wait);
 absl::StatusOr<FileDescriptor> ConnectToRank(const HostPort& address, const LinkWait& wait);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way from this rank to one other: two streams of bytes, one a direction, which move at the
-// same time. No call blocks; the communicator waits for all of its links at once.
+// The path from this rank to one other: two byte streams, one per direction, which move at the same
+// time. No call blocks; the communicator waits for all of its links at once.
 #pragma once
 
 #include <poll.h>
@@ -18,55 +18,54 @@
 
 namespace pushpull {
 
-// What an end cannot go on without.
+// What an end needs in order to continue.
 struct LinkWants {
-  bool bytes = false;  // of the peer
+  bool bytes = false;  // from the peer
   bool room = false;   // for bytes to the peer
 };
 
 // Thread-compatible. Errors, after which the link cannot be used; their texts say what the peer has
-// done, and the caller adds which one it is:
+// done, and the caller adds its name:
 //   kUnavailable  the peer has closed the link, or its process or host is gone
 //   kDataLoss     the peer breaks the rules of the link
 class PeerLink {
  public:
   virtual ~PeerLink() = default;
 
-  // Takes bytes from the front, as many as there is room for; returns how many, 0 for none. They
-  // are copied.
+  // Copies bytes from the front, as many as there is room for; returns how many, 0 for none.
   virtual absl::StatusOr<size_t> Send(std::span<const std::byte> bytes) = 0;
-  // The bytes sent so far are a whole message: the peer's EndReceived stands at the same place.
+  // The bytes sent so far are a whole message: the peer calls EndReceived at the same place.
   virtual void EndSent() = 0;
-  // Hands everything to the peer that Send has taken, and tells it what was consumed. What has no
-  // room waits for the next call.
+  // Passes everything that Send has taken to the peer, and tells it what was consumed. Bytes
+  // without room wait for the next call.
   virtual absl::Status Flush() = 0;
   virtual bool has_unsent() const = 0;
 
-  // Bytes that have arrived, in place: `least` or more and mostly at most `most`, or none. Valid
+  // Bytes that have arrived, in place: at least `least` and usually at most `most`, or none. Valid
   // until the next call of a method other than Send. Aligned to 64 bytes at the beginning of a
   // message.
   virtual absl::StatusOr<std::span<const std::byte>> Peek(size_t least, size_t most) = 0;
-  // The first bytes of what Peek returned are used up.
+  // Releases the first bytes that Peek returned.
   virtual void Consume(size_t num_bytes) = 0;
   // Copies bytes to the front of `into`; returns how many.
   virtual absl::StatusOr<size_t> Receive(std::span<std::byte> into) = 0;
   virtual void EndReceived() = 0;
 
-  // Before a wait: the peer wakes this end when it can go on. Callers then try once more, because
-  // it may have become possible just before.
+  // Call before a wait: the peer then wakes this end when it can continue. Callers try once more
+  // after that, because it may have become possible just before.
   virtual void Arm(LinkWants wants) = 0;
   virtual void Disarm() = 0;
-  // What to give to poll, and what to do with its answer.
+  // The argument for poll, and the handler of its result.
   virtual pollfd WaitFor(LinkWants wants) const = 0;
   virtual void OnReady(short events) = 0;
-  // Whether a try costs no system call, so that spinning for a moment makes sense.
+  // Whether a try costs no system call, so that spinning briefly makes sense.
   virtual bool is_cheap_to_try() const = 0;
 };
 
 // All links of a rank.
 struct LinkSet {
   std::vector<std::unique_ptr<PeerLink>> links;  // by rank; null for this one
-  // An eventfd that peers write to to wake this rank; closed where no link needs it.
+  // An eventfd by which peers wake this rank; closed if no link needs it.
   FileDescriptor doorbell = {};
 };
 

@@ -24,14 +24,14 @@
 namespace pushpull {
 namespace {
 
-// Who has connected and says nothing is not waited for any longer: others are waiting.
+// How long to wait for a silent peer that has connected: others are waiting.
 constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 
 absl::Status About(absl::string_view what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
-// One rank that connects to those below it, then awaits those above it.
+// Connects one rank to those below it, then awaits those above it.
 class MeshBuilder {
  public:
   MeshBuilder(const RankListener& listener, const MeshOptions& options, Deadline deadline)
@@ -91,7 +91,7 @@ class MeshBuilder {
     return absl::OkStatus();
   }
 
-  // The other end's inbox gets what it needs of this one.
+  // Sends the other end's inbox what it needs from this one.
   absl::Status SendOwn(const ShmOffer& inbox) const {
     PUSHPULL_RETURN_IF_ERROR(SendDescriptor(inbox, memory_->descriptor()));
     return SendDescriptor(inbox, set_.doorbell.get());
@@ -102,7 +102,7 @@ class MeshBuilder {
     return absl::OkStatus();
   }
 
-  // After a message of the peer, over TLS.
+  // Over TLS; call after a message from the peer.
   absl::Status CheckPeer(uint32_t peer, const TcpStream& stream) const {
     if (options_.tls == nullptr || options_.check_peer == nullptr) return absl::OkStatus();
     const absl::Status checked = options_.check_peer(peer, stream.peer());
@@ -142,7 +142,7 @@ class MeshBuilder {
   absl::Status Pause() const {
     const LinkWait pause = {.deadline = Deadline::After(options_.retry_pause),
                             .interrupt = wait_.interrupt};
-    // poll passes over a negative descriptor.
+    // poll ignores a negative descriptor.
     const absl::Status over = AwaitSocket(-1, 0, pause);
     return absl::IsDeadlineExceeded(over) ? absl::OkStatus() : over;
   }
@@ -178,7 +178,7 @@ class MeshBuilder {
     return ready.done;
   }
 
-  // An error is one of waiting on; whoever is refused was told so.
+  // Errors come only from waiting; refused peers have been notified.
   absl::Status AcceptOne() {
     absl::StatusOr<FileDescriptor> socket = AcceptRank(listener_.socket().get(), wait_);
     if (!socket.ok()) {

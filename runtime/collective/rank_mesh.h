@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects the ranks of a communicator, each with each other one.
+// Connects every rank of a communicator with every other.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace pushpull {
 
-// Ranks of one communicator at most: each has a connection to every other one, over shm also a ring
-// of half a megabyte.
+// The most ranks in one communicator: each has a connection to every other one and, over shm, also
+// a ring of half a megabyte.
 constexpr size_t kRanksMax = 64;
 
 enum class LinkChannel : uint8_t { kTcp, kShm };
@@ -46,31 +46,31 @@ class RankListener {
 
 struct MeshOptions {
   uint32_t rank = 0;
-  // Of all ranks, by rank: how many there are, and where this one reaches them. Numeric hosts. All
-  // ranks listen before any connects.
+  // Of all ranks, by rank: this tells how many there are, and where this one reaches them. Hosts
+  // are numeric. All ranks listen before any connects.
   std::vector<HostPort> addresses;
   GroupToken group{};
-  LinkChannel channel = LinkChannel::kTcp;  // of all ranks
-  // Ends every wait; null: nothing does.
+  LinkChannel channel = LinkChannel::kTcp;  // the same for all ranks
+  // Ends every wait if set; may be null.
   const Interrupt* interrupt = nullptr;
-  // Above 0: a rank that cannot be reached yet, or awaits those of another group still, is tried
-  // again after this time, until the deadline.
+  // Above 0: a rank that cannot be reached yet, or still awaits another group, is tried again after
+  // this time, until the deadline.
   Duration retry_pause{0};
-  // Over kTcp: the certificate that this rank shows, and whether a peer's is that of the rank that
-  // it says it is. Null: plain text.
+  // Over kTcp: the certificate that this rank presents, and a check that a peer's belongs to the
+  // rank that it claims to be. Null: plain text.
   std::shared_ptr<const TlsIdentity> tls = nullptr;
   std::function<absl::Status(uint32_t rank, const PeerIdentity& peer)> check_peer = nullptr;
 };
 
-// Blocks until this rank is connected to all others. Whatever connects and is no rank of the group
-// is told so and dropped; it disturbs nobody. Without `tls` in plain text, for one host or a
-// network that is trusted. Errors name both ranks:
+// Blocks until this rank is connected to all others. Peers that are not ranks of the group are
+// refused and dropped, without effect on others. Without `tls`, in plain text, for one host or a
+// trusted network. Errors name both ranks:
 //
-//   kInvalidArgument   no rank of 1 to kRanksMax; a rank refuses this one, as CheckLinkHello says
-//   kDeadlineExceeded  names the ranks that are missing, and who was refused last
-//   kUnavailable       a rank has gone again
+//   kInvalidArgument   not a rank among 1 to kRanksMax; a rank refuses this one, see CheckLinkHello
+//   kDeadlineExceeded  the text names the missing ranks, and the last refusal
+//   kUnavailable       a rank has disappeared again
 //   kCancelled         the interrupt is set
-//   kPermissionDenied  a rank awaits those of another group
+//   kPermissionDenied  a rank awaits another group
 //   kUnauthenticated   a rank's certificate is not accepted
 absl::StatusOr<LinkSet> ConnectRanks(const RankListener& listener,
                                      const MeshOptions& options,

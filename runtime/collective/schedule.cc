@@ -2,7 +2,7 @@
 //
 // Ring and halving-doubling: Thakur, Rabenseifner, Gropp, "Optimization of collective communication
 // operations in MPICH", International Journal of High Performance Computing Applications 19 (2005).
-// Differs: pieces stay in place, rank i ends with piece i.
+// Differs: pieces stay in place, and rank i ends with piece i.
 #include "runtime/collective/schedule.h"
 
 #include <algorithm>
@@ -73,8 +73,8 @@ bool Conflicts(const ScheduleOp& a, const ScheduleOp& b) {
   return share_array && Common(a.range, b.range).size() > 0;
 }
 
-// The operations from the `first` on that `op` must stay behind, without those that others among
-// them stay behind already.
+// The operations, from `first` on, that `op` must stay behind, except those that are implied by
+// others among them.
 std::vector<uint32_t> Predecessors(const std::vector<ScheduleOp>& ops,
                                    size_t first,
                                    const ScheduleOp& op) {
@@ -92,7 +92,7 @@ std::vector<uint32_t> Predecessors(const std::vector<ScheduleOp>& ops,
   return after;
 }
 
-// Appends operations; drops those without elements, which both ends do.
+// Appends operations; drops those without elements, as the other end does.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(const ScheduleRequest& request)
@@ -126,13 +126,13 @@ class ScheduleBuilder {
  private:
   int ranks() const { return request_.ranks; }
   int rank() const { return request_.rank; }
-  // Of the block that is being built.
+  // The elements of the block that is being built.
   ElementRange All() const { return block_; }
   ElementRange Piece(int piece) const {
     const ElementRange inside = PieceOf(block_.size(), ranks(), piece);
     return {block_.begin + inside.begin, block_.begin + inside.end};
   }
-  // Pieces first to last, without last.
+  // Pieces `first` up to but not including `last`.
   ElementRange Pieces(int first, int last) const {
     return {first < ranks() ? Piece(first).begin : block_.end, Piece(last - 1).end};
   }
@@ -170,7 +170,7 @@ class ScheduleBuilder {
            request_.block_elements > 0 && request_.elements > request_.block_elements;
   }
 
-  // Reduces a block, then gathers the one before: its pieces have arrived by then, so no link is
+  // Reduces a block, then gathers the previous one: its pieces have arrived by then, so no link is
   // idle between two blocks, and they are still in the cache.
   void BuildBlocks() {
     size_t first_of_previous = 0;
@@ -188,7 +188,7 @@ class ScheduleBuilder {
     UseBlock(previous, first_of_previous);
     GatherBlock();
   }
-  // Operations of other blocks touch none of its elements.
+  // Operations of other blocks touch none of this one's elements.
   void UseBlock(ElementRange block, size_t first) {
     block_ = block;
     first_of_block_ = first;
@@ -204,9 +204,9 @@ class ScheduleBuilder {
     RingGather();
   }
 
-  // One of both directions of a ring, and the part of each piece that goes around in it.
+  // One of the two directions of a ring, and the part of each piece that goes around in it.
   struct Direction {
-    int step;                         // 1 or -1: the next rank is this one plus it
+    int step;                         // 1 or -1: from a rank to the next
     uint64_t begin_share, end_share;  // of a piece, in halves
   };
   ElementRange ShareOf(ElementRange range, const Direction& direction) const {
@@ -217,7 +217,7 @@ class ScheduleBuilder {
   }
 
   std::vector<Direction> Directions() const {
-    // Two ranks are both neighbours of each other.
+    // With two ranks, both neighbours are the same rank.
     if (request_.algorithm == Algorithm::kRing || ranks() == 2) return {{1, 0, 2}};
     return {{1, 0, 1}, {-1, 1, 2}};
   }
@@ -251,7 +251,7 @@ class ScheduleBuilder {
     }
   }
 
-  // A broadcast over a ring: from rank to rank, each passing on what has arrived.
+  // A broadcast over a ring: from rank to rank, each passing on what it has received.
   void BuildChain(const std::vector<Direction>& directions) {
     for (const Direction& one : directions) {
       const int distance = Modulo((rank() - request_.root) * one.step);
@@ -261,8 +261,7 @@ class ScheduleBuilder {
     }
   }
 
-  // Of the binary tree in which rank `root` is the first one, and child i of the k-th is the
-  // (2 k + i)-th.
+  // In the binary tree whose first place is rank `root`; child i of place k is place 2 k + i.
   int ParentIn(int root) const {
     const int place = Modulo(rank() - root);
     return place == 0 ? -1 : Modulo((place - 1) / 2 + root);
@@ -335,15 +334,14 @@ class ScheduleBuilder {
     SendAllFrom(0);
   }
 
-  // The other ranks, beginning with the next one, so that not all send to the same one first.
+  // The other ranks, starting with the next, so that not all send to the same one first.
   std::vector<int> OthersFromNext() const {
     std::vector<int> others;
     for (int i = 1; i < ranks(); ++i) others.push_back(Modulo(rank() + i));
     return others;
   }
 
-  // Each rank sends its piece of everybody's and reduces its own, in the order of the ranks behind
-  // it.
+  // Each rank sends every other its piece, and reduces its own in the order of the ranks after it.
   void SplitReduce() {
     for (const int other : OthersFromNext()) Send(other, Piece(other));
     for (const int other : OthersFromNext()) ReceiveReduce(other, Piece(rank()));
@@ -363,7 +361,7 @@ class ScheduleBuilder {
     if (Gathers()) SplitGather();
   }
 
-  // After ScatterFrom the root has all pieces and needs none.
+  // After ScatterFrom, the root has all pieces and needs none.
   void GatherFromScattered() {
     for (const int other : OthersFromNext()) {
       if (other != request_.root) Send(other, Piece(rank()));
@@ -372,8 +370,8 @@ class ScheduleBuilder {
     for (const int other : OthersFromNext()) Receive(other, Piece(other));
   }
 
-  // For the smallest arrays. Everybody adds in the order of the ranks, so the sum of those before
-  // this one comes first, in scratch memory: this rank's own values are still being sent.
+  // For the smallest arrays. Every rank adds in rank order, so the sum of those before this one
+  // comes first, in scratch memory: this rank's own values are still being sent.
   void BuildHost() {
     if (request_.collective == Collective::kBroadcast) return SendAllFrom(request_.root);
     if (request_.collective != Collective::kAllReduce) return BuildSplit();
@@ -385,28 +383,28 @@ class ScheduleBuilder {
     Finish(All());
   }
 
-  // Halving-doubling is for a power of two. Of the ranks beyond it, each is the second one of a
-  // pair that acts as one: it hands its array to the first and gets the result from it.
+  // Halving-doubling needs a power of two. Each rank beyond it is the second of a pair that acts as
+  // one: it hands its array to the first and gets the result from it.
   struct Pairing {
     explicit Pairing(int ranks)
         : active(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))),
           pairs(ranks - active) {}
     int active;  // a power of two
-    int pairs;   // the first active ones that are two ranks
+    int pairs;   // how many active ones, the first, are two ranks
 
     int FirstRankOf(int one) const { return one < pairs ? 2 * one : one + pairs; }
     bool IsSecond(int rank) const { return rank < 2 * pairs && rank % 2 == 1; }
     int ActiveOf(int rank) const { return rank < 2 * pairs ? rank / 2 : rank - pairs; }
   };
 
-  // The pieces of the active ones from first to last, without last: they are neighbours.
+  // The pieces of the active ones from `first` up to but not including `last`; they are adjacent.
   ElementRange ActivePieces(const Pairing& pairing, int first, int last) const {
     const int end = last == pairing.active ? ranks() : pairing.FirstRankOf(last);
     return Pieces(pairing.FirstRankOf(first), end);
   }
 
   // Calls `step` with the active partner, and with the parts that this one and the partner keep,
-  // for each distance from half of all down to 1, or the other way around.
+  // for each distance from half of all down to 1, or in the opposite order.
   template <typename Step>
   void ForEachDistance(const Pairing& pairing, bool is_halving, Step step) {
     const int own = pairing.ActiveOf(rank());
@@ -429,7 +427,7 @@ class ScheduleBuilder {
     }
     if (Reduces()) HalvingReduce(pairing);
     if (Gathers()) return DoublingGather(pairing);
-    // The second one of a pair gets its piece.
+    // The second rank of a pair gets its piece.
     if (pairing.IsSecond(rank())) return Receive(rank() - 1, Piece(rank()));
     if (HasSecond(pairing)) Send(rank() + 1, Piece(rank() + 1));
   }
@@ -447,7 +445,7 @@ class ScheduleBuilder {
     Finish(ActivePieces(pairing, own, own + 1));
   }
 
-  // Unless the pieces were reduced, the second one of a pair has one of its own.
+  // Unless the pieces were reduced, the second rank of a pair has a piece of its own.
   void DoublingGather(const Pairing& pairing) {
     if (pairing.IsSecond(rank())) {
       if (!Reduces()) Send(rank() - 1, Piece(rank()));

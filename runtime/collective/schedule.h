@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank of a communicator sends, receives and reduces in a collective, by each algorithm.
+// What a rank of a communicator sends, receives and reduces in a collective, for each algorithm.
 // Pure: each rank computes its own part, and the parts of all ranks fit together.
 //
-// A schedule is a list of operations over ranges of one array. Operations run at the same time as
-// far as they can: each one moves along its range from the first element to the last, and stays
-// behind the earlier operations that it is `after`. So an element that has arrived and is reduced
-// is on its way to the next rank while the elements behind it are still arriving, however large the
-// ranges are.
+// A schedule is a list of operations over ranges of one array. Operations run concurrently as far
+// as they can: each moves along its range from the first element to the last, and stays behind the
+// earlier operations listed in its `after`. So an element that has arrived and been reduced is on
+// its way to the next rank while the elements after it are still arriving, however large the ranges
+// are.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@
 
 namespace pushpull {
 
-// The values are part of the messages between ranks: they never change.
+// The numbers are part of the messages between ranks: they never change.
 enum class Collective : uint8_t {
   kAllReduce = 1,      // every rank gets all elements reduced
-  kReduceScatter = 2,  // rank i gets those of piece i reduced, the others are undefined
+  kReduceScatter = 2,  // rank i gets piece i reduced, the other elements are undefined
   kAllGather = 3,      // rank i has piece i, every rank gets all pieces
   kBroadcast = 4,      // every rank gets the elements of the root
 };
 
-// n ranks, S bytes; what an all-reduce sends, and how many sends follow one another.
+// With n ranks and S bytes: what an all-reduce sends, and how many sends follow one another.
 enum class Algorithm : uint8_t {
   kAuto = 0,
-  kRing = 1,               // 2 (n - 1) / n S a rank, 2 (n - 1) sends
+  kRing = 1,               // 2 (n - 1) / n S per rank, 2 (n - 1) sends
   kBidirectionalRing = 2,  // likewise, half of it in each direction
-  kTree = 3,               // a binary tree: at most 3 S a rank, 2 log2 n sends
-  kHalvingDoubling = 4,  // 2 (n - 1) / n S a rank, 2 log2 n sends; where n is no power of two, the
-                         // ranks beyond it hand their array to another one: S and two sends more
-  kRoot = 5,             // rank 0 sums for all: (n - 1) S of it, 2 sends
-  kHost = 6,             // every rank gets all arrays and sums for itself: (n - 1) S, one send
-  kSplit = 7,            // each rank sums one piece for all: 2 (n - 1) / n S a rank, 2 sends
+  kTree = 3,               // a binary tree: at most 3 S per rank, 2 log2 n sends
+  kHalvingDoubling = 4,    // 2 (n - 1) / n S per rank, 2 log2 n sends; if n is no power of two, the
+                           // ranks beyond it hand their array to another: S and two more sends
+  kRoot = 5,               // rank 0 sums for all and sends (n - 1) S; 2 sends
+  kHost = 6,               // every rank gets all arrays and sums for itself: (n - 1) S, one send
+  kSplit = 7,              // each rank sums one piece for all: 2 (n - 1) / n S per rank, 2 sends
 };
 
 // All but kAuto.
@@ -46,7 +46,7 @@ std::vector<Algorithm> AllAlgorithms();
 // "all-reduce", "halving-doubling", ...
 std::string ToString(Collective collective);
 std::string ToString(Algorithm algorithm);
-// The inverse. kInvalidArgument quotes the text and lists the names.
+// The inverses. kInvalidArgument quotes the text and lists the names.
 absl::StatusOr<Collective> ParseCollective(absl::string_view text);
 absl::StatusOr<Algorithm> ParseAlgorithm(absl::string_view text);
 
@@ -58,17 +58,17 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-// Of `ranks` pieces as equal as possible, the first ones larger by one element.
+// One of `ranks` pieces that are as equal as possible, the first ones larger by one element.
 ElementRange PieceOf(uint64_t elements, int ranks, int piece);
 
 enum class OpKind : uint8_t {
   kSend,
   kReceive,         // replaces the range
   kReceiveReduce,   // reduces into the range
-  kReceiveScratch,  // as kReceive, into the scratch array
-  kScratchReduce,   // as kReceiveReduce, into the scratch array
-  kFold,            // the range becomes the scratch array's, reduced with the range
-  kFinish,          // what is left to do with reduced elements: a mean is divided
+  kReceiveScratch,  // like kReceive, into the scratch array
+  kScratchReduce,   // like kReceiveReduce, into the scratch array
+  kFold,            // the range becomes the scratch array's, reduced with it
+  kFinish,          // finishes reduced elements: a mean is divided
 };
 
 constexpr bool IsReceive(OpKind kind) {
@@ -79,12 +79,12 @@ struct ScheduleOp {
   OpKind kind = OpKind::kSend;
   int peer = -1;  // of sends and receives
   ElementRange range = {};
-  // Earlier operations, by their index: at no time this one has gone further than they have.
+  // Earlier operations, by index, which this one never overtakes.
   std::vector<uint32_t> after = {};
 };
 
 struct RankSchedule {
-  // Sends to a peer are in the order in which it has its receives from this rank.
+  // Sends to a peer are in the order of the peer's receives from this rank.
   std::vector<ScheduleOp> ops;
   bool needs_scratch = false;  // an array as large as the values
 };
@@ -97,19 +97,19 @@ struct ScheduleRequest {
   uint64_t elements = 0;
   int root = 0;               // of a broadcast
   bool needs_finish = false;  // whether reduced elements get a kFinish
-  // Where above 0, an all-reduce that first reduces and then gathers pieces does so with so many
-  // elements after the other, so that what is reduced is sent on while it is in the cache.
+  // Above 0: an all-reduce that first reduces and then gathers pieces does so in blocks of this
+  // many elements, so that reduced elements are sent on while they are in the cache.
   uint64_t block_elements = 0;
 
   friend bool operator==(const ScheduleRequest&, const ScheduleRequest&) = default;
 };
 
-// Every element is reduced by one rank, or by all in the order of the ranks, so all ranks get the
-// same bits. An all-reduce or reduce-scatter of equal input gives the same bits again, whenever
-// messages arrive.
+// Every element is reduced by one rank, or by all ranks in rank order, so all ranks get the same
+// bits. An all-reduce or reduce-scatter of equal input gives the same bits again, whenever messages
+// arrive.
 RankSchedule MakeSchedule(const ScheduleRequest& request);
 
-// The elements that this rank sends, all together.
+// The total number of elements that this rank sends.
 uint64_t ElementsSent(const RankSchedule& schedule);
 
 }  // namespace pushpull

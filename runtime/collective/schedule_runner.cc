@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// Read together with a header: the elements of a small call.
+// Read together with a header, for the elements of a small call.
 constexpr size_t kReadWithHeader = 4096;
 
 }  // namespace
@@ -139,7 +139,7 @@ absl::StatusOr<bool> ScheduleRunner::MoveHeader(const PreparedSchedule::Queue& q
 }
 
 absl::StatusOr<size_t> ScheduleRunner::Move(const ScheduleOp& op, uint64_t at, size_t num_bytes) {
-  // Reductions take whole elements; where the limit is within one, the rest of it comes later.
+  // Reductions take whole elements; if the limit is within one, that element waits.
   const size_t whole = num_bytes - num_bytes % element_bytes_;
   switch (op.kind) {
     case OpKind::kSend:
@@ -165,7 +165,7 @@ absl::StatusOr<size_t> ScheduleRunner::Move(const ScheduleOp& op, uint64_t at, s
   return 0;
 }
 
-// Straight out of the link's memory.
+// Reduces directly from the link's memory.
 absl::StatusOr<size_t> ScheduleRunner::ReceiveReduce(const ScheduleOp& op,
                                                      std::span<std::byte> into) {
   if (into.empty()) return 0;
@@ -192,7 +192,7 @@ const std::vector<LinkWants>& ScheduleRunner::Wants() {
     const PreparedSchedule::Queue& queue = queues[i];
     if (queue.peer < 0 || progress_[i].next == queue.ops.size()) continue;
     const uint32_t index = queue.ops[progress_[i].next];
-    // One that waits for another operation goes on when that one does.
+    // One that waits for another operation continues when that one does.
     if (LimitOf(index) <= positions_[index]) continue;
     LinkWants& wants = wants_[static_cast<size_t>(queue.peer)];
     (queue.is_send ? wants.room : wants.bytes) = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Carries out a rank's part of a collective: moves each operation of its schedule along its range
-// as far as the links and the operations before it allow.
+// as far as the links and earlier operations allow.
 #pragma once
 
 #include <array>
@@ -19,17 +19,17 @@
 
 namespace pushpull {
 
-// What a link or this rank moves of an operation before it is another's turn. Those bytes that have
-// arrived, are reduced and are sent on are still in the processor's cache then; with a quarter of
-// them a call over sockets takes a tenth more CPU time.
+// How much of an operation is moved before it is another's turn. Bytes that arrive, are reduced and
+// are sent on stay in the processor's cache; with a quarter of this size, a call over sockets takes
+// a tenth more CPU time.
 constexpr size_t kMoveBytes = 512 * 1024;
 
-// A schedule, and the operations that follow one another: those to one peer, those from one peer.
-// Others go at the same time.
+// A schedule, and the queues of operations that follow one another: those to one peer, those from
+// one peer. Different queues proceed concurrently.
 class PreparedSchedule {
  public:
   struct Queue {
-    int peer = -1;  // -1: operations within this rank, one a queue
+    int peer = -1;  // -1: operations within this rank, one per queue
     bool is_send = false;
     std::vector<uint32_t> ops;
   };
@@ -52,7 +52,7 @@ struct CollectiveCall {
   CallHeader header;
   size_t ranks = 1;
   std::span<std::byte> values;      // the array, changed in place
-  std::span<std::byte> scratch;     // as large where the schedule needs it
+  std::span<std::byte> scratch;     // as large, if the schedule needs it
   const ReductionOp* op = nullptr;  // null: nothing is reduced
 };
 
@@ -68,17 +68,17 @@ class ScheduleRunner {
   // The links outlive the runner.
   explicit ScheduleRunner(LinkSet& links) : links_(links) {}
 
-  // Begins a call; what it points to outlives it.
+  // Begins a call; everything that it points to outlives the call.
   void Begin(const CollectiveCall& call);
 
-  // Moves what can be moved now, each queue by kMoveBytes at most; returns whether anything was.
-  // Never blocks. An error is that of failure().
+  // Moves what can be moved now, each queue by at most kMoveBytes; returns whether anything moved.
+  // Never blocks. Errors are those of failure().
   absl::StatusOr<bool> Advance();
-  // Every operation is done, and nothing of this rank waits in a link.
+  // Every operation is done, and no bytes from this rank wait in a link.
   bool is_done() const { return num_left_ == 0 && !HasUnsent(); }
   const LinkFailure& failure() const { return failure_; }
 
-  // What the links of unfinished operations wait for, by rank.
+  // What the links of unfinished operations are waiting for, by rank.
   const std::vector<LinkWants>& Wants();
 
   // Bytes of elements that all calls have sent.
@@ -86,18 +86,18 @@ class ScheduleRunner {
 
  private:
   struct Progress {
-    size_t next = 0;          // of the queue's operations
-    size_t header_bytes = 0;  // of the header that are sent, or received
+    size_t next = 0;          // the queue's current operation
+    size_t header_bytes = 0;  // of the header, sent or received so far
   };
 
   bool HasUnsent() const;
   PeerLink& LinkTo(int peer) { return *links_.links[static_cast<size_t>(peer)]; }
   absl::Status Fail(int peer, const absl::Status& status);
-  // As far as operation `index` may go, in bytes.
+  // How far operation `index` may go, in bytes.
   uint64_t LimitOf(uint32_t index) const;
   absl::StatusOr<bool> AdvanceQueue(const PreparedSchedule::Queue& queue, Progress& progress);
   absl::StatusOr<bool> MoveHeader(const PreparedSchedule::Queue& queue, Progress& progress);
-  // How many bytes of the operation were moved.
+  // Returns how many bytes of the operation were moved.
   absl::StatusOr<size_t> Move(const ScheduleOp& op, uint64_t at, size_t num_bytes);
   absl::StatusOr<size_t> ReceiveReduce(const ScheduleOp& op, std::span<std::byte> into);
   void EndOp(const ScheduleOp& op);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GPU that this process has opened. What runs on it is in order on a stream (device_stream.h),
-// its memory is that of buffers (device_buffer.h), and DeviceKernels computes on it. No job uses
-// GPUs yet.
+// A GPU that this process has opened. Its work runs in order on streams (device_stream.h), its
+// memory is in buffers (device_buffer.h), and DeviceKernels computes on it. No job uses GPUs yet.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,12 @@
 namespace pushpull {
 
 struct DeviceProperties {
-  int ordinal = 0;   // among the GPUs that the process may use (CUDA_VISIBLE_DEVICES)
+  int ordinal = 0;   // among the GPUs visible to the process (CUDA_VISIBLE_DEVICES)
   std::string name;  // "NVIDIA H100 80GB HBM3"
-  int major = 0;     // of the compute capability: 9.0 has 9
+  int major = 0;     // of the compute capability: 9 for 9.0
   int minor = 0;
   int multiprocessors = 0;
-  int driver_version = 0;  // newest CUDA of the driver: 13000 is 13.0
+  int driver_version = 0;  // newest CUDA that the driver supports: 13000 is 13.0
   size_t memory_bytes = 0;
 };
 
@@ -33,12 +32,12 @@ struct DeviceMemoryInfo {
   size_t total_bytes = 0;
 };
 
-// Holds the GPU's primary context, which is the one that PyTorch and NCCL use, too. Everything made
-// on the device keeps it open. Thread-safe.
+// Holds the GPU's primary context, which PyTorch and NCCL use too. Every object created on the
+// device keeps it open. Thread-safe.
 class Device {
  public:
-  // Blocks for up to seconds where the process uses the GPU for the first time. Errors are those of
-  // DriverStatus (driver_error.h), and kInvalidArgument for an ordinal that there is not.
+  // May block for seconds when the process first uses the GPU. Errors are those of DriverStatus
+  // (driver_error.h), and kInvalidArgument for a nonexistent ordinal.
   static absl::StatusOr<std::shared_ptr<const Device>> Open(std::shared_ptr<const DriverApi> driver,
                                                             int ordinal);
 
@@ -53,7 +52,7 @@ class Device {
 
   absl::StatusOr<DeviceMemoryInfo> MemoryInfo() const;
 
-  // DriverStatus with this device's name. Costs nothing where the result is a success.
+  // DriverStatus with this device's name. Costs nothing if the result is a success.
   absl::Status Check(CuResult result,
                      absl::string_view call,
                      uint64_t num_bytes = 0,
@@ -70,8 +69,9 @@ class Device {
   CuContext context_ = nullptr;
 };
 
-// Makes the device the calling thread's current one, and restores the former at its end: the
-// driver's functions act on the current one, which other code of the thread may rely on.
+// Makes the device the calling thread's current one, and restores the previous one in the
+// destructor: the driver's functions act on the current device, on which other code of the thread
+// may rely.
 class DeviceScope {
  public:
   explicit DeviceScope(const Device& device);

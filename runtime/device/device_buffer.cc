@@ -36,7 +36,7 @@ void DeviceBuffer::Free() {
   if (num_bytes_ == 0) return;
   {
     const DeviceScope scope(*device_);
-    // Nothing to do about an error: the context is broken, and its memory gone with it.
+    // An error cannot be handled: the context is broken, and its memory is gone with it.
     if (scope.status().ok()) device_->driver().memory_free(address_);
   }
   address_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of a GPU, and memory of the host that GPUs copy from and to without the CPU. Both cost
-// tens of microseconds to allocate and free, which waits for the GPU: who needs one at every step
-// keeps it.
+// Memory of a GPU, and memory of the host that GPUs read and write without the CPU. Allocating and
+// freeing either takes tens of microseconds and waits for the GPU: keep a buffer that every step
+// needs.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@
 
 namespace pushpull {
 
-// Elements in the memory of a GPU: a std::span that the host cannot read by accident. Does not own.
+// Elements in the memory of a GPU: a std::span that the host cannot read by accident. Non-owning.
 template <typename Element>
 class DeviceSpan {
  public:
   DeviceSpan() = default;
   DeviceSpan(Element* data, size_t size) : data_(data), size_(size) {}
-  // As with std::span, one of constant elements can be made of the other.
+  // As with std::span, a span of elements converts to one of constant elements.
   template <typename Other>
   requires std::is_same_v<const Other, Element>
-  // NOLINTNEXTLINE(google-explicit-constructor): as std::span has it
+  // NOLINTNEXTLINE(google-explicit-constructor): as in std::span
   DeviceSpan(DeviceSpan<Other> other) : data_(other.data()), size_(other.size()) {}
 
-  // An address of the GPU: for kernels, never to be read by the host.
+  // A GPU address: for kernels, never to be dereferenced by the host.
   Element* data() const { return data_; }
   CuDevicePtr address() const { return reinterpret_cast<CuDevicePtr>(data_); }
   size_t size() const { return size_; }
@@ -57,8 +57,8 @@ DeviceSpan<const std::byte> AsBytes(DeviceSpan<Element> span) {
   return {reinterpret_cast<const std::byte*>(span.data()), span.num_bytes()};
 }
 
-// Owns memory of a GPU, aligned to 256 bytes, with anything in it. Its end waits for all work of
-// the GPU. Movable; what was moved from is empty. Thread-compatible.
+// Owns memory of a GPU, aligned to 256 bytes, with undefined contents. The destructor waits for all
+// work of the GPU. Movable; a moved-from buffer is empty. Thread-compatible.
 class DeviceBuffer {
  public:
   // 0 bytes are allowed. kResourceExhausted: the GPU has no more memory; others: DriverStatus.
@@ -74,7 +74,7 @@ class DeviceBuffer {
 
   size_t num_bytes() const { return num_bytes_; }
 
-  // All of it as elements; num_bytes() must be a multiple of their size.
+  // The whole buffer as elements; num_bytes() must be a multiple of their size.
   template <typename Element>
   DeviceSpan<Element> As() const {
     PUSHPULL_CHECK(num_bytes_ % sizeof(Element) == 0);
@@ -90,11 +90,12 @@ class DeviceBuffer {
   size_t num_bytes_ = 0;
 };
 
-// Owns page-locked memory of the host, aligned to a page, with anything in it. No stream may have
-// work on it when it ends. Movable; what was moved from is empty. Thread-compatible.
+// Owns pinned memory of the host, page-aligned, with undefined contents. No stream may have work on
+// it when it is destroyed. Movable; a moved-from buffer is empty. Thread-compatible.
 class PinnedBuffer {
  public:
-  // 0 bytes are allowed. kResourceExhausted: the system locks no more memory; others: DriverStatus.
+  // 0 bytes are allowed. kResourceExhausted: the system cannot lock more memory; others:
+  // DriverStatus.
   static absl::StatusOr<PinnedBuffer> Create(std::shared_ptr<const Device> device,
                                              size_t num_bytes);
 

@@ -54,7 +54,7 @@ absl::Status FindFunctions(const Device& device, CuModule module, KernelFunction
   return first_error;
 }
 
-// Where a call reports one number.
+// The address at which a call reports one number.
 template <typename Number>
 Number* ReportAt(DeviceSpan<Number> number) {
   PUSHPULL_CHECK(number.size() == 1);

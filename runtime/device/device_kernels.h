@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The computations of a server on arrays in the memory of a GPU: what runtime/tensor/reduce.h,
-// half_float.h and runtime/optim do on the CPU, with the same bits, but for the sign and payload of
-// a NaN. Calls are put on a stream and return at once; arrays of one call have equal lengths
-// (checked), do not overlap unless it is said, and must stay until the work is done.
+// A server's computations on arrays in the memory of a GPU: what runtime/tensor/reduce.h,
+// half_float.h and runtime/optim do on the CPU, with the same bits, except for a NaN's sign and
+// payload. Calls are put on a stream and return at once; arrays of one call have equal lengths
+// (checked), do not overlap unless stated, and must stay until the work is done.
 //
-// Arrays that begin at a multiple of 16 bytes, halves of 8, are fast. Every call fails as
-// DriverStatus says, maybe with an error of earlier work. Nothing is allocated, nothing blocks.
+// Calls are fast if arrays begin at a multiple of 16 bytes, or of 8 for halves. Errors are those of
+// DriverStatus, and may come from earlier work. Nothing is allocated, nothing blocks.
 #pragma once
 
 #include <cstddef>
@@ -30,18 +30,18 @@ namespace pushpull {
 struct DeviceUpdate {
   DeviceSpan<const float> gradient;
   DeviceSpan<const float> value_in;
-  DeviceSpan<float> value_out;  // value_in, or apart from it
+  DeviceSpan<float> value_out;  // value_in, or disjoint from it
   DeviceSpan<float> state;      // [StateFloatsPerValue, n]
 };
 
-// Holds the loaded kernels of one device. Thread-safe; a stream is not.
+// Holds the loaded kernels of one device. Thread-safe, unlike streams.
 class DeviceKernels {
  public:
-  // `image`: as KernelImage() has it; the driver takes the part for its GPU. Blocks while it is
-  // copied to the GPU, and up to seconds where the driver must compile it.
+  // `image`: as from KernelImage(); the driver takes the part for its GPU. Blocks while it is
+  // copied to the GPU, and for up to seconds if the driver must compile it.
   //
-  // kFailedPrecondition: it is empty, because this is a build without CUDA, or has nothing for this
-  // GPU and driver; the text says what to do.
+  // kFailedPrecondition: the image is empty, because this is a build without CUDA, or has nothing
+  // for this GPU and driver; the text says what to do.
   static absl::StatusOr<std::unique_ptr<const DeviceKernels>> Load(
       std::shared_ptr<const Device> device, std::span<const std::byte> image);
 
@@ -52,7 +52,7 @@ class DeviceKernels {
   absl::Status Copy(DeviceStream& stream, DeviceSpan<float> to, DeviceSpan<const float> from) const;
 
   // accumulator += scale x. A sum that is not finite sets the number at `not_finite` to 1; an empty
-  // span: nobody asks.
+  // span: not reported.
   absl::Status AddScaled(DeviceStream& stream,
                          DeviceSpan<float> accumulator,
                          DeviceSpan<const float> x,
@@ -71,7 +71,7 @@ class DeviceKernels {
                            DeviceSpan<const float> x,
                            DeviceSpan<uint32_t> not_finite) const;
 
-  // Adds to the number at `overflows` how many finite values became infinite.
+  // Adds the number of finite values that became infinite to the number at `overflows`.
   absl::Status EncodeFloat16(DeviceStream& stream,
                              DeviceSpan<const float> values,
                              DeviceSpan<uint16_t> halves,
@@ -87,7 +87,7 @@ class DeviceKernels {
                               DeviceSpan<const uint16_t> halves,
                               DeviceSpan<float> values) const;
 
-  // One update, as ApplyOptimizer of runtime/optim/optimizer.h.
+  // One update, like ApplyOptimizer in runtime/optim/optimizer.h.
   absl::Status ApplyOptimizer(DeviceStream& stream,
                               const OptimizerSpec& spec,
                               const StepInput& input,

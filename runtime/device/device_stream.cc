@@ -14,8 +14,8 @@
 namespace pushpull {
 namespace {
 
-// The driver calls no host function of a stream whose work has failed, so a wait asks the stream
-// now and then.
+// The driver calls no host function of a stream whose work has failed, so a wait polls the stream
+// periodically.
 constexpr std::chrono::milliseconds kFailureCheckPeriod{50};
 
 constexpr std::chrono::seconds kEndOfWork{30};
@@ -64,7 +64,7 @@ struct Completion::State {
   absl::Status failure ABSL_GUARDED_BY(mutex);  // why it will never be done
 };
 
-// On a thread of the driver, which may call nothing of the driver.
+// Runs on a thread of the driver, which must not call the driver.
 void Completion::OnReached(void* state) {
   State& reached = *static_cast<State*>(state);
   const MutexLock lock(reached.mutex);
@@ -109,7 +109,7 @@ absl::StatusOr<DeviceStream> DeviceStream::Create(std::shared_ptr<const Device> 
   const DeviceScope scope(*device);
   PUSHPULL_RETURN_IF_ERROR(scope.status());
   CuStream handle = nullptr;
-  // It does not wait for the stream 0 of other code of the process.
+  // Does not wait for stream 0, which other code in the process may use.
   PUSHPULL_RETURN_IF_ERROR(device->Check(
       device->driver().stream_create(&handle, kCuStreamNonBlocking), "cuStreamCreate"));
   return DeviceStream(std::move(device), handle);
@@ -124,7 +124,7 @@ DeviceStream::~DeviceStream() {
   if (handle_ == nullptr) return;
   if (!marked_.empty()) {
     const absl::Status done = Completion(marked_.back()).Wait(Deadline::After(kEndOfWork));
-    // The driver would call for what is freed.
+    // Otherwise the driver would call back with freed state.
     PUSHPULL_CHECK(!absl::IsDeadlineExceeded(done));
     for (const std::shared_ptr<Completion::State>& state : marked_) {
       const MutexLock lock(state->mutex);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams: what is put on one runs in order, on the GPU, while the host goes on. Events are places
-// in a stream for other streams to wait for and to measure between; a Completion is one that the
-// host waits for.
+// Streams: work put on one runs in order, on the GPU, while the host continues. Events are points
+// in a stream, for other streams to wait for and to measure between; the host waits for a
+// Completion.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ class DeviceEvent {
 
   CuEvent handle() const { return handle_; }
 
-  // Seconds that the GPU spent from `start` to `end`, both recorded and passed. kUnavailable: one
-  // is not yet.
+  // Seconds that the GPU took from `start` to `end`, both recorded and reached. kUnavailable: one
+  // has not been reached yet.
   static absl::StatusOr<double> SecondsBetween(const DeviceEvent& start, const DeviceEvent& end);
 
  private:
@@ -49,15 +49,15 @@ class DeviceEvent {
   CuEvent handle_ = nullptr;
 };
 
-// Whether a stream has done all that it had been given at one moment. Copies share it. Thread-safe,
-// but the stream must not end during a wait.
+// Whether a stream has done all the work that it had at one moment. Copies share the state.
+// Thread-safe, but the stream must not be destroyed during a wait.
 class Completion {
  public:
   // Done from the beginning.
   Completion() = default;
 
   bool is_done() const;
-  // Blocks without using the CPU. kDeadlineExceeded: not done yet, waiting again is allowed. Other
+  // Blocks without using the CPU. kDeadlineExceeded: not done yet; waiting again is allowed. Other
   // errors are those of the work (DriverStatus).
   absl::Status Wait(Deadline deadline) const;
 
@@ -71,10 +71,10 @@ class Completion {
   std::shared_ptr<State> state_;
 };
 
-// Copies and fills are put on the stream and return at once; host memory of copies must be that of
-// a PinnedBuffer, and all memory must stay until the work is done. An error that a call returns may
-// be one of earlier work. Its end waits for what was marked, and aborts where that takes more than
-// half a minute. Movable. Thread-compatible.
+// Copies and fills are put on the stream and return at once; a copy's host memory must be that of a
+// PinnedBuffer, and all memory must stay until the work is done. A call may return an error of
+// earlier work. The destructor waits for marked work, and aborts the process if that takes more
+// than half a minute. Movable. Thread-compatible.
 class DeviceStream {
  public:
   static absl::StatusOr<DeviceStream> Create(std::shared_ptr<const Device> device);
@@ -88,19 +88,19 @@ class DeviceStream {
   const std::shared_ptr<const Device>& device() const { return device_; }
   CuStream handle() const { return handle_; }
 
-  // Both sides have as many bytes.
+  // Both sides have the same number of bytes.
   absl::Status CopyToDevice(DeviceSpan<std::byte> to, std::span<const std::byte> from);
   absl::Status CopyToHost(std::span<std::byte> to, DeviceSpan<const std::byte> from);
   absl::Status CopyOnDevice(DeviceSpan<std::byte> to, DeviceSpan<const std::byte> from);
   absl::Status Fill(DeviceSpan<std::byte> bytes, uint8_t value);
 
   absl::Status Record(const DeviceEvent& event);
-  // What is put on this stream from now on waits for the event, on the GPU.
+  // Work put on this stream from now on waits, on the GPU, for the event.
   absl::Status WaitFor(const DeviceEvent& event);
 
-  // Done when all that is on the stream now is done.
+  // Done once all work that is on the stream now is done.
   absl::StatusOr<Completion> Mark();
-  // Blocks until then. Errors as of Completion::Wait.
+  // Blocks until then. Errors as for Completion::Wait.
   absl::Status Wait(Deadline deadline);
 
  private:
@@ -109,7 +109,7 @@ class DeviceStream {
 
   std::shared_ptr<const Device> device_;
   CuStream handle_ = nullptr;
-  // Marked and not known to be done, in this order. They live until the driver has called for them,
+  // Marked and not known to be done, in order. They live until the driver has called back for them,
   // or the stream has failed and it never will.
   std::deque<std::shared_ptr<Completion::State>> marked_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many threads a kernel gets, and which of its elements it may touch as vectors. Pure.
+// How many threads a kernel gets, and which elements it may access as vectors. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace pushpull {
 
-// An array of a call: where it begins, and bytes of an element.
+// An array of a call: its address, and the size of an element.
 struct KernelArray {
   const void* data = nullptr;
   size_t element_bytes = sizeof(float);
 };
 
-// Vectors where all arrays are aligned for them, none else.
+// With vectors if all arrays are aligned for them, otherwise with none.
 KernelExtent ExtentOf(size_t num_elements, std::initializer_list<KernelArray> arrays);
 
-// Blocks of kThreadsPerBlock threads: enough for every vector or, where there are more, element of
-// the rest to be one of `unroll` of a thread. At least 1, at most what every GPU takes; kernels go
-// on in steps of all threads.
+// The number of blocks of kThreadsPerBlock threads: enough that each thread has at most `unroll`
+// vectors and at most `unroll` elements of the rest. At least 1, and at most what every GPU
+// supports; kernels stride by the total number of threads.
 unsigned BlocksFor(const KernelExtent& extent, unsigned unroll);
 
 }  // namespace pushpull

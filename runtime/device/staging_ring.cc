@@ -37,7 +37,7 @@ absl::StatusOr<StagingRing> StagingRing::Create(DeviceStream& stream,
 }
 
 StagingRing::~StagingRing() {
-  // Pinned memory must not be freed under a copy. Failed work of a stream is over.
+  // Pinned memory must not be freed during a copy. A stream's failed work is over.
   for (const Piece& piece : pieces_) {
     const absl::Status done = piece.copied.Wait(Deadline::After(kEndOfCopies));
     PUSHPULL_CHECK(!absl::IsDeadlineExceeded(done));
@@ -74,7 +74,7 @@ absl::Status StagingRing::ToHost(std::span<std::byte> to,
   const size_t piece_bytes = pieces_.front().memory.bytes().size();
   const size_t num_copies = (to.size() + piece_bytes - 1) / piece_bytes;
   const size_t first = next_;
-  // Copy i is started as soon as copy i - pieces has been taken out of its piece.
+  // Copy i starts as soon as copy i - pieces_.size() has been taken out of its piece.
   for (size_t i = 0; i < num_copies + pieces_.size(); ++i) {
     if (i >= pieces_.size() && i - pieces_.size() < num_copies) {
       const size_t done = i - pieces_.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies between any memory of the host and a GPU, over a few pinned pieces in turn: the CPU copies
-// one piece while the GPU copies the one before. Memory that is pinned already needs no staging
+// Copies between any host memory and a GPU, through a few pinned pieces in turn: the CPU copies one
+// piece while the GPU copies the previous one. Memory that is already pinned needs no staging
 // (DeviceStream::CopyToDevice).
 #pragma once
 
@@ -21,17 +21,18 @@
 namespace pushpull {
 
 struct StagingOptions {
-  // Large enough that starting a copy, some microseconds, does not count; small enough that the
-  // pieces stay in the CPU's cache.
+  // Large enough that the start of a copy, a few microseconds, does not matter; small enough that
+  // the pieces stay in the CPU's cache.
   size_t piece_bytes = 1 << 20;
   size_t num_pieces = 4;
 };
 
-// Holds one stream's copies. A call that fails leaves the destination undefined. Ends when its
-// copies are done, and aborts where they are not within half a minute. Thread-compatible.
+// Makes one stream's copies. A call that fails leaves the destination undefined. The destructor
+// waits for its copies, and aborts the process if they take more than half a minute.
+// Thread-compatible.
 class StagingRing {
  public:
-  // Errors as of PinnedBuffer. The stream must outlive the ring, where it is.
+  // Errors as for PinnedBuffer. The stream must outlive the ring, and must not be moved.
   static absl::StatusOr<StagingRing> Create(DeviceStream& stream, const StagingOptions& options);
 
   StagingRing(const StagingRing&) = delete;
@@ -40,12 +41,12 @@ class StagingRing {
   StagingRing& operator=(StagingRing&&) = delete;
   ~StagingRing();
 
-  // Returns when `from` has been read, not yet when it is on the GPU: what is put on the stream
-  // afterwards sees it. kDeadlineExceeded and other errors as of Completion::Wait.
+  // Returns once `from` has been read, which may be before it is on the GPU; work put on the stream
+  // afterwards sees it. kDeadlineExceeded and other errors as for Completion::Wait.
   absl::Status ToDevice(DeviceSpan<std::byte> to,
                         std::span<const std::byte> from,
                         Deadline deadline);
-  // Copies what earlier work of the stream has written. Returns when all of it is in `to`.
+  // Copies what earlier work on the stream has written. Returns once all of it is in `to`.
   absl::Status ToHost(std::span<std::byte> to, DeviceSpan<const std::byte> from, Deadline deadline);
 
  private:

@@ -17,7 +17,7 @@ using NcclGather = NcclResult (*)(const void*, void*, size_t, NcclType, NcclComm
 using NcclBroadcast =
     NcclResult (*)(const void*, void*, size_t, NcclType, int root, NcclComm, CuStream);
 
-// Looks up functions; remembers the first that is missing.
+// Looks up functions; remembers the first missing one.
 class NcclSymbols {
  public:
   explicit NcclSymbols(void* library) : library_(library) {}
@@ -34,7 +34,7 @@ class NcclSymbols {
     function = Address<Result (*)(Parameters...)>(symbol);
   }
 
-  // Stays empty where the library has none.
+  // Stays empty if the library has none.
   template <typename Result, typename... Parameters>
   void FindIfThere(const char* symbol, std::function<Result(Parameters...)>& function) {
     function = reinterpret_cast<Result (*)(Parameters...)>(dlsym(library_, symbol));

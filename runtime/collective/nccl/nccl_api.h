@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of NCCL that are used, as a table. The library is opened at run time by its name or
-// path: one build works with the one of a PyTorch installation, of a wheel, or of the system. Tests
-// fill the table with a stand-in.
+// The NCCL functions in use, as a table. The library is opened at run time by its name or path: one
+// build works with the library of a PyTorch installation, a wheel, or the system. Tests fill the
+// table with a stand-in.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 #include "runtime/device/cuda/driver_api.h"
 
-// The tag is that of NCCL's header, so that communicators of other code fit.
+// The tag is that of NCCL's header, so that communicators from other code fit.
 struct ncclComm;
 
 namespace pushpull {
@@ -54,14 +54,14 @@ enum NcclOp : int {
   kNcclMean = 4,
 };
 
-// What ranks of one communicator have in common: the first makes it, the others are told it, in
-// whatever way.
+// What the ranks of one communicator have in common: the first creates it, and the others receive
+// it by any means.
 struct NcclId {
   std::array<char, 128> bytes{};
 };
 
-// The beginning of ncclConfig_t that every version since 2.14 has; what is behind it keeps the
-// library's defaults, because of `version`.
+// The beginning of ncclConfig_t that every version since 2.14 has; because of `version`, the fields
+// after it keep the library's defaults.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -73,7 +73,7 @@ struct NcclConfig {
 struct NcclArrays {
   const void* from = nullptr;
   void* to = nullptr;
-  size_t count = 0;  // as the function counts: of AllGather and ReduceScatter, of one rank
+  size_t count = 0;  // as the function counts: for AllGather and ReduceScatter, per rank
   NcclType type = kNcclFloat32;
 };
 
@@ -94,11 +94,11 @@ struct NcclApi {
   std::function<NcclResult(const NcclArrays&, NcclComm, CuStream)> all_gather;
   std::function<NcclResult(const NcclArrays&, int root, NcclComm, CuStream)> broadcast;
 
-  // Empty where the version has none: before 2.27.
+  // Empty if the version has none: before 2.27.
   std::function<NcclResult(
       NcclComm, int* lost, int num_lost, NcclComm* next, NcclConfig*, int flags)>
       shrink;
-  // Empty where the version has none; they are younger than shrink.
+  // Empty if the version has none; they are newer than shrink.
   std::function<NcclResult(NcclComm, NcclId*)> get_grow_id;
   std::function<NcclResult(NcclComm, int size, const NcclId*, int rank, NcclComm*, NcclConfig*)>
       grow;
@@ -109,7 +109,7 @@ constexpr const char* kNcclLibrary = "libnccl.so.2";
 // Opens the library, which stays open until the process ends, and looks the functions up.
 //
 // kFailedPrecondition: there is no such library, or it is older than 2.14, the first whose calls
-// can be ended; the text says what to do.
+// can be aborted; the text says what to do.
 absl::StatusOr<std::shared_ptr<const NcclApi>> LoadNcclApi(const std::string& path = kNcclLibrary);
 
 // "2.32.3"

@@ -17,12 +17,12 @@
 namespace pushpull {
 namespace {
 
-// NCCL has no way to be told when a call of a communicator that does not block is ready: one asks.
+// NCCL does not notify when a call of a non-blocking communicator is ready: it has to be polled.
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::milliseconds kLongestPause{5};
-// How often a wait for work asks whether another rank has failed.
+// How often a wait for work checks whether another rank has failed.
 constexpr std::chrono::milliseconds kFailurePeriod{50};
-// Putting a call on a stream connects ranks at the first one; it needs the others' help for that.
+// The first call on a stream connects the ranks, which needs the others' participation.
 constexpr std::chrono::seconds kEnqueueLimit{60};
 
 void Pause(Deadline deadline) {
@@ -148,7 +148,7 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::Abort() {
   if (comm_ == nullptr) return;
   const DeviceScope scope(*device_);
-  // Also of a communicator that is whole: destroying it waits for the other ranks.
+  // Even if the communicator is intact: destroying it would wait for the other ranks.
   nccl_->abort(std::exchange(comm_, nullptr));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives between ranks whose arrays are in GPU memory, by NCCL, which chooses ring, tree or
-// whatever suits the machine. Calls are put on a stream of the caller's. No job uses it yet.
+// Collectives by NCCL between ranks whose arrays are in GPU memory; NCCL chooses ring, tree or
+// whatever suits the machine. Calls are put on a stream of the caller. No job uses it yet.
 //
-//   absl::StatusOr<NcclId> id = NewNcclId(*nccl);            // rank 0; the others are told it
+//   absl::StatusOr<NcclId> id = NewNcclId(*nccl);            // rank 0; passed to the others
 //   const NcclGroup group{.id = *id, .rank = 1, .size = 4};
 //   auto ranks = NcclCommunicator::Connect(nccl, device, group, deadline);
 //   (*ranks)->AllReduce(stream, AsWritableBytes(gradient), ElementKind::kFloat32, ElementOp::kSum);
@@ -40,25 +40,25 @@ struct NcclGroup {
   uint32_t size = 1;
 };
 
-// A rank's part of a communicator. Collectives are put on a stream and return at once, but for the
-// first ones, for which NCCL connects the ranks: up to a minute, until all have made the call.
-// Arrays are changed in place and must stay until the work is done, and all ranks make the same
-// calls in the same order. Wait says when they are done.
+// A rank's part of a communicator. Collectives are put on a stream and return at once, except for
+// the first ones, for which NCCL connects the ranks: these take up to a minute, until all have made
+// the call. Arrays are changed in place and must stay until the work is done, and all ranks make
+// the same calls in the same order. Wait returns when the work is done.
 //
-// An error, and a deadline that passes, break the communicator: every later call fails. Its work
-// may stay on the stream until the communicator is shrunk or ends, which aborts it; so it ends
-// before the stream. Other ranks notice only that this one is gone. With Shrink those that are left
-// go on, where the version has it. Texts name this rank and the operation.
+// An error or an exceeded deadline breaks the communicator: every later call fails. Its work may
+// stay on the stream until the communicator is shrunk or destroyed, which aborts it; so destroy it
+// before the stream. Other ranks notice only that this one is gone. With Shrink, if the version has
+// it, the remaining ranks continue. Texts name this rank and the operation.
 //
 //   kInvalidArgument     array, type or operation do not fit; leaves the communicator as it is
-//   kDeadlineExceeded    other ranks did not come or did not answer in time
+//   kDeadlineExceeded    other ranks did not arrive or did not answer in time
 //   kUnavailable         a rank or the network has failed
 //   kAborted             the GPU has failed, see DriverStatus
 //   kFailedPrecondition  an earlier call has failed, with its error; or this NCCL does not fit
 //   kUnimplemented       this version of NCCL has no such call
-//   kInternal            NCCL says that it is used in a wrong way: a bug
+//   kInternal            NCCL reports incorrect use: a bug
 //
-// One call at a time. Thread-compatible. Its end aborts what is not done.
+// One call at a time. Thread-compatible. The destructor aborts unfinished work.
 class NcclCommunicator {
  public:
   // All ranks of the group call it; blocks until they have, or `deadline` passes.
@@ -67,8 +67,8 @@ class NcclCommunicator {
       std::shared_ptr<const Device> device,
       const NcclGroup& group,
       Deadline deadline);
-  // A new rank of a communicator that others Grow: `group` has their id, its new size, and the rank
-  // that this one becomes.
+  // A new rank of a communicator that others Grow: `group` has their id, the new size, and this
+  // rank's number.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Join(
       std::shared_ptr<const NcclApi> nccl,
       std::shared_ptr<const Device> device,
@@ -82,35 +82,35 @@ class NcclCommunicator {
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
 
-  // Every rank gets the arrays of all reduced, element by element. kMean, kSum, kMin, kMax and
-  // kProduct; what minimum and maximum of a NaN are is NCCL's choice. The bits depend on the
-  // algorithm that NCCL chooses.
+  // Every rank gets the element-wise reduction of all arrays. kMean, kSum, kMin, kMax and kProduct;
+  // NCCL defines the minimum and maximum with a NaN. The bits depend on the algorithm that NCCL
+  // chooses.
   absl::Status AllReduce(DeviceStream& stream,
                          DeviceSpan<std::byte> values,
                          ElementKind kind,
                          ElementOp op);
-  // The array is as many equal pieces as there are ranks. Rank i gets piece i, reduced, at its
-  // place; the others become undefined.
+  // The array consists of as many equal pieces as there are ranks. Rank i gets piece i, reduced, in
+  // its place; the other pieces become undefined.
   absl::Status ReduceScatter(DeviceStream& stream,
                              DeviceSpan<std::byte> values,
                              ElementKind kind,
                              ElementOp op);
-  // Rank i has piece i of the array at its place; every rank gets all pieces.
+  // Rank i has piece i of the array in its place; every rank gets all pieces.
   absl::Status AllGather(DeviceStream& stream, DeviceSpan<std::byte> values);
   absl::Status Broadcast(DeviceStream& stream, DeviceSpan<std::byte> values, uint32_t root);
 
-  // Blocks until all that is on the stream is done. Looks for failures of other ranks meanwhile.
+  // Blocks until everything on the stream is done. Checks for failures of other ranks meanwhile.
   absl::Status Wait(DeviceStream& stream, Deadline deadline);
 
-  // The communicator of the ranks that are left, which all call this with the same lost ranks, also
-  // after an error. They are numbered anew, in their order. This one cannot be used any more.
+  // The communicator of the remaining ranks, which all call this with the same lost ranks, even
+  // after an error. They are renumbered in their order. This communicator cannot be used any more.
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> Shrink(std::span<const uint32_t> lost,
                                                            Deadline deadline);
 
-  // What the new ranks of Grow are told: one rank asks, and passes it to Grow.
+  // The id for the new ranks of Grow: one rank requests it, and passes it to Grow.
   absl::StatusOr<NcclId> NewGrowId();
-  // The communicator with `new_size` ranks, more than now; those that there are keep their numbers.
-  // All of them call this, the one that has asked for the id with it, and the new ones Join.
+  // The communicator with `new_size` ranks, more than now; existing ranks keep their numbers. All
+  // of them call this, the one that requested the id with it, and the new ones Join.
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> Grow(uint32_t new_size,
                                                          const NcclId* id,
                                                          Deadline deadline);
@@ -135,7 +135,7 @@ class NcclCommunicator {
   absl::StatusOr<size_t> PieceBytes(DeviceSpan<std::byte> values,
                                     size_t element_bytes,
                                     absl::string_view call) const;
-  // Waits until NCCL is no longer in progress.
+  // Waits until NCCL's operation is no longer in progress.
   absl::Status WaitReady(absl::string_view call, Deadline deadline);
   absl::Status StatusOf(NcclResult result, absl::string_view call) const;
   absl::Status CheckUsable(absl::string_view call) const;
@@ -149,7 +149,7 @@ class NcclCommunicator {
   const uint32_t size_;
   NcclComm comm_;
   absl::Status broken_;
-  std::string last_call_;  // that Wait waits for
+  std::string last_call_;  // the one that Wait waits for
 };
 
 }  // namespace pushpull

@@ -35,7 +35,7 @@ std::span<std::byte> OwnRankMemory::Ring(size_t neighbour) const {
   return memory_->bytes().subspan(RingOffset(ranks_, neighbour), kRankRingBytes);
 }
 
-// The memory is zeroed, which is what new counts are.
+// The memory is zeroed, as new counts must be.
 RankCounts& OwnRankMemory::Counts(size_t neighbour) const {
   return reinterpret_cast<RankCounts*>(memory_->bytes().data())[neighbour];
 }

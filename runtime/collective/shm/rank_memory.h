@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory in which a rank says things to its neighbours: for each of them a ring of bytes, how
-// far it has written to it, how far it has read the neighbour's ring, and what it waits for. Only
-// its owner writes to it; neighbours map it to read. Nothing in it is trusted: who reads a count
-// checks that it can be.
+// The memory through which a rank communicates with its neighbours: for each of them a ring of
+// bytes, how far it has written to it, how far it has read the neighbour's ring, and what it waits
+// for. Only its owner writes to it; neighbours map it read-only. Nothing in it is trusted: every
+// count is checked for plausibility when it is read.
 #pragma once
 
 #include <atomic>
@@ -18,24 +18,25 @@
 
 namespace pushpull {
 
-// Of one ring. Small enough that rings of both directions stay in a core's second-level cache.
+// Size of one ring. Small enough that the rings of both directions stay in a core's second-level
+// cache.
 constexpr size_t kRankRingBytes = 512 * 1024;
 
-// What is written, or read, at once: the other end begins with it while this one goes on.
+// How much is written, or read, at once: the other end can start on it while this one continues.
 constexpr size_t kRankRingPartBytes = kRankRingBytes / 4;
 
-// Messages begin at multiples of this, a line of the cache.
+// Messages begin at multiples of this, a cache line.
 constexpr size_t kRingAlignment = 64;
 
-// Where things lie in the memory of a rank that has `ranks` - 1 neighbours.
+// The size of the memory of a rank that has `ranks` - 1 neighbours.
 size_t RankMemoryBytes(size_t ranks);
 
-// Numbers of one end about one neighbour. Counts are of bytes since the beginning, with padding.
+// One end's numbers about one neighbour. Counts are bytes since the beginning, padding included.
 struct RankCounts {
   alignas(64) uint64_t written;
   alignas(64) uint64_t read;
   // Lowest bit: waits for bytes; next: waits for room; above: the number of the wait, so that the
-  // neighbour wakes this end once for each.
+  // neighbour wakes this end once per wait.
   alignas(64) uint64_t waits;
 };
 
@@ -57,10 +58,10 @@ class OwnRankMemory {
   const size_t ranks_;
 };
 
-// A neighbour's, as far as it concerns this rank. Thread-compatible.
+// A neighbour's memory, as far as it concerns this rank. Thread-compatible.
 class NeighbourMemory {
  public:
-  // kInvalidArgument: not memory of a rank among as many.
+  // kInvalidArgument: not the memory of a rank among this many.
   static absl::StatusOr<NeighbourMemory> Attach(const FileDescriptor& file,
                                                 size_t ranks,
                                                 size_t own_rank);
@@ -77,9 +78,9 @@ class NeighbourMemory {
   size_t own_rank_;
 };
 
-// Of a number that another process may write at the same time. All in one order, which both
-// processes see: who stores a count and then finds nobody waiting is seen by whoever says that it
-// waits and then looks at the counts.
+// Access to numbers that another process may write at the same time. Sequentially consistent, so
+// that no wakeup is lost: if one end stores a count and then finds nobody waiting, the other end,
+// which announces its wait and then checks the counts, sees that count.
 inline uint64_t LoadShared(const uint64_t& number) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(number)).load(std::memory_order_seq_cst);
 }

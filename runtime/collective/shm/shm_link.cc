@@ -40,7 +40,7 @@ absl::StatusOr<size_t> ShmLink::OutgoingBytes() {
 
 absl::StatusOr<size_t> ShmLink::IncomingBytes() {
   const uint64_t written = LoadShared(peer_counts_.written);
-  // The padding of a message that has just been read to its end is counted a moment later.
+  // The padding of a message that was just read to its end is counted a moment later.
   if (written < read_ && read_ - written < kRingAlignment) return 0;
   const uint64_t available = written - read_;
   if (available > kRankRingBytes)
@@ -55,7 +55,7 @@ absl::Status ShmLink::Gone() const {
 absl::StatusOr<size_t> ShmLink::Send(std::span<const std::byte> bytes) {
   if (is_peer_gone_) return Gone();
   PUSHPULL_ASSIGN_OR_RETURN(const size_t used, OutgoingBytes());
-  // In whole lines, so that the padding of the message's end fits as well.
+  // In whole cache lines, so that the padding at the message's end fits as well.
   const size_t room = (kRankRingBytes - used) / kRingAlignment * kRingAlignment;
   const size_t count = std::min({bytes.size(), room, kRankRingPartBytes});
   if (count == 0) return 0;
@@ -76,12 +76,12 @@ void ShmLink::EndSent() {
 
 absl::Status ShmLink::Flush() {
   if (!has_written_ && !has_read_) return absl::OkStatus();
-  // Either this end sees that the peer waits, or the peer, which looks once more after it has said
-  // so, sees the new counts: StoreShared.
+  // Either this end sees that the peer waits, or the peer, which checks once more after announcing
+  // its wait, sees the new counts: StoreShared.
   const uint64_t waits = LoadShared(peer_counts_.waits);
   if (has_written_ && (waits & kWaitsForBytes) != 0) Wake(waits);
   if (has_read_ && (waits & kWaitsForRoom) != 0) {
-    // For half of the ring and not for each part of it.
+    // Wakes the peer once half of the ring is free, not for each part.
     PUSHPULL_ASSIGN_OR_RETURN(const size_t left, IncomingBytes());
     if (left <= kRankRingBytes / 2) Wake(waits);
   }
@@ -94,7 +94,7 @@ void ShmLink::Wake(uint64_t waits) {
   if (woken_ == wait) return;
   woken_ = wait;
   const uint64_t one = 1;
-  // It cannot fail but where the peer's doorbell is full, and rings.
+  // Fails only if the peer's doorbell is full, and then it rings anyway.
   [[maybe_unused]] const ssize_t rung = write(parts_.doorbell.get(), &one, sizeof one);
 }
 

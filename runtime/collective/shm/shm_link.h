@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A link between two ranks of one host: bytes are copied into a ring of shared memory, and the
-// other end reduces them there, or copies them out. No system call but to wake an end that sleeps.
-// The connection over which the two have met carries nothing more; its end says that the peer has
-// gone.
+// A link between two ranks on one host: bytes are copied into a ring in shared memory, and the
+// other end reduces them there, or copies them out. No system calls, except to wake a sleeping end.
+// The connection over which the two met carries nothing more; its end means that the peer is gone.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ class ShmLink final : public PeerLink {
     size_t peer;  // its rank
     NeighbourMemory neighbour;
     FileDescriptor doorbell;  // the peer's: an eventfd
-    FileDescriptor socket;    // does not block
+    FileDescriptor socket;    // non-blocking
   };
   explicit ShmLink(Parts parts);
 
@@ -46,8 +45,8 @@ class ShmLink final : public PeerLink {
   bool is_cheap_to_try() const override { return true; }
 
  private:
-  // Bytes in the ring of this end that the peer has not read; in the peer's ring that this end has
-  // not. kDataLoss: the peer's counts cannot be.
+  // Unread bytes: in this end's ring by the peer, and in the peer's ring by this end. kDataLoss:
+  // the peer's counts are impossible.
   absl::StatusOr<size_t> OutgoingBytes();
   absl::StatusOr<size_t> IncomingBytes();
   absl::Status Gone() const;
@@ -59,15 +58,15 @@ class ShmLink final : public PeerLink {
   RankCounts& counts_;
   const RankCounts& peer_counts_;
 
-  uint64_t written_ = 0;  // a multiple of kRingAlignment but within the end of a message
+  uint64_t written_ = 0;  // a multiple of kRingAlignment between messages
   uint64_t read_ = 0;
   uint64_t peer_read_ = 0;    // as last seen
-  uint64_t waits_ = 0;        // of this end
-  uint64_t woken_ = 0;        // the peer's wait for which it was woken
+  uint64_t waits_ = 0;        // this end's, as in RankCounts
+  uint64_t woken_ = 0;        // the peer's wait that was last ended
   bool has_written_ = false;  // since the last Flush
   bool has_read_ = false;
   bool is_peer_gone_ = false;
-  std::vector<std::byte> across_;  // an element that lies across the end of the ring
+  std::vector<std::byte> across_;  // an element that wraps around the end of the ring
 };
 
 }  // namespace pushpull

@@ -53,7 +53,7 @@ absl::StatusOr<size_t> TcpLink::Read(std::span<std::byte> into) {
   if (!can_read_) return 0;
   const iovec buffer = {.iov_base = into.data(), .iov_len = into.size()};
   PUSHPULL_ASSIGN_OR_RETURN(const Transfer got, stream_.Receive(std::span(&buffer, 1)));
-  // Fewer than there was room for: the next call would find none.
+  // Fewer bytes than there was room for: the next call would find none.
   can_read_ = got.wait == Transfer::Wait::kNothing;
   return got.num_bytes;
 }
@@ -92,7 +92,7 @@ pollfd TcpLink::WaitFor(LinkWants wants) const {
 }
 
 void TcpLink::OnReady(short events) {
-  // An end of the connection shows in the next call.
+  // The end of the connection shows in the next call.
   if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) can_read_ = true;
   if ((events & (POLLOUT | POLLHUP | POLLERR)) != 0) can_write_ = true;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A link over a TCP connection, in plain text or over TLS: the bytes of the messages and nothing
-// else. Those of a message that is reduced come in through a buffer that stays in the cache, those
-// of one that is copied go straight to their place. The buffer begins at a page: the kernel copies
-// with one string instruction, which takes up to three times as long to the addresses that malloc
-// gives large blocks, 16 bytes behind a page (AMD EPYC, Linux 6.18: 0.5 s a gigabyte against 0.15).
+// else. Those of a message that is reduced pass through a buffer that stays in the cache, those of
+// one that is copied go directly to their place. The buffer begins at a page boundary: the kernel
+// copies with one string instruction, which takes up to three times as long to the addresses that
+// malloc returns for large blocks, 16 bytes past a page boundary (AMD EPYC, Linux 6.18: 0.5 s per
+// gigabyte instead of 0.15).
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ class TcpLink final : public PeerLink {
   bool is_cheap_to_try() const override { return false; }
 
  private:
-  // Headers and small messages are gathered up to this, so that they share a call with each other.
+  // Headers and small messages are gathered up to this size, so that they share a system call.
   static constexpr size_t kGatheredBytes = 4096;
   static constexpr size_t kStagedBytes = 128 * 1024;
 
@@ -49,9 +50,9 @@ class TcpLink final : public PeerLink {
   std::span<std::byte> Staged() {
     return staged_.bytes().subspan(staged_begin_, staged_end_ - staged_begin_);
   }
-  // Moves what is staged to the front, where it is aligned.
+  // Moves the staged bytes to the front, where they are aligned.
   void CompactStaged();
-  // What is gathered, then `bytes`; returns how many of the latter.
+  // Writes what is gathered, then `bytes`; returns how many of the latter.
   absl::StatusOr<size_t> Write(std::span<const std::byte> bytes);
   absl::StatusOr<size_t> Read(std::span<std::byte> into);
 
@@ -60,7 +61,7 @@ class TcpLink final : public PeerLink {
   HostBuffer staged_;
   size_t staged_begin_ = 0;
   size_t staged_end_ = 0;
-  // Until poll says otherwise, a try is vain.
+  // When false, a try is futile until poll reports readiness.
   bool can_read_ = true;
   bool can_write_ = true;
 };

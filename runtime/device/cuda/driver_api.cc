@@ -14,7 +14,7 @@
 namespace pushpull {
 namespace {
 
-// Looks up functions; remembers the first that is missing.
+// Looks up functions; remembers the first missing one.
 class DriverSymbols {
  public:
   explicit DriverSymbols(void* library) : library_(library) {}
@@ -101,7 +101,7 @@ absl::StatusOr<int> InitializeDriver(const DriverApi& driver) {
 }
 
 absl::StatusOr<std::shared_ptr<const DriverApi>> LoadDriverApi(const std::string& path) {
-  // Never closed: the driver has threads of its own, and other libraries of the process use it.
+  // Never closed: the driver has its own threads, and other libraries in the process use it.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): the text is the thread's own in glibc

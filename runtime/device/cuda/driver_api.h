@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of NVIDIA's driver library that are used, as a table. The library is opened at run
-// time: a program starts without it and without CUDA's headers, which the declarations here stand
-// for (headers_check.cc compares them in a build with CUDA). Tests fill the table with a stand-in.
+// The functions in use of NVIDIA's driver library, as a table. The library is opened at run time: a
+// program starts without it, and builds without CUDA's headers, whose place the declarations here
+// take (headers_check.cc compares them in a build with CUDA). Tests fill the table with a stand-in.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 
-// The tags are those of cuda.h, so that pointers of other code that uses the driver fit.
+// The tags are those of cuda.h, so that pointers from other code that uses the driver fit.
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
@@ -32,7 +32,7 @@ using CuModule = CUmod_st*;
 using CuFunction = CUfunc_st*;
 using CuHostFunction = void (*)(void*);
 
-// The results that are told apart; others are reported with the driver's name and text.
+// The results that are distinguished; others are reported with the driver's name and text.
 enum CuResultCode : CuResult {
   kCuSuccess = 0,
   kCuInvalidValue = 1,
@@ -68,8 +68,8 @@ enum CuAttribute : int {
   kCuMinor = 76,
 };
 
-// cuLaunchKernel: grid and block in three dimensions, then bytes of shared memory. The table has it
-// with one dimension and none.
+// cuLaunchKernel: grid and block in three dimensions, then bytes of shared memory. In the table it
+// has one dimension and no shared memory.
 using CuLaunchKernel = CuResult (*)(CuFunction,
                                     unsigned,
                                     unsigned,
@@ -86,8 +86,8 @@ struct KernelGrid {
   unsigned threads_per_block = 1;
 };
 
-// Each function is that of cuda.h of nearly that name, in the version that the symbol of
-// driver_api.cc has.
+// Each function is the one in cuda.h with nearly that name, in the version of its symbol in
+// driver_api.cc.
 struct DriverApi {
   std::function<CuResult(unsigned flags)> init;
   std::function<CuResult(int* version)> driver_get_version;
@@ -138,14 +138,14 @@ struct DriverApi {
 constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 // Opens the library, which stays open until the process ends, looks up every function and
-// initializes the driver. Blocks for up to a second.
+// initializes the driver. May block for up to a second.
 //
-// kFailedPrecondition: there is no driver here, it is older than what is used, or it finds no GPU;
-// the text says which and what to do. Go on without a GPU.
+// kFailedPrecondition: there is no driver here, it is too old, or it finds no GPU; the text says
+// which and what to do. Continue without a GPU.
 absl::StatusOr<std::shared_ptr<const DriverApi>> LoadDriverApi(
     const std::string& path = kDriverLibrary);
 
-// Calls init and asks for the number of GPUs, above 0. Errors as above.
+// Calls init and returns the number of GPUs, which is above 0. Errors as above.
 absl::StatusOr<int> InitializeDriver(const DriverApi& driver);
 
 }  // namespace pushpull

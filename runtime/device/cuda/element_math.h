@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of one element, for the GPU and, in tests, for the CPU. Every operation rounds to
-// nearest once, as IEEE 754 has it, and no product is fused with a sum: so results have the bits of
-// runtime/tensor and runtime/optim, a NaN's sign and payload aside. That needs -fmad=false of nvcc
-// and -ffp-contract=off of GCC (CMakeLists.txt). C++17.
+// The arithmetic of one element, for the GPU and, in tests, for the CPU. Every operation rounds
+// once to nearest, as IEEE 754 specifies, and no product is fused with a sum, so results have the
+// bits of runtime/tensor and runtime/optim, except for a NaN's sign and payload. That requires
+// nvcc's -fmad=false and GCC's -ffp-contract=off (CMakeLists.txt). C++17.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ PUSHPULL_DEVICE float PlusScaledElement(float a, float scale, float b) {
   return a + product;
 }
 
-// NaN where either is NaN; of equal ones the accumulator's stays.
+// NaN if either is NaN; if both are equal, the accumulator's stays.
 PUSHPULL_DEVICE float SmallerElement(float accumulator, float x) {
   return x < accumulator || x != x ? x : accumulator;
 }
@@ -70,7 +70,7 @@ PUSHPULL_DEVICE float LargerElement(float accumulator, float x) {
   return accumulator < x || x != x ? x : accumulator;
 }
 
-// float16 and bfloat16 to nearest, ties to even, as runtime/tensor/half_float.h has them.
+// Rounds to nearest float16 and bfloat16, ties to even, as runtime/tensor/half_float.h does.
 PUSHPULL_DEVICE uint16_t Float16OfFloat(float x) {
 #ifdef __CUDA_ARCH__
   uint16_t half = 0;
@@ -108,7 +108,7 @@ PUSHPULL_DEVICE float FloatOfFloat16(uint16_t half) {
 #endif
 }
 
-// In integers on the GPU, too: compute capability 7.5 has no such conversion.
+// In integers on the GPU too: compute capability 7.5 has no such conversion.
 PUSHPULL_DEVICE uint16_t BFloat16OfFloat(float x) {
   const uint32_t bits = FloatBits(x);
   const uint32_t magnitude = bits & ~kFloatSignBit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled in builds with CUDA only: driver_api.h declares what cuda.h does.
+// Compiled only in builds with CUDA: checks that driver_api.h declares what cuda.h does.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,8 +17,8 @@ namespace {
 template <typename Type>
 constexpr bool kIsNumber = std::is_integral_v<Type> || std::is_enum_v<Type>;
 
-// Whether a parameter travels in the same way. cuda.h has enumerations where the table has int, and
-// unsigned long long where it has uint64_t.
+// Whether a parameter is passed in the same way. cuda.h has enumerations where the table has int,
+// and unsigned long long where the table has uint64_t.
 template <typename Ours, typename Theirs>
 constexpr bool IsSameOnTheWay() {
   if constexpr (std::is_same_v<Ours, Theirs>) {

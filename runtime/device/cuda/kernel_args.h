@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each kernel is given: one struct by value, equal on the host and on the GPU. Pointers are
-// addresses in device memory. Included by device code: C++17, and nothing that allocates.
+// Each kernel's arguments: one struct by value, identical on the host and on the GPU. Pointers are
+// addresses in device memory. Device code includes this header: C++17, and nothing that allocates.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace pushpull {
 constexpr unsigned kThreadsPerBlock = 256;
 constexpr unsigned kVectorWidth = 4;  // elements that one thread loads at once: 16 bytes of float32
 
-// The elements of a call. Those of the first num_vectors vectors are read and written as vectors,
-// which must be aligned; the rest, the tail or all of an unaligned array, one by one.
+// The elements of a call. The first num_vectors vectors are read and written as vectors, which must
+// be aligned; the rest, a tail or all of an unaligned array, one by one.
 struct KernelExtent {
   uint64_t num_elements = 0;
   uint64_t num_vectors = 0;
 };
 
-// kName: of the function in the kernel image. kUnroll: vectors that a thread loads before it stores
-// the first result, so that enough loads are on their way; kernels with many arrays need fewer.
+// kName: the function in the kernel image. kUnroll: vectors that a thread loads before it stores
+// the first result, so that enough loads are in flight; kernels with many arrays need fewer.
 
 // to = from
 struct CopyArgs {
@@ -32,7 +32,7 @@ struct CopyArgs {
   float* to;
 };
 
-// accumulator += scale x; *not_finite = 1 where a result is NaN or infinite, unless it is null
+// accumulator += scale x; unless null, *not_finite = 1 if a result is NaN or infinite
 struct AddScaledArgs {
   static constexpr const char* kName = "pushpull_add_scaled";
   static constexpr unsigned kUnroll = 4;
@@ -69,7 +69,7 @@ struct ScaleArgs {
   float scale;
 };
 
-// *not_finite = 1 where an element is NaN or infinite
+// *not_finite = 1 if an element is NaN or infinite
 struct CheckFiniteArgs {
   static constexpr const char* kName = "pushpull_check_finite";
   static constexpr unsigned kUnroll = 4;
@@ -78,7 +78,7 @@ struct CheckFiniteArgs {
   uint32_t* not_finite;
 };
 
-// *overflows += finite values that became infinite
+// *overflows += number of finite values that became infinite
 struct EncodeFloat16Args {
   static constexpr const char* kName = "pushpull_encode_float16";
   static constexpr unsigned kUnroll = 4;
@@ -113,7 +113,7 @@ struct DecodeBFloat16Args {
   float* values;
 };
 
-// The updates of runtime/optim/kernels.h. value_out is value_in or apart from it.
+// The updates of runtime/optim/kernels.h. value_out is value_in or disjoint from it.
 struct UpdateSumArgs {
   static constexpr const char* kName = "pushpull_update_sum";
   static constexpr unsigned kUnroll = 4;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels as functions of one thread's place in a launch: kernels.cu runs them on the GPU, the
-// tests' stand-in of the driver thread by thread on the CPU. A kernel loads lanes of one element or
-// of a whole vector, and finishes them: stores results and remembers what it has seen, which it
-// reports once at its end. C++17.
+// The kernels as functions of one thread's index in a launch: kernels.cu runs them on the GPU, the
+// tests' stand-in for the driver thread by thread on the CPU. A kernel loads lanes of one element
+// or of a whole vector and finishes them: it stores results and remembers findings, which it
+// reports once at the end. C++17.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pushpull {
 
-// Of all threads of a launch.
+// One thread among all threads of a launch.
 struct KernelThread {
   uint64_t index = 0;
   uint64_t count = 1;
@@ -25,7 +25,7 @@ struct alignas(sizeof(Element) * kWidth) Lanes {
   Element at[kWidth];
 };
 
-// On the GPU one load or store of as many bytes as the lanes have; the address must be aligned.
+// On the GPU, one load or store of all bytes of the lanes; the address must be aligned.
 template <unsigned kWidth, typename Element>
 PUSHPULL_DEVICE Lanes<Element, kWidth> LoadLanes(const Element* from) {
 #ifdef __CUDA_ARCH__
@@ -46,7 +46,7 @@ PUSHPULL_DEVICE void StoreLanes(Element* to, const Lanes<Element, kWidth>& lanes
 #endif
 }
 
-// Threads report to one number each call; few have something to report.
+// All threads of a call report to one number; few have anything to report.
 PUSHPULL_DEVICE void ReportNotFinite(uint32_t* not_finite) {
 #ifdef __CUDA_ARCH__
   atomicOr(not_finite, 1U);
@@ -81,7 +81,7 @@ struct CopyKernel {
   PUSHPULL_DEVICE void Report() const {}
 };
 
-// The accumulator and what is reduced into it.
+// The accumulator and the values that are reduced into it.
 template <unsigned kWidth>
 struct LoadedPair {
   Lanes<float, kWidth> accumulator;
@@ -272,7 +272,7 @@ struct UpdateSumKernel {
   PUSHPULL_DEVICE void Report() const {}
 };
 
-// What an update reads, with up to two floats of state for each value.
+// What an update reads, with up to two floats of state per value.
 template <unsigned kWidth>
 struct LoadedUpdate {
   Lanes<float, kWidth> gradient;
@@ -381,7 +381,7 @@ struct UpdateAdamKernel {
   PUSHPULL_DEVICE void Report() const {}
 };
 
-// One thread's part: vectors at a distance of all threads, kUnroll of them at once, so that
+// One thread's part: vectors at a stride of the thread count, kUnroll of them at once, so that
 // neighbouring threads access neighbouring memory; then single elements of the rest.
 template <typename Kernel, typename Args>
 PUSHPULL_DEVICE void RunKernel(const Args& args, KernelThread thread) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The compiled kernels.cu: machine code of several GPUs in one piece of memory, inside the program.
+// The compiled kernels.cu: machine code for several GPUs in one block of memory, inside the
+// program.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cuda/kernel_image.h"
 
-// PUSHPULL_KERNEL_IMAGE is the path of what nvcc made. The driver wants it aligned to 8 bytes.
+// PUSHPULL_KERNEL_IMAGE is the path of nvcc's output. The driver requires alignment to 8 bytes.
 asm(".section .rodata\n"
     ".balign 64\n"
     "pushpull_kernel_image_begin:\n"
@@ -12,7 +12,7 @@ asm(".section .rodata\n"
     ".previous\n");
 
 extern "C" {
-// Hidden: of this program or library, whatever else has symbols of that name.
+// Hidden: these are this program's or library's own, whatever else has symbols of the same name.
 [[gnu::visibility("hidden")]] extern const std::byte pushpull_kernel_image_begin[];
 [[gnu::visibility("hidden")]] extern const std::byte pushpull_kernel_image_end[];
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The entry points of the kernel image, which the host finds by name (kernel_args.h). Compiled by
-// nvcc to machine code of several GPUs, CMakeLists.txt.
+// nvcc to machine code for several GPUs (CMakeLists.txt).
 #include "runtime/device/cuda/kernel_bodies.h"
 
 namespace pushpull {
