@@ -58,7 +58,7 @@ absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkTo
   uint64_t value_bytes = wanted.bytes;
   uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
   if (wanted.tensor->spec.rows) {
-    // The number of rows may differ: Chunk::Restore checks them.
+    // As many rows as were saved: Chunk::Restore checks them.
     PUSHPULL_ASSIGN_OR_RETURN(const StoredRecord stored,
                               file.ReadHeader(wanted.stored->place.offset));
     value_bytes = kRowHeaderBytes;

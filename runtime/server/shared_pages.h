@@ -29,7 +29,7 @@ namespace pushpull {
 // Thread-safe.
 class SharedPages final : public MemoryLender, public std::enable_shared_from_this<SharedPages> {
  public:
-  // `sizes`: of the chunks, in bytes. Blocks until the kernel has the pages. kResourceExhausted: no
+  // `sizes`: of the chunks, in bytes. Blocks while the kernel finds pages. kResourceExhausted: no
   // memory.
   static absl::StatusOr<std::shared_ptr<SharedPages>> Create(absl::string_view name,
                                                              std::span<const uint64_t> sizes);

@@ -38,7 +38,7 @@ class StepAccumulator {
   StepAccumulator(Reduction reduction, uint64_t num_bytes)
       : reduction_(reduction), num_bytes_(num_bytes) {}
   // For a row-sparse tensor: contributions are rows of `dim` values in the form of ParseSparseRows,
-  // and so is the sum. Only Add and sum_bytes handle them.
+  // and so is the sum. Only Add adds them, and sum_bytes reads their sum.
   static StepAccumulator OfRows(Reduction reduction, size_t dim) {
     StepAccumulator accumulator(reduction, 0);
     accumulator.row_dim_ = dim;

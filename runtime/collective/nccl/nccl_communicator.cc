@@ -22,7 +22,7 @@ constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::milliseconds kLongestPause{5};
 // How often a wait for work checks whether another rank has failed.
 constexpr std::chrono::milliseconds kFailurePeriod{50};
-// The first call on a stream connects the ranks, which needs the others' participation.
+// Putting the first call on a stream connects the ranks, which needs the others' participation.
 constexpr std::chrono::seconds kEnqueueLimit{60};
 
 void Pause(Deadline deadline) {
