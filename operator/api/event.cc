@@ -11,7 +11,7 @@ namespace {
 constexpr char kController[] = "pushpull.dev/operator";
 constexpr size_t kNoteBytesMax = 1024;  // of the API
 
-// Cut between characters.
+// Truncates between characters.
 std::string CutNote(const std::string& note) {
   if (note.size() <= kNoteBytesMax) return note;
   constexpr absl::string_view kMore = "...";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An Event of events.k8s.io/v1: what happened to a job, for `kubectl describe`. Written only. Pure.
+// An Event of events.k8s.io/v1: what happened to a job, for `kubectl describe`. Only ever written.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ struct Event {
   Kind kind = Kind::kNormal;
   std::string reason;  // CamelCase, at most 128 bytes
   std::string action;  // CamelCase: what the operator did or found, at most 128 bytes
-  std::string note;    // a sentence; cut to what the API takes
+  std::string note;    // a sentence; truncated to the API's limit
   friend bool operator==(const Event&, const Event&) = default;
 };
 

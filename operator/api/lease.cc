@@ -8,7 +8,7 @@
 namespace pushpull_operator {
 namespace {
 
-// Longer than any lease that means to be renewed.
+// Longer than any lease whose holder intends to renew it.
 constexpr int64_t kDurationMax = 3600;
 
 void SetRecord(const LeaseRecord& record, Json& object) {

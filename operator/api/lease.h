@@ -22,20 +22,20 @@ inline const ResourceType& LeaseType() {
 struct LeaseRecord {
   std::string holder;  // empty: nobody
   std::chrono::seconds duration{0};
-  std::string acquire_time;  // as the API server has it; compared, never computed with
+  std::string acquire_time;  // as the API server returns it; compared, never computed with
   std::string renew_time;
   int64_t transitions = 0;
   friend bool operator==(const LeaseRecord&, const LeaseRecord&) = default;
 };
 
-// Fields that are missing or of another kind are empty. kDataLoss: the spec is no object.
+// Fields that are missing or of another type are empty. kDataLoss: the spec is not an object.
 absl::StatusOr<LeaseRecord> DecodeLease(const Object& object);
 
 // A new object's text.
 std::string NewLeaseText(const ObjectKey& key, const LeaseRecord& record);
 
-// The object's text with the record in it, everything else as it was; writing it fails unless the
-// object still has the version that was read.
+// The object's text with the record in it and everything else unchanged; writing it fails unless
+// the object still has the version that was read.
 std::string ChangedLeaseText(const Object& object, const LeaseRecord& record);
 
 // "2026-01-31T12:00:00.000000Z", the form of a MicroTime.

@@ -16,18 +16,18 @@
 
 namespace pushpull_operator {
 
-// On every object that the operator creates; its watches select by the first one.
+// Labels of every object that the operator creates; its watches select by the first.
 inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
 inline constexpr char kManagedBy[] = "pushpull-operator";
 inline constexpr char kComponentLabel[] = "app.kubernetes.io/component";
 inline constexpr char kJobLabel[] = "pushpull.dev/job";
 inline constexpr char kIndexLabel[] = "pushpull.dev/index";
-// Of a coordinator's pod.
+// On a coordinator's pod.
 inline constexpr char kTermLabel[] = "pushpull.dev/term";
 
 struct MemberId {
   pushpull::JobRole role = pushpull::JobRole::kCoordinator;
-  int index = 0;  // of a coordinator 0
+  int index = 0;  // 0 for a coordinator
   friend bool operator==(const MemberId&, const MemberId&) = default;
   friend auto operator<=>(const MemberId&, const MemberId&) = default;
 };
@@ -41,20 +41,20 @@ std::string PodName(absl::string_view job, const MemberId& member);
 std::map<std::string, std::string> JobLabels(absl::string_view job);
 std::map<std::string, std::string> MemberLabels(absl::string_view job, const MemberId& member);
 
-// The key of the job that the object's label names, "default/mnist"; empty: it has no such label.
+// Key of the job named by the object's label, "default/mnist"; empty: it has no such label.
 std::string JobOf(const ObjectMeta& child);
 
-// Whether the labels of `child` are what `labels` says, whatever others it has.
+// Whether `child` has all of `labels`; it may have others.
 bool HasLabels(const ObjectMeta& child, const std::map<std::string, std::string>& labels);
 
 // The label selector of the pods of a role:
 // "pushpull.dev/job=mnist,app.kubernetes.io/component=server".
 std::string SelectorOf(absl::string_view job, pushpull::JobRole role);
 
-// Which member a pod with these labels is; nothing where they are not a member's.
+// The member whose pod has these labels; nothing if they are not a member's.
 std::optional<MemberId> MemberOf(const std::map<std::string, std::string>& labels);
 
-// Which member of the job has a pod of this name; nothing where none has.
+// The member of the job whose pod has this name; nothing if there is none.
 std::optional<MemberId> MemberOfPod(absl::string_view job, absl::string_view pod_name);
 
 }  // namespace pushpull_operator

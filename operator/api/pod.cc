@@ -75,7 +75,7 @@ void TakeCondition(const Json& condition, Pod& pod) {
   if (type == "DisruptionTarget" && is_true) pod.disruption = reason.empty() ? "Unknown" : reason;
 }
 
-// A sidecar that has ended, or cannot start, makes the pod unready and nobody's work worse.
+// A sidecar that has ended, or cannot start, makes the pod unready but does not impair the member.
 bool IsReadyButForSidecars(const Pod& pod) {
   int num_own = 0;
   int num_unready_sidecars = 0;

@@ -35,7 +35,7 @@ struct ContainerStatus {
   std::string image;
   bool is_init = false;
   bool is_ready = false;
-  std::string waiting_reason;  // "ImagePullBackOff", "ContainerCreating"; empty: it does not wait
+  std::string waiting_reason;  // "ImagePullBackOff", "ContainerCreating"; empty: it is not waiting
   std::string waiting_message;
   std::optional<WallTime> running_since = {};
   std::optional<ContainerEnd> end = {};
@@ -48,25 +48,25 @@ struct Pod {
   std::string message;
   std::string node;  // empty: not scheduled
   std::string ip;    // empty: none yet
-  // The member's own containers are; one that a template has added does not count.
+  // Of the member's own containers; those added by a template do not count.
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
-  std::optional<WallTime> unready_since = {};  // since when it is not ready; none: nobody said so
+  std::optional<WallTime> unready_since = {};  // since when it is not ready; none: not reported
   std::optional<WallTime> scheduled_since = {};
-  std::string unschedulable;  // the scheduler's message; empty: a node was found, or not tried yet
-  // Of the condition DisruptionTarget, where it is true: another component removes the pod.
+  std::string unschedulable;  // the scheduler's message; empty: scheduled, or not tried yet
+  // Reason of the condition DisruptionTarget if it is true: another component removes the pod.
   std::string disruption;
   std::optional<WallTime> creation_time = {};
-  // When its grace period ends; set once it is deleted.
+  // When its grace period ends; set once the pod is being deleted.
   std::optional<WallTime> deletion_time = {};
   std::vector<ContainerStatus> containers = {};  // init containers first
   friend bool operator==(const Pod&, const Pod&) = default;
 };
 
-// Whether the operator made it: the others are sidecars of a template.
+// Whether the operator added the container; the others are sidecars from a template.
 bool IsOfMember(const ContainerStatus& container);
 
-// Fields that are missing or of another kind keep their defaults.
+// Fields that are missing or of another type keep their defaults.
 Pod DecodePod(const Object& object);
 
 }  // namespace pushpull_operator

@@ -27,8 +27,8 @@ Tree NumberTree(const Json& json) {
   return tree;
 }
 
-// JSON as the tree that the codec of the manifest reads; a number that is no 64-bit integer becomes
-// one of Kind::kNumber. Recursive: for JSON that ParseJson has read, which bounds the depth.
+// JSON as the tree that the codec of the manifest reads; a number that is not a 64-bit integer
+// becomes a Kind::kNumber. Recursive: only for JSON from ParseJson, which bounds the depth.
 Tree ToTree(const Json& json) {
   if (json.is_number()) return NumberTree(json);
   if (json.is_string()) return MakeTree(Tree::Kind::kString, json.get<std::string>());
@@ -46,8 +46,8 @@ Tree ToTree(const Json& json) {
   return tree;
 }
 
-// What a manifest's metadata has that means something here. The API server's own part grows with
-// its versions, and last-applied-configuration is as long as the rest of the object.
+// The part of a manifest's metadata that matters here. The API server's own part grows with its
+// versions, and last-applied-configuration is as long as the rest of the object.
 Json ManifestMetadata(const Json& metadata) {
   Json kept = Json::object();
   for (const char* key : {"name", "namespace", "labels"}) {
@@ -58,7 +58,7 @@ Json ManifestMetadata(const Json& metadata) {
 
 Json Manifest(const Json& object) {
   Json manifest = Json::object();
-  // The server says of each object of a list what it is only where it knows no better.
+  // The objects of a list need not carry these two.
   manifest["apiVersion"] = pushpull::kTrainingJobApiVersion;
   manifest["kind"] = pushpull::kTrainingJobKind;
   if (const Json* metadata = Find(object, "metadata")) {
@@ -83,7 +83,7 @@ bool StatesSize(const Json& object) {
          Find(ObjectField(spec, "workers"), "replicas") != nullptr;
 }
 
-// Decodes what `manifest` says, of a job that is merged with its runtime or has none.
+// Decodes the manifest of a job that is merged with its runtime, or has none.
 void DecodeWhole(const Tree& manifest, TrainingJobObject& decoded) {
   pushpull::Problems problems;
   decoded.job = pushpull::DecodeTrainingJob(manifest, problems);

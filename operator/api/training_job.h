@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A TrainingJob as the API server has it: the manifest of runtime/job, and the operator's status.
-// It is only ever read; what the operator writes is a patch of the status, so that no
-// field of a newer version is lost. Pure.
+// Only ever read; the operator writes patches of the status, so that no field of a newer version is
+// lost. Pure.
 #pragma once
 
 #include <string>
@@ -22,18 +22,17 @@ inline const ResourceType& TrainingJobType() {
 }
 
 struct TrainingJobObject {
-  // Without annotations, and merged over the runtime that is noted in the status, if that is the
-  // one that it names.
+  // Without annotations; merged over the runtime recorded in the status if the job names that one.
   pushpull::TrainingJob job;
-  std::string manifest;  // the same as JSON, for the programs of the job
-  std::string runtime;   // that its spec names; empty: none
-  // The spec itself has both numbers of replicas, which others read and scale there.
+  std::string manifest;  // the same as JSON, for the job's programs
+  std::string runtime;   // named by its spec; empty: none
+  // Whether the spec itself has both numbers of replicas, where others read and change them.
   bool states_size = true;
-  // Why the spec is invalid, in the messages of `pushpull validate`: unknown fields, values of
-  // another kind, broken rules. Empty: it is valid.
+  // Why the spec is invalid, in the words of `pushpull validate`: unknown fields, values of the
+  // wrong type, broken rules. Empty: it is valid.
   std::vector<pushpull::ManifestProblem> problems;
-  // Why the object could not be read completely (Object::problem): of `job` and `manifest` nothing
-  // is set but spec.managedBy. Empty: it could.
+  // Why the object could not be read completely (Object::problem); then only spec.managedBy of
+  // `job` is set, and `manifest` is empty. Empty: it could.
   std::string unreadable;
   TrainingJobStatus status;
 };
@@ -41,10 +40,10 @@ struct TrainingJobObject {
 // Accepts any object; `problems` has its errors.
 TrainingJobObject DecodeTrainingJobObject(const Object& object);
 
-// The runtime that it names is noted in its status.
+// Whether the runtime that it names is recorded in its status.
 bool HasRuntime(const TrainingJobObject& object);
 
-// The merge patch that writes the numbers of replicas of `spec` into this version of a TrainingJob.
+// The merge patch that writes the replicas of `spec` into this version of a TrainingJob.
 std::string ReplicasPatchText(const pushpull::TrainingJobSpec& spec,
                               const std::string& resource_version);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each field is named once, in a function Visit that both the reader and the writer go through.
+// Each field is named once, in a function Visit that both the reader and the writer use.
 #include "operator/api/training_job_status.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void Visit(auto& visitor, Condition& condition) {
   visitor.Field("observedGeneration", condition.observed_generation);
   visitor.Field("lastTransitionTime", condition.last_transition);
   visitor.Field("reason", condition.reason);
-  // The schema requires it, an empty one too.
+  // The schema requires it, even if empty.
   visitor.Text("message", condition.message);
 }
 
@@ -145,7 +145,7 @@ class FieldReader {
   void Text(absl::string_view key, std::string& out) { Field(key, out); }
   void Object(absl::string_view key, std::string& out) { out = ToText(ObjectField(json_, key)); }
 
-  // Leaves `out` as it was, and returns false, where the JSON is of another kind.
+  // Returns false, with `out` unchanged, if the JSON is of another type.
   static bool Read(const Json& json, auto& out) {
     if (!json.is_object()) return false;
     FieldReader reader(json);
@@ -250,7 +250,7 @@ class FieldWriter {
   Json& json_;
 };
 
-// The merge patch (RFC 7386) from one object to another; empty where they are equal.
+// The merge patch (RFC 7386) from one object to another; empty if they are equal.
 Json Difference(const Json& from, const Json& to) {
   Json patch = Json::object();
   for (const auto& [key, value] : from.items()) {
@@ -303,7 +303,7 @@ TrainingJobStatus DecodeStatus(const Json& json) {
 std::string StatusPatchText(const TrainingJobStatus& from,
                             const TrainingJobStatus& to,
                             const std::string& resource_version) {
-  TrainingJobStatus old = from;  // what is visited is not const
+  TrainingJobStatus old = from;  // Visit takes no const
   TrainingJobStatus now = to;
   Json changes = Difference(FieldWriter::Written(old), FieldWriter::Written(now));
   if (changes.empty()) return "";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The status of a TrainingJob: all that the operator remembers of a job. Field by field that of the
-// CRD's schema (charts/pushpull/files/crd/trainingjobs.yaml), which drops every other one. Pure.
+// The status of a TrainingJob: all that the operator remembers of a job. Its fields are those of
+// the CRD's schema (charts/pushpull/files/crd/trainingjobs.yaml); the API server drops all others.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,24 +28,24 @@ absl::string_view NameOf(Phase phase);
 inline constexpr char kConditionTrue[] = "True";
 inline constexpr char kConditionFalse[] = "False";
 
-// As metav1.Condition; an object has a list with one entry a type.
+// As metav1.Condition; an object has a list with one entry per type.
 struct Condition {
   std::string type;
   std::string status;
-  int64_t observed_generation = 0;  // of the spec that it is about
+  int64_t observed_generation = 0;  // of the spec that it refers to
   WallTime last_transition{};       // since when it has this status
   std::string reason;               // CamelCase
   std::string message;
   friend bool operator==(const Condition&, const Condition&) = default;
 };
 
-// Null where there is none.
+// Null if there is none.
 const Condition* FindCondition(const std::vector<Condition>& conditions, absl::string_view type);
 
 bool IsTrue(const std::vector<Condition>& conditions, absl::string_view type);
 
-// Adds `condition`, or replaces the one of its type. Its last_transition is used only where the
-// status has changed; otherwise the old one stays.
+// Adds `condition`, or replaces the one of its type. Its last_transition is used only if the status
+// has changed; otherwise the old one stays.
 void SetCondition(std::vector<Condition>& conditions, Condition condition);
 
 struct ServersStatus {
@@ -80,14 +81,14 @@ struct LastRestart {
   std::string reason;
   std::optional<int64_t> exit_code = {};
   std::optional<WallTime> time = {};
-  std::string message = {};  // how it ended, and what it said of that
+  std::string message = {};  // how it ended, and its own last words about that
   friend bool operator==(const LastRestart&, const LastRestart&) = default;
 };
 
-// A member that was restarted: counted, or not healthy for long enough since.
+// A member whose restart was counted, or that has not been healthy for long enough since.
 struct MemberRestart {
   std::string pod;
-  std::string uid;       // of the pod whose end was handled last, so that it is counted once
+  std::string uid;       // of the pod whose end was handled last, so that it counts once
   int64_t counted = 0;   // towards backoffLimit
   int64_t in_a_row = 0;  // 0: healthy
   std::optional<WallTime> next_at = {};
@@ -98,7 +99,7 @@ struct RestartsStatus {
   int64_t counted = 0;      // of all members together
   int64_t job_counted = 0;  // of these, restarts of all members at once
   int64_t disruptions = 0;
-  std::optional<WallTime> next_at = {};  // all members restart, then; set until their pods are gone
+  std::optional<WallTime> next_at = {};  // when all members restart; set until their pods are gone
   std::optional<LastRestart> last = {};
   std::vector<MemberRestart> members = {};  // in the order of their pods' names
   friend bool operator==(const RestartsStatus&, const RestartsStatus&) = default;
@@ -113,7 +114,7 @@ struct SavedCheckpoint {
 
 struct ProgressStatus {
   int64_t step = 0;
-  std::string samples_per_second;  // of the schema: decimal numbers as text
+  std::string samples_per_second;  // decimal numbers as text, as in the schema
   std::string sync_seconds_p50;
   std::string sync_seconds_p99;
   std::map<std::string, std::string> results = {};  // "accuracy": reported by the workers' programs
@@ -126,22 +127,22 @@ struct LastLoss {
   friend bool operator==(const LastLoss&, const LastLoss&) = default;
 };
 
-// Shards that were lost with all servers that held them.
+// Losses of shards together with all servers that held them.
 struct LossesStatus {
   int64_t counted = 0;  // rebuilt from older data
-  // How many losses of this term's list were reported.
+  // How many losses in this term's list have been reported.
   int64_t term = 0;
   int64_t told = 0;
   std::optional<LastLoss> last = {};
   friend bool operator==(const LossesStatus&, const LossesStatus&) = default;
 };
 
-// The TrainingRuntime that the job is merged over, as it was when the operator noted it.
+// The TrainingRuntime that the job is merged over, as it was when the operator recorded it.
 struct RuntimeStatus {
   std::string name;
   std::string uid;
   int64_t generation = 0;
-  std::string spec = {};  // an object of JSON
+  std::string spec = {};  // a JSON object
   friend bool operator==(const RuntimeStatus&, const RuntimeStatus&) = default;
 };
 
@@ -149,7 +150,7 @@ struct TrainingJobStatus {
   int64_t observed_generation = 0;
   std::optional<Phase> phase = {};          // none: the operator has not seen the job yet
   std::optional<WallTime> phase_time = {};  // since when
-  std::string reason = {};                  // of the condition that says most, for printing
+  std::string reason = {};                  // of the most telling condition, for printing
   std::string duration = {};  // "1h5m": from start to now, or to the end; for printing
   std::vector<Condition> conditions = {};
   ServersStatus servers = {};
@@ -160,20 +161,19 @@ struct TrainingJobStatus {
   std::optional<LossesStatus> losses = {};
   std::optional<SavedCheckpoint> checkpoint = {};
   std::optional<ProgressStatus> progress = {};
-  std::optional<RuntimeStatus> runtime = {};  // none: it names none, or is not begun
+  std::optional<RuntimeStatus> runtime = {};  // none: it names none, or has not begun
   std::optional<WallTime> start_time = {};    // when it first left Pending
   std::optional<WallTime> suspend_time = {};  // since when it is suspended, saving included
-  int64_t suspended_seconds = 0;              // before that, in all
+  int64_t suspended_seconds = 0;              // in total, before that
   std::optional<WallTime> completion_time = {};
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };
 
-// The status of the object `json`. Fields that are missing or of another kind keep their defaults.
+// The status of the object `json`. Fields that are missing or of another type keep their defaults.
 TrainingJobStatus DecodeStatus(const nlohmann::json& json);
 
-// The body of a merge patch of the subresource status that makes `from` to `to` in the object of
-// this resource version, and of no other; fields that this program does not know stay. Empty:
-// nothing has changed.
+// The body of a merge patch of the subresource status that turns `from` into `to`, in the object at
+// this resource version only; fields unknown to this program stay. Empty: nothing has changed.
 std::string StatusPatchText(const TrainingJobStatus& from,
                             const TrainingJobStatus& to,
                             const std::string& resource_version);

@@ -29,7 +29,7 @@ struct WorkersSize {
 struct WorkersScaleStatus {
   int replicas = 0;  // pods
   std::string selector = {};
-  // The desired number that the job and this object had in common last; nothing: none yet.
+  // The last desired number on which the job and this object agreed; nothing: none yet.
   std::optional<int> agreed_replicas = {};
   bool is_finished = false;  // the job has
   friend bool operator==(const WorkersScaleStatus&, const WorkersScaleStatus&) = default;
@@ -40,15 +40,15 @@ struct TrainingJobWorkers {
   WorkersScaleStatus status;
 };
 
-// Accepts any object; what is missing or no number is 0.
+// Accepts any object; a field that is missing or not a number is 0.
 TrainingJobWorkers DecodeTrainingJobWorkers(const Object& object);
 
-// Merge patches: of this version of a TrainingJobWorkers, and of no later one.
+// Merge patches for this version of a TrainingJobWorkers, and no later one.
 std::string SizePatchText(const WorkersSize& size, const std::string& resource_version);
 std::string ScaleStatusPatchText(const WorkersScaleStatus& status,
                                  const std::string& resource_version);
 
-// Likewise of a TrainingJob: spec.workers.replicas.
+// Likewise for spec.workers.replicas of a TrainingJob.
 std::string WorkerReplicasPatchText(int replicas, const std::string& resource_version);
 
 }  // namespace pushpull_operator

@@ -8,10 +8,10 @@
 namespace pushpull_operator {
 namespace {
 
-// As large as a manifest may be. The object of a job has room for it beside its own spec.
+// As large as a manifest may be. A job's object has room for it in addition to its own spec.
 constexpr size_t kSpecBytesMax = size_t{1} << 18;
 
-// A merge patch cannot write a null, and one that is not noted must not be part of what was read.
+// A merge patch cannot write a null, and what cannot be recorded must not be part of what was read.
 Json WithoutNulls(const Json& json) {
   if (!json.is_structured()) return json;
   Json kept = json.is_array() ? Json::array() : Json::object();

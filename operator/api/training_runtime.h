@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TrainingRuntime as the API server has it: what jobs that name it are merged over. Only ever
-// read. Pure.
+// A TrainingRuntime as the API server has it: jobs that name it are merged over it. Only ever read.
+// Pure.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ inline const ResourceType& TrainingRuntimeType() {
 }
 
 struct TrainingRuntime {
-  RuntimeStatus record;  // as it is noted in the status of a job that begins to use it
-  // Why no job can be merged over it: it is too large to be noted. Empty: one can.
+  RuntimeStatus record;  // recorded in the status of a job that begins to use it
+  // Why no job can be merged over it: it is too large to be recorded. Empty: jobs can.
   std::string problem;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Times as objects of the API carry them: UTC, to the second. Never compared with the machine's own
-// clock: "now" is the API server's. Pure.
+// Times in API objects: UTC, to the second. Never compared with the machine's own clock: "now" is
+// the API server's. Pure.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace pushpull_operator {
 
 using WallTime = std::chrono::sys_seconds;
 
-// "2026-01-31T12:00:00Z", also with a fraction, which is cut, or another offset. Nothing where the
-// text is no such time.
+// "2026-01-31T12:00:00Z", also with a fraction, which is truncated, or another offset. Nothing if
+// the text is not such a time.
 std::optional<WallTime> ParseWallTime(absl::string_view text);
 
 // "2026-01-31T12:00:00Z".
