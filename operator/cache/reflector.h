@@ -18,12 +18,12 @@ namespace pushpull_operator {
 struct ReflectorOptions {
   ResourceType type;
   Selection selection;
-  // Deadline of one list, all its pages.
+  // Deadline of one list with all its pages.
   std::chrono::seconds list_time{60};
   // A watch lasts between this and twice this, so that the watches of many operators do not end at
   // the same time.
   std::chrono::seconds watch_time{300};
-  // For the log; called for failures that are worth a line (retry_pace.h). May be empty.
+  // For the log; called for failures worth a line (retry_pace.h). May be empty.
   std::function<void(const absl::Status&)> on_error;
 };
 
@@ -33,8 +33,8 @@ class Reflector {
   // All must outlive the reflector.
   Reflector(KubeClient& client, PausingTime& time, ObjectSink& sink, ReflectorOptions options);
 
-  // Runs until it is cancelled; nothing else ends it. The watch holds one connection. A list in
-  // progress is ended by KubeClient::Stop only.
+  // Runs until it is cancelled; nothing else ends it. The watch holds one connection. Only
+  // KubeClient::Stop ends a list in progress.
   void Run(const Cancellation& cancellation);
 
  private:

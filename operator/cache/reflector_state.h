@@ -4,8 +4,8 @@
 // backoff. Pure.
 //
 // Lists are expensive for the API server, so only two things cause a relist: the resource version
-// is too old, or the stream is malformed. After an outage, an overload or a watch that ends early
-// the watch is resumed.
+// is too old, or the stream is malformed. After an outage, an overload or an early end, the watch
+// is resumed.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class ReflectorState {
   pushpull::Duration OnListed(const std::string& version) {
     step_ = Step::kWatch;
     version_ = version;
-    // Not progress yet: a server whose lists are always too old for its watches must not be listed
-    // in a hot loop.
+    // Not progress yet: if a server's lists are always too old for its watches, it must not be
+    // listed in a hot loop.
     return pushpull::Duration::zero();
   }
   pushpull::Duration OnListFailed(const absl::Status& status,

@@ -20,8 +20,8 @@
 
 namespace pushpull_operator {
 
-// What a reflector writes into. A list is delivered apart from watch events, so that a store can
-// apply all of it at once. Called by one thread.
+// What a reflector writes into. Lists are delivered separately from watch events, so that a store
+// can apply a whole list at once. Called by one thread.
 class ObjectSink : public ListVisitor {
  public:
   // The list is complete: exactly these objects exist.
@@ -43,16 +43,16 @@ struct Stored {
 template <typename T>
 struct StoreOptions {
   std::function<absl::StatusOr<T>(const Object&)> decode;
-  // An index value besides the key, as "default/mnist" for the pods of a job; empty: not indexed.
-  // The function itself may be empty too.
+  // An index value in addition to the key, such as "default/mnist" for the pods of a job; empty:
+  // not indexed. The function itself may be empty too.
   std::function<std::string(const ObjectMeta&)> index;
   // Called on the writer's thread after each change, without a lock: (null, now) created, (old,
-  // null) deleted, (old, now) changed. An object recreated under the same name is two calls. Must
-  // not block.
+  // null) deleted, (old, now) changed. An object recreated under the same name causes two calls.
+  // Must not block.
   std::function<void(const Stored<T>* old, const Stored<T>* now)> on_change;
 };
 
-// Writing (the sink) is for one thread; reading is thread-safe.
+// One thread writes (as to a sink); reading is thread-safe.
 template <typename T>
 class Store final : public ObjectSink {
  public:
@@ -60,7 +60,7 @@ class Store final : public ObjectSink {
 
   explicit Store(StoreOptions<T> options) : options_(std::move(options)) {}
 
-  // Null where there is none.
+  // Null if there is none.
   Pointer Find(const ObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_) {
     pushpull::MutexLock lock(mu_);
     const auto found = objects_.find(key);
@@ -193,7 +193,7 @@ class Store final : public ObjectSink {
   }
 
   const StoreOptions<T> options_;
-  std::map<ObjectKey, Pointer> listed_;  // of the writer
+  std::map<ObjectKey, Pointer> listed_;  // for the writer only
 
   mutable pushpull::Mutex mu_;
   mutable pushpull::CondVar synced_;

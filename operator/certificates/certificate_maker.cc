@@ -121,9 +121,9 @@ bool SetName(const std::string& name, X509& certificate) {
                                     0) == 1;
 }
 
-using Extensions = std::vector<std::pair<int, std::string>>;  // NID -> as in OpenSSL's own files
+using Extensions = std::vector<std::pair<int, std::string>>;  // NID -> OpenSSL's syntax
 
-// Key identifiers tell authorities apart: two authorities of one job have the same name.
+// Key identifiers distinguish authorities: all authorities of a job have the same name.
 Extensions OfAuthority() {
   return {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
           {NID_key_usage, "critical,keyCertSign,cRLSign"},

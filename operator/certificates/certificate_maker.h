@@ -32,7 +32,7 @@ struct CertificateSubject {
   std::vector<std::string> dns_names = {};  // subject alternative names of a member
 };
 
-// Both fail with kInternal only: out of memory or random numbers.
+// Both fail only with kInternal: out of memory or random numbers.
 
 // Self-signed. May sign members, but no other authorities.
 absl::StatusOr<KeyPair> MakeAuthority(const CertificateSubject& subject, const Validity& validity);

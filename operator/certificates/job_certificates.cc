@@ -21,7 +21,7 @@ Validity From(WallTime now, seconds lifetime) {
   return {.begin = now - kClockSkewMax, .end = now + lifetime};
 }
 
-// Keeps or issues one pair after the other, all by one authority.
+// Keeps or issues pairs one by one, all signed by one authority.
 class PairKeeper {
  public:
   PairKeeper(KeyPair authority, WallTime now, seconds lifetime)
@@ -30,7 +30,7 @@ class PairKeeper {
         now_(now),
         lifetime_(lifetime) {}
 
-  // `pair`, or a new one where it is missing, invalid, of another authority or due.
+  // `pair`, or a new one if it is missing, invalid, from another authority or due.
   absl::StatusOr<KeyPair> Keep(const KeyPair& pair, const CertificateSubject& subject) {
     const std::optional<Validity> had = CheckMember(pair, authority_);
     if (DecideStep(authority_validity_, had, now_, lifetime_) == CertificateStep::kKeep) {
@@ -44,7 +44,7 @@ class PairKeeper {
   }
 
   WallTime renew_at() const { return renew_at_; }
-  // A pair of this authority was due: whoever is left has known the authority for long.
+  // A pair of this authority was due: by then all members have long known the authority.
   bool has_renewed() const { return has_renewed_; }
 
  private:

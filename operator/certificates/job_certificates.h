@@ -26,9 +26,9 @@ inline constexpr std::chrono::days kAuthorityLifetime{3650};
 
 // PEM, empty if missing. Never part of an error message.
 struct JobCertificates {
-  std::string authorities;    // that members trust; the current one first
+  std::string authorities;    // trusted by members; the current one first
   std::string authority_key;  // of the current one
-  // Of any member: a user's, or one for pods that an earlier version of the operator started.
+  // For any member: the user's, or one for pods that an earlier version of the operator started.
   KeyPair shared;
   std::map<std::string, KeyPair> pairs;  // by member: "worker-3", "operator"
   friend bool operator==(const JobCertificates&, const JobCertificates&) = default;
@@ -46,8 +46,8 @@ struct JobSubjects {
 // When a certificate issued here is renewed.
 WallTime RenewalTime(const Validity& validity);
 
-// What to do with certificates of these validities (nothing: invalid). `lifetime` is that of a new
-// member certificate.
+// What to do with certificates of these validities (nothing: invalid). `lifetime`: of a new member
+// certificate.
 CertificateStep DecideStep(const std::optional<Validity>& authority,
                            const std::optional<Validity>& member,
                            WallTime now,
@@ -59,9 +59,10 @@ struct CertificateUpdate {
   WallTime renew_at{};
 };
 
-// Returns `current` with what is missing, invalid or due renewed, and without the pairs of others
-// than `subjects`. A new authority is trusted beside the previous one until its first pair is
-// renewed, because files reach members at different times. Errors are those of MakeAuthority.
+// Returns `current` with everything renewed that is missing, invalid or due, and without pairs of
+// members not in `subjects`. A new authority is trusted alongside the previous one until its first
+// pair is renewed, because files reach members at different times. Errors are those of
+// MakeAuthority.
 absl::StatusOr<CertificateUpdate> UpdateCertificates(const JobCertificates& current,
                                                      const JobSubjects& subjects,
                                                      WallTime now,

@@ -22,7 +22,7 @@ const ResourceType kNetworkPolicies{
 const ResourceType kDisruptionBudgets{
     .group = "policy", .version = "v1", .plural = "poddisruptionbudgets"};
 
-// With a null `spec`, that the job has none.
+// With a null `spec`: the job has no such object.
 JobObject Child(const ObjectMeta& owner,
                 const ResourceType& type,
                 const char* kind,
@@ -50,7 +50,7 @@ Json MembersOf(const ObjectMeta& owner, JobRole role) {
 
 JobObject CoordinatorService(const ObjectMeta& owner) {
   const Json spec{{"clusterIP", "None"},
-                  // Members connect while it still collects their state, before it is ready.
+                  // Members connect before it is ready, while it collects their state.
                   {"publishNotReadyAddresses", true},
                   {"selector", MembersOf(owner, JobRole::kCoordinator)["matchLabels"]},
                   {"ports", Json::array({{{"name", "control"}, {"port", kControlPort}}})}};
@@ -99,7 +99,7 @@ JobObject ServersBudget(const ObjectMeta& owner, const TrainingJobSpec& spec) {
   return Child(owner, kDisruptionBudgets, "PodDisruptionBudget", name, is_wanted ? budget : Json());
 }
 
-// RFC 7386. Lists are whole.
+// RFC 7386. Lists are replaced whole.
 Json PatchBetween(const Json& from, const Json& to) {
   if (!from.is_object() || !to.is_object()) return to;
   Json patch = Json::object();

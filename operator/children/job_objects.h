@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The objects that a job has once, whatever the number of its members, as JSON for a server-side
+// The objects of which a job has one each, whatever its number of members, as JSON for server-side
 // apply: Service, NetworkPolicy, PodDisruptionBudget. Pure.
 #pragma once
 
@@ -29,11 +29,10 @@ inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
 inline constexpr int kRingPort = 7172;  // of workers in mode AllReduce
 inline constexpr int kMetricsPort = 9464;
-// Of a server in a worker's pod, which has one address for both.
+// Of a server in a worker's pod, where both share one address.
 inline constexpr int kColocatedMetricsPort = 9465;
 
-// The name of the Service by which the members of the job find its coordinator, and with its port:
-// host:port.
+// The Service through which members of the job find its coordinator: its name, and host:port.
 std::string CoordinatorHost(const ObjectKey& job);
 std::string CoordinatorAddress(const ObjectKey& job);
 // Where a coordinator whose pod has this address listens: host:port.
@@ -49,10 +48,10 @@ struct JobObject {
   std::string text;  // empty: the job has none
 };
 
-// The coordinator's headless Service "<job>-coordinator". Unless the spec says otherwise also
+// The coordinator's headless Service "<job>-coordinator". Also, unless the spec says otherwise:
 //
 // - the NetworkPolicy "<job>": admits members of the job to all ports, everybody to metrics, the
-//   operator to control. An operator outside of the cluster (`operator_namespace` is empty) cannot
+//   operator to control. An operator outside the cluster (`operator_namespace` is empty) cannot
 //   be named by a policy, so control is open to everybody then. Egress is not limited: the user's
 //   program may load its data from anywhere.
 // - the PodDisruptionBudget "<job>-servers": a drain takes one server at a time.
@@ -62,12 +61,12 @@ std::vector<JobObject> JobObjects(const ObjectMeta& owner,
                                   const pushpull::TrainingJobSpec& spec,
                                   const std::string& operator_namespace);
 
-// The TrainingJobWorkers of the job, of its name, to be created.
+// The job's TrainingJobWorkers, to be created under the job's name.
 std::string WorkersScaleText(const ObjectMeta& owner, const WorkersSize& size);
 
-// A merge patch that makes `present`, and no later version of it, what JobObjects says: what it has
-// beside in its spec is taken out, and the API server's defaults come back by themselves. Labels
-// and annotations of others stay.
+// A merge patch that turns `present`, and no later version of it, into `wanted`. Other fields in
+// its spec are removed; the API server sets its defaults again. Labels and annotations set by
+// others stay.
 std::string HealPatchText(const JobObject& wanted, const Object& present);
 
 }  // namespace pushpull_operator

@@ -23,25 +23,25 @@ using pushpull::TrainingJobSpec;
 namespace {
 
 // The manifest reaches the coordinator as an annotation of its own pod: no other object has to be
-// written and read, and no right to ConfigMaps is needed.
+// written and read, and no permission for ConfigMaps is needed.
 constexpr char kManifestAnnotation[] = "pushpull.dev/manifest";
 constexpr char kManifestFolder[] = "/etc/pushpull";
 constexpr char kManifestFile[] = "job.json";
 // The shared memory of a worker and its colocated server (PUSHPULL_SHM_DIR).
 constexpr char kShmFolder[] = "/run/pushpull/shm";
-// Of the parameters, relative to a server that has a pod, and cores, of its own.
+// Share of the parameters, relative to a server with its own pod and cores.
 constexpr char kColocatedWeight[] = "0.5";
 constexpr char kCheckpointFolder[] = "/var/lib/pushpull/checkpoints";
-// Grace period: time for a worker's step, and for a server to hand its shards over. Kubernetes'
-// default of 30 s is too short for some gigabytes.
+// Grace period: time for a worker to finish its step, and for a server to hand over its shards.
+// Kubernetes' default of 30 s is too short for several gigabytes.
 constexpr int64_t kGraceSeconds = 60;
-// For a server to end after its last handover, and for the kubelet to see it.
+// For a server to exit after its last handover, and for the kubelet to notice.
 constexpr int64_t kGraceMargin = 10;
 constexpr char kGraceField[] = "terminationGracePeriodSeconds";
 constexpr char kLeaveVariable[] = "PUSHPULL_LEAVE_SECONDS";
 constexpr char kLogLevelVariable[] = "PUSHPULL_LOG_LEVEL";
 
-// Pods do not outlive their node's last sign of life for longer than the job says.
+// Pods outlive their node's last sign of life no longer than the job allows.
 Json Tolerations(const TrainingJobSpec& spec) {
   Json list = Json::array();
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
@@ -75,12 +75,12 @@ Json Port(const char* name, int port) {
   return {{"name", name}, {"containerPort", port}};
 }
 
-// What containers of every role have.
+// Common to the containers of all roles.
 Json BaseContainer(JobRole role, int metrics_port) {
   return {{"name", std::string(ComponentOf(role))},
           {"ports", Json::array({Port("metrics", metrics_port)})},
           {"volumeMounts", Json::array({{{"name", "tmp"}, {"mountPath", "/tmp"}}})},
-          // The last output of a failed program is then in the pod's status and the job's events.
+          // Puts the last output of a failed program into the pod's status and the job's events.
           {"terminationMessagePolicy", "FallbackToLogsOnError"},
           {"securityContext",
            {{"allowPrivilegeEscalation", false},
@@ -127,8 +127,8 @@ void FillCoordinator(const TrainingJobSpec& spec,
           absl::StrCat(start.term),
           "--log-level",
           settings.log_level};
-  // The API server holds replicas to their limits. Those of the manifest may change while this
-  // coordinator runs, so it must not refuse a size by what they were when it started.
+  // The API server enforces the limits of replicas. They may change while this coordinator runs, so
+  // it must not refuse a size by what they were when it started.
   for (const char* limit : {"spec.servers.minReplicas=1",
                             "spec.servers.maxReplicas=1024",
                             "spec.workers.minReplicas=1",
@@ -203,7 +203,7 @@ void MountSharedMemory(Json& container) {
   container["env"].push_back(Variable("PUSHPULL_SHM_DIR", kShmFolder));
 }
 
-// A server beside the worker, in the same pod: one address, so other ports; and a folder in memory
+// A server next to the worker, in the same pod: one address, so other ports; and a folder in memory
 // through which the two exchange tensors.
 Json ColocatedServer(const ObjectKey& job,
                      const TrainingJobSpec& spec,
@@ -226,7 +226,7 @@ Json ColocatedServer(const ObjectKey& job,
   return container;
 }
 
-// Where the other workers reach this one; the brackets are for IPv6 and do IPv4 no harm.
+// Where the other workers reach this one; the brackets are for IPv6 and harmless for IPv4.
 void AddRing(Json& container) {
   container["env"].push_back(PodIp());
   container["env"].push_back(Variable("PUSHPULL_RING", absl::StrCat("[$(POD_IP)]:", kRingPort)));
@@ -260,7 +260,7 @@ void FillWorker(const ObjectKey& job,
     environment.push_back(Variable(name, value));
   }
   if (spec.sync.mode == pushpull::SyncMode::kAllReduce) AddRing(container);
-  // The user's comes first.
+  // The user's value takes precedence.
   if (std::ranges::find(spec.env, kLogLevelVariable, &pushpull::EnvVar::name) == spec.env.end())
     environment.push_back(Variable(kLogLevelVariable, settings.log_level));
   if (spec.workers.gpus_per_worker > 0)
@@ -274,7 +274,7 @@ Json& ObjectAt(const char* key, Json& parent) {
   return field;
 }
 
-// Fields that the operator relies on are not the template's to change.
+// A template cannot change fields that the operator relies on.
 void SetIdentity(const ObjectMeta& owner,
                  const TrainingJobObject& job,
                  const MemberStart& start,
@@ -313,7 +313,7 @@ const std::string& TemplateOf(const TrainingJobSpec& spec, JobRole role) {
   return role == JobRole::kWorker ? spec.workers.template_json : spec.coordinator.template_json;
 }
 
-// spec.podDefaults as a template of every role.
+// spec.podDefaults as a template for every role.
 Json DefaultTemplate(const pushpull::PodDefaults& defaults) {
   Json pod = Json::object();
   if (!defaults.labels.empty()) pod["metadata"]["labels"] = defaults.labels;
@@ -356,7 +356,7 @@ Json MemberContainer(const ObjectKey& job,
   return container;
 }
 
-// The member's own first.
+// The member's own container first.
 Json Containers(const ObjectKey& job,
                 const TrainingJobSpec& spec,
                 const MemberStart& start,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pod of a member as JSON: image, command, environment and ports that the programs of
-// runtime/cmd know. It passes the level `restricted` unless the user's template prevents it.
-// Pure.
+// runtime/cmd know. It meets the Pod Security level `restricted` unless the user's template
+// prevents that. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,18 @@
 
 namespace pushpull_operator {
 
-// Of a pod, as JSON: the level `restricted`, as a user whom the project's images do not need to
-// know. Users' images may use it as well. Clusters that choose users themselves want none.
+// A pod's security context as JSON: for the level `restricted`, with a user that need not exist in
+// the project's images. Users' images may run as it as well. Clusters that assign users themselves
+// need those fields unset.
 inline constexpr char kSecurityContext[] =
     R"({"runAsNonRoot":true,"runAsUser":65532,"runAsGroup":65532,"fsGroup":65532,)"
     R"("seccompProfile":{"type":"RuntimeDefault"}})";
 
 struct PodSettings {
-  std::string runtime_image;  // of servers and coordinator, where the job names none
+  std::string runtime_image;  // of servers and coordinator, if the job names none
   std::string log_level = "info";
   std::string security_context = kSecurityContext;
-  std::string operator_namespace = {};  // where the operator's pods are; empty: in no cluster
+  std::string operator_namespace = {};  // of the operator's pods; empty: not in a cluster
 };
 
 struct MemberStart {
@@ -35,13 +36,13 @@ struct MemberStart {
       false;  // from the job's own last checkpoint, whatever spec.checkpoint.restoreFrom says
 };
 
-// A pod of the job, which owns it. `job` has a valid spec.
+// A pod of the job, which owns it. The spec of `job` is valid.
 std::string MemberPodText(const ObjectMeta& owner,
                           const TrainingJobObject& job,
                           const MemberStart& start,
                           const PodSettings& settings);
 
-// A merge patch that sets these labels of the object with this uid.
+// A merge patch that sets these labels on the object with this uid.
 std::string LabelsPatchText(const std::string& uid,
                             const std::map<std::string, std::string>& labels);
 

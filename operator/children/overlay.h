@@ -8,9 +8,8 @@
 
 namespace pushpull_operator {
 
-// Objects are merged field by field, and a null removes a field. Lists of named things
-// (containers, volumes, environment) are merged by name; tolerations are added; every other list is
-// replaced.
+// Objects are merged field by field, and a null removes a field. Lists of named items (containers,
+// volumes, environment) are merged by name; tolerations are added; all other lists are replaced.
 //
 // Source: the shape of Kubernetes' strategic merge patch, for the lists of a pod. Differs: no
 // directives ($patch).

@@ -29,7 +29,7 @@ constexpr char kVolume[] = "pushpull-tls";
 constexpr char kFolder[] = "/etc/pushpull-tls";
 constexpr int kMode = 0440;
 
-// Of the keys of a pair for all members.
+// In the keys of the pair for all members.
 constexpr char kAnyMember[] = "tls";
 constexpr char kCertificateEnd[] = ".crt";
 // The API server's limit for the values of a Secret.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Secret with a job's certificates: its name, its content, its place in the members' pods. For
-// the JSON of pods it is included by .cc files of operator/children only. Pure.
+// The Secret with a job's certificates: its name, its content, its place in the members' pods. Only
+// .cc files of operator/children use the part with JSON of pods. Pure.
 #pragma once
 
 #include <set>
@@ -27,8 +27,7 @@ inline const ResourceType& SecretType() {
 // Empty: no TLS.
 std::string TlsSecretName(const std::string& job, const pushpull::SecuritySpec& security);
 
-// How the member calls itself in certificates, "worker-3", and the server in its pod, where it has
-// one.
+// The names in certificates of the member, "worker-3", and of the server in its pod, if any.
 std::vector<std::string> CertificateMembers(const pushpull::TrainingJobSpec& spec,
                                             const MemberId& member);
 
@@ -42,8 +41,8 @@ JobCertificates DecodeTlsSecret(const Object& secret);
 // A new Secret of the job, which owns it.
 std::string NewTlsSecretText(const ObjectMeta& owner, const JobCertificates& certificates);
 
-// What differs in `next` from `present`, and the labels, for a Secret of the job that still has
-// this version: a JSON merge patch.
+// A JSON merge patch from `present` to `next`, with the labels, for a Secret of the job that still
+// has this version.
 std::string TlsSecretPatchText(const ObjectMeta& owner,
                                const JobCertificates& present,
                                const JobCertificates& next,
@@ -52,9 +51,8 @@ std::string TlsSecretPatchText(const ObjectMeta& owner,
 // kOutOfRange: more than a Secret holds.
 absl::Status CheckSecretSize(const JobCertificates& certificates);
 
-// Mounts what each container's member needs, which the authority's key is not, and sets
-// PUSHPULL_TLS_DIR. `members` has one name for each container; a user's Secret has one pair for all
-// of them.
+// Mounts what each container's member needs, never the authority's key, and sets PUSHPULL_TLS_DIR.
+// `members` has one name for each container; a user's Secret has one pair for all of them.
 void MountTlsSecret(const std::string& job,
                     const pushpull::SecuritySpec& security,
                     const std::vector<std::string>& members,

@@ -22,7 +22,7 @@ namespace pushpull_operator {
 
 struct OperatorConfig {
   pushpull::LogLevel log_level = pushpull::LogLevel::kInfo;
-  std::string member_log_level = "info";  // the same, in the words of the members' programs
+  std::string member_log_level = "info";  // the same, as the members' programs spell it
   std::string runtime_image;              // default image of servers and coordinators
   std::string pod_security_context = kSecurityContext;  // of members' pods, as JSON
   std::vector<std::string> namespaces;                  // watched namespaces; empty: all

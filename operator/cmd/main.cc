@@ -34,13 +34,13 @@ struct Flags {
   bool is_json = false;
 };
 
-// Before any thread exists.
+// Called before any thread exists.
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
   return value == nullptr ? "" : value;
 }
 
-// The pod's name, with a random number that tells restarts apart.
+// The pod's name, with a random number that distinguishes restarts.
 std::string NewInstance() {
   std::string name = Variable("POD_NAME");
   if (name.empty()) {
@@ -116,8 +116,8 @@ int Main(int argc, char** argv) {
   return version->parsed() ? PrintVersion(flags) : Run(flags);
 }
 
-// TLS handshakes of the worker threads allocate much for a moment. With glibc's one heap per
-// thread, each thread would keep that memory.
+// TLS handshakes of the worker threads briefly allocate a lot. With glibc's one heap per thread,
+// each thread would keep that memory.
 constexpr int kHeapsMax = 2;
 
 }  // namespace

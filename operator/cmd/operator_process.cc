@@ -26,7 +26,7 @@ namespace {
 // s.
 constexpr std::chrono::milliseconds kDrainTime{800};
 constexpr std::chrono::milliseconds kReleaseTime{1000};
-// Of the requests that the rate limit allows, at most so many are looks at Secrets.
+// At most this share of the requests that the rate limit allows looks up Secrets.
 constexpr double kSecretShare = 0.2;
 
 class OperatorProcess {

@@ -11,7 +11,7 @@
 
 namespace pushpull_operator {
 
-// Of messages on standard error.
+// Prefix of messages on standard error.
 inline constexpr char kProgram[] = "pushpull-operator";
 
 struct OperatorStart {
@@ -20,7 +20,7 @@ struct OperatorStart {
   std::string pod_namespace;  // of the operator's own pod; empty: not running in a pod
   // Holder of the lease and reporter of events; unique to this process.
   std::string instance;
-  bool lease_was_seen = false;  // an earlier life of this process has led
+  bool lease_was_seen = false;  // this process has led before
 };
 
 // Runs until a stop signal (BlockStopSignals was called before). Returns the exit code; prints

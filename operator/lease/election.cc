@@ -42,7 +42,7 @@ void Election::Observe(const std::optional<LeaseRecord>& record, SteadyTime now)
 }
 
 SteadyTime Election::LeaseEnds() const {
-  // The holder's own duration counts; a record without one gets ours, and one that is gone.
+  // The holder's own duration counts; a record without one, or a deleted one, gets ours.
   const bool has_duration = record_ && record_->duration.count() > 0;
   return *changed_at_ + (has_duration ? record_->duration : times_.lease_duration);
 }

@@ -5,12 +5,12 @@
 // Clocks. The times in the Lease are other machines' wall clocks; they are only compared for
 // equality. A candidate counts the lease duration from when it observed the last renewal; a leader
 // counts its renew deadline from before it sent the renewal. So the leader stops before any
-// candidate starts, as long as their clocks run at the same rate within a third (15 s against 10
-// s), whatever they show.
+// candidate starts, as long as the rates of their clocks differ by less than a third (15 s against
+// 10 s), whatever time they show.
 //
-// Limits. A write that left before the renew deadline may arrive after it: the 5 s in between are
-// for that, and writes carry uids and resource versions. The steady clock stops while the machine
-// is suspended, but not while the process is stopped.
+// Limits. A write sent before the renew deadline may arrive after it: the 5 s in between allow for
+// that, and writes carry uids and resource versions. The steady clock stops while the machine is
+// suspended, but not while the process is stopped.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ absl::Status Validate(const LeaseTimes& times);
 class Election {
  public:
   enum class Step {
-    kCreate,   // there is no Lease, and nobody holds the one that was
+    kCreate,   // there is no Lease, and nobody holds a previous one
     kAcquire,  // it is free or has expired
     kRenew,    // it is ours
     kWait,     // another process holds it, or held it when it was deleted
@@ -49,8 +49,8 @@ class Election {
   };
 
   // `identity` is unique to this process; a restart has another one. `was_seen`: the Lease has
-  // existed, so one that is missing was deleted. It is created again only when its holder has had
-  // to step down, and after a release has been uninstalled nobody creates it any more.
+  // existed, so a missing one was deleted. It is created again only once its holder must have
+  // stepped down; after a release was uninstalled, nobody creates it again.
   Election(std::string identity, LeaseTimes times, bool was_seen = false)
       : identity_(std::move(identity)), times_(times), was_seen_(was_seen) {}
 
@@ -68,7 +68,7 @@ class Election {
   // Gives up leadership; final.
   void StepDown() { is_over_ = true; }
 
-  // As last seen: nobody has made the Lease, or somebody has deleted it.
+  // As last seen: the Lease was never created, or was deleted.
   bool is_missing() const { return !record_.has_value(); }
   // Whether this process is the leader at `now`, and until when.
   bool IsLeader(pushpull::SteadyTime now) const;

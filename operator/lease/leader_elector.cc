@@ -146,7 +146,7 @@ absl::Status LeaderElector::Release(Deadline deadline) {
   absl::Status released = Send(Election::Step::kRenew, record, deadline).status();
   if (absl::IsNotFound(released)) return absl::OkStatus();
   if (!absl::IsAborted(released)) return released;
-  // Somebody wrote it meanwhile, or it is another object by now.
+  // Somebody wrote it meanwhile, or it is a different object by now.
   PUSHPULL_ASSIGN_OR_RETURN(const std::optional<LeaseRecord> now, Read(deadline));
   if (!now || now->holder != options_.identity) return absl::OkStatus();
   return Send(Election::Step::kRenew, record, deadline).status();

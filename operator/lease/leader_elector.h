@@ -28,7 +28,7 @@ struct LeaderElectorOptions {
   // For the times in the Lease, which are for people only.
   std::function<std::chrono::system_clock::time_point()> wall_clock =
       std::chrono::system_clock::now;
-  // For the log; called for failures that are worth a line (retry_pace.h). May be empty.
+  // For the log; called for failures worth a line (retry_pace.h). May be empty.
   std::function<void(const absl::Status&)> on_error;
 };
 
@@ -49,8 +49,8 @@ class LeaderElector {
   absl::Status Run(const std::function<void()>& on_leading, const Cancellation& cancellation);
 
   // Releases the lease so that a standby need not wait for it to expire. Call after everything that
-  // writes has stopped: writes are refused from now on. OK where this process does not lead, and
-  // where the Lease is gone or another's.
+  // writes has stopped: writes are refused from now on. OK if this process does not lead, or if the
+  // Lease is gone or another's.
   absl::Status Release(pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
   // For ClientOptions::may_write. kFailedPrecondition if this process is not the leader.
@@ -61,9 +61,9 @@ class LeaderElector {
   absl::Status last_error() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Reads the Lease and writes it as the election decides.
+  // Reads the Lease, and writes it as the election decides.
   absl::Status TryAcquireOrRenew() ABSL_LOCKS_EXCLUDED(mu_);
-  // Into object_. Nothing: there is none.
+  // Into object_. Nothing: there is no Lease.
   absl::StatusOr<std::optional<LeaseRecord>> Read(pushpull::Deadline deadline);
   absl::Status Write(Election::Step step, pushpull::Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<Object> Send(Election::Step step,
@@ -77,7 +77,7 @@ class LeaderElector {
   KubeClient& client_;
   PausingTime& time_;
   const LeaderElectorOptions options_;
-  // Of the thread of Run:
+  // For the thread of Run:
   std::optional<Object> object_;  // the Lease as last read or written
   pushpull::RetryPace pace_;      // of warnings
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operator's series (docs/interfaces.md section 7).
+// The operator's metrics (docs/interfaces.md section 7).
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ class QueueCore {
   }
 
   std::deque<std::string> queue_;     // ready; each is in dirty_ and not in processing_
-  std::set<std::string> dirty_;       // to be handed out: queued, or added in processing
+  std::set<std::string> dirty_;       // to be handed out: queued, or added while in processing
   std::set<std::string> processing_;  // handed out and not done
   std::map<std::string, pushpull::SteadyTime> due_;                 // delayed
   std::set<std::pair<pushpull::SteadyTime, std::string>> by_time_;  // the same, earliest first
