@@ -14,7 +14,7 @@ namespace pushpull_operator {
 namespace {
 
 constexpr absl::string_view kPayload = "pushpull.dev/kubernetes-status";
-// Of a body that is not a Status, such as a proxy's page.
+// For a body that is not a Status, such as a proxy's page.
 constexpr size_t kForeignBodyMax = 200;
 constexpr size_t kCausesMax = 50;
 

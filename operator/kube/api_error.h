@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An error answer of the API server: the Status object of Kubernetes, as a struct and as an
+// An error response of the API server: Kubernetes' Status object, as a struct and as an
 // absl::Status. Callers branch on the code; the text, with the invalid fields, is for people. The
-// struct is a payload of the status for the few callers that need a reason or a cause.
+// status carries the struct as a payload, for the few callers that need a reason or a cause.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace pushpull_operator {
 
-// Longer pauses are not plausible.
+// Longer pauses are implausible.
 constexpr int64_t kRetryAfterSecondsMax = 86'400;
 
 struct ErrorCause {
@@ -27,7 +27,7 @@ struct ErrorCause {
 };
 
 struct ApiError {
-  int code = 0;        // of HTTP
+  int code = 0;        // HTTP status code
   std::string reason;  // "Conflict", "AlreadyExists", "Expired", ...; may be empty
   std::string message;
   std::vector<ErrorCause> causes;
@@ -35,8 +35,9 @@ struct ApiError {
   friend bool operator==(const ApiError&, const ApiError&) = default;
 };
 
-// Decodes the body of an answer, or of an ERROR event of a watch. A body that is not a Status (a
-// proxy's page) becomes the message, truncated; `http_code` is used if the body has no code.
+// Decodes the body of a response, or the object of a watch's ERROR event. A body that is not a
+// Status (a proxy's page) becomes the message, truncated; `http_code` is used if the body has no
+// code.
 ApiError DecodeApiError(int http_code, absl::string_view body);
 
 //   kInvalidArgument    400, 405, 406, 413, 415, 422

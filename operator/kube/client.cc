@@ -18,12 +18,12 @@ using pushpull::Deadline;
 using pushpull::MutexLock;
 using pushpull::SteadyTime;
 
-// Lists that expire this often have objects that change faster than pages can be read.
+// If a list expires this often, its objects change faster than pages can be read.
 constexpr int kPagedListsMax = 2;
 // How long a watch may take to connect, and the server to end it after its duration.
 constexpr std::chrono::seconds kWatchSlack{30};
 
-// An error of the API server names the call already.
+// An error of the API server already names the call.
 absl::Status WithContext(const absl::Status& status, absl::string_view what) {
   if (status.ok() || ApiErrorOf(status).has_value()) return status;
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
@@ -40,32 +40,32 @@ std::string DeleteBody(const DeleteOptions& options) {
   return ToText(body);
 }
 
-// Of answers that have only metadata, of one object or of a "List".
+// The media type of responses with metadata only, of one object or of a "List".
 std::string MetadataOf(absl::string_view list) {
   constexpr absl::string_view kForm = ";g=meta.k8s.io;v=v1,application/json";
   return absl::StrCat("application/json;as=PartialObjectMetadata", list, kForm);
 }
-// Of every write that sets fields.
+// For every write that sets fields.
 constexpr std::pair<const char*, const char*> kFieldManager{"fieldManager", "pushpull-operator"};
 
-// An answer of the client's own limit, not one of the server's.
+// An error from the client's own limit, not from the server.
 bool IsTooLarge(const absl::Status& status) {
   return absl::IsResourceExhausted(status) && !ApiErrorOf(status).has_value();
 }
 
 // What to ask for in the next page of a list.
 struct PageSize {
-  int objects = 0;  // 0: all that there are
+  int objects = 0;  // 0: all of them
   bool has_only_metadata = false;
 
-  // After a page that was too large. False: there is nothing less to ask for.
+  // After a page that was too large. False: it cannot be any smaller.
   bool Shrink() {
     if (has_only_metadata) return false;
     has_only_metadata = objects == 1;
     objects = objects == 0 ? KubeClient::kPageObjects : std::max(objects / 2, 1);
     return true;
   }
-  // After a page that was read: large objects are mostly alone among small ones.
+  // After a page that was read. A large object is mostly alone among small ones.
   void OnRead(size_t bytes, size_t bytes_max) {
     has_only_metadata = false;
     if (bytes < bytes_max / 4) objects = std::min(2 * objects, KubeClient::kPageObjects);
@@ -139,7 +139,7 @@ absl::Status KubeClient::AwaitRateLimit(const Call& call,
   return absl::OkStatus();
 }
 
-// OK for an answer 2xx.
+// OK for a 2xx response.
 absl::Status KubeClient::StatusOf(const Call& call, const HttpResponse& response) {
   if (!response.status.ok()) return WithContext(response.status, call.what);
   if (response.code >= 200 && response.code < 300) return absl::OkStatus();
@@ -156,7 +156,8 @@ HttpResponse KubeClient::Try(const Call& call, Deadline deadline) {
     if (!until.ok()) return {.status = WithContext(until.status(), call.what)};
     end = std::min(end, *until);
   }
-  // `end` is of time_, which a test may have moved; sockets know the machine's clock only.
+  // `end` is on the clock of time_, which a test may have moved; sockets know only the machine's
+  // clock.
   HttpResponse response = http_.Exchange(call.request,
                                          credentials_.Current(),
                                          /*sink=*/nullptr,
@@ -194,7 +195,7 @@ absl::StatusOr<Object> KubeClient::SendForObject(const Call& call, Deadline dead
   PUSHPULL_ASSIGN_OR_RETURN(const std::string body, Send(call, deadline));
   absl::StatusOr<Object> object = ParseObject(body);
   if (!object.ok()) return WithContext(object.status(), call.what);
-  // Nothing may be written, or missed, because a part of the object was not read.
+  // A part of the object that was not read must not cause a wrong write, or a missing one.
   if (!object->problem.empty())
     return absl::DataLossError(absl::StrCat(call.what, ": ", object->problem));
   return object;
@@ -257,7 +258,7 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
     if (size.has_only_metadata && !selection.has_only_metadata)
       problem = absl::StrCat("the object is larger than ", bytes_max >> 10, " KiB");
     const absl::StatusOr<std::string> body = Send(call, deadline);
-    // With the same `continue` the next page begins where this one would have.
+    // With the same `continue`, the next page begins where this one would have.
     if (IsTooLarge(body.status()) && size.Shrink()) continue;
     PUSHPULL_RETURN_IF_ERROR(body.status());
     PUSHPULL_ASSIGN_OR_RETURN(page, ReadPage(call, *body, problem, visitor));
@@ -304,7 +305,7 @@ absl::StatusOr<ObjectMeta> KubeClient::Create(const ResourceType& type,
                                               DryRun dry_run,
                                               Deadline deadline) {
   const bool is_dry = dry_run == DryRun::kYes;
-  // What is tried is refused for a field that nobody knows, of which a real one would only drop it.
+  // A dry run is refused for an unknown field, which a real create would only drop.
   Call call = MakeCall({"create", "POST", "application/json"},
                        type,
                        {.name = object_namespace},

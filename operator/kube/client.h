@@ -27,21 +27,21 @@
 
 namespace pushpull_operator {
 
-// Until when a write may be in flight, or why writes are not allowed (kFailedPrecondition: not the
-// leader). Asked before each attempt of a write, which ends at that time.
+// Returns until when a write may be in flight, or why writes are not allowed (kFailedPrecondition:
+// not the leader). Called before each attempt of a write; the attempt ends at that time.
 using WriteGuard = std::function<absl::StatusOr<pushpull::SteadyTime>()>;
 
 struct ClientOptions {
   RateLimit rate_limit;
   WriteGuard may_write;  // empty: always
-  // Called after each attempt, for metrics; `code` is 0 without an answer. Thread-safe.
+  // Called after each attempt, for metrics; `code` is 0 without a response. Thread-safe.
   std::function<void(absl::string_view verb, int code)> on_attempt;
-  // Called with the date of each answer (server_clock.h). Thread-safe; may be empty.
+  // Called with the date of each response (server_clock.h). Thread-safe; may be empty.
   std::function<void(std::chrono::sys_seconds)> on_date;
-  // Called for each object of a list or a watch that is skipped, because it has no metadata or no
+  // Called for each object of a list or watch that is skipped because it has no metadata or no
   // name; says why. Thread-safe; may be empty.
   std::function<void(const absl::Status&)> on_skipped;
-  // An answer with more is an error, but for pages of lists.
+  // A longer response is an error, except for pages of lists.
   size_t response_bytes_max = kResponseBytesMax;
 };
 
@@ -50,12 +50,12 @@ struct Selection {
   std::string object_namespace;  // empty: all
   std::string label_selector;    // "app.kubernetes.io/managed-by=pushpull-operator"
   std::string field_selector;
-  // Objects come without spec, status and data.
+  // Objects are returned without spec, status and data.
   bool has_only_metadata = false;
 };
 
-// Receives the objects of a list. BeginListing comes before the first object, and again when the
-// list restarts: drop what came before it.
+// Receives the objects of a list. BeginListing is called before the first object, and again when
+// the list restarts: drop everything received before.
 class ListVisitor {
  public:
   virtual ~ListVisitor() = default;
@@ -66,7 +66,7 @@ class ListVisitor {
 enum class DryRun { kNo, kYes };
 
 struct DeleteOptions {
-  // Precondition: the object still has this uid. Without a uid a delete whose answer was lost is
+  // Precondition: the object still has this uid. Without a uid, a delete whose response was lost is
   // not retried: a new object may have the name by then.
   std::string uid;
   std::string resource_version;
@@ -81,12 +81,12 @@ struct WatchOptions {
   std::chrono::seconds duration{300};
 };
 
-// Thread-safe; calls of different threads run concurrently, each on its own connection.
+// Thread-safe; calls from different threads run concurrently, each on its own connection.
 class KubeClient {
  public:
-  // Of an ordinary call.
+  // Timeout of an ordinary call.
   static constexpr std::chrono::seconds kCallTime{10};
-  // Objects in a page of a list, at most.
+  // Maximum number of objects in a page of a list.
   static constexpr int kPageObjects = 500;
 
   // `credentials` and `time` must outlive the client.
@@ -94,7 +94,7 @@ class KubeClient {
   KubeClient(const KubeClient&) = delete;
   KubeClient& operator=(const KubeClient&) = delete;
 
-  // That of an ordinary call which begins now.
+  // The deadline of an ordinary call that begins now.
   pushpull::Deadline CallDeadline() const { return pushpull::Deadline(time_.Now() + kCallTime); }
 
   absl::StatusOr<Object> Get(const ResourceType& type,
@@ -106,15 +106,15 @@ class KubeClient {
                                      pushpull::Deadline deadline);
 
   // Lists all objects of the selection in pages, as of one resource version, which is returned. A
-  // list that expires between two pages restarts, the third time as one page. A page that is larger
-  // than an answer may be is asked for again with half as many objects; an object that alone is
-  // larger comes as its metadata, with Object::problem.
+  // list that expires between two pages restarts, the third time as one page. A page that exceeds
+  // the limit of a response is requested again with half as many objects; a single object that
+  // exceeds it is returned as metadata, with Object::problem.
   absl::StatusOr<std::string> List(const ResourceType& type,
                                    const Selection& selection,
                                    ListVisitor& visitor,
                                    pushpull::Deadline deadline);
 
-  // `body` is the object as JSON. Retried only if the server did not execute it: after kUnavailable
+  // `body` is the object as JSON. Retried only if the server did not execute it; after kUnavailable
   // or kDeadlineExceeded the object may exist. This and the writes below return metadata only.
   absl::StatusOr<ObjectMeta> Create(const ResourceType& type,
                                     const std::string& object_namespace,
@@ -134,15 +134,15 @@ class KubeClient {
                       pushpull::Deadline deadline);
 
   // Sets the fields that `body` has (JSON merge patch, RFC 7386) and leaves all others unchanged.
-  // With metadata.resourceVersion in it, only if that is current (else kAborted). `subresource` is
-  // "status", "scale", or empty: the object itself.
+  // If it includes metadata.resourceVersion, only if that is current (else kAborted). `subresource`
+  // is "status", "scale", or empty: the object itself.
   absl::StatusOr<ObjectMeta> MergePatch(const ResourceType& type,
                                         const ObjectKey& key,
                                         const std::string& body,
                                         const std::string& subresource,
                                         pushpull::Deadline deadline);
 
-  // Server-side apply: sets and owns the fields of `body`, also those that other managers own, and
+  // Server-side apply: sets and owns the fields of `body`, even those that other managers own, and
   // creates the object if it does not exist. Idempotent.
   absl::StatusOr<ObjectMeta> Apply(const ResourceType& type,
                                    const ObjectKey& key,
@@ -159,16 +159,16 @@ class KubeClient {
                      absl::FunctionRef<absl::Status(WatchEvent)> on_event,
                      const Cancellation& cancellation);
 
-  // Ends every call but watches with kCancelled; later calls return it at once.
+  // Ends all calls except watches with kCancelled; later calls return it at once.
   void Stop();
 
  private:
   struct ListPage;
   struct Verb;
-  // What all attempts of one call share.
+  // Shared by all attempts of a call.
   struct Call {
-    const char* verb;  // "create": of metrics and errors
-    std::string what;  // "create pods default/mnist-server-0": of errors
+    const char* verb;  // "create": for metrics and errors
+    std::string what;  // "create pods default/mnist-server-0": for errors
     HttpRequest request;
     Repeat repeat = Repeat::kSafe;
   };
@@ -185,7 +185,7 @@ class KubeClient {
   absl::Status AwaitRateLimit(const Call& call,
                               pushpull::Deadline deadline,
                               const Cancellation& cancellation) ABSL_LOCKS_EXCLUDED(mu_);
-  // The answer to one attempt; its status is that of the call, its code 0 without an answer.
+  // The response to one attempt; its status is the call's, and its code is 0 without a response.
   HttpResponse Try(const Call& call, pushpull::Deadline deadline);
   absl::Status StatusOf(const Call& call, const HttpResponse& response);
   absl::StatusOr<std::string> ListOnce(const ResourceType& type,
@@ -193,7 +193,7 @@ class KubeClient {
                                        int page_objects,
                                        ListVisitor& visitor,
                                        pushpull::Deadline deadline);
-  // Hands the objects of a page over one by one as they are decoded.
+  // Passes the objects of a page to `visitor` one by one as they are decoded.
   absl::StatusOr<ListPage> ReadPage(const Call& call,
                                     const std::string& body,
                                     absl::string_view problem,

@@ -28,7 +28,7 @@ using pushpull::Quoted;
 using pushpull::ReadTextFile;
 using pushpull::Tree;
 
-// Relative paths in a kubeconfig start in its folder.
+// Relative paths in a kubeconfig are resolved against its folder.
 std::string Resolved(const std::string& path, const std::string& kubeconfig) {
   if (path.empty() || path.front() == '/') return path;
   const size_t slash = kubeconfig.rfind('/');

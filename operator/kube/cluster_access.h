@@ -13,7 +13,7 @@
 
 namespace pushpull_operator {
 
-// Text, or a file that may change. Both empty: none.
+// A text, or a file that may change. Both empty: none.
 struct Source {
   std::string text;
   std::string file;
@@ -33,8 +33,8 @@ struct ClusterAccess {
   friend bool operator==(const ClusterAccess&, const ClusterAccess&) = default;
 };
 
-// Parses a kubeconfig and selects the context `context`, the current one if empty. `file` is where
-// the text is from: relative paths start in its folder, and errors name it.
+// Parses a kubeconfig and selects the context `context`; empty: the current one. `file` is where
+// the text came from: relative paths are resolved against its folder, and errors name it.
 //
 // kInvalidArgument, one line per problem with its field: what is unknown or invalid in the context,
 // its cluster and its user. Not supported: exec, auth-provider, passwords, proxies, impersonation.

@@ -37,8 +37,9 @@ absl::StatusOr<std::string> ReadToken(const Source& source) {
                    ": is not a token: it has spaces or control characters inside"));
 }
 
-// kInvalidArgument says which part is not PEM, or that certificate and key do not belong together,
-// while the last good material is still there; libcurl would find out with the first request.
+// kInvalidArgument says which part is not PEM, or that certificate and key do not match. Checked
+// here, while the last good material is still there; libcurl would only find out with the first
+// request.
 absl::Status Validate(const TlsMaterial& material) {
   const pushpull::TlsContextPtr context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return absl::ResourceExhaustedError("cannot create a TLS context");
@@ -81,7 +82,7 @@ void Credentials::Invalidate() {
 
 absl::Status Credentials::Reload() {
   next_reload_ = time_.Now() + kReloadAfter;
-  // Independently: an invalid authority does not keep a fresh token from being used.
+  // Independently: an invalid authority does not prevent the use of a fresh token.
   const absl::StatusOr<std::string> token = ReadToken(access_.token);
   if (token.ok()) current_.token = *token;
   if (!access_.server.uses_tls) return token.status();

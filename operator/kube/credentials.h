@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The token and the TLS material of requests. Kubernetes rotates tokens every hour and authorities
+// The token and the TLS material of requests. Kubernetes rotates tokens every hour, and authorities
 // now and then, by replacing files; requests use the new ones at most 15 s later.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace pushpull_operator {
 
-// Thread-safe. Reads files, a few kilobytes, in calls of Current.
+// Thread-safe. Calls of Current read files of a few kilobytes.
 class Credentials {
  public:
   static constexpr std::chrono::seconds kReloadAfter{15};
@@ -32,7 +32,7 @@ class Credentials {
   // Reloads the files when it is time. Files that are missing or invalid change nothing: the last
   // good ones stay in use.
   RequestAuth Current() ABSL_LOCKS_EXCLUDED(mu_);
-  // Why the last reload failed; OK when it did not.
+  // Why the last reload failed; OK if it did not.
   absl::Status last_error() const ABSL_LOCKS_EXCLUDED(mu_);
   // The server rejected the token: the next call of Current reloads.
   void Invalidate() ABSL_LOCKS_EXCLUDED(mu_);

@@ -24,9 +24,9 @@ namespace {
 
 using pushpull::MutexLock;
 
-// As many as there are threads with calls at a time; further sessions are closed after use.
+// The number of threads that make calls at a time; further sessions are closed after use.
 constexpr size_t kIdleSessionsMax = 8;
-// Name, TCP and TLS; a watch has no other bound shorter than its duration.
+// For name resolution, TCP and TLS; a watch has no other limit below its duration.
 constexpr long kConnectSecondsMax = 30;
 
 struct Free {
@@ -68,7 +68,7 @@ struct CurlMeaning {
   absl::StatusCode status = absl::StatusCode::kUnavailable;
   absl::string_view what;
 };
-// Every other code is kUnavailable, in libcurl's words.
+// All other codes become kUnavailable, in libcurl's words.
 constexpr CurlMeaning kCurlMeanings[] = {
     {CURLE_OPERATION_TIMEDOUT,
      absl::StatusCode::kDeadlineExceeded,
@@ -86,19 +86,19 @@ constexpr CurlMeaning kCurlMeanings[] = {
     {.code = CURLE_PARTIAL_FILE, .what = "the answer is incomplete"},
 };
 
-// One request and its answer, as libcurl's callbacks see it.
+// One request and its response, as libcurl's callbacks see them.
 struct Transfer {
   CURL* easy = nullptr;
   const BodySink& sink;
   size_t body_bytes_max = 0;
   HttpResponse response;
   size_t head_bytes = 0;
-  bool has_head = false;  // complete: libcurl takes headers that break off for an answer
+  bool has_head = false;  // complete: libcurl takes truncated headers for a response
   std::array<char, CURL_ERROR_SIZE> details{};
 
-  // Called right before the request goes out. libcurl sends a request again when a reused
-  // connection ends without an answer, a POST too, which may have been executed: retry.h decides
-  // about that.
+  // Called right before the request is sent. When a reused connection ends without a response,
+  // libcurl sends the request again, even a POST that may have been executed; here retry.h decides
+  // that.
   static int OnRequest(void* self, char*, char*, int, int) {
     HttpResponse& response = static_cast<Transfer*>(self)->response;
     if (response.was_sent) {
@@ -141,7 +141,7 @@ struct Transfer {
     return static_cast<int>(code);
   }
 
-  // Empty where the answer has no such header.
+  // Empty if the response has no such header.
   absl::string_view Header(const char* name) const {
     curl_header* header = nullptr;
     const CURLHcode found = curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header);
@@ -168,7 +168,7 @@ absl::Status StatusFromCurl(int code, absl::string_view details) {
                       absl::StrCat(meaning.what, details.empty() ? "" : ": ", details));
 }
 
-// An easy handle for requests one after another, and the multi handle that drives it and keeps its
+// An easy handle for one request after another, and the multi handle that drives it and keeps its
 // connection open in between.
 class HttpClient::Session {
  public:
@@ -192,7 +192,7 @@ class HttpClient::Session {
     Set(CURLOPT_PROXY, "");
     Set(CURLOPT_NOSIGNAL, 1L);
     Set(CURLOPT_CONNECTTIMEOUT, kConnectSecondsMax);
-    // A look-up of a name that outlasts the deadline is left behind, not waited for.
+    // A name lookup that outlasts the deadline is abandoned, not waited for.
     Set(CURLOPT_QUICK_EXIT, 1L);
     Set(CURLOPT_SOCKOPTFUNCTION, &DetectDeadPeer);
     Set(CURLOPT_PREREQFUNCTION, &Transfer::OnRequest);
@@ -203,9 +203,9 @@ class HttpClient::Session {
 
   const TlsMaterial* tls() const { return tls_.get(); }
 
-  // Whether nothing has come since the last answer. Servers that close a connection nobody uses say
-  // so first, in TLS and some in HTTP, and libcurl takes a socket with bytes to read for alive: the
-  // next request would be lost.
+  // Whether nothing has arrived since the last response. Before they close an idle connection,
+  // servers say so, in TLS and some in HTTP, and libcurl considers a socket with bytes to read
+  // alive: the next request would be lost.
   bool IsQuiet() const {
     if (socket_ == CURL_SOCKET_BAD) return true;  // libcurl makes a new connection
     pollfd look{.fd = socket_, .events = POLLIN};
@@ -235,7 +235,7 @@ class HttpClient::Session {
   }
 
  private:
-  // The first error is that of the next exchange.
+  // The next exchange returns the first error.
   template <typename Value>
   void Set(CURLoption option, Value value) {
     const CURLcode code = curl_easy_setopt(easy_.get(), option, value);
@@ -328,12 +328,12 @@ class HttpClient::Session {
   const std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
   const std::unique_ptr<CURL, Free> easy_{curl_easy_init()};
   CURLcode setup_ = CURLE_OK;
-  curl_socket_t socket_ = CURL_SOCKET_BAD;  // of the last exchange, where its connection is kept
+  curl_socket_t socket_ = CURL_SOCKET_BAD;  // of the last exchange, if its connection is kept
 };
 
 HttpClient::HttpClient(const ServerAddress& server, size_t body_bytes_max)
     : server_(server), body_bytes_max_(body_bytes_max) {
-  static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);  // once a process
+  static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);  // once per process
   PUSHPULL_CHECK(initialized == CURLE_OK);
 }
 

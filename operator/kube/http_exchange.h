@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HTTP/1.1 requests to one API server, over libcurl: http_exchange.cc alone sees the library
+// HTTP/1.1 requests to one API server, over libcurl; only http_exchange.cc uses the library
 // (docs/decisions/0046-http-client-of-the-operator.md). Every exchange ends at its deadline or when
 // it is cancelled, whatever the peer does. No redirects, no proxies from the environment.
 #pragma once
@@ -58,12 +58,12 @@ struct HttpRequest {
 };
 
 struct HttpResponse {
-  // Not OK: no answer, or an incomplete one; of the other fields only was_sent is valid then.
+  // Not OK: no response, or an incomplete one; then, of the other fields, only was_sent is valid.
   //
   //   kUnavailable        no connection, untrusted server certificate, or the connection broke
   //   kDeadlineExceeded   the deadline passed
   //   kCancelled          the cancellation was triggered
-  //   kResourceExhausted  the answer is larger than the client's limit or kHeadBytesMax
+  //   kResourceExhausted  the response is larger than the client's limit or kHeadBytesMax
   //   kInvalidArgument    the address or the TLS material cannot be used
   //   else                the error of the sink
   absl::Status status;
@@ -81,16 +81,16 @@ struct CallLimit {
 };
 
 // An object is at most 1.5 MiB in etcd, and a few times that as JSON. A page of a list that exceeds
-// it is asked for again with fewer objects (client.h).
+// this limit is requested again with fewer objects (client.h).
 inline constexpr size_t kResponseBytesMax = size_t{8} << 20;
-// Of status line and headers.
+// For status line and headers.
 inline constexpr size_t kHeadBytesMax = size_t{256} << 10;
 
-// Receives the body of an answer 200 piece by piece instead of HttpResponse::body. An error ends
+// Receives the body of a 200 response piece by piece, instead of HttpResponse::body. An error ends
 // the exchange with that error.
 using BodySink = std::function<absl::Status(absl::string_view piece)>;
 
-// Thread-safe; exchanges of different threads run side by side, each on a connection of its own.
+// Thread-safe; exchanges from different threads run concurrently, each on its own connection.
 class HttpClient {
  public:
   explicit HttpClient(const ServerAddress& server, size_t body_bytes_max = kResponseBytesMax);
@@ -99,7 +99,7 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   // Sends the request at most once, on an idle connection made with the same TLS material or on a
-  // new one. `sink` may be null. Blocks until the answer is complete.
+  // new one. `sink` may be null. Blocks until the response is complete.
   HttpResponse Exchange(const HttpRequest& request,
                         const RequestAuth& auth,
                         const BodySink& sink,
@@ -114,7 +114,7 @@ class HttpClient {
   std::vector<std::unique_ptr<Session>> idle_ ABSL_GUARDED_BY(mu_);
 };
 
-// What a transfer that ended with this CURLcode means; `details` is libcurl's text, may be empty.
+// The status of a transfer that ended with this CURLcode; `details`: libcurl's text, may be empty.
 absl::Status StatusFromCurl(int code, absl::string_view details);
 
 }  // namespace pushpull_operator

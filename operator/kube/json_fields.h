@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenient access to JSON of the API server, where any field may be missing or of another type. For
-// .cc files of operator/kube and operator/api.
+// Lenient access to JSON from the API server, where any field may be missing or of another type.
+// For .cc files of operator/kube and operator/api.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ std::optional<int64_t> ToInt(const Json& json);
 std::string StringField(const Json& json, absl::string_view key);
 std::optional<int64_t> IntField(const Json& json, absl::string_view key);
 
-// The field where it is a list, or an object; an empty one where it is missing or of another type.
+// The field if it is a list, or an object; an empty one if it is missing or of another type.
 const Json& ListField(const Json& json, absl::string_view key);
 const Json& ObjectField(const Json& json, absl::string_view key);
 

@@ -16,11 +16,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Names in the path that a problem tells: of a TrainingJob all that its schema knows.
+// Names in the path that a problem reports: for a TrainingJob, all that its schema knows.
 constexpr size_t kPathNames = 3;
 constexpr size_t kPathBytesMax = 200;
 
-// One value out of the parser's events. Thread-compatible.
+// Builds one value from the parser's events. Thread-compatible.
 class ValueBuilder {
  public:
   ValueBuilder() = default;
@@ -63,7 +63,7 @@ class ValueBuilder {
  private:
   enum Budget { kMetadata, kStatus, kOther };
 
-  // A spec that is too large must not keep the job's name and conditions from being read.
+  // A spec that is too large must not prevent reading the job's name and conditions.
   size_t& BudgetOf(absl::string_view field) {
     return spents_[field == "metadata" ? kMetadata : field == "status" ? kStatus : kOther];
   }
@@ -102,7 +102,7 @@ class ValueBuilder {
 
   Json root_;
   std::vector<Json*> open_;  // containers; each the last child of the one before
-  size_t num_skipped_ = 0;   // containers that are open inside of a value that is left out
+  size_t num_skipped_ = 0;   // open containers inside a value that is left out
   std::string key_;          // of the next value of an object
   bool is_unwanted_ = false;
   std::vector<std::string> path_;
@@ -111,10 +111,10 @@ class ValueBuilder {
   std::string problem_;
 };
 
-// Where a text has the objects.
+// Where the objects are in a text.
 struct Place {
   int depth = 0;          // containers around each
-  absl::string_view key;  // of the field that has them, with a depth above 0
+  absl::string_view key;  // of the field that holds them, if the depth is above 0
 };
 
 // Thread-compatible.
@@ -189,7 +189,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   const Place place_;
   const absl::FunctionRef<void(ReadValue)> on_value_;
   ValueBuilder envelope_;
-  std::optional<ValueBuilder> value_;  // that is being read
+  std::optional<ValueBuilder> value_;  // being read
   int depth_ = 0;                      // open containers
   bool is_at_key_ = false;             // the last field of the text is place_.key
   bool is_in_list_ = false;            // of the objects

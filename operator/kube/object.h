@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An object of the API server: its kind and key, with the targets of requests for them; metadata as
-// a struct; everything but metadata.managedFields as JSON for the codecs of operator/api.
+// An object of the API server: its kind and key, with request targets for them; metadata as a
+// struct; everything except metadata.managedFields as JSON for the codecs of operator/api.
 #pragma once
 
 #include <cstdint>
@@ -66,14 +66,14 @@ struct ObjectMeta {
 
 struct Object {
   ObjectMeta meta;
-  std::shared_ptr<const nlohmann::json> json;  // never null in an object of the client
-  // Why `json` lacks parts of the object besides metadata.managedFields (json_reader.h): "spec
+  std::shared_ptr<const nlohmann::json> json;  // never null in an object from the client
+  // Why `json` lacks parts of the object other than metadata.managedFields (json_reader.h): "spec
   // nests deeper than 200 levels". Empty: it lacks none.
   std::string problem;
 };
 
 // kDataLoss if `json` is not an object with metadata; fields that are missing or of another type
-// keep their defaults. `problem` is that of the object.
+// keep their defaults. `problem` becomes the object's.
 absl::StatusOr<Object> DecodeObject(nlohmann::json json, std::string problem);
 
 absl::StatusOr<Object> ParseObject(absl::string_view text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A clock that can be waited for: pauses between retries, and for the rate limit. Tests use a fake,
-// so that an hour of backoff takes no time.
+// A clock that can be waited on: for pauses between retries, and for the rate limit. Tests use a
+// fake, so that an hour of backoff takes no time.
 #pragma once
 
 #include "operator/kube/cancellation.h"

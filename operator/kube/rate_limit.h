@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Client-side rate limit: `qps` requests a second in the long run, `burst` at once. Pure.
+// Client-side rate limit: `qps` requests per second in the long run, `burst` at once. Pure.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct RateLimit {
 // Thread-compatible.
 class TokenBucket {
  public:
-  // `limit` is at least 0.001 requests a second with a burst of 1.
+  // `limit` is raised to at least 0.001 requests per second and a burst of 1.
   TokenBucket(RateLimit limit, pushpull::SteadyTime now)
       : interval_(pushpull::FromSeconds(1 / std::max(limit.qps, 0.001))),
         burst_span_(interval_ * (std::max(limit.burst, 1) - 1)),
@@ -26,7 +26,7 @@ class TokenBucket {
   // Reserves the next slot and returns its time, never before `now`. Slots are reserved in the
   // order of the calls, so no caller starves.
   pushpull::SteadyTime Reserve(pushpull::SteadyTime now) {
-    // Idle time refills the burst and no more.
+    // Idle time refills at most the burst.
     const pushpull::SteadyTime slot = std::max(next_, now - burst_span_);
     next_ = slot + interval_;
     return std::max(slot, now);
@@ -34,8 +34,8 @@ class TokenBucket {
 
  private:
   const pushpull::Duration interval_;
-  const pushpull::Duration burst_span_;  // how far the burst may run ahead of the steady pace
-  pushpull::SteadyTime next_;            // the next slot at the steady pace
+  const pushpull::Duration burst_span_;  // how far the burst may run ahead of the steady rate
+  pushpull::SteadyTime next_;            // the next slot at the steady rate
 };
 
 }  // namespace pushpull_operator

@@ -12,7 +12,7 @@ using std::chrono::sys_seconds;
 
 namespace {
 
-// How old an answer may be on arrival, apart from the truncation of its date to seconds.
+// How old a response may be on arrival, apart from the truncation of its date to seconds.
 constexpr std::chrono::seconds kSlack{3};
 
 }  // namespace

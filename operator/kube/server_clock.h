@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The API server's clock, estimated from the Date headers of its answers. Job deadlines compare
+// The API server's clock, estimated from the Date headers of its responses. Job deadlines compare
 // timestamps that it wrote, so this machine's wall clock does not matter.
 #pragma once
 
@@ -20,12 +20,12 @@ std::optional<std::chrono::sys_seconds> ParseHttpDate(absl::string_view text);
 // Thread-safe.
 class ServerClock {
  public:
-  // `time` must outlive the clock. `first_guess` counts until the first answer.
+  // `time` must outlive the clock. `first_guess` is used until the first response.
   explicit ServerClock(
       const pushpull::TimeSource& time,
       std::chrono::system_clock::time_point first_guess = std::chrono::system_clock::now());
 
-  // An answer with this date has just arrived.
+  // A response with this date has just arrived.
   void Observe(std::chrono::sys_seconds date) ABSL_LOCKS_EXCLUDED(mu_);
   std::chrono::sys_seconds Now() const ABSL_LOCKS_EXCLUDED(mu_);
 

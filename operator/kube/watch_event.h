@@ -15,9 +15,9 @@ enum class WatchEventType {
   kAdded,
   kModified,
   kDeleted,
-  kBookmark,  // no change; the object has a resource version to resume from
+  kBookmark,  // no change; the object carries a resource version to resume from
   kError,     // ends the watch
-  kUnknown,   // of a newer server; skip it
+  kUnknown,   // from a newer server; skip it
 };
 
 struct WatchEvent {

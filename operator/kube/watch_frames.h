@@ -17,7 +17,7 @@
 
 namespace pushpull_operator {
 
-// An object is at most 1.5 MiB in etcd, and a few times that as JSON. As much as an answer has.
+// An object is at most 1.5 MiB in etcd, and a few times that as JSON. Same limit as for a response.
 inline constexpr size_t kWatchFrameBytesMax = size_t{8} << 20;
 
 // Thread-compatible.
