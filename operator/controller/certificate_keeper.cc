@@ -19,8 +19,8 @@
 namespace pushpull_operator {
 namespace {
 
-// A user's Secret is neither watched nor looked up: that it was changed is found so late where
-// nothing else asks for it.
+// A user's Secret is neither watched nor looked up: a change is noticed this late unless something
+// else reads it.
 constexpr std::chrono::hours kRecheckPeriod{1};
 constexpr std::chrono::seconds kRereadPause{30};
 
@@ -40,7 +40,7 @@ void Take(const ObjectMeta& secret, OwnFiles own, WallTime recheck_at, Certifica
   state.recheck_at = recheck_at;
 }
 
-// Who has a pair: members that the spec wants, that have a pod, or that get one next.
+// Members with a pair: those that the spec asks for, that have a pod, or that get one next.
 std::set<std::string> MembersWithCertificates(const ObservedJob& job,
                                               const std::vector<MemberId>& next) {
   const pushpull::TrainingJobSpec& spec = job.object().job.spec;
@@ -169,8 +169,8 @@ absl::Status CertificateKeeper::EnsureOwn(const ObservedJob& job,
   return absl::OkStatus();
 }
 
-// Of two operators that write at once one is refused: a Secret is made only where there is none,
-// and changed only as it was read.
+// If two operators write at once, one is refused: a Secret is created only if there is none, and
+// changed only at the version that was read.
 absl::StatusOr<ObjectMeta> CertificateKeeper::Write(const ObjectMeta& job,
                                                     const ObjectKey& secret,
                                                     const Object* present,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the certificates of jobs in the API server: makes and renews the Secret of a job, and reads
-// one that the user has made. Errors never say what is in a Secret.
+// Keeps the certificates of jobs in the API server: creates and renews the Secret of a job, and
+// reads one that the user created. Errors never reveal what is in a Secret.
 #pragma once
 
 #include <chrono>
@@ -17,33 +17,33 @@
 
 namespace pushpull_operator {
 
-// Thread-safe, as long as a CertificateState is with one thread; remembers nothing.
+// Thread-safe, as long as only one thread at a time uses a CertificateState; remembers nothing.
 class CertificateKeeper {
  public:
-  // `life` is that of a member's certificate. `client` must outlive the keeper.
+  // `life`: lifetime of a member's certificate. `client` must outlive the keeper.
   CertificateKeeper(KubeClient& client, std::chrono::seconds life) : client_(client), life_(life) {}
 
-  // Reads the Secret, and writes it where it is the operator's and due. Blocks on the API server,
-  // one read and at most one write. After an error the certificates read before stay in use. Errors
-  // beside those of KubeClient:
+  // Reads the Secret, and writes it if it is the operator's and due. Blocks on the API server: one
+  // read and at most one write. After an error, the certificates read before stay in use. Errors
+  // besides those of KubeClient:
   //
   //   kAlreadyExists   the Secret is not this job's; it was not touched.
   //   kNotFound        the user's Secret does not exist, or lacks a key.
   //   kAborted         another writer was faster. Retry.
-  //   kOutOfRange      the job has more members than a Secret has room for their certificates.
+  //   kOutOfRange      the certificates of so many members do not fit into a Secret.
   //
-  // `next`: members that are about to get a pod, beside those that the spec wants or that have one.
+  // `next`: members about to get a pod, besides those that the spec asks for or that have one.
   absl::Status Refresh(const ObservedJob& job,
                        const std::vector<MemberId>& next,
                        CertificateState& state);
-  // Refreshes a running job's certificates if they are due. A job without pods has its Secret read
-  // before the first pod is created; one that has ended needs no new ones, but its coordinator may
-  // still be asked.
+  // Refreshes a running job's certificates if they are due. For a job without pods, the Secret is
+  // read before the first pod is created; a job that has ended needs no new certificates, but its
+  // coordinator may still be called.
   absl::Status RefreshIfDue(const ObservedJob& job, bool is_active, CertificateState& state);
-  // Deletes the job's own Secret, for good. None is there, or it is not the job's: OK.
+  // Deletes the job's own Secret for good. OK if there is none, or if it is not the job's.
   absl::Status DeleteOwn(const ObservedJob& job);
   // A coordinator refused the certificates: the Secret may have others by now. Reads it at most
-  // once in 30 s; true: they have changed.
+  // once every 30 s; true: they have changed.
   bool RefreshAfterRefusal(const ObservedJob& job, CertificateState& state);
 
  private:
@@ -52,7 +52,7 @@ class CertificateKeeper {
                          const ObjectKey& secret,
                          const std::vector<MemberId>& next,
                          CertificateState& state);
-  // `present` is null where there is none yet.
+  // `present` is null if there is none yet.
   absl::StatusOr<ObjectMeta> Write(const ObjectMeta& job,
                                    const ObjectKey& secret,
                                    const Object* present,

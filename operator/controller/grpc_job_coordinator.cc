@@ -31,8 +31,8 @@ std::optional<uint32_t> CountOf(const std::optional<int>& count) {
   return count ? std::optional<uint32_t>(static_cast<uint32_t>(*count)) : std::nullopt;
 }
 
-// Made for each call, because what it takes is small beside a handshake, and a context of the
-// library is not.
+// Not kept between calls: creating it costs little next to a handshake, and the TLS library's
+// context in it is large.
 absl::StatusOr<ControlTarget> TargetOf(const CoordinatorEndpoint& endpoint) {
   ControlTarget target{.address = endpoint.address};
   if (endpoint.tls == nullptr) return target;

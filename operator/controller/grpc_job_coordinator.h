@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the operator asks of coordinators, over gRPC.
+// The operator's calls to coordinators, over gRPC.
 #pragma once
 
 #include "operator/controller/job_coordinator.h"
@@ -9,10 +9,10 @@
 
 namespace pushpull_operator {
 
-// As far as plans depend on it.
+// The parts on which plans depend.
 CoordinatorReport ReportOf(const pushpull::JobStatus& status);
 
-// A connection for each call, so that nothing is remembered of a coordinator that is gone.
+// One connection per call, so that nothing is remembered of a coordinator that is gone.
 // Thread-safe.
 class GrpcJobCoordinator final : public JobCoordinator {
  public:

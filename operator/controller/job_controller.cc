@@ -16,7 +16,7 @@ using pushpull::Deadline;
 
 namespace {
 
-// How often a waiting worker checks whether to end.
+// How often a waiting worker checks whether to stop.
 constexpr std::chrono::milliseconds kSyncPoll{100};
 constexpr std::chrono::seconds kQueuePoll{60};
 // Nothing reports the end of an outage of the API server: no job waits longer than this.
@@ -27,7 +27,7 @@ ObjectKey KeyOf(const std::string& job) {
   return {.object_namespace = job.substr(0, slash), .name = job.substr(slash + 1)};
 }
 
-// Of the calling thread since it began.
+// Of the calling thread since it started.
 pushpull::Duration ThreadCpuTime() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -120,7 +120,7 @@ bool JobController::AwaitSynced() const {
 }
 
 void JobController::Work() {
-  // One that is stopped before that still empties the queue.
+  // A worker that is stopped before that still empties the queue.
   const bool has_synced = AwaitSynced();
   for (;;) {
     const absl::StatusOr<std::string> job = queue_.Take(Deadline::After(kQueuePoll));
@@ -148,7 +148,7 @@ void JobController::ReconcileJob(const std::string& job) {
   }
   if (next.trouble == Requeue::Trouble::kConflict) metrics_.CountConflict();
   if (next.trouble == Requeue::Trouble::kError) metrics_.CountReconcileError();
-  // The first failure in a row, and then each time that there are twice as many.
+  // Log the first failure in a row, and then each time their number has doubled.
   if (!std::has_single_bit(static_cast<unsigned>(failures))) return;
   const pushpull::Log::Fields fields = {
       {"job", job}, {"failures", failures}, {"why", result.status().message()}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the operator's work: watches of jobs and pods, one queue of jobs, and threads that take a
-// job from it and reconcile it (job_reconciler.h). For as long as this process leads.
+// Runs the operator's work while this process leads: watches of jobs and pods, one queue of jobs,
+// and threads that take jobs from it and reconcile them (job_reconciler.h).
 #pragma once
 
 #include <chrono>
@@ -27,14 +27,14 @@
 namespace pushpull_operator {
 
 struct ControllerOptions {
-  std::vector<std::string> namespaces;  // whose jobs it runs; empty: all
+  std::vector<std::string> namespaces;  // with jobs to run; empty: all
   int workers = 8;
-  // Between two looks at Secrets of jobs, of all namespaces together.
+  // Between two lookups of Secrets, over all namespaces.
   std::chrono::milliseconds secret_pause{100};
   ReconcilerOptions reconciler;
 };
 
-// Thread-safe, but for Start, which is called once.
+// Thread-safe, except for Start, which is called once.
 class JobController {
  public:
   // All must outlive the controller.
@@ -44,29 +44,29 @@ class JobController {
                 OperatorMetrics& metrics,
                 ControllerOptions options,
                 pushpull::Log log);
-  // Stops, and waits for all threads: for calls under way, which KubeClient::Stop ends, and at most
-  // ReconcilerOptions::coordinator_time for a coordinator.
+  // Stops, and waits for all threads: for calls in progress, which KubeClient::Stop ends, and at
+  // most ReconcilerOptions::coordinator_time for a coordinator.
   ~JobController();
   JobController(const JobController&) = delete;
   JobController& operator=(const JobController&) = delete;
 
-  // Starts the threads; does not block. No job is planned before all first listings are complete:
-  // pods that are not in the cache yet would be created a second time.
+  // Starts the threads; does not block. No job is planned before the initial lists are complete
+  // (JobWatch::AwaitSynced): pods not yet in the cache would be created a second time.
   void Start();
 
-  // OK: every first listing is in. Else kUnavailable.
+  // OK once the initial lists are complete, else kUnavailable.
   absl::Status Ready() const;
 
-  // No further job is begun, and nothing is watched any more.
+  // Starts no further reconcile, and ends the watches.
   void Stop();
-  // After Stop: waits until no job is in work. kDeadlineExceeded.
+  // After Stop: waits until no reconcile is in progress. kDeadlineExceeded.
   absl::Status AwaitIdle(pushpull::Deadline deadline);
 
-  // Of the jobs and the queue as they are now.
+  // Of the jobs and the queue at present.
   OperatorGauges gauges() const;
 
  private:
-  // A namespace, or all of them: its caches and their reconciler.
+  // One namespace or all of them: caches and their reconciler.
   struct Scope {
     std::unique_ptr<JobWatch> watch;
     std::unique_ptr<JobReconciler> reconciler;

@@ -39,7 +39,7 @@ class JobCoordinator {
   virtual absl::Status SetSync(const CoordinatorEndpoint& endpoint,
                                const RequestSync& sync,
                                pushpull::Deadline deadline) = 0;
-  // The number of the save.
+  // Returns the number of the save.
   virtual absl::StatusOr<uint64_t> Save(const CoordinatorEndpoint& endpoint,
                                         pushpull::Deadline deadline) = 0;
 };

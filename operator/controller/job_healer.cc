@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// An operator that has just begun checks the objects of all jobs within this time, not at once.
+// An operator that has just started checks the objects of all jobs within this time, not at once.
 constexpr uint64_t kFirstChecks = 600;  // seconds
 
 WallTime FirstCheckOf(const ObservedJob& job) {
@@ -62,7 +62,7 @@ absl::Status JobHealer::HealObject(const JobObject& object,
   if (!when || !IsDue(*when, job.now, healed)) return absl::OkStatus();
   const std::string left = state.children.LeftAs(kind);
   PUSHPULL_ASSIGN_OR_RETURN(const std::string written, Ensure(object, job, state));
-  // The second: it was there all the time, only the cache was very late.
+  // In the second case it was there all the time, but the cache was very late.
   if (written == seen || (seen.empty() && written == left)) return absl::OkStatus();
   state.children.OnHealed(kind, job.now);
   healed.notes[kind] = NoteOf(absl::StrCat(kind, " ", object.key.name), seen);

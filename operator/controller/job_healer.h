@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Undoes what others do to the objects of a running job
+// Undoes changes by others to the objects of a running job
 // (docs/decisions/0065-what-others-change.md).
 #pragma once
 
@@ -23,19 +23,19 @@ namespace pushpull_operator {
 // What has been undone, for events.
 struct Healed {
   std::map<std::string, std::string> notes = {};  // by kind or pod
-  std::optional<WallTime> again_at = {};          // something may be undone then, and not before
+  std::optional<WallTime> again_at = {};          // when the next change may be undone
 };
 
-// Thread-safe, as long as a JobState is with one thread; remembers nothing.
+// Thread-safe, as long as only one thread at a time uses a JobState; remembers nothing.
 class JobHealer {
  public:
   // All must outlive the healer.
   JobHealer(ObjectMaker& maker, CertificateKeeper& keeper, ChildCache& children)
       : maker_(maker), keeper_(keeper), children_(children) {}
 
-  // Makes the objects that the job has once, and its own Secret, what the operator left them as.
-  // Blocks on the API server for those that differ. Looks at every object; returns the first error,
-  // of ObjectMaker or CertificateKeeper.
+  // Heals the objects of which the job has one each, and its own Secret. Blocks on the API server
+  // for those that differ. Checks every object; returns the first error, of ObjectMaker or
+  // CertificateKeeper.
   absl::Status Heal(const ObservedJob& job, JobState& state, Healed& healed);
 
   // Sets the labels of a pod again. A pod that is gone is no error.
@@ -44,8 +44,7 @@ class JobHealer {
                        JobState& state,
                        Healed& healed);
 
-  // Creates the object, or makes it as it should be; remembers that as how it was left. Returns its
-  // version.
+  // Creates or corrects the object, and remembers that as how it was left. Returns its version.
   absl::StatusOr<std::string> Ensure(const JobObject& object,
                                      const ObservedJob& job,
                                      JobState& state);

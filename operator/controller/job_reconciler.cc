@@ -19,10 +19,10 @@ using std::chrono::seconds;
 
 namespace {
 
-// The earliest requeue, also while the caches are behind.
+// The minimum delay of a requeue, also while the caches are behind.
 constexpr seconds kRequeueMin{1};
 
-// Beside the kinds of objects, something that is healed.
+// Healed like the kinds of objects.
 constexpr char kStatus[] = "status";
 
 bool IsForCoordinator(const Action& action) {
@@ -43,8 +43,8 @@ class JobReconciler::Pass {
         state_(state),
         shown_(state.certificates.version) {}
 
-  // Plans, and carries the plan out. A job whose certificates cannot be read for now goes on with
-  // those it has, and one whose workers cannot be scaled with those it has: the error comes last.
+  // Plans, and carries out the plan. If certificates cannot be read for now, or workers not be
+  // scaled, the job continues with those it has; the error is returned last.
   absl::StatusOr<std::optional<seconds>> Run() {
     if (!job_.object().unreadable.empty()) return Tell();
     if (!job_.object().job.spec.suspend) state_.save.reset();
@@ -84,8 +84,8 @@ class JobReconciler::Pass {
   }
 
  private:
-  // Only says that the job cannot be read. How its coordinator is reached, and with which Secret,
-  // is in what was not read.
+  // Only reports that the job cannot be read. How to reach its coordinator, and with which Secret,
+  // is in the part that was not read.
   absl::StatusOr<std::optional<seconds>> Tell() {
     Observation seen = Observe();
     if (const std::optional<seconds> pause = RecallStatus(seen)) return pause;
@@ -99,7 +99,7 @@ class JobReconciler::Pass {
     return plan_.status.runtime && plan_.status.runtime != job_.object().status.runtime;
   }
 
-  // The next plan tells why.
+  // The next plan reports why.
   absl::StatusOr<std::optional<seconds>> HoldRuntime(const absl::Status& refused) {
     state_.runtime_refusal = {.record = *plan_.status.runtime,
                               .message = std::string(refused.message()),
@@ -107,7 +107,7 @@ class JobReconciler::Pass {
     return kRequeueMin;
   }
 
-  // That the job names, with what the next plan is to know of it.
+  // The runtime that the job names, with what the next plan needs to know about it.
   std::optional<TrainingRuntime> Runtime() const {
     if (job_.runtime == nullptr) return std::nullopt;
     TrainingRuntime runtime = job_.runtime->value;
@@ -117,8 +117,8 @@ class JobReconciler::Pass {
     return runtime;
   }
 
-  // The job is decoded with a runtime that somebody else has written there: nothing but that is
-  // undone, the rest follows once the cache shows it.
+  // The job was decoded with a runtime that somebody else wrote into the status: only that is
+  // undone, and the rest follows once the cache shows it.
   absl::StatusOr<std::optional<seconds>> Restore(const Observation& seen) {
     plan_.status = seen.object.status;
     PUSHPULL_RETURN_IF_ERROR(PatchStatus());
@@ -126,8 +126,8 @@ class JobReconciler::Pass {
     return kRequeueMin;
   }
 
-  // Plans begin from what the operator has written, not from what others did to it. A job of which
-  // somebody changes the status again and again waits; returns for how long.
+  // Plans start from the status that the operator wrote, not from others' changes to it. If
+  // somebody changes it again and again, the job waits; returns for how long.
   std::optional<seconds> RecallStatus(Observation& seen) {
     if (!IsManaged(seen)) return std::nullopt;
     const TrainingJobStatus& observed = job_.object().status;
@@ -140,13 +140,13 @@ class JobReconciler::Pass {
     return std::nullopt;
   }
 
-  // Whether the job's spec was changed: the caches must show that first.
+  // Returns whether the job's spec was changed: the caches must show that first.
   absl::StatusOr<bool> ScaleWorkers(const Observation& seen) {
     state_.scale_obstacle.reset();
     if (!IsManaged(seen) || !seen.object.problems.empty() || NeedsRuntime(seen)) return false;
     absl::StatusOr<WorkerScaler::Outcome> scaled = reconciler_.scaler_.Scale(job_, state_);
     if (absl::IsAlreadyExists(scaled.status()) || absl::IsPermissionDenied(scaled.status())) {
-      // Nothing but scaling by it fails.
+      // Only scaling through this object fails.
       state_.scale_obstacle = ObstacleOf(scaled.status());
       return false;
     }
@@ -157,7 +157,7 @@ class JobReconciler::Pass {
     return scaled->has_changed_job;
   }
 
-  // Without their racks the members go on as if there were one.
+  // Without racks, the members continue as if there were only one.
   absl::Status ReadRacks(Observation& seen) {
     absl::Status read = reconciler_.racks_.Read(job_, seen.racks);
     if (!absl::IsPermissionDenied(read)) return read;
@@ -175,7 +175,7 @@ class JobReconciler::Pass {
     return state_.heal_obstacle ? state_.heal_obstacle : rack_obstacle_;
   }
 
-  // What was just read or written is no change by somebody else.
+  // What was just read or written is not somebody else's change.
   void ShowSecret() {
     const CertificateState& certificates = state_.certificates;
     if (certificates.version.empty() || shown_ == certificates.version) return;
@@ -218,8 +218,8 @@ class JobReconciler::Pass {
     return seen;
   }
 
-  // Blocks on the coordinator, and on the API server where the certificates may have changed.
-  // Nothing: there is no coordinator, it gave no answer, or it is another job's.
+  // Blocks on the coordinator, and on the API server if the certificates may have changed. Nothing:
+  // there is no coordinator, it did not answer, or it is another job's.
   std::optional<CoordinatorReport> GetReport() {
     const Stored<Pod>* pod = job_.Coordinator();
     if (pod == nullptr || !state_.backoff.MayAsk(pod->meta.uid, job_.now)) return std::nullopt;
@@ -242,7 +242,7 @@ class JobReconciler::Pass {
   }
 
   // Sends a RequestSize, RequestSync or RequestSave. Blocks. kUnavailable: no coordinator can be
-  // reached; else the errors of JobCoordinator.
+  // reached; otherwise the errors of JobCoordinator.
   absl::Status Send(const Action& action) {
     PUSHPULL_ASSIGN_OR_RETURN(const CoordinatorEndpoint endpoint, Endpoint());
     JobCoordinator& coordinators = reconciler_.coordinators_;
@@ -260,8 +260,8 @@ class JobReconciler::Pass {
     return absl::OkStatus();
   }
 
-  // Where to reach the coordinator: by its pod's address, not by the name of the Service, so that
-  // it is this coordinator and no earlier one, and no resolver is needed.
+  // Where to reach the coordinator: its pod's address, not the name of the Service, so that it is
+  // this coordinator and not an earlier one, and no name resolution is needed.
   absl::StatusOr<CoordinatorEndpoint> Endpoint() const {
     const Stored<Pod>* pod = job_.Coordinator();
     if (pod == nullptr) return absl::UnavailableError("the job has no ready coordinator");
@@ -289,8 +289,8 @@ class JobReconciler::Pass {
     return absl::OkStatus();
   }
 
-  // Only a status that was written has events, so the version that it replaced names them:
-  // recorded again, they are the same.
+  // Only a status that was written has events, so they are named after the version that it
+  // replaced: recorded again, they have the same names.
   void RecordEvents() {
     int number = 0;
     for (const Event& event : plan_.events) {
@@ -302,7 +302,7 @@ class JobReconciler::Pass {
     }
   }
 
-  // Best effort: an event that cannot be written fails nothing.
+  // Best effort: an event that cannot be written causes no failure.
   void WriteEvent(const Event& event, const EventWrite& write) {
     const ObjectKey key{.object_namespace = job_.key().object_namespace, .name = write.name};
     const pushpull::Deadline deadline = client_.CallDeadline();
@@ -317,14 +317,14 @@ class JobReconciler::Pass {
     written.status().IgnoreError();
   }
 
-  // Carries out the actions, in their order. Returns the first error: one of the coordinator does
-  // not keep the others from being carried out, every other one ends the pass.
+  // Carries out the actions in order. Returns the first error: after one from the coordinator the
+  // other actions are still carried out; any other error ends the pass.
   absl::Status Act() {
     absl::Status first;
     bool has_refreshed = false;
     for (const Action& action : plan_.actions) {
       absl::Status done;
-      // Before the first pod the Secret is read, or written: a pod does not start without it.
+      // Before the first pod, the Secret is read or written: a pod does not start without it.
       if (const auto* create = std::get_if<CreatePod>(&action)) {
         state_.creation.Begin(create->term);
         if (!std::exchange(has_refreshed, true))
@@ -370,9 +370,9 @@ class JobReconciler::Pass {
     return Send(action);
   }
 
-  // With the coordinator, the objects that the job has once. Pods of every role are tried before
-  // anything runs: a mistake in the workers' template is found before servers have started for
-  // them.
+  // With the coordinator, also the objects of which the job has one each. A pod of every role is
+  // tried before anything runs, so that a mistake in the workers' template is found before servers
+  // start for them.
   absl::StatusOr<ObjectMeta> Create(const CreatePod& create) {
     ObjectMaker& maker = reconciler_.maker_;
     CreationState& creation = state_.creation;
@@ -392,7 +392,7 @@ class JobReconciler::Pass {
                             .goes_on = plan_.status.checkpoint.has_value()});
   }
 
-  // What is missing, or another object by now, counts as deleted.
+  // An object that is missing, or a different one by now, counts as deleted.
   absl::Status Delete(const ResourceType& type,
                       const ObjectKey& key,
                       const DeleteOptions& options) {
@@ -448,7 +448,7 @@ absl::StatusOr<std::optional<seconds>> JobReconciler::Reconcile(const ObjectKey&
     pushpull::MutexLock lock(mu_);
     states_[key] = std::move(state);
   }
-  // Deleted after the cache saw it: the watch reports that, and there is nothing left to do.
+  // The job was deleted after the cache saw it: the watch reports that, and nothing is left to do.
   const absl::Status& status = requeue_after.status();
   if (!status.ok() && (IsAboutDeleted(status) || !IsThere(stored->meta))) return std::nullopt;
   return requeue_after;

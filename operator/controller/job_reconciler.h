@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reconciles one job: observes caches and coordinator, plans, writes the status, then acts
-// (job_plan.h says why in this order).
+// (job_plan.h gives the reason for this order).
 #pragma once
 
 #include <chrono>
@@ -32,16 +32,16 @@ struct ReconcilerOptions {
   PodSettings pods;
   std::string instance;           // of this operator, for events
   std::function<WallTime()> now;  // of the API server
-  // For each call to a coordinator, all of which answer from memory. One that does not keeps a
-  // worker from the other jobs for so long.
+  // For each call to a coordinator; coordinators answer from memory. A silent one keeps a worker
+  // from other jobs for this long.
   std::chrono::seconds coordinator_time{3};
-  // Of the certificate of a job's members.
+  // Of the certificates of a job's members.
   std::chrono::seconds certificate_lifetime{std::chrono::days(90)};
   // A restart was counted, for this reason; for metrics. May be empty.
   std::function<void(const std::string& reason)> on_restart;
 };
 
-// All must outlive who uses them.
+// All must outlive their users.
 struct JobCaches {
   const JobStore& jobs;
   const PodStore& pods;
@@ -50,7 +50,7 @@ struct JobCaches {
   const RuntimeStore& runtimes;
 };
 
-// Thread-safe; a job is for one thread at a time, as the work queue has it.
+// Thread-safe; the work queue gives a job to one thread at a time.
 class JobReconciler {
  public:
   // All must outlive the reconciler.
@@ -62,7 +62,7 @@ class JobReconciler {
 
   // Blocks on calls to the API server and the job's coordinator. Returns the time after which to
   // requeue the job even without a change; nothing: only a change matters, or the job is gone.
-  // After an error, requeue with growing delays: what was written stays and is not written twice.
+  // After an error, requeue with growing delays: what was written stays, and is not written again.
   absl::StatusOr<std::optional<std::chrono::seconds>> Reconcile(const ObjectKey& job)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -70,13 +70,13 @@ class JobReconciler {
   class Pass;
 
   JobState Recall(const ObjectKey& key, const std::string& uid) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the caches still have this job, and nobody has deleted it.
+  // Whether the caches still have this job, and it is not being deleted.
   bool IsThere(const ObjectMeta& job) const;
-  // That the job names; null where there is none.
+  // The runtime that the job names; null if there is none.
   RuntimeStore::Pointer RuntimeOf(const Stored<TrainingJobObject>& job) const;
 
   KubeClient& client_;
-  const pushpull::TimeSource& time_;  // of deadlines
+  const pushpull::TimeSource& time_;  // for deadlines
   const JobStore& jobs_;
   const PodStore& pods_;
   const RuntimeStore& runtimes_;

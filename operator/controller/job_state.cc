@@ -89,7 +89,7 @@ bool IsUsersMistake(const absl::Status& status) {
 bool IsAboutDeleted(const absl::Status& status) {
   const std::optional<ApiError> error = ApiErrorOf(status);
   if (!error) return false;
-  // An answer 404 without that reason is about a kind that the server does not know.
+  // A 404 response without that reason is about a kind that the server does not know.
   return error->reason == "NotFound" ||
          std::ranges::count(error->causes, "NamespaceTerminating", &ErrorCause::reason) > 0;
 }

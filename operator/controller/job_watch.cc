@@ -15,7 +15,7 @@ namespace pushpull_operator {
 
 namespace {
 
-// Of an object whose label is another now both jobs are told.
+// If an object's label has changed, both jobs are notified.
 template <typename T>
 void Tell(const OnJobChange& on_change, const Stored<T>* old, const Stored<T>* now) {
   const std::string before = old == nullptr ? "" : JobOf(old->meta);

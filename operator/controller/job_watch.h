@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The jobs of one namespace, or of all, their pods and their other objects, kept like the API
-// server's: a thread for each kind.
+// Mirrors the jobs of one namespace, or of all, with their pods and other objects, from the API
+// server: one thread for each kind.
 #pragma once
 
 #include <functional>
@@ -27,14 +27,14 @@ namespace pushpull_operator {
 // Start is called once; everything else is thread-safe.
 class JobWatch {
  public:
-  // `client` and `time` must outlive the watch. An empty namespace is all of them.
+  // `client` and `time` must outlive the watch. Empty namespace: all of them.
   JobWatch(KubeClient& client,
            PausingTime& time,
            const std::string& object_namespace,
            const OnJobChange& on_change,
            SecretPace secret_pace,
            pushpull::Log log);
-  // Stops and waits for the threads; a listing under way is ended by KubeClient::Stop only.
+  // Stops and waits for the threads; only KubeClient::Stop ends a list in progress.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
@@ -47,15 +47,14 @@ class JobWatch {
   const WorkersStore& workers() const { return workers_; }
   const RuntimeStore& runtimes() const { return runtimes_; }
   ChildCache& children() { return children_; }
-  // Waits until the first listings are in, but for those of TrainingJobWorkers and
-  // TrainingRuntimes: where their kinds are not installed, jobs run all the same.
-  // kDeadlineExceeded.
+  // Waits until the initial lists are complete, except for TrainingJobWorkers and TrainingRuntimes:
+  // jobs run even if these kinds are not installed. kDeadlineExceeded.
   absl::Status AwaitSynced(pushpull::Deadline deadline) const;
 
  private:
   ReflectorOptions OptionsFor(const ResourceType& type, Selection selection) const;
   void StartThread(const std::string& name, std::function<void()> run);
-  // Tells every job that names this runtime.
+  // Notifies every job that names this runtime.
   void TellUsers(const ObjectKey& runtime, const OnJobChange& on_change) const;
 
   const pushpull::Log log_;

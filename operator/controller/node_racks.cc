@@ -6,7 +6,7 @@
 namespace pushpull_operator {
 namespace {
 
-// Nodes of which no pod was seen for so long are forgotten with the next that is read.
+// Once this many nodes are known, all are forgotten when the next one is read.
 constexpr size_t kKnownMax = 10'000;
 
 const ResourceType& NodeType() {

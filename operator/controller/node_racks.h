@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The racks of nodes: the values of the label that spec.workers.topologyKey names. The downward API
-// gives a pod no labels of its node, and nodes are read one by one when the first pod of such a job
-// is there: jobs without the field cost nothing, and no watch of all nodes is needed.
+// gives a pod no labels of its node. Nodes are read one by one once they have a pod of such a job:
+// jobs without the field cost nothing, and no watch of all nodes is needed.
 #pragma once
 
 #include <chrono>
@@ -23,16 +23,16 @@ namespace pushpull_operator {
 // Thread-safe.
 class NodeRacks {
  public:
-  // A node that is replaced by another of its name, or gets its label late, is read again.
+  // After this time a node is read again: another one may have its name, or its label was changed.
   static constexpr std::chrono::minutes kKeptFor{10};
-  // Likewise, but without the label.
+  // Likewise for a node without the label, which may get it late.
   static constexpr std::chrono::seconds kUnlabelledFor{30};
 
   // The client must outlive this object.
   explicit NodeRacks(KubeClient& client) : client_(client) {}
 
-  // Adds the rack of each node that a pod of the job is on, where the node has one; nothing where
-  // the job does not ask for racks. Blocks on the API server. After an error the others are there:
+  // Adds the rack of each node that a pod of the job is on, if the node has one; nothing if the job
+  // does not ask for racks. Blocks on the API server. After an error, the other racks are there:
   //
   //   kPermissionDenied  the operator may not read nodes
   absl::Status Read(const ObservedJob& job, std::map<std::string, std::string>& racks)

@@ -50,7 +50,7 @@ absl::Status AboutTemplateOf(JobRole role, const absl::Status& tried) {
 
 }  // namespace
 
-// A pod of the name may be there already; then it was taken once.
+// A pod of the name may exist already; then the API server has accepted it.
 absl::Status ObjectMaker::DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job) {
   for (const JobRole role : {JobRole::kCoordinator, JobRole::kServer, JobRole::kWorker}) {
     const std::string body = MemberPodText(owner, job, {.member = {.role = role}}, settings_);
@@ -76,7 +76,7 @@ absl::StatusOr<ObjectMeta> ObjectMaker::EnsurePod(const ObjectMeta& owner,
   if (!absl::IsAlreadyExists(made.status())) return made;
   PUSHPULL_ASSIGN_OR_RETURN(const std::optional<Object> own, FindOwn(owner, PodType(), key));
   if (!own) return absl::AbortedError(made.status().message());
-  // Without its labels it is in no cache.
+  // Without its labels, it is in no cache.
   if (!HasLabels(own->meta, MemberLabels(owner.key.name, start.member)))
     PUSHPULL_RETURN_IF_ERROR(HealLabels(owner, start.member, own->meta.uid));
   return own->meta;
@@ -110,7 +110,7 @@ absl::StatusOr<std::string> ObjectMaker::EnsureObject(const ObjectMeta& owner,
                                                       const JobObject& object) {
   const bool is_wanted = !object.text.empty();
   const auto own = FindOwn(owner, object.type, object.key);
-  // What the job needs no more stands in nobody's way.
+  // The job no longer needs an object of this name, so another owner's may stay.
   if (!is_wanted && absl::IsAlreadyExists(own.status())) return "";
   PUSHPULL_RETURN_IF_ERROR(own.status());
   const pushpull::Deadline deadline = client_.CallDeadline();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creates the objects of a job in the API server, and touches none of another owner.
+// Creates the objects of a job in the API server, and touches none that have another owner.
 #pragma once
 
 #include <optional>
@@ -22,11 +22,11 @@ namespace pushpull_operator {
 // The kAlreadyExists of an object that is not the job's.
 absl::Status OwnedByAnother(const ResourceType& type, const ObjectKey& key);
 
-// Thread-safe. Every call blocks on the API server, and has these errors beside those of
+// Thread-safe. Every call blocks on the API server, and has these errors besides those of
 // KubeClient:
 //
 //   kAlreadyExists      an object of this name has another owner; it was not touched.
-//   kAborted            an object of this name was there, and is gone since. Retry.
+//   kAborted            an object of this name was there, and is gone by now. Retry.
 //   kInvalidArgument    the API server will never accept it, and says why in the message.
 //   kPermissionDenied   not accepted for now: a quota, a rule of the namespace, a missing right.
 class ObjectMaker {
@@ -35,18 +35,18 @@ class ObjectMaker {
   ObjectMaker(KubeClient& client, PodSettings settings)
       : client_(client), settings_(std::move(settings)) {}
 
-  // The objects that the job has once.
+  // The objects of which the job has one each.
   std::vector<JobObject> ObjectsOf(const ObjectMeta& owner, const TrainingJobObject& job) const {
     return JobObjects(owner, job.job.spec, settings_.operator_namespace);
   }
-  // Creates such an object or makes it as it should be, and deletes one that the spec switched off.
-  // Returns VersionOf it; empty: there is none.
+  // Creates or corrects such an object, or deletes one that the spec switched off. Returns
+  // VersionOf it; empty: there is none.
   absl::StatusOr<std::string> EnsureObject(const ObjectMeta& owner, const JobObject& object);
 
   // Whether the API server would accept a pod of each role. Creates none.
   absl::Status DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job);
 
-  // Returns the existing pod, with its labels healed, also where an earlier call has created it.
+  // Also returns the pod, with its labels healed, if an earlier call created it.
   absl::StatusOr<ObjectMeta> EnsurePod(const ObjectMeta& owner,
                                        const TrainingJobObject& job,
                                        const MemberStart& start);
@@ -56,7 +56,7 @@ class ObjectMaker {
   absl::Status HealLabels(const ObjectMeta& owner, const MemberId& member, const std::string& uid);
 
  private:
-  // Null where there is none.
+  // Nothing if there is none.
   absl::StatusOr<std::optional<Object>> FindOwn(const ObjectMeta& owner,
                                                 const ResourceType& type,
                                                 const ObjectKey& key);

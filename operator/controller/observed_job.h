@@ -30,7 +30,7 @@ struct ObservedJob {
   const ObjectMeta& meta() const { return stored.meta; }
   const ObjectKey& key() const { return stored.meta.key; }
   const TrainingJobObject& object() const { return stored.value; }
-  // The pod of its coordinator; null while nobody can talk to it.
+  // The pod of its coordinator; null while the coordinator cannot be reached.
   const Stored<Pod>* Coordinator() const {
     const std::string name = PodName(key().name, {});
     for (const PodStore::Pointer& pod : pods) {

@@ -14,15 +14,15 @@ namespace pushpull_operator {
 
 struct Requeue {
   enum class When {
-    kOnChange,      // reconciled: not before a change
-    kAfterDelay,    // reconciled: after `delay` also without a change
-    kAfterFailure,  // after a backoff that grows with each failure in a row, from milliseconds up
+    kOnChange,      // reconciled: only after a change
+    kAfterDelay,    // reconciled: after `delay`, even without a change
+    kAfterFailure,  // after a backoff that grows with each failure in a row, from milliseconds
   };
   // For log and metrics.
   enum class Trouble {
     kNone,
     kConflict,      // the plan was based on an old version, mostly of this operator's own writes
-    kUsersMistake,  // told in the job's conditions
+    kUsersMistake,  // reported in the job's conditions
     kError,
   };
   When when = When::kOnChange;
@@ -31,17 +31,17 @@ struct Requeue {
   friend bool operator==(const Requeue&, const Requeue&) = default;
 };
 
-// `result` is that of JobReconciler::Reconcile.
+// `result` comes from JobReconciler::Reconcile.
 inline Requeue DecideRequeue(const absl::StatusOr<std::optional<std::chrono::seconds>>& result) {
   using When = Requeue::When;
   switch (result.status().code()) {
     case absl::StatusCode::kOk:
       if (result->has_value()) return {.when = When::kAfterDelay, .delay = **result};
       return {};
-    // The watch delivers the newer version, mostly within the first backoff of a few milliseconds.
+    // The watch delivers the newer version, usually within the first backoff of a few milliseconds.
     case absl::StatusCode::kAborted:
       return {.when = When::kAfterFailure, .trouble = Requeue::Trouble::kConflict};
-    // The operator stops; the next leader begins with a reconcile of every job.
+    // The operator is stopping; the next leader starts by reconciling every job.
     case absl::StatusCode::kCancelled:
       return {};
     default:

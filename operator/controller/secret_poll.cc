@@ -45,7 +45,7 @@ void SecretPoll::LookOnce(const Cancellation& cancellation) {
   children_.RetainSecrets(secrets);
 }
 
-// An error says nothing of the Secret; the next look may.
+// An error says nothing about the Secret; the next lookup may.
 void SecretPoll::LookUp(const Stored<TrainingJobObject>& job, const ObjectKey& secret) {
   const absl::StatusOr<ObjectMeta> found =
       client_.GetMeta(SecretType(), secret, client_.CallDeadline());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks up the Secrets of running jobs by name, by their metadata alone. To list or watch them the
-// operator would need the right to read every Secret, which RBAC cannot limit to metadata
+// Looks up the Secrets of running jobs by name, metadata only. To list or watch them, the operator
+// would need permission to read every Secret, which RBAC cannot limit to metadata
 // (docs/decisions/0065-what-others-change.md).
 #pragma once
 
@@ -16,13 +16,13 @@
 namespace pushpull_operator {
 
 struct SecretPace {
-  // Between two looks at the same Secret, at least.
+  // Minimum time between two lookups of the same Secret.
   std::chrono::milliseconds period{3500};
-  // Between two requests: with many jobs each Secret is looked at less often.
+  // Between two requests; with many jobs, each Secret is looked up less often.
   std::chrono::milliseconds pause{100};
 };
 
-// Whether the job has members and a Secret that the operator has made for them.
+// Whether the job has members, and a Secret that the operator created for them.
 bool HasOwnSecret(const Stored<TrainingJobObject>& job);
 
 // Thread-compatible.
@@ -36,9 +36,9 @@ class SecretPoll {
              SecretPace pace)
       : client_(client), time_(time), jobs_(jobs), children_(children), pace_(pace) {}
 
-  // Runs until it is cancelled. A request under way is ended by KubeClient::Stop only.
+  // Runs until it is cancelled. Only KubeClient::Stop ends a request in progress.
   void Run(const Cancellation& cancellation);
-  // One look at each; ends early when it is cancelled.
+  // Looks up each Secret once; ends early when it is cancelled.
   void LookOnce(const Cancellation& cancellation);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The status of a job as the operator wrote it. It is what plans begin from, whatever others have
-// written there; the next patch says again what is true. An operator that has just begun has to
-// believe what it finds. Pure.
+// The status of a job as the operator wrote it. Plans start from it, whatever others have written
+// there, and the next patch heals it. An operator that has just started has to believe what it
+// finds. Pure.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@ namespace pushpull_operator {
 
 class StatusMemory {
  public:
-  // What is true where the API server has `observed`.
+  // The true status, while the API server has `observed`.
   const TrainingJobStatus& Recall(const TrainingJobStatus& observed) {
-    // The answer to a write may have been lost.
+    // The response to a write may have been lost.
     if (attempted_ && observed == *attempted_) written_ = attempted_;
     attempted_.reset();
     if (!written_) written_ = observed;
     return *written_;
   }
 
-  // A write is about to be sent; whether it arrives is not known before it is answered.
+  // A write is about to be sent; whether it arrives is unknown until the response.
   void OnWrite(const TrainingJobStatus& next) { attempted_ = next; }
   void OnWritten() {
     written_ = attempted_;

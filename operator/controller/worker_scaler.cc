@@ -41,7 +41,7 @@ absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::Scale(const ObservedJob& job
                           DryRun::kNo,
                           client_.CallDeadline())
                   .status();
-    // Made before, and not shown yet; a stranger's is told when it is.
+    // Created before, but not in the cache yet; another owner's is reported once it is.
     if (absl::IsAlreadyExists(written)) written = absl::OkStatus();
   } else if (const auto* size = std::get_if<SetWorkersSize>(&step)) {
     written = Patch(key, SizePatchText(size->size, version), "");
@@ -62,14 +62,14 @@ absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::WriteSize(const ObservedJob&
                       "",
                       client_.CallDeadline())
           .status();
-  // The job is valid, so it is no number that is refused, but by somebody's policy this write.
+  // The job is valid, so not a number is refused, but the write itself, by somebody's policy.
   if (absl::IsInvalidArgument(written)) return absl::PermissionDeniedError(written.message());
   PUSHPULL_RETURN_IF_ERROR(written);
   return Outcome{.has_changed_job = true};
 }
 
-// The API server judges the number once more: limits may have changed since, and there are rules
-// that the TrainingJobWorkers knows nothing of. What it refuses is taken back.
+// The API server checks the number once more: limits may have changed since, and there are rules
+// that the TrainingJobWorkers does not know. A number that it refuses is reverted.
 absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::SetJob(
     const ObservedJob& job, int replicas, const Stored<TrainingJobWorkers>& shown) {
   const absl::Status set =

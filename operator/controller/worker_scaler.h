@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the TrainingJobWorkers of a job, and carries out what plan/workers_scale.h decides: so
-// `kubectl scale` and an HPA change the number of workers. Writes numbers of servers and workers
-// into a job that has them by default, or from its runtime: what /scale reads is in the spec alone.
+// Creates the TrainingJobWorkers of a job and carries out what plan/workers_scale.h decides, so
+// that `kubectl scale` and an HPA can change the number of workers. Writes the numbers of servers
+// and workers into a job that has them by default or from its runtime: /scale reads only the spec.
 #pragma once
 
 #include <optional>
@@ -19,23 +19,23 @@
 
 namespace pushpull_operator {
 
-// By their keys, which are those of their jobs.
+// They have the keys of their jobs.
 using WorkersStore = Store<TrainingJobWorkers>;
 
-// Thread-safe, as long as a JobState is with one thread; remembers nothing.
+// Thread-safe, as long as only one thread at a time uses a JobState; remembers nothing.
 class WorkerScaler {
  public:
   struct Outcome {
-    bool has_changed_job = false;  // the caches show it later; nothing is planned until then
-    std::string note = {};         // of what was refused, for an event; empty: nothing was
+    bool has_changed_job = false;  // nothing is planned until the caches show it
+    std::string note = {};         // what was refused, for an event; empty: nothing was
   };
 
   // Both must outlive the scaler.
   WorkerScaler(KubeClient& client, const WorkersStore& workers)
       : client_(client), workers_(workers) {}
 
-  // One write at most, and none before the first listing is in. `job` is managed and valid. Blocks
-  // on the API server. Errors beside those of KubeClient:
+  // At most one write, and no write to a TrainingJobWorkers before their initial list is complete.
+  // `job` is managed and valid. Blocks on the API server. Errors besides those of KubeClient:
   //
   //   kAlreadyExists  the TrainingJobWorkers of this name is not the job's; it was not touched.
   //   kAborted        somebody else was faster. Retry.
