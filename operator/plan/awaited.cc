@@ -19,7 +19,7 @@ using std::chrono::seconds;
 namespace {
 
 constexpr size_t kNamesMax = 5;
-// The times that are told. The exact one would be a write of the status each time it is looked at.
+// The times that are reported. Exact ones would cause a write of the status with every reconcile.
 constexpr minutes kTold[] = {minutes(1), minutes(5), minutes(15), minutes(30)};
 
 seconds ToldTime(seconds waited) {
@@ -57,11 +57,11 @@ const WorkerReport* ReportOf(const Draft& draft, const MemberId& member) {
   return worker == draft.report()->workers.end() ? nullptr : &worker->second;
 }
 
-// Since when; nothing: it has registered, or need not.
+// Since when it is awaited; nothing: it has registered, or need not.
 std::optional<WallTime> AwaitedSince(const Draft& draft,
                                      const MemberId& member,
                                      const MemberPod& pod) {
-  // Without the coordinator's word nothing is known of the others.
+  // Without the coordinator's report, nothing is known about the other members.
   if (pod.end || pod.is_deleting() || member.index >= draft.DesiredNow(member.role))
     return std::nullopt;
   const WorkerReport* worker = ReportOf(draft, member);

@@ -13,10 +13,10 @@ using pushpull::JobRole;
 
 namespace {
 
-// For the checkpoint of the job's end; as long as `pushpull run` gives it.
+// For the checkpoint at the job's end; as long as with `pushpull run`.
 constexpr std::chrono::minutes kSaveGrace{5};
-// Where spec.startDeadlineSeconds is not set. Images with the libraries of GPUs have 10 to 20 GiB,
-// and a registry gives some of them 15 minutes.
+// If spec.startDeadlineSeconds is not set. Images with GPU libraries have 10 to 20 GiB, and pulling
+// one can take 15 minutes.
 constexpr std::chrono::minutes kStartDeadline{30};
 
 std::optional<StartProblem> FirstStartProblem(const Draft& draft) {
@@ -38,8 +38,8 @@ void CheckActiveDeadline(Draft& draft) {
           "ran for spec.activeDeadlineSeconds (", draft.spec().active_deadline->count(), " s)"));
 }
 
-// The default deadline is one for what takes long on nodes. Nothing: the job waits for something
-// else, such as room, a quota, or a Secret, as long as it takes.
+// The default deadline only limits what happens on nodes. Nothing: the job waits for something
+// else, such as capacity, a quota or a Secret, for as long as it takes.
 std::optional<WallTime> AllScheduledSince(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const Condition* reconciled = FindCondition(status.conditions, "Reconciled");
@@ -84,7 +84,7 @@ bool AreAllWorkersOver(const Draft& draft) {
   return wanted > 0;
 }
 
-// When the last worker's container ended, as far as its pod is still there.
+// When the last worker's container ended, of those whose pods still exist.
 std::optional<WallTime> DoneSince(const Draft& draft) {
   std::optional<WallTime> done;
   for (const auto& [member, pod] : draft.pods()) {
@@ -97,7 +97,7 @@ std::optional<WallTime> DoneSince(const Draft& draft) {
   return done;
 }
 
-// The coordinator asks for the last save once it knows that no worker takes part any more.
+// The coordinator requests the last save once it knows that no worker takes part any more.
 bool KnowsOfTheEnd(const CoordinatorReport& report) {
   return std::none_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
     return worker.second.is_alive && !worker.second.has_left && !worker.second.was_released;
@@ -116,7 +116,7 @@ bool IsSaved(Draft& draft) {
   return false;
 }
 
-// Its phase says so only after all that it had is gone, some time after its containers have ended.
+// The pod's phase says so only once its resources are released, some time after its containers end.
 bool HasEnded(const Pod& pod) {
   if (pod.phase == PodPhase::kSucceeded || pod.phase == PodPhase::kFailed) return true;
   return !pod.containers.empty() &&
@@ -125,7 +125,7 @@ bool HasEnded(const Pod& pod) {
          });
 }
 
-// The job has succeeded without them: each ends its step and leaves. True: none runs any more.
+// The job has succeeded without them: each finishes its step and leaves. True: none runs any more.
 bool EndWorkers(Draft& draft) {
   bool is_over = true;
   for (const auto& [member, pod] : draft.pods()) {

@@ -19,12 +19,12 @@ namespace {
 
 // Between two writes of fields that change with every step.
 constexpr std::chrono::seconds kProgressPeriod{60};
-// A member that has not registered after so long is named.
+// A member that has not registered after this time is named.
 constexpr std::chrono::minutes kAwaitedFor{1};
-// A failed coordinator, a new epoch: nothing about a pod changes with them.
+// To notice a failed coordinator or a new epoch, with which no pod changes.
 constexpr std::chrono::seconds kAskPeriod{30};
 
-// Conditions that are worth more words than Ready, and how they are then; the first says most.
+// Conditions that say more than Ready, with the status in which they do; most important first.
 constexpr std::pair<const char*, bool> kSummaries[] = {{"Failed", true},
                                                        {"Complete", true},
                                                        {"Reconciled", false},
@@ -69,7 +69,7 @@ bool HasProgressed(Draft& draft) {
 }
 
 WallTime NextProgressWrite(Draft& draft) {
-  // Before a suspension and at the end this is the last chance to write it.
+  // Before a suspension and at the end, this is the last chance to write it.
   if ((draft.spec().suspend && HasSaved(draft)) || draft.IsFinished()) return draft.now();
   const std::optional<SavedCheckpoint>& saved = draft.status().checkpoint;
   WallTime last{};
@@ -87,7 +87,7 @@ std::string DurationText(std::chrono::seconds time) {
   return absl::StrCat(seconds, "s");
 }
 
-// Changes with time alone, so it is written only with something else.
+// Changes with time alone, so it is written only along with something else.
 void DescribeDuration(Draft& draft) {
   TrainingJobStatus& status = draft.status();
   if (status.start_time)
@@ -140,8 +140,8 @@ void DescribeCheckpoint(Draft& draft) {
       fails ? report->checkpoint_problem : "the volume can be written, the last save went well");
 }
 
-// The message stays that of the first report of a stall: what it says of times grows old, and each
-// new message is a write.
+// The message stays that of a stall's first report: its times become outdated, but each new message
+// would be a write.
 void DescribeStall(Draft& draft) {
   const CoordinatorReport* report = draft.report();
   if (report == nullptr) return;
@@ -153,8 +153,8 @@ void DescribeStall(Draft& draft) {
   draft.Set("Stalled", true, "WorkersMissing", is_told ? told->message : report->stall);
 }
 
-// Each loss once, when its replacement is known, in the order of the coordinator's list: so a
-// number is enough to remember which were reported.
+// Reports each loss once, when its replacement is known, in the order of the coordinator's list, so
+// that a number is enough to remember which were reported.
 void DescribeLosses(Draft& draft) {
   const CoordinatorReport* report = draft.report();
   if (report == nullptr || report->losses.empty()) return;
@@ -172,7 +172,7 @@ void DescribeLosses(Draft& draft) {
     losses.last = LastLoss{.message = loss.text, .time = draft.now()};
     draft.AddEvent(Event::Kind::kWarning, "ShardsLost", "Rebuild", loss.text);
   }
-  // A list in which nothing is over yet is nothing to remember.
+  // While no loss in the list is over, there is nothing to remember.
   if (losses.told > 0) draft.status().losses = losses;
 }
 
@@ -220,13 +220,13 @@ void DescribePhase(Draft& draft) {
   draft.SetPhase(IsScaling(draft) ? Phase::kScaling : Phase::kRunning);
 }
 
-// How a member ended, where that is still known.
+// How a member ended, if that is still known.
 std::string CauseOf(Draft& draft, const MemberRestart& record) {
   const std::optional<LastRestart>& last = draft.status().restarts.last;
   return last && last->pod == record.pod ? absl::StrCat(": ", last->message) : "";
 }
 
-// A desired member that has ended and was not ready since; null: there is none.
+// A desired member that has ended and has not been ready since; null: there is none.
 const MemberRestart* MemberThatIsMissed(Draft& draft) {
   for (const MemberRestart& record : draft.status().restarts.members) {
     const std::optional<MemberId> member = MemberOfPod(draft.seen().meta.key.name, record.pod);
@@ -281,7 +281,7 @@ void DescribeScaling(Draft& draft) {
                          "; training goes on, scaling back cancels the change"));
 }
 
-// Of a member that has ended: it waits, or its next process is not ready yet.
+// For a member that has ended: its restart is due later, or its next process is not ready yet.
 std::optional<StartProblem> RestartTrouble(Draft& draft) {
   for (const MemberRestart& record : draft.status().restarts.members) {
     if (!record.next_at || draft.now() >= *record.next_at) continue;
@@ -305,7 +305,7 @@ std::optional<StartProblem> SidecarTrouble(const Draft& draft) {
   return std::nullopt;
 }
 
-// Why the coordinator does not go over to the desired settings; empty: it does, or already has.
+// Why the coordinator does not change to the desired settings; empty: it does, or already has.
 std::string SyncProblem(const Draft& draft) {
   const CoordinatorReport* report = draft.report();
   if (report == nullptr || report->sync == DesiredSync(draft)) return "";
@@ -373,8 +373,8 @@ void DescribeRunning(Draft& draft) {
   DescribeCheckpoint(draft);
   DescribeStall(draft);
   const bool is_ready = IsReady(draft);
-  // An end of a member was told with its cause, a change of the size is told by Scaling, and the
-  // success of the job by Complete.
+  // The end of a member is reported with its cause, a change of size by Scaling, and the job's
+  // success by Complete.
   const bool is_ending = DecisiveWorker(draft).has_value();
   const bool is_resizing = draft.seen().object.status.phase == Phase::kScaling ||
                            draft.status().phase == Phase::kScaling;
@@ -413,7 +413,7 @@ void DescribeStopped(Draft& draft, const std::string& reason, const std::string&
   DescribeLosses(draft);
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
-  // What has stopped the job is an event of its own.
+  // What stopped the job is a separate event.
   for (const char* type : {"Ready", "Scaling", "ScalingBlocked", "Degraded", "Stalled"})
     draft.Set(type, false, reason, message, Telling::kQuiet);
 }

@@ -10,11 +10,11 @@ namespace pushpull_operator {
 namespace {
 
 constexpr std::chrono::seconds kSoon{2};
-// After its grace period, the time in which a node ends a pod. Later, the node is gone or hangs,
-// and the member is fenced by term and epoch.
+// Time for a node to end a pod after its grace period. After that, the node is gone or hangs, and
+// the member is fenced by term and epoch.
 constexpr std::chrono::seconds kStuckAfter{10};
 
-// Whether the coordinator still counts it as a member.
+// Whether the coordinator still counts `member` as one.
 bool IsAlive(const CoordinatorReport& report, const MemberId& member) {
   if (member.role == pushpull::JobRole::kServer) return report.servers.contains(member.index);
   if (member.role == pushpull::JobRole::kCoordinator) return true;
@@ -54,8 +54,8 @@ Draft::Draft(const Observation& seen) : seen_(seen) {
   }
 }
 
-// Every coordinator but a job's first one first collects the state of the running members. After a
-// suspension, or where no coordinator was created under an earlier term, there are none.
+// Every coordinator except a job's first begins by collecting the state of the running members.
+// After a suspension, or if no coordinator was created under an earlier term, there are none.
 bool Draft::HasRunningMembers() const {
   return std::any_of(pods_.begin(), pods_.end(), [](const auto& entry) {
     return entry.first.role != pushpull::JobRole::kCoordinator && !entry.second.end;
@@ -91,14 +91,14 @@ void Draft::Set(absl::string_view type,
                 const std::string& reason,
                 std::string message,
                 Telling telling) {
-  // The API server's own may quote a whole value of the spec; the schema of the status has a limit,
-  // and a patch that exceeds it fails as often as it is tried.
+  // The API server's messages may quote a whole value of the spec; the schema of the status has a
+  // limit, and a patch that exceeds it would fail every time.
   message = pushpull::Printable(message);
   TrainingJobStatus& status = plan_.status;
   const Condition* old = FindCondition(status.conditions, type);
   if (old == nullptr && !is_true && !IsToldFromTheStart(type)) return;
   const bool was_true = old != nullptr && old->status == kConditionTrue;
-  // An initial state is no event.
+  // An initial state is not an event.
   const bool is_news = old == nullptr
                            ? IsTrouble(type, is_true) || (is_true && type != "Reconciled")
                            : was_true != is_true;
@@ -137,8 +137,8 @@ void Draft::Fail(const std::string& reason, const std::string& message) {
 }
 
 // Since when it is clear that the pod will not end by itself. A node without a sign of life ends
-// nothing, and a member that is fenced has nothing to hand over. But the taint may be another one,
-// of a node that lives: then its pods have their time.
+// nothing, and a fenced member has nothing to hand over. But the taint may be a different one, on a
+// node that is alive: then its pods get their time.
 WallTime Draft::StuckSince(const MemberPod& pod) const {
   const bool is_lost = pod.end && pod.end->exit.reason == pushpull::ExitReason::kNodeLost;
   const std::optional<MemberId> member = MemberOfPod(seen_.meta.key.name, pod.seen->meta.key.name);

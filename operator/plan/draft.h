@@ -24,8 +24,8 @@ struct MemberPod {
   bool is_deleting() const { return seen->meta.is_deleting; }
 };
 
-// Whether a change of a condition is an event. kConsequence: not where this plan has counted the
-// end of a member, from which it follows.
+// Whether a change of a condition is an event. kConsequence: not if this plan has counted the end
+// of a member, of which it is a consequence.
 enum class Telling { kEvent, kConsequence, kQuiet };
 
 // Thread-compatible.
@@ -37,17 +37,17 @@ class Draft {
   const Observation& seen() const { return seen_; }
   const pushpull::TrainingJobSpec& spec() const { return seen_.object.job.spec; }
   WallTime now() const { return seen_.now; }
-  // Null without a complete report of the coordinator.
+  // Null without a complete report from the coordinator.
   const CoordinatorReport* report() const;
 
-  // The pods of this job, and of no earlier one of its name.
+  // The pods of this job, not of an earlier one with its name.
   const std::map<MemberId, MemberPod>& pods() const { return pods_; }
   const MemberPod* Find(const MemberId& member) const;
-  // Whether a pod of the member's name is another owner's.
+  // Whether a pod with the member's name belongs to another owner.
   bool IsTaken(const MemberId& member) const { return taken_.contains(member); }
   std::string NameOf(const MemberId& member) const { return PodName(seen_.meta.key.name, member); }
   // The number of servers, or workers, that the coordinator has agreed to; 0 before its first
-  // report, so that nobody is missing then.
+  // report, so that no member is missing then.
   int DesiredNow(pushpull::JobRole role) const;
 
   TrainingJobStatus& status() { return plan_.status; }
@@ -56,8 +56,8 @@ class Draft {
   }
   void SetPhase(Phase phase);
 
-  // Sets a condition; most that were never set are not set to false. A change of its status is an
-  // event, but for what `telling` says. `message` is never empty.
+  // Sets a condition; most conditions that were never true are not set to false. A change of status
+  // is an event, unless `telling` says otherwise. `message` is never empty.
   void Set(absl::string_view type,
            bool is_true,
            const std::string& reason,
@@ -78,10 +78,10 @@ class Draft {
   void RequeueAt(WallTime when) {
     plan_.requeue_at = std::min(plan_.requeue_at.value_or(when), when);
   }
-  // As soon as another report of the coordinator can be news.
+  // As soon as another report from the coordinator may have news.
   void RequeueSoon();
 
-  // The job is to be suspended, and goes on until a checkpoint of it is saved.
+  // Whether the job is to be suspended but continues until a checkpoint is saved.
   bool& holds_suspension() { return holds_suspension_; }
 
   JobPlan Take() { return std::move(plan_); }

@@ -3,8 +3,8 @@
 // A plan: the status to write, then the actions to take. Plain data.
 //
 // The reconciler writes the status first, for the resource version that was observed, and takes no
-// action when that is refused: counts and a coordinator's term are in the API server before they
-// have consequences. Every action is idempotent.
+// action if that is refused: counts and a coordinator's term are in the API server before they have
+// consequences. Every action is idempotent.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace pushpull_operator {
 
 struct CreatePod {
   MemberId member;
-  int64_t term = 0;  // of a coordinator; 0 of others
+  int64_t term = 0;  // of a coordinator; 0 for others
   friend bool operator==(const CreatePod&, const CreatePod&) = default;
 };
 
@@ -35,7 +35,7 @@ struct DeletePod {
   friend bool operator==(const DeletePod&, const DeletePod&) = default;
 };
 
-// Somebody has changed the labels that say whose pod this is, and which member's.
+// Somebody changed the labels that say which job and member the pod belongs to.
 struct HealLabels {
   MemberId member;
   std::string uid;  // of this pod and no other
@@ -48,16 +48,16 @@ struct MemberRack {
   friend bool operator==(const MemberRack&, const MemberRack&) = default;
 };
 
-// Asks the coordinator for this size of the job, and of its steps.
+// Asks the coordinator for this size of the job and of its steps.
 struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
   std::optional<int> global_batch = {};
-  std::vector<MemberRack> racks = {};  // that the coordinator does not know, or knows otherwise
+  std::vector<MemberRack> racks = {};  // that the coordinator does not know, or knows differently
   friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 
-// Asks the coordinator to change how steps wait for each other, from the next possible step on.
+// Asks the coordinator to change to these settings at the next possible step.
 struct RequestSync {
   SyncSettings sync;
   friend bool operator==(const RequestSync&, const RequestSync&) = default;
@@ -81,7 +81,7 @@ inline constexpr char kRestartAction[] = "Restart";
 
 struct JobPlan {
   TrainingJobStatus status;
-  std::vector<Event> events;  // of what has changed
+  std::vector<Event> events;  // for what has changed
   std::vector<Action> actions;
   // When to reconcile again without a change; none: only a change matters.
   std::optional<WallTime> requeue_at;

@@ -17,7 +17,7 @@ using pushpull::ExitReason;
 
 namespace {
 
-// Messages of Kubernetes; those of a condition may be longer.
+// For messages of Kubernetes; those of a condition may be longer.
 constexpr size_t kMessageMax = 1024;
 
 struct ReasonMeaning {
@@ -25,15 +25,15 @@ struct ReasonMeaning {
   ExitReason reason;
 };
 
-// Of the condition DisruptionTarget. The taint that a pod does not tolerate is that of a node
-// without a sign of life, unless somebody has put another one there.
+// Reasons of the condition DisruptionTarget. The taint that a pod does not tolerate is that of a
+// node without a sign of life, unless somebody has set a different one.
 constexpr ReasonMeaning kDisruptions[] = {{"PreemptionByScheduler", ExitReason::kPreempted},
                                           {"DeletionByTaintManager", ExitReason::kNodeLost},
                                           {"DeletionByPodGC", ExitReason::kNodeLost},
                                           {"EvictionByEvictionAPI", ExitReason::kEvicted},
                                           {"TerminationByKubelet", ExitReason::kEvicted}};
 
-// Of status.reason of a pod.
+// Values of a pod's status.reason.
 constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
                                          {"NodeShutdown", ExitReason::kEvicted},
                                          {"Terminated", ExitReason::kEvicted},
@@ -41,20 +41,20 @@ constexpr ReasonMeaning kPodReasons[] = {{"Evicted", ExitReason::kEvicted},
                                          {"Preempting", ExitReason::kPreempted},
                                          {"NodeLost", ExitReason::kNodeLost}};
 
-// Of a container that the container runtime, or the kubelet, no longer found: the node has
-// restarted meanwhile. The exit code, 255 or 137, is theirs.
+// Reasons for a container that the container runtime or the kubelet no longer found: the node has
+// restarted meanwhile. The exit code, 255 or 137, comes from them.
 //
 // Source: containerd's unknownExitReason, the kubelet's ContainerReasonStatusUnknown.
 constexpr absl::string_view kLostContainers[] = {"Unknown", "ContainerStatusUnknown"};
 
-// Of a container whose program could not be started, and never will: containerd's and CRI-O's word
-// for one that is not there or not executable, and that of older container runtimes.
+// Reasons for a container whose program can never be started: that of containerd and CRI-O for one
+// that is missing or not executable, and that of older container runtimes.
 constexpr absl::string_view kNeverStarted[] = {"StartError", "ContainerCannotRun"};
 
 // Times of the API server and of a coordinator's report are in whole seconds.
 constexpr std::chrono::seconds kRounding{1};
 
-// Containers that wait for these are about to start.
+// Containers waiting for these reasons are about to start.
 constexpr absl::string_view kOnTheWay[] = {"ContainerCreating", "PodInitializing"};
 
 bool IsLost(const ContainerEnd& end) {
@@ -73,7 +73,7 @@ std::optional<ExitReason> DisruptionOf(const Pod& pod, const ContainerStatus* ma
   for (const auto& [name, reason] : kPodReasons) {
     if (pod.reason == name) return reason;
   }
-  // A reason of a newer Kubernetes: some other component removed it.
+  // A reason from a newer Kubernetes: some other component removed the pod.
   if (!pod.disruption.empty()) return ExitReason::kEvicted;
   if (main != nullptr && main->end && IsLost(*main->end)) return ExitReason::kNodeLost;
   return std::nullopt;
@@ -95,7 +95,7 @@ std::chrono::seconds RanFor(const ContainerEnd& end) {
   return std::max(*end.finished - *end.started, std::chrono::seconds(0));
 }
 
-// The last line of a container's termination message or log, which mostly says why it ended.
+// The last line of a container's termination message or log, which usually says why it ended.
 std::string LastLine(absl::string_view text) {
   constexpr size_t kLineMax = 300;
   text = absl::StripTrailingAsciiWhitespace(text);
@@ -126,8 +126,8 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
   return ended;
 }
 
-// A pod that failed without an end of the member's own container: an init container failed, or the
-// node rejected the pod.
+// The end of a pod that failed before the member's own container ended: an init container failed,
+// or the node rejected the pod.
 MemberEnd PodFailure(const Pod& pod, const MemberId& member) {
   for (const ContainerStatus& container : pod.containers) {
     if (!container.end || container.end->exit_code == 0) continue;

@@ -14,7 +14,7 @@ using pushpull::JobRole;
 
 namespace {
 
-// Whether its pod is missing and may be made now.
+// Whether its pod is missing and may be created now.
 bool IsDue(Draft& draft, const MemberId& member) {
   if (draft.Find(member) != nullptr || draft.IsTaken(member)) return false;
   const std::optional<WallTime> due = RestartDue(draft.status(), draft.NameOf(member));
@@ -32,9 +32,9 @@ void CreateMissing(Draft& draft, JobRole role, int count) {
   }
 }
 
-// A coordinator that recovers a job which has not begun waits for each of its servers, so one that
-// was lost with the coordinator before is made again. Once steps have been made, it says itself who
-// is needed.
+// A coordinator that recovers a job before its first step waits for each of its servers, so one
+// that was lost along with the previous coordinator is created again. After the first step, the
+// coordinator itself says who is needed.
 void CreateAwaitedServers(Draft& draft) {
   const std::optional<CoordinatorReport>& said = draft.seen().coordinator;
   const TrainingJobStatus& status = draft.status();
@@ -43,9 +43,9 @@ void CreateAwaitedServers(Draft& draft) {
   if (said && !has_begun) CreateMissing(draft, JobRole::kServer, said->desired_servers);
 }
 
-// Every coordinator has a term of its own, higher than any before. A number that no coordinator
-// ever had, because the operator died right after writing it, does no harm. While one cannot be
-// made, for hours maybe, the number stays: every other one would be a write, and that a reason to
+// Every coordinator has its own term, higher than any before. A term that no coordinator ever had,
+// because the operator died right after writing it, does no harm. While a coordinator cannot be
+// created, possibly for hours, the term stays: each new one would be a write, which is a reason to
 // try again at once.
 void PlanCoordinator(Draft& draft) {
   const MemberId coordinator{.role = JobRole::kCoordinator};
@@ -71,8 +71,8 @@ void PlanSize(Draft& draft) {
   draft.RequeueSoon();
 }
 
-// Nothing moves for another batch, so it need not wait. A request of its own: one that is refused
-// takes nothing else along.
+// Nothing moves for another batch, so it need not wait. A separate request, so that a refusal
+// affects nothing else.
 void PlanBatch(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
   const std::optional<int>& batch = draft.spec().workers.global_batch;
@@ -94,8 +94,8 @@ int IndexBeside(const MemberId& worker) {
       pushpull::ServerBeside(pushpull::WorkerId{static_cast<uint32_t>(worker.index)}).value());
 }
 
-// A pod has its node only after it is made, so members cannot be told their rack when they start:
-// the coordinator is told once they are there, also one that has forgotten it in a restart.
+// A pod gets its node only after it is created, so members cannot learn their rack when they start:
+// the coordinator receives it once they are there, and again if it forgot it in a restart.
 void PlanRacks(Draft& draft) {
   const CoordinatorReport& report = *draft.report();
   using pushpull::JobPhase;
@@ -128,8 +128,8 @@ bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
          draft.now() >= *status.phase_time + draft.spec().scaling.drain_timeout;
 }
 
-// Nothing of the parameters is on it alone. One that the coordinator does not see may yet come back
-// with what it holds, as long as shards are moving.
+// Whether it holds no parameters that no other server has. While shards are moving, a server that
+// the coordinator does not see may still come back with what it holds.
 bool IsDrained(const Draft& draft, const MemberId& server) {
   const CoordinatorReport& report = *draft.report();
   const std::optional<MemberEnd>& end = draft.Find(server)->end;
@@ -137,7 +137,7 @@ bool IsDrained(const Draft& draft, const MemberId& server) {
   return (end && end->code == 0) || report.shards_moving == 0;
 }
 
-// Deletes the pod of a server that holds shards if that is what onDrainTimeout says by now.
+// Deletes the pod of a server that holds shards if onDrainTimeout demands that by now.
 void ForceDrain(Draft& draft, const MemberId& member) {
   const MemberPod& pod = *draft.Find(member);
   const bool is_forced =
@@ -163,7 +163,7 @@ void RemoveServers(Draft& draft) {
   }
 }
 
-// As IsDrained, of the server in the worker's pod.
+// As IsDrained, for the server in the worker's pod.
 bool IsColocatedServerDrained(const Draft& draft, const MemberId& worker) {
   if (!draft.spec().workers.colocated_server) return true;
   const CoordinatorReport& report = *draft.report();
@@ -173,7 +173,7 @@ bool IsColocatedServerDrained(const Draft& draft, const MemberId& worker) {
   return was_let_go || report.shards_moving == 0;
 }
 
-// It leaves by itself at the end of a step, unless the coordinator does not know it.
+// A worker leaves by itself at the end of a step, unless the coordinator does not know it.
 bool HasLeft(const Draft& draft, const MemberId& worker) {
   const auto report = draft.report()->workers.find(worker.index);
   return draft.Find(worker)->end.has_value() || report == draft.report()->workers.end() ||
@@ -192,7 +192,7 @@ void RemoveWorkers(Draft& draft) {
   }
 }
 
-// Its server was released together with the worker, which is desired again.
+// For a worker that is desired again after its server was released together with it.
 void ReplacePodsWithoutServer(Draft& draft) {
   if (!draft.spec().workers.colocated_server) return;
   for (const auto& [member, pod] : draft.pods()) {
@@ -205,7 +205,7 @@ void ReplacePodsWithoutServer(Draft& draft) {
   }
 }
 
-// Workers look up the placement of the shards when they start; it needs the first servers.
+// Workers look up the placement of the shards when they start, which requires the first servers.
 bool MayHaveWorkers(const Draft& draft, const TrainingJobStatus& status) {
   const std::set<int>& servers = draft.report()->servers;
   const auto there = static_cast<int>(

@@ -12,13 +12,13 @@
 
 namespace pushpull_operator {
 
-// Of the condition Reconciled where it is true.
+// Message of the condition Reconciled when it is true.
 inline constexpr char kReconciled[] = "the job's objects are as its spec says";
 
-// runtime.cc: the runtime that spec.runtimeRef names is noted in the status before anything is
-// planned. From then on the job is merged over what is noted there, whatever becomes of the object.
+// runtime.cc: the runtime that spec.runtimeRef names is recorded in the status before anything is
+// planned. From then on the job is merged over this record, whatever becomes of the object.
 
-// Notes it, or says why that cannot be done. What follows is planned once the job shows it.
+// Records it, or says why that cannot be done. The rest is planned once the job shows it.
 void PlanRuntime(Draft& draft);
 
 // pause.cc: times in which a job has no members: suspended, or between the end of all members and
@@ -30,7 +30,7 @@ void CountSuspension(Draft& draft);
 // Decides whether a suspension has to wait for a checkpoint, and asks for it.
 void HoldSuspension(Draft& draft);
 
-// The job has no pods, or is losing them, by spec.suspend or because all members restart.
+// Whether the job has no pods, or is losing them, by spec.suspend or because all members restart.
 bool IsPaused(Draft& draft);
 
 // Pauses the job and keeps it paused. True: nothing else is to be planned.
@@ -42,8 +42,9 @@ bool PlanPause(Draft& draft);
 // Fails the job when it exceeds activeDeadlineSeconds, or startDeadlineSeconds while it starts.
 void CheckDeadlines(Draft& draft);
 
-// Ends the job when all workers are done and the last checkpoint is written; where one of them is
-// enough, the others' pods are deleted first. After PlanRestarts, which finds who is done.
+// Ends the job when all workers are done and the last checkpoint is written; if one of them is
+// enough, the others' pods are deleted first. Called after PlanRestarts, which finds out who is
+// done.
 void CheckSuccess(Draft& draft);
 
 // Whether a container of the job's pods may still run.
@@ -63,8 +64,8 @@ void PlanFinished(Draft& draft);
 // restarts.next_at when all members restart, or fails the job.
 void PlanRestarts(Draft& draft);
 
-// The worker with whose end the job has succeeded by spec.restart.successPolicy, whatever the
-// others do; nothing: all are waited for.
+// The worker whose end makes the job succeed by spec.restart.successPolicy, whatever the others do;
+// nothing: the job waits for all.
 std::optional<MemberId> DecisiveWorker(const Draft& draft);
 
 // When the member may restart; nothing: at once.
@@ -82,21 +83,21 @@ void PlanMembers(Draft& draft);
 // Members of this role that are no longer desired and still have a pod.
 std::vector<MemberId> Leaving(const Draft& draft, pushpull::JobRole role);
 
-// spec.sync, as far as a running job can change it.
+// The part of spec.sync that a running job can change.
 SyncSettings DesiredSync(const Draft& draft);
 
-// Whether spec.scaling.cooldownSeconds puts off the next change of the size.
+// Whether spec.scaling.cooldownSeconds delays the next change of size.
 bool IsCoolingDown(const Draft& draft);
 
-// awaited.cc: members that have a pod and have not registered with the coordinator.
+// awaited.cc: members that have a pod but have not registered with the coordinator.
 
-// "mnist-worker-1 for 5 minutes (its pod runs)", of those that are awaited for at least so long;
-// empty: none. The times are rounded down, so that they seldom change.
+// "mnist-worker-1 for 5 minutes (its pod runs)", for members awaited for at least this long; empty:
+// none. The times are rounded down, so that they seldom change.
 std::string AwaitedMembers(Draft& draft, std::chrono::seconds at_least);
 
 // conditions.cc: the part of the status that a plan writes for users: counts, phase, conditions.
 
-// Selectors, counts of pods, generation: of every job.
+// Selectors, counts of pods, generation: for every job.
 void DescribePods(Draft& draft);
 
 // Phase and conditions of a job that has not ended, has members and is not being stopped.
@@ -105,7 +106,7 @@ void DescribeRunning(Draft& draft);
 // The reason and the duration that `kubectl get` prints. Comes last.
 void Summarize(Draft& draft);
 
-// Of one that has none, or is losing them; `reason` is CamelCase.
+// Conditions of a job that has no members, or is losing them; `reason` is CamelCase.
 void DescribeStopped(Draft& draft, const std::string& reason, const std::string& message);
 
 }  // namespace pushpull_operator

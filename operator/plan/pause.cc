@@ -10,7 +10,7 @@
 namespace pushpull_operator {
 namespace {
 
-// Between two tries to save a job that is to be suspended.
+// Between two attempts to save a job that is to be suspended.
 constexpr std::chrono::seconds kSaveAgain{30};
 
 bool IsStopping(const Draft& draft) {
@@ -28,7 +28,7 @@ bool IsTraining(Draft& draft) {
   return phase == Phase::kRunning || phase == Phase::kScaling;
 }
 
-// The coordinator knows of the save that was asked for. A later one numbers its saves anew.
+// Whether the coordinator knows of the requested save. A later coordinator starts new numbers.
 bool IsAskedFor(const Draft& draft) {
   const std::optional<uint64_t>& save = draft.seen().save;
   return save && draft.report() != nullptr && draft.report()->saves_requested >= *save;
@@ -38,7 +38,7 @@ bool IsSaveDone(const Draft& draft) {
   return IsAskedFor(draft) && draft.report()->saves_succeeded >= *draft.seen().save;
 }
 
-// One that has failed is asked for again, as long as the suspension is held.
+// A save that failed is requested again, as long as the suspension is held.
 void AskForSave(Draft& draft) {
   const bool is_asked_for = IsAskedFor(draft);
   if (is_asked_for && draft.report()->saves_finished < *draft.seen().save) return;
@@ -47,7 +47,7 @@ void AskForSave(Draft& draft) {
   draft.Do(RequestSave{});
 }
 
-// The decision to delete the pods is in the status before the first of them goes.
+// The decision to delete the pods is in the status before the first of them is deleted.
 bool HasBegunToStop(const Draft& draft) {
   const Condition* suspended = FindCondition(draft.seen().object.status.conditions, "Suspended");
   return IsStopping(draft) || (suspended != nullptr && suspended->reason == "Stopping");
@@ -58,7 +58,7 @@ struct Hold {
   std::string message;
 };
 
-// Why the job goes on for now though it is to be suspended; nothing: it need not.
+// Why the job continues for now although it is to be suspended; nothing: it need not.
 std::optional<Hold> HoldOf(Draft& draft) {
   const bool has_values = draft.spec().checkpoint && IsTraining(draft) && !HasBegunToStop(draft);
   if (!draft.spec().suspend || !has_values || IsSaveDone(draft)) return std::nullopt;
@@ -78,8 +78,8 @@ std::optional<Hold> HoldOf(Draft& draft) {
   return Hold{"Saving", "a checkpoint is being saved"};
 }
 
-// What is lost with the pods is said before they go. Where all members restart anyway, their event
-// has said it.
+// Says what is lost with the pods before they are deleted. If all members restart anyway, their
+// event has said it.
 void WarnOfLoss(Draft& draft) {
   const bool is_restarting = draft.status().restarts.next_at.has_value();
   if (!IsTraining(draft) || is_restarting || HasBegunToStop(draft)) return;

@@ -27,7 +27,7 @@ void PlanInvalid(Draft& draft) {
   DescribePods(draft);
 }
 
-// Neither acted upon: what the job had before it could not be read stays as it is.
+// Not acted upon either: what the job had before it became unreadable stays as it is.
 void PlanUnreadable(Draft& draft) {
   TrainingJobStatus& status = draft.status();
   if (!status.phase) draft.SetPhase(Phase::kPending);
@@ -42,7 +42,7 @@ void PlanUnreadable(Draft& draft) {
 void Begin(Draft& draft) {
   TrainingJobStatus& status = draft.status();
   const bool has_changed = status.observed_generation != draft.seen().meta.generation;
-  // The desired size has changed: a drain has its full timeout again.
+  // The spec has changed, and maybe the desired size: a drain gets its full timeout again.
   if (has_changed && status.phase == Phase::kScaling) status.phase_time = draft.now();
   CountSuspension(draft);
   if (draft.spec().suspend) return;
@@ -61,7 +61,7 @@ void Begin(Draft& draft) {
                               ")"));
 }
 
-// Ends where the job has ended, or has no members for now.
+// Returns early if the job has ended, or has no members for now.
 void PlanRun(Draft& draft) {
   Begin(draft);
   if (!draft.spec().suspend) CheckDeadlines(draft);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decision of the operator: observation -> plan. Pure; all memory is in the status.
+// The operator's decisions: observation -> plan. Pure; all memory is in the status.
 //
 // clang-format off
 //   none --1--> Starting --2--> Running <--3--> Scaling
@@ -29,25 +29,24 @@
 
 namespace pushpull_operator {
 
-// Whether the job is this operator's to run, and nobody has deleted it.
+// Whether this operator is responsible for the job, and nobody has deleted it.
 bool IsManaged(const Observation& seen);
 
 JobPlan Plan(const Observation& seen);
 
-// A runtime that is refused is looked at again after this time: nothing tells when a policy
-// changes.
+// A refused runtime is tried again after this time: nothing reports that a policy has changed.
 inline constexpr std::chrono::seconds kRuntimeRetry{30};
 
-// Whether the runtime that the job names is still to be noted in its status: until then nothing is
-// known of what it says.
+// Whether the runtime that the job names is not recorded in its status yet: until then, what it
+// says is unknown.
 bool NeedsRuntime(const Observation& seen);
 
 // Whether this operator runs the job: it manages it, the job has not ended and its spec is valid
 // and complete.
 bool IsActive(const Observation& seen);
 
-// Whether the job has ended for good and none of its pods runs: nobody shows a certificate of it
-// again.
+// Whether the job has ended for good and none of its pods runs: its certificates are no longer
+// used.
 bool NeedsNoKeys(const Observation& seen);
 
 }  // namespace pushpull_operator

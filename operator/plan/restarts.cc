@@ -34,7 +34,7 @@ bool WasCounted(Draft& draft, const MemberPod& pod) {
   return record != nullptr && record->uid == pod.seen->meta.uid;
 }
 
-// It ended in order because it was released, and is desired again: it restarts, uncounted.
+// Whether it exited normally because it was released, but is desired again: it restarts, uncounted.
 bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& end) {
   const CoordinatorReport* report = draft.report();
   if (report == nullptr || end.code != 0) return false;
@@ -91,7 +91,7 @@ bool IsTrainingWithout(const Draft& draft, const MemberId& member) {
   });
 }
 
-// It never was ready, and the job does not need it: it was scaled up, or takes another's place.
+// Whether it was never ready, and the job trains without it: it is new, or replaces another.
 bool IsPendingMember(const Draft& draft, const MemberId& member, const MemberPod& pod) {
   if (member.role == JobRole::kCoordinator || !IsTrainingWithout(draft, member)) return false;
   const auto& workers = draft.report()->workers;
@@ -100,7 +100,7 @@ bool IsPendingMember(const Draft& draft, const MemberId& member, const MemberPod
       *pod.seen, member, worker == workers.end() ? nullptr : &worker->second, draft.now());
 }
 
-// What a user has forgotten, where that is why there is no such program.
+// What a user forgot, if that is why there is no such program.
 std::string HintOf(const Draft& draft, const MemberId& member, const MemberEnd& end) {
   const bool is_ours = member.role == JobRole::kWorker && draft.spec().image.empty();
   if (end.exit.has_started || !is_ours) return "";
@@ -149,15 +149,15 @@ void HandleEnd(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const bool is_ours_alone = member.role == JobRole::kCoordinator || pod.end->is_disruption();
   if (WasCounted(draft, pod)) return draft.Delete(pod);
   if (draft.report() == nullptr && !is_ours_alone) return draft.RequeueSoon();
-  // The servers have nothing left to do, and end.
+  // The servers have nothing left to do, and exit.
   if (HasTrained(draft) && member.role != JobRole::kWorker) return;
-  // A member that is no longer desired is removed by members.h.
+  // A member that is no longer desired is removed by members.cc.
   if (draft.report() != nullptr && member.index >= draft.DesiredNow(member.role)) return;
   if (WasReleased(draft, member, *pod.end)) return draft.Delete(pod);
   DecideAndApply(draft, member, pod);
 }
 
-// The coordinator remembers workers that are done, also when their pods are gone.
+// The coordinator remembers workers that are done, even when their pods are gone.
 void AddDepartedWorkers(Draft& draft) {
   if (draft.report() == nullptr) return;
   for (const auto& [index, worker] : draft.report()->workers) {
@@ -167,7 +167,7 @@ void AddDepartedWorkers(Draft& draft) {
   }
 }
 
-// When the member will have been healthy for long enough; none: it does not run.
+// When the member will have been healthy for long enough; none: it is not running.
 std::optional<WallTime> HealthyAt(const Draft& draft,
                                   const MemberId& member,
                                   const MemberRestart& record) {
@@ -177,8 +177,8 @@ std::optional<WallTime> HealthyAt(const Draft& draft,
   return running ? std::optional(*running + draft.spec().restart.healthy_after) : std::nullopt;
 }
 
-// A member that has been healthy for long enough starts with the initial delay again; how often it
-// was restarted stays.
+// A member that has been healthy for long enough gets the initial delay again; its number of
+// restarts stays.
 void Update(Draft& draft, const MemberId& member, MemberRestart& record) {
   if (record.in_a_row == 0) return;
   const std::optional<WallTime> healthy = HealthyAt(draft, member, record);
@@ -232,7 +232,7 @@ void PlanRestarts(Draft& draft) {
   const bool is_decided = DecisiveWorker(draft).has_value();
   for (const auto& [member, pod] : draft.pods()) {
     if (!pod.end) continue;
-    // How the other workers end does not matter any more, only whether they are done.
+    // How the other workers end no longer matters, only whether they are done.
     const bool is_over = is_decided && member.role == JobRole::kWorker;
     if (is_over && pod.end->code != 0) continue;
     HandleEnd(draft, member, pod);

@@ -10,7 +10,7 @@ bool NeedsRuntime(const Observation& seen) {
   const TrainingJobObject& object = seen.object;
   if (object.runtime.empty() || !object.unreadable.empty()) return false;
   if (!HasRuntime(object)) return true;
-  // What is wrong with the job may be mended in its runtime, as long as nothing has run with it.
+  // As long as nothing has run with it, the runtime may be changed to correct the job's problems.
   const bool has_changed = seen.runtime && seen.runtime->record != *object.status.runtime;
   return has_changed && !object.problems.empty() && !object.status.start_time;
 }

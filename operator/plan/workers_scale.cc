@@ -25,7 +25,7 @@ ScaleStep NextScaleStep(const std::string& name,
     if (has_finished) return std::monostate();
     return CreateWorkersScale{size};
   }
-  // It is created with the job's number. One that was changed before its first status was scaled.
+  // It is created with the job's number. If it was changed before its first status, it was scaled.
   const int agreed = workers->status.agreed_replicas.value_or(
       generation > 1 ? size.replicas : workers->size.replicas);
   const bool was_scaled = size.replicas == agreed && workers->size.replicas != agreed;

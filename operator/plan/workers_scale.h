@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Keeps the number of workers in a job's spec and in its TrainingJobWorkers equal, whichever of the
-// two somebody changes. One write at a time: what follows is decided when the caches show it. Pure.
+// two somebody changes. One write at a time: the next is decided once the caches show it. Pure.
 #pragma once
 
 #include <string>
@@ -38,8 +38,8 @@ using ScaleStep =
 // What a TrainingJobWorkers of this job should say.
 WorkersSize WorkersSizeOf(const pushpull::TrainingJobSpec& spec);
 
-// `job` is managed and valid; `workers` is null where there is none, and `generation` its
-// metadata.generation. Where both numbers were changed the job's is taken.
+// `job` is managed and valid; `workers` is null if there is none, and `generation` is its
+// metadata.generation. If both numbers were changed, the job's wins.
 ScaleStep NextScaleStep(const std::string& name,
                         const TrainingJobObject& job,
                         const TrainingJobWorkers* workers,
