@@ -48,7 +48,7 @@ struct Pod {
   std::string message;
   std::string node;  // empty: not scheduled
   std::string ip;    // empty: none yet
-  // Of the member's own containers; those added by a template do not count.
+  // Whether the member's own containers are ready; those added by a template do not count.
   bool is_ready = false;
   std::optional<WallTime> ready_since = {};
   std::optional<WallTime> unready_since = {};  // since when it is not ready; none: not reported

@@ -39,7 +39,7 @@ enum class CertificateStep { kKeep, kNewMember, kNewAuthority };
 // Who gets certificates.
 struct JobSubjects {
   std::string job;
-  CertificateSubject shared;                          // renewed where it exists, never made
+  CertificateSubject shared;                          // renewed if it exists, never created
   std::map<std::string, CertificateSubject> members;  // by member
 };
 

@@ -27,7 +27,7 @@ ObjectKey KeyOf(const std::string& job) {
   return {.object_namespace = job.substr(0, slash), .name = job.substr(slash + 1)};
 }
 
-// Of the calling thread since it started.
+// Used by the calling thread since it started.
 pushpull::Duration ThreadCpuTime() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -62,7 +62,7 @@ class JobController {
   // After Stop: waits until no reconcile is in progress. kDeadlineExceeded.
   absl::Status AwaitIdle(pushpull::Deadline deadline);
 
-  // Of the jobs and the queue at present.
+  // The present state of jobs and queue.
   OperatorGauges gauges() const;
 
  private:

@@ -32,10 +32,10 @@ struct ReconcilerOptions {
   PodSettings pods;
   std::string instance;           // of this operator, for events
   std::function<WallTime()> now;  // of the API server
-  // For each call to a coordinator; coordinators answer from memory. A silent one keeps a worker
-  // from other jobs for this long.
+  // Timeout of each call to a coordinator; coordinators answer from memory. A silent one keeps a
+  // worker from other jobs for this long.
   std::chrono::seconds coordinator_time{3};
-  // Of the certificates of a job's members.
+  // For the certificates of a job's members.
   std::chrono::seconds certificate_lifetime{std::chrono::days(90)};
   // A restart was counted, for this reason; for metrics. May be empty.
   std::function<void(const std::string& reason)> on_restart;

@@ -177,8 +177,8 @@ struct JobState {
   std::optional<WallTime> progress_time = {};  // Observation::progress_time
 };
 
-// What the next plan is to report of an object that could not be created; nothing: it was created,
-// or the error will pass.
+// What the next plan is to report about an object that could not be created; nothing: it was
+// created, or the error will pass.
 std::optional<Obstacle> ObstacleOf(const absl::Status& created);
 
 // The error, marked as one that users see in their job and correct there; it does not count as an

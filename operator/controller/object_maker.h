@@ -46,7 +46,7 @@ class ObjectMaker {
   // Whether the API server would accept a pod of each role. Creates none.
   absl::Status DryRunPods(const ObjectMeta& owner, const TrainingJobObject& job);
 
-  // Also returns the pod, with its labels healed, if an earlier call created it.
+  // Creates the pod; if an earlier call created it, returns that one with its labels healed.
   absl::StatusOr<ObjectMeta> EnsurePod(const ObjectMeta& owner,
                                        const TrainingJobObject& job,
                                        const MemberStart& start);

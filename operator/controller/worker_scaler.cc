@@ -62,7 +62,7 @@ absl::StatusOr<WorkerScaler::Outcome> WorkerScaler::WriteSize(const ObservedJob&
                       "",
                       client_.CallDeadline())
           .status();
-  // The job is valid, so not a number is refused, but the write itself, by somebody's policy.
+  // The job is valid, so it is not a number that is refused: somebody's policy rejects this write.
   if (absl::IsInvalidArgument(written)) return absl::PermissionDeniedError(written.message());
   PUSHPULL_RETURN_IF_ERROR(written);
   return Outcome{.has_changed_job = true};

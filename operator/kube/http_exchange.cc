@@ -207,7 +207,7 @@ class HttpClient::Session {
   // servers say so, in TLS and some in HTTP, and libcurl considers a socket with bytes to read
   // alive: the next request would be lost.
   bool IsQuiet() const {
-    if (socket_ == CURL_SOCKET_BAD) return true;  // libcurl makes a new connection
+    if (socket_ == CURL_SOCKET_BAD) return true;  // libcurl opens a new connection
     pollfd look{.fd = socket_, .events = POLLIN};
     return poll(&look, 1, 0) == 0;
   }

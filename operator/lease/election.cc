@@ -57,7 +57,7 @@ Election::Step Election::Next(SteadyTime now) const {
     const bool was_deleted = was_seen_ && changed_at_.has_value();
     return was_deleted && now < LeaseEnds() ? Step::kWait : Step::kCreate;
   }
-  // Ours without having led: the answer to our write was lost.
+  // Ours without having led: the response to our write was lost.
   if (record_->holder.empty() || record_->holder == identity_) return Step::kAcquire;
   return now >= LeaseEnds() ? Step::kAcquire : Step::kWait;
 }

@@ -42,7 +42,7 @@ class OperatorMetrics {
   void CountConflict();
   // A member was restarted, with the reason of its event.
   void CountRestart(absl::string_view reason);
-  // A request to the API server; `code` is 0 without an answer.
+  // A request to the API server; `code` is 0 without a response.
   void CountRequest(absl::string_view verb, int code);
 
  private:

@@ -76,7 +76,7 @@ struct DeleteJob {
 using Action = std::
     variant<CreatePod, DeletePod, HealLabels, RequestSize, RequestSync, RequestSave, DeleteJob>;
 
-// The action of events about a counted restart; their reason is that of the end.
+// The action of events about a counted restart; their reason is the reason of the end.
 inline constexpr char kRestartAction[] = "Restart";
 
 struct JobPlan {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that a plan is made from: what the operator knows of one job at one moment. Plain data.
+// Everything that a plan is based on: what the operator knows of one job at one moment. Plain data.
 #pragma once
 
 #include <chrono>
