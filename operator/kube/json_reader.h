@@ -27,7 +27,8 @@ inline constexpr size_t kJsonCostMax = size_t{1} << 20;
 inline constexpr size_t kJsonValueCost = 16;
 
 struct ReadValue {
-  nlohmann::json json;  // without metadata.managedFields, which is unused and a third of an object
+  nlohmann::json
+      json;  // without metadata.managedFields, a third of an object that nobody here uses
   // The first other field that was left out, and why; empty: none.
   std::string problem;
 };
