@@ -11,7 +11,8 @@
 namespace pushpull {
 namespace {
 
-// After so many rejected steps in a row something other than training must raise the versions.
+// After this many rejected steps in a row, something other than training must be raising the
+// versions.
 constexpr uint64_t kRefusalsMax = 32;
 // Steps that servers may complete while the order travels, doubled at each rejection up to 2^10.
 constexpr uint64_t kMarginBitsMax = 10;
@@ -19,7 +20,7 @@ constexpr uint64_t kMarginBitsMax = 10;
 }  // namespace
 
 CheckpointChange CheckpointAgreement::Request(const Job& job) {
-  // One save that has not begun serves all requests that come meanwhile.
+  // A save that has not begun serves all requests that arrive until it does.
   const bool has_waiting =
       status_.requested > (state_ == State::kIdle ? status_.finished : under_way_);
   if (!has_waiting) ++status_.requested;
@@ -43,7 +44,7 @@ CheckpointChange CheckpointAgreement::OnTick(const Job& job) {
       Fail(absl::StrCat(policy_.folder, ": the manifest was not written ", limit));
       break;
     case State::kClearing:
-      // What cannot be removed is no part of a checkpoint, and a later save removes it.
+      // Files that cannot be removed are not part of a checkpoint, and a later save removes them.
       Finish(job);
       break;
     case State::kIdle:
@@ -54,7 +55,7 @@ CheckpointChange CheckpointAgreement::OnTick(const Job& job) {
 
 CheckpointChange CheckpointAgreement::SetServers(const Job& job, std::set<ServerId> servers) {
   servers_ = std::move(servers);
-  // Files that a server has reported exist without it.
+  // Files that a server has reported exist even after it is gone.
   std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
   if (state_ == State::kCapturing) ConcludeIfComplete(job);
   return std::exchange(change_, {});
@@ -132,7 +133,7 @@ CheckpointChange CheckpointAgreement::OnCleared(const Job& job, uint64_t attempt
 
 CheckpointChange CheckpointAgreement::OnProbed(const Job& job, const absl::Status& written) {
   is_probing_ = false;
-  if (!next_probe_) return {};  // a save that has ended meanwhile tells more
+  if (!next_probe_) return {};  // a save has ended meanwhile, which says more
   if (written.ok()) {
     next_probe_.reset();
     status_.problem.clear();
@@ -148,7 +149,7 @@ CheckpointChange CheckpointAgreement::OnProbed(const Job& job, const absl::Statu
 
 CheckpointChange CheckpointAgreement::EndJob(const Job& job) {
   if (state_ == State::kCapturing && order_.step > job.highest_version) {
-    // Its step will never be reached. The next try takes what there is.
+    // Its step will never be reached. The next attempt takes the versions there are.
     Clear();
     return std::exchange(change_, {});
   }
@@ -157,7 +158,7 @@ CheckpointChange CheckpointAgreement::EndJob(const Job& job) {
   const bool is_saved = (status_.saved > 0 && status_.step == job.highest_version) ||
                         (is_under_way && order_.step == job.highest_version) ||
                         status_.restored_step == job.highest_version;
-  // Without common steps nothing says that the last save contains every push.
+  // Without common steps nothing shows that the last save contains every push.
   if (is_saved && job.versions == ChunkVersions::kOfOneStep) return {};
   return Request(job);
 }
@@ -229,11 +230,11 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job) {
     return;
   }
   const bool have_all_reported = !servers_.empty() && absl::c_includes(reported_, servers_);
-  // A chunk changed hands between one server's report and the other's.
+  // A chunk moved between one server's report and another's.
   if (have_all_reported) TryAgain();
 }
 
-// After the last step, what workers have kept back is never sent.
+// After the last step, workers never send their residuals.
 bool CheckpointAgreement::AreGradientsWhole() const {
   return order_.is_last || absl::c_includes(whole_, workers_);
 }

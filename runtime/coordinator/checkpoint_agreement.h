@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a running job is saved, at which step, and how that ends (docs/protocol.md section 8).
+// Decides when a running job is saved, at which step, and how a save ends (docs/protocol.md section
+// 8).
 //
 //   idle --1--> capturing --2--> writing the manifest --3--> idle
 //                 |   ^                 |
 //                 4   +--- next step ---+- 5 --> clearing --> idle
 //                 +--------------------------------^
 //
-// 1 Every `every`, on request, and at the end of the job. A request during a save gets a save of
-//   its own after it.
-// 2 Every chunk is in a file of some server, and the values are complete: no worker has kept back a
-//   part of the gradients before (docs/decisions/0038-error-feedback.md).
-// 3 The manifest is written: it is a checkpoint.
+// 1 Every `every`, on request, and at the end of the job. A request during a save starts another
+//   save after it.
+// 2 Every chunk is in a file of some server, and the values are complete: no worker holds a
+//   residual from before the step (docs/decisions/0038-error-feedback.md).
+// 3 The manifest is written: the checkpoint is complete.
 // 4 A chunk or a worker was past the step, or a chunk moved to another server at the wrong moment:
 //   the attempt's files are removed and a higher step is tried. Or a server cannot write: the save
 //   is abandoned.
 // 5 The manifest cannot be written, or a deadline has passed: the save is abandoned.
 //
-// The step must lie above every completed one, which nobody knows exactly while training continues:
-// the first guess is from heartbeats, a server that has passed it reports how far it is, and each
-// further attempt leaves twice the margin of the one before. A failed save is logged and counted,
-// and never fails the job.
+// The step must be above every completed one, which nobody knows exactly while training continues:
+// the first guess is based on heartbeats, a server that has passed it reports how far it is, and
+// each further attempt doubles the margin. A failed save is logged and counted, and never fails the
+// job.
 //
 // The first save may be due long after the start. So the coordinator writes to the folder when it
-// starts, and again until that succeeds: a volume that cannot be written is reported at once. Pure.
+// starts, and retries until that succeeds: a volume that is not writable is reported at once. Pure.
 #pragma once
 
 #include <cstdint>
@@ -42,26 +43,26 @@
 namespace pushpull {
 
 struct CheckpointPolicy {
-  std::string folder;  // the job's own, absolute; all servers and the coordinator see it there
+  std::string folder;  // the job's own; absolute, the same for all servers and the coordinator
   CheckpointOwner owner = {};  // the job
   Duration every = std::chrono::minutes(10);
   uint32_t keep = 3;
-  // For one attempt: from the order until all chunks of the step are written.
+  // Per attempt: from the order until all chunks of the step are written.
   Duration attempt_timeout = std::chrono::minutes(30);
-  // Number of the first attempt; drawn at random, so that no earlier job has used the numbers.
+  // Number of the first attempt; random, so that no earlier job has used the same numbers.
   uint64_t first_attempt = 1;
-  // Between two probes of a folder that cannot be written.
+  // Interval between probes of a folder that is not writable.
   Duration probe_every = std::chrono::seconds(30);
 };
 
-// What must be done after a change, in this order.
+// What the caller must do after a change, in this order.
 struct CheckpointChange {
-  std::optional<EndCapture> end;   // to every server, and to the workers that have a part in it
+  std::optional<EndCapture> end;   // to every server, and to the workers that take part
   std::optional<Capture> capture;  // likewise
-  // To be completed with job, mode and tensors and written; OnManifest has to follow.
+  // The caller adds job, mode and tensors, writes it and then calls OnManifest.
   std::optional<SaveManifest> manifest;
-  std::optional<ClearCheckpoint> clearing;  // of a failed attempt; OnCleared has to follow
-  std::optional<ProbeFolder> probe;         // OnProbed has to follow
+  std::optional<ClearCheckpoint> clearing;  // of a failed attempt; OnCleared must follow
+  std::optional<ProbeFolder> probe;         // OnProbed must follow
   std::string said;                         // for the log
   bool is_problem = false;
 };
@@ -69,12 +70,12 @@ struct CheckpointChange {
 // Thread-compatible.
 class CheckpointAgreement {
  public:
-  // The caller's view of the job at the moment.
+  // The caller's current view of the job.
   struct Job {
     SteadyTime now;
-    Step highest_version;     // of any chunk, as far as is known
+    Step highest_version;     // of any chunk, as far as known
     uint64_t num_chunks = 0;  // of all tensors
-    bool is_over = false;     // no step will be completed any more
+    bool is_over = false;     // no further step will be completed
     ChunkVersions versions = ChunkVersions::kOfOneStep;
   };
 
@@ -86,21 +87,21 @@ class CheckpointAgreement {
   // Saves as soon as possible; CheckpointStatus::requested is then the number of this save.
   CheckpointChange Request(const Job& job);
   CheckpointChange OnTick(const Job& job);
-  // The registered servers; each of them has been sent capture().
+  // `servers`: those registered, each of which has been sent capture().
   CheckpointChange SetServers(const Job& job, std::set<ServerId> servers);
   CheckpointChange OnCaptured(const Job& job, ServerId server, const Captured& captured);
-  // The workers that may keep back a part of gradients; each of them has been sent capture().
+  // `workers`: those that may hold residuals, each of which has been sent capture().
   CheckpointChange SetWorkers(const Job& job, std::set<WorkerId> workers);
   CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
   CheckpointChange OnManifest(const Job& job, uint64_t attempt, const absl::Status& written);
   CheckpointChange OnCleared(const Job& job, uint64_t attempt);
   CheckpointChange OnProbed(const Job& job, const absl::Status& written);
-  // No step will be completed any more: saves the last one, unless it is saved.
+  // No further step will be completed: saves the last one, unless it is already saved.
   CheckpointChange EndJob(const Job& job);
-  // The job has failed: nothing is saved any more.
+  // The job has failed: saves nothing more.
   CheckpointChange GiveUp();
 
-  // The capture under way, which a member that has just registered must be sent, too.
+  // The capture under way, which must also be sent to a member that has just registered.
   std::optional<Capture> capture() const {
     return state_ == State::kCapturing ? std::optional<Capture>(order_) : std::nullopt;
   }
@@ -128,7 +129,7 @@ class CheckpointAgreement {
   std::set<WorkerId> workers_;
   std::optional<SteadyTime> next_due_;
   CheckpointStatus status_;
-  std::optional<SteadyTime> next_probe_ = SteadyTime{};  // none: the folder can be written
+  std::optional<SteadyTime> next_probe_ = SteadyTime{};  // none: the folder is writable
   bool is_probing_ = false;
 
   State state_ = State::kIdle;
@@ -137,7 +138,7 @@ class CheckpointAgreement {
   SteadyTime deadline_;     // of the attempt
   uint64_t refusals_ = 0;
   Step reached_;              // by some chunk, as a server reported
-  bool is_given_up_ = false;  // and what there is of it is being cleared away
+  bool is_given_up_ = false;  // and its files are being removed
   Capture order_;
   std::set<ServerId> reported_;
   std::set<WorkerId> whole_;

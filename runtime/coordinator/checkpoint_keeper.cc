@@ -42,12 +42,12 @@ bool HasComplete(FileSystem& files, const ClearCheckpoint& command) {
   return !absl::IsNotFound(ReadManifest(files, StepFolder(command.folder, command.step)).status());
 }
 
-// What a folder has of the job, and whether it has any of others.
+// The job's checkpoints in a folder, and whether there are any of other jobs.
 struct Searched {
   std::optional<LoadedCheckpoint> newest;
-  absl::Status damage;  // of one that may be the job's, where `newest` is none
+  absl::Status damage;  // of one that may be the job's, if `newest` is none
   size_t num_others = 0;
-  CheckpointOwner other;  // whose the newest of those is
+  CheckpointOwner other;  // the owner of the newest of those
 
   std::string Others(const std::string& folder) const {
     return absl::StrCat(
@@ -102,7 +102,7 @@ absl::StatusOr<RestoreChoice> FindNewest(FileSystem& files, const CheckpointPlac
                                         place.folder)});
     return choice;
   }
-  // What is damaged there is not known to be this job's where there are others'.
+  // If other jobs have checkpoints there, a damaged one is not known to be this job's.
   if (before.num_others == 0) PUSHPULL_RETURN_IF_ERROR(before.damage);
   if (!before.damage.ok())
     choice.said.push_back({true, absl::StrCat("passed over: ", before.damage.message())});

@@ -45,8 +45,7 @@ void CheckpointSaver::UpdateMembers() {
   const pushpull::View& view = members_.contributors().active();
   if (view.number == view_) return;
   view_ = view.number;
-  // Only codecs that keep a part of a gradient back make a worker capture. One that leaves has lost
-  // that part.
+  // Workers capture only if a codec keeps a residual. The residual of a leaving worker is lost.
   std::set<WorkerId> workers;
   for (const ViewMember& member : view.members) {
     if (members_.shards().catalog().has_codec_memory() && !member.end_step)

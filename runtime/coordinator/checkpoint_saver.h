@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The saves of a running job: turns what checkpoint_agreement.h decides into messages to those that
-// capture, and into commands for the thread that may wait for the disk. Nothing happens in a job
-// without spec.checkpoint. Pure.
+// The saves of a running job: turns the decisions of checkpoint_agreement.h into messages to the
+// members that capture, and into commands for the thread that may block on the disk. Does nothing
+// in a job without spec.checkpoint. Pure.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,12 @@ class CheckpointSaver {
   // No save is under way.
   bool is_idle() const { return !agreement_ || agreement_->is_idle(); }
   CheckpointStatus status() const { return agreement_ ? agreement_->status() : CheckpointStatus{}; }
-  // The folder of the checkpoint to rebuild shards from: the last that this job has saved, else the
-  // one that it began from, else empty. Whatever else is in its folder may be of another history.
+  // The folder of the checkpoint to rebuild shards from: the last one that this job saved, else the
+  // one that it started from, else empty. Other checkpoints in its folder may belong to another
+  // history.
   std::string NewestCheckpoint() const;
 
-  // The job is running: from the first call on, saves are due.
+  // The job is running: saves become due from the first call on.
   void Start();
   // kFailedPrecondition: the job has no spec.checkpoint.
   absl::Status Request();
@@ -52,7 +53,7 @@ class CheckpointSaver {
   void OnCaptured(WorkerId worker, const Captured& message) {
     if (agreement_) Apply(agreement_->OnWhole(View(), worker, message));
   }
-  // Compares members and view with those that the save under way knows; after every event.
+  // Updates the save under way if members or view have changed; to be called after every event.
   void UpdateMembers();
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
@@ -69,8 +70,8 @@ class CheckpointSaver {
   const JobMembers& members_;
   std::optional<CheckpointAgreement> agreement_;
   bool has_started_ = false;
-  uint64_t servers_revision_ = 0;  // of the servers that agreement_ knows
-  uint64_t view_ = 0;              // whose workers agreement_ knows
+  uint64_t servers_revision_ = 0;  // of the servers passed to agreement_
+  uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
 };
 

@@ -10,7 +10,7 @@
 namespace pushpull {
 namespace {
 
-// Empty: nothing is.
+// Empty: no obstacle.
 std::string InTheWayOfClipping(const Consistency& consistency) {
   if (!consistency.is_sync()) {
     return absl::StrCat("needs spec.sync.mode Sync, which is ",

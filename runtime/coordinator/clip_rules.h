@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which jobs may clip gradients by their global norm: those in which every worker contributes to
+// Which jobs may clip gradients by their global norm: only those where every worker contributes to
 // every chunk of a step (docs/decisions/0053-clipping-by-the-global-norm.md). Pure.
 #pragma once
 

@@ -13,7 +13,7 @@
 namespace pushpull {
 namespace {
 
-// Empty: nothing is.
+// Empty: no obstacle.
 std::string InTheWay(const TensorSpec& tensor, const CodecRules& rules) {
   const Consistency& consistency = rules.consistency;
   if (tensor.reduction != Reduction::kMean && tensor.reduction != Reduction::kSum) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which jobs may use codecs whose residual stays on the worker (HasMemory in tensor/codec.h;
-// docs/decisions/0038-error-feedback.md): those that count every gradient once, and in which the
-// step before a checkpoint is known. Pure.
+// docs/decisions/0038-error-feedback.md): those that count every gradient once, and where the step
+// before a checkpoint is known. Pure.
 #pragma once
 
 #include <span>

@@ -39,7 +39,7 @@ Collection::Missing Collection::FindMissing() const {
   std::erase_if(missing.servers, [&](ServerId server) { return servers_.contains(server); });
   const View view = NewestView();
   for (const ViewMember& member : view.members) {
-    // A worker that has left need not be present any more.
+    // A worker that has left need not be present.
     if (!member.end_step && !workers_.contains(member.worker)) missing.workers.push_back(member);
   }
   return missing;
@@ -102,9 +102,9 @@ View Collection::NewestView() const {
   return newest;
 }
 
-// Every server that could have rejected it has accepted it, so an earlier coordinator may have
-// activated it. A server that holds no shard does not count: none of its chunks can have passed the
-// joiner's first step.
+// True: every server that could have rejected the view has accepted it, so an earlier coordinator
+// may have activated it. A server that holds no shard does not count: none of its chunks can have
+// passed the joiner's first step.
 bool Collection::IsAcceptedByAll(const View& proposed) const {
   std::set<ServerId> members;
   for (const auto& [shard, entry] : NewestEntries()) {

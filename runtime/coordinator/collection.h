@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reports of servers and workers to a new coordinator, and the job that they add up to
+// Collects the reports of servers and workers to a new coordinator and derives the state of the job
 // (docs/protocol.md section 6): the newest entry of each shard, the view in force, the desired
-// size. How long missing reports are waited for is recovery.h's business. Pure.
+// size. recovery.h decides how long to wait for missing reports. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@
 
 namespace pushpull {
 
-// The job as it was left. Everything in it was decided by earlier coordinators.
+// The job as earlier coordinators left it: all of this was decided by them.
 struct CollectedJob {
   std::vector<PlacedTensor> tensors;  // empty: none were placed yet
-  // False: no server can hold a value yet, so that the shards may be placed again.
+  // False: no server can hold a value yet, so the shards may be placed again.
   bool has_begun = false;
-  // Workers are, or were, in a view in force. False: the first view waits for all of them, also
-  // where a checkpoint has brought values already.
+  // Workers are, or were, in a view in force. False: the first view waits for all of them, even if
+  // values were already restored from a checkpoint.
   bool has_contributors = false;
-  std::map<ShardId, ReplicaSet> entries;  // of the highest epoch that was reported
+  std::map<ShardId, ReplicaSet> entries;  // of the highest epoch reported
   View view;                              // in force, or accepted by all
-  uint64_t last_view_number = 0;          // highest that was reported
+  uint64_t last_view_number = 0;          // highest reported
   std::set<WorkerId> established;         // members that have reached their first step
   DesiredSize desired;
 };
@@ -38,7 +38,7 @@ struct CollectedJob {
 // Thread-compatible.
 class Collection {
  public:
-  // A member's report; the last one counts.
+  // A member's report; the latest one counts.
   void Add(ServerId server, ServerReport report) { servers_[server] = std::move(report); }
   void Add(const RegisterWorker& worker, WorkerReport report) {
     workers_[worker.worker] = {worker.incarnation, worker.is_member, std::move(report)};
@@ -48,15 +48,15 @@ class Collection {
   void Remove(WorkerId worker) { workers_.erase(worker); }
 
   bool HasSpoken(ServerId server) const { return servers_.contains(server); }
-  // Some member knows of a job that was under way.
+  // Some member knows of a job under way.
   bool has_state() const;
-  // Members that the newest entries and the view list, and that have not reported.
+  // Members listed in the newest entries or the view that have not reported.
   struct Missing {
     std::set<ServerId> servers;
     std::vector<ViewMember> workers;
   };
   Missing FindMissing() const;
-  // Shards with values of which no full holder has reported: the missing ones may be the last.
+  // Shards with values for which no full holder has reported: the missing ones may be the last.
   std::vector<ShardId> Unheld() const;
 
   CollectedJob Decide() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator's decisions consist of: JobCore returns commands, Coordinator carries them
-// out in order. Plain data.
+// The coordinator's decisions: JobCore returns commands, Coordinator carries them out in order.
+// Plain data.
 #pragma once
 
 #include <cstdint>
@@ -44,12 +44,12 @@ struct ClearCheckpoint {
   std::string folder;
   Step step;
 };
-// See whether the folder can be written. Answered by JobCore::OnProbed.
+// Check that the folder is writable. Answered by JobCore::OnProbed.
 struct ProbeFolder {
   std::string folder;
 };
-// End this process, so that another coordinator starts with a higher term and asks the members what
-// they know. JobCore does nothing any more.
+// End this process, so that another coordinator starts with a higher term and collects the members'
+// state. JobCore does nothing from then on.
 struct StepDown {
   std::string why;
 };

@@ -38,7 +38,7 @@ Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
 }
 
 bool Contributors::IsGivenUp(const RegisterWorker& worker) const {
-  // In a ring it takes the values of the others and goes on from there.
+  // In a ring it takes the others' values and continues from there.
   if (!worker.is_member || ring_) return false;
   const ViewMember* member = active().Find(worker.worker);
   return member == nullptr || member->incarnation != worker.incarnation;
@@ -93,7 +93,7 @@ void Contributors::Remind(const MemberRegistry::Worker& worker) {
   const bool is_unaware =
       member != nullptr && !worker.info.is_member && member->incarnation == worker.info.incarnation;
   if (!is_unaware) return;
-  // Initial values count only where there are none yet.
+  // Initial values count only if there are none yet.
   job_.outbox.Send(
       worker.session,
       TensorsRegistered{catalog_.tensors(), member->from_step, member->from_step == Step{0}});
@@ -106,7 +106,7 @@ void Contributors::OnProgress(WorkerId worker, const WorkerStats& stats) {
 
 void Contributors::OnLeave(WorkerId worker, Step end_step, bool is_released) {
   const ViewChange change = agreement().Leave(worker, end_step, is_released);
-  // A worker that was never admitted waits for an answer, too.
+  // A worker that was never admitted waits for an answer as well.
   if (!change.activate) job_.outbox.Send(worker, ActivateView{active()});
   Apply(change);
 }
@@ -119,8 +119,8 @@ void Contributors::Recover(const CollectedJob& job) {
   has_started_ = job.has_contributors;
 }
 
-// The view goes out before the admissions: a worker that learns of its first step may push at once,
-// and servers must count it by then.
+// The view is sent before the admissions: a worker that learns its first step may push at once, and
+// servers must count it by then.
 void Contributors::Apply(const ViewChange& change) {
   if (change.activate) job_.outbox.SendToMembers(ActivateView{*change.activate});
   for (const ViewMember& member : change.admitted) {
@@ -141,7 +141,7 @@ void Contributors::Apply(const ViewChange& change) {
   if (change.form) SendRing(*change.form);
 }
 
-// One without a session has been lost by the time that it would answer.
+// A worker without a session will have been declared lost by the time it would answer.
 void Contributors::SendRing(FormRing form) {
   for (RingWorker& worker : form.workers) {
     const auto* member = job_.members.Find(worker.worker);

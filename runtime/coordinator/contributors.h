@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which workers contribute to steps, and in which mode: turns what view_agreement.h and
-// mode_switch.h decide into messages. Pure.
+// Which workers contribute to steps, and in which mode: turns the decisions of view_agreement.h and
+// mode_switch.h into messages. Pure.
 #pragma once
 
 #include <map>
@@ -35,13 +35,13 @@ class Contributors {
   const View& active() const { return agreement().active(); }
   // The first view with workers is, or has been, in force.
   bool has_started() const { return has_started_; }
-  // Of the change of mode that is under way, or was last.
+  // For the mode change that is under way, or else the last one.
   const ModeSwitch& mode_switch() const { return mode_switch_; }
-  // The worker was a member of a view that has gone on without it: its steps cannot count any more.
+  // The worker was a member of a view that has continued without it: its steps can no longer count.
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
   std::set<WorkerId> Reachable() const;
-  // kInvalidArgument: a codec, a clip_norm or rows do not fit the job; as CheckCodecs,
+  // kInvalidArgument: a codec, a clip_norm or rows do not fit the job; see CheckCodecs,
   // CheckClipping, CheckRowMode.
   absl::Status Check(std::span<const TensorSpec> tensors) const {
     return CheckIn(active().consistency, tensors);
@@ -52,12 +52,12 @@ class Contributors {
 
   // The registered servers have changed: each of them must accept a proposal.
   void UpdateServers() { Apply(views_.SetServers(job_.members.ServerIds())); }
-  // The views that a server which has just registered has missed.
+  // Sends the views that a newly registered server has missed.
   void SendViewsTo(SessionId server);
-  // Proposes the workers that have registered the tensors. The first view waits until there are as
-  // many as are desired. Not while the mode is being changed.
+  // Proposes the workers that have registered the tensors. The first view waits for the desired
+  // number of them. Does nothing during a mode change.
   void AdmitReady(uint32_t desired_workers);
-  // Repeats the admission for a worker that does not know of it: the message was lost with the
+  // Repeats the admission for a worker that has not received it: the message was lost with the
   // coordinator that sent it.
   void Remind(const MemberRegistry::Worker& worker);
 
@@ -67,7 +67,7 @@ class Contributors {
   void OnProgress(WorkerId worker, const WorkerStats& stats);
   void OnLeave(WorkerId worker, Step end_step, bool is_released);
   void Remove(WorkerId worker) { Apply(agreement().Remove(worker)); }
-  // Mode AllReduce; ignored in others.
+  // Mode AllReduce only; ignored in others.
   void OnStopped(WorkerId worker, const RingStopped& message) {
     if (ring_) Apply(ring_->OnStopped(worker, message));
   }
@@ -75,20 +75,20 @@ class Contributors {
     if (ring_) Apply(ring_->OnNews(worker, message));
   }
 
-  // Workers are in other racks than was known: in mode AllReduce they connect anew.
+  // Workers turned out to be in other racks: in mode AllReduce they connect again.
   void OnRacks() {
     if (ring_) Apply(ring_->Regroup());
   }
 
-  // As an earlier coordinator left it.
+  // Restores the state that an earlier coordinator left.
   void Recover(const CollectedJob& job);
-  // Puts the view in force once more, with a number above `seen`.
+  // Activates the view again, with a number above `seen`.
   void Renew(uint64_t seen) { Apply(views_.Renew(seen)); }
 
-  // The mode that is asked for. kInvalidArgument: it contradicts itself, the manifest or a
+  // The requested mode. kInvalidArgument: it contradicts itself, the manifest or a
   // tensor.
   absl::StatusOr<Consistency> CheckMode(const ModeChange& change, uint32_t desired_workers) const;
-  // Starts the change to a mode that has passed CheckMode; nothing where it is in force already.
+  // Starts the change to a mode that has passed CheckMode; does nothing if it is already in force.
   // kFailedPrecondition: another change is under way.
   absl::Status ChangeMode(const Consistency& desired);
   // To be called after every event; `may_begin`: the job is running. True when a change has ended

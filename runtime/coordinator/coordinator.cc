@@ -21,7 +21,7 @@ Coordinator::Coordinator(JobCoreOptions options,
                          CoordinatorMetrics& metrics,
                          CheckpointKeeper& checkpoints,
                          Log log)
-    // With four checks per timeout a silent peer is found at most a quarter late.
+    // With four checks per timeout, a silent peer is detected at most a quarter of it late.
     : tick_(std::min<Duration>(options.peer_timeout / 4, std::chrono::milliseconds(250))),
       executor_(executor),
       sink_(sink),

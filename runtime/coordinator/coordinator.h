@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The acting half of the coordinator: passes events to JobCore, which decides, and carries out the
-// commands that it returns.
+// commands it returns.
 #pragma once
 
 #include <functional>
@@ -32,13 +32,14 @@ class Coordinator final : public SessionEvents {
               Log log);
   ~Coordinator() override;
 
-  // Before the first event: what ends the process so that another coordinator takes over. Called at
-  // most once, with why; it must not destroy this object.
+  // To be called before the first event. `step_down` ends the process so that another coordinator
+  // takes over; it is called at most once and must not destroy this object.
   void SetStepDown(std::function<void(const std::string& why)> step_down) {
     step_down_ = std::move(step_down);
   }
 
-  // Before the first event: who is shown the job's status several times a second.
+  // To be called before the first event. `observer` receives the job's status several times a
+  // second.
   void SetObserver(std::function<void(JobStatus)> observer) { observer_ = std::move(observer); }
 
   void OnMessage(SessionId session, FromMember message) override {
@@ -62,12 +63,12 @@ class Coordinator final : public SessionEvents {
     return core_.traces().Take(number, from);
   }
 
-  // The process is to end: calls `done` once, as soon as no member needs this coordinator any more
-  // and commands that wait know how the job has ended. Until then the coordinator keeps running.
+  // The process should end: calls `done` once, as soon as no member needs this coordinator any more
+  // and waiting commands know how the job ended. Until then the coordinator keeps running.
   void Leave(std::function<void()> done);
-  // The job is over, and commands that wait for it have not heard of that yet.
+  // The job is over, but some commands that wait for it do not know yet.
   bool IsWaitedFor();
-  // Before it is destroyed: tells members to end unless another coordinator will follow.
+  // To be called before destruction: tells members to end unless another coordinator will follow.
   void Stop() { CarryOut(core_.OnStop()); }
 
  private:
@@ -94,7 +95,7 @@ class Coordinator final : public SessionEvents {
   JobCore core_;
   Waiters waiters_;
   Executor::TimerId timer_ = 0;
-  std::function<void()> left_;          // after Leave, until it was called
+  std::function<void()> left_;          // set by Leave until it is called
   std::shared_ptr<Coordinator*> self_;  // expires with the coordinator, for posted tasks
 };
 

@@ -29,14 +29,14 @@ prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const 
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry.registry()).Add({});
 }
 
-// Gauges of members, which come and go.
+// Gauges of members, which join and leave.
 class GaugesByMember {
  public:
   using Labels = std::map<std::string, std::string>;
 
   explicit GaugesByMember(prometheus::Family<prometheus::Gauge>& family) : family_(family) {}
 
-  // All that there are from now on.
+  // Replaces all values; gauges of other members are removed.
   void Set(const std::map<Labels, double>& values) {
     std::erase_if(gauges_, [&](const auto& gauge) {
       if (values.contains(gauge.first)) return false;

@@ -12,22 +12,23 @@
 namespace pushpull {
 namespace {
 
-// Between two kept reports, so that a window has few of them.
+// Minimum time between two kept reports, so that a window contains few of them.
 constexpr Duration kSpacing = std::chrono::seconds(2);
-// A member that is named stays named until it costs and differs clearly less than that.
+// A named member stays named until its cost and its ratio are clearly below the limits.
 constexpr double kReleaseShare = 2.0 / 3;
-constexpr double kReleaseRatio = 0.7;  // of what a ratio is above 1
-// What a server's own time must cost besides its links, as a part of the limit: more than noise.
+constexpr double kReleaseRatio = 0.7;  // of a ratio's excess over 1
+// How much a server's own time must cost besides its links, as a fraction of the limit: more than
+// noise.
 constexpr double kServerPart = 0.05;
-// By how much of the time its lanes must be busier, as a part of the limit: a step has parts in
-// which no server has anything to do.
+// How much busier its lanes must be, as a fraction of the limit: a step has phases in which no
+// server has anything to do.
 constexpr double kBusierPart = 1.0 / 3;
-// A worker that is named explains slow links of its own up to so many times its cost.
+// A named worker explains slow links of its own that cost up to this many times as much.
 constexpr double kExplained = 2;
-// A server reports each second; what is later than that is late.
+// A server reports every second; a report that takes longer than this is late.
 constexpr Duration kReportLate = std::chrono::milliseconds(1500);
 
-// The lower one of two; 0: there is none.
+// Of an even number, the lower middle one; 0 if empty.
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -72,8 +73,8 @@ double OthersOf(const std::map<ServerId, double>& servers, ServerId server) {
   return Median(std::move(others));
 }
 
-// The links for which `is_in`, against all others: what they cost of a step if each of them is
-// slow; none where one is not.
+// Compares the links for which `is_in` holds with all others: how much of a step they cost if each
+// of them is slow; none if one is not.
 class LinkGroups {
  public:
   LinkGroups(std::span<const Pair> pairs, double step, const CulpritLimits& limits)
@@ -124,7 +125,7 @@ std::vector<Culprit> FindWorkers(std::span<const WorkerPace> paces,
   return found;
 }
 
-// A lane that waits for a slow link is not busy; one that is kept from the processor is.
+// A lane that waits for a slow link is not busy; one that waits for a CPU is.
 bool IsBusier(const BusyShares& busy, ServerId server, const CulpritLimits& limits) {
   const auto it = busy.find(server);
   if (it == busy.end() || busy.size() < 2) return false;
@@ -251,10 +252,10 @@ CulpritWatch::Key CulpritWatch::KeyOf(const Culprit& culprit) {
 
 void CulpritWatch::OnWorker(SteadyTime now, WorkerId worker, const StepCosts& costs) {
   std::deque<Report>& reports = reports_[worker];
-  // Another process of the worker counts from its own start.
+  // A new process of the worker counts from its own start.
   if (!reports.empty() && costs.steps < reports.back().costs.steps) reports.clear();
   if (!reports.empty() && costs.steps == reports.back().costs.steps) return;
-  // The newest one always counts; those before it are kept at a distance.
+  // The newest report always counts; earlier ones are kept only kSpacing apart.
   const size_t count = reports.size();
   if (count >= 2 && reports[count - 1].at - reports[count - 2].at < kSpacing) reports.pop_back();
   reports.push_back({now, costs});
@@ -352,7 +353,7 @@ void CulpritWatch::Confirm(const Culprit& culprit) {
   news_.push_back({true, ToString(culprit)});
 }
 
-// Moves on to the next one.
+// Advances `suspect` to the next one.
 void CulpritWatch::Drop(std::map<Key, Suspect>::iterator& suspect) {
   if (suspect->second.is_named) {
     news_.push_back(

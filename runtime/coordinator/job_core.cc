@@ -51,7 +51,7 @@ bool IsRegistered(const MemberRegistry& members, SessionId session) {
   return members.ServerAt(session) || members.WorkerAt(session);
 }
 
-// Of a session that has one: it keeps it for its whole life.
+// The error for a session that already has a role, which it keeps until it ends.
 absl::Status HasRoleAlready(const MemberRegistry& members, SessionId session) {
   const std::optional<ServerId> server = members.ServerAt(session);
   return absl::FailedPreconditionError(
@@ -113,7 +113,7 @@ std::vector<Command> JobCore::OnClosed(SteadyTime now, SessionId session, const 
   return Settle();
 }
 
-// A member that closed its connection because it got no answer lives, and connects again.
+// A member that closed its connection because it got no answer is alive and will reconnect.
 bool JobCore::StepsDownOver(SessionId closing) {
   const std::optional<Duration> silence = own_silence_.Recent(job_.now);
   if (!silence || !CountsAsLost(closing)) return false;
@@ -122,7 +122,7 @@ bool JobCore::StepsDownOver(SessionId closing) {
   return true;
 }
 
-// Whether the end of this session is the loss of a member, and not its departure.
+// Whether the end of this session is the loss of a member rather than its departure.
 bool JobCore::CountsAsLost(SessionId session) const {
   if (job_.lifecycle.is_over()) return false;
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
@@ -131,7 +131,7 @@ bool JobCore::CountsAsLost(SessionId session) const {
   return server && !members_.resizer().IsReleased(*server);
 }
 
-// Its successor asks the members, whom this one would take for lost.
+// Its successor asks the members, which this coordinator would declare lost.
 void JobCore::StepDown(const std::string& why) {
   is_stopped_ = true;
   job_.outbox.Add(pushpull::StepDown{why});
@@ -188,8 +188,8 @@ bool JobCore::IsNeededNoMore() const {
   });
 }
 
-// What follows from an event in the parts that it was not addressed to. Members come first: saves
-// depend on them, and a failure, whatever part found it, is announced last.
+// Carries an event over to the parts that it was not addressed to. Members come first, because
+// saves depend on them; a failure, whichever part found it, is announced last.
 std::vector<Command> JobCore::Settle() {
   members_.Settle(saver_.NewestCheckpoint(), saver_.is_idle());
   if (job_.lifecycle.has_started()) saver_.Start();
@@ -230,8 +230,8 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
   }
 }
 
-// A worker that does not push is not dead while it sends heartbeats: spec.sync.onStall says what
-// becomes of it.
+// A worker that does not push is not dead while it sends heartbeats: spec.sync.onStall says how to
+// treat it.
 void JobCore::WatchStall() {
   const std::optional<StallWatch::News> news = job_.stalls.Take();
   if (!news || !job_.lifecycle.is_running()) return;
@@ -248,7 +248,7 @@ void JobCore::WatchStall() {
   }
 }
 
-// Once nothing moves any more.
+// Decides only once nothing is moving.
 void JobCore::WatchRacks() {
   const ReplicaAgreement& replicas = members_.shards().replicas();
   if (replicas.shards_moving() > 0) return;
@@ -267,8 +267,8 @@ void JobCore::WatchCulprits() {
     job_.outbox.Add(Announce{news.has_begun, news.text});
 }
 
-// A server's failure ends the job, and where there are none, a worker's does. Otherwise a worker's
-// describes what became of its own operations: it adds
+// A failure reported by a server ends the job; in a job without servers, so does a worker's.
+// Otherwise a worker's describes the outcome of its own operations: it adds
 // tensor and step to the loss of a server, and means nothing while no server is lost.
 void JobCore::On(SessionId session, const Failure& message) {
   const std::optional<ServerId> server = job_.members.ServerAt(session);
@@ -281,7 +281,7 @@ void JobCore::On(SessionId session, const Failure& message) {
 }
 
 void JobCore::On(SessionId session, const Captured& message) {
-  if (members_.is_recovering()) return;  // of a save that ended with the earlier coordinator
+  if (members_.is_recovering()) return;  // from a save that ended with the earlier coordinator
   if (const std::optional<ServerId> server = job_.members.ServerAt(session))
     return saver_.OnCaptured(*server, message);
   if (const std::optional<WorkerId> worker = job_.members.WorkerAt(session))
@@ -304,7 +304,7 @@ void JobCore::On(SessionId session, const RingNews& message) {
   if (worker && !members_.is_recovering()) members_.contributors().OnNews(*worker, message);
 }
 
-// ---- requests of users ----
+// ---- user requests ----
 
 absl::Status JobCore::CheckKnown() const {
   if (is_stopped_) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator's decisions, as a function of the messages it receives and of the time. It sends
-// nothing itself: each call returns commands for coordinator.h to carry out. So simulations run the
-// product's own decisions. JobCore answers users' requests and follows the job through its phases;
-// job_members.h decides everything that concerns members, shards and views.
+// nothing itself: each call returns commands for coordinator.h to carry out, so that simulations
+// run the product's own decisions. JobCore answers users' requests and takes the job through its
+// phases; job_members.h decides everything about members, shards and views.
 //
 //   recovering --6--> running (or waiting for servers)
 //
@@ -11,18 +11,18 @@
 //          |                      |                   |                    |
 //          +----------------------+---------5---------+--------------------+--> failed
 //
-// 1 The servers 0 to spec.servers.replicas - 1 are registered.
+// 1 Servers 0 to spec.servers.replicas - 1 are registered.
 // 2 The first worker's tensors are placed, and the servers have the first replica sets.
 // 3 spec.workers.replicas workers have registered the same tensors: the first view is agreed on.
-//   Later, workers come, are replaced and released at any time; steps go on without them.
-// 4 Every desired worker has done its part and left.
+//   Later, workers join, are replaced and are released at any time; steps continue meanwhile.
+// 4 The workers have done their part by spec.restart.successPolicy, and left.
 // 5 A member reports a failure, or a server was lost with the only copy of a shard that cannot be
 //   rebuilt from the workers' copies. Any other loss of a server is a failover.
 // 6 Enough members have reported what they know to a coordinator that replaces an earlier one.
 //   Deaths, joins and moves wait until then.
 //
-// A coordinator that was away itself cannot tell who is lost. It steps down, in any phase but the
-// end, and the next one asks the members.
+// A coordinator that was itself away cannot tell which members are lost. It steps down, in any
+// phase but the last, and the next one asks the members.
 #pragma once
 
 #include <cstdint>
@@ -54,28 +54,28 @@ class JobCore {
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
   // Finds members that have been silent for too long; to be called a few times per peer_timeout.
   std::vector<Command> OnTick(SteadyTime now);
-  // The coordinator ends. Members are told to end, too, where no other coordinator will follow;
+  // The coordinator ends. Tells members to end as well if no other coordinator will follow;
   // otherwise they wait for the next one, because a pod was deleted or its node drained and the job
-  // goes on.
+  // continues.
   std::vector<Command> OnStop();
-  // The job is over, or every member that could go on with another coordinator has left or is about
-  // to: the whole job is being taken down.
+  // The job is over, or every member that could continue with another coordinator has left or is
+  // about to: the whole job is being taken down.
   bool IsNeededNoMore() const;
 
-  // Changes how many servers and workers the job should have: the indices 0 to n - 1. Whoever
-  // starts processes starts the missing ones. Servers above are told to stop when they hold nothing
-  // any more; workers above are released and leave after the step they are in. Likewise the samples
-  // of a step: the next step that is divided among the workers has them, Status says when.
+  // Changes the desired number of servers and workers: the indices 0 to n - 1. The launcher or the
+  // operator starts the missing ones. Servers above are told to stop once they hold nothing;
+  // workers above are released and leave after their current step. Likewise the samples per step:
+  // the next step that is divided among the workers uses the new number, Status says when.
   //
-  // kUnavailable, of this and the other requests: a new coordinator is collecting its members, try
-  // again. kInvalidArgument: outside of the manifest's limits, or not more servers than the
+  // kUnavailable, from this and the other requests: a new coordinator is collecting its members'
+  // state, try again. kInvalidArgument: outside the manifest's limits, or no more servers than the
   // replication. kFailedPrecondition: the job is over or has not started, or divides no samples.
   // Nothing has changed after an error.
   absl::StatusOr<std::vector<Command>> Resize(SteadyTime now, const JobSize& size);
 
   // Starts a checkpoint, or queues it behind the one under way. kFailedPrecondition: the job has no
   // spec.checkpoint, has not started or is over.
-  // Status().checkpoint.requested is its number then.
+  // On success its number is Status().checkpoint.requested.
   absl::StatusOr<std::vector<Command>> SaveCheckpoint(SteadyTime now);
   std::vector<Command> OnManifest(SteadyTime now, uint64_t attempt, const absl::Status& written);
   std::vector<Command> OnCleared(SteadyTime now, uint64_t attempt);
@@ -86,7 +86,7 @@ class JobCore {
   // is over or has not started, or another change is under way. Nothing has changed after an error.
   absl::StatusOr<std::vector<Command>> SetMode(SteadyTime now, const ModeChange& change);
 
-  // Tells the workers to record their next steps; traces().number() is the trace's then.
+  // Tells the workers to record their next steps; traces().number() is then the trace's number.
   // kInvalidArgument: out of range; kFailedPrecondition: the job is over or has not started, or has
   // no worker.
   absl::StatusOr<std::vector<Command>> StartTrace(SteadyTime now, const TraceRequest& request);
@@ -97,14 +97,14 @@ class JobCore {
  private:
   // First in every event.
   void Begin(SteadyTime now);
-  // kUnavailable: the job is not known to this coordinator, or not any more.
+  // kUnavailable: this coordinator does not know the job's state yet, or is ending.
   absl::Status CheckKnown() const;
   bool StepsDownOver(SessionId closing);
   bool CountsAsLost(SessionId session) const;
   void StepDown(const std::string& why);
   void DropSilent();
 
-  // The messages that are not for members_ alone.
+  // The messages that do not concern members_ alone.
   void On(SessionId session, const Heartbeat& message);
   void On(SessionId session, const Failure& message);
   void On(SessionId session, const Captured& message);
@@ -124,8 +124,8 @@ class JobCore {
   CheckpointSaver saver_;
   TraceCollector traces_;
   bool has_announced_failure_ = false;
-  bool are_in_one_rack_ = false;  // all replicas of some shards, as was said last
-  bool is_stopped_ = false;       // this coordinator ends: nothing is decided any more
+  bool are_in_one_rack_ = false;  // all replicas of some shards, as last logged
+  bool is_stopped_ = false;       // this coordinator ends and decides nothing more
 };
 
 }  // namespace pushpull

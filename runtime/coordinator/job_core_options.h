@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manifest's part in the coordinator's decisions.
+// The settings of the coordinator's decisions, most of them from the manifest.
 #pragma once
 
 #include <chrono>
@@ -31,24 +31,24 @@ struct JobCoreOptions {
   StallPolicy on_stall = StallPolicy::kWarn;                  // spec.sync.onStall
   Duration peer_timeout = std::chrono::seconds(20);           // spec.restart.peerTimeoutSeconds
   SuccessPolicy success_policy = SuccessPolicy::kAllWorkers;  // spec.restart.successPolicy
-  // After a server's loss has failed the job: how long workers may report the interrupted tensor
-  // and step.
+  // How long workers may report the interrupted tensor and step after a server's loss has failed
+  // the job.
   Duration failure_grace = std::chrono::seconds(1);
   std::optional<CheckpointPolicy> checkpoint = {};  // spec.checkpoint
   std::optional<LoadedCheckpoint> restore = {};     // the job starts from this checkpoint
   // Whether members are asked for their state first. kNone: this is the job's first coordinator;
-  // kIfKnown: members may have state; kExpected: they have, so that they are waited for.
+  // kIfKnown: members may have state; kExpected: they have state and are waited for.
   enum class Recovery { kNone, kIfKnown, kExpected };
   Recovery recovery = Recovery::kNone;
-  // From the first registration on: how long other members may take to find this coordinator where
-  // nobody has said who they are, how long those that reports name, and how long servers without
+  // How long, from the first registration on, to wait for other members to find this coordinator:
+  // for members that no report has named, for those that reports name, and for servers without
   // whose state values would be lost. A cluster's DNS serves the address of the earlier coordinator
-  // for up to 5 s, and each try to reach it takes time: who is given up must start anew.
+  // for up to 5 s, and each attempt to reach it takes time; a member that is given up must restart.
   Duration collect_grace = std::chrono::seconds(3);
   Duration named_grace = std::chrono::seconds(10);
   Duration loss_grace = std::chrono::seconds(20);
-  // Shards without a live holder are rebuilt from the workers' copies once loss_grace is over for
-  // the last holders. Otherwise such a loss fails the job.
+  // True: shards without a live holder are rebuilt from the workers' copies once loss_grace has
+  // passed. False: such a loss fails the job.
   bool repairs_losses = false;
 };
 

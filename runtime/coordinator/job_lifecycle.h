@@ -6,7 +6,7 @@
 //       |                  |
 //       +------------------+--Fail--> failing --AddDetail, final failure or grace over--> failed
 //
-// A loss fails the job at once, but whoever asks sees it as failed a moment later: until then
+// A loss fails the job at once, but the status shows it as failed only a moment later: until then
 // workers report which tensor and step the loss interrupted. Pure.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace pushpull {
 struct JobFailure {
   std::string text;
   uint32_t exit_code = 0;  // of `pushpull run`; 0: the usual one
-  // No worker can add which tensor and step the failure interrupted, so that none is waited for.
+  // No worker can say which tensor and step the failure interrupted, so none is waited for.
   bool is_final = true;
 };
 
@@ -40,19 +40,19 @@ class JobLifecycle {
   bool has_started() const { return started_at_.has_value(); }
   bool is_running() const { return phase_ == JobPhase::kRunning && !has_failed(); }
   bool has_succeeded() const { return phase_ == JobPhase::kSucceeded; }
-  // From the failure on, also while details may come.
+  // True from the failure on, even while details may still arrive.
   bool has_failed() const { return failed_at_.has_value(); }
   bool is_over() const { return has_succeeded() || has_failed(); }
-  // With details; empty while the job has not failed.
+  // With details; empty if the job has not failed.
   const std::string& failure() const { return failure_.text; }
   // kFailedPrecondition: the job has not started, or is over.
   absl::Status CheckRunning() const;
 
   void Start(SteadyTime now);
   void Succeed(SteadyTime now);
-  // Nothing where the job has failed already: the first failure is the cause of others.
+  // Does nothing if the job has already failed: the first failure causes the others.
   void Fail(SteadyTime now, JobFailure failure);
-  // False where no detail is expected.
+  // False if no detail is expected.
   bool AddDetail(const std::string& text);
   void OnTick(SteadyTime now);
 

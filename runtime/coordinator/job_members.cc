@@ -53,13 +53,13 @@ uint64_t HighestView(const ServerReport& report) {
   return std::max(report.active.number, report.proposed ? report.proposed->number : 0);
 }
 
-// kInvalidArgument: not this size; kFailedPrecondition: the job's size cannot change now.
+// kInvalidArgument: the size is invalid; kFailedPrecondition: the job's size cannot change now.
 absl::Status CheckResizable(const JobLifecycle& lifecycle,
                             const ShardDirectory& shards,
                             const Resizer& resizer,
                             const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(resizer.Check(size));
-  // A server that reads a checkpoint has a place until that is done.
+  // A server that reads a checkpoint keeps its place until it has done so.
   const bool needs_step =
       size.workers || size.global_batch || (size.servers && shards.is_restoring());
   return needs_step || lifecycle.is_over() ? lifecycle.CheckRunning() : absl::OkStatus();
@@ -78,7 +78,7 @@ absl::Status SetBatch(const JobSize& size,
   return absl::OkStatus();
 }
 
-// Whether a worker is in another rack than was known. Shards move to where they belong.
+// Whether a worker turned out to be in another rack. Servers' shards move accordingly.
 bool SetRacks(const std::vector<MemberRack>& racks,
               MemberRegistry& members,
               ShardDirectory& shards,
@@ -99,12 +99,12 @@ bool SetRacks(const std::vector<MemberRack>& racks,
 
 }  // namespace
 
-// ---- members that come ----
+// ---- members that join ----
 
 absl::Status JobMembers::CheckRegistration(Term promised, const absl::Status& index) {
   PUSHPULL_RETURN_IF_ERROR(recovery_.CheckTerm(promised));
   if (job_.lifecycle.has_failed()) return absl::UnavailableError(job_.lifecycle.failure());
-  // The size is known when the recovery is over.
+  // The size is not known until the recovery is over.
   return is_recovering() ? absl::OkStatus() : index;
 }
 
@@ -112,8 +112,8 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
   const ServerId id = message.server;
   absl::Status status = CheckRegistration(message.promised, resizer_.CheckIndex(id));
   if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
-  // The same process connects again before its old session was seen to end. Another process has to
-  // wait until the old one is dead.
+  // The same process has reconnected before the end of its old session was noticed. Another process
+  // has to wait until the old one is dead.
   const auto* known = job_.members.Find(id);
   if (known != nullptr && known->info.incarnation == message.incarnation)
     Drop(known->session, "it has connected again");
@@ -124,7 +124,7 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
   Welcome(session, message.promised);
   if (is_recovering()) return AdvanceRecovery();
   if (!shards_.is_prepared()) return;
-  // It gets everything that the others have received before, then shards.
+  // It first gets everything that the others have already received, then shards.
   shards_.SendTableTo(session, true);
   contributors_.SendViewsTo(session);
   UpdateServers();
@@ -152,11 +152,11 @@ void JobMembers::On(SessionId session, const RegisterWorker& message) {
 void JobMembers::Welcome(SessionId session, Term promised) {
   job_.outbox.Send(session, MakeWelcome(job_.options));
   recovery_.OnRegistered(job_.now);
-  // A process that no coordinator has welcomed before has nothing to report.
+  // A process that no coordinator has ever welcomed has nothing to report.
   if (promised > Term{}) job_.outbox.Send(session, Collect{job_.options.term});
 }
 
-// ---- members that go ----
+// ---- members that leave ----
 
 void JobMembers::On(WorkerId worker, const Leave& message) {
   if (is_recovering()) return recovery_.Defer(worker, message);
@@ -207,7 +207,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   const ReplicaChange change = shards_.replicas().LoseServer(id);
   const std::string fatal = change.lost.empty() ? "" : losses_.WhyFatal(view.consistency);
   if (!fatal.empty()) {
-    // Workers with a push under way report next which tensor and step it was.
+    // Workers with a push under way will report which tensor and step it was.
     return job_.Fail({.text = absl::StrCat(who, " is lost: ", why, "; ", fatal),
                       .is_final = view.members.empty()});
   }
@@ -255,7 +255,7 @@ void JobMembers::On(WorkerId worker, const RegisterTensors& message) {
   if (shards_.is_prepared()) RegisterWaiting();
 }
 
-// A list that does not fit ends its worker's session. The first one is placed.
+// The first list is placed. A list that does not match ends its worker's session.
 void JobMembers::RegisterWaiting() {
   for (const auto& [id, request] : std::exchange(waiting_, {})) {
     if (job_.lifecycle.has_failed()) return;
@@ -283,8 +283,8 @@ void JobMembers::AdmitReady() {
     contributors_.AdmitReady(resizer_.desired().workers);
 }
 
-// Servers of the first entries may be about to leave, and servers that have come since shards were
-// assigned get theirs now.
+// Servers of the first entries may be about to leave, and servers that have registered since shards
+// were assigned now get theirs.
 void JobMembers::OnPlaced() {
   if (shards_.is_restoring() || job_.lifecycle.has_failed()) return;
   if (!resizer_.has_leaving() && !job_.options.has_colocated_servers) return Retarget();
@@ -303,8 +303,8 @@ void JobMembers::On(ServerId server, const Restored& message) {
   AdmitReady();
 }
 
-// After a change of the servers that are desired, present, or about to leave. Not before the first
-// entries are given out, and not when the job's values are final.
+// To be called after a change in the servers that are desired, present, or about to leave. Does
+// nothing before the first entries are issued, or once the job's values are final.
 void JobMembers::Retarget() {
   if (shards_.is_restoring() || job_.lifecycle.has_succeeded()) return;
   if (const auto target = resizer_.TakeTarget()) shards_.SetTarget(*target);
@@ -316,7 +316,7 @@ void JobMembers::UpdateServers() {
   contributors_.UpdateServers();
 }
 
-// ---- requests of users ----
+// ---- user requests ----
 
 absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, resizer_, size));
@@ -335,7 +335,7 @@ absl::Status JobMembers::Resize(const JobSize& size) {
   }
   // Members keep the size for the next coordinator.
   if (resizer_.desired().revision != before.revision) SendServerList();
-  Retarget();  // servers beside workers come and go with them
+  Retarget();  // servers beside workers join and leave with them
   return absl::OkStatus();
 }
 
@@ -367,7 +367,7 @@ void JobMembers::Settle(const std::string& checkpoint, bool is_saved) {
     PrepareShards();
 }
 
-// Workers that do not answer in time are removed, and the others' answers decide.
+// Removes workers that do not answer in time; the others' answers then decide.
 void JobMembers::AdvanceLosses(const std::string& checkpoint) {
   while (losses_.is_under_way() && !job_.lifecycle.is_over() && !is_recovering()) {
     const std::set<WorkerId> silent = losses_.Advance(contributors_.active().consistency,
@@ -381,8 +381,8 @@ void JobMembers::AdvanceLosses(const std::string& checkpoint) {
   }
 }
 
-// Before anything is placed a server is gone at once, so that nothing will be placed on it, and the
-// next process has its place.
+// Before anything is placed, a released server is gone at once: nothing will be placed on it, and
+// the next process takes its place.
 void JobMembers::ReleaseServers(bool is_saved) {
   if (job_.lifecycle.has_failed() || is_recovering() || shards_.is_restoring()) return;
   const auto rule = LeaveRuleOf(job_.lifecycle, shards_, is_saved);
@@ -406,7 +406,7 @@ void JobMembers::On(SessionId session, const ServerReport& message) {
     recovery_.Add(*server, message);
     return AdvanceRecovery();
   }
-  // It comes late, and may know of a view that nobody else has reported.
+  // The report is late, and may contain a view that nobody else has reported.
   const uint64_t seen = HighestView(message);
   if (job_.lifecycle.has_started() && seen > contributors_.active().number)
     contributors_.Renew(seen);
@@ -421,7 +421,8 @@ void JobMembers::On(SessionId session, const WorkerReport& message) {
 
 void JobMembers::AdvanceRecovery() {
   if (!is_recovering() || job_.lifecycle.has_failed()) return;
-  // At once: the missing servers are started by the size in the status.
+  // At once, because the launcher or the operator starts missing servers according to the size in
+  // the status.
   resizer_.Restore(recovery_.desired());
   const Recovery::Decision decision = recovery_.Advance(job_.now, resizer_.desired().servers);
   if (const auto* wait = std::get_if<Recovery::Wait>(&decision)) {
@@ -449,7 +450,7 @@ void JobMembers::Recover(const CollectedJob& job) {
   RecoverWorkers(job.view);
 }
 
-// Workers that are registered take their places in the view again; the others have died meanwhile.
+// Registered workers take their places in the view again; the others have died meanwhile.
 void JobMembers::RecoverWorkers(const View& view) {
   for (const ViewMember& member : view.members) {
     const auto* worker = job_.members.Find(member.worker);

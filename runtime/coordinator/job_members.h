@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The members of a job as they register, leave and die, and what follows from that for the parts
-// that depend on them:
+// The members of a job as they register, leave and die, and the effects on the parts that depend on
+// them:
 //
 //   member_registry.h   sessions, roles           resizer.h          desired size, drains
 //   contributors.h      views, modes              shard_directory.h  replica sets
 //   recovery.h          a new coordinator's start loss_handler.h     shards without a holder
 //
-// Each of them decides on its own state only; the order in which an event reaches them is decided
-// here. Pure.
+// Each of them decides only about its own state; the order in which an event reaches them is
+// decided here. Pure.
 #pragma once
 
 #include <map>
@@ -46,12 +46,12 @@ class JobMembers {
   Contributors& contributors() { return contributors_; }
   const Resizer& resizer() const { return resizer_; }
   const WorkerRoster& roster() const { return roster_; }
-  // The highest step that workers have announced to leave before.
+  // The highest step before which workers have announced to leave.
   Step end_step() const { return end_step_; }
   bool is_recovering() const { return recovery_.is_under_way(); }
 
-  // A message that concerns members, shards or views. One from a sender that may not send it ends
-  // the session.
+  // A message that concerns members, shards or views. A sender that may not send it loses its
+  // session.
   template <typename Message>
   void Receive(SessionId session, const Message& message) {
     if (is_recovering() && !Recovery::IsUnderstood(message)) return;
@@ -78,7 +78,7 @@ class JobMembers {
     Lose(session, why);
   }
   // The workers have done their part by spec.restart.successPolicy, and the result has survived: a
-  // lost shard is rebuilt from the workers first, which therefore stay while one has no primary.
+  // lost shard is rebuilt from the workers first, so they stay while a shard has no primary.
   bool IsComplete() const {
     return roster_.IsComplete(resizer_.desired().workers, job_.options.success_policy) &&
            !losses_.is_under_way() && shards_.replicas().HasEveryPrimary();
@@ -88,14 +88,14 @@ class JobMembers {
   absl::Status Resize(const JobSize& size);
   absl::Status SetMode(const ModeChange& change);
 
-  // After every event: what follows from it, as far as no further message is needed. `checkpoint`
-  // is the one to rebuild lost shards from, or empty; `is_saved`: the last checkpoint of a job
-  // that has succeeded is complete.
+  // To be called after every event: does all that follows from it without another message.
+  // `checkpoint` is the one to rebuild lost shards from, or empty; `is_saved`: the last checkpoint
+  // of a job that has succeeded is complete.
   void Settle(const std::string& checkpoint, bool is_saved);
 
  private:
-  // One for each message and kind of sender: a registered server, a registered worker, or, as
-  // SessionId, anybody.
+  // One per message and kind of sender: a registered server, a registered worker, or, with
+  // SessionId, anyone.
   void On(SessionId session, const RegisterServer& message);
   void On(SessionId session, const RegisterWorker& message);
   void On(WorkerId worker, const RegisterTensors& message);
@@ -143,7 +143,7 @@ class JobMembers {
   Recovery recovery_;
   WorkerRoster roster_;
   Step end_step_;
-  std::map<WorkerId, RegisterTensors> waiting_;  // until servers are there to place the first on
+  std::map<WorkerId, RegisterTensors> waiting_;  // until the first can be placed on servers
 };
 
 }  // namespace pushpull

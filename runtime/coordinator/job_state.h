@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of the coordinator's core share: the manifest, the members, the statistics, and
-// the commands that follow from an event. Pure.
+// State shared by the parts of the coordinator's core: the options, the members, the statistics,
+// and the commands that follow from an event. Pure.
 #pragma once
 
 #include <string>
@@ -22,14 +22,14 @@
 namespace pushpull {
 
 // The commands that follow from one event, in the order in which they are carried out: a member
-// receives what the parts decide in the order of the decisions. Thread-compatible.
+// receives decisions in the order in which the parts made them. Thread-compatible.
 class Outbox {
  public:
   // `members` is used, not owned, and outlives this object.
   Outbox(const MemberRegistry& members, Term term) : members_(members), term_(term) {}
 
   void Send(SessionId session, ToMember message) { Add(SendMessage{session, std::move(message)}); }
-  // Dropped where the member has no session.
+  // Dropped if the member has no session.
   void Send(ServerId server, ToMember message);
   void Send(WorkerId worker, ToMember message);
   void SendToServers(const ToMember& message);
@@ -38,7 +38,7 @@ class Outbox {
     SendToServers(message);
     SendToWorkers(message);
   }
-  // Ends a session that may not go on, with a message that says why.
+  // Ends a session that may not continue, with a message that says why.
   void Refuse(SessionId session, absl::Status why);
   void Log(std::string text) { Add(Announce{false, std::move(text)}); }
   void Warn(std::string text) { Add(Announce{true, std::move(text)}); }

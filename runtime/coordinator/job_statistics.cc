@@ -12,8 +12,8 @@
 namespace pushpull {
 namespace {
 
-// Those of the newer report that the older ones did not have. A worker repeats in the first report
-// of a session what it has reported before.
+// The losses in the newer report that earlier ones did not have. In the first report of a session a
+// worker repeats what it has reported before.
 absl::Span<const LossPoint> NewLosses(const WorkerStats& older, const WorkerStats& newer) {
   const absl::Span<const LossPoint> losses = newer.losses;
   const uint64_t first = newer.losses_end - std::min<uint64_t>(newer.losses_end, losses.size());
@@ -40,7 +40,8 @@ void JobStatistics::OnServer(ServerId server, const ServerStats& stats) {
   if (stats.gradient_variance != 0) UpdateNoise();
 }
 
-// Averages of sums are sums of averages, so the servers' parts add up. The last known one stays.
+// An average of sums is a sum of averages, so the servers' parts add up. The last known value is
+// kept.
 void JobStatistics::UpdateNoise() {
   GradientNoise noise;
   for (const auto& [server, stats] : servers_)
@@ -143,7 +144,7 @@ void JobStatistics::AddLoss(const LossPoint& point) {
 // Every worker of the step reports it, in each of its heartbeats.
 void JobStatistics::AddUneven(Step step) {
   const bool is_full = uneven_steps_.size() == JobStatus::kUnevenStepsMax;
-  if (is_full && step < *uneven_steps_.begin()) return;  // it was counted before the others were
+  if (is_full && step < *uneven_steps_.begin()) return;  // it was counted before the others
   if (!uneven_steps_.insert(step).second) return;
   ++uneven_count_;
   if (is_full) uneven_steps_.erase(uneven_steps_.begin());

@@ -19,8 +19,8 @@
 
 namespace pushpull {
 
-// Measures each change of the number of servers: how long it took, how many bytes it moved, how
-// long workers waited. Thread-compatible. Bounded: the newest JobStatus::kResizesMax changes.
+// Measures each change in the number of servers: how long it took, how many bytes it moved, how
+// long workers waited. Thread-compatible. Bounded: keeps the newest JobStatus::kResizesMax changes.
 class ResizeLog {
  public:
   // The members' statistics since the job's start.
@@ -29,8 +29,8 @@ class ResizeLog {
     uint64_t bytes_copied = 0;
   };
 
-  // A member's statistics are at most `report_period` old, so that those of a change are complete
-  // that much after it has settled.
+  // A member's statistics are at most `report_period` old, so those of a change are complete this
+  // long after it has settled.
   explicit ResizeLog(Duration report_period) : report_period_(report_period) {}
 
   // Closes the resize under way.
@@ -38,7 +38,7 @@ class ResizeLog {
   // To be called often while is_open(). `is_settled`: the servers are present and nothing moves.
   void Update(SteadyTime now, bool is_settled, const Totals& totals);
 
-  // The last one's numbers may still change.
+  // The last resize's numbers may still change.
   bool is_open() const { return !resizes_.empty() && !resizes_.back().is_final; }
   const std::vector<ResizeStatus>& resizes() const { return resizes_; }
 
@@ -50,7 +50,7 @@ class ResizeLog {
   Totals before_;
 };
 
-// Thread-compatible. Bounded: one entry a member, at most JobStatus::kLossesMax losses
+// Thread-compatible. Bounded: one entry per member, at most JobStatus::kLossesMax losses
 // and JobStatus::kUnevenStepsMax steps.
 class JobStatistics {
  public:
@@ -62,7 +62,7 @@ class JobStatistics {
 
   Step WorkerStep(WorkerId worker) const;
   WorkerActivity Activity(WorkerId worker) const;
-  // Versions some server has reached; a joiner's first step lies above.
+  // The highest version that some server has reached; a joiner's first step is above it.
   Step HighestVersion() const;
   ServerStats Server(ServerId server) const;
   // Since the job's start.
@@ -93,7 +93,7 @@ class JobStatistics {
   uint64_t batch_ = 0;
   double noise_scale_ = 0;
   uint64_t uneven_count_ = 0;
-  std::set<Step> uneven_steps_;  // the newest of those that are counted
+  std::set<Step> uneven_steps_;  // the newest of the counted steps
   uint64_t loss_stride_ =
       1;  // only steps divisible by it are kept; doubles when there are too many
 };

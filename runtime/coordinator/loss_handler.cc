@@ -8,9 +8,9 @@
 
 namespace pushpull {
 
-// A worker's copy is the value of a step, so that it can replace the lost one only where steps say
-// which updates a value contains. In Async and Bounded nothing says so; with backup workers and
-// gated steps the decision who counts in the last step was lost with its leading chunk.
+// A worker's copy is the value of a step, so it can replace the lost one only if the step number
+// determines which updates a value contains. In Async and Bounded it does not; with backup workers
+// and gated steps the decision on who counts in the last step was lost with its leading chunk.
 std::string LossHandler::WhyFatal(const Consistency& active) const {
   if (!job_.options.repairs_losses) return "its shards have no copy on another server";
   if (active.gated)
@@ -50,7 +50,7 @@ void LossHandler::Begin(const std::vector<ShardId>& lost) {
 }
 
 void LossHandler::OnRebuilt(ServerId server, const Rebuilt& rebuilt) {
-  // The order may be outdated: replaced by another one, or the old holder came back meanwhile.
+  // The order may be outdated: replaced by another one, or the old holder has returned meanwhile.
   const auto rebuild = rebuilds_.find(rebuilt.shard);
   const bool is_expected = rebuild != rebuilds_.end() &&
                            shards_.replicas().is_lost(rebuilt.shard) &&
@@ -129,7 +129,7 @@ void LossHandler::CloseRecovered() {
 }
 
 // A promise for a lost shard says that the process lacks the state. So once every listed holder has
-// promised, new processes have their places and the old ones cannot come back.
+// promised, new processes have taken their places and the old ones cannot return.
 void LossHandler::StopWaitingForReplaced() {
   for (const ShardId shard : recovery_.Waiting()) {
     const std::vector<ServerId>& holders = shards_.replicas().table().at(shard).followers;
@@ -152,7 +152,7 @@ void LossHandler::Ask(const LossRecovery::Orders& orders, const std::set<WorkerI
 
 void LossHandler::Rebuild(const ShardPlan& plan, const std::string& checkpoint) {
   const std::optional<ReplicaSet> entry = shards_.replicas().Rebuild(plan.shard);
-  // The server that was to take the shard has gone since: plan again with its successor.
+  // The server that was to take the shard has gone since then: plan again with its successor.
   if (!entry) return recovery_.AskAgain(plan.shard);
   recovery_.OnRebuilding(plan.shard, *entry->primary);
   rebuilds_[plan.shard] = {plan, {.shard = plan.shard, .entry = *entry}, false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shards without a live holder: turns the decisions of loss_recovery.h into messages to the
+// Handles shards without a live holder: turns the decisions of loss_recovery.h into messages to the
 // workers that have copies and to the servers that take over, and records each loss for the status
 // (docs/decisions/0020-lost-shards-from-workers.md). Pure.
 #pragma once
@@ -28,20 +28,21 @@ class LossHandler {
         shards_(shards),
         recovery_({.grace = job.options.loss_grace, .answer_within = job.options.peer_timeout}) {}
 
-  // Why shards that are lost now end the job; empty: they are rebuilt.
+  // Why a loss of shards at this point fails the job; empty: they are rebuilt.
   std::string WhyFatal(const Consistency& active) const;
-  // The holders of the shards that are lost now, if any, have been waited for already.
+  // The holders of the shards that are now lost, if any, have already been waited for.
   void OnHoldersAwaited() { has_waited_ = shards_.has_lost(); }
   void OnServerLost(ServerId server) { recovery_.LoseServer(server); }
   void OnCopies(WorkerId worker, const ShardCopies& copies) { recovery_.OnCopies(worker, copies); }
-  // The result of an order that was sent to `server`; outdated ones are ignored.
+  // The result of an order sent to `server`; outdated results are ignored.
   void OnRebuilt(ServerId server, const Rebuilt& rebuilt);
 
-  // Shards have lost their last holder and are not rebuilt yet.
+  // Some shards have lost their last holder and are not rebuilt yet.
   bool is_under_way() const { return shards_.has_lost() || recovery_.is_under_way(); }
-  // Goes as far as it can without another message; to be called after every event. `workers` and
-  // `has_server` as in LossRecovery::Job; `checkpoint` is the folder of the job's newest one, empty
-  // where it has none. The result did not answer in time: to be removed, then Advance
+  // Continues as far as possible without another message; to be called after every event. `workers`
+  // and `has_server` as in LossRecovery::Job; `checkpoint` is the folder of the job's newest one,
+  // empty if there is none. Returns the workers that did not answer in time: remove them, then call
+  // Advance
   // again.
   std::set<WorkerId> Advance(const Consistency& active,
                              const std::set<WorkerId>& workers,

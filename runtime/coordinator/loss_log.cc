@@ -85,7 +85,7 @@ StateLoss* LossLog::Find(ShardId shard) {
   return it == open_.end() ? nullptr : &losses_[it->second];
 }
 
-// A loss is over when none of its shards is open any more.
+// A loss is over when none of its shards is open.
 std::optional<StateLoss> LossLog::Close(SteadyTime now, ShardId shard) {
   const auto it = open_.find(shard);
   const size_t index = it->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records each loss of shards without another holder, and what replaced them: for the log, the
+// Records each loss of shards that had no other holder, and what replaced them: for the log, the
 // status and the report. Pure.
 #pragma once
 
@@ -20,14 +20,14 @@ namespace pushpull {
 // Thread-compatible.
 class LossLog {
  public:
-  // One loss: its shards with the number of their chunks. `server` is the last holder, none where
-  // it is unknown. A shard that is part of an open loss stays with that.
+  // One loss: its shards, with the number of chunks in each. `server` is the last holder, none if
+  // unknown. A shard that is already part of an open loss stays in that one.
   void Begin(SteadyTime now,
              std::optional<ServerId> server,
              const std::map<ShardId, uint64_t>& shards,
              bool is_waiting);
   void StopWaiting(ShardId shard);
-  // Each returns the loss when this was the last shard of it.
+  // Each returns the loss if this was its last shard.
   std::optional<StateLoss> OnReturned(SteadyTime now, ShardId shard);
   std::optional<StateLoss> OnRebuilt(SteadyTime now, const ShardPlan& plan, const Rebuilt& word);
 
@@ -38,7 +38,7 @@ class LossLog {
   std::optional<StateLoss> Close(SteadyTime now, ShardId shard);
 
   std::vector<StateLoss> losses_;
-  std::vector<SteadyTime> began_at_;  // of each
+  std::vector<SteadyTime> began_at_;  // of each loss
   std::map<ShardId, size_t> open_;    // position in losses_
 };
 

@@ -173,7 +173,7 @@ absl::StatusOr<ChunkPlan> LossRecovery::PlanChunk(ChunkId chunk,
           ToString(worker),
           copy.version.value()));
     }
-    // Workers share the sending.
+    // Spreads the sending over the workers.
     const auto& [from, copy] = newest[chunk.value() % newest.size()];
     plan.chunk.source = RebuiltChunk::Source::kWorker;
     plan.chunk.version = std::max(known, copy.version);
@@ -182,7 +182,7 @@ absl::StatusOr<ChunkPlan> LossRecovery::PlanChunk(ChunkId chunk,
     plan.copied = copy.version;
     return plan;
   }
-  // Nobody who is left has seen a value; the first that comes counts, as at the beginning.
+  // No remaining worker has seen a value; the first one to arrive counts, as at the start of a job.
   const bool has_no_value = !job.has_begun || (all_bring_their_own && !job.has_steps);
   if (job.has_checkpoint && !all_bring_their_own) {
     plan.chunk.source = RebuiltChunk::Source::kCheckpoint;

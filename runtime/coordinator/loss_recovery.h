@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shards whose last holder is lost (docs/protocol.md section 5, Loss): how long to wait for it,
-// what each worker has of them, and where each chunk's value comes from then. Who is primary is
-// replica_agreement.h's business, what is sent is loss_handler.h's.
+// which copies each worker has, and where each chunk's value then comes from. replica_agreement.h
+// chooses the primary, loss_handler.h sends the messages.
 //
 //   waiting --1--> due --2--> asking --3--> rebuilding --4--> over
 //                   ^            |              |
 //                   +------------+------5-------+
 //
-// 1 The grace is over, or a new process has replaced the holder: its state will not return.
-// 2 A server is present that can take the shards. All workers of the view are asked at once: with
-//   its answer a worker promises to accept nothing more that the old primary publishes.
+// 1 The grace period is over, or a new process has replaced the holder: its state will not return.
+// 2 A server that can take the shards is present. All workers of the view are asked at once: by
+//   answering, a worker promises to accept nothing more that the old primary publishes.
 // 3 All have answered. A worker that does not answer in time, or leaves, is removed from the view
 //   and does not count.
-// 4 The new primary has everything; or the old holder has returned after all, which is accepted at
+// 4 The new primary has everything, or the old holder has returned after all, which is accepted at
 //   any time.
-// 5 A worker whose copy is needed has gone, or a worker has joined the view, or the new primary has
+// 5 A worker whose copy is needed is gone, or a worker has joined the view, or the new primary is
 //   gone.
 //
 // Pure.
@@ -38,14 +38,14 @@
 namespace pushpull {
 
 struct LossOptions {
-  Duration grace = std::chrono::seconds(30);          // for the holder to come back
-  Duration answer_within = std::chrono::seconds(20);  // for a worker to say what it has
-  Duration server_within = std::chrono::minutes(10);  // for a server to come where there is none
+  Duration grace = std::chrono::seconds(30);          // for the holder to return
+  Duration answer_within = std::chrono::seconds(20);  // for a worker to report its copies
+  Duration server_within = std::chrono::minutes(10);  // for a server to register if there is none
 };
 
 struct ChunkPlan {
   RebuiltChunk chunk;
-  WorkerId from;  // of Source::kWorker
+  WorkerId from;  // for Source::kWorker
   Step copied;    // the version that the copy has; below chunk.version where updates are lost
 };
 
@@ -59,8 +59,7 @@ class LossRecovery {
  public:
   explicit LossRecovery(LossOptions options) : options_(options) {}
 
-  // The shard, which has `chunks`, has no holder left. With `may_return` the last one is waited
-  // for.
+  // The shard, which has `chunks`, has no holder left. With `may_return`, waits for the last one.
   void Lose(SteadyTime now, ShardId shard, std::vector<ChunkId> chunks, bool may_return);
   // The holder cannot return any more.
   void StopWaiting(ShardId shard) { Change(shard, State::kWaiting, State::kDue); }
@@ -78,16 +77,16 @@ class LossRecovery {
 
   bool is_under_way() const { return !shards_.empty(); }
   bool IsWaiting(ShardId shard) const { return IsIn(shard, State::kWaiting); }
-  // Shards that wait for their holder, and all.
+  // The shards that wait for their holder; all lost shards.
   std::vector<ShardId> Waiting() const;
   std::vector<ShardId> Lost() const;
 
-  // The caller's state at the moment.
+  // The caller's current state.
   struct Job {
     std::set<WorkerId> workers;  // of the view, and reachable
     bool has_server = false;     // some server can take a shard
-    bool has_begun = false;      // a worker was admitted: values may have been published
-    bool has_steps = false;      // a step was done
+    bool has_begun = false;      // a worker has been admitted: values may have been published
+    bool has_steps = false;      // a step has been completed
     bool has_checkpoint = false;
   };
   struct Orders {
@@ -95,8 +94,8 @@ class LossRecovery {
     uint64_t round = 0;
     std::vector<ShardId> ask;
     std::set<WorkerId> silent;     // to be removed from the view
-    std::vector<ShardPlan> plans;  // OnRebuilding has to follow for each
-    std::string failure;           // the job cannot go on
+    std::vector<ShardPlan> plans;  // OnRebuilding must follow for each
+    std::string failure;           // the job cannot continue
   };
   Orders Advance(SteadyTime now, const Job& job);
 
@@ -106,7 +105,7 @@ class LossRecovery {
     std::vector<ChunkId> chunks;
     State state = State::kWaiting;
     SteadyTime until;           // kWaiting
-    std::set<WorkerId> needed;  // kRebuilding: whose copies are on their way
+    std::set<WorkerId> needed;  // kRebuilding: workers whose copies are on the way
     std::optional<ServerId> server;
     std::map<WorkerId, std::map<ChunkId, ChunkCopy>> copies;
   };

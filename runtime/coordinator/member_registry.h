@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The members that have a session with the coordinator: their role, incarnation and last sign of
-// life. A server's or worker's index has at most one session at a time. Pure.
+// life. The index of a server or worker has at most one session at a time. Pure.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class MemberRegistry {
   struct Server {
     SessionId session;
     RegisterServer info;
-    uint64_t table_version = 0;  // of the tensor table that it has installed
+    uint64_t table_version = 0;  // of the tensor table it has installed
   };
   struct Worker {
     SessionId session;
@@ -39,23 +39,24 @@ class MemberRegistry {
   };
   using Departed = std::variant<std::monostate, Server, Worker>;
 
-  // Every message of a session counts as a sign of life, also before it has registered.
+  // Every message of a session counts as a sign of life, even before it has registered.
   void OnReceived(SteadyTime now, SessionId session) { sessions_[session].last_heard = now; }
-  // Nothing could be received for so long, which does not count as the members' silence.
+  // Nothing could be received for this long, which does not count as the members' silence.
   void Excuse(Duration own_silence);
   // Sessions without a message for longer than `limit`.
   std::vector<SessionId> FindSilent(SteadyTime now, Duration limit) const;
 
-  // kFailedPrecondition: the index has a session already. kInvalidArgument: it can hold nothing.
+  // kFailedPrecondition: the index has a session already. kInvalidArgument: it cannot hold
+  // anything.
   absl::Status Check(const RegisterServer& info) const;
-  // The session takes a role; neither the session nor the index may have registered before.
+  // Gives the session a role; neither the session nor the index may already be registered.
   void Add(SessionId session, const RegisterServer& info);
   void Add(SessionId session, const RegisterWorker& info);
-  // The session is over; the result is what it had registered as.
+  // The session is over; returns what it had registered as.
   Departed Remove(SessionId session);
 
-  // The rack of a member, which counts instead of what it says itself, also of one that registers
-  // later. True: a registered one had another.
+  // Sets a member's rack, which overrides the one it reports itself, even if it registers later.
+  // True: the member is registered and had another rack.
   bool SetRack(const MemberRack& member);
 
   void OnTensorsInstalled(ServerId server, uint64_t table_version) {
@@ -64,23 +65,23 @@ class MemberRegistry {
   void OnTensorsRegistered(WorkerId worker) { workers_.at(worker).has_registered_tensors = true; }
   void OnLeaving(WorkerId worker) { workers_.at(worker).is_leaving = true; }
 
-  // All of them, in the order in which they began, registered or not.
+  // All sessions in the order in which they began, registered or not.
   std::vector<SessionId> sessions() const;
-  // The session that the same process has registered with before, where that is still there.
+  // The session with which the same process registered before, if it still exists.
   std::optional<SessionId> EarlierSessionOf(const FromMember& registration) const;
   std::optional<ServerId> ServerAt(SessionId session) const { return MemberAt<ServerId>(session); }
   std::optional<WorkerId> WorkerAt(SessionId session) const { return MemberAt<WorkerId>(session); }
-  // Null where none is registered under this index.
+  // Null if none is registered under this index.
   const Server* Find(ServerId server) const { return FindIn(servers_, server); }
   const Worker* Find(WorkerId worker) const { return FindIn(workers_, worker); }
   const std::map<ServerId, Server>& servers() const { return servers_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
 
   std::set<ServerId> ServerIds() const;
-  // Rises whenever a server registers or goes.
+  // Rises whenever a server registers or leaves.
   uint64_t servers_revision() const { return servers_revision_; }
   std::vector<ServerEndpoint> Endpoints() const;
-  // The servers 0 to `count` - 1 are registered.
+  // Servers 0 to `count` - 1 are registered.
   bool HasFirstServers(uint32_t count) const;
   bool AllServersHave(uint64_t table_version) const;
 
@@ -106,7 +107,7 @@ class MemberRegistry {
   std::map<SessionId, Session> sessions_;
   std::map<ServerId, Server> servers_;
   std::map<WorkerId, Worker> workers_;
-  std::map<ServerId, std::string> server_racks_;  // that were set
+  std::map<ServerId, std::string> server_racks_;  // set by SetRack
   std::map<WorkerId, std::string> worker_racks_;  // likewise
   uint64_t servers_revision_ = 0;
 };

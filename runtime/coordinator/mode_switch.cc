@@ -10,7 +10,7 @@
 namespace pushpull {
 namespace {
 
-// A worker that has announced its last step pushes nothing any more.
+// A worker that has announced its last step is leaving and is not waited for.
 bool IsStaying(const View& view, WorkerId worker) {
   const ViewMember* member = view.Find(worker);
   return member != nullptr && !member->end_step;
@@ -108,8 +108,8 @@ void ModeSwitch::Ask(const View& active, Orders& orders) {
   }
 }
 
-// Where steps need everybody, all stop before the same one: what some have begun, the others have
-// to bring to its end. In Async each stops where it is.
+// If steps need every worker, all stop before the same one: the others have to complete what some
+// have begun. In Async each stops where it is.
 void ModeSwitch::Drain(Orders& orders) {
   phase_ = Phase::kDraining;
   for (const auto& [worker, member] : members_)

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a running job changes its mode (docs/protocol.md section 7,
-// docs/decisions/0012-modes-change-between-steps.md). Every worker stops at a step of its own, so
-// that nothing is in flight; then a view makes all of them begin the new mode with the same step.
+// docs/decisions/0012-modes-change-between-steps.md). All workers stop before the same step (in
+// Async, each before its own), so that nothing is in flight; then a view makes all of them begin
+// the new mode at the same step.
 //
 //   idle --1--> requested --2--> asking --3--> draining --4--> agreeing --5--> idle
 //                                |             |
 //                                +------6------+--> idle
 //
-// 1 another mode is requested.
-// 2 no other view is being agreed on: members are told to begin no further step.
-// 3 all have answered which step that is: each completes the steps below its target.
-// 4 all have done so: the view that changes the mode is proposed (view_agreement.h).
-// 5 it is in force.
-// 6 a member has not completed its step in time: all continue in the old mode.
+// 1 Another mode is requested.
+// 2 No other view is being agreed on: members are told to begin no further step.
+// 3 All have answered which step that is: each completes the steps below its target.
+// 4 All have done so: the view that changes the mode is proposed (view_agreement.h).
+// 5 It is in force.
+// 6 A member has not completed its steps in time: all continue in the old mode.
 //
 // A member that leaves or dies meanwhile is not waited for. Pure.
 #pragma once
@@ -38,11 +39,11 @@ namespace pushpull {
 struct ModeRules {
   bool is_deterministic = false;
   bool measures_noise = false;
-  bool divides_samples = false;  // its data set, step by step (consistency/sample_queue.h)
+  bool divides_samples = false;  // divides its data set step by step (consistency/sample_queue.h)
   uint32_t workers = 0;          // desired
 };
 
-// The mode, staleness, number of backup workers and gate that `change` asks for. kInvalidArgument:
+// The mode, staleness, number of backup workers and gate that `change` requests. kInvalidArgument:
 // it contradicts itself or the manifest; the text names the field.
 absl::StatusOr<Consistency> WantedMode(const Consistency& active,
                                        const ModeChange& change,
@@ -54,12 +55,12 @@ class ModeSwitch {
   explicit ModeSwitch(Duration patience) : patience_(patience) {}
 
   bool is_under_way() const { return phase_ != Phase::kIdle; }
-  // Its mode, staleness, number of backup workers and gate.
+  // The requested mode, staleness, number of backup workers and gate.
   const Consistency& wanted() const { return wanted_; }
-  // Why the last change was given up; empty where it was not.
+  // Why the last change was given up; empty if it was not.
   const std::string& problem() const { return problem_; }
 
-  // is_under_way() must not hold. Of `wanted` these four count.
+  // is_under_way() must be false. Of `wanted` only these four fields count.
   void Begin(SteadyTime now, const Consistency& wanted);
   void OnHeld(WorkerId worker, const StepsHeld& held);
 
@@ -67,10 +68,11 @@ class ModeSwitch {
   struct Orders {
     std::vector<std::pair<WorkerId, HoldSteps>> holds = {};
     std::vector<std::pair<WorkerId, ResumeSteps>> resumes = {};
-    // Nothing is in flight: propose the view. The mode begins with this step or a later one.
+    // Nothing is in flight: propose the view. The mode begins at this step or a later one.
     std::optional<Step> first_step = {};
   };
-  // After every event. `active` is the view in force, `may_begin` says that no other is proposed.
+  // To be called after every event. `active` is the view in force; `may_begin`: no other is
+  // proposed.
   Orders Advance(SteadyTime now, const View& active, bool may_begin);
 
  private:

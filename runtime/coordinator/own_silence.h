@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the coordinator itself was away: stopped, starved of CPU time, or cut off from the
-// network. Members cannot tell that from its death. They close their connections after a while and
-// search for a coordinator, and it must not take them for lost because of that
+// Detects that the coordinator itself was away: stopped, starved of CPU time, or cut off from the
+// network. Members cannot tell that from its death: after a while they close their connections and
+// look for a coordinator, and it must not declare them lost because of that
 // (docs/decisions/0068-a-coordinator-that-was-away-steps-down.md). Pure.
 #pragma once
 
@@ -20,16 +20,16 @@ class OwnSilence {
   explicit OwnSilence(Duration peer_timeout)
       : peer_timeout_(peer_timeout), shortest_(std::min(kShortest, peer_timeout / 2)) {}
 
-  // To be called with every event, and a few times per peer_timeout. The result is how long the
-  // coordinator has just stood still, zero where it has not.
+  // To be called on every event, and a few times per peer_timeout. Returns how long the coordinator
+  // has just stood still; zero if it has not.
   Duration OnEvent(SteadyTime now);
 
-  // How long it stood still, for one peer_timeout after that: connections that end until then may
-  // have been closed by members that live.
+  // How long it stood still, for one peer_timeout afterwards: connections that end until then may
+  // have been closed by live members.
   std::optional<Duration> Recent(SteadyTime now) const;
 
-  // So many of the members have been silent for most of the timeout that it is rather this
-  // coordinator whom nobody reaches.
+  // So many members have been silent for most of the timeout that more likely this coordinator
+  // cannot be reached.
   static bool IsCutOff(size_t silent, size_t members) { return silent > 1 && 2 * silent > members; }
 
  private:

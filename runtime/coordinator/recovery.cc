@@ -40,11 +40,11 @@ Recovery::Decision Recovery::Advance(SteadyTime now, uint32_t desired_servers) {
   return decision;
 }
 
-// The order of the questions matters. A job whose values may exist somewhere must never be started
-// again, so "nobody knows anything" needs every registered server's report, and where state is
-// expected also the grace. After that, the more is known, the longer missing members are worth
-// waiting for: those that reports name for named_grace, and holders of values that nobody else has
-// for loss_grace.
+// The order of the checks matters. A job whose values may exist somewhere must never be started
+// anew, so concluding that nobody knows anything takes every registered server's report and, if
+// state is expected, collect_grace. After that, the more is known, the longer missing members are
+// worth waiting for: members that reports name for named_grace, and holders of values that nobody
+// else has for loss_grace.
 Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const Duration waited = now - first_registered_at_.value_or(now);
   CollectedJob job = collection_->Decide();
@@ -57,7 +57,8 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   const bool is_complete = IsComplete();
   if (!is_complete && waited < options_.named_grace) return Wait{};
   const std::vector<ShardId> unheld = collection_->Unheld();
-  // Once everybody has reported, no further holder can appear: repair starts at once where it can.
+  // Once everybody has reported, no further holder can appear: loss recovery starts at once if
+  // enabled.
   const bool may_come = !is_complete || !options_.repairs_losses;
   if (!unheld.empty() && may_come && waited < options_.loss_grace) {
     if (std::exchange(has_named_missing_, true)) return Wait{};
@@ -69,7 +70,7 @@ Recovery::Decision Recovery::Decide(SteadyTime now, uint32_t desired_servers) {
   return GoOn{std::move(job)};
 }
 
-// Nobody else can report: where a process that knows nothing of the job has a member's place, the
+// Nobody else can report: if a process that knows nothing of the job has a member's place, the
 // process before it is dead.
 bool Recovery::IsComplete() const {
   const Collection::Missing missing = collection_->FindMissing();
@@ -95,8 +96,8 @@ Recovery::Decision Recovery::DecideWithoutState(Duration waited,
   });
   if (!members_.HasFirstServers(desired_servers) || !all_reported) return Wait{};
   if (options_.consistency.is_ring()) {
-    // The workers have everything that there is, and register as they did at first. Those that come
-    // late would find that the others have gone on without them.
+    // The workers have all the state, and register as they did at first. Late ones would find that
+    // the others have continued without them.
     const uint32_t workers =
         job.desired.revision > 0 ? job.desired.workers : options_.settings.workers;
     const bool are_back = members_.workers().size() >= workers;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The start of a coordinator that replaces an earlier one: members report what they know, until the
-// job is known well enough to go on (docs/protocol.md section 6). What the reports add up to is
-// collection.h's business; here it is decided when to stop waiting for missing ones. Pure.
+// The start of a coordinator that replaces an earlier one: members report their state until enough
+// is known to continue the job (docs/protocol.md section 6). collection.h combines the reports;
+// this file decides when to stop waiting for missing ones. Pure.
 #pragma once
 
 #include <map>
@@ -30,13 +30,14 @@ class Recovery {
   Recovery(const JobCoreOptions& options, const MemberRegistry& members);
 
   bool is_under_way() const { return collection_.has_value(); }
-  // False for answers to an earlier coordinator, which are ignored until this one has asked.
+  // False for answers to an earlier coordinator, which are ignored until this one has asked its own
+  // questions.
   static bool IsUnderstood(const FromMember& message);
 
   // kFailedPrecondition: a member has promised a higher term, so another coordinator has taken
   // over.
   absl::Status CheckTerm(Term promised);
-  // A member has registered: the time that others have to follow starts with the first one.
+  // A member has registered: the time within which others must follow starts with the first one.
   void OnRegistered(SteadyTime now) {
     if (!first_registered_at_) first_registered_at_ = now;
   }
@@ -50,23 +51,23 @@ class Recovery {
     collection_->Remove(worker);
     deferred_leaves_.erase(worker);
   }
-  // A worker announced its last step before the view is known: to be taken with TakeLeaves.
+  // A worker announced its last step before the view is known: kept for TakeLeaves.
   void Defer(WorkerId worker, const Leave& leave) { deferred_leaves_[worker] = leave; }
   std::map<WorkerId, Leave> TakeLeaves() { return std::exchange(deferred_leaves_, {}); }
 
   struct Wait {
     std::string warning;  // for the log; may be empty
   };
-  struct StartNew {};  // nobody knows of a job under way
-  // The job goes on from here; or, where it had not begun, starts with these tensors and sizes.
+  struct StartNew {};  // no member knows of a job under way
+  // The job continues from here or, if it had not begun, starts with these tensors and sizes.
   struct GoOn {
     CollectedJob job;
   };
   using Decision = std::variant<Wait, StartNew, GoOn>;
-  // The newest size that has been reported; revision 0: none has.
+  // The newest size reported; revision 0: none.
   DesiredSize desired() const { return collection_->Decide().desired; }
-  // After every report and tick. Anything but Wait ends the recovery. `desired_servers` by the
-  // newest size that is known.
+  // To be called after every report and tick. Anything but Wait ends the recovery.
+  // `desired_servers` according to the newest size known.
   Decision Advance(SteadyTime now, uint32_t desired_servers);
 
  private:
@@ -77,7 +78,7 @@ class Recovery {
   const JobCoreOptions& options_;
   const MemberRegistry& members_;
   std::optional<Collection> collection_;  // while under way
-  Term highest_term_;                     // that any member has promised
+  Term highest_term_;                     // that any member promised
   std::optional<SteadyTime> first_registered_at_;
   bool has_named_missing_ = false;
   std::map<WorkerId, Leave> deferred_leaves_;

@@ -80,7 +80,7 @@ std::optional<ReplicaSet> ShardFailover::Elect(const ReplicaSet& entry,
   return next;
 }
 
-// ---- What happens ----
+// ---- Events ----
 
 ReplicaChange ReplicaAgreement::AddServer(ServerId server, double weight, std::string rack) {
   targets_.Add(server, weight, std::move(rack));
@@ -195,7 +195,7 @@ ReplicaChange ReplicaAgreement::OnRebuilt(ShardId id, const ReplicaSet& entry) {
   return SettleOne(id, shards_.at(id));
 }
 
-// ---- What is so ----
+// ---- State ----
 
 size_t ReplicaAgreement::shards_moving() const {
   return static_cast<size_t>(absl::c_count_if(shards_, [&](const auto& shard) {
@@ -233,9 +233,9 @@ bool ReplicaAgreement::IsLive(const Shard& shard, ServerId member) const {
   return targets_.IsPresent(member) && !shard.departed.contains(member);
 }
 
-// ---- Who should hold what ----
+// ---- Planning ----
 
-// As they will be when the handover under way has ended.
+// The holders as they will be when the handover under way has ended.
 ShardHolders ReplicaAgreement::Holders(ShardId id, const Shard& shard) const {
   const ReplicaSet& entry = shard.handover ? *shard.handover : table_.at(id);
   ShardHolders holders{shard.bytes, entry.primary};
@@ -296,7 +296,8 @@ ReplicaChange ReplicaAgreement::Replan() {
   return std::exchange(change_, {});
 }
 
-// Other shards are visited only where they may have gained something: a new plan, or a slot.
+// Other shards are visited only if they may be able to proceed: after a new plan, or when a slot is
+// freed.
 ReplicaChange ReplicaAgreement::SettleOne(ShardId id, Shard& shard) {
   while (Advance(id, shard, Urgency::kMove)) {
   }
@@ -304,7 +305,7 @@ ReplicaChange ReplicaAgreement::SettleOne(ShardId id, Shard& shard) {
   return std::exchange(change_, {});
 }
 
-// Makes one change of the shard; false when it has to wait or is where it should be.
+// Makes one change to the shard; false if it has to wait or is as it should be.
 bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency) {
   if (shard.failover) return FinishFailover(id, shard);
   const ReplicaSet& entry = table_.at(id);
@@ -329,7 +330,7 @@ bool ReplicaAgreement::Advance(ShardId id, Shard& shard, Urgency urgency) {
   return true;
 }
 
-// Dead members stay listed: one that returns with its state may be the last that has it.
+// Dead members stay listed: one that returns with its state may be the last to have it.
 void ReplicaAgreement::StartFailover(ShardId id, Shard& shard) {
   ReplicaSet next = table_.at(id);
   next.epoch = NextEpoch();
@@ -359,7 +360,7 @@ bool ReplicaAgreement::FinishFailover(ShardId id, Shard& shard) {
   return has_primary;
 }
 
-// What the entry should be next, except for who is primary.
+// The members of the next entry, except for a change of the primary.
 ReplicaSet ReplicaAgreement::NextMembers(const ReplicaSet& entry,
                                          const Shard& shard,
                                          Urgency urgency) const {
@@ -397,7 +398,7 @@ void ReplicaAgreement::AddLearners(const Shard& shard, Urgency urgency, ReplicaS
   for (const ServerId server : missing) {
     const size_t num_copies = next.followers.size() + next.learners.size();
     if (urgency == Urgency::kMove || num_copies < shard.wanted.followers.size()) {
-      // A shard that is being copied already takes no second slot of its primary.
+      // A shard that is already being copied takes no second slot of its primary.
       const bool may_send = !next.learners.empty() || slots_.IsFree(*next.primary);
       if (may_send && slots_.IsFree(server)) next.learners.push_back(server);
     }
@@ -422,7 +423,7 @@ void ReplicaAgreement::StartHandover(ShardId id, Shard& shard) {
   shard.handover = std::move(next);
 }
 
-// Confirmations, failover and handover belong to the entry before, and start again with this one.
+// Confirmations, failover and handover belong to the previous entry, and start over with this one.
 void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry) {
   absl::c_sort(entry.followers);
   absl::c_sort(entry.learners);
@@ -438,13 +439,13 @@ void ReplicaAgreement::Install(ShardId id, Shard& shard, ReplicaSet entry) {
 }
 
 // A server has a higher entry than the table: that of a handover or a rebuilt shard whose
-// completion was not received yet. An epoch above every one that this coordinator has issued comes
-// from a successor, and is not for this one to handle.
+// completion has not been received yet. An epoch above every one that this coordinator has issued
+// comes from a successor, and is not for this one to handle.
 void ReplicaAgreement::TakeOver(ShardId id, const ReplicaSet& entry) {
   if (entry.epoch <= table_.at(id).epoch || entry.epoch > epoch()) return;
   Shard& shard = shards_.at(id);
-  // Above an entry without primary there is only that of a shard that is being rebuilt. If another
-  // server has been ordered to rebuild it since, accepting this one would make two primaries.
+  // The only entry above one without a primary is that of a shard being rebuilt. If another server
+  // has been ordered to rebuild it since then, accepting this entry would create two primaries.
   if (shard.failover && shard.failover->rebuilt() != entry) return;
   if (shard.failover) {
     is_plan_due_ = true;

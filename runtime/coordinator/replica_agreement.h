@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which servers hold which shard, and how that changes: failover, replacement of dead members, and
-// moves, all by entries of rising epochs (docs/protocol.md section 5). Every elastic operation sets
-// a new target; the entries that lead there, one at a time for each shard, are decided here:
+// Decides which servers hold which shard, and how that changes: failover, replacement of dead
+// members, and moves, all through entries with rising epochs (docs/protocol.md section 5). Every
+// elastic operation sets a new target; this file decides on the entries that lead there, one at a
+// time for each shard:
 //
 //   steady --1 member lost--> entry without it
 //   steady --2 primary lost--> entry without primary --all live members promised--> the longest log
@@ -12,19 +13,20 @@
 //   steady --5 surplus member--> entry without it
 //
 // 1 Dead followers and learners are removed without asking.
-// 2 Also when a primary reports that it is not full, or the source or target of a handover dies.
-//   Dead members stay listed: their state still counts if they return with it.
+// 2 Also if a primary reports that it is not full, or the source or target of a handover dies. Dead
+//   members stay listed: their state still counts if they return with it.
 // 3 As many at a time as moves_per_server allows. A learner does not count as a copy, a follower
-//   only once its primary has confirmed it under the entry in force: each entry starts that again.
-// 4 Only to a confirmed follower. Its entry goes to the source alone, and to all after HandedOver.
+//   only once its primary has confirmed it under the entry in force: each new entry requires new
+//   confirmations.
+// 4 Only to a confirmed follower. The entry goes to the source alone, and to all after HandedOver.
 // 5 Only when all planned followers are present and confirmed, and as many as requested.
 //
-// A lost shard is rebuilt under an entry that goes to its new primary alone, and to all once that
-// has the workers' copies. Until then a full member that returns becomes primary instead.
+// A lost shard is rebuilt under an entry that goes to its new primary alone, and to all once the
+// primary has the workers' copies. Until then a full member that returns becomes primary instead.
 //
-// runtime/shard/rebalance.h plans who should hold what, each shard in several racks where there are
-// some, again whenever a server comes, goes or dies, and when the failovers after that are over.
-// Shards without chunks have no state and no entry. Pure.
+// runtime/shard/rebalance.h plans which servers should hold each shard, in several racks if there
+// are several. Planning is repeated whenever a server joins, leaves or dies, and when the failovers
+// that follow are over. Shards without chunks have no state and no entry. Pure.
 #pragma once
 
 #include <cstddef>
@@ -48,21 +50,21 @@ namespace pushpull {
 
 struct ReplicaOptions {
   Term term{1};
-  uint32_t replication = 0;     // followers of each shard, as far as there are servers
+  uint32_t replication = 0;     // followers per shard, if there are enough servers
   size_t moves_per_server = 4;  // shards copied to or from one server at once; at least 1
   // Lost shards are part of the plan, because Rebuild will be called for them.
   bool rebuilds = false;
 };
 
-// What must be sent after a change, in this order.
+// What the caller must send after a change, in this order.
 struct ReplicaChange {
   std::vector<std::pair<ShardId, ReplicaSet>> entries;   // to every server and worker
   std::vector<std::pair<ServerId, Handover>> handovers;  // each to that server
-  std::vector<ShardId> lost;  // no member that holds their state is alive
+  std::vector<ShardId> lost;                             // no live member holds their state
 };
 
-// The servers that shards are planned on: those that are present, with their weights, as far as the
-// target names them. Thread-compatible.
+// The servers that shards are planned on: those that are present and part of the target, with their
+// weights. Thread-compatible.
 class ReplicaTargets {
  public:
   // A weight that is not finite counts as 0: the server holds nothing.
@@ -71,11 +73,11 @@ class ReplicaTargets {
   void Set(const std::set<ServerId>& target) { target_ = target; }
 
   bool IsPresent(ServerId server) const { return present_.contains(server); }
-  // Empty: not known, or the server is not present.
+  // Empty: unknown, or the server is not present.
   absl::string_view RackOf(ServerId server) const;
   std::vector<TargetServer> Servers() const;
-  // Followers that each shard has once the whole target is present. Until then surplus members are
-  // kept, because they may be the only ones beside the primary.
+  // The number of followers of each shard once the whole target is present. Until then surplus
+  // members are kept, because they may be the only ones besides the primary.
   size_t NumFollowers(uint32_t replication) const;
 
  private:
@@ -84,29 +86,30 @@ class ReplicaTargets {
     std::string rack;
   };
   std::map<ServerId, Server> present_;
-  std::optional<std::set<ServerId>> target_;  // none: every server that is present
+  std::optional<std::set<ServerId>> target_;  // none: every server present
 };
 
-// The election of a shard's next primary, after the entry without primary has gone to all servers.
-// Every live member promises to take nothing older and reports how far its log is; the longest log
-// of those that hold everything that was published wins. Thread-compatible.
+// The election of a shard's next primary, after the entry without a primary has been sent to all
+// servers. Every live member promises to accept nothing older and reports how long its log is; of
+// the members that hold everything published, the one with the longest log wins. Thread-compatible.
 class ShardFailover {
  public:
   void OnPromise(ServerId member, const Promise& promise) { promises_[member] = promise; }
-  // The member's process died: another one has to promise again.
+  // The member's process died: its successor has to promise again.
   void Forget(ServerId member) { promises_.erase(member); }
   bool HasPromised(ServerId member) const { return promises_.contains(member); }
 
   // The members of the next entry, without its epoch, as soon as every live member of `entry` has
-  // promised; without primary where none of them is full, which is reported once: the shard is
-  // lost then, until a full member returns or the shard is rebuilt. Of logs of equal length
+  // promised. Has no primary if none of them is full, which is reported once: the shard is then
+  // lost until a full member returns or the shard is rebuilt. Among logs of equal length
   // `preferred` wins.
   std::optional<ReplicaSet> Elect(const ReplicaSet& entry,
                                   absl::FunctionRef<bool(ServerId)> is_live,
                                   std::optional<ServerId> preferred);
   bool is_lost() const { return is_lost_; }
 
-  // The entry that the next primary of a lost shard, alone, was told to rebuild it under.
+  // The entry under which the next primary of a lost shard was told to rebuild it; no other server
+  // has it.
   const std::optional<ReplicaSet>& rebuilt() const { return rebuilt_; }
   void SetRebuilt(const ReplicaSet& entry) { rebuilt_ = entry; }
 
@@ -121,8 +124,8 @@ class CopySlots {
  public:
   explicit CopySlots(size_t per_server) : per_server_(per_server) {}
 
-  // A shard's learners are copied from its primary while an entry is in force. `Give` follows for
-  // each entry that was taken.
+  // While an entry is in force, its learners copy the shard from its primary. Each entry passed to
+  // `Take` must later be passed to `Give`.
   void Take(const ReplicaSet& entry) { Count(entry, true); }
   void Give(const ReplicaSet& entry) { Count(entry, false); }
   bool IsFree(ServerId server) const {
@@ -154,12 +157,12 @@ class ReplicaAgreement {
 
   // A server has registered. It holds nothing: an earlier process under this index died before, and
   // LoseServer was called for it. `weight` is its share of the parameters relative to others.
-  // `rack`: empty where it is not known.
+  // `rack`: empty if unknown.
   ReplicaChange AddServer(ServerId server, double weight, std::string rack = {});
   ReplicaChange LoseServer(ServerId server);
 
-  // The first entries: shard, bytes of its chunks, primary, which must be there. Followers are
-  // chosen here. Once.
+  // The first entries: shard, bytes of its chunks, and primary, which must be present. Followers
+  // are chosen here. To be called once.
   struct FirstEntry {
     ShardId shard;
     uint64_t bytes = 0;
@@ -167,9 +170,9 @@ class ReplicaAgreement {
   };
   ReplicaChange Place(const std::vector<FirstEntry>& entries);
 
-  // The entries of an earlier coordinator, the newest of each shard, once, and instead of Place:
-  // all are given out again without primary, which cancels what was under way, and whoever is there
-  // and has the longest log becomes primary. Add the servers and set the target before.
+  // The entries of an earlier coordinator, the newest of each shard; to be called once, instead of
+  // Place. All are issued again without a primary, which cancels what was under way, and the member
+  // that is present with the longest log becomes primary. Add the servers and set the target first.
   struct EarlierEntry {
     ShardId shard;
     uint64_t bytes = 0;
@@ -178,45 +181,45 @@ class ReplicaAgreement {
   ReplicaChange Restore(const std::vector<EarlierEntry>& entries);
 
   // From now on these servers, and no others, should hold the shards, in proportion to their
-  // weights; those that are not present yet count when they are added. May be called at any time,
-  // also while an earlier target is being reached: unneeded changes are taken back, except for a
-  // handover under way, which ends first. Before the first call the target is every server that is
-  // present. While no server of the target is present, nothing moves; while some are missing,
-  // members outside of it stay if there would be fewer followers than requested.
+  // weights; those not yet present count once they are added. May be called at any time, even while
+  // an earlier target is being approached: unneeded changes are reverted, except for a handover
+  // under way, which finishes first. Before the first call the target is every server present.
+  // While no server of the target is present, nothing moves; while some are missing, members
+  // outside of it stay if there would be fewer followers than requested.
   ReplicaChange SetTarget(const std::set<ServerId>& servers);
 
   // The shard is lost: no live member is full.
   bool is_lost(ShardId shard) const;
-  // The server has reported what it has of the lost shard.
+  // The server has reported its state of the lost shard.
   bool HasPromised(ShardId shard, ServerId server) const;
-  // The entry under which a server becomes primary of a lost shard once it has been rebuilt there.
-  // It replaces one from an earlier call, and is in force after OnRebuilt. None: no server can take
-  // it.
+  // The entry under which a server becomes primary of a lost shard once it has rebuilt it. Replaces
+  // the entry of an earlier call, and is in force after OnRebuilt. None: no server can take the
+  // shard.
   std::optional<ReplicaSet> Rebuild(ShardId shard);
   ReplicaChange OnRebuilt(ShardId shard, const ReplicaSet& entry);
 
-  // Reports of servers. Those about earlier epochs or shards without entry, and those from servers
-  // that are not present, are ignored.
+  // Reports from servers. Reports about earlier epochs or shards without an entry, and those from
+  // servers that are not present, are ignored.
   ReplicaChange OnPromise(ServerId server, const Promise& promise);
   ReplicaChange OnCaughtUp(const CaughtUp& message);
   ReplicaChange OnHandedOver(const HandedOver& message);
 
-  // By shard; a shard that is not in it has no chunks.
+  // By shard; shards without chunks are not in it.
   const std::map<ShardId, ReplicaSet>& table() const { return table_; }
-  // Highest epoch given out.
+  // The highest epoch issued.
   Epoch epoch() const { return {options_.term, counter_}; }
-  // Shards whose members are not yet, or not yet confirmed to be, what target and replication
-  // require.
+  // The number of shards whose members are not yet, or not yet confirmed to be, those that target
+  // and replication require.
   size_t shards_moving() const;
-  // Shards that have followers, all of them in the rack of the primary, which is known.
+  // The number of shards that have followers, all of them in the primary's rack, which is known.
   size_t shards_in_one_rack() const;
-  // Each shard has a primary: no failover is under way, and none is lost.
+  // Every shard has a primary: no failover is under way, and no shard is lost.
   bool HasEveryPrimary() const;
   // The server is in no entry: it may be released.
   bool is_drained(ServerId server) const;
 
  private:
-  // Who is to hold the shard.
+  // The servers that should hold the shard.
   struct Wanted {
     std::optional<ServerId> primary;
     std::vector<ServerId> followers;
@@ -225,13 +228,13 @@ class ReplicaAgreement {
     uint64_t bytes = 0;
     Wanted wanted;
     std::set<ServerId> confirmed;  // by the primary, under the entry in force
-    // Members that died under the entry in force. One that is present again is another process.
+    // Members that died under the entry in force. If one is present again, it is another process.
     std::set<ServerId> departed;
     bool is_primary_empty = false;  // as it promised
     std::optional<ShardFailover> failover;
     std::optional<ReplicaSet> handover;  // the entry that was sent to the source
   };
-  // Shards that have too few members get their learners before shards that merely move.
+  // Shards with too few members get their learners before shards that merely move.
   enum class Urgency { kRepair, kMove };
 
   Epoch NextEpoch() { return {options_.term, ++counter_}; }
@@ -239,7 +242,7 @@ class ReplicaAgreement {
   ShardHolders Holders(ShardId id, const Shard& shard) const;
   void Plan();
 
-  // Take shards as far as they can go without another message.
+  // These advance shards as far as possible without another message.
   void Settle();
   ReplicaChange Replan();
   ReplicaChange SettleOne(ShardId id, Shard& shard);
@@ -255,7 +258,7 @@ class ReplicaAgreement {
   bool IsSettled(const ReplicaSet& entry, const Shard& shard) const;
 
   const ReplicaOptions options_;
-  uint64_t counter_ = 0;  // of the highest epoch given out
+  uint64_t counter_ = 0;  // of the highest epoch issued
   ReplicaTargets targets_;
   CopySlots slots_;
   std::map<ShardId, ReplicaSet> table_;

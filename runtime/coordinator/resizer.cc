@@ -139,9 +139,9 @@ void Resizer::OnServerGone(ServerId server) {
 }
 
 // The desired servers without those that have asked to leave or have been told to: a released
-// server that is desired again takes part as its next process. While all that are present have
-// asked, the last of them keeps every shard until a replacement comes: the others then have
-// somebody to hand over to, and can be replaced meanwhile.
+// server that is desired again takes part with its next process. While all present servers have
+// asked to leave, the last one to ask keeps every shard until a replacement registers: the others
+// can hand over to it, and be replaced meanwhile.
 std::set<ServerId> Resizer::Target() const {
   std::set<ServerId> target;
   for (uint32_t i = 0; i < desired_.servers; ++i) target.insert(ServerId{i});

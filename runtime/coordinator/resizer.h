@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many servers and workers the job should have, and how many samples a step; which servers
-// therefore hold the shards, and which may end. Two kinds of servers drain: those above a smaller
-// desired size, and those whose process was told to end although the size stays
+// How many servers and workers the job should have, and how many samples per step; which servers
+// should therefore hold the shards, and which may end. Two kinds of servers drain: those above a
+// reduced desired size, and those whose process was told to end although the size stays the same
 // (docs/decisions/0030-warnings-are-used.md). Both keep their shards until others have them, and
-// are released then. Pure.
+// are then released. Pure.
 #pragma once
 
 #include <cstdint>
@@ -37,47 +37,47 @@ class Resizer {
   // ---- desired size ----
 
   const DesiredSize& desired() const { return desired_; }
-  // Servers of spec.servers, and those beside a desired worker.
+  // A server of spec.servers, or one beside a desired worker.
   bool IsDesired(ServerId server) const;
   bool IsDesired(WorkerId worker) const { return worker.value() < desired_.workers; }
-  // One of them is registered.
+  // At least one desired server is registered.
   bool HasDesiredServer() const;
   // kFailedPrecondition: the job has no such index.
   absl::Status CheckIndex(ServerId server) const;
   absl::Status CheckIndex(WorkerId worker) const;
-  // kInvalidArgument: outside of the manifest's limits, or not more servers than the replication.
+  // kInvalidArgument: outside the manifest's limits, or no more servers than the replication.
   absl::Status Check(const JobSize& size) const;
 
   // `size` has passed Check. `step` is the highest version so far; `totals` as of ResizeLog.
   void ResizeServers(SteadyTime now, uint32_t servers, Step step, ResizeLog::Totals totals);
-  // Notifications for the workers that are no longer, or again, part of the job.
+  // Returns notifications for the workers that are no longer, or once more, part of the job.
   std::vector<std::pair<WorkerId, Release>> ResizeWorkers(uint32_t workers);
   void SetGlobalBatch(uint64_t batch);
-  // A size that members of an earlier coordinator know; an older one than is known is ignored.
+  // A size that members know from an earlier coordinator; ignored if older than the one known here.
   void Restore(const DesiredSize& reported);
 
   // ---- drains ----
 
-  // The server's process is to end. False: it has asked before.
+  // The server's process is about to end. False: it has asked before.
   bool RequestDrain(ServerId server);
   bool IsLeaving(ServerId server) const { return leave_turns_.contains(server); }
   bool has_leaving() const { return !leave_turns_.empty(); }
   bool IsReleased(ServerId server) const { return released_.contains(server); }
-  // Its session is over: the next process of this index starts without a past.
+  // Its session is over: nothing of this is remembered for the next process with its index.
   void OnServerGone(ServerId server);
 
-  // The servers that should hold the shards, where that differs from the last answer; `is_forced`:
-  // in any case.
+  // The servers that should hold the shards, if they differ from the last answer; `is_forced`: in
+  // any case.
   std::optional<std::set<ServerId>> TakeTarget(bool is_forced = false);
   bool IsTarget(ServerId server) const { return target_.contains(server); }
 
   // When a server that has asked to leave is released.
   enum class LeaveRule {
-    kNever,    // for now: what it has to hold is not decided, or the last checkpoint needs it
+    kNever,    // for now: what it must hold is undecided, or the last checkpoint needs it
     kDrained,  // it holds nothing
     kAtOnce,   // the values are final and saved
   };
-  // The servers to be told to stop, each once. Undesired ones are released when they are drained.
+  // The servers to be told to stop, each once. Undesired ones are released once they are drained.
   std::vector<ServerId> TakeReleased(LeaveRule rule, absl::FunctionRef<bool(ServerId)> is_drained);
 
   // ---- log of resizes ----
@@ -92,10 +92,10 @@ class Resizer {
   const JobCoreOptions& options_;
   const MemberRegistry& members_;
   DesiredSize desired_;
-  std::map<ServerId, uint64_t> leave_turns_;  // of those that asked to leave: in which order
+  std::map<ServerId, uint64_t> leave_turns_;  // servers that asked to leave, with their order
   uint64_t last_turn_ = 0;
   std::set<ServerId> released_;
-  std::set<ServerId> target_;  // last answer of TakeTarget
+  std::set<ServerId> target_;  // the last answer of TakeTarget
   ResizeLog log_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kStepsSkipped[] = "steps_skipped";  // 8 bytes, little-endian
 
-// The version that all chunks get: the highest, where they were saved at different ones.
+// The version that all chunks get: the highest, if they were saved at different ones.
 std::optional<Step> CommonVersion(const CheckpointManifest& manifest) {
   if (manifest.versions == ChunkVersions::kOfOneStep) return std::nullopt;
   Step highest;
@@ -54,7 +54,7 @@ absl::Status Restorer::Check(std::span<const TensorSpec> tensors) const {
 }
 
 // Every member of a shard reads its chunks itself, followers too. So all have the same state when
-// the first entries take effect, as all have none where a job starts without a checkpoint.
+// the first entries take effect, just as all have none in a job that starts without a checkpoint.
 const std::map<ServerId, Restore>& Restorer::Begin(ReplicaChange first,
                                                    const std::set<ServerId>& servers,
                                                    bool is_sync) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The checkpoint that the job starts from: whether it fits, which server reads which shards, and
-// when all have them. The first entries wait for that: they say that no member lacks anything.
-// Pure.
+// when all servers have read theirs. The first entries wait for that, because they state that no
+// member lacks anything. Pure.
 #pragma once
 
 #include <map>
@@ -22,9 +22,9 @@
 
 namespace pushpull {
 
-// The manifest's section with Consistency::steps_skipped.
+// The checkpoint manifest's section with Consistency::steps_skipped.
 SystemSection StepsSkippedSection(const Consistency& consistency);
-// `at_start`, with the step numbers of the checkpoint where there is one.
+// `at_start`, with the step numbers of the checkpoint if there is one.
 Consistency RestoredConsistency(Consistency at_start,
                                 const std::optional<LoadedCheckpoint>& checkpoint);
 
@@ -35,20 +35,20 @@ class Restorer {
   // is_under_way may be called.
   explicit Restorer(const std::optional<LoadedCheckpoint>& checkpoint) : checkpoint_(checkpoint) {}
 
-  // kInvalidArgument: it is a checkpoint of another model. Nothing has changed then.
+  // kInvalidArgument: it is a checkpoint of another model. Nothing has changed.
   absl::Status Check(std::span<const TensorSpec> tensors) const;
 
-  // The orders for `servers`, which are valid until Finish. `first` comes back from Finish.
-  // `is_sync`: the job starts in the mode Sync, in which all chunks need one version.
+  // The orders for `servers`, which are valid until Finish, which returns `first`. `is_sync`: the
+  // job starts in mode Sync, in which all chunks need the same version.
   const std::map<ServerId, Restore>& Begin(ReplicaChange first,
                                            const std::set<ServerId>& servers,
                                            bool is_sync);
   // The first entries are not in force yet.
   bool is_under_way() const { return first_.has_value(); }
-  // The order of a server that has to read a part; null: it has none.
+  // The server's order; null: it has nothing to read.
   const Restore* Find(ServerId server) const;
   void OnRestored(ServerId server) { restored_.insert(server); }
-  // What it has read is gone with it: the next process of this index gets the same order.
+  // What it has read is lost: the next process with its index gets the same order.
   void OnLost(ServerId server) { restored_.erase(server); }
   // The first entries, as soon as all servers have carried out their orders.
   std::optional<ReplicaChange> Finish();

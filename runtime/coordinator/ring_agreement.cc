@@ -41,8 +41,8 @@ ViewChange RingAgreement::Regroup() {
   return std::exchange(change_, {});
 }
 
-// Everybody is asked anew: an answer to an earlier epoch may have been given by a worker that has
-// taken a step since.
+// Asks every worker again: one that answered under an earlier epoch may have taken a step since
+// then.
 void RingAgreement::Renew() {
   ++epoch_.counter;
   phase_ = Phase::kStopping;
@@ -80,8 +80,8 @@ void RingAgreement::ConcludeIfStopped() {
   Activate(Step{});
 }
 
-// Those that nobody needs any more. One that alone has the newest values takes part in one more
-// ring, which ends when the others have them.
+// Drops the leaving workers that nobody needs any more. If only leaving ones have the newest
+// values, one of them takes part in one more ring, which ends when the others have them.
 void RingAgreement::DropLeavers(const std::optional<RingMark>& highest) {
   const auto has_newest = [&](const Member& member) { return member.stopped->mark == highest; };
   const bool somebody_stays =
@@ -123,7 +123,7 @@ void RingAgreement::Form(const std::optional<RingMark>& highest) {
   change_.form = std::move(form);
 }
 
-// Those that are new contribute from `first_step` on.
+// New members contribute from `first_step` on.
 void RingAgreement::Activate(Step first_step) {
   std::vector<ViewMember> next;
   for (const auto& [worker, member] : members_) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How the coordinator forms the ring of a job in mode AllReduce (docs/protocol.md section 12). A
-// ring is the list of workers that sum gradients with each other under one epoch. Whatever changes
-// in it ends it, and the next one begins with the step that was under way:
+// ring is the list of workers that sum gradients among themselves under one epoch. Any change ends
+// the ring, and the next one begins with the step that was under way:
 //
 //   idle --1--> stopping --2--> forming --3--> running
 //                  ^ |             |              |
 //                  +-4             +------1-------+
 //
-// 1 A worker joins, leaves or dies, turns out to be in another rack, or reports that the ring
-//   has failed: a higher epoch, and every worker is told to stop.
-// 2 Every worker has stopped and said which values it has. The highest mark counts: who has it
-//   gives its values to those that do not.
-// 3 Every worker has the values and goes on.
+// 1 A worker joins, leaves or dies, turns out to be in another rack, or reports that the ring has
+//   failed: the epoch rises, and every worker is told to stop.
+// 2 Every worker has stopped and reported which values it has. The highest mark wins: a worker that
+//   has it sends its values to those that do not.
+// 3 Every worker has the values and continues.
 // 4 As 1, before all have stopped.
 //
-// A step is lost for nobody: a worker keeps its gradient until it has the values that the step
-// makes, and workers that have the step already are at most one ahead. A worker that leaves stays
-// until another one has the newest values, too. Pure.
+// No worker loses a step: a worker keeps its gradient until it has the values that result from the
+// step, and workers that already have them are at most one step ahead. A leaving worker stays until
+// another one also has the newest values. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,27 +33,27 @@ namespace pushpull {
 // Thread-compatible.
 class RingAgreement final : public WorkerAgreement {
  public:
-  // Rings in a row that may fail without a step in between, before the job does.
+  // Consecutive rings that may fail without a step in between before the job fails.
   static constexpr int kFailuresMax = 10;
 
-  // `secret` is random: ring tokens are made of it. `consistency`: of the views.
+  // `secret` is random: ring tokens are derived from it. `consistency`: of the views.
   RingAgreement(Term term, uint64_t secret, const Consistency& consistency)
       : secret_(secret), epoch_{.term = term} {
     active_.consistency = consistency;
   }
 
   ViewChange Join(const std::map<WorkerId, Incarnation>& joiners) override;
-  // The worker is a member until the view that follows does not have it any more.
+  // The worker remains a member until a view without it is in force.
   ViewChange Leave(WorkerId worker, Step end_step, bool is_released) override;
   ViewChange Remove(WorkerId worker) override;
   const View& active() const override { return active_; }
-  // Also while no view has it yet, and not while one still has its earlier process.
+  // True even before a view has it; false if a view has only its earlier process.
   bool IsMember(WorkerId worker) const override { return members_.contains(worker); }
 
-  // The members sum in other groups than before; nothing where there is no ring.
+  // The members' racks have changed, so they sum in other groups. Does nothing if there is no ring.
   ViewChange Regroup();
 
-  // Those of earlier epochs are ignored.
+  // Messages about earlier epochs are ignored.
   ViewChange OnStopped(WorkerId worker, const RingStopped& message);
   ViewChange OnNews(WorkerId worker, const RingNews& message);
 
@@ -82,7 +82,7 @@ class RingAgreement final : public WorkerAgreement {
   std::map<WorkerId, Member> members_;  // joiners included
   View active_;
   bool has_begun_ = false;  // a ring was formed
-  RingMark last_mark_;      // that a ring was formed with
+  RingMark last_mark_;      // with which a ring was formed
   int failures_ = 0;        // since then
   ViewChange change_;       // by the call under way
 };

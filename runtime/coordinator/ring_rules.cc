@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// Empty: nothing is.
+// Empty: no obstacle.
 std::string InTheWayOfRings(const TensorSpec& tensor) {
   if (tensor.rows) return "is row-sparse: register it as a dense one";
   if (tensor.codec != Codec::kNone)

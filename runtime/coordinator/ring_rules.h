@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What workers can sum and apply among themselves, in mode AllReduce. Pure.
+// Which tensors workers can sum and apply among themselves in mode AllReduce. Pure.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ namespace pushpull {
 // sum, all of which need servers.
 absl::Status CheckRingTensors(std::span<const TensorSpec> tensors);
 
-// kFailedPrecondition: the worker has no address for a ring although the job's mode is AllReduce,
-// or the other way round.
+// kFailedPrecondition: the worker has no ring address although the job's mode is AllReduce, or vice
+// versa.
 absl::Status CheckRingAddress(const JobCoreOptions& options, const RegisterWorker& worker);
 
 }  // namespace pushpull

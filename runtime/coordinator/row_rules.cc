@@ -9,7 +9,7 @@
 namespace pushpull {
 namespace {
 
-// Empty: nothing is.
+// Empty: no obstacle.
 std::string InTheWayOfRows(const Consistency& consistency) {
   if (!consistency.is_sync())
     return absl::StrCat("need spec.sync.mode Sync, which is ", NameOf(consistency.mode));

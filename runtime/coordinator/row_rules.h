@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which jobs may have row-sparse tensors: those in which every worker contributes to every chunk of
-// a step (docs/decisions/0056-row-sparse-tensors.md). What is wrong with such a tensor by itself is
-// said in store/row_layout.h. Pure.
+// Which jobs may have row-sparse tensors: only those where every worker contributes to every chunk
+// of a step (docs/decisions/0056-row-sparse-tensors.md). store/row_layout.h checks such a tensor by
+// itself. Pure.
 #pragma once
 
 #include <span>

@@ -25,7 +25,7 @@ void ShardDirectory::Prepare() {
     weights.push_back(server.info.weight);
     AddServer(server.info);
   }
-  // Placement counts servers from 0 on; those beside workers have other indices.
+  // Placement numbers servers from 0; those beside workers have other indices.
   absl::StatusOr<std::vector<ServerId>> places = AssignShards(weights);
   if (!places.ok()) {
     is_prepared_ = false;
@@ -79,7 +79,7 @@ bool ShardDirectory::LoseAtStart(ServerId server) {
     return true;
   }
   if (is_placed()) return false;
-  replicas_.LoseServer(server);  // there is no entry that it could be in
+  replicas_.LoseServer(server);  // there is no entry yet that could list it
   is_prepared_ = false;
   return true;
 }
@@ -99,7 +99,7 @@ void ShardDirectory::RecoverServers(const std::set<ServerId>& target) {
   for (const auto& [id, server] : job_.members.servers()) {
     if (server.table_version < catalog_.version())
       job_.outbox.Send(id, InstallTensors{catalog_.version(), catalog_.tensors()});
-    AddServer(server.info);  // nothing follows before there are entries
+    AddServer(server.info);  // has no further effect before there are entries
   }
   SetTarget(target);
   is_prepared_ = true;
@@ -116,10 +116,10 @@ void ShardDirectory::RecoverEntries(const std::map<ShardId, ReplicaSet>& newest)
   Apply(replicas_.Restore(earlier));
 }
 
-// ---- servers that come and go ----
+// ---- servers that join and leave ----
 
-// The first entries go to everybody when the checkpoint is read. A server that takes the place of
-// one that died meanwhile reads the same part.
+// The first entries are sent to all when the checkpoint has been read. A server that takes the
+// place of one that died meanwhile reads the same part.
 void ShardDirectory::SendTableTo(SessionId session, bool is_server) {
   if (catalog_.tensors().empty()) return;
   if (is_server) job_.outbox.Send(session, InstallTensors{catalog_.version(), catalog_.tensors()});
@@ -135,7 +135,7 @@ void ShardDirectory::AddServer(const RegisterServer& server) {
   if (!is_restoring()) Apply(replicas_.AddServer(server.server, server.weight, server.rack));
 }
 
-// Entries go out before handovers: the source of a handover must know the entry that it ends.
+// Entries are sent before handovers: the source of a handover must know the entry that it ends.
 void ShardDirectory::Apply(const ReplicaChange& change, bool are_first) {
   if (!change.entries.empty()) job_.outbox.SendToMembers(SetReplicas{change.entries, are_first});
   for (const auto& [server, handover] : change.handovers) job_.outbox.Send(server, handover);

@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// So that a line stays one that people read.
+// Keeps the log line short enough to be read.
 constexpr size_t kDescribedMax = 8;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<Stall> StallWatch::Current() const {
     missing.insert(stall.missing.begin(), stall.missing.end());
     waiting.insert(stall.waiting.begin(), stall.waiting.end());
   }
-  // A worker with some of its gradients in place is waited for.
+  // A worker that has pushed only some of its gradients counts as missing, not as waiting.
   for (const WorkerId worker : missing) waiting.erase(worker);
   current->missing.assign(missing.begin(), missing.end());
   current->waiting.assign(waiting.begin(), waiting.end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Combines the servers' reports on a step that does not complete into one line: the step, the
-// missing workers, a tensor that waits for them, what they do, and who waits. Pure.
+// Combines the servers' reports about a step that does not complete into one line: the step, the
+// missing workers, a tensor that waits for them, what they are doing, and which workers wait. Pure.
 #pragma once
 
 #include <map>
@@ -17,15 +17,15 @@ namespace pushpull {
 // Thread-compatible.
 class StallWatch {
  public:
-  // A server's last report; none: nothing waits on it.
+  // A server's latest report; none: nothing is waiting there.
   void OnServer(ServerId server, const std::optional<Stall>& stall);
   void Remove(ServerId server) { stalls_.erase(server); }
-  // What a worker's program does, by its last report.
+  // What a worker's program is doing, from its latest report.
   void OnWorker(WorkerId worker, const WorkerActivity& activity) { activities_[worker] = activity; }
   void Remove(WorkerId worker) { activities_.erase(worker); }
 
-  // The lowest step that waits, with all workers missing in it, and what they do, and those that
-  // wait, each in one list only; none while steps proceed.
+  // The lowest waiting step, with all workers missing from it, what they are doing, and the workers
+  // that wait; each worker is in one list only. None while steps proceed.
   std::optional<Stall> Current() const;
 
   struct News {
@@ -33,8 +33,7 @@ class StallWatch {
     std::string text;
     std::vector<WorkerId> missing = {};  // that the step waits for
   };
-  // What to log now: once for each step and set of missing workers, and once when the stall is
-  // over.
+  // What to log now: once per step and set of missing workers, and once when the stall is over.
   std::optional<News> Take();
 
  private:

@@ -26,7 +26,8 @@ absl::StatusOr<uint64_t> BytesOf(const TensorSpec& spec) {
   return bytes;
 }
 
-// What differs between two registrations of one tensor, as "shape [3] and [4]"; empty for nothing.
+// What differs between two registrations of one tensor, as "shape [3] and [4]"; empty if nothing
+// does.
 std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
   if (ours.dims != theirs.dims)
     return absl::StrCat("shape ", DimsToString(theirs.dims), " and ", DimsToString(ours.dims));

@@ -29,24 +29,24 @@ class TensorCatalog {
   // each other, so the reports cannot be used.
   static absl::StatusOr<TensorCatalog> FromPlaced(const std::vector<PlacedTensor>& tensors);
 
-  // Fixes where chunks can go. `primaries[s]` is the server of shard s, `weights[i]` that of server
-  // i.
+  // Sets where chunks can be placed. `primaries[s]` is the server of shard s, `weights[i]` the
+  // weight of server i.
   void SetServers(std::vector<ServerId> primaries, std::vector<double> weights) {
     primaries_ = std::move(primaries);
     weights_ = std::move(weights);
   }
 
-  // Places the list of the first worker; compares that of every other. SetServers comes first.
+  // Places the first worker's list; compares every other list with it. Call SetServers first.
   //
-  // kInvalidArgument: the list itself is wrong (empty, a name twice, a bad shape or optimizer), or
-  // it differs from what is registered; the text says in which tensor and how.
+  // kInvalidArgument: the list itself is wrong (empty, a duplicate name, a bad shape or optimizer),
+  // or it differs from what is registered; the text says in which tensor and how.
   absl::Status Register(WorkerId worker, std::span<const TensorSpec> tensors);
 
   // All tensors in the order of their ids; empty before the first registration.
   const std::vector<PlacedTensor>& tensors() const { return tensors_; }
   std::vector<TensorSpec> Specs() const;
   uint64_t version() const { return tensors_.size(); }
-  // Whether workers keep back a part of some tensor's gradients.
+  // Whether workers keep a residual for some tensor.
   bool has_codec_memory() const { return has_codec_memory_; }
   // Bytes of the chunks of each shard. [kShardCount]
   const std::vector<uint64_t>& shard_bytes() const { return shard_bytes_; }

@@ -10,7 +10,7 @@
 namespace pushpull {
 namespace {
 
-// Of one answer: far below the 4 MiB that a client accepts.
+// Per answer: far below the 4 MiB that a client accepts.
 constexpr size_t kEventsOfAnswer = TraceReport::kPushesMax;
 
 size_t EventsOf(const TraceReport& report) {
@@ -33,7 +33,7 @@ absl::StatusOr<TraceSteps> TraceCollector::Start(const TraceRequest& request,
   if (workers.empty())
     return absl::FailedPreconditionError("no worker is there that could be traced");
   Clear();
-  // Of this coordinator alone: the next one knows nothing of the trace.
+  // Unique to this coordinator: the next one knows nothing of the trace.
   number_ = (term_.value() << 32) | ++last_;
   const Duration within = std::chrono::seconds(request.seconds);
   ends_at_ = now + within + kKept;
@@ -47,7 +47,7 @@ absl::StatusOr<TraceSteps> TraceCollector::Start(const TraceRequest& request,
 void TraceCollector::OnReport(WorkerId worker, TraceReport report) {
   const auto share = missing_.find(worker);
   if (number_ == 0 || report.number != number_ || share == missing_.end()) return;
-  // One that reports more than it was told harms nobody but its own trace.
+  // A worker that reports more than it was told to harms only its own trace.
   if (EventsOf(report) > share->second.room) {
     report.left_out += EventsOf(report);
     report.pushes.clear();
@@ -56,7 +56,7 @@ void TraceCollector::OnReport(WorkerId worker, TraceReport report) {
   }
   share->second.room -= static_cast<uint32_t>(EventsOf(report));
   report.worker = worker;
-  // An empty part says nothing, unless it is the last.
+  // An empty part carries no information, unless it is the last.
   const bool is_last = report.is_last;
   if (is_last || EventsOf(report) > 0) parts_.push_back(std::move(report));
   if (is_last) missing_.erase(share);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The trace under way: which workers still have to report, and what they have reported, until the
-// command that asked for it has fetched it. Bounded: workers share room for kEventsMax pushes and
-// spans. Pure.
+// command that requested it has fetched it. Bounded: all workers together have room for kEventsMax
+// pushes and spans. Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,33 +23,33 @@ namespace pushpull {
 // Thread-compatible.
 class TraceCollector {
  public:
-  // Of all workers together, about 150 bytes each.
+  // For all workers together; about 150 bytes each.
   static constexpr uint32_t kEventsMax = 100'000;
-  // Workers record so many steps more than were asked for: they hear of the trace at different
-  // ones, and a reader wants those that all have (trace/shared_steps.h).
+  // Workers record this many more steps than were requested: they learn of the trace at different
+  // steps, and a reader wants the steps that all have recorded (trace/shared_steps.h).
   static constexpr uint32_t kSpareSteps = 4;
-  // How long a trace is kept that nobody fetches.
+  // How long a trace that nobody fetches is kept.
   static constexpr Duration kKept = std::chrono::seconds(60);
 
-  // Another process of a worker has nothing of the trace.
+  // The processes that record: a worker's next process has nothing of the trace.
   using Workers = std::map<WorkerId, Incarnation>;
 
   explicit TraceCollector(Term term) : term_(term) {}
 
-  // Forgets the trace before. Returns what to send to each of `workers`. kInvalidArgument: steps or
-  // seconds out of range; kFailedPrecondition: there are no workers.
+  // Discards the previous trace. Returns what to send to each of `workers`. kInvalidArgument: steps
+  // or seconds out of range; kFailedPrecondition: there are no workers.
   absl::StatusOr<TraceSteps> Start(const TraceRequest& request,
                                    const Workers& workers,
                                    SteadyTime now);
   uint64_t number() const { return number_; }
 
   void OnReport(WorkerId worker, TraceReport report);
-  // Nobody waits any more for what other workers would report.
+  // The reports of other workers are no longer waited for.
   void KeepOnly(const Workers& workers);
   void OnTick(SteadyTime now);
 
-  // As many parts as fit into one answer, from part `from` on; the ones before are forgotten.
-  // kNotFound: no such trace, or not any more.
+  // As many parts as fit into one answer, from part `from` on; earlier parts are discarded.
+  // kNotFound: no such trace, or no longer.
   absl::StatusOr<TraceParts> Take(uint64_t number, uint64_t from);
 
  private:

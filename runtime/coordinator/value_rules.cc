@@ -12,7 +12,7 @@
 namespace pushpull {
 namespace {
 
-// Of a type whose values are not sent as float32; empty: nothing is.
+// For a type whose values are not sent as float32; empty: no obstacle.
 std::string InTheWayOfType(const TensorSpec& tensor) {
   if (tensor.codec == Codec::kNone) return "";
   return absl::StrCat("takes no codec, which is ",
@@ -20,7 +20,7 @@ std::string InTheWayOfType(const TensorSpec& tensor) {
                       ": its gradients have two bytes a value already; use none");
 }
 
-// Of a product, a logical and or or; empty: nothing is.
+// For a product, a logical AND or OR; empty: no obstacle.
 std::string InTheWayOfReduction(const TensorSpec& tensor, const Consistency& consistency) {
   if (tensor.optimizer.kind != OptimizerKind::kSum)
     return "needs the optimizer Sum: it makes no gradient that an optimizer could apply";

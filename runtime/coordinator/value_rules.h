@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where tensors of other types than float32 and other reductions than mean, sum, minimum and
-// maximum may be. Pure.
+// Which jobs may have tensors of types other than float32, and reductions other than mean, sum,
+// minimum and maximum. Pure.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@
 
 namespace pushpull {
 
-// Of a job with servers whose mode is, or is to become, `consistency`. kInvalidArgument: names the
-// tensor, what is in the way and what to register instead.
+// For a job with servers in mode `consistency`, or about to switch to it. kInvalidArgument: names
+// the tensor, the obstacle and what to register instead.
 absl::Status CheckValueTypes(std::span<const TensorSpec> tensors, const Consistency& consistency);
 
 }  // namespace pushpull

@@ -9,8 +9,8 @@
 namespace pushpull {
 namespace {
 
-// Steps between the servers' furthest one and a joiner's first one, doubled after each rejection: a
-// proposal takes a round trip, during which fast steps proceed.
+// Steps between the highest that a server has reached and a joiner's first one, doubled after each
+// rejection: a proposal takes a round trip, during which fast steps proceed.
 constexpr uint64_t kMarginMax = 1024;
 
 void InsertInOrder(View& view, const ViewMember& member) {
@@ -77,7 +77,7 @@ ViewChange ViewAgreement::ChangeMode(const Consistency& wanted, Step first_step)
   return std::exchange(change_, {});
 }
 
-// Versions that servers have reached already cannot be used again as the new mode's steps, so their
+// Versions that servers have already reached cannot be reused as the new mode's steps, so their
 // numbers are skipped.
 void ViewAgreement::RaiseMode(Step lowest_free) {
   if (!next_mode_ || lowest_free <= next_mode_->from_step) return;
@@ -112,7 +112,7 @@ void ViewAgreement::ConcludeIfAnswered() {
   if (!all_accept) {
     const uint64_t doubled =
         std::min(kMarginMax, uint64_t{1} << std::min<uint64_t>(refusals_++, 10));
-    // Without members no step proceeds meanwhile.
+    // Without members, no step proceeds meanwhile.
     const uint64_t margin = active_.members.empty() ? 0 : doubled;
     first_step_ = Step{highest.value() + margin};
     RaiseMode(highest);
@@ -149,8 +149,8 @@ View ViewAgreement::NextView() const {
   }
   const bool somebody_stays =
       absl::c_any_of(view.members, [](const ViewMember& m) { return !m.end_step.has_value(); });
-  // In the other modes step numbers say which pushes have been applied, so a joiner must not reuse
-  // those of completed steps.
+  // In the other modes, step numbers tell which pushes have been applied, so a joiner must not
+  // reuse those of completed steps.
   const bool is_bound = somebody_stays || !view.consistency.is_sync();
   for (const auto& [worker, incarnation] : joiners_)
     InsertInOrder(view, {worker, incarnation, is_bound ? first_step_ : Step{0}, std::nullopt});
@@ -175,8 +175,8 @@ void ViewAgreement::Propose() {
 void ViewAgreement::Activate() {
   active_.number = ++last_number_;
   change_.activate = active_;
-  // The proposal under way was made from the old view. Servers drop it when they see the higher
-  // number, so it is rebuilt from this one.
+  // The proposal under way was based on the old view. Servers drop it when they see the higher
+  // number, so it is rebuilt from this view.
   if (proposal_) {
     proposal_.reset();
     if (!joiners_.empty() || next_mode_) Propose();
@@ -184,8 +184,7 @@ void ViewAgreement::Activate() {
 }
 
 // A joiner waits for its first step's version, which only established members can produce. If all
-// of them leave or die before, it would wait for ever, so it starts from the current version
-// instead.
+// of them leave or die first, it would wait forever, so it starts from the current version instead.
 void ViewAgreement::RescueStranded() {
   if (!active_.consistency.is_sync()) return;
   const auto brings_to = [&](const ViewMember& other, Step step) {

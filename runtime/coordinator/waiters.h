@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands that ask for the status again and again until something has come about: the coordinator
-// of a job that is over stays until each of them knows. Pure.
+// Commands that poll the status until a condition holds: the coordinator of a finished job stays
+// until each of them knows. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace pushpull {
 // Thread-compatible.
 class Waiters {
  public:
-  // One that has not asked for so long has gone.
+  // A command that has not asked for this long is gone.
   static constexpr Duration kPatience = std::chrono::seconds(2);
   // More are answered, but not waited for.
   static constexpr size_t kMax = 64;
 
-  // `waiter` is a number that the command has drawn, 0: it does not wait. `is_over`: the answer
-  // says how the job has ended.
+  // `waiter` is a number chosen by the command; 0: it does not wait. `is_over`: the answer says how
+  // the job ended.
   void OnAsked(SteadyTime now, uint64_t waiter, bool is_over) {
     if (waiter == 0) return;
     if (is_over) {
@@ -31,7 +31,7 @@ class Waiters {
     }
     Forget(now);
   }
-  // Everybody who waits knows how the job has ended.
+  // Every waiting command knows how the job ended.
   bool IsEmpty(SteadyTime now) {
     Forget(now);
     return asked_at_.empty();

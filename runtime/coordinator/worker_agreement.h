@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which workers contribute to which steps, as the coordinator decides it: with the servers
-// (view_agreement.h), or, in mode AllReduce, with the workers themselves (ring_agreement.h). Pure.
+// How the coordinator agrees on which workers contribute to which steps: with the servers
+// (view_agreement.h) or, in mode AllReduce, with the workers themselves (ring_agreement.h). Pure.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace pushpull {
 
-// What must be sent after a change. Thread-compatible.
+// What the caller must send after a change. Thread-compatible.
 struct ViewChange {
   std::optional<View> propose = {};       // to every server
   std::optional<View> activate = {};      // to every server and worker
@@ -23,25 +23,26 @@ struct ViewChange {
   // Mode AllReduce.
   std::optional<StopRing> stop = {};  // to `stopped`
   std::vector<WorkerId> stopped = {};
-  std::optional<FormRing> form = {};  // to its workers, whose addresses are still missing
+  std::optional<FormRing> form = {};  // to its workers; the caller adds their addresses
   std::string problem = {};           // for the log; may be empty
-  std::string failure = {};           // the job cannot go on, and why; empty: it can
+  std::string failure = {};           // why the job cannot continue; empty: it can
 };
 
 class WorkerAgreement {
  public:
   virtual ~WorkerAgreement() = default;
 
-  // Workers to be admitted; several at once, so that the first view has all of them. Those that are
-  // known already change nothing.
+  // Workers to be admitted; several at once, so that the first view has all of them. Those already
+  // known change nothing.
   virtual ViewChange Join(const std::map<WorkerId, Incarnation>& joiners) = 0;
-  // The worker contributes to no step from `end_step` on; `is_released`: its part is not done.
+  // The worker contributes to no step from `end_step` on; `is_released`: it leaves with its part
+  // unfinished.
   virtual ViewChange Leave(WorkerId worker, Step end_step, bool is_released) = 0;
-  // The worker is dead, or has departed after it left.
+  // The worker is dead, or has ended after it left.
   virtual ViewChange Remove(WorkerId worker) = 0;
 
   virtual const View& active() const = 0;
-  // It has joined already.
+  // The worker has already joined.
   virtual bool IsMember(WorkerId worker) const { return active().Find(worker) != nullptr; }
 };
 

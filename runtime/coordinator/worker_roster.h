@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What became of each worker index across its processes: alive, done with its part of the job, or
+// The state of each worker index across its processes: alive, done with its part of the job, or
 // released by a smaller desired size. A released index that is desired again is started again.
 // Pure.
 #pragma once
@@ -28,7 +28,7 @@ class WorkerRoster {
                              .pid = info.pid,
                              .rack = info.rack};
   }
-  // It leaves in order; `is_released`: because it was told to.
+  // The worker leaves in an orderly way; `is_released`: because it was told to.
   void OnLeft(WorkerId worker, bool is_released) {
     WorkerStatus& entry = entries_[worker];
     entry.worker = worker;
@@ -44,8 +44,8 @@ class WorkerRoster {
     if (it != entries_.end()) it->second.is_alive = false;
   }
 
-  // The workers 0 to `desired` - 1 have done their part; or one of them has that is enough by the
-  // policy, and no other takes part any more: who runs the job has ended them.
+  // Workers 0 to `desired` - 1 have done their part; or one that suffices by the policy has, and no
+  // other takes part any more: the launcher or the operator has ended them.
   bool IsComplete(uint32_t desired, SuccessPolicy policy) const {
     uint32_t num_done = 0;
     bool is_decided = false;
@@ -59,9 +59,9 @@ class WorkerRoster {
     return desired > 0 && (num_done == desired || (is_decided && !has_active));
   }
 
-  // Of the latest process of each; without its place in the view and its step.
+  // The latest process of each worker, without its position in the view and its step.
   const std::map<WorkerId, WorkerStatus>& entries() const { return entries_; }
-  // Since its latest process registered.
+  // The time since its latest process registered.
   Duration JoinedAgo(WorkerId worker, SteadyTime now) const {
     const auto it = joined_at_.find(worker);
     return it == joined_at_.end() ? Duration::zero() : now - it->second;
