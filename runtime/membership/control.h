@@ -2,8 +2,8 @@
 //
 // Control messages between the coordinator and the members (servers and workers) of a job, as plain
 // structs. Each member has one session: an ordered, two-way stream. The wire form is
-// proto/pushpull/v1/control.proto; control_proto.cc converts, and lists the fields of each struct.
-// C is the coordinator, ==> the data channel:
+// proto/pushpull/v1/control.proto; control_proto.cc converts and lists the fields of each struct. C
+// is the coordinator, ==> the data channel:
 //
 //   start         member --RegisterServer | RegisterWorker--> C --Welcome--> member
 //   tensors       worker --RegisterTensors--> C --InstallTensors--> servers --TensorsInstalled--> C
@@ -54,11 +54,11 @@ struct JobSettings {
   std::string job;
   uint32_t workers = 1;  // spec.workers.replicas
   uint32_t servers = 1;
-  uint32_t replication = 0;  // followers of each shard
+  uint32_t replication = 0;  // followers per shard
   // The servers divide each step's samples among the workers; otherwise each worker has its own
   // fixed part of the data. Does not change during the job.
   bool divides_samples = true;
-  // spec.workers.globalBatch at the start; 0: each worker has its own batch.
+  // spec.workers.globalBatch at the start of the job; 0: each worker has its own batch.
   uint64_t global_batch = 0;
   bool deterministic = false;
   bool noise_scale = false;  // spec.sync.noiseScale
@@ -83,7 +83,7 @@ struct RegisterServer {
   double weight = 1;  // share of the parameters relative to other servers
   uint64_t pid = 0;
   Term promised;     // highest term of a Welcome that this process accepted; 0 before the first
-  std::string rack;  // that its host is in; empty: not known
+  std::string rack;  // of its host; empty: unknown
 };
 
 struct RegisterWorker {
@@ -93,23 +93,24 @@ struct RegisterWorker {
   uint64_t pid = 0;
   Term promised;           // as in RegisterServer
   bool is_member = false;  // this incarnation has received TensorsRegistered
-  // Where other workers reach it, in mode AllReduce: host:port, the host numeric. Otherwise empty.
+  // Where other workers reach it in mode AllReduce: host:port, with a numeric host. Otherwise
+  // empty.
   std::string ring_address;
   std::string rack;  // as in RegisterServer
 };
 
-// The job's desired size, and that of its steps, as last announced by the coordinator; a higher
+// The desired size of the job and of its steps, as last announced by the coordinator; a higher
 // revision is newer.
 struct DesiredSize {
   uint64_t revision = 0;  // 0: never announced
   uint32_t servers = 0;   // indices 0 to servers - 1
   uint32_t workers = 0;   // likewise
-  // Samples of a step over all workers; 0: the batch stays as it is.
+  // Samples per step over all workers; 0: the batch stays as it is.
   uint64_t global_batch = 0;
 };
 
 // All tensors of the worker. Answered by TensorsRegistered once every server has installed them and
-// this worker is a member of an active view.
+// the worker is a member of an active view.
 struct RegisterTensors {
   std::vector<TensorSpec> tensors;
 };
@@ -127,21 +128,21 @@ struct ViewAnswer {
   Step lowest_free_step;
 };
 
-// What a server holds of a shard: its answer to each entry of SetReplicas that names it. From then
-// on the server rejects everything of an epoch below entry.epoch.
+// A server's state of a shard: its answer to each entry of SetReplicas that names it. From then on
+// the server rejects everything from an epoch below entry.epoch.
 struct Promise {
   ShardId shard;
   ReplicaSet entry;      // in force on the server: that of SetReplicas or a higher one
-  uint64_t seq = 0;      // of the last log entry that it has applied
-  bool is_full = false;  // it holds everything that was ever published
+  uint64_t seq = 0;      // of the last log entry it has applied
+  bool is_full = false;  // it holds everything ever published
 };
 
 struct Promises {
   std::vector<Promise> promises;
 };
 
-// The primary reports that `member` holds everything that was published, and that nothing will be
-// published without it while `epoch` is in force.
+// The primary reports that `member` holds everything published, and that nothing will be published
+// without it while `epoch` is in force.
 struct CaughtUp {
   ShardId shard;
   Epoch epoch;
@@ -154,7 +155,7 @@ struct HandedOver {
   ReplicaSet entry;
 };
 
-// The worker answers HoldSteps twice: at once with the first step that it will not begin, and with
+// The worker answers HoldSteps twice: at once with the first step it will not begin, and with
 // `is_drained` when all steps below `until` are done.
 struct StepsHeld {
   uint64_t round = 0;
@@ -168,12 +169,12 @@ struct LossPoint {
   uint64_t samples = 0;
 };
 
-// What a worker's program does, as far as its library can tell.
+// What a worker's program is doing, as far as its library can tell.
 enum class WorkerPhase : uint8_t {
   kJoining = 0,       // registers its tensors, or receives their values
-  kComputing = 1,     // not all gradients of its step are there
+  kComputing = 1,     // not all gradients of its step are ready
   kWaiting = 2,       // its gradients are pushed, and not all new values are back
-  kPulling = 3,       // a pull by itself
+  kPulling = 3,       // a pull on its own
   kInCollective = 4,  // a barrier, or another collective
   kChangingMode = 5,  // steps are held while the mode changes
   kLeaving = 6,       // has announced its last step
@@ -186,21 +187,21 @@ struct WorkerActivity {
   double seconds = 0;   // since it began
   Step step;            // of the newest push, as the program counts
   std::string subject;  // the tensor that was pushed last, or the collective; may be empty
-  std::vector<ServerId> servers;  // kWaiting, kPulling: that have not answered; the first ones
+  std::vector<ServerId> servers;  // kWaiting, kPulling: have not answered; the first ones
   friend bool operator==(const WorkerActivity&, const WorkerActivity&) = default;
 };
 
-// What the steps of one worker have cost at one server and on the link to it, since the worker's
-// start. Chunks that are under way together count once.
+// What one worker's steps have cost at one server and on the link to it, since the worker's start.
+// Time in which several chunks are under way counts once.
 struct LinkCosts {
   ServerId server;
   uint64_t bytes = 0;         // gradients sent and values received
-  double link_seconds = 0;    // with a gradient or a value on its way
-  double server_seconds = 0;  // adding and applying, and with a gradient in the queue
+  double link_seconds = 0;    // with a gradient or a value in transit
+  double server_seconds = 0;  // adding and applying, and with a gradient queued
   friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
 };
 
-// Where the time of a worker's steps went, since its start; by the path of the last chunk.
+// Where the time of a worker's steps went, since its start, along the path of the last chunk.
 struct StepCosts {
   uint64_t steps = 0;
   double step_seconds = 0;
@@ -210,8 +211,8 @@ struct StepCosts {
   friend bool operator==(const StepCosts&, const StepCosts&) = default;
 };
 
-// Cumulative since the worker's start, except for `losses`: those since the last heartbeat, and
-// `activity`: the present one.
+// Cumulative since the worker's start, except for `losses` (those since the last heartbeat) and
+// `activity` (the current one).
 struct WorkerStats {
   static constexpr size_t kUnevenStepsMax = 64;  // the newest are kept
 
@@ -223,10 +224,10 @@ struct WorkerStats {
   Quantiles sync_seconds;
   std::array<Quantiles, kSyncPhaseCount> phase_seconds;
   std::vector<LossPoint> losses;
-  // How many losses the process has had, up to the last of these: tells which are repeated.
+  // The number of losses so far, including the last of these: tells which are repeated.
   uint64_t losses_end = 0;
   std::map<std::string, double> results;  // reported by the program at its end: accuracy, ...
-  // Steps whose chunks had different sets of contributors, by the counts in the push answers.
+  // Steps whose chunks had different sets of contributors, by the digests in the push answers.
   std::vector<Step> uneven_steps;
   StepCosts costs;
   WorkerActivity activity;
@@ -235,14 +236,14 @@ struct WorkerStats {
 };
 
 // A step that has waited longer than JobSettings::stall since its first contribution. Servers
-// detect stalls, the coordinator merges them.
+// detect stalls; the coordinator merges their reports.
 struct Stall {
   Step step;
   std::string tensor;             // one that is incomplete
-  std::vector<WorkerId> missing;  // whose contribution has not arrived
+  std::vector<WorkerId> missing;  // their contributions have not arrived
   double seconds = 0;             // since the first contribution
-  std::vector<WorkerId> waiting;  // whose contribution has
-  std::string detail;             // what the missing workers do; the coordinator's
+  std::vector<WorkerId> waiting;  // their contributions have
+  std::string detail;             // what the missing workers are doing; set by the coordinator
 };
 
 struct ServerStats {
@@ -256,16 +257,16 @@ struct ServerStats {
   uint64_t bytes_replicated = 0;  // sent to followers and learners since the start
   uint64_t bytes_copied = 0;      // values and optimizer state received for shards moved here
   std::optional<Stall> stall;     // the longest
-  double busy_seconds = 0;        // of a lane on average, since the start; waiting does not count
-  // Samples of a full step over all workers, where it divides the job's samples; otherwise 0.
+  double busy_seconds = 0;        // of an average lane, since the start; waiting does not count
+  // Samples of a full step over all workers if this server divides the job's samples, otherwise 0.
   uint64_t batch = 0;
-  // Over its chunks, averages of the steps so far (store/gradient_noise.h); 0 where it is not
+  // Sums over its chunks of averages over the steps so far (store/gradient_noise.h); 0 if not
   // measured.
   double gradient_squares = 0;
   double gradient_variance = 0;
 };
 
-// Sent every second; a member silent for spec.restart.peerTimeoutSeconds counts as lost.
+// Sent every second; a member silent for spec.restart.peerTimeoutSeconds is considered lost.
 struct Heartbeat {
   std::variant<ServerStats, WorkerStats> stats;
 };
@@ -277,13 +278,13 @@ struct Leave {
   bool is_released = false;  // because of Release; false: it has finished its part
 };
 
-// Answers to the Collect of this term: everything that only the members know after a restart of the
-// coordinator.
+// Answers to the Collect of this term: everything that only the members know after the coordinator
+// has restarted.
 struct ServerReport {
   Term term;
   std::vector<PlacedTensor> tensors;                    // installed; empty before InstallTensors
   std::vector<std::pair<ShardId, ReplicaSet>> entries;  // of all shards, its own or not
-  std::vector<Promise> promises;                        // for the shards in whose replica set it is
+  std::vector<Promise> promises;                        // for shards whose replica set has it
   View active;
   std::optional<View> proposed;
   DesiredSize desired;
@@ -297,7 +298,8 @@ struct WorkerReport {
 };
 
 // A server whose process has to end (SIGTERM) asks to be drained: its shards move to other servers
-// while the desired size stays. Repeated in each session. Answered by Stop when it holds nothing.
+// while the desired size stays the same. Repeated in each session. Answered by Stop once it holds
+// nothing.
 struct DrainRequest {};
 
 // The member cannot continue; the job fails with this text, which names peer, tensor and step.
@@ -311,7 +313,7 @@ struct Failure {
 // (kAborted: they did not).
 //
 // A server: every chunk of which it is primary is captured in these files. Sent again, with the
-// added files, when shards arrive during the capture. A server keeps nothing of an attempt whose
+// additional files, if shards arrive during the capture. A server keeps nothing of an attempt whose
 // status is not OK:
 //
 //   kAborted             a chunk is past the step; retry with a step >= `highest_version`.
@@ -324,12 +326,13 @@ struct Captured {
   std::vector<ChunkFileSummary> files;
 };
 
-// The chunks of the shards in Restore are loaded, or why not; kDataLoss names file and offset.
+// The chunks of the shards in Restore are loaded, or why they are not; kDataLoss names file and
+// offset.
 struct Restored {
   absl::Status status;
 };
 
-// What a worker holds of a chunk.
+// A worker's copy of a chunk.
 struct ChunkCopy {
   enum class Kind : uint8_t {
     kNone = 0,      // nothing usable
@@ -339,13 +342,13 @@ struct ChunkCopy {
   ChunkId chunk;
   Kind kind = Kind::kNone;
   Step version;
-  Step known;             // highest version that it knows to exist
+  Step known;             // highest version it knows to exist
   uint64_t checksum = 0;  // XXH3-64 of the value
   friend bool operator==(const ChunkCopy&, const ChunkCopy&) = default;
 };
 
-// A worker's answer to CollectCopies: one for each shard, with all its chunks. From then on the
-// worker rejects everything published under an epoch below the entry's.
+// A worker's answer to CollectCopies: one per shard, with all its chunks. From then on the worker
+// rejects everything published under an epoch below the entry's.
 struct ShardCopies {
   uint64_t round = 0;
   ShardId shard;
@@ -359,25 +362,25 @@ struct Rebuilt {
   absl::Status status;
   bool has_optimizer_state = false;  // the optimizers of its chunks have state
   std::optional<Step> state_step;    // of the checkpoint it was loaded from; none: zeros
-  std::string state_problem;         // why it is zeros although there is a checkpoint
+  std::string state_problem;         // why the state is zeros although there is a checkpoint
 };
 
-// Which values a worker of a ring has: those after `step` steps, of which the last was made in the
-// ring of `made_in`. Equal marks mean equal bits. A ring goes on from its members' highest mark, so
-// of two marks with different epochs the job has gone on from the higher one.
+// Which values a worker of a ring has: those after `step` steps, the last of which was taken in the
+// ring of `made_in`. Equal marks mean equal bits. A ring continues from its members' highest mark,
+// so of two marks with different epochs, the job has continued from the higher one.
 struct RingMark {
   Epoch made_in;
   Step step;
   friend auto operator<=>(const RingMark&, const RingMark&) = default;
 };
 
-// A worker's answer to StopRing: it takes no step any more before FormRing.
+// A worker's answer to StopRing: it takes no further step before FormRing.
 struct RingStopped {
   Epoch epoch;
   std::optional<RingMark> mark;  // none: it has no values of the job yet
 };
 
-// A worker is connected to all others of the ring and has the values; or why the ring has failed.
+// A worker is connected to all others in the ring and has the values, or why the ring has failed.
 struct RingNews {
   Epoch epoch;
   absl::Status status;
@@ -430,8 +433,8 @@ struct Welcome {
   uint32_t heartbeat_milliseconds = 1000;
 };
 
-// To every server: the tensors added since the last one. `table_version` is the total number of
-// tensors.
+// To every server: the tensors added since the last such message. `table_version` is the total
+// number of tensors.
 struct InstallTensors {
   uint64_t table_version = 0;
   std::vector<PlacedTensor> tensors;
@@ -441,7 +444,7 @@ struct InstallTensors {
 // epoch; servers answer with Promises.
 struct SetReplicas {
   std::vector<std::pair<ShardId, ReplicaSet>> entries;
-  // The first entries of these shards: there is no state yet that a member could miss.
+  // The first entries of these shards: there is no state yet that a member could lack.
   bool are_first = false;
 };
 
@@ -466,8 +469,8 @@ struct ActivateView {
   View view;
 };
 
-// To a worker, before the mode changes: begin no new step, except for those below `until`. Pushes
-// of the program wait meanwhile. Ended by the view that changes the mode, or by ResumeSteps.
+// To a worker, before the mode changes: begin no new step, except for those below `until`. The
+// program's pushes wait meanwhile. Ended by the view that changes the mode, or by ResumeSteps.
 struct HoldSteps {
   uint64_t round = 0;
   std::optional<Step> until;  // none: the worker's own next step
@@ -479,8 +482,7 @@ struct ResumeSteps {
 };
 
 // To a worker, the answer to RegisterTensors: it contributes from `start_step` on. `is_fresh`:
-// there may be no values yet, so the worker sends its initial ones, which count where there are
-// none.
+// there may be no values yet, so the worker sends its initial ones, which count if there are none.
 struct TensorsRegistered {
   std::vector<PlacedTensor> tensors;
   Step start_step;
@@ -488,25 +490,25 @@ struct TensorsRegistered {
 };
 
 // To a worker: released by a scale-down, it begins no further step and leaves. False revokes the
-// release of a worker that has not left yet.
+// release, if the worker has not left yet.
 struct Release {
   bool is_released = true;
 };
 
-// To every worker with residuals of lossy codecs: push the step before `step` with all of them. To
-// every server: write every chunk of which it is primary to the folder of `step` in `folder`, a
+// To every worker with residuals of lossy codecs: push the step before `step` with all residuals.
+// To every server: write every chunk of which it is primary to the folder of `step` in `folder`, a
 // path that all servers share. Replaces an earlier attempt.
 struct Capture {
-  uint64_t attempt = 0;  // unique for each try
+  uint64_t attempt = 0;  // unique per attempt
   Step step;
   // kOfOneStep: each chunk at version `step`, before that step is applied.
   // kOfEachChunk: each chunk at its current version.
   ChunkVersions versions = ChunkVersions::kOfOneStep;
-  bool is_last = false;  // the job has taken its last step: fail where a chunk is not at `step` now
+  bool is_last = false;  // the job has taken its last step: fail if a chunk is not at `step` now
   std::string folder;
 };
 
-// The attempt is over, successful or not: stop capturing and drop what is not written yet.
+// The attempt is over, successful or not: stop capturing and drop what is not yet written.
 struct EndCapture {
   uint64_t attempt = 0;
 };
@@ -516,31 +518,32 @@ struct Restore {
   std::string folder;     // the checkpoint's own
   uint64_t sequence = 0;  // of its manifest
   std::vector<ShardId> shards;
-  // Overrides the chunks' versions: a synchronous job that starts from chunks of different ones.
+  // Overrides the chunks' versions, for a synchronous job that starts from chunks at different
+  // ones.
   std::optional<Step> version = {};
 };
 
-// The session or the job ends: OK after success, otherwise why. Ignored when the term is below the
+// The session or the job ends: OK after success, otherwise why. Ignored if the term is below the
 // promised one.
 struct Stop {
   absl::Status status;
   Term term;
 };
 
-// A restarted coordinator asks for everything that the member knows.
+// A restarted coordinator asks for the member's whole state.
 struct Collect {
   Term term;
 };
 
-// To a worker of the view: apply these entries, which have no primary, and report what it holds of
-// the shards.
+// To a worker of the view: apply these entries, which have no primary, and report the copies of
+// these shards.
 struct CollectCopies {
   uint64_t round = 0;
   std::vector<std::pair<ShardId, ReplicaSet>> entries;
 };
 
-// To a worker: send its copies of these chunks to the primary of `entry`, which is not published to
-// others yet, until an entry of that epoch or a higher one is in force.
+// To a worker: send its copies of these chunks to the primary of `entry`, which other members do
+// not have yet, until an entry of that or a higher epoch is in force.
 struct OfferCopies {
   ShardId shard;
   ReplicaSet entry;
@@ -550,7 +553,7 @@ struct OfferCopies {
 // The source of a chunk's value when no replica of its shard is left.
 struct RebuiltChunk {
   enum class Source : uint8_t {
-    kNew = 0,         // it had none yet: the workers send their initial ones
+    kNew = 0,         // the chunk had none yet: the workers send their initial ones
     kWorker = 1,      // a worker's copy, with this checksum
     kCheckpoint = 2,  // counts as at least `version`
   };
@@ -562,23 +565,23 @@ struct RebuiltChunk {
 };
 
 // Only to the primary of `entry`: become primary once all chunks have arrived. Replaces an earlier
-// one. Answered by Rebuilt.
+// order. Answered by Rebuilt.
 struct RebuildShard {
   ShardId shard;
   ReplicaSet entry;
   std::vector<RebuiltChunk> chunks;  // all of the shard, by id
-  std::string checkpoint;            // the folder of the job's newest one; empty: it has none yet
+  std::string checkpoint;            // the folder of the job's newest one; empty: none yet
 };
 
-// To a worker: record its next steps, instead of an earlier trace, and send them as TraceReports.
+// To a worker: record its next steps, dropping an earlier trace, and send them as TraceReports.
 struct TraceSteps {
   uint64_t number = 0;  // of the trace
   uint32_t steps = 0;
-  uint32_t pushes_max = 0;  // further ones are counted only
+  uint32_t pushes_max = 0;  // further ones are only counted
   Duration within{0};       // after which it sends what it has
 };
 
-// To a worker in mode AllReduce: break off the step under way, keep its gradient, and answer with
+// To a worker in mode AllReduce: abort the step under way, keep its gradient, and answer with
 // RingStopped. A higher epoch replaces a lower one.
 struct StopRing {
   Epoch epoch;
@@ -592,16 +595,16 @@ struct RingWorker {
   friend bool operator==(const RingWorker&, const RingWorker&) = default;
 };
 
-// To every worker that has stopped for `epoch` and goes on: connect to the others, take the values
-// of rank `source` where somebody lacks them, and repeat the step. Answered by RingNews.
+// To every worker that has stopped for `epoch` and continues: connect to the others, take the
+// values of rank `source` if `copies`, and repeat the step. Answered by RingNews.
 struct FormRing {
   Epoch epoch;
   std::vector<RingWorker> workers;
-  std::array<uint64_t, 2> token{};  // by which the workers of this ring know each other
+  std::array<uint64_t, 2> token{};  // by which the workers of this ring recognize each other
   uint32_t source = 0;              // a rank with `mark`
-  RingMark mark;                    // all have it then
-  bool copies = false;              // somebody lacks the values
-  bool is_fresh = false;            // nobody has any: the initial ones of `source` count
+  RingMark mark;                    // the mark of all afterwards
+  bool copies = false;              // some worker lacks the values
+  bool is_fresh = false;            // no worker has any: the initial ones of `source` count
 };
 
 using ToMember = std::variant<Welcome,

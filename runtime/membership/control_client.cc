@@ -10,9 +10,9 @@ namespace pushpull {
 namespace {
 
 constexpr int kKeepaliveMilliseconds = 5000;
-// The status of a job with 1,024 servers and 4,096 workers has about 1 MB.
+// The status of a job with 1,024 servers and 4,096 workers takes about 1 MB.
 constexpr int kAnswerBytesMax = 4 << 20;
-// Of a connection for single calls.
+// Per connection for single calls.
 constexpr size_t kAnswerMemoryBytes = 4 * kAnswerBytesMax;
 
 }  // namespace
@@ -33,16 +33,16 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ControlTarget& target,
   grpc::ChannelArguments arguments;
   if (quota != nullptr) arguments.SetResourceQuota(*quota);
   arguments.SetMaxReceiveMessageSize(receive_bytes_max);
-  // Not shared, and without the backoff of earlier failures to connect.
+  // Not shared, and without the backoff from earlier failures to connect.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Peers of a job are never behind an HTTP proxy that the environment names.
+  // A job's peers are never behind an HTTP proxy from the environment.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A coordinator whose machine crashes or is partitioned closes no connection: only keepalive
-  // tells a lost coordinator from a slow one.
+  // A coordinator whose machine crashes or is cut off closes no connection: only keepalive tells a
+  // lost coordinator from a slow one.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // gRPC's server logs an error for every connection whose name its certificate does not have.
+  // gRPC's server logs an error for every connection to a name that is not in its certificate.
   if (target.tls != nullptr) arguments.SetSslTargetNameOverride(kCertificateName);
   if (connect_timeout) {
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(*connect_timeout);
@@ -60,7 +60,7 @@ std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
 }
 
 std::shared_ptr<grpc::Channel> MakeRequestChannel(const ControlTarget& target) {
-  // gRPC checks a message's size when all of it is there: what is there is bounded as well.
+  // gRPC checks a message's size only once it is complete, so the memory for it is bounded as well.
   grpc::ResourceQuota quota("pushpull-answers");
   quota.Resize(kAnswerMemoryBytes);
   return MakeChannel(target, kAnswerBytesMax, std::nullopt, &quota);

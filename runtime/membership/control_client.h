@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gRPC channels to a coordinator: of members for their sessions, of commands for one call. No gRPC
-// header is needed here.
+// gRPC channels to a coordinator: for members' sessions, and for single calls of commands. Needs no
+// gRPC header.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ struct ControlTarget {
   std::shared_ptr<const TlsIdentity> tls = {};  // null: no TLS
 };
 
-// Keeps gRPC initialized between connections. Otherwise it stops its threads with the last one and
-// restarts them with the next, which costs more than a call.
+// Keeps gRPC initialized between connections. Otherwise gRPC stops its threads after the last one
+// and restarts them for the next, which costs more than a call.
 class ControlLibrary {
  public:
   ControlLibrary();
@@ -33,11 +33,11 @@ class ControlLibrary {
   ControlLibrary& operator=(const ControlLibrary&) = delete;
 };
 
-// A channel that nobody else shares, for a session. Each attempt to connect takes `connect_timeout`
-// at most, gRPC's default without.
+// A channel of its own for one session. Each attempt to connect takes at most `connect_timeout`, by
+// default gRPC's.
 std::shared_ptr<grpc::Channel> MakeControlChannel(
     const ControlTarget& target, std::optional<Duration> connect_timeout = std::nullopt);
-// For single calls, whose answers have 4 MiB at most: longer ones are kResourceExhausted.
+// For single calls, whose answers have at most 4 MiB: longer ones are kResourceExhausted.
 std::shared_ptr<grpc::Channel> MakeRequestChannel(const ControlTarget& target);
 
 }  // namespace pushpull

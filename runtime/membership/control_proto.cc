@@ -48,7 +48,7 @@ struct WireSave {
   absl::Status status;
   uint64_t number = 0;
 };
-// Likewise of a trace.
+// Likewise for a trace.
 struct WireTrace {
   absl::Status status;
   uint64_t number = 0;
@@ -65,7 +65,7 @@ absl::Status CheckForm(const WireBucket& bucket) {
 
 }  // namespace
 
-// ---- What is checked besides counts; the argument's type selects the check ----
+// ---- Checks besides counts; the argument's type selects the check ----
 
 static bool IsKnown(ChunkVersions versions) {
   return versions == ChunkVersions::kOfOneStep || versions == ChunkVersions::kOfEachChunk;
@@ -105,7 +105,7 @@ static absl::Status CheckForm(const View& view) {
 
 namespace wire {
 
-// ---- Limits of lists, far above what any job has ----
+// ---- Limits of lists, far above the needs of any job ----
 
 template <typename T, typename... Types>
 concept OneOf = (std::is_same_v<T, Types> || ...);
@@ -123,7 +123,7 @@ inline constexpr int kCountMax<T> = kShardCount;
 template <OneOf<ChunkId, ChunkCopy, ChunkPlace, RebuiltChunk> T>
 inline constexpr int kCountMax<T> = kTableBytesMax / kChunkBytes;
 template <>
-inline constexpr int kCountMax<ChunkFileSummary> = 4096;  // one for each lane
+inline constexpr int kCountMax<ChunkFileSummary> = 4096;  // one per lane
 template <>
 inline constexpr int kCountMax<LossPoint> = 65536;
 template <>
@@ -339,7 +339,7 @@ void Show(std::string& text, size_t max_bytes = kPrintableBytesMax) {
   text = Printable(text, max_bytes);
 }
 
-// What commands print and the operator copies into statuses and events.
+// The texts that commands print and the operator copies into statuses and events.
 void Show(JobStatus& status) {
   Show(status.job, kNameBytesMax);
   Show(status.failure);

@@ -2,8 +2,8 @@
 //
 // The structs of control.h and job_status.h <-> their wire form in proto/pushpull/v1/control.proto.
 // Generated types are only named here. FromProto checks the form of what a peer sent (known
-// enumerators, lists of bounded length, ids in range); whether it makes sense for the job is the
-// receiver's part.
+// enumerators, lists of bounded length, ids in range); the receiver checks whether it makes sense
+// for the job.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,12 @@ class TraceRequest;
 
 inline constexpr int kWireServersMax = 1024;  // spec.servers.replicas
 inline constexpr int kWireWorkersMax = 65536;
-// A list of a million tensors or 16 Mi chunks stays far below; gRPC's own 4 MiB do not hold it.
+// A list of a million tensors or 16 Mi chunks stays far below this, but exceeds gRPC's default of 4
+// MiB.
 inline constexpr int kWireMessageBytesMax = 256 << 20;
 
-// A status of gRPC or of a message; both use the numbers of google.rpc.Code, as absl does. Other
-// numbers become kUnknown.
+// The status for a code from gRPC or a message; both use the numbers of google.rpc.Code, as absl
+// does. Other numbers become kUnknown.
 absl::Status StatusFromCode(uint32_t code, absl::string_view text);
 
 void ToProto(const FromMember& message, v1::FromMember& out);
@@ -61,7 +62,7 @@ absl::StatusOr<JobStatus> FromProto(const v1::JobStatus& status);
 absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request);
 absl::StatusOr<ModeChange> FromProto(const v1::SetModeRequest& request);
 absl::StatusOr<TraceRequest> FromProto(const v1::TraceRequest& request);
-// Without the status, which is the caller's to look at first.
+// Ignores the status, which the caller must check first.
 absl::StatusOr<TraceParts> FromProto(const v1::TakeTraceResponse& response);
 absl::Status FromProto(const v1::Status& status);  // as it was sent
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plain structs <-> protobuf messages by one list of fields for each struct:
+// Plain structs <-> protobuf messages, through one list of fields per struct:
 //
 //   PUSHPULL_WIRE(ViewAnswer, F(number), F(is_accepted), F(lowest_free_step));
 //
 // Encode and Decode below walk the list with protobuf's reflection, so a field is named once and
-// every check of what a peer sends is made here: ids and enumerators in range, lists of bounded
+// everything that a peer sends is checked here: ids and enumerators in range, lists of bounded
 // length, texts in UTF-8. Types: integers, double, bool, std::string, Id, enumerations that have an
 // IsKnown, Duration (milliseconds), structs with a list of their own, std::optional (a field with
 // presence), std::vector and std::array (a repeated field), std::variant of structs (a oneof), and
-// what has a Surrogate.
+// types with a Surrogate.
 //
-// A list names fields that the message does not have, or of another type: the first message of that
-// kind aborts the process. tests/unit/runtime/membership/control_proto_test.cc converts all of
-// them.
+// If a list names a field that the message does not have, or that has another type, the first
+// message of that kind aborts the process. tests/unit/runtime/membership/control_proto_test.cc
+// converts all of them.
 #pragma once
 
 #include <algorithm>
@@ -58,12 +58,12 @@ struct Wire;
   }
 #define PUSHPULL_WIRE_FIELD(member) Field(#member, &T::member)
 
-// What travels for a T: `Type`, a struct with a list of fields or a vector of such, and the
-// conversions From(T) and To(Type).
+// What is sent in place of a T: `Type`, a struct with a list of fields or a vector of such, with
+// the conversions From(T) and To(Type).
 template <typename T>
 struct Surrogate;
 
-// How many elements of type T a list from a peer may have.
+// The maximum length of a list of T from a peer.
 template <typename T>
 inline constexpr int kCountMax = 0;
 
@@ -98,7 +98,7 @@ concept HasSurrogate = requires {
   typename Surrogate<T>::Type;
 };
 
-// Sets the field, or appends to it where it is repeated.
+// Sets the field, or appends to it if it is repeated.
 template <typename T>
 void Encode(const T& value, Message& message, const FieldDescriptor* field);
 template <typename T>
@@ -132,7 +132,7 @@ struct Field {
                   int its_count_max = kListMax<Member>)
       : name(its_name), member(its_member), count_max(its_count_max) {}
 
-  // A message without this field keeps the default of the struct. Otherwise an absent message reads
+  // If the message lacks this field, keeps the struct's default. Otherwise an absent message reads
   // as an empty one.
   constexpr Field OrDefault() const {
     Field copy = *this;
@@ -164,7 +164,7 @@ struct Field {
   bool has_default = false;
 };
 
-// Two members that are one message: a std::pair of their types has the list of fields.
+// Two members that form one message: a std::pair of their types has the list of fields.
 template <typename Struct, typename First, typename Second>
 struct Joined {
   constexpr Joined(const char* its_name, First Struct::*its_first, Second Struct::*its_second)
@@ -232,8 +232,8 @@ auto ToScalar(const T& value) {
     return static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(value).count());
   } else if constexpr (std::is_same_v<T, std::string>) {
-    // Protobuf does not parse a string field that is not UTF-8: one odd byte in an error text would
-    // end the session.
+    // Protobuf does not parse a string field that is not UTF-8: one invalid byte in an error text
+    // would end the session.
     return ReplaceInvalidUtf8(value);
   } else if constexpr (kIsId<T>) {
     return value.value();
@@ -246,7 +246,7 @@ template <typename T, typename Scalar>
 absl::Status FromScalar(Scalar scalar, T& out) {
   if constexpr (std::is_enum_v<T>) {
     out = static_cast<T>(scalar);
-    // The number as well: 257 is 1 in an enumeration of one byte.
+    // Checks the number as well: 257 is 1 in an enumeration of one byte.
     if (scalar > 255 || !IsKnown(out))
       return absl::InvalidArgumentError(absl::StrCat(": ", scalar, " is not known"));
   } else if constexpr (std::is_same_v<T, Duration>) {
@@ -264,7 +264,7 @@ absl::Status FromScalar(Scalar scalar, T& out) {
 // ---- fields ----
 
 // Calls visit(entry, descriptor) for each entry of T's list until one fails. The descriptors are
-// looked up once: a T travels as one type of message only.
+// looked up once: a T is always sent as the same type of message.
 template <typename T, typename Visit>
 absl::Status VisitFields(const Message& message, const Visit& visit) {
   const auto visit_all = [&](const auto&... entries) {
@@ -347,7 +347,7 @@ void Encode(const T& value, Message& message, const FieldDescriptor* field) {
   }
 }
 
-// One value: the element `index`, or all of the field where that is -1.
+// One value: the element `index`, or the whole field if that is -1.
 template <typename T>
 absl::Status DecodeOne(const Message& message, const FieldDescriptor* field, int index, T& out) {
   const Reflection& reflection = *message.GetReflection();
@@ -374,7 +374,7 @@ absl::Status DecodeList(const Message& message,
                         int count_max,
                         List& out) {
   const int count = message.GetReflection()->FieldSize(message, field);
-  // Before anything is built from the list.
+  // Checked before anything is built from the list.
   if (count > count_max) {
     return absl::InvalidArgumentError(
         absl::StrCat(": has ", count, " entries, at most ", count_max, " are accepted"));

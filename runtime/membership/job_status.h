@@ -26,7 +26,7 @@ struct ServerStatus {
   std::string metrics_address;
   uint64_t pid = 0;
   ServerStats stats;
-  double step_seconds = 0;  // of each step with a gradient in it, lately; 0: not known
+  double step_seconds = 0;  // per step with a gradient in it, recently; 0: unknown
   std::string rack;         // empty: not known
 };
 
@@ -41,22 +41,22 @@ struct WorkerStatus {
   Step step;
   double joined_seconds = 0;  // since its latest process registered
   WorkerActivity activity;
-  double lateness_seconds = 0;  // of each step by which its own part is longer than the others'
+  double lateness_seconds = 0;  // by which its own part of a step exceeds the others'
   std::string rack;             // empty: not known
 };
 
-// Which member holds the others up lately (coordinator/culprit_watch.h).
+// What has recently held up the others (coordinator/culprit_watch.h).
 enum class CulpritKind : uint8_t {
-  kWorker = 0,  // its own part of a step is longer than the others'
-  kServer = 1,  // gradients are in it for longer than in the others
-  kLink = 2,    // of a worker, of a server, or between the two that are given
+  kWorker = 0,  // its own part of a step takes longer than the others'
+  kServer = 1,  // gradients stay in it longer than in the others
+  kLink = 2,    // of a worker, of a server, or between the two given
 };
 
 struct Culprit {
   CulpritKind kind = CulpritKind::kWorker;
   std::optional<WorkerId> worker;
   std::optional<ServerId> server;
-  double seconds = 0;  // that it costs of each step
+  double seconds = 0;  // that it costs per step
   double share = 0;    // of a step, 0 to 1
   friend bool operator==(const Culprit&, const Culprit&) = default;
 };
@@ -73,19 +73,19 @@ std::string ToString(const Culprit& culprit);
 // "computing for 12.3 s, step 20, last pushed tensor "b"".
 std::string ToString(const WorkerActivity& activity);
 
-// One change of the number of servers while the job runs.
+// One change in the number of servers while the job runs.
 struct ResizeStatus {
   Step step;  // when it was requested
   uint32_t from = 0;
   uint32_t to = 0;
   bool is_settled = false;   // the servers are present and every shard is in its place
-  bool is_final = false;     // settled, and the statistics of every member are in
+  bool is_final = false;     // settled, and every member's statistics have arrived
   double seconds = 0;        // until settled, or so far
   double pause_seconds = 0;  // longest synchronization of a step on any worker meanwhile
   uint64_t moved_bytes = 0;  // values and optimizer state copied to other servers
 };
 
-// The rack that a server or worker is in, as whoever started it knows.
+// The rack of a server or worker, as known to the launcher or the operator.
 struct MemberRack {
   bool is_server = false;
   uint32_t index = 0;
@@ -94,32 +94,31 @@ struct MemberRack {
 };
 
 // A requested size of the job or of its steps; a field without a value keeps the current one. Also
-// the racks of members, where they do not know them themselves; a member that is not named keeps
-// its rack.
+// the racks of members that do not know their own; a member that is not named keeps its rack.
 struct JobSize {
   static constexpr size_t kRacksMax = 8192;
 
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
-  std::optional<uint64_t> global_batch = {};  // samples of a step over all workers
+  std::optional<uint64_t> global_batch = {};  // samples per step over all workers
   std::vector<MemberRack> racks = {};
   friend bool operator==(const JobSize&, const JobSize&) = default;
 };
 
-// The checkpoints of a running job. Saves are numbered by request, the coordinator's own ones
-// included: save n is over when `finished` >= n.
+// The checkpoints of a running job. Saves are numbered by request, including the coordinator's own:
+// save n is over when `finished` >= n.
 struct CheckpointStatus {
   Step step;                          // of this coordinator's last complete one; 0: none yet
   uint64_t saved = 0;                 // number of complete checkpoints
   uint64_t failures = 0;              // number of abandoned saves
-  std::string failure;                // why the last of them failed
+  std::string failure;                // why the last of these failed
   uint64_t requested = 0;             // last request
   uint64_t finished = 0;              // last save that is over
   uint64_t succeeded = 0;             // last save with a complete checkpoint
   double seconds = 0;                 // that save's time from its request
   std::optional<Step> restored_step;  // of the checkpoint that the job started from
   // Why nothing can be saved at present, with the path; empty: the last save succeeded, or there
-  // was none yet and the folder can be written.
+  // was none yet and the folder is writable.
   std::string problem;
 };
 
@@ -135,29 +134,29 @@ struct StateLoss {
   Step highest_version;
   uint64_t from_workers = 0;         // chunks recovered from workers' copies
   uint64_t from_checkpoint = 0;      // from a checkpoint
-  uint64_t reinitialized = 0;        // that had no value yet
+  uint64_t reinitialized = 0;        // chunks that had no value yet
   uint64_t outdated = 0;             // chunks recovered at an older version: their updates are lost
-  bool has_optimizer_state = false;  // any of their optimizers has
+  bool has_optimizer_state = false;  // some of their optimizers have
   std::optional<Step> state_step;    // of the oldest checkpoint it was loaded from; none: zeros
   double seconds = 0;                // without a primary
   friend bool operator==(const StateLoss&, const StateLoss&) = default;
 };
 
-// One line for people: what was lost, and where it was recovered from.
+// One human-readable line: what was lost, and where it was recovered from.
 std::string ToString(const StateLoss& loss);
 
-// "step 12 waits for worker-1: no gradient of tensor "w" for 10.3 s", and who waits, where that is
-// known, and what the missing ones do.
+// "step 12 waits for worker-1: no gradient of tensor "w" for 10.3 s", and, if known, which workers
+// wait and what the missing ones are doing.
 std::string ToString(const Stall& stall);
-// Its beginning, without times: "step 12 waits for worker-1: no gradient of tensor "w"".
+// The beginning of that, without times: "step 12 waits for worker-1: no gradient of tensor "w"".
 std::string HeadlineOf(const Stall& stall);
 
 struct JobStatus {
-  static constexpr size_t kLossesMax = 4096;      // more are thinned out, by their steps
+  static constexpr size_t kLossesMax = 4096;      // beyond this, thinned out by step
   static constexpr size_t kResizesMax = 256;      // the newest are kept
-  static constexpr size_t kStateLossesMax = 256;  // a coordinator keeps its first
-  static constexpr size_t kUnevenStepsMax = 256;  // likewise
-  static constexpr size_t kCulpritsMax = 8;       // the most expensive
+  static constexpr size_t kStateLossesMax = 256;  // the first ones are kept
+  static constexpr size_t kUnevenStepsMax = 256;  // the newest are kept
+  static constexpr size_t kCulpritsMax = 8;       // the most costly are kept
 
   std::string job;
   JobPhase phase = JobPhase::kStarting;
@@ -172,10 +171,10 @@ struct JobStatus {
   // Samples of a full step over all workers, as the servers divide them; 0: the job divides none,
   // or no server has reported yet.
   uint64_t batch = 0;
-  uint64_t global_batch = 0;   // spec.workers.globalBatch, or what has replaced it; 0: unset
-  double noise_scale = 0;      // of gradients, in samples; 0: not known, or not measured
-  uint64_t shards_moving = 0;  // not yet placed as the desired size and the replication require
-  uint64_t shards_in_one_rack = 0;  // with followers, all of them in the rack of the primary
+  uint64_t global_batch = 0;        // spec.workers.globalBatch, or its later replacement; 0: unset
+  double noise_scale = 0;           // of gradients, in samples; 0: unknown or not measured
+  uint64_t shards_moving = 0;       // not yet placed as desired size and replication require
+  uint64_t shards_in_one_rack = 0;  // with followers, all of them in the primary's rack
   Step step;                        // steps that every member has finished
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
@@ -194,15 +193,15 @@ struct JobStatus {
   std::vector<ServerStatus> servers;
   std::vector<WorkerStatus> workers;
   CheckpointStatus checkpoint;
-  Consistency consistency;        // the mode in force
-  bool is_mode_changing = false;  // another one has been requested
-  std::string mode_problem;       // why the last change failed; empty: it did not
-  std::optional<Stall> stall;     // set while a step waits for workers longer than the stall time
-  std::vector<Culprit> culprits;  // the most expensive first
+  Consistency consistency;              // the mode in force
+  bool is_mode_changing = false;        // another one has been requested
+  std::string mode_problem;             // why the last change failed; empty: it did not
+  std::optional<Stall> stall;           // set while a step waits for workers beyond the stall time
+  std::vector<Culprit> culprits;        // most costly first
   std::vector<ResizeStatus> resizes;    // in order of request
   std::vector<StateLoss> state_losses;  // in order of time
 
-  // Another batch has been set, and no server has divided a step by it yet.
+  // A new batch has been set, but no server has divided a step by it yet.
   bool is_batch_changing() const { return global_batch > 0 && batch > 0 && batch != global_batch; }
 };
 

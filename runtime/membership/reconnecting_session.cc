@@ -9,8 +9,9 @@
 namespace pushpull {
 namespace {
 
-// Says nothing of the coordinator itself: the next try may meet another peer, or a better network.
-// gRPC has some of these codes for streams that are cut, kUnknown and kInternal among them.
+// Whether the error may not be the coordinator's own: the next attempt may meet another peer, or a
+// better network. gRPC uses some of these codes, kUnknown and kInternal among them, for broken
+// streams.
 bool MayPass(const absl::Status& why) {
   switch (why.code()) {
     case absl::StatusCode::kUnavailable:
@@ -57,7 +58,7 @@ void ReconnectingSession::Connect() {
 }
 
 void ReconnectingSession::Send(FromMember message) {
-  // Before the first Welcome messages queue behind the registration, and are kept for whichever
+  // Before the first Welcome, messages queue behind the registration and are kept for whichever
   // coordinator sends it. Later they wait for the Welcome of each session: until then the
   // coordinator's term may be too low.
   if (promised_ == Term{}) early_.push_back(message);
@@ -133,7 +134,7 @@ void ReconnectingSession::Retry(const absl::Status& why) {
                   {"give_up_seconds", ToSeconds(timeout_)}});
   }
   executor_.Cancel(retry_);
-  // The last attempt comes when the time is over, not after it: who waits has a deadline.
+  // The last attempt is made when the time is over, not later: the caller has a deadline.
   retry_ = executor_.RunAfter(std::min(delay, left), [this] { Connect(); });
 }
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A member's session with the current coordinator. After a broken connection it connects again
-// while the member continues; a coordinator of a lower term than the promised one is rejected.
+// A member's session with the current coordinator. It reconnects after a broken connection while
+// the member continues, and rejects a coordinator with a term below the promised one.
 //
 //   connecting --1 Welcome--> open --3 broken--> lost --4 Welcome--> open
 //       |                      |                  |
 //       2 timeout              5 Stop             6 timeout
 //       +----------> over <----+------------------+
 //
-// 1, 4 Its term is not below the promised one, which it raises. With a lower term the session is
-//      closed and the member retries.
-// 2    No coordinator answered within first_timeout. Until then every failure on the way to one is
-//      tried again: a name that is not found, a port that is closed, a handshake that is cut. A
-//      peer that answers and refuses, or cannot be understood, is final.
+// 1, 4 The Welcome's term is at least the promised one, which it raises. With a lower term the
+//      session is closed and the member retries.
+// 2    No coordinator answered within first_timeout. Until then every failure to reach one is
+//      retried: a name that does not resolve, a closed port, an interrupted handshake. A peer that
+//      answers with a refusal, or cannot be understood, ends the search.
 // 3    The handler is not notified. Messages sent meanwhile are dropped, except for a Failure.
 // 5    The job has ended, or has no place for this member.
 // 6    No coordinator came back within the coordinator_timeout of the last Welcome.
@@ -34,7 +34,7 @@ namespace pushpull {
 struct ReconnectingSessionOptions {
   Duration retry_first = std::chrono::milliseconds(50);
   Duration retry_longest = std::chrono::seconds(1);
-  // From the first failure to the end of the search for a coordinator that sends the first Welcome.
+  // How long, from the first failure on, to search for a coordinator that sends the first Welcome.
   Duration first_timeout{0};
   double jitter = 0;  // of retries, 0 to 1 (RetryPace)
 };
@@ -42,11 +42,11 @@ struct ReconnectingSessionOptions {
 // Thread-confined to its executor.
 class ReconnectingSession final : public Session, private SessionHandler {
  public:
-  // Makes the first message of each session, with the member's identity and its promised term.
+  // Creates the first message of each session, with the member's identity and its promised term.
   using Registration = std::function<FromMember(Term promised)>;
 
   // Connects at once. `connector`, `executor` and `handler` outlive this object. The handler gets
-  // no message of a coordinator of a lower term; OnClosed is called once, at the end.
+  // no message from a coordinator with a lower term; OnClosed is called once, at the end.
   ReconnectingSession(ReconnectingSessionOptions options,
                       SessionConnector& connector,
                       Executor& executor,
@@ -57,11 +57,13 @@ class ReconnectingSession final : public Session, private SessionHandler {
 
   void Send(FromMember message) override;
 
-  // A coordinator has sent Welcome; otherwise Send drops messages.
+  // A coordinator has sent Welcome. If not, Send drops all messages but a Failure, except before
+  // the first Welcome, when it queues them.
   bool is_open() const { return is_open_; }
   // Highest term of an accepted Welcome; 0 before the first.
   Term promised() const { return promised_; }
-  // Rises with each session: an answer to a request of an earlier session must not be sent on this.
+  // Rises with each session: an answer to a request from an earlier session must not be sent on
+  // this one.
   uint64_t generation() const { return generation_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sessions without their transport: one ordered, two-way stream between a member and the
+// Sessions, independent of the transport: one ordered, two-way stream between a member and the
 // coordinator for the member's whole life. The end of a session is the first sign of a failure.
 // Implementations: session_client.cc and session_service.cc over gRPC, tests/fakes/inproc_control.h
 // in one process.
@@ -36,7 +36,8 @@ class SessionHandler {
 class Session {
  public:
   virtual ~Session() = default;
-  // Queues a message; never blocks. Messages arrive in order; dropped once the session is closed.
+  // Queues a message; never blocks. Messages arrive in order; they are dropped once the session is
+  // closed.
   virtual void Send(FromMember message) = 0;
 };
 
@@ -60,8 +61,8 @@ class SessionEvents {
   // Also called for a session that closes before its first message.
   virtual void OnClosed(SessionId session, const absl::Status& why) = 0;
   virtual JobStatus GetStatus() = 0;
-  // The same, for a command that asks again until the job is as it waits for, or over. It has drawn
-  // the number `waiter`; 0: it asks once.
+  // The same, for a command that asks again until the job has the awaited state or is over.
+  // `waiter` is a random number chosen by the command; 0: it asks once.
   virtual JobStatus AnswerWaiter(uint64_t /*waiter*/) { return GetStatus(); }
   // Changes the desired size, or says why it cannot.
   virtual absl::Status Resize(const JobSize& size) = 0;
@@ -71,7 +72,7 @@ class SessionEvents {
   virtual absl::Status SetMode(const ModeChange& change) = 0;
   // Starts a trace and returns its number, or says why it cannot.
   virtual absl::StatusOr<uint64_t> StartTrace(const TraceRequest& request) = 0;
-  // What there is of the trace from part `from` on, or why there is nothing.
+  // The parts of the trace so far, from part `from` on, or why there are none.
   virtual absl::StatusOr<TraceParts> TakeTrace(uint64_t number, uint64_t from) = 0;
 };
 

@@ -17,19 +17,20 @@
 namespace pushpull {
 namespace {
 
-// Heartbeats of a quarter of an hour: a coordinator that far behind will not recover.
+// A quarter of an hour of heartbeats: a coordinator that far behind will not recover.
 constexpr size_t kQueuedMax = 1024;
 constexpr std::chrono::seconds kFlushTimeout{1};
 
-// One call of Coordinator.Session. gRPC calls the reactions on its own threads; they move what they
-// have to the executor.
+// One call of Coordinator.Session. gRPC calls the reactions on its own threads; they hand their
+// results to the executor.
 //
 // Flow control: at most one read and one write are outstanding. The next read starts only after the
 // executor has handled the last message, so a flood stays in the kernel's buffers.
 //
 // Order at the end: gRPC calls OnDone only after all reads and writes have ended and the hold is
-// gone. The hold goes with the last read, which fails once the call is over. So whoever ends the
-// call (the destructor, Fail) must also keep a read outstanding, or OnDone would never come.
+// removed. The hold is removed after the last read, which fails once the call is over. So whatever
+// ends the call (the destructor, Fail) must also keep a read outstanding, or OnDone would never be
+// called.
 class GrpcSession final : public Session,
                           private grpc::ClientBidiReactor<v1::FromMember, v1::ToMember> {
  public:
@@ -49,7 +50,7 @@ class GrpcSession final : public Session,
     StartCall();
   }
 
-  // Sends what is queued, half-closes, and waits for the end of the call; cancels it where the
+  // Sends what is queued, half-closes, and waits for the end of the call; cancels it if the
   // coordinator takes longer than kFlushTimeout.
   ~GrpcSession() override {
     state_->session = nullptr;
@@ -77,7 +78,7 @@ class GrpcSession final : public Session,
   }
 
  private:
-  // Confined to the executor. Posted tasks hold it, because they may run after the session was
+  // Confined to the executor. Posted tasks hold it, because they may run after the session is
   // destroyed.
   struct State {
     GrpcSession* session = nullptr;  // null: destroyed
@@ -109,7 +110,7 @@ class GrpcSession final : public Session,
       return;
     }
     absl::StatusOr<ToMember> message = FromProto(incoming_);
-    incoming_.Clear();  // frees a large table: the next message may take long to come
+    incoming_.Clear();  // frees a large table: the next message may be long in coming
     {
       MutexLock lock(mu_);
       is_reading_ = false;
@@ -145,7 +146,7 @@ class GrpcSession final : public Session,
     absl::Status why = failure_;
     if (why.ok())
       why = StatusFromCode(static_cast<uint32_t>(status.error_code()), status.error_message());
-    // A session that the coordinator closed with OK is lost to the member as well.
+    // To the member, a session that the coordinator closed with OK is lost as well.
     if (why.ok()) why = absl::UnavailableError("ended the session");
     executor_.Post([state = state_, why, target = target_] {
       if (state->session == nullptr) return;
@@ -185,7 +186,7 @@ class GrpcSession final : public Session,
   const Executor::TimerId timer_;
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
   grpc::ClientContext context_;
-  v1::ToMember incoming_;  // of the outstanding read, then of the reaction to it
+  v1::ToMember incoming_;  // used by the outstanding read, then by its reaction
   CondVar changed_;
   Mutex mu_;
   std::deque<v1::FromMember> outgoing_ ABSL_GUARDED_BY(mu_);  // the first is being written

@@ -13,23 +13,22 @@
 
 namespace pushpull {
 
-// Each session has its own connection, also among members of one process.
+// Each session has its own connection, even among members of one process.
 // Thread-compatible; sessions may outlive it.
 class GrpcSessionConnector final : public SessionConnector {
  public:
   // `address` is host:port. Each session uses the certificates that `tls`, which outlives the
-  // connector, has at its start; null: no TLS. A coordinator that has not answered after
+  // connector, has when the session starts; null: no TLS. A coordinator that has not answered after
   // `connect_timeout` counts as unreachable.
   explicit GrpcSessionConnector(std::string address,
                                 const TlsFolder* tls = nullptr,
                                 Duration connect_timeout = std::chrono::seconds(5));
 
-  // Destroying the session sends what is queued first; it blocks for 1 s at most, if the
-  // coordinator does not read it. OnClosed gets one of:
+  // Destroying the session first sends what is queued; if the coordinator does not read that, it
+  // blocks for at most 1 s. OnClosed gets one of:
   //
-  //   kUnavailable        nobody answers at the address, the certificates do not fit, the
-  //   connection
-  //                       broke, or the coordinator closed the session: connect again.
+  //   kUnavailable        nothing answers at the address, the certificates do not match, the
+  //                       connection broke, or the coordinator closed the session: reconnect.
   //   kInvalidArgument    one side sent what the other cannot read: different versions, or a bug.
   //   kResourceExhausted  too many sessions, or a peer that has stopped reading.
   std::unique_ptr<Session> Connect(Executor& executor, SessionHandler& handler) override;

@@ -21,7 +21,7 @@ namespace pushpull {
 namespace {
 
 constexpr size_t kQueuedToMemberMax = 1024;  // messages to one member
-// All members, and as many that replace them.
+// All members, and as many replacements.
 constexpr size_t kSessionsMax = 2 * (kWireServersMax + kWireWorkersMax);
 // A connection carries one session, or a few status calls.
 constexpr int kCallsOfConnectionMax = 64;
@@ -37,7 +37,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 class CallListener {
  public:
   virtual ~CallListener() = default;
-  // The next message is read after ReadNext.
+  // The next message is read only after ReadNext.
   virtual void OnIncoming(SessionId id, FromMember message) = 0;
   // The last callback; the call deletes itself after it.
   virtual void OnCallDone(SessionId id, const absl::Status& why) = 0;
@@ -50,8 +50,7 @@ class CallListener {
 // HTTP/2; messages to a member that does not read are queued up to kQueuedToMemberMax.
 //
 // Order at the end: gRPC allows Finish only when no write is outstanding, and calls OnDone after
-// the last reaction. So End drains the queue first, and FinishOnce runs where the queue becomes
-// empty.
+// the last reaction. So End drains the queue first, and FinishOnce runs once the queue is empty.
 class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToMember> {
  public:
   SessionCall(SessionId id,
@@ -63,7 +62,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
         identity_(std::move(identity)),
         context_(context),
         listener_(listener) {
-    StartSendInitialMetadata();  // the member's proof that a coordinator answers
+    StartSendInitialMetadata();  // shows the member that a coordinator answers
   }
 
   void ReadNext() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -83,7 +82,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
 
-  // Sends what is queued, then ends the call with `why`, OK at the end of the job.
+  // Sends what is queued, then ends the call with `why`, which is OK at the end of the job.
   void Close(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     End(std::move(why));
@@ -94,7 +93,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     if (!ok) return Close(absl::OkStatus());  // half-closed by the member, or the call is over
     absl::StatusOr<FromMember> message = FromProto(incoming_);
-    incoming_.Clear();  // frees a large report: the next message may take long to come
+    incoming_.Clear();  // frees a large report: the next message may be long in coming
     if (message.ok()) message = Admit(*std::move(message));
     if (!message.ok()) return Close(message.status());
     listener_.OnIncoming(id_, *std::move(message));
@@ -130,7 +129,8 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   }
 
  private:
-  // A member registers as nobody else. What it says later counts as said by whom it registered as.
+  // A member cannot register as another one. Its later messages count as those of the member it
+  // registered as.
   absl::StatusOr<FromMember> Admit(FromMember message) const {
     if (const auto* server = std::get_if<RegisterServer>(&message))
       PUSHPULL_RETURN_IF_ERROR(identity_.CheckIs(ToString(server->server)));
@@ -157,7 +157,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   const PeerIdentity identity_;
   grpc::CallbackServerContext& context_;
   CallListener& listener_;
-  v1::FromMember incoming_;  // of the outstanding read, then of the reaction to it
+  v1::FromMember incoming_;  // used by the outstanding read, then by its reaction
   Mutex mu_;
   std::deque<v1::ToMember> outgoing_ ABSL_GUARDED_BY(mu_);  // the first is being written
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
@@ -165,10 +165,10 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::FromMember, v1::ToM
   absl::Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-// Ends a unary call; owns itself until OnDone. After it gRPC's thread destroys the response that
-// the executor's has written. gRPC orders the two with atomics that the thread sanitizer does not
-// see: the mutex orders them visibly, or each field of each status would be one more race to
-// suppress.
+// Ends a unary call; owns itself until OnDone. After that, gRPC's thread destroys the response that
+// the executor's thread has written. gRPC orders the two with atomics that the thread sanitizer
+// does not see; the mutex orders them visibly. Without it each field of each status would be one
+// more race to suppress.
 class UnaryReactor final : public grpc::ServerUnaryReactor {
  public:
   void FinishWritten(const grpc::Status& result) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -185,8 +185,8 @@ class UnaryReactor final : public grpc::ServerUnaryReactor {
   Mutex mu_;
 };
 
-// A unary call on its way to the executor and back. It answers when the last reference goes, so a
-// task that a stopped executor drops still ends the call.
+// A unary call on its way to the executor and back. It answers when the last reference is released,
+// so a task that a stopped executor drops still ends the call.
 template <typename Response>
 class UnaryCall {
  public:
@@ -222,15 +222,15 @@ class GrpcCoordinatorService final : public CoordinatorService,
     PUSHPULL_RETURN_IF_ERROR(BindTo(listen).status());
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kWireMessageBytesMax);
-    // Otherwise two coordinators could share a port, and each would get half of the members.
+    // Otherwise two coordinators could share a port, and each would get half the members.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // Members do not compress; a stranger's 64 KiB could be 64 MiB.
+    // Members do not compress; a stranger's 64 KiB could expand to 64 MiB.
     builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kIdleConnectionMilliseconds);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMilliseconds);
-    // Every ping is answered: gRPC's complaint about a ping too many takes 3 KiB, and there is one
-    // for each ping that is read with it. A peer that reads no answers is not read from either.
+    // Every ping is answered, because gRPC's complaint about a ping too many takes 3 KiB, and there
+    // is one for each ping read with it. A peer that reads no answers is not read from either.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     int port = 0;
     builder.AddListeningPort(ToString(listen), credentials_, &port);
@@ -370,19 +370,19 @@ class GrpcCoordinatorService final : public CoordinatorService,
 
  private:
   // How posted tasks find the service and its events. Confined to the executor; both are null after
-  // Detach, because tasks may run after the service was destroyed.
+  // Detach, because tasks may run after the service is destroyed.
   struct Target {
     GrpcCoordinatorService* service = nullptr;
     SessionEvents* events = nullptr;
   };
 
-  // Whether the caller may tell the job what to do.
+  // Whether the caller may control the job.
   absl::Status CheckManager(const grpc::CallbackServerContext& context, const char* what) const {
     PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, PeerOf(*context.auth_context(), tls_));
     return peer.CheckManages(what);
   }
 
-  // Calls `ask` with the events on the executor, and answers with its result; with `admitted` where
+  // Calls `ask` with the events on the executor, and answers with its result, or with `admitted` if
   // that is an error.
   template <typename Response, typename Ask>
   grpc::ServerUnaryReactor* Answer(const absl::Status& admitted, Response& response, Ask ask) {
@@ -429,14 +429,14 @@ class GrpcCoordinatorService final : public CoordinatorService,
     if (it != calls_.end()) it->second->Abort();
   }
 
-  // server_->Shutdown has waited for every call; OnCallDone may still be on its way out.
+  // server_->Shutdown has waited for every call, but OnCallDone may not have returned yet.
   void AwaitNoCalls() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     while (!calls_.empty()) changed_.WaitUntil(mu_, Deadline::After(kCloseTimeout));
   }
 
-  // After it no task touches the service or the events. Waits for the task's end, whether it ran or
-  // a stopped executor dropped it.
+  // Afterwards no task touches the service or the events. Waits for the end of the posted task,
+  // whether it ran or a stopped executor dropped it.
   void Detach() ABSL_LOCKS_EXCLUDED(mu_) {
     std::shared_ptr<void> on_end(nullptr, [this](void*) {
       MutexLock lock(mu_);

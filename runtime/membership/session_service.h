@@ -17,13 +17,13 @@
 
 namespace pushpull {
 
-// Thread-safe, except that Serve, Shutdown and the destructor are called by one thread outside of
+// Thread-safe, except that Serve, Shutdown and the destructor are called from one thread outside
 // the executor.
 class CoordinatorService : public SessionSink {
  public:
-  // Binds the port; members that connect wait for Serve. `listen` is host:port, with port 0 for a
-  // free one. `executor` and `tls` outlive the service; `tls` null: no TLS. Destroying the service
-  // shuts it down within 2 s, where Shutdown was not called. Errors name the address:
+  // Binds the port; members that connect wait for Serve. `listen` is host:port, port 0: a free one.
+  // `executor` and `tls` outlive the service; `tls` null: no TLS. Destroying the service shuts it
+  // down within 2 s if Shutdown was not called. Errors name the address:
   //
   //   kInvalidArgument  not host:port
   //   kAlreadyExists    the port is in use
@@ -36,7 +36,7 @@ class CoordinatorService : public SessionSink {
   virtual void Serve(SessionEvents& events) = 0;
 
   // Closes all sessions after sending what is queued, and cancels those that take longer than
-  // `deadline`. Blocks until no call is left. No event is delivered after it; OnClosed is not
+  // `deadline`. Blocks until no call is left. No event is delivered afterwards; OnClosed is not
   // called for the sessions it closes. Safe to call twice.
   virtual void Shutdown(Deadline deadline) = 0;
 

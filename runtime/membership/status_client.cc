@@ -23,7 +23,7 @@ using Method = grpc::Status (v1::Coordinator::Stub::*)(grpc::ClientContext*,
                                                        const Request&,
                                                        Response*);
 
-// One call over a connection of its own.
+// One call, over a connection of its own.
 template <typename Request, typename Response>
 absl::StatusOr<Response> Call(const ControlTarget& coordinator,
                               Deadline deadline,
@@ -40,7 +40,7 @@ absl::StatusOr<Response> Call(const ControlTarget& coordinator,
   return AboutCoordinator(coordinator, ExplainNoAnswer(why, coordinator.tls != nullptr));
 }
 
-// The coordinator's own answer.
+// The coordinator's own status.
 absl::Status Answer(const ControlTarget& coordinator, const v1::Status& response) {
   const absl::Status status = FromProto(response);
   return status.ok() ? status : AboutCoordinator(coordinator, status);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What workers report for `pushpull trace`: each push of a chunk with every time that the worker
-// and its server noted. Times are nanoseconds of the steady clock of the side that is named; the
-// clocks are aligned by the reader (runtime/trace/clock_alignment.h). Plain data.
+// and its server recorded. Times are in nanoseconds of the named side's steady clock; the reader
+// aligns the clocks (runtime/trace/clock_alignment.h). Plain data.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct TracedPush {
   Step step;  // on the wire
   // By the worker's clock.
   int64_t ready = 0;     // the program handed the gradient over
-  int64_t taken_up = 0;  // the worker's thread turned to it
+  int64_t taken_up = 0;  // the worker's thread began with it
   int64_t encode_ns = 0;
   int64_t sent = 0;      // its last byte was handed to the channel
   int64_t received = 0;  // the answer had arrived completely
@@ -54,21 +54,21 @@ struct TracedClock {
   friend bool operator==(const TracedClock&, const TracedClock&) = default;
 };
 
-// Whose chunks `first_chunk` and the following ones are.
+// A tensor and the first of its consecutive chunks.
 struct TracedTensor {
   std::string name;
   ChunkId first_chunk;
   friend bool operator==(const TracedTensor&, const TracedTensor&) = default;
 };
 
-// A part of what a worker has recorded of a trace.
+// A part of what a worker has recorded for a trace.
 struct TraceReport {
-  static constexpr size_t kPushesMax = 4096;  // of one report; as many spans
+  static constexpr size_t kPushesMax = 4096;  // per report; the same limit for spans
   static constexpr size_t kNameBytesMax = 300;
 
   uint64_t number = 0;  // of the trace
   WorkerId worker;
-  std::vector<TracedClock> clocks;    // those that the pushes need
+  std::vector<TracedClock> clocks;    // of the servers in `pushes`
   std::vector<TracedTensor> tensors;  // likewise, by first chunk
   std::vector<TracedPush> pushes;
   std::vector<TracedSpan> spans;
@@ -85,7 +85,7 @@ struct TraceRequest {
   uint32_t seconds = 0;  // after which a worker reports what it has
 };
 
-// What is there of a trace, beginning with a part that the request names.
+// The parts of a trace that have arrived, from the one that the request names on.
 struct TraceParts {
   std::vector<TraceReport> reports;
   uint64_t next = 0;              // the part to ask for next
