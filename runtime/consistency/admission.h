@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backup workers: who counts in a step that does not wait for everybody
+// Backup workers: which workers count in a step that does not wait for all
 // (docs/decisions/0018-the-first-chunk-admits.md). The job's first chunk leads: its step completes
-// with the first workers that push to it, and every other chunk waits for exactly these. Pure.
+// with the first workers that push to it, and every other chunk waits for exactly those. Pure.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ namespace pushpull {
 // The chunk whose contributors are those of the whole step.
 inline constexpr ChunkId kLeadingChunk{0};
 
-// What the leading chunk has decided of one step. It never changes once it is published.
+// The leading chunk's decision about one step. It never changes once published.
 struct Admission {
   Step step;
   std::vector<WorkerId> workers;  // ascending

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gated steps: one decision for all chunks of a step, taken when every chunk has the contributions
-// of everybody who will count in it (docs/decisions/0019-gated-step.md). The job's first chunk
-// leads as with backup workers (consistency/admission.h), but is pushed last. Pure.
+// of all workers that will count in it (docs/decisions/0019-gated-step.md). The job's first chunk
+// leads, as with backup workers (consistency/admission.h), but is pushed last. Pure.
 //
 //   worker            other chunk           leading chunk
 //     | push t ----------> | holds it apart       |
@@ -22,8 +22,8 @@
 namespace pushpull {
 
 // Whether the leading chunk may complete `step` with the workers in `asked`, ascending: every
-// required worker is among them, and there is one. A worker that has asked and died since may count
-// or not: every chunk holds its contribution.
+// required worker is among them, and there is at least one. A worker that has asked and then died
+// may count or not: every chunk holds its contribution.
 bool MayDecide(const MembershipView& membership, Step step, std::span<const WorkerId> asked);
 
 }  // namespace pushpull

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The views a server knows: the active one and, while the coordinator agrees on the next one, the
-// proposed one. A step completes only when both are satisfied, so that no chunk gets ahead of a
-// joiner between its proposal and its activation (docs/protocol.md section 4). Pure.
+// The views a server knows: the active one and, while the next one is being agreed on, the proposed
+// one. A step completes only when both are satisfied, so that no chunk gets ahead of a joiner
+// between its proposal and its activation (docs/protocol.md section 4). Pure.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,20 @@ class MembershipView {
 
   // With backup workers: how many contributions complete `step` on the leading chunk of a job with
   // `desired` workers. Above 0. Servers may differ in `desired` for a moment, which is harmless:
-  // only that chunk's primary asks.
+  // only that chunk's primary uses it.
   size_t Quorum(Step step, uint32_t desired) const;
 
-  // A proposed mode, not active here yet, begins with `step` or before.
+  // A proposed mode, not yet active here, begins at `step` or earlier.
   bool IsOfNextMode(Step step) const;
 
-  // Takes `view` as proposed if every joiner in it, and a mode that changes with it, starts at
+  // Accepts `view` as proposed if every joiner in it, and a mode that changes with it, starts at
   // `lowest_free_step` or later. In synchronous mode joiners may start anywhere if no member of the
-  // active view is left (a full restart: nobody can be overtaken). A number that is not higher than
-  // every one seen is rejected.
+  // active view is left (a full restart: nobody can be overtaken). A number not higher than all
+  // seen so far is rejected.
   bool Propose(const View& view, Step lowest_free_step);
 
   // Makes `view` active and drops the proposal if it is not newer. A lower number is ignored.
-  // Returns true when the view before had members and none of them is left: contributions to
+  // Returns true if the previous view had members and none of them is left: contributions to
   // incomplete steps are then stale, because nobody will complete them.
   bool Activate(const View& view);
 

@@ -21,7 +21,7 @@ uint64_t Count(const std::vector<SampleRange>& ranges) {
       ranges, uint64_t{0}, [](uint64_t sum, auto range) { return sum + range.count; });
 }
 
-// Appends a run; extends the last one where it continues that.
+// Appends a run, or extends the last one if the run continues it.
 void Append(SampleRange range, std::vector<SampleRange>& ranges) {
   if (range.count == 0) return;
   const bool follows = !ranges.empty() && ranges.back().first + ranges.back().count == range.first;
@@ -139,7 +139,7 @@ std::vector<SampleRange> SampleQueue::RangesOf(size_t member,
                                                const std::vector<SampleRange>& step) const {
   const uint64_t size = Count(step);
   const uint64_t members = members_.size();
-  // Evenly: shares differ by one sample at most.
+  // Evenly: shares differ by at most one sample.
   const auto before = [&](uint64_t m) { return size / members * m + size % members * m / members; };
   return Slice(step, before(member), before(member + 1));
 }

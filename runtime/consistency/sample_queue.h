@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job's position in its data set: which samples the step under way takes, which worker has
-// which of them, and which came back because a worker did not finish. It is the value of a chunk of
-// its own (docs/protocol.md section 4, "Data positions"): version t is the state before step t, and
-// the chunk's primary makes version t + 1 of it when step t is complete. So the position is
+// The job's position in its data set: which samples the current step uses, which worker has which
+// of them, and which were returned because a worker did not finish. It is the value of a separate
+// chunk (docs/protocol.md section 4, "Data positions"): version t is the state before step t, and
+// the chunk's primary turns it into version t + 1 when step t is complete. So the position is
 // committed with the step, and replicated, moved and saved like any parameter. Pure.
 //
 //   version t:  position, members --ShareOf--> each member's samples of step t
@@ -38,14 +38,14 @@ class SampleQueue {
   static constexpr size_t kBytes = 4096;
   // Worker indices below this can be members.
   static constexpr uint32_t kWorkersMax = 4096;
-  // Runs of returned samples that wait to be handed out again. More are dropped and counted; that
-  // takes the death of over a hundred workers in one step.
+  // Maximum number of runs of returned samples that wait to be handed out again. More are dropped
+  // and counted, which takes the death of over a hundred workers in one step.
   static constexpr size_t kReturnedMax = 200;
 
   // Before step 0, without members.
   explicit SampleQueue(const SampleSource& source) : source_(source) {}
 
-  // kDataLoss: not a queue, or one of a newer version of the program.
+  // kDataLoss: not a queue, or one from a newer version of the program.
   static absl::StatusOr<SampleQueue> Decode(std::span<const std::byte> bytes);
   // kBytes long.
   std::vector<std::byte> Encode() const;
@@ -53,18 +53,18 @@ class SampleQueue {
   // The workers among whom the step is divided.
   void SetMembers(std::vector<WorkerId> members);
 
-  // The samples of `worker` in `step`; none where it is not a member or this is another step.
+  // The samples of `worker` in `step`; none if it is not a member or `step` is not the current one.
   StepSamples ShareOf(WorkerId worker, Step step) const;
 
   // The step is complete: workers in `counted` have done their samples, those of the other members
-  // come back, and the next step is divided among `next`.
+  // are returned, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
-  // From the step that is next to be divided on, a step has this many samples, over all members
-  // together; above 0.
+  // Sets the number of samples per step, over all members together, from the next step to be
+  // divided on; above 0.
   void SetGlobalBatch(uint64_t batch);
 
-  // All members have done the step and take the next.
+  // All members have done the step and continue with the next.
   void AdvanceAll();
 
   Step step() const { return step_; }
@@ -86,9 +86,9 @@ class SampleQueue {
   SampleSource source_;
   Step step_;
   uint64_t epoch_ = 0;
-  uint64_t position_ = 0;  // the epoch's first sample that was not handed out before this step
+  uint64_t position_ = 0;  // the epoch's first sample not handed out before this step
   uint64_t dropped_ = 0;
-  std::vector<SampleRange> returned_;  // of the epoch
+  std::vector<SampleRange> returned_;  // in the epoch
   std::vector<WorkerId> members_;      // ascending
 };
 

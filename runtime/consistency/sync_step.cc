@@ -11,8 +11,8 @@ PushVerdict SyncStep::Judge(const MembershipView& membership,
                             WorkerId worker,
                             Incarnation incarnation) const {
   if (!membership.IsMember(worker, incarnation, pushed)) {
-    // A late copy from before a change of mode. Any other worker must rejoin: the step may have
-    // completed without one that is not in the view any more.
+    // A late copy from before a mode change. Any other worker must rejoin: the step may have
+    // completed without a worker that is no longer in the view.
     const bool was_counted =
         pushed < version && membership.StartsAfter(worker, incarnation, pushed);
     return was_counted ? PushVerdict::kAnswered : PushVerdict::kNotMember;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One chunk's step in synchronous mode: who has contributed, what a push that arrives means, and
-// when the step is complete (docs/protocol.md section 3). Pure: no buffers, no time, no peers.
+// One chunk's step in synchronous mode: which workers have contributed, what an arriving push
+// means, and when the step is complete (docs/protocol.md section 3). Pure: no buffers, no time, no
+// peers.
 //
 // clang-format off
 //             push of step t == version     every required worker counted
@@ -20,12 +21,12 @@ namespace pushpull {
 
 enum class PushVerdict {
   kContribute,   // counts: add it
-  kDuplicate,    // this step has it already: answer when the step is complete
+  kDuplicate,    // already counted in this step: answer when it is complete
   kAnswered,     // the step is complete: answer with the current version
   kTooEarly,     // for a step after the chunk's version: the worker's mistake
   kNotMember,    // not in the view of that step: rejoin
-  kNotYet,       // of a mode that is not active here yet: send again
-  kNotAdmitted,  // the worker does not count in the step, or that is not known: its mistake
+  kNotYet,       // of a mode not yet active here: send again
+  kNotAdmitted,  // not known to count in the step: the worker's mistake
 };
 
 struct Contribution {
@@ -33,7 +34,7 @@ struct Contribution {
   Incarnation incarnation;
   double weight = 1;         // samples; 0 or more
   double learning_rate = 0;  // 0: the registered one
-  Step step = {};            // the worker's number of it
+  Step step = {};            // as numbered by the worker
 };
 
 // Thread-compatible.
@@ -45,17 +46,17 @@ class SyncStep {
                     WorkerId worker,
                     Incarnation incarnation) const;
 
-  // Counts a contribution that Judge accepted. Each worker once, whatever its incarnation.
+  // Counts a contribution that Judge accepted. Each worker counts once, whatever its incarnation.
   void Count(const Contribution& contribution);
 
-  // True when every worker that `step` needs is counted, and at least one is. With `admitted`:
-  // when every one of these that is still a member is counted, even if none is left, because the
-  // step is decided and other chunks may be past it.
+  // True if every worker that `step` needs is counted, and at least one is. With `admitted`: if
+  // every one of those that is still a member is counted, even if none is left, because the step is
+  // decided and other chunks may be past it.
   bool IsComplete(const MembershipView& membership,
                   Step step,
                   const Admission* admitted = nullptr) const;
 
-  // Deterministic mode: true when no worker with a lower index is still to be added, so that the
+  // Deterministic mode: true if no worker with a lower index is still to be added, so that the
   // order of the sum is the same in every run.
   bool IsTurnOf(WorkerId worker,
                 const MembershipView& membership,

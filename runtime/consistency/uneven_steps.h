@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds uneven steps: their chunks do not all have the same contributors, because a worker died
-// inside the step (docs/decisions/0022-uneven-steps.md). Pure.
+// Finds uneven steps, whose chunks do not all have the same contributors because a worker died
+// during the step (docs/decisions/0022-uneven-steps.md). Pure.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 namespace pushpull {
 
 // The contributors to a version of a chunk, as a number: equal for the same processes, different
-// for others. 0: not known; no set of processes has it, not even the empty one.
+// for others. 0: unknown; no set of processes has this digest, not even the empty one.
 using ContributorsDigest = uint64_t;
 
 // `contributors` in the order of their worker index. Weights are ignored: a program may give each
 // tensor its own.
 ContributorsDigest DigestOf(std::span<const Contribution> contributors);
 
-// A version of a chunk and who contributed to the step that made it.
+// A version of a chunk and the contributors to the step that made it.
 struct CountedVersion {
   Step version;
   ContributorsDigest contributors = 0;
@@ -31,10 +31,10 @@ struct CountedVersion {
 // Compares the chunks of each step, as their versions become known. Thread-compatible; bounded.
 class UnevenSteps {
  public:
-  // Steps are compared as long as they are less than this behind the newest.
+  // Steps are compared while they are less than this far behind the newest.
   static constexpr size_t kStepsRemembered = 64;
 
-  // A chunk has reached this version. True, once for each step: this shows that the step that made
+  // A chunk has reached this version. True, once per step, if this shows that the step that made
   // the version was uneven.
   bool Compare(const CountedVersion& chunk);
 

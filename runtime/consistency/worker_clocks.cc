@@ -22,8 +22,8 @@ PushVerdict WorkerClocks::Judge(const MembershipView& membership,
                                 Incarnation incarnation) const {
   if (membership.IsMember(worker, incarnation, pushed))
     return pushed < At(worker) ? PushVerdict::kAnswered : PushVerdict::kContribute;
-  // Of the previous mode, whose pushes have all been applied. Any other worker must rejoin: the
-  // clock may be that of a later process, whose numbers begin above those of this one.
+  // A push from the previous mode, whose pushes have all been applied. Any other worker must
+  // rejoin: the clock may be that of a later process, whose numbers begin above those of this one.
   return membership.StartsAfter(worker, incarnation, pushed) ? PushVerdict::kAnswered
                                                              : PushVerdict::kNotMember;
 }
