@@ -64,8 +64,8 @@ std::optional<TensorLayout> ChunkTable::FindTensor(TensorId tensor) const {
 
 std::optional<ChunkLayout> ChunkTable::FindChunk(ChunkId chunk) const {
   if (chunk.value() >= num_chunks_) return std::nullopt;
-  // The last tensor that starts at or before the chunk: tensors without chunks that start at the
-  // same place come before it.
+  // The last tensor that starts at or before the chunk; tensors without chunks that start at the
+  // same position precede it.
   const auto after = absl::c_upper_bound(
       tensors_, chunk, [](ChunkId id, const auto& tensor) { return id < tensor.chunks.first; });
   const auto owner = after - 1;

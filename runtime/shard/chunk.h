@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How tensors are cut: every tensor into chunks of 256 KiB, the last one smaller. A chunk never
-// spans two tensors, and its id is its position in the job's chunk table and never changes: a
-// later batch of tensors is appended, nothing is renumbered. Where chunks live is decided in
-// placement.h and kept in shard_map.h. Pure: no I/O, no clock, no thread.
+// How tensors are cut: every tensor into chunks of 256 KiB, the last one possibly smaller. A chunk
+// never spans two tensors; its id is its position in the job's chunk table and never changes: later
+// batches of tensors are appended, nothing is renumbered. placement.h decides where chunks live,
+// shard_map.h records it. Pure: no I/O, no clock, no thread.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,12 @@
 namespace pushpull {
 
 // Bytes of every chunk but a tensor's last. A multiple of every element size, so no element is cut.
-// It fits into a core's caches, so that a sum finds the received values there, and little of a step
-// is spent on the transfer of its first and last chunk
-// (docs/decisions/0042-push-window.md).
+// Fits into a core's caches, so that a sum finds the received values there, and keeps the transfer
+// of a step's first and last chunk short (docs/decisions/0042-push-window.md).
 inline constexpr uint64_t kChunkBytes = uint64_t{1} << 18;
 
-// The most bytes a table can hold, 4 TiB (a trillion float32 values, 16 Mi chunks): memory per
-// chunk stays below 1 GB in sum whatever sizes a peer claims.
+// The most bytes a table can hold, 4 TiB (a trillion float32 values, 16 Mi chunks): the memory for
+// all chunks' records stays below 1 GB whatever sizes a peer claims.
 inline constexpr uint64_t kTableBytesMax = uint64_t{1} << 42;
 
 // Consecutive chunks.
@@ -48,7 +47,7 @@ struct ChunkLayout {
   friend bool operator==(const ChunkLayout&, const ChunkLayout&) = default;
 };
 
-// All tensors of a job in the order they were registered. A value, 24 bytes a tensor.
+// All tensors of a job in the order they were registered. A value type, 24 bytes per tensor.
 // Thread-compatible.
 class ChunkTable {
  public:
@@ -62,11 +61,11 @@ class ChunkTable {
   uint64_t num_chunks() const { return num_chunks_; }
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // None where no such tensor or chunk is registered. A chunk is found in O(log num_tensors).
+  // None if no such tensor or chunk is registered. A chunk is found in O(log num_tensors).
   std::optional<TensorLayout> FindTensor(TensorId tensor) const;
   std::optional<ChunkLayout> FindChunk(ChunkId chunk) const;
 
-  // [range.num_chunks] bytes of each chunk of `range`, which must lie inside the table.
+  // [range.num_chunks] The bytes of each chunk in `range`, which must be inside the table.
   std::vector<uint64_t> ChunkBytes(ChunkRange range) const;
 
  private:

@@ -39,7 +39,7 @@ absl::Status CheckWeights(std::span<const double> weights) {
   return absl::OkStatus();
 }
 
-// Weights divided by their sum; by the largest first, so that no sum overflows.
+// Weights divided by their sum, and first by the largest, so that the sum cannot overflow.
 std::vector<double> Shares(std::span<const double> weights) {
   const double largest = *absl::c_max_element(weights);
   std::vector<double> shares(weights.begin(), weights.end());
@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const PlacementState& stat
   return servers;
 }
 
-// Positions of the chunks, largest first; of equal ones the lower position.
+// Positions of the chunks, largest first; among equal ones the lower position first.
 std::vector<size_t> LargestFirst(std::span<const uint64_t> chunk_bytes) {
   std::vector<size_t> order(chunk_bytes.size());
   absl::c_iota(order, size_t{0});
@@ -116,8 +116,9 @@ absl::StatusOr<std::vector<ServerId>> AssignShards(std::span<const double> weigh
   PUSHPULL_RETURN_IF_ERROR(CheckWeights(weights));
   const std::vector<double> shares = Shares(weights);
   const auto num_weighted = absl::c_count_if(shares, [](double share) { return share > 0; });
-  // Tijdeman's slack 1 / (2n - 2): a server's turn comes when it lags its share by that much, and
-  // its deadline is when it would lag by 1 less that much. One server alone always has its turn.
+  // Tijdeman's slack 1 / (2n - 2): a server's turn comes when it lags its share by the slack, and
+  // its deadline is when it would lag by 1 minus the slack. For a lone server it is always its
+  // turn.
   const double slack = num_weighted > 1 ? 1 / (2 * static_cast<double>(num_weighted) - 2) : 0;
 
   std::vector<uint32_t> num_shards(shares.size(), 0);
@@ -136,7 +137,7 @@ absl::StatusOr<std::vector<ServerId>> AssignShards(std::span<const double> weigh
         earliest = deadline;
       }
     }
-    PUSHPULL_CHECK(chosen < shares.size());  // they lag by 1 in sum, so one has its turn
+    PUSHPULL_CHECK(chosen < shares.size());  // their lags add up to 1, so for one it is its turn
     ++num_shards[chosen];
     primaries.emplace_back(static_cast<uint32_t>(chosen));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which server gets which shard, and which shard gets which chunk, so that every server holds bytes
-// in proportion to its weight. How shards move later is planned in rebalance.h. Pure and
-// deterministic: the same arguments give the same answer on every machine.
+// in proportion to its weight. rebalance.h plans later moves of shards. Pure and deterministic: the
+// same arguments give the same result on every machine.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,22 @@ namespace pushpull {
 
 // The primary of each of the kShardCount shards.
 //
-// weights: [num_servers], of server i at position i; finite, at least 0. Weight 0 gets no shard.
+// weights: [num_servers], server i's at position i; finite, at least 0. A server of weight 0 gets
+// no shard.
 //
-// Of the first k shards, for every k, a server of share w = weight / sum of weights gets fewer than
-// k w + 1 and more than k w - 1: every prefix is balanced, too.
+// Of the first k shards, for every k, a server with share w = weight / sum of weights gets fewer
+// than k w + 1 and more than k w - 1: every prefix is balanced as well.
 //
 // kInvalidArgument: a weight is negative or not finite, or none is above 0. Do not retry.
 //
-// Source: R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32 (1980): among those
-// whose turn has come, the one with the earliest deadline.
+// Source: R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32 (1980): among the
+// servers whose turn has come, the one with the earliest deadline.
 absl::StatusOr<std::vector<ServerId>> AssignShards(std::span<const double> weights);
 
-// What AssignChunks is given beside the chunks. Read during the call.
+// The input of AssignChunks besides the chunks. Read during the call.
 struct PlacementState {
   std::span<const ServerId> primaries;    // [kShardCount] the server of each shard
-  std::span<const uint64_t> shard_bytes;  // [kShardCount] bytes each shard holds already
+  std::span<const uint64_t> shard_bytes;  // [kShardCount] bytes that each shard already holds
   std::span<const double> weights;        // [num_servers] as for AssignShards
 };
 
@@ -40,9 +41,9 @@ struct PlacementState {
 //
 // chunk_bytes: [num_chunks].
 //
-// Largest chunk first, each to the server whose (bytes + chunk) / weight is least, and inside it to
-// the shard with the fewest bytes; ties go to the lower id. Servers without a shard or with weight
-// 0 get none. O(num_chunks * num_servers).
+// Largest chunk first, each to the server whose (bytes + chunk) / weight is least, and on it to the
+// shard with the fewest bytes; ties go to the lower id. Servers without a shard or with weight 0
+// get none. O(num_chunks * num_servers).
 //
 // kInvalidArgument: a weight is negative or not finite, sizes disagree, a shard's server has no
 // weight, or no server with a shard has a weight above 0. Do not retry.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local search from the present placement; see rebalance.h. Both plans are one problem: replicas of
-// shards on servers, where a replica on a server that holds the shard already costs nothing.
+// Local search from the current placement; see rebalance.h. Both plans are the same problem:
+// placing replicas of shards on servers, where a replica on a server that already holds the shard
+// costs nothing.
 #include "runtime/shard/rebalance.h"
 
 #include <algorithm>
@@ -21,11 +22,12 @@ namespace pushpull {
 namespace {
 
 constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
-// A step must gain this part of what it starts from, so that rounding cannot keep the search going.
+// A step must gain at least this fraction of the load it starts from, so that rounding cannot keep
+// the search going.
 constexpr double kGainMin = 1e-9;
-// A swap moves two shards: a gain below this part of the mean is not worth the bytes.
+// A swap moves two shards: a gain below this fraction of the mean is not worth the bytes.
 constexpr double kSwapGainMin = 0.01;
-// Swaps help where few, unequal shards leave no useful move; there few suffice.
+// Swaps help if few, unequal shards leave no useful move; then few swaps suffice.
 constexpr int kSwapsMax = 64;
 
 class Spread {
@@ -34,12 +36,12 @@ class Spread {
 
   // Excludes the server for this shard.
   void Exclude(size_t shard, ServerId server);
-  // Targets that hold the shard now and may be used for it, too, or in place of `leaves`.
+  // Targets that hold the shard now and may be used for it, in addition to or in place of `leaves`.
   std::vector<size_t> FreeHolders(size_t shard, size_t leaves = kNowhere) const;
   size_t IndexOf(ServerId server) const;
   double LoadOf(size_t server) const { return servers_[server].bytes / servers_[server].weight; }
 
-  // A replica of the shard, on the server or (kNowhere) where PlaceRest and Balance put it.
+  // Adds a replica of the shard, on the server or (kNowhere) wherever PlaceRest and Balance put it.
   void Add(size_t shard, size_t server);
   void PlaceRest();
   void Balance();
@@ -54,7 +56,7 @@ class Spread {
   struct Server {
     ServerId id;
     double weight = 1;
-    size_t rack = 0;  // its number among all
+    size_t rack = 0;  // its number among all racks
     double bytes = 0;
   };
   struct Replica {
@@ -69,8 +71,8 @@ class Spread {
   bool Uses(size_t shard, size_t server) const {
     return absl::c_linear_search(used_[shard], server);
   }
-  // A replica of the shard, which may come from `leaves`, must not be put on this server: there is
-  // one, or there is one in this rack while another rack that has none can take it.
+  // Whether a replica of the shard, which may come from `leaves`, must not be put on this server:
+  // it already has one, or its rack has one while another rack without one can take it.
   bool IsBarred(size_t shard, size_t server, size_t leaves = kNowhere) const;
   bool IsOver(size_t server) const { return LoadOf(server) > load_max_ * (1 + kGainMin); }
   double LoadWith(size_t server, double bytes) const {
@@ -90,8 +92,8 @@ class Spread {
 
   std::vector<Server> servers_;
   std::vector<double> shard_bytes_;
-  std::vector<std::vector<size_t>> holders_;  // of each shard: the targets that hold it now
-  std::vector<std::vector<size_t>> used_;     // of each shard: where the plan has it
+  std::vector<std::vector<size_t>> holders_;  // by shard: the targets that hold it now
+  std::vector<std::vector<size_t>> used_;     // by shard: where the plan has it
   std::vector<Replica> replicas_;
   size_t num_racks_ = 0;
   double load_max_ = 0;  // bytes per weight that a server may have
@@ -107,7 +109,7 @@ Spread::Spread(std::span<const ShardHolders> shards, std::span<const TargetServe
     PUSHPULL_CHECK(target.weight > 0);
     servers_.push_back({target.server, target.weight, racks.at(target.rack)});
   }
-  // Ties go to the first, so the order decides and must not depend on the caller.
+  // Ties go to the first server, so the order must not depend on the caller.
   absl::c_sort(servers_, [](const Server& a, const Server& b) { return a.id < b.id; });
   for (const ShardHolders& shard : shards) {
     std::vector<size_t> holders;
@@ -136,7 +138,7 @@ bool Spread::IsBarred(size_t shard, size_t server, size_t leaves) const {
   if (Uses(shard, server)) return true;
   if (num_racks_ == 1) return false;
   bool is_in_rack = false;
-  size_t racks = 0;  // that the shard is in without `leaves`
+  size_t racks = 0;  // in which the shard is without `leaves`
   const std::vector<size_t>& used = used_[shard];
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i] == leaves) continue;
@@ -174,7 +176,7 @@ void Spread::Put(Replica& replica, size_t server) {
   used.push_back(server);
 }
 
-// Those that hold the shard already, and the least loaded of all.
+// Servers that already hold the shard, and the least loaded of all.
 std::vector<size_t> Spread::Receivers(const Replica& replica) const {
   std::vector<size_t> receivers = FreeHolders(replica.shard, replica.server);
   size_t lightest = kNowhere;
@@ -200,7 +202,7 @@ void Spread::PlaceRest() {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     if (replicas_[i].server == kNowhere) homeless.push_back(i);
   }
-  // Those with a holder to go to come first: the others then fill what is left.
+  // Replicas with a holder to go to come first; the others then fill what is left.
   const auto rank = [&](size_t i) {
     return std::make_tuple(holders_[replicas_[i].shard].empty(), -replicas_[i].bytes);
   };
@@ -223,7 +225,7 @@ void Spread::PlaceRest() {
 void Spread::Balance() {
   std::vector<bool> is_stuck(servers_.size(), false);
   int swaps = 0;
-  // Every step lowers the greater load of two servers, so the search terminates; the bound is a
+  // Every step lowers the higher load of two servers, so the search terminates; the bound is a
   // safeguard.
   for (size_t step = 0; step < 4 * replicas_.size() + servers_.size(); ++step) {
     size_t giver = kNowhere;
@@ -245,8 +247,9 @@ void Spread::Balance() {
   }
 }
 
-// Among moves that make the receiver no heavier than the giver is now, preferred are: to a server
-// that is not overloaded then, without copying bytes, and of the size of the giver's excess.
+// Among moves that make the receiver no heavier than the giver is now, prefers one that leaves the
+// receiver not overloaded, then one that copies no bytes, then one of the size of the giver's
+// excess.
 std::optional<Spread::Cost> Spread::CostOf(const Replica& replica, size_t to) const {
   const size_t giver = replica.server;
   const double load_after = LoadWith(to, replica.bytes);
@@ -336,7 +339,7 @@ std::vector<std::vector<ServerId>> PlanFollowers(std::span<const ShardHolders> s
   Spread spread(shards, targets);
   for (size_t shard = 0; shard < shards.size(); ++shard) spread.Exclude(shard, primaries[shard]);
 
-  // Shards with no more holders than they need keep them; the others take the lightest.
+  // Shards with no more holders than they need keep them; the others use the least loaded.
   std::vector<size_t> order(shards.size());
   absl::c_iota(order, size_t{0});
   absl::c_stable_sort(order, [&](size_t a, size_t b) {
