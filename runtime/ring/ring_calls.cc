@@ -6,7 +6,7 @@
 namespace pushpull {
 namespace {
 
-// A worker that is gone is noticed by the coordinator, which then interrupts the others.
+// The coordinator notices when a worker is gone, and then interrupts the others.
 constexpr Duration kCallTimeout = std::chrono::hours(24);
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker of a ring does together with all others: copy, then sum and apply. The calls block;
-// they end soon after the interrupt of the links is set.
+// The collective operations of a ring: copy the state, then sum and apply. The calls block; they
+// end soon after the links' interrupt is set.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,10 @@
 
 namespace pushpull {
 
-// Every worker has the state of form.source then. After an error `state` is a mixture.
+// Gives every worker the state of form.source. After an error `state` is a mixture.
 absl::Status CopyState(RingLinks& ring, const FormRing& form, RingState& state);
 
-// Takes one step. After an error of a call the state is what it was. `batch` as in
-// RingState::Contribute.
+// Takes one step. After an error the state is unchanged. `batch` as in RingState::Contribute.
 //
 //   kInvalidArgument  as RingState::Apply; all workers get it
 //   others            as RingLinks: the ring has ended

@@ -15,10 +15,10 @@
 namespace pushpull {
 namespace {
 
-// A worker that is gone is noticed by the coordinator, which then interrupts the others.
+// The coordinator notices when a worker is gone, and then interrupts the others.
 constexpr Duration kConnectTimeout = std::chrono::seconds(60);
-// Between two tries: a network may need a moment to learn of a new pod, and a worker that is in the
-// first stage refuses those that are in the second already.
+// Between two attempts: a network may need a moment to learn of a new pod, and a worker in the
+// first stage refuses those that are already in the second.
 constexpr Duration kRetryPause = std::chrono::milliseconds(50);
 
 absl::string_view HostOfAddress(const RingWorker& worker) {
@@ -28,7 +28,7 @@ absl::string_view HostOfAddress(const RingWorker& worker) {
 // One stage of a ring.
 struct Stage {
   std::vector<uint32_t> ranks;  // of the ring
-  // Tells the groups of a ring's stages from each other.
+  // Distinguishes the groups of a ring's stages.
   uint64_t number = 0;
   LinkChannel channel = LinkChannel::kTcp;
 };
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectStage(const RingEnd& end,
   return communicator;
 }
 
-// Those with the same key, which is a string_view, in one group.
+// Groups the ranks with equal keys; a key is a string_view.
 template <typename Key>
 RankGroups GroupBy(std::span<const uint32_t> ranks, const Key& key_of) {
   RankGroups made;
@@ -198,7 +198,8 @@ absl::Status RingLinks::SumOverRacks(std::span<std::byte> values,
 
 absl::Status RingLinks::Broadcast(std::span<std::byte> values, uint32_t source, Deadline deadline) {
   if (of_host_ == nullptr) return BroadcastOverRacks(values, source, deadline);
-  // First to those of the source's own host, then to the first ones, then to all others.
+  // First to the workers on the source's host, then to the first worker of each host, then to all
+  // others.
   const std::vector<uint32_t>& of_source = stages_.hosts.Of(source);
   const bool is_there = stages_.hosts.Find(rank_) == stages_.hosts.Find(source);
   if (is_there) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the workers of a ring reach each other, in up to three stages. Where several hosts have
-// several workers each, the workers of a host sum among themselves, and the first one of each host
-// goes on for all of them. Where these are in several racks, those of a rack sum next. What is left
-// is summed between all racks, or hosts, and the result goes the same way back. So what travels
-// between hosts is one array for each host, and between racks one for each rack, however many
-// workers there are. The part of a rack is spread over its workers, where all racks have as many:
-// each sums a piece of the array and carries it over the uplink.
+// How the workers of a ring reach each other, in up to three stages. If there are several hosts,
+// and a host has several workers, the workers of each host sum among themselves, and the first one
+// of each host continues for all of them. If these are in several racks, those of a rack sum next.
+// The remaining sums are added up between all racks, or hosts, and the result travels the same way
+// back. So between hosts one array per host is sent, and between racks one per rack, however many
+// workers there are. If all racks have the same number of these workers, a rack's share is spread
+// over them: each sums a piece of the array and sends it over the uplink.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@
 
 namespace pushpull {
 
-// Lists of ranks, in the order of the first one of each; in each they ascend.
+// Lists of ranks, ordered by the first rank of each; ascending within each.
 struct RankGroups {
   std::vector<std::vector<uint32_t>> groups;
 
-  // Several groups, and one with several ranks.
+  // There are several groups, at least one of them with several ranks.
   bool are_a_stage() const;
   bool are_equally_large() const;
-  // The group that the rank is in, as a position in `groups`.
+  // The rank's group, as a position in `groups`.
   size_t Find(uint32_t rank) const;
   const std::vector<uint32_t>& Of(uint32_t rank) const { return groups[Find(rank)]; }
   // The rank's position in its group.
@@ -46,18 +46,18 @@ struct RankGroups {
 
 // Which ranks meet in which stage. Pure.
 struct RingStages {
-  RankGroups hosts;  // told by the workers' addresses
-  // The ranks that go on from the stage of the hosts, by their racks; all in one where the rack of
-  // one of them is not known.
+  RankGroups hosts;  // from the workers' addresses
+  // The ranks that continue after the stage of the hosts, by rack; all in one group if any of their
+  // racks is unknown.
   RankGroups racks;
 
   bool is_one_host() const { return hosts.groups.size() == 1; }
   bool has_racks() const { return racks.are_a_stage(); }
-  // Each rank of a rack carries a piece of the array; otherwise the first one carries all of it.
+  // Each rank of a rack sends a piece of the array; otherwise the first one sends all of it.
   bool are_racks_split() const { return has_racks() && racks.are_equally_large(); }
-  // Whether the rank goes on from the stage of the hosts.
+  // Whether the rank continues after the stage of the hosts.
   bool GoesOn(uint32_t rank) const;
-  // The ranks that meet last, with this one; empty: it does not take part.
+  // The ranks that this one meets in the last stage; empty: it does not take part in it.
   std::vector<uint32_t> LastOf(uint32_t rank) const;
 };
 RingStages StagesOf(const FormRing& form);
@@ -68,26 +68,25 @@ struct RingEnd {
   const Interrupt& interrupt;
   WorkerId self;
   bool has_shm = false;  // workers of one host use shared memory, unless they have TLS
-  // This worker's certificate; those of the others must be of the workers that they say they are.
-  // Null: plain text.
+  // This worker's certificate; the others' must be those of the workers they claim to be. Null:
+  // plain text.
   std::shared_ptr<const TlsIdentity> tls = nullptr;
 };
 
-// All workers make the same calls in the same order. They block, and end soon after the interrupt
-// is set. Errors are those of Communicator, and end the ring. Thread-compatible.
+// All workers make the same calls in the same order. Calls block, and end soon after the interrupt
+// is set. Errors are those of Communicator and end the ring. Thread-compatible.
 class RingLinks {
  public:
-  // Connects to all others that this worker needs; tries again for a minute where one cannot be
-  // reached.
+  // Connects to all workers that this one needs; retries for a minute if one cannot be reached.
   //
-  //   kInvalidArgument  this worker is not of the ring, or an address is none
+  //   kInvalidArgument  this worker is not in the ring, or an address is invalid
   //   others            as ConnectRanks
   static absl::StatusOr<std::unique_ptr<RingLinks>> Connect(const RingEnd& end,
                                                             const FormRing& form);
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
-  // Between all workers: one stage, on one host, in memory that they share.
+  // All workers are in one stage, on one host, and share memory.
   bool is_shm() const { return is_shm_; }
 
   // Every worker gets the same bits.
@@ -102,7 +101,7 @@ class RingLinks {
   RingLinks(uint32_t rank, uint32_t size, RingStages stages)
       : rank_(rank), size_(size), stages_(std::move(stages)) {}
 
-  // Of the ranks that go on from the stage of the hosts; `source` is one of them.
+  // Among the ranks that continue after the stage of the hosts; `source` is one of them.
   absl::Status SumOverRacks(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
   absl::Status BroadcastOverRacks(std::span<std::byte> values, uint32_t source, Deadline deadline);
 
@@ -111,7 +110,7 @@ class RingLinks {
   const RingStages stages_;
   bool is_shm_ = false;
   std::unique_ptr<Communicator> of_host_;  // null: there is no such stage
-  std::unique_ptr<Communicator> of_rack_;  // likewise, or this worker does not go on
+  std::unique_ptr<Communicator> of_rack_;  // likewise, or this worker does not continue
   std::unique_ptr<Communicator> last_;     // null: this worker does not take part
 };
 

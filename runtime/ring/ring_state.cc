@@ -26,7 +26,7 @@ std::vector<WorkerId> WorkersOf(std::span<const RingWorker> workers) {
   return ids;
 }
 
-// values = scale gradient.
+// values = scale * gradient.
 void CopyScaled(std::span<const float> gradient, float scale, std::span<float> values) {
   absl::c_copy(gradient, values.begin());
   if (scale != 1) Scale(values, scale);
@@ -120,7 +120,7 @@ void RingState::Contribute(std::span<const RingPush> pushes,
     if (rank == 0) facts_[RateAt(i)] = push.learning_rate;
     const std::span<float> sum = SumOf(tensor);
     const bool is_mean = tensor.spec.reduction == Reduction::kMean;
-    // A contribution of no samples has no part in a mean, whatever its values are.
+    // A contribution without samples does not count in a mean, whatever its values are.
     if (is_mean && push.weight == 0) {
       absl::c_fill(sum, 0.0F);
     } else {
@@ -172,7 +172,8 @@ void RingState::ApplyTo(size_t index) {
                  tensor.state.floats());
 }
 
-// All workers of the ring have contributed; one whose weight is 0 wants no further samples.
+// All workers of the ring have contributed; a worker that contributes no samples wants no further
+// ones.
 absl::Status RingState::Divide(Tensor& samples, std::span<const RingWorker> workers) {
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(samples.value.bytes()));
   const std::vector<WorkerId> counted = WorkersOf(workers);

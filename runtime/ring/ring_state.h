@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker of a ring has in the place of servers: the values of all tensors, their optimizer
-// state, and the job's position in its data set. Equal in all workers of the ring, bit by bit,
-// because each of them applies the same sums in the same order. No I/O.
+// What a worker of a ring keeps in place of servers: the values of all tensors, their optimizer
+// state, and the job's position in its data set. Bit-identical on all workers of the ring, because
+// each of them applies the same sums in the same order. No I/O.
 //
 //   Contribute: this worker's part --sums over all ranks of facts(), then of gradients()--> Apply
 //
-// Facts are a few numbers beside the gradients: weights, learning rates, who wants samples.
+// Facts are a few numbers besides the gradients: weights, learning rates, which workers want
+// samples.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +32,14 @@ struct RingPush {
   double learning_rate = 0;  // 0: as registered
 };
 
-// Thread-compatible. Tensors are named by their position in the job's list.
+// Thread-compatible. Tensors are identified by their position in the job's list.
 class RingState {
  public:
   // Zeros everywhere. kResourceExhausted: no memory; names the bytes.
   static absl::StatusOr<RingState> Make(std::span<const PlacedTensor> tensors);
 
-  // A worker's own initial value, which counts where nobody has any (BeginFresh). `state`: the
-  // optimizer's, after so many updates; empty: zeros.
+  // A worker's own initial value, which counts if no worker has any values (BeginFresh). `state`:
+  // the optimizer's, after `updates` updates; empty: zeros.
   void SetInitial(size_t tensor,
                   std::span<const float> value,
                   std::span<const float> state,
@@ -47,17 +48,18 @@ class RingState {
   // kDataLoss: the tensor of samples holds something else.
   absl::Status BeginFresh(std::span<const RingWorker> workers);
 
-  // Everything that makes this state, to be overwritten by that of another worker; then TakeCopy
-  // with its mark.
+  // All memory of this state, to be overwritten with another worker's; call TakeCopy with its mark
+  // afterwards.
   std::vector<std::span<std::byte>> CopyParts();
   void TakeCopy(const RingMark& mark);
 
-  // Writes this rank's part of the next step into facts() and gradients(). `pushes`: one for each
-  // tensor, with as many values. `batch`: samples of a step that the job is to have; 0: as it is.
+  // Writes this rank's part of the next step into facts() and gradients(). `pushes`: one per
+  // tensor, with as many values. `batch`: the desired number of samples per step; 0: as it is.
   void Contribute(std::span<const RingPush> pushes, uint32_t rank, uint32_t ranks, uint64_t batch);
   std::span<double> facts() { return facts_; }
   std::span<float> gradients() { return sums_.floats(); }
-  // Both have been summed over all ranks: takes the step. `workers` by rank; `epoch`: the ring's.
+  // To be called when both have been summed over all ranks: takes the step. `workers` by rank;
+  // `epoch`: the ring's.
   //
   //   kInvalidArgument  a sum is not finite; the text names tensor and step. Nothing has changed.
   absl::Status Apply(std::span<const RingWorker> workers, Epoch epoch);
@@ -77,7 +79,7 @@ class RingState {
     TensorSpec spec;
     HostBuffer value;
     HostBuffer state;
-    size_t offset = 0;  // in sums_; of the tensor of samples: none
+    size_t offset = 0;  // in sums_; unused for the tensor of samples
     bool holds_samples = false;
   };
 
@@ -87,7 +89,7 @@ class RingState {
   void ApplyTo(size_t index);
   absl::Status Divide(Tensor& samples, std::span<const RingWorker> workers);
 
-  // Places in facts_.
+  // Positions in facts_.
   size_t WeightAt(size_t tensor) const { return 1 + 2 * tensor; }
   size_t RateAt(size_t tensor) const { return WeightAt(tensor) + 1; }
   size_t WantsAt(size_t rank) const { return WeightAt(tensors_.size()) + rank; }
@@ -96,7 +98,7 @@ class RingState {
   std::vector<uint64_t> updates_;  // by tensor
   RingMark mark_;
   HostBuffer sums_;
-  std::vector<double> facts_;  // batch; weight and learning rate of each tensor; wishes by rank
+  std::vector<double> facts_;  // batch; weight and learning rate per tensor; wishes by rank
 };
 
 }  // namespace pushpull

@@ -24,7 +24,7 @@ class RingThread {
 
   // `executor` outlives this object.
   explicit RingThread(Executor& executor);
-  // Interrupts the task under way and waits for it; its `done` is not called.
+  // Interrupts the task under way and waits for it to end; its `done` is not called.
   ~RingThread();
   RingThread(const RingThread&) = delete;
   RingThread& operator=(const RingThread&) = delete;
@@ -46,7 +46,7 @@ class RingThread {
   Interrupt interrupt_;
   bool is_busy_ = false;
   Done done_;
-  const std::shared_ptr<RingThread*> self_;  // expired for posts once this object is gone
+  const std::shared_ptr<RingThread*> self_;  // expires with this object, for posted tasks
   Mutex mu_;
   CondVar changed_;
   Task task_ ABSL_GUARDED_BY(mu_);
