@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides when a running job is saved, at which step, and how a save ends (docs/protocol.md section
-// 8).
+// When a running job is saved, at which step, and how a save ends (docs/protocol.md section 8).
 //
 //   idle --1--> capturing --2--> writing the manifest --3--> idle
 //                 |   ^                 |

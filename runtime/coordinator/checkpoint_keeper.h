@@ -59,8 +59,8 @@ struct RestoreChoice {
 //
 //   "latest"   the job's own newest one: in its own folder, or if that has none, in the root, which
 //              is only read. There may be none.
-//   a name of one of the job's own checkpoints, in these two folders.
-//   a path absolute or within the root: to a checkpoint of any job.
+//   a name     of one of the job's own checkpoints, in these two folders.
+//   a path     absolute or within the root: to a checkpoint of any job.
 //
 // Blocks on the disk.
 //

@@ -85,8 +85,7 @@ class Contributors {
   // Activates the view again, with a number above `seen`.
   void Renew(uint64_t seen) { Apply(views_.Renew(seen)); }
 
-  // The requested mode. kInvalidArgument: it contradicts itself, the manifest or a
-  // tensor.
+  // The requested mode. kInvalidArgument: it contradicts itself, the manifest or a tensor.
   absl::StatusOr<Consistency> CheckMode(const ModeChange& change, uint32_t desired_workers) const;
   // Starts the change to a mode that has passed CheckMode; does nothing if it is already in force.
   // kFailedPrecondition: another change is under way.

@@ -268,8 +268,8 @@ void JobCore::WatchCulprits() {
 }
 
 // A failure reported by a server ends the job; in a job without servers, so does a worker's.
-// Otherwise a worker's describes the outcome of its own operations: it adds
-// tensor and step to the loss of a server, and means nothing while no server is lost.
+// Otherwise a worker's describes the outcome of its own operations: it adds tensor
+// and step to the loss of a server, and means nothing while no server is lost.
 void JobCore::On(SessionId session, const Failure& message) {
   const std::optional<ServerId> server = job_.members.ServerAt(session);
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);

@@ -50,8 +50,8 @@ class ResizeLog {
   Totals before_;
 };
 
-// Thread-compatible. Bounded: one entry per member, at most JobStatus::kLossesMax losses
-// and JobStatus::kUnevenStepsMax steps.
+// Thread-compatible. Bounded: one entry per member, at most JobStatus::kLossesMax losses and
+// JobStatus::kUnevenStepsMax steps.
 class JobStatistics {
  public:
   void OnWorker(WorkerId worker, const WorkerStats& stats);
@@ -65,7 +65,7 @@ class JobStatistics {
   // The highest version that some server has reached; a joiner's first step is above it.
   Step HighestVersion() const;
   ServerStats Server(ServerId server) const;
-  // Since the job's start.
+  // Totals since the job's start.
   ResizeLog::Totals ResizeTotals() const;
 
   // Fills samples, batch, noise scale, bytes, resends, contributors, uneven steps, quantiles,

@@ -42,8 +42,7 @@ class LossHandler {
   // Continues as far as possible without another message; to be called after every event. `workers`
   // and `has_server` as in LossRecovery::Job; `checkpoint` is the folder of the job's newest one,
   // empty if there is none. Returns the workers that did not answer in time: remove them, then call
-  // Advance
-  // again.
+  // Advance again.
   std::set<WorkerId> Advance(const Consistency& active,
                              const std::set<WorkerId>& workers,
                              bool has_server,

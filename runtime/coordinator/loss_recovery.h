@@ -46,7 +46,7 @@ struct LossOptions {
 struct ChunkPlan {
   RebuiltChunk chunk;
   WorkerId from;  // for Source::kWorker
-  Step copied;    // the version that the copy has; below chunk.version where updates are lost
+  Step copied;    // the version that the copy has; below chunk.version if updates are lost
 };
 
 struct ShardPlan {

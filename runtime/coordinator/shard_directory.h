@@ -35,7 +35,7 @@ class ShardDirectory {
   bool is_prepared() const { return is_prepared_; }
   // Tensors have been placed: from now on servers may hold values.
   bool is_placed() const { return !replicas_.table().empty(); }
-  // Every server has the tensors and, where the job starts from a checkpoint, their values.
+  // Every server has the tensors and, if the job starts from a checkpoint, their values.
   bool is_installed() const {
     const uint64_t version = catalog_.version();
     return version > 0 && job_.members.AllServersHave(version) && !is_restoring();
