@@ -67,7 +67,7 @@ class SyncStep {
   std::span<const Contribution> contributors() const { return contributors_; }
   bool HasCounted(WorkerId worker) const;
 
-  // Of the contributor with the lowest index; 0 for the registered one.
+  // From the contributor with the lowest index; 0: the registered one.
   double learning_rate() const {
     return contributors_.empty() ? 0 : contributors_.front().learning_rate;
   }
