@@ -60,7 +60,7 @@ std::shared_ptr<grpc::Channel> MakeControlChannel(const ControlTarget& target,
 }
 
 std::shared_ptr<grpc::Channel> MakeRequestChannel(const ControlTarget& target) {
-  // gRPC checks a message's size only once it is complete, so the memory for it is bounded as well.
+  // gRPC checks a message's size only once it is complete, so its memory is bounded as well.
   grpc::ResourceQuota quota("pushpull-answers");
   quota.Resize(kAnswerMemoryBytes);
   return MakeChannel(target, kAnswerBytesMax, std::nullopt, &quota);
