@@ -42,28 +42,28 @@ struct JobOptions {
   std::string job;
   WorkerId worker;
   std::string coordinator;  // host:port
-  // host:port of /metrics, /livez and /readyz; port 0: a free one.
+  // host:port of /metrics, /livez and /readyz; port 0: any free port.
   std::string metrics_listen = "127.0.0.1:0";
   LogLevel log_level = LogLevel::kInfo;
   std::string tls_folder;  // has ca.crt, tls.crt and tls.key; empty: no TLS
-  // The folder for shared memory with servers on this host or in this pod; empty: sockets only.
+  // Folder for shared memory with servers on this host or in this pod; empty: sockets only.
   std::string shm_folder = "/dev/shm";
   // Mode AllReduce: where the other workers reach this one, host:port with a numeric host that is
-  // an address of this machine; port 0: a free one. Empty: the job has servers.
+  // an address of this machine; port 0: any free port. Empty: the job has servers.
   std::string ring = {};
-  // That this host is in; workers of one rack sum their gradients first. Empty: not known.
+  // Rack of this host; workers of one rack sum their gradients first. Empty: unknown.
   std::string rack = {};
-  // Tensors travel in gRPC streams, for networks that admit only HTTP/2. Servers must be configured
-  // alike. Disables shared memory.
+  // Tensors travel in gRPC streams, for networks that pass only HTTP/2. Servers must be configured
+  // the same way. Disables shared memory.
   bool has_grpc = false;
-  // Bytes that the kernel buffers for each connection and direction, and how many of them may be
+  // Size of the kernel's buffer for each connection and direction, and how many of its bytes may be
   // unsent (0: all). Links with a higher bandwidth-delay product need a larger buffer; an urgent
-  // tensor waits for what is already in it.
+  // tensor has to wait for what is already in it.
   int socket_buffer_bytes = 256 * 1024;
   int unsent_bytes = 64 * 1024;
-  // Bypass the codecs of tensors (TensorSpec::codec) where steps are faster without, as on one
-  // host: 32 of every 4,096 steps measure it. Sums then depend on timing, so deterministic jobs
-  // ignore it.
+  // Bypasses the tensors' codecs (TensorSpec::codec) where steps are faster without them, as on one
+  // host; 32 of every 4,096 steps measure this. Sums then depend on timing, so deterministic jobs
+  // ignore this option.
   bool bypasses_codecs = false;
   // While a Job exists, SIGTERM calls TellToEnd instead of terminating the program; a second
   // SIGTERM terminates it at once, with exit code 143. No effect if the program handles, ignores or
@@ -80,50 +80,49 @@ struct JobOptions {
 // A tensor to register and the memory that holds its value.
 struct TensorRegistration {
   TensorSpec spec;
-  // Of a row-sparse tensor (TensorSpec::rows): the initial rows of the keys 0 to rows - 1, read and
-  // not written, or empty: every row begins as its initializer says. Registering copies it. Of any
-  // other:
-  // of spec.dtype, row-major, host byte order, as many elements as spec.dims says. The caller owns
-  // it. In: the initial value; that of the first worker to register counts. Out: the job's value,
-  // the same in every worker.
+  // For a row-sparse tensor (TensorSpec::rows): the initial rows of keys 0 to rows - 1, read but
+  // not written, and copied by Register; or empty: every row starts as RowSpec::init says. For any
+  // other tensor: of spec.dtype, row-major, host byte order, as many elements as spec.dims says.
+  // The caller owns it. In: the initial value; that of the first worker to register counts. Out:
+  // the job's value, the same in every worker.
   TensorValues value;
-  // Tensors with a smaller priority travel first, in both directions; they should be numbered in
-  // the order of first use in the forward pass. Default: the position in the registered list.
+  // Tensors with a smaller number travel first, in both directions; number them in the order of
+  // first use in the forward pass. Default: the position in the registered list.
   std::optional<uint8_t> priority;
-  // Whether the program leaves the tensor's value where the library has put it: in `value`, and
-  // after each PushPull in its `out`. Such memory is this worker's copy of the value. If a server
-  // is lost and no other has its parameters (always with spec.servers.replication: 0), the job
-  // continues from the workers' copies.
+  // Whether the program leaves the tensor's value where the library has put it: in `value` at
+  // first, in `out` after each PushPull. That memory is this worker's copy of the value. If a
+  // server is lost and no other has its parameters (always with spec.servers.replication: 0), the
+  // job continues from the workers' copies.
   //
-  // true   The memory stays allocated, and nobody but the library writes to it, until a PushPull
-  //        with another `out` is done, or Leave, or the job's end. Parameters in data-parallel
+  // true   The memory stays allocated, and only the library writes to it, until a PushPull with
+  //        another `out` is done, Leave is called, or the job ends. Parameters in data-parallel
   //        training meet this. A Pull into other memory changes nothing; one into the same memory
-  //        updates the copy. `out` is no copy while it contains a gradient.
+  //        updates the copy. `out` is not a copy while it contains a gradient.
   // false  The program may change the memory whenever no operation is under way. This worker has
   //        no copy of the tensor; if no other worker and no checkpoint has one, a lost server ends
   //        the job.
   //
   // A violation is detected when two workers' copies of a version differ, or when a copy changes
-  // while it is sent: the job fails and names it.
+  // while it is being sent: the job fails and names the violation.
   //
-  // Without effect for row-sparse tensors, of which no worker has a copy.
+  // No effect for row-sparse tensors, of which no worker has a copy.
   bool keeps_value = true;
-  // Where the optimizer on the servers continues from, as PullOptimizerState returns it:
-  // [StateFloatsPerValue, dims] float32, row-major. Empty: zeros, with `updates` 0. Belongs to the
-  // initial value: where that of another worker counts, or of a checkpoint, so does its state. So
-  // every worker passes the same one. Read during Register; the caller owns it. Not for row-sparse
-  // tensors.
+  // The state from which the optimizer on the servers continues, as PullOptimizerState returns it:
+  // [StateFloatsPerValue, dims] float32, row-major. Empty: zeros, with `updates` 0. It belongs to
+  // the initial value: if the value comes from another worker or a checkpoint, so does the state.
+  // Every worker should therefore pass the same one. Read during Register; owned by the caller. Not
+  // for row-sparse tensors.
   std::span<const float> optimizer_state = {};
-  uint64_t updates = 0;  // steps that the optimizer has made, for Adam's correction of the bias
+  uint64_t updates = 0;  // updates the optimizer has made, for Adam's bias correction
 };
 
 struct PushOptions {
   double samples = 1;        // weight of this gradient in the mean
-  double learning_rate = 0;  // of this step; 0: as registered. The lowest worker's counts
+  double learning_rate = 0;  // of this step; 0: as registered. The lowest-indexed worker's counts
   // Parts of the new value that are in memory shared with a server on this host are not copied to
   // `out`: PushHandle::Pieces returns where each part is. For tensors with the optimizer Sum, in
-  // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` are no
-  // copy for lost servers (TensorRegistration::keeps_value). Tensors of float32 only.
+  // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` do not
+  // count as copies for loss recovery (TensorRegistration::keeps_value). float32 tensors only.
   bool in_place = false;
 };
 
@@ -138,7 +137,7 @@ class PushHandle {
   // passes. May be called again.
   //
   // clang-format off
-  //   kDeadlineExceeded  still under way. Names tensor, step and the servers without an answer.
+  //   kDeadlineExceeded  still under way. Names tensor, step and the servers yet to answer.
   //                      Wait again.
   //   kUnavailable       the job has failed, e.g. because a server was lost. Names peer, tensor and
   //                      step. End the process with an exit code other than 0.
@@ -155,28 +154,29 @@ class PushHandle {
   // invalid if that push or Wait returns kAborted.
   std::vector<std::span<const float>> Pieces() const;
 
-  // For PullOptimizerState, after Wait has returned OK: the steps that the optimizer has made. 0
-  // where it keeps no state.
+  // For PullOptimizerState, after Wait has returned OK: the number of updates that the optimizer
+  // has made; 0 if it keeps no state.
   uint64_t updates() const;
 
  private:
   std::shared_ptr<PendingOperation> pending_;
 };
 
-// The meaning of a step depends on the job's mode. The program is the same in all modes, also when
-// the mode changes at run time, which may delay a push.
+// The meaning of a step depends on the job's mode. The same program works in all modes, even if the
+// mode changes at run time, which may delay a push.
 //
 //   Sync     Adds up the gradients of all workers. Wait returns when all have pushed the step; the
 //            new value includes exactly the steps up to it. With backup workers
 //            (spec.sync.backupWorkers) a step has the gradients of the first workers that have
-//            pushed all tensors; those of the others are dropped, and they receive the newest step,
-//            which next_step() tells. Gated steps (spec.sync.gated) have the same contributors in
-//            every tensor, even if a worker dies. In both, push all tensors before you wait.
+//            pushed all tensors; the gradients of the others are dropped, and they continue with
+//            the newest step, which next_step() returns. Gated steps (spec.sync.gated) have the
+//            same contributors in every tensor, even if a worker dies. In both, push all tensors
+//            before you wait.
 //   Async    Each worker counts its own steps. Wait returns when this worker's gradient is applied;
-//            the new value has all own steps and what others have pushed by then. Each push has its
-//            own learning rate.
-//   Bounded  As Async, and the value of a pull or push_pull has all steps of every worker except
-//            the last `staleness` before this worker's: it waits for them. A push without `out`
+//            the new value includes all of this worker's steps and what others have pushed by then.
+//            Each push has its own learning rate.
+//   Bounded  As Async, but a Pull or PushPull is not done before the value includes all steps of
+//            every worker except the last `staleness` before this worker's. A push without `out`
 //            does not wait.
 //   AllReduce  As Sync, among the workers and without servers. A step is taken for all tensors at
 //            once: push all of them before you wait for one. Codecs, clip_norm, row-sparse tensors,
@@ -188,47 +188,47 @@ class Job {
  public:
   virtual ~Job() = default;
 
-  // Connects to the coordinator and registers this worker. Blocks until `deadline`; a coordinator
-  // that is not there yet, or starts again, is waited for.
+  // Connects to the coordinator and registers this worker. Blocks until that is done or `deadline`
+  // passes; waits for a coordinator that is not up yet or is restarting.
   //
   // clang-format off
   //   kUnavailable         no coordinator has answered. Names its address. May be retried.
   //   kDeadlineExceeded    no answer by `deadline`. May be retried.
-  //   kFailedPrecondition  the coordinator rejects this worker (another job, an index out of range).
+  //   kFailedPrecondition  the coordinator rejects this worker (another job, index out of range).
   //                        Correct `options`.
   //   kNotFound, kPermissionDenied, kInvalidArgument
-  //                        a file in options.tls_folder, which is named, is missing or invalid.
+  //                        a file in options.tls_folder is missing or invalid; the text names it.
   // clang-format on
   static absl::StatusOr<std::unique_ptr<Job>> Join(const JobOptions& options, Deadline deadline);
 
   // The workers divide `source` among themselves: after Register, Samples() returns this worker's
   // part of its next step. Every worker calls this with the same arguments, before Register.
   // spec.workers.globalBatch, if set, replaces `source.batch`. In a job that started in mode Async
-  // or Bounded each worker has a fixed part, one of spec.workers.replicas. Never blocks.
+  // or Bounded, each worker has one of spec.workers.replicas fixed parts. Never blocks.
   //
   // clang-format off
-  //   kInvalidArgument     a number is 0.
-  //   kFailedPrecondition  the tensors are registered already.
+  //   kInvalidArgument     a number in `source` is 0.
+  //   kFailedPrecondition  the tensors are already registered.
   // clang-format on
   virtual absl::Status UseSamples(const SampleSource& source) = 0;
 
   // Registers the worker's tensors, all at once and before the first push. Blocks until every
-  // worker that the job starts with has done so and the job's values are in `value`, or `deadline`
-  // passes.
+  // worker that the job starts with has done the same and the job's values are in `value`, or
+  // `deadline` passes.
   //
   // clang-format off
-  //   kInvalidArgument   a shape is invalid, a name occurs twice or begins with "pushpull.", a state
-  //                      of the optimizer has another length than its kind needs, or another worker
+  //   kInvalidArgument   a shape is invalid, a name occurs twice or begins with "pushpull.", an
+  //                      optimizer state has the wrong length for its kind, or another worker
   //                      registered the tensor differently; the text says how.
   //   kDeadlineExceeded  not all servers and workers have joined yet.
   // clang-format on
   virtual absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) = 0;
 
-  // Memory for gradients that servers on this host or in this pod read in place, without a copy.
-  // Zero-initialized, page-aligned, owned by the Job. If it cannot be shared it is ordinary memory,
-  // which is logged once. Its bytes may hold values of any DType; those of other types than float32
-  // are copied once by the server. Allocate one buffer for all gradients: each takes a file
-  // descriptor, and gradients in it are copied until the servers have it, in the first steps.
+  // Allocates memory for gradients that servers on this host or in this pod read in place, without
+  // a copy. Zero-initialized, page-aligned, owned by the Job. Falls back to ordinary memory, which
+  // is logged once, if it cannot be shared. May hold values of any DType; the server copies those
+  // other than float32 once. Allocate one buffer for all gradients: each takes a file descriptor,
+  // and during the first steps, until the servers have the buffer, gradients in it are copied.
   //
   // Servers may still read a gradient whose push has failed: if Wait returns an error other than
   // kDeadlineExceeded, leave the gradient unchanged until the Job is destroyed.
@@ -240,12 +240,13 @@ class Job {
   // block on the network.
   //
   // clang-format off
-  //   gradient  of the registered type and size. The caller's; unchanged until the handle is done.
+  //   gradient  of the registered type and size. Owned by the caller, who must not change it until
+  //             the handle is done.
   //   out       likewise, written until the handle is done; or empty: no value is received.
   //             Must not overlap `gradient`.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  sizes or types differ, or `in_place` with another type than float32.
+  //   kInvalidArgument  sizes or types differ, or `in_place` with a type other than float32.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
   // clang-format on
@@ -254,22 +255,23 @@ class Job {
                                               TensorValues out,
                                               const PushOptions& options) = 0;
 
-  // Receives the tensor's value of version `min_version` or later into `out`, which is the caller's
-  // and written until the handle is done. Does not block. Errors as PushPull.
+  // Receives the tensor's value at version `min_version` or later into `out`, which the caller owns
+  // and which is written until the handle is done. Does not block. Errors as for PushPull.
   virtual absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                           TensorValues out,
                                           Step min_version) = 0;
 
-  // Receives the state of the tensor's optimizer, as it belongs to version `min_version` or later:
-  // to save it, and to register with it again (TensorRegistration::optimizer_state). Does not
-  // block; one pull of a tensor at a time, of its value or of this.
+  // Receives the state of the tensor's optimizer at version `min_version` or later, e.g. to save it
+  // and register with it again (TensorRegistration::optimizer_state). Does not block. One pull of a
+  // tensor at a time, whether of its value or of its state.
   //
   // clang-format off
-  //   out  [StateFloatsPerValue, dims] float32: SGD with momentum: b; Adagrad: s; Adam and AdamW: m,
-  //        then v. The caller's and written until the handle is done. Empty for the other kinds.
+  //   out  [StateFloatsPerValue, dims] float32: SGD with momentum: b; Adagrad: s; Adam and AdamW:
+  //        m, then v. Owned by the caller, written until the handle is done. Empty for other
+  //        kinds.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  `out` has another length; the text says which it needs. Or the tensor is
+  //   kInvalidArgument  `out` has the wrong length; the text gives the right one. Or the tensor is
   //                     row-sparse.
   // clang-format on
   virtual absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
@@ -277,24 +279,24 @@ class Job {
                                                         Step min_version) = 0;
 
   // Row-sparse tensors (TensorSpec::rows). PushRows adds gradients of some rows to the tensor's
-  // current step; every worker calls it once a step, also for no rows. The handle is done when the
-  // step is. PullRows receives rows as they are in version `min_version` or later, those that no
-  // step has pushed as they begin; Job::next_step is the version that the next step begins with.
-  // Neither blocks on the network; the push reads its arguments during the call, `out` is written
-  // until the handle is done.
+  // current step; every worker calls it once per step, even with no rows. The handle is done when
+  // the step is. PullRows receives rows as of version `min_version` or later; rows that no step has
+  // pushed have their initial values. Job::next_step is the version from which the next step
+  // starts. Neither blocks on the network; PushRows reads its arguments during the call, and `out`
+  // is written until the handle is done.
   //
   // clang-format off
-  //   keys            any order. Gradients of a key that comes several times are added up.
+  //   keys            any order. Gradients of a key that occurs several times are added up.
   //   gradient, out   [keys, dim] float32, row-major.
   //   options         without in_place.
   //
   //   kNotFound           no such tensor.
   //   kInvalidArgument    sizes differ, or the tensor is dense; PushPull and Pull of a row-sparse
   //                       tensor return the same.
-  //   kResourceExhausted  so many rows do not fit into one of the tensor's chunks: register it with
-  //                       more rows. The handle has this error where the rows of earlier steps, or
-  //                       of other workers, come on top; then the job fails.
-  //   kCancelled          as PushPull.
+  //   kResourceExhausted  the rows do not fit into one of the tensor's chunks: register it with
+  //                       more rows. If the rows of earlier steps or other workers are what exceeds
+  //                       the limit, the handle returns this error and the job fails.
+  //   kCancelled          as for PushPull.
   // clang-format on
   virtual absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
                                               std::span<const uint64_t> keys,
@@ -305,41 +307,41 @@ class Job {
                                               std::span<float> out,
                                               Step min_version) = 0;
 
-  // This worker's samples of its next step. They change when CommitSamples is done; not to be
+  // This worker's samples of its next step. They change when a CommitSamples is done; must not be
   // called while one is under way. Never blocks.
   //
   // clang-format off
-  //   kFailedPrecondition  UseSamples and Register were not called.
+  //   kFailedPrecondition  UseSamples or Register was not called.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
   // clang-format on
   absl::StatusOr<StepSamples> Samples() const { return SamplesAhead(0); }
 
-  // This worker's samples of the step that comes `steps` after its next one, if until then nobody
-  // joins, leaves or fails, and the batch stays: for data that is loaded ahead. Compare with
-  // Samples() when the step has come. Otherwise as Samples.
+  // This worker's samples of the step `steps` after its next one, provided that until then nobody
+  // joins, leaves or fails and the batch stays the same: for loading data ahead. Compare with
+  // Samples() when the step has come. Otherwise like Samples.
   virtual absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const = 0;
 
-  // Reports that this worker has done its samples of the step: the last push of the step. When the
-  // handle is done, Samples() returns those of the next step. The samples of a worker that dies
-  // before are assigned again.
+  // Reports that this worker has processed its samples of the step; the last push of the step. When
+  // the handle is done, Samples() returns those of the next step. If a worker dies before that, its
+  // samples are assigned again.
   //
   // clang-format off
   //   kFailedPrecondition  UseSamples was not called.
-  //   kCancelled           as PushPull.
+  //   kCancelled           as for PushPull.
   // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
 
-  // Arrays that all workers agree on: a metric, a decision to stop. After Register.
+  // For arrays that all workers agree on: a metric, a decision to stop. Valid after Register.
   virtual Collectives& collectives() = 0;
 
-  // Whether the worker must leave, because the job is smaller now (`pushpull scale`) or the process
-  // was told to end (SIGTERM): finish the step under way, Leave, and end with exit_code().
-  // Samples() include this. Never blocks.
+  // Whether the worker must leave, because the job has shrunk (`pushpull scale`) or the process was
+  // told to end (SIGTERM): finish the step under way, call Leave, and exit with exit_code().
+  // Samples() takes this into account. Never blocks.
   virtual bool is_released() const = 0;
 
-  // The process must end: it leaves the job after the step under way, and another process replaces
-  // it. For programs that handle SIGTERM themselves. From any thread, but not from a signal
-  // handler. Never blocks.
+  // Announces that the process must end: it leaves the job after the step under way, and another
+  // process replaces it. For programs that handle SIGTERM themselves. From any thread, but not from
+  // a signal handler. Never blocks.
   virtual void TellToEnd() = 0;
 
   // The program's exit code after it has left, or after an error that removed it from the job: 0,
@@ -355,19 +357,19 @@ class Job {
   virtual WorkerId worker() const = 0;
   virtual uint32_t workers() const = 0;  // spec.workers.replicas
 
-  // For progress, report and metrics. Never block.
+  // For the job's progress, report and metrics. Never block.
   virtual void ReportLoss(Step step, double loss, uint64_t samples) = 0;
   virtual void ReportResult(absl::string_view name, double value) = 0;
   // For `pushpull trace`. Valid for as long as the Job.
   virtual Tracing& tracing() = 0;
 
-  // Leaves the job: from the next step on nobody waits for this worker, and nothing can be pushed.
-  // Blocks until the coordinator has confirmed it or `deadline` passes. A further call waits for
-  // the same.
+  // Leaves the job: from the next step on nobody waits for this worker, and it cannot push. Blocks
+  // until the coordinator has confirmed this or `deadline` passes. Further calls wait for the same
+  // confirmation.
   //
   // clang-format off
   //   kDeadlineExceeded  not confirmed yet. End the process anyway, or call again.
-  //   others             as PushHandle::Wait.
+  //   others             as for PushHandle::Wait.
   // clang-format on
   virtual absl::Status Leave(Deadline deadline) = 0;
 };

@@ -14,7 +14,7 @@ namespace pushpull {
 struct SampleSource {
   uint64_t num_samples = 0;  // above 0
   uint64_t epochs = 1;
-  uint64_t batch = 1;  // samples per step: of each worker, or of all together (is_global_batch)
+  uint64_t batch = 1;  // samples per step: of each worker, or of all workers (is_global_batch)
   bool is_global_batch = false;
   friend bool operator==(const SampleSource&, const SampleSource&) = default;
 };
@@ -34,7 +34,7 @@ struct StepSamples {
   uint64_t position = 0;  // samples of the epoch that earlier steps have consumed
   uint64_t batch = 0;     // samples of a full step, over all workers
   uint64_t total = 0;     // samples of this step, over all workers; fewer at an epoch's end
-  std::vector<SampleRange> ranges;  // this worker's; if empty, it pushes with weight 0
+  std::vector<SampleRange> ranges;  // this worker's part; if empty, it pushes with weight 0
   uint64_t count = 0;               // samples in `ranges`
   // The worker takes no further step: all epochs are done, or the worker is released.
   bool is_over = false;

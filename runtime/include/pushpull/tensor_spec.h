@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a tensor is. The description is the same at the coordinator, on every server and in every
-// worker of a job. The values of the enumerations are part of frames, messages and checkpoints:
-// they never change.
+// The description of a tensor, the same at the coordinator, on every server and in every worker of
+// a job. The enumerations' values are part of frames, messages and checkpoints and never change.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@ namespace pushpull {
 // values), and add gradients in float32; what workers receive is rounded to nearest, ties to even.
 enum class DType : uint8_t {
   kFloat32 = 1,   // IEEE 754 binary32
-  kFloat16 = 2,   // IEEE 754 binary16; values above 65,504 become infinite. Without a codec
-  kBFloat16 = 3,  // the upper half of a float32. Without a codec
+  kFloat16 = 2,   // IEEE 754 binary16; values above 65,504 become infinite. No codec
+  kBFloat16 = 3,  // the upper half of a float32. No codec
 };
 
 // How the contributions of a step become one gradient.
@@ -28,14 +27,14 @@ enum class Reduction : uint8_t {
   kSum = 2,
   kMin = 3,  // element by element
   kMax = 4,
-  // Mode Sync, the optimizer Sum, no codec and no clip_norm:
+  // Only in mode Sync, with the optimizer Sum, no codec and no clip_norm:
   kProd = 5,
-  kAnd = 6,  // logical: 1 where all differ from 0, else 0
-  kOr = 7,   // 1 where one differs from 0, else 0
+  kAnd = 6,  // logical: 1 if all are nonzero, else 0
+  kOr = 7,   // 1 if any is nonzero, else 0
 };
 
 // How gradients are encoded on the wire. They are decoded before they are added, so sums are always
-// those of float32; values are never encoded.
+// float32; values are never encoded.
 enum class Codec : uint8_t {
   kNone = 0,      // float32, as in memory
   kFloat16 = 1,   // IEEE 754 binary16: 11 bits of precision, up to 65,504; round to nearest even
@@ -47,7 +46,7 @@ enum class Codec : uint8_t {
 };
 
 // In the formulas: g gradient after scaling, p value, l learning rate, w weight decay, t step; all
-// element by element. Results are those of the torch.optim classes of the same name in PyTorch
+// element by element. Results match those of the torch.optim classes of the same name in PyTorch
 // 1.13, up to rounding.
 enum class OptimizerKind : uint8_t {
   // No optimizer: p = g. For workers that run their own; a pull returns the reduced gradient.
@@ -61,7 +60,7 @@ enum class OptimizerKind : uint8_t {
 
   // g += w p;  s += g^2;  p -= l g / (sqrt(s) + epsilon).
   // Source: Duchi, Hazan, Singer, JMLR 12 (2011), figure 1 with a diagonal matrix; epsilon outside
-  // of the root as in PyTorch. s starts at 0, no decay of l.
+  // the root as in PyTorch. s starts at 0; l does not decay.
   kAdagrad = 3,
 
   // g += w p;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
@@ -90,29 +89,29 @@ struct OptimizerSpec {
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
-// The number of float32 of optimizer state for each element: 0 (kSum, kSgd without momentum),
-// 1 (kSgd with momentum: b; kAdagrad: s) or 2 (kAdam, kAdamW: m, then v).
+// The number of float32 values of optimizer state for each element: 0 (kSum, kSgd without
+// momentum), 1 (kSgd with momentum: b; kAdagrad: s) or 2 (kAdam, kAdamW: m, then v).
 size_t StateFloatsPerValue(const OptimizerSpec& spec);
 
-// What a row has that nobody has pushed yet. The values follow from seed, key and column alone, so
-// they are the same on every server, and again after the row has been evicted.
+// The value of a row that nobody has pushed yet. It depends only on seed, key and column, so it is
+// the same on every server, and again after the row has been evicted.
 enum class RowInit : uint8_t {
   kZeros = 1,
   kUniform = 2,  // from -scale to scale
   kNormal = 3,   // mean 0, standard deviation scale
 };
 
-// A row-sparse tensor: rows with 64-bit keys, of which a step touches a few. A row takes memory
-// from the first push on. The optimizer is applied to the rows that a step pushes and to no others:
-// momentum, moments and weight decay of the others stay as they are. Adam and AdamW are those of
+// A row-sparse tensor: rows with 64-bit keys, of which a step touches a few. A row takes no memory
+// before its first push. The optimizer is applied only to the rows that a step pushes: the others
+// keep their momentum and moments, and their weights do not decay. Adam and AdamW follow
 // torch.optim.SparseAdam: t counts the tensor's steps, and epsilon is added to the root of v before
 // the correction: p -= l sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
 struct RowSpec {
   RowInit init = RowInit::kZeros;
   double scale = 0;  // above 0 with kUniform and kNormal, else 0
   uint64_t seed = 0;
-  // Above 0: a row that no step has pushed for so many steps is removed, with its optimizer's
-  // state; it is looked for every eighth of that, so a row may stay that much longer.
+  // Above 0: a row that no step has pushed for this many steps is evicted, with its optimizer
+  // state. Rows are checked every evict_after / 8 steps, so a row may stay that much longer.
   uint64_t evict_after = 0;
 
   friend bool operator==(const RowSpec&, const RowSpec&) = default;
@@ -126,15 +125,16 @@ struct TensorSpec {
   Reduction reduction = Reduction::kMean;
   OptimizerSpec optimizer;
   Codec codec = Codec::kNone;
-  // 0: none. The gradients of all tensors with a clip_norm above 0, which must be the same in all
-  // of them, are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is the L2 norm of their
-  // reduced gradients of the step, all together (torch.nn.utils.clip_grad_norm_). Every worker
-  // pushes all of these tensors in every step. Mode Sync only, without backup workers and gate.
+  // 0: no clipping. The gradients of all tensors with a clip_norm above 0, which must be the same
+  // in all of them, are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is the joint L2
+  // norm of their reduced gradients of the step (torch.nn.utils.clip_grad_norm_). Every worker
+  // pushes all of these tensors in every step. Mode Sync only, without backup workers or gated
+  // steps.
   double clip_norm = 0;
-  // A row-sparse tensor: `dims` is [rows, dim], where `rows` is how many rows there will be (keys
-  // may be any numbers), and dim at most 2,048. For Job::PushRows and Job::PullRows, mode Sync
-  // without backup workers and gate, an optimizer on the servers, reduction mean or sum, no codec,
-  // no clip_norm.
+  // A row-sparse tensor: `dims` is [rows, dim], where `rows` is the expected number of rows (keys
+  // may be any numbers) and dim is at most 2,048. For Job::PushRows and Job::PullRows. Requires
+  // mode Sync without backup workers or gated steps, an optimizer on the servers, reduction mean or
+  // sum, no codec and no clip_norm.
   std::optional<RowSpec> rows = {};
 };
 

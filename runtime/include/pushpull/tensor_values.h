@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor's values in the program's memory, with their type. Made of anything that is a span of
-// float, or of bytes and their type:
+// A tensor's values in the program's memory, with their type. Made from anything that converts to a
+// span of float, or from bytes and their type:
 //
 //   job->PushPull("w", gradient, w, {});  // two std::vector<float>
 //   job->PushPull("h", {DType::kBFloat16, gradient_bytes}, {DType::kBFloat16, h_bytes}, {});
@@ -17,19 +17,19 @@
 
 namespace pushpull {
 
-// Refers to memory that is the caller's. `Byte` is std::byte or const std::byte. A value, copied
-// freely; it converts from what holds floats, so that programs need not name it.
+// Refers to memory owned by the caller. `Byte` is std::byte or const std::byte. A value type,
+// freely copied; containers of floats convert to it, so programs need not name it.
 template <typename Byte>
 class BasicTensorValues {
  public:
   using Float = std::conditional_t<std::is_const_v<Byte>, const float, float>;
 
-  BasicTensorValues() = default;  // none, of float32
-  // Of `dtype`: row-major, aligned for it, a whole number of elements.
+  BasicTensorValues() = default;  // no values, float32
+  // `bytes`: row-major, aligned for `dtype`, a whole number of elements.
   BasicTensorValues(DType dtype, std::span<Byte> bytes) : dtype_(dtype), bytes_(bytes) {}
   template <typename Floats>
   requires std::constructible_from<std::span<Float>, Floats &&>
-  // Stands in for a span of float, which no other BasicTensorValues can be made into.
+  // Stands in for a span of float, to which no other BasicTensorValues converts.
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): a span
   BasicTensorValues(Floats&& values)
       : BasicTensorValues(std::span<Float>(std::forward<Floats>(values))) {}

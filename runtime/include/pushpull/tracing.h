@@ -13,15 +13,15 @@
 
 namespace pushpull {
 
-// Of one Job. Thread-safe; nothing blocks.
+// Belongs to one Job. Thread-safe; nothing blocks.
 class Tracing {
  public:
   virtual ~Tracing() = default;
 
-  // A trace is under way. For programs whose measuring itself costs something.
+  // Whether a trace is under way. For programs in which measuring itself has a cost.
   virtual bool is_on() const = 0;
-  // Names what the program did from `begin` to `end`. Names are cut to 300 bytes. Ignored while no
-  // trace is on.
+  // Names what the program did from `begin` to `end`. Names are truncated to 300 bytes. Ignored
+  // while no trace is on.
   virtual void Span(absl::string_view name, SteadyTime begin, SteadyTime end) = 0;
 };
 
