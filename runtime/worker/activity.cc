@@ -85,7 +85,7 @@ WorkerActivity ActivityWatch::Current(const RequestTable& chunks, Step step, Ste
     activity.servers = std::move(pushed_to);
     since = pushed_at_;
   } else {
-    // Between two steps since the last answer, within one since the last push.
+    // Between two steps: since the last answer; within one: since the last push.
     if (pushed_count_ > 0) activity.subject = name(pushed_tensor_);
     since = std::max({since_, pushed_at_, has_pushed_all ? answered_at_ : SteadyTime{}});
   }

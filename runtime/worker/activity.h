@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker's program does at present, as far as the library sees it, and since when: what a
-// stall's message says of a worker that others wait for.
+// What a worker's program is currently doing, as far as the library can tell, and since when. Stall
+// messages use it to describe a worker that others wait for.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@
 
 namespace pushpull {
 
-// Thread-confined to the worker's executor. Constant time for each event; nothing is allocated.
+// Thread-confined to the worker's executor. Each event takes constant time and allocates nothing.
 class ActivityWatch {
  public:
   explicit ActivityWatch(SteadyTime now) : since_(now) {}
 
   // The job's tensors, for their names.
   void SetTensors(const std::vector<PlacedTensor>& tensors);
-  // The values are in place, the mode has changed: the program computes.
+  // The values are in place, or the mode has changed: the program computes.
   void OnBegun(SteadyTime now);
   // The program has pushed or pulled a tensor.
   void OnRequest(const TensorRequest& request, SteadyTime now);
@@ -34,14 +34,14 @@ class ActivityWatch {
   void OnHeld(SteadyTime now) { EnterPhase(WorkerPhase::kChangingMode, now); }
   void OnLeaving(SteadyTime now) { EnterPhase(WorkerPhase::kLeaving, now); }
 
-  // `step`: that is under way, as the program counts. Linear in the number of chunks.
+  // `step`: the step under way, as the program counts. Linear in the number of chunks.
   WorkerActivity Current(const RequestTable& chunks, Step step, SteadyTime now) const;
 
  private:
   void EnterPhase(WorkerPhase phase, SteadyTime now);
 
   std::vector<std::string> tensors_;           // names
-  WorkerPhase phase_ = WorkerPhase::kJoining;  // kComputing stands for all from then on
+  WorkerPhase phase_ = WorkerPhase::kJoining;  // kComputing stands for all later ones
   SteadyTime since_;
   Step pushed_step_;         // on the wire, of the newest push
   size_t pushed_count_ = 0;  // tensors of that step

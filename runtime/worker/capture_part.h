@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's part in a checkpoint (docs/decisions/0038-error-feedback.md): what a codec has left
-// out of its gradients is on no server. It is sent in the last step before the checkpoint, so that
-// the checkpoint contains it.
+// A worker's part in a checkpoint (docs/decisions/0038-error-feedback.md): values that a codec has
+// left out of gradients are on no server. They are sent in the last step before the checkpoint, so
+// that the checkpoint contains them.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,13 @@ class CapturePart {
     if (is_this) order_.reset();
     return is_this;
   }
-  // The last step before the checkpoint; none: no capture is under way.
+  // The last step before the checkpoint; empty: no capture is under way.
   std::optional<Step> WholeStep() const {
     if (!order_) return std::nullopt;
     return Step{order_->step.value() - std::min<uint64_t>(order_->step.value(), 1)};
   }
-  // To be sent now that the gradients are known to be whole or not; none: no capture is under way.
+  // The report to send now that it is known whether the gradients are whole; empty: no capture is
+  // under way.
   std::optional<Captured> TakeReport(bool is_whole) {
     if (!order_) return std::nullopt;
     const Capture order = *std::exchange(order_, std::nullopt);

@@ -13,8 +13,8 @@
 namespace pushpull {
 namespace {
 
-// The delay after which a request is repeated that a server was not ready for: it had no memory, or
-// its view was a moment behind.
+// The delay before repeating a request that a server was not ready for: it had no memory, or its
+// view was slightly behind.
 constexpr Duration kAskedAgainAfter = std::chrono::milliseconds(20);
 
 void ReportVerdict(const CodecVerdict& verdict, const Log& log) {
@@ -29,7 +29,7 @@ std::span<Byte> PartOf(std::span<Byte> bytes, const ClientChunk& chunk) {
   return bytes.empty() ? bytes : bytes.subspan(chunk.offset, chunk.bytes);
 }
 
-// What `link` has answered with so many bytes.
+// The push that `link` has answered with `value_bytes` bytes.
 AnsweredPush PushOf(LaneLink& link, ChunkId chunk, const ChunkRequest& push, size_t value_bytes) {
   const size_t gradient_bytes =
       push.encoded.bytes != nullptr ? push.encoded.bytes->num_bytes() : push.source.size();
@@ -40,7 +40,7 @@ AnsweredPush PushOf(LaneLink& link, ChunkId chunk, const ChunkRequest& push, siz
           .offset = link.channel()->clock_offset()};
 }
 
-// What the request says of its chunk.
+// The request's part for one chunk.
 ChunkRequest RequestOf(const TensorRequest& request, const ClientChunk& chunk) {
   return {.type = request.type,
           .step = request.step,
@@ -56,7 +56,7 @@ ChunkRequest RequestOf(const TensorRequest& request, const ClientChunk& chunk) {
           .pending = request.pending};
 }
 
-// A pull whose answer, of the chunk's version, is in the target.
+// A pull whose answer, in the chunk's version, is already in the target.
 ChunkRequest AnsweredPull(const TensorRequest& value, const ClientChunk& chunk, ServerId server) {
   return {.type = FrameType::kPull,
           .step = chunk.version,
@@ -86,7 +86,7 @@ bool IsAsked(const TensorRequest& request,
   return !request.rows || request.rows->Asks(PlaceOf(chunk, of_tensor));
 }
 
-// Returns how many.
+// Returns the number of expected answers.
 size_t ExpectAnswers(const TensorRequest& request,
                      std::span<const ClientChunk> chunks,
                      const ShardRoutes& routes) {
@@ -99,7 +99,7 @@ size_t ExpectAnswers(const TensorRequest& request,
   return count;
 }
 
-// Rows are sent from the memory of the request, keys of a pull like a gradient.
+// Rows are sent from the request's memory; a pull's keys are sent like a gradient.
 void UseRows(const std::shared_ptr<const RowRequest>& rows, size_t part, ChunkRequest& request) {
   const std::shared_ptr<const HostBuffer>& sent = rows->parts[part].sent;
   request.rows = rows;
@@ -173,7 +173,7 @@ void ChunkClient::Start(const TensorRequest& request) {
   const std::span<ClientChunk> chunks = chunks_.ChunksOf(request.tensor);
   const Slot slot = request.type == FrameType::kPull ? &ClientChunk::pull : &ClientChunk::push;
   if (IsUnderWay(chunks, slot)) return request.pending->Fail(UnderWayError());
-  // Counted before the first is sent: an answer may come at once.
+  // Counted before the first request is sent: an answer may arrive at once.
   if (ExpectAnswers(request, chunks, routes_) == 0) return request.pending->Finish();
   const bool is_push = IsPush(request.type);
   if (is_push) meter_->OnPush(request.step, request.ready);
@@ -187,7 +187,7 @@ void ChunkClient::Start(const TensorRequest& request) {
     if (request.rows) UseRows(request.rows, PlaceOf(chunk, chunks), made);
     const uint64_t overflows = made.encoded.overflows;
     if (overflows > 0) all = {made.encoded.codec, nullptr, all.overflows + overflows};
-    // A gradient in the memory of a copy overwrites the copy.
+    // A gradient in a copy's memory overwrites the copy.
     if (is_push && !request.rows) copies_.Invalidate(chunks_.IdOf(chunk).value(), made.source);
     chunk.*slot = std::move(made);
     sender_.Send(chunk, *(chunk.*slot), false);
@@ -270,7 +270,7 @@ absl::Status ChunkClient::FailAll(const absl::Status& why) {
 // ---- steps in which the leading chunk decides ----
 
 void ChunkClient::AdvanceStep() {
-  // Sending may have an answer at once, which calls this again: what is listed may be done by then.
+  // Sending may be answered at once, which calls this again: listed actions may be done by then.
   for (StepActions next = step_.Next(); !next.empty(); next = step_.Next()) {
     for (const ChunkId id : next.push) {
       ClientChunk& chunk = *chunks_.Find(id);
@@ -309,7 +309,7 @@ void ChunkClient::Later(std::function<void()> action) {
                      });
 }
 
-// ---- what links report ----
+// ---- events from links ----
 
 void ChunkClient::OnLinkUp(LaneLink& link) {
   routes_.ShareAllOver(link);
@@ -345,12 +345,12 @@ std::span<std::byte> ChunkClient::PayloadBuffer(LaneLink& link, const FrameHeade
   const Slot slot = AnsweredBy(header);
   if (slot == nullptr) return {};
   const ChunkRequest& request = *(chunks_.Find(header.chunk)->*slot);
-  // Rows are scattered when all are here.
+  // Rows are scattered once all have arrived.
   if (keeps_copies_ || request.rows) {
     const std::span<std::byte> buffer = routes_.ReceiveBuffer(link, header.payload_bytes);
     if (!buffer.empty() || request.rows) return buffer;
   }
-  copies_.Invalidate(header.chunk.value(), request.target);  // it may break off in the middle
+  copies_.Invalidate(header.chunk.value(), request.target);  // it may break off midway
   return request.target;
 }
 
@@ -373,7 +373,8 @@ void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
     return OnNotice(link, *chunk, frame.header);
   if (frame.header.type != FrameType::kPublished) return;
   if (!IsOutdated(*chunk, frame.header)) return OnPublished(link, *chunk, frame);
-  // Published before an entry that is known here: the same version comes again under that.
+  // Published before an entry that is known here: the same version will arrive again under that
+  // entry.
   const Slot slot = RequestTable::AnsweredBy(*chunk, frame.header);
   if (slot != nullptr) sender_.Send(*chunk, *(chunk->*slot), true);
 }
@@ -381,7 +382,7 @@ void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
 void ChunkClient::OnMoved(ClientChunk& chunk, const ReceivedFrame& frame) {
   absl::StatusOr<ShardEntry> moved = DecodeShardEntry(frame.meta);
   if (!moved.ok() || moved->shard != chunk.shard) return;
-  // It answers one of them; sending the others again does no harm.
+  // The Moved answers one of these requests; resending the others does no harm.
   for (const Slot slot : {&ClientChunk::push, &ClientChunk::pull, &ClientChunk::fetch}) {
     if (!(chunk.*slot)) continue;
     (chunk.*slot)->must_send = true;
@@ -391,7 +392,7 @@ void ChunkClient::OnMoved(ClientChunk& chunk, const ReceivedFrame& frame) {
 }
 
 void ChunkClient::OnNotice(LaneLink& link, ClientChunk& chunk, const FrameHeader& header) {
-  // A server that is no longer primary has no part in the step: the new one gets the push.
+  // A server that is no longer primary has no part in the step: the push goes to the new one.
   if (routes_.ToPrimary(chunk.shard) != &link || !chunk.push || chunk.push->step != header.step)
     return;
   if (header.type == FrameType::kSquares) return clip_.OnSquares(chunk, header.weight);
@@ -404,12 +405,12 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (slot == nullptr) return;
   PublishedAnswer answer = ReadPublishedAnswer(frame, chunk.shard);
   if (answer.admission) step_.OnAdmission(*std::move(answer.admission));
-  // Under an epoch that is not known here the answer needs its entry, and one that the coordinator
-  // in charge has decided: otherwise the same version comes again under its term.
+  // Under an epoch unknown here the answer must carry its entry, decided by the current
+  // coordinator: otherwise the same version will arrive again under that coordinator's term.
   const bool is_new_epoch = frame.header.epoch > routes_.EpochOf(chunk.shard);
   if (is_new_epoch && (!answer.entry || answer.entry->entry.epoch.term < routes_.promised()))
     return;
-  // The answer's payload must be where the program expects it, not dropped on arrival.
+  // The answer's payload must have the expected size; otherwise it was dropped on arrival.
   const size_t num_bytes = std::max(frame.payload.size(), frame.in_place.bytes.size());
   if ((chunk.*slot)->answer_bytes() != num_bytes) return;
   ChunkRequest request = *std::move(chunk.*slot);
@@ -464,7 +465,7 @@ void ChunkClient::StoreValue(const ClientChunk& chunk,
 void ChunkClient::OnRefused(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame) {
   const absl::Status why = DecodeRefusal(frame.meta);
   const ChunkId id = frame.header.chunk;
-  // The server does not know of the rebuild yet, or had no memory.
+  // The server has not learned of the rebuild yet, or had no memory.
   if (offers_.IsOffered(id, frame.header.epoch)) return Later([this, id] { offers_.Resend(id); });
   const Slot slot = RequestTable::RefusedBy(chunk, frame.header);
   if (!(chunk.*slot)) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The worker's half of the data path: cuts tensors into chunks, sends each to the lane that owns
-// it, keeps what is not answered and sends it again after a broken connection (docs/protocol.md
-// section 3, points 1 and 5). Joining and views are the business of worker_node.h.
+// it, keeps what has not been answered and resends it after a broken connection (docs/protocol.md
+// section 3, points 1 and 5). Joining and views are handled in worker_member.h.
 #pragma once
 
 #include <functional>
@@ -43,11 +43,11 @@ namespace pushpull {
 class ChunkClientObserver {
  public:
   virtual ~ChunkClientObserver() = default;
-  // Backup workers, gated steps: all chunks are here in this version, which is the number of the
-  // next step. The program is notified afterwards.
+  // Backup workers, gated steps: this worker has all chunks in this version, which is the number of
+  // the next step. The program is notified afterwards.
   virtual void OnStepSettled(Step version) = 0;
-  // Chunks of this step had different contributors. Called once a step, with its number on the
-  // wire, before the program is notified of the answer that shows it.
+  // Chunks of this step had different contributors. Called once per step, with its number on the
+  // wire, before the program is notified of the answer that reveals it.
   virtual void OnUnevenStep(Step step) = 0;
   // A request has been answered, or refused.
   virtual void OnAnswered() = 0;
@@ -57,7 +57,7 @@ class ChunkClientObserver {
   virtual void OnBroken(const absl::Status& why) = 0;
 };
 
-// What a ChunkClient uses; all of it outlives the client.
+// Dependencies of a ChunkClient; all of them outlive it.
 struct ChunkClientDependencies {
   Transport& transport;
   Executor& executor;
@@ -72,39 +72,40 @@ class ChunkClient final : private LaneLinkHandler {
   ChunkClient(ChunkClientOptions options, ChunkClientDependencies dependencies);
   ~ChunkClient() override;
 
-  // Entries of a lower epoch than known are ignored; requests under way follow a moved shard.
+  // Entries with a lower epoch than the known one are ignored; requests under way follow a moved
+  // shard.
   void UpdateShards(const std::vector<std::pair<ShardId, ReplicaSet>>& entries);
   void SetServers(const std::vector<ServerEndpoint>& servers);
   // Once, before the first request.
   void SetTensors(const std::vector<PlacedTensor>& tensors);
 
-  // The pending operation is done when every chunk is answered. A second push of a tensor whose
-  // first is under way fails with kFailedPrecondition.
+  // The pending operation is done when every chunk is answered. A push of a tensor fails with
+  // kFailedPrecondition while another one is under way.
   void Start(const TensorRequest& request);
 
-  // How steps are agreed on from now on (step_agreement.h). Not while a push is under way.
+  // Sets how steps are agreed on (step_agreement.h). Not while a push is under way.
   void UseMode(const Consistency& mode) {
     step_.UseMode(mode);
     exchanges_.UseMode(mode);
   }
-  // Brings every chunk to one version, the newest that any has. `values` are pulls of every tensor
-  // that has been pulled; no push may be under way.
+  // Brings every chunk to the newest version that any has. `values` are pulls of every tensor that
+  // has been pulled; no push may be under way.
   void CatchUp(const std::vector<TensorRequest>& values);
 
-  // Pulls that wait for a version take the present one.
+  // Pulls that wait for a version accept the current one.
   void LowerPulls();
 
-  // From now on codecs are bypassed where steps are faster without. The sums then depend on timing:
-  // not for deterministic jobs.
+  // From now on codecs are bypassed where steps are faster without them. Sums then depend on
+  // timing, so not for deterministic jobs.
   void TryCodecs() { codec_trial_.emplace(); }
-  // The gradients of `step` include everything that codecs have left out of earlier ones; OnWhole
-  // follows. Once the tensors are set.
+  // Makes the gradients of `step` include everything that codecs have left out of earlier ones;
+  // OnWhole follows. Requires SetTensors.
   void SendWhole(Step step);
   void ForgetWhole() { encoder_.ForgetWhole(); }
-  // From now on a value is received into another buffer and copied when it is complete, so that
-  // breaking off does not leave a mixture of two versions.
+  // From now on a value is received into a separate buffer and copied once complete, so that an
+  // interruption does not leave a mixture of two versions.
   void KeepCopies() { keeps_copies_ = true; }
-  // Gradients in this memory are read from there by servers that can.
+  // Servers that can do so read gradients in this memory in place.
   void Share(std::shared_ptr<const SharedMemory> memory) { routes_.Share(std::move(memory)); }
   CopyOffers& offers() { return offers_; }
   ExchangeClient& exchanges() { return exchanges_; }
@@ -113,12 +114,12 @@ class ChunkClient final : private LaneLinkHandler {
   // The program may change its memory from now on.
   void ForgetCopies() { copies_.Clear(); }
 
-  // Fails every request with `why`. Returns the error of the first, which names peer, tensor and
-  // step; OK: there was none.
+  // Fails every request with `why`. Returns the first one's error, which names peer, tensor and
+  // step; OK: there was no request.
   absl::Status FailAll(const absl::Status& why);
 
   const RequestTable& chunks() const { return chunks_; }
-  // Every chunk has at least this version from now on.
+  // Raises every chunk's version to at least this one.
   void RaiseVersions(Step version) { chunks_.RaiseVersions(version); }
 
  private:
@@ -135,7 +136,7 @@ class ChunkClient final : private LaneLinkHandler {
   void NotifyIfWhole();
   void OnSynchronized(const SyncObservation& observation);
 
-  // Sends what StepAgreement says is next, until it has to wait for an answer.
+  // Sends what StepAgreement returns, until it has to wait for an answer.
   void AdvanceStep();
   void FinishStep(Step version);
 
@@ -143,10 +144,10 @@ class ChunkClient final : private LaneLinkHandler {
   // Runs on the executor after a short delay, unless the client is gone.
   void Later(std::function<void()> action);
 
-  // The request that the frame has the value for; null: none.
+  // The request whose value the frame carries; null: none.
   Slot AnsweredBy(const FrameHeader& header);
   void OnPublished(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
-  // Puts an answer's value where the program looks for it.
+  // Stores an answer's value where the program expects it.
   void StoreValue(const ClientChunk& chunk,
                   const ChunkRequest& request,
                   const ReceivedFrame& frame);

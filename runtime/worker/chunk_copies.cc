@@ -7,7 +7,7 @@ namespace pushpull {
 namespace {
 
 bool Overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
-  // Of pointers into different objects only std::less has an order.
+  // Only std::less orders pointers into different objects.
   const std::less<const std::byte*> is_below;
   return !a.empty() && !b.empty() && is_below(a.data(), b.data() + b.size()) &&
          is_below(b.data(), a.data() + a.size());

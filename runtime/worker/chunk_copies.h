@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where in the program's memory a complete value of each chunk is, and its version: the copy from
-// which the job continues if the servers' ones are lost (docs/decisions/0020). What the program
-// promises is in pushpull/job.h, TensorRegistration::keeps_value.
+// Where the program's memory holds a complete value of each chunk, and its version: the copy from
+// which the job continues if the servers lose theirs (docs/decisions/0020). The program's
+// obligations are in pushpull/job.h, TensorRegistration::keeps_value.
 #pragma once
 
 #include <cstddef>

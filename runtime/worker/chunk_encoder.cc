@@ -20,12 +20,12 @@ EncodedGradient ChunkEncoder::Encode(ChunkId chunk,
                                      std::span<const std::byte> gradient,
                                      const EncodeOptions& options) {
   Chunk& known = chunks_[chunk.value()];
-  // The step has passed without this chunk: what is left out now was left out then.
+  // The step has passed without this chunk: its residual now is its residual then.
   if (known.is_awaited_whole && step > *whole_step_) JudgeWhole(known);
   const bool goes_whole = known.is_awaited_whole && step == *whole_step_;
   known.next = Step{step.value() + 1};
   const size_t num_values = gradient.size() / sizeof(float);
-  // They have been floats before somebody called them bytes.
+  // The bytes were floats originally.
   const std::span<const float> values(reinterpret_cast<const float*>(gradient.data()), num_values);
   EncodedGradient encoded;
   if (HasMemory(known.codec) && (goes_whole || options.is_bypassed)) {
@@ -55,7 +55,7 @@ EncodedGradient ChunkEncoder::EncodeSmaller(Chunk& chunk,
   return {.codec = chunk.codec, .bytes = chunk.memory, .overflows = overflows};
 }
 
-// What is to be sent and what was left out before, in sum_; none where it is not to be added up.
+// The sum, in sum_, of the gradient and what was left out before; empty if they must not be added.
 std::optional<std::span<float>> ChunkEncoder::AddLeftOut(const Chunk& chunk,
                                                          std::span<const float> gradient) {
   if (sum_.num_bytes() < gradient.size_bytes()) {

@@ -3,10 +3,10 @@
 // Encodes a worker's gradients with their tensors' codecs (tensor/codec.h), once for each push: a
 // resent push must have the same bytes.
 //
-// With error feedback (HasMemory), what a push leaves out, the residual, is kept here and added to
-// the next gradient of the chunk. A whole push has the gradient and the residual as float32; the
-// residual is empty afterwards. SendWhole asks for whole pushes before a checkpoint, so that the
-// checkpoint includes the residual (docs/decisions/0038-error-feedback.md).
+// With error feedback (HasMemory), the residual, which is what a push leaves out, is kept here and
+// added to the next gradient of the chunk. A whole push has the gradient and the residual as
+// float32; the residual is empty afterwards. SendWhole asks for whole pushes before a checkpoint,
+// so that the checkpoint includes the residual (docs/decisions/0038-error-feedback.md).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace pushpull {
 
-// What is sent in a gradient's place.
+// What is sent instead of a gradient.
 struct EncodedGradient {
   Codec codec = Codec::kNone;               // kNone with bytes: a whole push, as float32
   std::shared_ptr<const HostBuffer> bytes;  // null: the gradient itself is sent
@@ -31,10 +31,10 @@ struct EncodedGradient {
 
 struct EncodeOptions {
   double weight = 1;         // of the push; 0: the push does not count
-  bool is_bypassed = false;  // send it whole: the codec does not pay on this link
+  bool is_bypassed = false;  // send it whole: the codec does not pay off on this link
 };
 
-// Thread-confined, with the last owners of what Encode returns.
+// Thread-confined, as is the release of what Encode returns.
 class ChunkEncoder {
  public:
   explicit ChunkEncoder(WorkerId worker) : worker_(worker) {}
@@ -43,8 +43,8 @@ class ChunkEncoder {
   void SetCodecs(const std::vector<Codec>& codecs);
 
   // Encodes `gradient`, float32, for one push of the chunk. The gradient is sent unchanged if the
-  // codec would not make it smaller (few values), or if memory is exhausted. The buffer of the
-  // chunk's previous push is reused once nobody refers to it.
+  // codec would not make it smaller (few values), or if memory is exhausted. Reuses the buffer of
+  // the chunk's previous push once nobody refers to it.
   //
   // With error feedback: if the sum with the residual is not finite, or the weight is 0, the
   // gradient is sent unchanged and the residual stays.
@@ -57,8 +57,8 @@ class ChunkEncoder {
   // earlier order.
   void SendWhole(Step step);
   void ForgetWhole();
-  // The result of SendWhole: true, no chunk has a residual after that step; false, one has; empty:
-  // some pushes are missing, or the result was returned before.
+  // The result of SendWhole. true: no chunk has a residual after that step; false: one does; empty:
+  // some pushes are missing, or the result was already returned.
   std::optional<bool> TakeVerdict();
 
  private:

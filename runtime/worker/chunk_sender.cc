@@ -10,8 +10,8 @@
 namespace pushpull {
 namespace {
 
-// What channels may hold for each connection beside what the kernel has taken: one chunk that is
-// being sent. In total at least a few, so that a single connection always finds the next one.
+// What channels may hold per connection in addition to what the kernel has taken: the one chunk
+// that is being sent. In total at least a few, so that a single connection always has a next one.
 constexpr uint64_t kWindowBytesPerLink = kChunkBytes;
 constexpr uint64_t kWindowBytesMin = 4 * kChunkBytes;
 
@@ -52,7 +52,7 @@ FrameHeader ChunkSender::HeaderTo(const ClientChunk& chunk, FrameType type) cons
           .chunk = chunks_.IdOf(chunk)};
 }
 
-// If it gets lost the push is sent again, together with the decision.
+// If the decision is lost, it is resent along with the push.
 void ChunkSender::SendDecision(const ClientChunk& chunk) {
   Channel* channel = Accompanies(chunk);
   if (channel == nullptr) return;
@@ -63,12 +63,12 @@ void ChunkSender::SendDecision(const ClientChunk& chunk) {
   channel->Send({.header = header, .meta = EncodeAdmission(step_.decision()), .payload = {}});
 }
 
-// If it gets lost the push is sent again, and the primary asks once more.
+// If the scale is lost, the push is resent and the primary asks again.
 void ChunkSender::SendScale(const ClientChunk& chunk, double scale) {
   Channel* channel = Accompanies(chunk);
   if (channel == nullptr) return;
   FrameHeader header = HeaderTo(chunk, FrameType::kScale);
-  header.priority = 0;  // other workers wait for the step, too
+  header.priority = 0;  // other workers wait for the step too
   header.step = chunk.push->step;
   header.weight = scale;
   channel->Send({.header = header, .meta = {}, .payload = {}});
@@ -88,7 +88,7 @@ void ChunkSender::SendWaiting() {
   while (const std::optional<ChunkId> next = window_.Next()) {
     ClientChunk& chunk = *chunks_.Find(*next);
     const bool waits = chunk.push && std::exchange(chunk.push->waits, false);
-    // A push that is sent again may have been answered in the meantime.
+    // A resent push may have been answered in the meantime.
     if (waits && !chunk.push->is_answered) Transmit(chunk, *chunk.push, chunk.push->is_again);
   }
 }
@@ -99,7 +99,7 @@ void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_ag
   request.must_send = link == nullptr;                        // when the shard has a primary
   if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
   const EncodedGradient& encoded = request.encoded;
-  // The program leaves a gradient as it is until its push is done, so a push needs no owner.
+  // The program does not change a gradient until its push is done, so a push needs no owner.
   Payload payload{request.source, nullptr, IsPush(request.type)};
   if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
   const uint64_t payload_bytes = payload.bytes.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends requests on chunks to the primaries of their shards: payloads through the push window, the
-// most urgent first, and everything again that may have been lost.
+// Sends requests on chunks to the primaries of their shards: payloads through the push window, most
+// urgent first. Resends everything that may have been lost.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace pushpull {
 
 struct ChunkClientOptions {
   Hello hello;  // its lane is filled in for each connection
-  // After this long without an answer a request is sent again where the channel may lose frames.
+  // On channels that may lose frames, a request is resent after this long without an answer.
   Duration resend_after = std::chrono::seconds(2);
   FaultPoint fault_point;  // for tests
 };
@@ -40,21 +40,21 @@ class ChunkSender {
   // Sets the window to what the connections to these servers need.
   void SetServers(const std::vector<ServerEndpoint>& servers);
 
-  // Sends at once, or with a payload when the window has room. Not while the step holds the request
-  // back; when the connection is down or the shard has no primary, SendAgain is to follow.
+  // Sends at once or, with a payload, when the window has room. Does nothing while the step holds
+  // the request back; if the connection is down or the shard has no primary, call SendAgain later.
   void Send(ClientChunk& chunk, ChunkRequest& request, bool is_again);
-  // Sends again what is not answered and due.
+  // Resends the unanswered requests that are due.
   void SendAgain(const std::function<bool(const ClientChunk&, const ChunkRequest&)>& is_due);
-  // Sends again what is not answered in time and went over a channel that may lose frames.
+  // Resends requests not answered in time that went over a channel that may lose frames.
   void ResendLost();
-  // Sends the leading chunk's decision to the chunk's primary, unless its push is answered.
+  // Sends the leading chunk's decision to the chunk's primary, unless the push is already answered.
   void SendDecision(const ClientChunk& chunk);
   // Sends the scale that clips the step of the chunk's push, unless the push is answered.
   void SendScale(const ClientChunk& chunk, double scale);
 
  private:
-  // The channel for what accompanies the chunk's push; null: the push is answered, or on its way
-  // again and what accompanies it with it.
+  // The channel for frames that accompany the chunk's push; null: the push is answered, or is being
+  // resent along with them.
   Channel* Accompanies(const ClientChunk& chunk) const;
   FrameHeader HeaderTo(const ClientChunk& chunk, FrameType type) const;
   void SendWaiting();

@@ -29,7 +29,7 @@ void ClipExchange::OnSquares(const ClientChunk& chunk, double squares) {
   const bool was_known = clip_.ScaleOf(step).has_value();
   clip_.OnSquares(id, step, squares);
   if (!was_known) return SendScales(step);
-  // Asked once more, because the answer was lost or the primary has changed; or asked late.
+  // Asked again, because the answer was lost or the primary has changed; or asked late.
   sender_.SendScale(chunk, *clip_.ScaleOf(step));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The frames of clipping by the global norm on a worker: takes the squares that primaries report,
-// and sends the scale to every chunk that waits for it
+// The frames of clipping by the global norm on a worker: collects the sums of squares from the
+// primaries and sends the scale to every chunk that waits for it
 // (docs/decisions/0053-clipping-by-the-global-norm.md).
 #pragma once
 
@@ -25,12 +25,13 @@ class ClipExchange {
   // Once.
   void SetTensors(const std::vector<PlacedTensor>& tensors) { clip_.SetTensors(tensors); }
 
-  // The program has pushed a tensor; the push is in `chunks`. A step of clipped tensors cannot
-  // complete until all of them are pushed: a wait that ends before says so.
+  // The program has pushed a tensor; the push is in `chunks`. A step cannot complete until all
+  // clipped tensors are pushed: a Wait that times out before then says so.
   void OnPush(const TensorRequest& request);
   // The chunk's primary asks for the scale of the step of the chunk's push.
   void OnSquares(const ClientChunk& chunk, double squares);
-  // A chunk has this version, of a step that was clipped with `scale`; 0: none, or not known.
+  // A chunk has reached this version, by a step that was clipped with `scale`; 0: not clipped, or
+  // unknown.
   void OnVersion(ChunkId chunk, Step version, double scale);
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures whether a job's steps are faster with the codecs of its tensors or without: on a fast
-// link encoding costs more than it saves, and what limits a step is not known in advance. Pure.
+// link encoding costs more than it saves, and the bottleneck of a step is not known in advance.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +22,25 @@ struct CodecVerdict {
   Duration without{0};
 };
 
-// In every round of kRoundSteps the first kWarmUpSteps continue as the round before; the next
-// kTrialSteps alternate between encoded and plain; the rest use what was faster. Rounds are counted
-// from step 0, so that all workers try the same at the same time and measure the job, not
-// themselves. Thread-compatible.
+// In every round of kRoundSteps, the first kWarmUpSteps continue as in the previous round, the next
+// kTrialSteps alternate between encoded and plain, and the rest use whichever was faster. Rounds
+// are counted from step 0, so that all workers try the same at the same time and measure the job,
+// not themselves. Thread-compatible.
 class CodecTrial {
  public:
-  // Half of the trial is of the slower kind: below 1 % of a round even if that takes three times as
-  // long.
+  // Half of a trial's steps are of the slower kind: below 1 % of a round even if they take three
+  // times as long.
   static constexpr uint64_t kRoundSteps = 4096;
   static constexpr uint64_t kWarmUpSteps = 4;
   static constexpr uint64_t kTrialSteps = 32;
-  // The minimum gain in time for which a codec is used, because it costs precision.
+  // The minimum gain in time that justifies a codec, because it costs precision.
   static constexpr double kLeastGain = 0.02;
 
   // Whether the gradients of this step are encoded.
   bool Encodes(Step step) const;
 
-  // Adds the duration of a step, from its first gradient to the last parameter. Returns the verdict
-  // with the last step of a trial; none if too few of its steps were measured.
+  // Adds the duration of a step, from its first gradient to the last parameter. With the last step
+  // of a trial, returns its verdict; empty if too few of its steps were measured.
   std::optional<CodecVerdict> Add(Step step, Duration sync);
 
  private:

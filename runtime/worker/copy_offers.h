@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This worker's part in rebuilding a shard that no server has any more
-// (docs/decisions/0020-lost-shards-from-workers.md): it reports which copies it has of the shard's
-// chunks, and sends those that the coordinator orders to the server that rebuilds the shard.
+// This worker's part in rebuilding a shard that no server holds any more
+// (docs/decisions/0020-lost-shards-from-workers.md): it reports which copies of the shard's chunks
+// it has, and sends those that the coordinator requests to the server that rebuilds the shard.
 #pragma once
 
 #include <map>
@@ -29,26 +29,26 @@ class CopyOffers {
              ShardRoutes& routes)
       : hello_(hello), executor_(executor), chunks_(chunks), copies_(copies), routes_(routes) {}
 
-  // What this worker has of the shard's chunks. Withdraws earlier offers of them.
+  // This worker's copies of the shard's chunks. Withdraws earlier offers of them.
   std::vector<ChunkCopy> CopiesOf(ShardId shard);
   // Sends copies to the primary of the order's entry, until that entry is in force.
   void Offer(const OfferCopies& order);
-  // A server needs a copy of this worker, or may ask for one: a lost shard is rebuilt from the
-  // newest that workers have.
+  // Whether a server needs a copy from this worker, or may ask for one: a lost shard is rebuilt
+  // from the workers' newest copies.
   bool MayBeNeeded() const;
   bool IsOffered(ChunkId chunk, Epoch epoch) const;
 
-  // Removes the offers for entries that are in force now.
+  // Removes offers whose entries are now in force.
   void RemoveDone();
-  // Sends the chunk's offer again, if there still is one.
+  // Resends the chunk's offer, if there still is one.
   void Resend(ChunkId chunk);
-  // Sends the offers again that travel over this link.
+  // Resends the offers that travel over this link.
   void ResendOver(const LaneLink& link);
-  // Sends offers again that are older than `age` and went over a channel that may lose frames.
+  // Resends offers older than `age` that went over a channel that may lose frames.
   void ResendLost(Duration age);
 
  private:
-  // Of one chunk, to the primary of an entry that is not in force yet.
+  // An offer of one chunk, to the primary of an entry that is not in force yet.
   struct CopyOffer {
     Epoch epoch;
     ServerId primary;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a worker leaves its job before the job is done: the coordinator has released it because the
-// job is smaller now, or the platform ends the process (SIGTERM), and another one replaces it.
+// Why a worker leaves its job before the job is done: either the coordinator has released it
+// because the job has shrunk, or the platform ends the process (SIGTERM) and another one replaces
+// it.
 #pragma once
 
 #include <atomic>
@@ -17,25 +18,25 @@ class Departure {
  public:
   // By the coordinator, which may withdraw it.
   void SetReleased(bool is_released) { is_released_.store(is_released, kOrder); }
-  // The process is to end. Returns whether this is the first request.
+  // Asks the process to end. Returns whether this is the first request.
   bool RequestEnd() { return !is_end_requested_.exchange(true); }
 
   bool is_end_requested() const { return is_end_requested_.load(kOrder); }
   bool must_leave() const { return is_released_.load(kOrder) || is_end_requested(); }
-  // The program has learnt that it must leave: it asked, or a push was rejected.
+  // The program has learned that it must leave: it asked, or a push was rejected.
   void SetKnown() { is_known_.store(true, kOrder); }
 
-  // Whether a worker that leaves now leaves work that would have been its own. `has_more`: whether
-  // its share of the samples has further steps; empty: the job does not divide samples.
+  // Whether a worker that leaves now abandons work that was assigned to it. `has_more`: whether its
+  // share of the samples has further steps; empty: the job does not divide samples.
   bool IsEarly(std::optional<bool> has_more) const {
     if (!must_leave()) return false;
-    // A program that does not know of it leaves because it is done. One that knows may be done as
-    // well, which only its samples tell.
+    // A program that does not know it must leave does so because it is done. One that knows may be
+    // done too, which only its samples show.
     if (!has_more) return is_known_.load(kOrder) || is_released_.load(kOrder);
     return is_known_.load(kOrder) && *has_more;
   }
 
-  // The program ends before its part is done, and is to be replaced.
+  // The program ends before its part is done and must be replaced.
   void SetReplaced() { exit_code_.store(ExitCodeOf(SIGTERM), kOrder); }
   // The worker leaves; whether it is early is IsEarly's result.
   void OnLeave(bool is_early) {

@@ -18,10 +18,10 @@
 namespace pushpull {
 namespace {
 
-// Of the process, as its signals are.
+// One per process, as signals are.
 struct Notice {
   std::atomic<bool> has_come = false;
-  // Readable from the notice on; never read, so that every loop sees it.
+  // Readable once the notice has arrived; never read, so that every loop sees it.
   const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   Mutex mu;
   int users ABSL_GUARDED_BY(mu) = 0;
@@ -32,14 +32,14 @@ Notice& TheNotice() {
   return notice;
 }
 
-// Nothing here but what a signal handler may do. TheNotice exists before the handler does.
+// Does only what is allowed in a signal handler. TheNotice exists before the handler does.
 void OnTerm(int signal, siginfo_t* info, void* /*context*/) {
   const bool is_urgent = info->si_code == SI_QUEUE && info->si_value.sival_int == kUrgent;
   if (TheNotice().has_come.exchange(true) || is_urgent) _exit(ExitCodeOf(signal));
   const int before = errno;
   const uint64_t one = 1;
   const ssize_t written = write(TheNotice().event, &one, sizeof one);
-  static_cast<void>(written);  // it cannot fail while nothing but this was ever written
+  static_cast<void>(written);  // cannot fail: nothing else ever writes to it
   errno = before;
 }
 
@@ -76,7 +76,7 @@ EndNotice::EndNotice(EventLoop& loop, std::function<void()> on_notice) : loop_(l
   }
   loop_.Post([&loop, event = event_, on_notice = std::move(on_notice)] {
     const auto on_ready = [&loop, fd = event->get(), on_notice](uint32_t) {
-      const std::function<void()> tell = on_notice;  // Unwatch ends what is held here
+      const std::function<void()> tell = on_notice;  // Unwatch destroys the captures
       loop.Unwatch(fd);
       tell();
     };

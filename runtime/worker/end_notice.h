@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles SIGTERM for a worker's program that does not. Without a handler it would terminate the
-// program in the middle of a step, and the first process of a container would not receive it at
-// all.
+// Handles SIGTERM for worker programs that do not. Without a handler it would terminate the program
+// in the middle of a step, and the first process of a container would not receive it at all.
 #pragma once
 
 #include <functional>
@@ -13,14 +12,14 @@
 
 namespace pushpull {
 
-// While one of these exists the first SIGTERM is a notice, and a second one terminates the process
-// at once, with 143; so does a first one that is marked as urgent (kUrgent). No effect if the
-// program handles, ignores or blocks the signal.
+// While an EndNotice exists, the first SIGTERM is a notice and the second terminates the process at
+// once, with exit code 143; so does a first one that is marked as urgent (kUrgent). No effect if
+// the program handles, ignores or blocks the signal.
 //
-// Thread-compatible; several may exist at a time.
+// Thread-compatible; several may exist at once.
 class EndNotice {
  public:
-  // Calls `on_notice` on the loop, once, also for a notice that came earlier. The loop outlives
+  // Calls `on_notice` on the loop, once, even for a notice that arrived earlier. The loop outlives
   // this object, or has been stopped.
   EndNotice(EventLoop& loop, std::function<void()> on_notice);
   ~EndNotice();
@@ -29,7 +28,7 @@ class EndNotice {
 
  private:
   EventLoop& loop_;
-  // Of its own: a loop watches a descriptor once, and several of these may be on one loop.
+  // One per object: a loop watches a descriptor once, and several of these may share a loop.
   std::shared_ptr<const FileDescriptor> event_;
 };
 

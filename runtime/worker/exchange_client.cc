@@ -9,11 +9,11 @@
 namespace pushpull {
 namespace {
 
-// How many pieces of a stream may be without an answer: what servers hold of an exchange that the
-// slowest worker has just begun.
+// The number of unanswered pieces of a stream: what servers hold of an exchange that the slowest
+// worker has just begun.
 constexpr size_t kPiecesUnderWayMax = 16;
 
-// The delay after which a piece is sent again that a server was not ready for.
+// The delay before resending a piece that a server was not ready for.
 constexpr Duration kSentAgainAfter = std::chrono::milliseconds(20);
 
 absl::Status WrongMode(const Consistency& mode) {
@@ -95,8 +95,8 @@ void ExchangeClient::FailAll(const absl::Status& why) {
   }
 }
 
-// Its pieces are sent again with the next entry of their shard, so that a worker that was not told
-// yet is told by the next primary.
+// The pieces are resent with the next entry of their shard, so that a worker that has not learned
+// of the failure yet learns of it from the next primary.
 void ExchangeClient::Fail(Stream& stream, const absl::Status& why) {
   if (!stream.current) return;
   stream.kept = std::exchange(stream.current, std::nullopt);
@@ -107,7 +107,7 @@ void ExchangeClient::Fail(Stream& stream, const absl::Status& why) {
 
 // ---- sending ----
 
-// Messages of several pairs at once do not all begin at one server.
+// Concurrent messages of several pairs do not all begin at one server.
 ChunkId ExchangeClient::ChunkOf(const Exchange& exchange, size_t piece) {
   const std::optional<MessagePair>& pair = exchange.spec.pair;
   const size_t first = pair ? size_t{pair->from.value()} + pair->to.value() : 0;
@@ -130,8 +130,8 @@ void ExchangeClient::SendDue() {
   for (auto& [pair, stream] : streams_) SendDue(stream);
 }
 
-// In the order of the pieces in every worker: the first that one waits for, all others have sent.
-// What an answer that comes at once changes is seen by the next look.
+// In piece order in every worker: the first piece that one worker waits for, all others have sent.
+// Changes made by an answer that arrives at once are seen by the next iteration.
 void ExchangeClient::SendDue(Stream& stream) {
   size_t under_way = 0;
   for (std::optional<Exchange>* exchange : {&stream.kept, &stream.current}) {
@@ -166,7 +166,7 @@ void ExchangeClient::Send(Exchange& exchange, size_t index) {
   if (number == 0 && spec.pair && !Receives(spec)) meta.label = exchange.operation->label;
   if (piece.result != nullptr) {
     meta.result_of = piece.workers;
-    // Of a message, that is a receipt.
+    // For a message, this is a receipt.
     if (!spec.pair) frame.payload = {piece.result->bytes(), piece.result};
   } else if (const uint64_t bytes = ContributionBytes(spec, number, options_.hello.worker)) {
     const std::shared_ptr<const HostBuffer>& input = exchange.operation->input;
@@ -181,7 +181,7 @@ void ExchangeClient::SendAgain(const std::function<bool(ShardId shard, const Pie
     for (std::optional<Exchange>* exchange : {&stream.kept, &stream.current}) {
       for (size_t i = 0; *exchange && i < (*exchange)->pieces.size(); ++i) {
         Piece& piece = (*exchange)->pieces[i];
-        // Nobody asks the sender of a message for what its receiver has.
+        // Nobody asks a message's sender for what the receiver already has.
         const bool is_over = pair && !Receives((*exchange)->spec) && piece.result != nullptr;
         if (is_over || !is_due(ShardOf(**exchange, i), piece)) continue;
         piece.is_delivered = false;
@@ -223,7 +223,7 @@ void ExchangeClient::SendLater(const ExchangeKey& key) {
 
 // ---- answers ----
 
-// The pair of a message, and with it whether the answer is wanted, is only known with the meta.
+// A message's pair, and thus whether the answer is wanted, is only known with the meta.
 std::span<std::byte> ExchangeClient::PlacePayload(const LaneLink& link, const FrameHeader& header) {
   absl::StatusOr<HostBuffer> buffer = HostBuffer::Uninitialized(header.payload_bytes);
   if (!buffer.ok()) return {};
@@ -243,7 +243,7 @@ std::optional<ShardEntry> ExchangeClient::OnFrame(const LaneLink& link,
   if (answer->kind == ExchangeAnswer::Kind::kMoved ||
       answer->kind == ExchangeAnswer::Kind::kRefused)
     return OnRejected(link, *key, *std::move(answer));
-  // From a server that may not be the primary any more: the next one has to answer.
+  // The server may no longer be primary: the next one must answer.
   if (frame.header.epoch < routes_.EpochOf(ShardOf(*exchange, key->piece))) return std::nullopt;
   const bool has_values = !received.empty() && !frame.payload.empty();
   std::shared_ptr<const HostBuffer> result =
@@ -254,7 +254,7 @@ std::optional<ShardEntry> ExchangeClient::OnFrame(const LaneLink& link,
     SendLater(*key);
     return std::nullopt;
   }
-  // Receipts are on their way before the program may leave.
+  // Receipts are sent before the program may leave.
   SendDue();
   FinishIfComplete(streams_[key->pair]);
   SendDue();
@@ -311,7 +311,7 @@ bool ExchangeClient::TakeMessagePiece(Exchange& exchange,
   }
   if (!receives || exchange.pieces[key.piece].result != nullptr) return true;
   if (!stream.current || &exchange != &*stream.current) {
-    // What has failed here is not received later: the sender would take it for delivered.
+    // A failed message must not be received later: the sender would take it for delivered.
     exchange.pieces[key.piece].is_delivered = true;
     return true;
   }
@@ -324,7 +324,7 @@ bool ExchangeClient::TakeMessagePiece(Exchange& exchange,
   }
   if (answer.head.type != exchange.spec.type || answer.head.bytes != exchange.spec.bytes)
     return false;
-  // The answers to the pieces of an array that is known come in any order.
+  // The answers to the pieces of a known array arrive in any order.
   if (!head) head = answer.head;
   if (key.piece == 0) head->label = answer.head.label;
   if (answer.head.sender != head->sender) {
@@ -338,12 +338,12 @@ bool ExchangeClient::TakeMessagePiece(Exchange& exchange,
   Piece& piece = exchange.pieces[key.piece];
   piece.result = std::move(result);
   piece.workers = {std::min(key.pair->from, key.pair->to), std::max(key.pair->from, key.pair->to)};
-  piece.is_under_way = false;  // the receipt is next
+  piece.is_under_way = false;  // the receipt follows
   return true;
 }
 
-// A worker that died meanwhile may count in some pieces only. All workers have the same answers, so
-// all of them repeat the exchange, without it.
+// A worker that died meanwhile may count in only some pieces. All workers have the same answers, so
+// all of them repeat the exchange without it.
 void ExchangeClient::FinishIfComplete(Stream& stream) {
   if (!stream.current) return;
   std::vector<Piece>& pieces = stream.current->pieces;
@@ -360,7 +360,7 @@ void ExchangeClient::FinishIfComplete(Stream& stream) {
   operation->pending.Finish();
 }
 
-// What nobody asks for any more: of a message, its values.
+// Drops what nobody asks for any more: for a message, its values.
 void ExchangeClient::Forget(Stream& stream) {
   if (!Receives(stream.kept->spec)) return stream.kept.reset();
   const auto nothing = std::make_shared<const HostBuffer>();

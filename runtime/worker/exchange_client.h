@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's half of the exchanges (docs/decisions/0057-collectives-over-servers.md): cuts an array
-// into pieces, sends each to the primary of its shard, and keeps everything until the exchange
-// after it is done: only then all workers have the result, and nobody asks for it any more.
+// into pieces, sends each to the primary of its shard, and keeps everything until the next exchange
+// is done: only then do all workers have the result, and nobody asks for it any more.
 //
-// A message (docs/decisions/0058-messages-over-servers.md) is an exchange of its own stream, that
-// of its pair. Its sender is done when the receiver has everything, and keeps nothing; the receiver
-// keeps that it has it until the next message of the pair.
+// A message (docs/decisions/0058-messages-over-servers.md) is an exchange in the stream of its
+// pair. Its sender is done when the receiver has everything, and keeps nothing; the receiver
+// remembers that it has the message until the pair's next one.
 //
-// After every change of a shard's entry and every reconnect the pieces are sent again: those that
-// are answered as results, so that a worker whose answer was lost receives the same one from the
-// next primary.
+// After every change of a shard's entry and every reconnect the pieces are sent again: answered
+// ones as results, so that a worker whose answer was lost receives the same one from the next
+// primary.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@
 
 namespace pushpull {
 
-// One exchange as the program waits for it.
+// One exchange that the program waits for.
 struct ExchangeOperation {
   ExchangeOperation(const ExchangeSpec& of,
                     Step at,
@@ -46,12 +46,12 @@ struct ExchangeOperation {
   const ExchangeSpec spec;
   const Step step;                                // as on the wire
   const std::shared_ptr<const HostBuffer> input;  // this worker's array; shared with frames
-  const std::string label;                        // of a message to another worker
+  const std::string label;                        // for a message to another worker
   PendingOperation pending;
   // Set when `pending` is done without an error.
   std::vector<WorkerId> workers;                           // who contributed, ascending
   std::vector<std::shared_ptr<const HostBuffer>> results;  // of each piece
-  std::optional<MessageHead> head;                         // of a message that is received
+  std::optional<MessageHead> head;                         // for a received message
 };
 
 // Thread-confined to its executor.
@@ -62,44 +62,44 @@ class ExchangeClient {
                  Executor& executor,
                  RequestTable& chunks,
                  ShardRoutes& routes);
-  // Fails with kFailedPrecondition while another one of its stream is under way, or in a mode that
-  // has none.
+  // Fails with kFailedPrecondition while another exchange of its stream is under way, or in a mode
+  // without exchanges.
   void Start(std::shared_ptr<ExchangeOperation> operation);
-  // How steps are agreed on from now on.
+  // Sets how steps are agreed on.
   void UseMode(const Consistency& mode);
   void FailAll(const absl::Status& why);
 
-  // Where an answer is received; empty: it is not wanted.
+  // The buffer that an answer is received into; empty: the answer is not wanted.
   std::span<std::byte> PlacePayload(const LaneLink& link, const FrameHeader& header);
-  // A kExchanged. Returns an entry that is new here, for all who use routes.
+  // Handles a kExchanged. Returns an entry that is new to this worker, for all users of routes.
   std::optional<ShardEntry> OnFrame(const LaneLink& link, const ReceivedFrame& frame);
 
-  // Entries may have changed.
+  // To be called when entries may have changed.
   void OnEntries();
   void OnLinkUp(const LaneLink& link);
-  // Sends again what went over a channel that may lose frames and is not answered.
+  // Resends unanswered frames that went over a channel that may lose frames.
   void ResendLost();
 
  private:
   struct Piece {
-    // Null until it is answered; of a message, without values where this worker does not need them.
+    // Null until answered; has no values for a message whose values this worker does not need.
     std::shared_ptr<const HostBuffer> result;
     std::vector<WorkerId> workers;  // of the result
-    bool is_delivered = false;      // the primary has nothing more to ask
+    bool is_delivered = false;      // the primary needs nothing more
     bool is_under_way = false;
-    Epoch epoch;  // under which it was sent
+    Epoch epoch;  // under which the piece was sent
     SteadyTime sent = {};
   };
   struct Exchange {
     std::shared_ptr<ExchangeOperation> operation;
     ExchangeId id;
-    ExchangeSpec spec;  // the operation's, or what the receiver of a message has learned
+    ExchangeSpec spec;  // the operation's, or as the receiver of a message has learned it
     std::vector<Piece> pieces;
   };
-  // Exchanges that follow each other: the collectives, or the messages of one pair.
+  // Consecutive exchanges: the collectives, or the messages of one pair.
   struct Stream {
     std::optional<Exchange> current;
-    std::optional<Exchange> kept;  // the one before
+    std::optional<Exchange> kept;  // the previous one
     ExchangeId next;
   };
 
@@ -110,19 +110,19 @@ class ExchangeClient {
   ChunkId ChunkOf(const Exchange& exchange, size_t piece);
   Exchange* Find(const ExchangeKey& key);
   void Begin(std::shared_ptr<ExchangeOperation> operation);
-  // Sends what may be sent now.
+  // Sends everything that may be sent now.
   void SendDue();
   void SendDue(Stream& stream);
   void Send(Exchange& exchange, size_t index);
-  // Sends the pieces again for which `is_due`.
+  // Resends the pieces for which `is_due` returns true.
   void SendAgain(const std::function<bool(ShardId shard, const Piece&)>& is_due);
   void SendLater(const ExchangeKey& key);
-  // Returns an entry that is new here.
+  // Returns an entry that is new to this worker.
   std::optional<ShardEntry> OnRejected(const LaneLink& link,
                                        const ExchangeKey& key,
                                        ExchangeAnswer answer);
-  // The answer has what was asked for; with a null `result`: that the piece is taken. False: it is
-  // to be sent again.
+  // Takes an answer with what was asked for; a null `result` confirms that the piece was taken.
+  // Returns false if the piece must be sent again.
   bool TakeResult(Exchange& exchange,
                   const ExchangeKey& key,
                   ExchangeAnswer answer,
@@ -140,8 +140,8 @@ class ExchangeClient {
   RequestTable& chunks_;
   ShardRoutes& routes_;
   Consistency mode_;
-  std::map<std::optional<MessagePair>, Stream> streams_;  // none: that of the collectives
-  // The answer that each link is receiving.
+  std::map<std::optional<MessagePair>, Stream> streams_;  // nullopt: the collectives
+  // The answer that each link is currently receiving.
   std::map<const LaneLink*, std::shared_ptr<HostBuffer>> receptions_;
   std::shared_ptr<ExchangeClient*> self_;  // expired for timers once this object is gone
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kClippedStepsMax = 2;
 
-// That of torch.nn.utils.clip_grad_norm_.
+// As in torch.nn.utils.clip_grad_norm_.
 constexpr double kClipEpsilon = 1e-6;
 
 }  // namespace
@@ -40,7 +40,7 @@ size_t GradientClip::PositionOf(ChunkId chunk) const {
   return static_cast<size_t>(absl::c_lower_bound(chunks_, chunk) - chunks_.begin());
 }
 
-// Null: the step is older than those remembered.
+// Null: the step is older than the remembered ones.
 GradientClip::ClippedStep* GradientClip::Find(Step step) {
   const auto known = steps_.find(step);
   if (known != steps_.end()) return &known->second;
@@ -76,8 +76,8 @@ void GradientClip::OnPassed(ChunkId chunk, Step step, double scale) {
   }
 }
 
-// A primary may report once more: it has taken over and adds in another order, or without a worker
-// that died. The scale that has been sent to some chunk stays.
+// A primary may report again: it is new and adds in another order, or without a worker that died. A
+// scale that has been sent to any chunk stays.
 void GradientClip::Know(ClippedStep& step, size_t position, double squares) {
   if (!step.squares[position]) ++step.num_known;
   step.squares[position] = squares;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's half of clipping by the global norm: adds up the sums of squares that the chunks'
-// primaries report of a step, and computes the scale that all of them apply
+// primaries report for a step, and computes the scale that all of them apply
 // (docs/decisions/0053-clipping-by-the-global-norm.md).
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace pushpull {
 
-// min(1, clip_norm / (norm + 1e-6)), the norm being the root of `squares`; 1 where that is NaN.
+// min(1, clip_norm / (norm + 1e-6)), where norm is the square root of `squares`; 1 if that is NaN.
 double ClipScale(double clip_norm, double squares);
 
-// Two steps at most are under way at once: no clipped chunk completes a step before all of them
-// have everybody's contributions to it. Pure. Thread-compatible.
+// At most two steps are under way at once: no clipped chunk completes a step before all of them
+// have every contribution to it. Pure. Thread-compatible.
 class GradientClip {
  public:
   // Once.
@@ -30,23 +30,23 @@ class GradientClip {
   std::span<const ChunkId> chunks() const { return chunks_; }
   bool Clips(ChunkId chunk) const;
 
-  // The program has pushed a clipped tensor. True: all of them are pushed in this step.
+  // The program has pushed a clipped tensor. Returns true once all of them are pushed in this step.
   bool OnTensorPushed(Step step);
   size_t num_tensors() const { return num_tensors_; }
 
   // A chunk's primary asks for the scale of `step`.
   void OnSquares(ChunkId chunk, Step step, double squares);
-  // A chunk has passed `step` with this scale. 0: it is not known (the value comes from a worker's
-  // copy, say); then the chunk is left out of the norm.
+  // A chunk has passed `step` with this scale. 0: unknown (e.g. the value comes from a worker's
+  // copy); the chunk is then left out of the norm.
   void OnPassed(ChunkId chunk, Step step, double scale);
 
-  // None: some chunk is not known yet.
+  // Empty: some chunk's squares are not known yet.
   std::optional<double> ScaleOf(Step step) const;
-  // The chunk's primary has asked for the scale of `step`.
+  // Whether the chunk's primary has asked for the scale of `step`.
   bool IsAwaited(ChunkId chunk, Step step) const;
 
  private:
-  // By position in chunks_.
+  // Vectors are indexed by position in chunks_.
   struct ClippedStep {
     std::vector<std::optional<double>> squares;
     std::vector<bool> has_passed;

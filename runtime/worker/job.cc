@@ -30,7 +30,8 @@
 namespace pushpull {
 namespace {
 
-// How long to look for a coordinator, so that the reason is known before the deadline passes.
+// How long to search for a coordinator, so that the reason for a failure is known before the
+// deadline passes.
 Duration SearchTime(Deadline deadline) {
   return deadline.remaining() - deadline.remaining() / 10;
 }
@@ -55,7 +56,7 @@ class RunningJob final : public Job {
   ~RunningJob() override {
     end_notice_.reset();
     exposer_.reset();
-    // What runs there at this moment, the notice of the end, may post something of the node's.
+    // The end notice, which may be running there at this moment, may post tasks that use the node.
     loop_.Post([this] { loop_.Post([this] { node_.reset(); }); });
     loop_.Stop();
   }
@@ -85,7 +86,7 @@ class RunningJob final : public Job {
         Log(ToString(options_.worker), options_.log_level));
     collectives_.emplace(*node_);
     tracing_.emplace(loop_, node_->trace());
-    // Before anybody can see that this worker is there, and tell it to end.
+    // Before anybody can see this worker and tell it to end.
     if (options_.takes_sigterm) end_notice_.emplace(loop_, [this] { node_->TellToEnd(); });
     return node_->Join()->Wait(deadline);
   }
@@ -213,7 +214,7 @@ class RunningJob final : public Job {
 
   const JobOptions options_;
   const Log log_;
-  // What the program has been given; outlives everything that reads it.
+  // Memory handed to the program; outlives everything that reads it.
   Mutex mu_;
   std::vector<std::shared_ptr<const SharedMemory>> shared_ ABSL_GUARDED_BY(mu_);
   std::vector<HostBuffer> buffers_ ABSL_GUARDED_BY(mu_);
@@ -225,7 +226,7 @@ class RunningJob final : public Job {
   EventLoop loop_;
   const std::unique_ptr<Transport> transport_;
   GrpcSessionConnector connector_;
-  std::unique_ptr<WorkerNode> node_;  // ends on the loop's thread
+  std::unique_ptr<WorkerNode> node_;  // destroyed on the loop's thread
   std::optional<WorkerCollectives> collectives_;
   std::optional<WorkerTracing> tracing_;
   std::unique_ptr<HttpExposer> exposer_;

@@ -29,12 +29,13 @@ struct WorkerNodeOptions {
   std::string job;
   WorkerId worker;
   Incarnation incarnation;
-  std::string metrics_address;  // for the status; may be empty
-  std::string rack;             // that this host is in; empty: not known
+  std::string metrics_address;  // for status output; may be empty
+  std::string rack;             // rack of this host; empty: unknown
   Duration resend_after = std::chrono::seconds(2);
-  // Codecs are bypassed where steps are faster without, unless the job is deterministic.
+  // Codecs are bypassed where steps are faster without them, unless the job is deterministic.
   bool bypasses_codecs = false;
-  // Mode AllReduce: where this worker awaits the others; none: the job has servers.
+  // Mode AllReduce: where this worker accepts connections from the others; null: the job has
+  // servers.
   std::shared_ptr<RankListener> ring = {};
   std::string ring_address = {};        // where they reach it
   const TlsFolder* ring_tls = nullptr;  // outlives the node; null: plain text
@@ -46,7 +47,7 @@ struct WorkerNodeOptions {
 // How the worker registers with a coordinator, in this and in later sessions.
 RegisterWorker RegistrationOf(const WorkerNodeOptions& options, Term promised, bool is_member);
 
-// What a worker uses; all of it outlives the node.
+// Dependencies of a worker; all of them outlive the node.
 struct WorkerDependencies {
   Executor& executor;
   Transport& transport;
@@ -55,15 +56,15 @@ struct WorkerDependencies {
 };
 
 // Thread-confined to its executor. Pending operations are done when the coordinator has confirmed
-// them, or fail with what ended the job.
+// them, or fail with the error that ended the job.
 class JobMember {
  public:
   virtual ~JobMember() = default;
 
-  // Connects; the operation is done with the coordinator's Welcome. First of all.
+  // Connects; the operation is done when the coordinator's Welcome arrives. Must be called first.
   virtual void Open(std::shared_ptr<PendingOperation> joining) = 0;
   virtual void StartRegistration(std::shared_ptr<Registration> registration) = 0;
-  // Starts the operations of the program that may begin now.
+  // Starts the program's operations that may begin now.
   virtual void RunDue() = 0;
   virtual void StartExchange(std::shared_ptr<ExchangeOperation> operation) = 0;
   // The process is to end (Departure::RequestEnd).
@@ -72,7 +73,7 @@ class JobMember {
   virtual void SendLeave(std::shared_ptr<PendingOperation> leaving,
                          Step end_step,
                          bool is_early) = 0;
-  // Once it is open.
+  // Only after Open.
   virtual void Share(std::shared_ptr<const SharedMemory> memory) = 0;
   virtual WorkerStatistics& statistics() = 0;
 };

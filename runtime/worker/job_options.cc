@@ -43,7 +43,7 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   if (const auto port = environment.find("PUSHPULL_METRICS_PORT"); port != environment.end()) {
     PUSHPULL_ASSIGN_OR_RETURN(const uint32_t number,
                               ParseNumber("PUSHPULL_METRICS_PORT", port->second, 65535));
-    // A fixed port is there to be scraped from outside; a free one only by this machine's launcher.
+    // A fixed port is scraped from outside; a free one only by this machine's launcher.
     options.metrics_listen = absl::StrCat(number == 0 ? "127.0.0.1" : "0.0.0.0", ":", number);
   }
   if (const auto level = environment.find("PUSHPULL_LOG_LEVEL"); level != environment.end()) {

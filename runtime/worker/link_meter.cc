@@ -8,16 +8,16 @@
 namespace pushpull {
 namespace {
 
-// A longer interval is a clock that has jumped: a server was replaced, or a peer sends nonsense.
+// A longer interval means that a clock has jumped: a server was replaced, or a peer sends nonsense.
 constexpr int64_t kLongest = 3'600'000'000'000;
 
-// Times of a peer may be anything: sums of them must not overflow.
+// A peer's times may be anything: their sums must not overflow.
 int64_t Bounded(int64_t ns) {
   constexpr int64_t kFar = int64_t{1} << 60;
   return std::clamp(ns, -kFar, kFar);
 }
 
-// None where it is nonsense.
+// 0 if the value is nonsense.
 int64_t WorkOf(int64_t ns) {
   return ns > 0 && ns <= kLongest ? ns : 0;
 }
@@ -44,11 +44,12 @@ void LinkMeter::OnAnswer(ServerId server,
   const int64_t ahead = NanosecondsOf(offset);
   const int64_t arrived = Bounded(timing.received_at);
   const int64_t published = Bounded(timing.published_at);
-  // An estimate of the offset that is wrong must not put an end into the future.
+  // A wrong estimate of the offset must not move an end into the future.
   link.up.Add(Bounded(timing.push_sent_at), std::min(arrived - ahead, here));
   link.down.Add(published - ahead, here);
   link.queue.Add(arrived, arrived + Bounded(timing.server_queue_ns));
-  // A lane does one thing at a time: no union, so that none is lost by the order of the answers.
+  // A lane does one thing at a time, so no union is needed, and none is lost to the order of
+  // answers.
   link.work += WorkOf(timing.sum_ns) + WorkOf(timing.optimize_ns);
 }
 

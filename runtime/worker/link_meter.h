@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of a worker's steps goes: in its program, on the link to each server, in each
-// server, waiting for other workers. Sums since the start, from which the coordinator finds who
+// Where the time of a worker's steps goes: its program, the link to each server, each server,
+// waiting for other workers. Sums since the start, from which the coordinator finds which member
 // holds the others up (coordinator/culprit_watch.h).
 #pragma once
 
@@ -17,11 +17,11 @@
 
 namespace pushpull {
 
-// The length of a union of intervals that are added about in order. Thread-compatible.
+// The length of a union of intervals that are added roughly in order. Thread-compatible.
 class BusyTime {
  public:
-  // In nanoseconds of one clock; an interval that ends before it begins is empty. What lies before
-  // the latest end so far does not count, so an interval that comes out of order may be lost.
+  // In nanoseconds of one clock; an interval that ends before it begins is empty. Time before the
+  // latest end so far does not count, so an out-of-order interval may be lost.
   void Add(int64_t begin, int64_t end);
   double seconds() const { return static_cast<double>(total_) * 1e-9; }
 
@@ -30,7 +30,7 @@ class BusyTime {
   int64_t total_ = 0;
 };
 
-// Thread-confined to the worker's executor. Bounded: an entry for each server.
+// Thread-confined to the worker's executor. Bounded: one entry per server.
 class LinkMeter {
  public:
   // A push of `bytes` has been answered, gradient and value together. `offset` is the server's

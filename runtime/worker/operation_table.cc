@@ -54,7 +54,7 @@ Step Minus(Step step, uint64_t skipped) {
 
 }  // namespace
 
-// ---- by the program's threads ----
+// ---- called by the program's threads ----
 
 absl::StatusOr<OperationTable::Accepted> OperationTable::MakePush(absl::string_view tensor,
                                                                   ConstTensorValues gradient,
@@ -110,7 +110,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor&
   return Accepted{pending};
 }
 
-// Cutting takes its time: not under the lock.
+// Cutting takes time, so it happens outside the lock.
 absl::StatusOr<OperationTable::Accepted> OperationTable::MakeRows(absl::string_view name,
                                                                   const RowCall& call,
                                                                   SteadyTime now) {
@@ -292,7 +292,7 @@ Step OperationTable::next_step() const {
   return Minus(numbers_.Highest(), steps_skipped_);
 }
 
-// ---- by the worker's executor ----
+// ---- called by the worker's executor ----
 
 void OperationTable::Begin(const Registration& registration, Step start, uint64_t skipped) {
   MutexLock lock(mu_);

@@ -23,46 +23,47 @@
 
 namespace pushpull {
 
-// Done when all expected parts are, or when it fails. Thread-safe.
+// Done when all expected parts are done, or when it fails. Thread-safe.
 class PendingOperation {
  public:
   using DoneHandler = std::function<void(const absl::Status&)>;
 
   // `what` begins every error text, e.g. "push_pull of tensor "w" step 3". `on_done`, if any, is
-  // called once by the thread that finishes or fails the operation, without a lock held.
+  // called once, without a lock held, by the thread that finishes or fails the operation.
   explicit PendingOperation(std::string what, DoneHandler on_done = nullptr)
       : subject_(std::make_shared<const std::string>(std::move(what))),
         on_done_(std::move(on_done)) {}
-  // A request on a tensor, which is named in words only when somebody asks.
+  // A request on a tensor; its text is composed only on demand.
   PendingOperation(FrameType type,
                    std::shared_ptr<const std::string> tensor,
                    Step step,
                    DoneHandler on_done = nullptr)
       : subject_(std::move(tensor)), type_(type), step_(step), on_done_(std::move(on_done)) {}
 
-  // Before the first PartDone: `parts` answers of `server` belong to it.
+  // Adds `parts` expected answers from `server`. Before the first PartDone.
   void Expect(ServerId server, size_t parts) ABSL_LOCKS_EXCLUDED(mu_);
   void PartDone(ServerId server) ABSL_LOCKS_EXCLUDED(mu_);
   // For operations without parts.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_) { End(absl::OkStatus()); }
-  // Sets where the piece of the value at `offset`, in bytes, is. Before the PartDone of that piece.
+  // Sets the location of the value's piece at `offset`, in bytes. Before the PartDone of that
+  // piece.
   void SetPiece(uint64_t offset, Payload piece) ABSL_LOCKS_EXCLUDED(mu_);
-  // All of them, in order.
+  // All pieces, in order.
   std::vector<std::span<const float>> Pieces() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Of a pull of the optimizer's state: the updates that one of its chunks has.
+  // For a pull of the optimizer's state: the number of updates that one of its chunks has.
   void SetUpdates(uint64_t updates) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest of them.
   uint64_t updates() const ABSL_LOCKS_EXCLUDED(mu_);
-  // The first failure counts; none after it is done.
+  // Only the first failure counts, and only before the operation is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What it waits for before a request is sent, for Wait's error; empty: nothing.
+  // What the operation waits for before a request is sent, for Wait's error; empty: nothing.
   void SetNote(std::string note) ABSL_LOCKS_EXCLUDED(mu_);
 
   bool is_done() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until it is done or `deadline` passes. Errors begin with what(). kDeadlineExceeded:
-  // still under way; names the servers that have not answered.
+  // Blocks until the operation is done or `deadline` passes. Errors begin with what().
+  // kDeadlineExceeded: still under way; names the servers that have not answered.
   absl::Status Wait(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::string what() const;
@@ -75,7 +76,7 @@ class PendingOperation {
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   std::string MissingServersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::shared_ptr<const std::string> subject_;  // a tensor's name where there is a type
+  const std::shared_ptr<const std::string> subject_;  // a tensor's name if type_ is set
   const std::optional<FrameType> type_;
   const Step step_;
   const DoneHandler on_done_;
@@ -84,7 +85,7 @@ class PendingOperation {
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);
-  // Parts by server, in order; none of 0.
+  // Missing parts by server, in order; no zeros.
   absl::InlinedVector<Missing, 2> missing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);
   uint64_t updates_ ABSL_GUARDED_BY(mu_) = 0;

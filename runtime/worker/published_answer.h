@@ -11,12 +11,12 @@
 
 namespace pushpull {
 
-// What a publication has besides the value. Parts that are damaged are left out.
+// What a publication contains besides the value. Damaged parts are left out.
 struct PublishedAnswer {
   std::optional<PublishedTiming> timing;
   std::optional<Admission> admission;
-  std::optional<uint64_t> updates;  // of the optimizer's state, which the payload is
-  std::optional<ShardEntry> entry;  // of `shard`; comes with the first answer of its epoch
+  std::optional<uint64_t> updates;  // of the optimizer's state in the payload
+  std::optional<ShardEntry> entry;  // of `shard`; sent with the first answer of its epoch
 };
 
 // Reads the meta of a kPublished of a chunk of `shard`.

@@ -7,10 +7,10 @@
 
 namespace pushpull {
 
-// Shared with what is lent, which a channel may give back after the window's end.
+// Shared with what is lent, which a channel may return after the window is gone.
 struct PushWindow::Account {
   Mutex mu;
-  Executor* executor ABSL_GUARDED_BY(mu) = nullptr;  // none once the window is gone
+  Executor* executor ABSL_GUARDED_BY(mu) = nullptr;  // null once the window is gone
   std::function<void()> on_room ABSL_GUARDED_BY(mu);
   uint64_t lent ABSL_GUARDED_BY(mu) = 0;
   bool is_room_wanted ABSL_GUARDED_BY(mu) = false;
@@ -18,7 +18,7 @@ struct PushWindow::Account {
   static void Return(const std::shared_ptr<Account>& account, uint64_t bytes);
 };
 
-// Posts, since it is called from the middle of a channel's sending.
+// Posts, because it is called while a channel is sending.
 void PushWindow::Account::Return(const std::shared_ptr<Account>& account, uint64_t bytes) {
   const MutexLock lock(account->mu);
   account->lent -= bytes;
@@ -64,7 +64,7 @@ std::shared_ptr<const void> PushWindow::Lend(uint64_t bytes, std::shared_ptr<con
     const MutexLock lock(account_->mu);
     account_->lent += bytes;
   }
-  // Not null, which would say that nobody has to be told.
+  // Not null, which would mean that nobody has to be notified.
   const void* const name = account_.get();
   return {name, [account = account_, bytes, owner = std::move(owner)](const void*) mutable {
             owner.reset();

@@ -20,7 +20,7 @@
 
 namespace pushpull {
 
-// As they are registered; the memory is the caller's.
+// A tensor as registered; the caller owns the memory.
 struct RegisteredTensor {
   TensorSpec spec;
   TensorValues value;
@@ -28,11 +28,11 @@ struct RegisteredTensor {
   bool keeps_value = true;
   std::span<const float> optimizer_state = {};
   uint64_t updates = 0;
-  std::shared_ptr<const RowRequest> first_rows = {};  // of a row-sparse tensor, which has no value
+  std::shared_ptr<const RowRequest> first_rows = {};  // row-sparse tensors, which have no value
 };
 
 // kInvalidArgument: a name is reserved, or a shape does not fit the memory of the value or of the
-// optimizer's state. kResourceExhausted: as CutFirstRows.
+// optimizer's state. kResourceExhausted: as for CutFirstRows.
 absl::StatusOr<std::vector<RegisteredTensor>> CheckTensors(
     std::span<const TensorRegistration> tensors);
 
@@ -46,12 +46,12 @@ class Registration : public std::enable_shared_from_this<Registration> {
   std::vector<TensorSpec> specs() const;
   PendingOperation& pending() { return *pending_; }
 
-  // Sets each tensor's position in the job's list, by which requests name it.
+  // Sets each tensor's position in the job's list, by which requests identify it.
   void SetPlaces(const std::vector<PlacedTensor>& job);
   const std::vector<size_t>& places() const { return places_; }
 
   // One request of `type` (kInit or kPull) for each tensor, with its memory as the target. Calls
-  // `on_all_here` when all have succeeded; the first that fails fails the registration.
+  // `on_all_here` when all have succeeded; the first failure fails the registration.
   std::vector<TensorRequest> Requests(FrameType type,
                                       Step step,
                                       SteadyTime now,

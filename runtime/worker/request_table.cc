@@ -14,7 +14,7 @@ namespace pushpull {
 
 void RequestTable::SetTensors(const std::vector<PlacedTensor>& tensors) {
   for (const PlacedTensor& tensor : tensors) {
-    // Chunks are cut by their master values.
+    // Chunks are cut by the size of their master values.
     const DType dtype = tensor.spec.dtype;
     const uint64_t bytes = NarrowBytes(dtype, PlacedBytes(tensor.spec).value_or(0));
     const uint64_t chunk_bytes = NarrowBytes(dtype, kChunkBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunks of a worker's tensors and the requests on them that are not answered yet. Pure.
+// The chunks of a worker's tensors and the unanswered requests on them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace pushpull {
 
-// A request on a whole tensor, as the program makes it.
+// A request on a whole tensor, as made by the program.
 struct TensorRequest {
   FrameType type = FrameType::kPushPull;  // kInit, kPush, kPull or kPushPull
   size_t tensor = 0;                      // position in the job's list
@@ -33,10 +33,10 @@ struct TensorRequest {
   Step clock = {};                        // kPull: the number of the worker's next step
   std::span<const std::byte> source;  // gradient or initial value; the caller keeps it until done
   std::span<std::byte> target;        // receives the answer; may be empty for kPush
-  // kInit: the optimizer's state after so many updates, [rows, values]; empty: none.
+  // kInit: the optimizer's state after `updates` updates, [rows, values]; empty: none.
   std::span<const std::byte> initial_state = {};
   uint64_t updates = 0;
-  // kPull: receives the optimizer's state, [rows, values], in place of the value in `target`.
+  // kPull: receives the optimizer's state, [rows, values], instead of the value in `target`.
   std::span<std::byte> state_target = {};
   double weight = 1;
   double learning_rate = 0;
@@ -45,7 +45,7 @@ struct TensorRequest {
   bool takes_in_place = false;  // the answer need not be in `target`: `pending` says where it is
   SteadyTime ready;
   std::shared_ptr<PendingOperation> pending;
-  // Of a row-sparse tensor, in place of `source` and `target`. Never kPushPull.
+  // For a row-sparse tensor, instead of `source` and `target`. Never kPushPull.
   std::shared_ptr<const RowRequest> rows = {};
 };
 
@@ -63,34 +63,34 @@ struct ChunkRequest {
   bool is_kept = false;
   bool takes_in_place = false;
   ServerId server;
-  EncodedGradient encoded = {};  // sent in place of `source`
-  // Of a pull of the optimizer's state: `target` is this chunk's in between, with its rows one
-  // after the other.
+  EncodedGradient encoded = {};  // sent instead of `source`
+  // For a pull of the optimizer's state: the buffer of `target`, which holds this chunk's part of
+  // each row, one after the other.
   std::shared_ptr<HostBuffer> state = {};
-  std::span<std::byte> state_target = {};  // of the whole tensor
+  std::span<std::byte> state_target = {};  // that of the whole tensor
   PushTimes times = {};
   SteadyTime sent = {};
-  bool must_send = false;    // it is not on its way to the shard's primary
-  bool waits = false;        // in the push window, for its turn
-  bool is_again = false;     // it waits and has been sent before
+  bool must_send = false;    // not on its way to the shard's primary
+  bool waits = false;        // in the push window
+  bool is_again = false;     // waits, but was sent before
   bool is_held = false;      // not sent before StepAgreement releases it
   bool is_taken = false;     // gated step: the shard's primary holds it until the step is decided
   bool is_answered = false;  // kept for its target and `pending` until the whole step is
-  // The version of the value in `target`, or that would be there; ClientChunk::version may be that
-  // of a value the program has pulled elsewhere.
+  // The version of the value that is, or would be, in `target`; ClientChunk::version may belong to
+  // a value the program has pulled elsewhere.
   Step held_version = {};
   PhaseTimes phases = {};  // once it is answered
   std::shared_ptr<PendingOperation> pending;
-  // Of a row-sparse tensor: this is its part `row_part`. Null: the tensor is dense.
+  // For a row-sparse tensor: this is part `row_part` of the request. Null: the tensor is dense.
   std::shared_ptr<const RowRequest> rows = {};
   size_t row_part = 0;
 
-  // Bytes of the value that answers it.
+  // Bytes of the value that answers this request.
   size_t answer_bytes() const { return rows ? rows->parts[row_part].answer_bytes : target.size(); }
 };
 
-// At most one push (or initial value), one pull and, where the leading chunk decides who counts in
-// a step, one fetch of a chunk are under way.
+// At most one push (or initial value), one pull and, if the leading chunk decides who counts in a
+// step, one fetch per chunk are under way.
 struct ClientChunk {
   ShardId shard;
   DType dtype = DType::kFloat32;
@@ -98,7 +98,7 @@ struct ClientChunk {
   uint64_t bytes = 0;
   uint64_t tensor_bytes = 0;
   Step version;
-  Step clock;  // the number after the worker's last step that the chunk has answered
+  Step clock;  // one more than the worker's last step that the chunk has answered
   std::optional<ChunkRequest> push;
   std::optional<ChunkRequest> pull;
   std::optional<ChunkRequest> fetch;
@@ -125,32 +125,31 @@ class RequestTable {
   ClientChunk& leading();
   bool IsLeading(const ClientChunk& chunk) const;
 
-  // Pulls and fetches are numbered; their answers repeat the number, which is their base_version.
+  // Pulls and fetches are numbered; the number travels as base_version and their answers repeat it.
   Step BeginRead() { return newest_read_ = Step{newest_read_.value() + 1}; }
   Step newest_read() const { return newest_read_; }
 
   void ForEachRequest(const std::function<void(ClientChunk&, Slot)>& visit);
 
-  // The request that a publication answers; null: none (it is a duplicate).
+  // The request that a publication answers; null: none (the publication is a duplicate).
   static Slot AnsweredBy(const ClientChunk& chunk, const FrameHeader& answer);
   // The request that a refusal is for; the slot may be empty.
   static Slot RefusedBy(const ClientChunk& chunk, const FrameHeader& refusal);
 
-  // Lowest version known over all chunks: in synchronous mode the next step of this worker.
+  // The lowest known version of all chunks: in synchronous mode, the next step of this worker.
   Step LowestVersion() const;
-  // The number after the last step of this worker that all chunks have answered; 0 before the
-  // first.
+  // One more than this worker's last step that all chunks have answered; 0 before the first.
   Step LowestClock() const;
   bool has_pushes() const;
-  // Every chunk has at least this version from now on.
+  // Raises every chunk's version to at least this one.
   void RaiseVersions(Step version);
 
-  // Fails every request with `why`. Returns the error of the first, which names the servers that
-  // have not answered, tensor and step; OK: there was none.
+  // Fails every request with `why`. Returns the first one's error, which names the servers that
+  // have not answered, tensor and step; OK: there was no request.
   absl::Status FailAll(const absl::Status& why);
-  // Fails the step under way, also those of its pushes that are answered already.
+  // Fails the step under way, including its pushes that are already answered.
   void FailStep(const absl::Status& why);
-  // Removes all pushes, which are answered, and sets every chunk's clock to `version`.
+  // Removes all pushes, all of which are answered, and sets every chunk's clock to `version`.
   std::vector<ChunkRequest> FinishStep(Step version);
 
  private:

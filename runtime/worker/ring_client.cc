@@ -92,7 +92,7 @@ void RingClient::OnStepTaken(const absl::Status& status) {
     is_ready_ = false;
   }
   if (Settle() || status.ok()) return;
-  // All workers have the same sum.
+  // All workers have the same sum and fail alike.
   if (absl::IsInvalidArgument(status)) return observer_.OnRingBroken(status);
   ReportFailed(status);
 }
@@ -107,12 +107,12 @@ void RingClient::Observe() {
   const uint64_t sent = ring_->bytes_sent();
   const absl::string_view channel = ring_->is_shm() ? "shm" : "tcp";
   statistics_.AddSent(channel, sent - bytes_sent_);
-  // Each rank receives what another one sends.
+  // Each rank receives as much as another one sends.
   statistics_.AddReceived(channel, sent - bytes_sent_);
   bytes_sent_ = sent;
 }
 
-// Takes a copy of what it finishes: a program's answer to one may be the next push.
+// Takes the pushes out before finishing them: a program may react to one with its next push.
 void RingClient::FinishPushes() {
   std::vector<Push> done = std::exchange(pushes_, std::vector<Push>(pushes_.size()));
   num_pushed_ = 0;
@@ -161,7 +161,7 @@ void RingClient::ReportStopped() {
       .epoch = asked_, .mark = has_values_ ? std::optional<RingMark>(mark_) : std::nullopt});
 }
 
-// The step under way was taken with this worker's gradients, and it has not heard the end of it.
+// The step under way was taken with this worker's gradients, but this worker has not seen its end.
 bool RingClient::IsIncluded(const RingMark& mark) const {
   return absl::c_linear_search(tried_in_, mark.made_in) &&
          mark.step == Step{mark_.step.value() + 1} && num_pushed_ == pushes_.size();
@@ -171,7 +171,7 @@ void RingClient::OnForm(const FormRing& message) {
   if (message.epoch != asked_ || must_stop_ || form_ || is_busy() || !failed_.ok()) return;
   form_ = message;
   bytes_sent_ = 0;
-  // An earlier copy may have been broken off.
+  // An earlier copy may have been interrupted.
   for (const TensorRequest& read : reads_) {
     if (has_values_ || read.type != FrameType::kInit) continue;
     state_->SetInitial(read.tensor, Floats(read.source), Floats(read.initial_state), read.updates);
@@ -180,7 +180,7 @@ void RingClient::OnForm(const FormRing& message) {
     return observer_.OnRingBroken(
         absl::AbortedError("the other workers have gone on without this one, which was given up"));
   }
-  // What a broken copy leaves is of no use.
+  // An interrupted copy leaves nothing usable.
   if (mark_ != message.mark) has_values_ = false;
   thread_.Start(
       [this] {
@@ -228,7 +228,7 @@ bool RingClient::Settle() {
   return !form_.has_value();
 }
 
-// The coordinator forms the next ring.
+// The coordinator then forms the next ring.
 void RingClient::ReportFailed(const absl::Status& why) {
   observer_.OnRingMessage(RingNews{.epoch = form_->epoch, .status = why});
   ring_.reset();

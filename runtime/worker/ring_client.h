@@ -2,13 +2,13 @@
 //
 // The worker's half of a ring (mode AllReduce, coordinator/ring_agreement.h): keeps the pushes of
 // the step under way until all tensors are pushed, takes the step with the other workers, and
-// repeats it in the next ring where one fails.
+// repeats it in the next ring if a ring fails.
 //
 //   stopped --FormRing--> forming --connected, copied--> ready --all pushed--> stepping --> ready
 //      ^                     |                             |                      |
 //      +------StopRing-------+-----------------------------+----------------------+
 //
-// In forming and stepping the ring thread works on the state; nobody else touches it then.
+// In forming and stepping, the ring thread works on the state, and nothing else touches it.
 #pragma once
 
 #include <functional>
@@ -35,13 +35,13 @@ namespace pushpull {
 class RingClientObserver {
  public:
   virtual ~RingClientObserver() = default;
-  // To be sent to the coordinator.
+  // A message to send to the coordinator.
   virtual void OnRingMessage(FromMember message) = 0;
   // A step is taken, and the next one is `next`. The program is notified afterwards.
   virtual void OnRingStep(Step next) = 0;
   // Operations may have been answered.
   virtual void OnRingAnswered() = 0;
-  // This worker cannot go on. kInvalidArgument: nor can any other.
+  // This worker cannot continue. kInvalidArgument: nor can any other.
   virtual void OnRingBroken(const absl::Status& why) = 0;
 };
 
@@ -56,7 +56,7 @@ struct RingPlace {
 // Thread-confined to its executor, constructor and destructor included.
 class RingClient {
  public:
-  // All but the place outlive this object.
+  // All references outlive this object.
   RingClient(RingPlace place,
              Executor& executor,
              WorkerStatistics& statistics,
@@ -64,10 +64,10 @@ class RingClient {
 
   // Once, before the first request. kResourceExhausted: no memory.
   absl::Status SetTensors(const std::vector<PlacedTensor>& tensors);
-  // The pending operation is done when the values are there. A second push of a tensor in one step
-  // fails with kFailedPrecondition.
+  // The pending operation is done when the values have arrived. A second push of a tensor in one
+  // step fails with kFailedPrecondition.
   void Start(const TensorRequest& request);
-  // Samples of a step, from the next one on; 0: as it is.
+  // Sets the samples per step, from the next one on; 0: unchanged.
   void SetBatch(uint64_t batch) { batch_ = batch; }
 
   void OnStop(const StopRing& message);
@@ -91,7 +91,7 @@ class RingClient {
   void TakeStepIfPushed();
   void OnFormed(const absl::Status& status);
   void OnStepTaken(const absl::Status& status);
-  // After every task: what had to wait for it. True: nothing else is to be done.
+  // Called after every task: handles what had to wait for it. True: nothing else must be done.
   bool Settle();
   void ReportStopped();
   void ReportFailed(const absl::Status& why);
@@ -105,23 +105,23 @@ class RingClient {
   WorkerStatistics& statistics_;
   RingClientObserver& observer_;
   std::optional<RingState> state_;
-  RingMark mark_;            // that of the state, also while the state is in use
-  bool has_values_ = false;  // of the job, not only this worker's own
-  bool has_begun_ = false;   // it has had them once
+  RingMark mark_;            // the state's, readable while the state is in use
+  bool has_values_ = false;  // the job's, not only this worker's own
+  bool has_begun_ = false;   // it has had them before
   std::vector<Push> pushes_;
   size_t num_pushed_ = 0;
   std::vector<TensorRequest> reads_;
   uint64_t batch_ = 0;
-  Epoch asked_;                   // of the newest StopRing
-  bool must_stop_ = false;        // which is not answered yet
-  std::optional<FormRing> form_;  // the ring that is being formed, or is there
-  std::vector<Epoch> tried_in_;   // the rings that were there since the last step
+  Epoch asked_;                   // by the newest StopRing
+  bool must_stop_ = false;        // that StopRing is not answered yet
+  std::optional<FormRing> form_;  // the ring being formed, or in place
+  std::vector<Epoch> tried_in_;   // the rings in place since the last step
   bool is_ready_ = false;
   std::unique_ptr<RingLinks> ring_;
   absl::Status failed_;
-  SteadyTime first_ready_;  // of the step's pushes
+  SteadyTime first_ready_;  // when the step's first push was ready
   std::optional<SteadyTime> last_end_;
-  uint64_t bytes_sent_ = 0;  // by ring_, that were counted
+  uint64_t bytes_sent_ = 0;  // by ring_, as counted so far
   RingThread thread_;        // last: its task uses the others
 };
 

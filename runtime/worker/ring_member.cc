@@ -77,7 +77,7 @@ void RingMember::StartExchange(std::shared_ptr<ExchangeOperation> operation) {
 void RingMember::OnMessage(ToMember message) {
   std::visit(
       [&](const auto& alternative) {
-        // The others are about servers.
+        // The other messages concern servers.
         if constexpr (requires { On(alternative); }) On(alternative);
       },
       message);
@@ -90,7 +90,7 @@ void RingMember::OnClosed(const absl::Status& why) {
 
 void RingMember::On(const Welcome& message) {
   reports_.SetPeriod(std::chrono::milliseconds(message.heartbeat_milliseconds));
-  // Before anything else is reported in this session, so that the coordinator misses none between.
+  // Before anything else is reported in this session, so that the coordinator misses none.
   statistics().RepeatLosses();
   operations_.SetJob(message.settings);
   if (joining_->is_done()) return Introduce();
@@ -98,8 +98,8 @@ void RingMember::On(const Welcome& message) {
   joining_->Finish();
 }
 
-// Also to one that knew it already: the session that told it has ended, and the worker's place in
-// the ring with it.
+// Also to a coordinator that already knew this: the session that reported it has ended, and with it
+// the worker's place in the ring.
 void RingMember::Introduce() {
   if (!specs_.empty()) session_->Send(RegisterTensors{specs_});
   if (!leave_ || leaving_->is_done()) return;
@@ -180,7 +180,7 @@ void RingMember::FinishRegistration() {
 
 // ---- the ring ----
 
-// One that finds no coordinator is not needed: its successor forms a ring of its own.
+// A message that finds no coordinator is not needed: the next coordinator forms a ring of its own.
 void RingMember::OnRingMessage(FromMember message) {
   if (const auto* news = std::get_if<RingNews>(&message); news != nullptr && !news->status.ok())
     log_.Info("the ring has failed, the step is repeated", {{"why", news->status.message()}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker of a job in mode AllReduce, on its executor: the session with the coordinator, and the
-// ring (ring_client.h) that takes the steps in the place of servers.
+// ring (ring_client.h) that takes the steps instead of servers.
 //
 //   Open --> Welcome --> StartRegistration --> TensorsRegistered, FormRing --> values in place
 //   --> steps ... --> SendLeave --> a view without this worker
@@ -27,7 +27,7 @@ namespace pushpull {
 // Thread-confined to its executor.
 class RingMember final : public JobMember, private SessionHandler, private RingClientObserver {
  public:
-  // `operations` and `departure` outlive this object. `options.ring` is given up to it.
+  // `operations` and `departure` outlive this object. `options.ring` is handed over to it.
   RingMember(WorkerNodeOptions options,
              WorkerDependencies dependencies,
              OperationTable& operations,
@@ -66,14 +66,14 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
 
   void Run(const TensorRequest& request);
   void FinishRegistration();
-  // Ends a worker that has no part in the job yet.
+  // Ends a worker that does not take part in the job yet.
   void EndBeforeFirstStep();
   void Break(const absl::Status& why);
-  // What a coordinator must know of this worker that it has not heard.
+  // Reports what a coordinator must know of this worker and has not heard yet.
   void Introduce();
   WorkerProgress ReportedProgress() const;
 
-  // Its values are in place.
+  // Whether its values are in place.
   bool has_begun() const { return is_member_ && registration_ == nullptr; }
 
   const WorkerNodeOptions options_;
@@ -89,7 +89,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
   std::shared_ptr<Registration> registration_;  // under way
   std::vector<TensorSpec> specs_;               // as registered
   std::shared_ptr<PendingOperation> leaving_;
-  std::optional<pushpull::Leave> leave_;  // that was sent
+  std::optional<pushpull::Leave> leave_;  // as sent
   bool is_member_ = false;
   DesiredSize desired_;
   absl::Status broken_;  // why nothing works any more

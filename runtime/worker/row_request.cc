@@ -15,8 +15,7 @@
 namespace pushpull {
 namespace {
 
-// The positions of the keys by chunk, and in each in the order of the keys; equal ones stay in
-// order.
+// The keys' positions, grouped by chunk and sorted by key within each; equal keys keep their order.
 struct Order {
   std::vector<uint64_t> positions;  // [keys]
   std::vector<size_t> begins;       // [chunks + 1], into positions

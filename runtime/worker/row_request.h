@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A request of the program's on rows of a row-sparse tensor, cut into the tensor's chunks: what is
-// sent to each, and where its answer goes (docs/decisions/0056-row-sparse-tensors.md). Pure.
+// A program's request on rows of a row-sparse tensor, cut into the tensor's chunks: what is sent to
+// each, and where its answer goes (docs/decisions/0056-row-sparse-tensors.md). Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace pushpull {
 
-// What is known of a row-sparse tensor where requests are cut.
+// What cutting requests requires of a row-sparse tensor.
 struct RowTensor {
   std::string name;
   uint64_t rows = 0;  // as registered
@@ -36,25 +36,25 @@ struct RowRequest {
     uint32_t from = 0;
     uint64_t to = 0;
   };
-  // Of one chunk.
+  // The part of one chunk.
   struct Part {
-    std::shared_ptr<const HostBuffer> sent;  // rows, or keys of a pull; null: none
+    std::shared_ptr<const HostBuffer> sent;  // rows, or a pull's keys; null: nothing
     size_t answer_bytes = 0;
     std::vector<Place> places = {};
   };
 
-  std::vector<Part> parts;  // of every chunk
+  std::vector<Part> parts;  // one per chunk
   size_t dim = 0;
-  std::span<float> out = {};     // of a pull; the caller's
-  bool asks_every_chunk = true;  // false: only those with a part to send
+  std::span<float> out = {};     // for a pull; the caller's
+  bool asks_every_chunk = true;  // false: only those with something to send
 
   bool Asks(size_t part) const { return asks_every_chunk || parts[part].sent != nullptr; }
-  // Writes an answer of chunk `part` to `out`; it has answer_bytes.
+  // Writes an answer of chunk `part`, answer_bytes long, to `out`.
   void Store(size_t part, std::span<const std::byte> answer) const;
 };
 
-// A push of these rows: a key may come several times, then its gradients are added in their order.
-// Reads both during the call.
+// A push of these rows. If a key occurs several times, its gradients are added in order. Reads both
+// arguments during the call.
 //
 // keys: [n], any order. gradient: [n, dim].
 // kInvalidArgument: sizes differ. kResourceExhausted: a chunk would get more rows than it can hold,
@@ -63,16 +63,16 @@ absl::StatusOr<std::shared_ptr<const RowRequest>> CutRowPush(const RowTensor& te
                                                              std::span<const uint64_t> keys,
                                                              std::span<const float> gradient);
 
-// A pull of these rows into `out`, [n, dim], in the order of the keys. Errors likewise.
+// A pull of these rows into `out`, [n, dim], in the order of the keys. Errors as for CutRowPush.
 absl::StatusOr<std::shared_ptr<const RowRequest>> CutRowPull(const RowTensor& tensor,
                                                              std::span<const uint64_t> keys,
                                                              std::span<float> out);
 
-// The initial rows 0 to n - 1, [n, dim]; likewise.
+// The initial rows 0 to n - 1, [n, dim]. Errors as for CutRowPush.
 absl::StatusOr<std::shared_ptr<const RowRequest>> CutFirstRows(const RowTensor& tensor,
                                                                std::span<const float> values);
 
-// Asks every chunk for its version, and for no rows.
+// Asks every chunk for its version and no rows.
 std::shared_ptr<const RowRequest> AskForVersions(const RowTensor& tensor);
 
 }  // namespace pushpull

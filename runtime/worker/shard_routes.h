@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which server is primary of each shard, as far as this worker knows, and the connections to the
-// lanes of all servers: the memory that is shared over them, and the buffers that values are
-// received into.
+// lanes of all servers, with the memory shared over them and the buffers that values are received
+// into.
 #pragma once
 
 #include <map>
@@ -30,27 +30,27 @@ std::string NameOf(const LaneLink& link);
 // Thread-confined to its executor, constructor and destructor included.
 class ShardRoutes {
  public:
-  // `transport`, `executor` and `handler` outlive the links. The lane of `hello` is set for each.
+  // `transport`, `executor` and `handler` outlive the links. `hello`'s lane is set for each link.
   ShardRoutes(Transport& transport,
               Executor& executor,
               Hello hello,
               LaneLinkHandler& handler,
               const Log& log);
 
-  // Takes the entries of higher epochs than known. Returns whether each shard's primary has
-  // changed, by shard.
+  // Takes entries of higher epochs than the known ones. Returns, by shard, whether its primary has
+  // changed.
   std::vector<bool> Update(const std::vector<std::pair<ShardId, ReplicaSet>>& entries);
   // Entries of a lower term are rejected from now on.
   void Promise(Term term) { shards_.Promise(term); }
   Term promised() const { return shards_.promised(); }
-  // Of every shard that has one.
+  // The entries of all shards that have one.
   std::vector<std::pair<ShardId, ReplicaSet>> Entries() const;
-  // The shard has lost its primary, and nobody has taken over yet.
+  // The shard has lost its primary and has no new one yet.
   bool IsLost(ShardId shard) const {
     return shards_.is_placed(shard) && !shards_.entry(shard).primary;
   }
   Epoch EpochOf(ShardId shard) const { return shards_.entry(shard).epoch; }
-  // Server 0 while there is none: for texts and counts only.
+  // Server 0 while there is none: only for texts and counts.
   ServerId PrimaryOf(ShardId shard) const;
 
   // Connects to every lane of every server that is new or has another address; disconnects from
@@ -61,13 +61,13 @@ class ShardRoutes {
   // The link to the shard's primary; null: there is none.
   LaneLink* ToPrimary(ShardId shard);
 
-  // Shares the memory over every link, also those that are made later.
+  // Shares the memory over every link, including later ones.
   void Share(std::shared_ptr<const SharedMemory> memory);
   // Shares all memory over a link that has just connected.
   void ShareAllOver(LaneLink& link);
 
-  // A buffer of the link's own of that size; empty: out of memory. Its contents are overwritten by
-  // the next value that the link receives.
+  // A buffer of that size, owned by the link; empty: out of memory. The next value that the link
+  // receives overwrites it.
   std::span<std::byte> ReceiveBuffer(const LaneLink& link, size_t num_bytes);
 
  private:
@@ -78,8 +78,8 @@ class ShardRoutes {
   const Hello hello_;
   LaneLinkHandler& handler_;
   ShardMap shards_;
-  // Whether there was a warning that a server copies what it could read in place. Channels report
-  // it even when this object is gone.
+  // Whether a warning was logged that a server copies what it could read in place. Channels may
+  // report that even when this object is gone.
   const std::shared_ptr<bool> has_warned_ = std::make_shared<bool>(false);
   const Log log_;
   std::vector<std::shared_ptr<const SharedMemory>> shared_;

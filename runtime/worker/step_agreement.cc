@@ -85,7 +85,7 @@ StepActions StepAgreement::FetchOrFinish() {
     newest = std::max(newest, chunk.push->held_version);
   }
   // The leading chunk is fetched first, alone: its answer has the admission of that version's step,
-  // which the servers of the others may need to get there.
+  // which the other chunks' servers may need to reach that version.
   const bool is_leading_behind = chunks_.leading().push->held_version < newest;
   StepActions actions;
   for (ClientChunk& chunk : chunks_.chunks()) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's half of the steps in which the leading chunk decides who counts: those with backup
-// workers (docs/decisions/0018-the-first-chunk-admits.md) and gated steps (consistency/gate.h,
+// A worker's half of steps in which the leading chunk decides who counts: steps with backup workers
+// (docs/decisions/0018-the-first-chunk-admits.md) and gated steps (consistency/gate.h,
 // docs/decisions/0019-gated-step.md).
 //
 //   collecting --1--> asked --2--> settling --3--> collecting
 //
-// 1 Every tensor is pushed. Backup workers: now the leading chunk is sent, and nothing else. Gated:
-//   the other chunks were sent as the program pushed them, and the leading one is sent when their
-//   servers hold them all.
+// 1 Every tensor is pushed. Backup workers: now only the leading chunk is sent. Gated: the other
+//   chunks were sent as the program pushed them, and the leading one is sent when their servers
+//   hold them all.
 // 2 The leading chunk is answered. If the worker is admitted, its other chunks are pushed (gated:
 //   the decision is sent to them); otherwise nothing more is pushed.
-// 3 Every chunk is here in one version, the newest that any of them had: those behind are fetched.
-//   All pushes of the step finish together.
+// 3 Every chunk is here in the newest version that any of them had: those behind were fetched. All
+//   pushes of the step finish together.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ namespace pushpull {
 // What to do next; at most one member is set.
 struct StepActions {
   std::vector<ChunkId> push;    // send these chunks' pushes
-  std::vector<ChunkId> decide;  // tell these chunks' primaries what the leading chunk has decided
+  std::vector<ChunkId> decide;  // send these chunks' primaries the leading chunk's decision
   std::vector<ChunkId> fetch;   // send these chunks' fetches
   std::optional<Step> settled;  // every chunk is here in this version, the number of the next step
 
@@ -42,36 +42,36 @@ class StepAgreement {
   // `chunks` outlives this object.
   StepAgreement(WorkerId worker, RequestTable& chunks) : worker_(worker), chunks_(chunks) {}
 
-  // Once the tensors are set, and not while a push is under way.
+  // After the tensors are set, and not while a push is under way.
   void UseMode(const Consistency& mode);
   // The step under way has failed.
   void Restart();
-  // All pushes are answered, in whatever version: the chunks behind are to be fetched.
+  // All pushes are answered, in whatever version: the chunks behind must be fetched.
   void Settle() { phase_ = Phase::kSettling; }
 
-  // Whether the leading chunk decides in the mode in force.
+  // Whether the leading chunk decides in the current mode.
   bool is_led() const { return is_led_; }
-  // Whether a push of the chunk is not sent before Next says so.
+  // Whether a push of the chunk must not be sent before Next returns it.
   bool HoldsBack(const ClientChunk& chunk) const {
     return is_led_ && (!is_gated_ || chunks_.IsLeading(chunk));
   }
 
   // The program has pushed a tensor; the push is in `chunks`.
   void OnTensorPushed(PendingOperation& pending);
-  // An answer had this decision.
+  // An answer carried this decision.
   void OnAdmission(Admission admission) {
     if (!admission_ || admission_->step < admission.step) admission_ = std::move(admission);
   }
 
-  // To be called after each push, answer and kHeld until it returns nothing. Changes phase_ and
-  // what `chunks` say about held and answered pushes.
+  // Call after each push, answer and kHeld until it returns nothing. Changes phase_ and, in
+  // `chunks`, which pushes are held or answered.
   StepActions Next();
 
-  // What is to be sent along with the request; null: nothing.
+  // The decision to send along with the request; null: none.
   const Admission* AdmissionFor(const ClientChunk& chunk, const ChunkRequest& request) const;
-  // Whether this worker counts in the last step that was decided.
+  // Whether this worker counts in the last decided step.
   bool was_admitted() const { return was_admitted_; }
-  // After Next has returned chunks to `decide`.
+  // Only after Next has returned chunks to `decide`.
   const Admission& decision() const { return *admission_; }
 
  private:
@@ -89,7 +89,7 @@ class StepAgreement {
   bool is_gated_ = false;
   Phase phase_ = Phase::kCollecting;
   size_t tensors_pushed_ = 0;           // in this step
-  bool was_admitted_ = false;           // to the last one that was decided
+  bool was_admitted_ = false;           // to the last decided step
   std::optional<Admission> admission_;  // of the newest step known
   std::vector<std::byte> scratch_;      // receives values that the program does not want
 };

@@ -19,10 +19,10 @@ class StepNumbers {
   // All `num_tensors` tensors begin with `first`. A hold stays.
   void Begin(size_t num_tensors, Step first);
 
-  // Begins the tensor's next push and returns its number; empty: it has to wait.
+  // Begins the tensor's next push and returns its number; empty: the push must wait.
   std::optional<Step> Take(size_t tensor);
   Step Next(size_t tensor) const { return next_[tensor]; }
-  // Of all tensors; 0 where there are none.
+  // The highest next number of all tensors; 0 if there are none.
   Step Highest() const;
 
   // From now on only steps below `until` begin.
@@ -42,7 +42,7 @@ class StepNumbers {
   std::vector<Step> next_;  // by tensor
   std::optional<Step> hold_;
   bool is_ending_ = false;
-  std::optional<Step> last_;  // of a worker that is to go
+  std::optional<Step> last_;  // of a worker that must leave
 };
 
 }  // namespace pushpull

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a step's synchronisation took, and where: from the first gradient ready to the last
-// parameter applied, and the phases of the chunk that came last (docs/interfaces.md section 7).
+// How long a step's synchronization took, and where: from the first gradient ready to the last
+// parameter applied, and the phases of the chunk that arrived last (docs/interfaces.md section 7).
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace pushpull {
 
 using PhaseTimes = std::array<Duration, kSyncPhaseCount>;
 
-// When things happened to one chunk's push, by the worker's clock.
+// The times of one chunk's push, by the worker's clock.
 struct PushTimes {
   SteadyTime ready;     // the program handed the gradient over
-  SteadyTime taken_up;  // the worker's thread turned to it
+  SteadyTime taken_up;  // the worker's thread began to handle it
   Duration reduce{0};
   Duration encode{0};
   SteadyTime queued;    // handed to the channel's queue
@@ -30,7 +30,7 @@ struct PushTimes {
   SteadyTime applied;   // the program can see it
 };
 
-// Which push of a chunk has been answered.
+// Identifies a chunk's push that has been answered.
 struct AnsweredPush {
   ServerId server;
   ChunkId chunk;
@@ -55,7 +55,7 @@ class SyncMeter {
  public:
   using Observer = std::function<void(const SyncObservation&)>;
 
-  // `num_chunks`: of all tensors; a step is over when all are back.
+  // `num_chunks`: over all tensors; a step is over when all are back.
   SyncMeter(uint64_t num_chunks, Observer observer)
       : num_chunks_(num_chunks), observer_(std::move(observer)) {}
 

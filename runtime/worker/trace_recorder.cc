@@ -10,7 +10,7 @@
 namespace pushpull {
 namespace {
 
-// Moves the first `count` elements, or all, to a vector of their own.
+// Moves the first `count` elements, or all, into a new vector.
 template <typename T>
 std::vector<T> TakeFirst(std::vector<T>& from, size_t count) {
   const auto end = from.begin() + static_cast<ptrdiff_t>(std::min(count, from.size()));
@@ -45,7 +45,7 @@ void TraceRecorder::Record(const AnsweredPush& push,
                            const PublishedTiming& timing) {
   if (!first_step_) first_step_ = push.step;
   // A program that pushes only some of its tensors never has all chunks back. By the second step
-  // after the last one, that one's answers have arrived: pushes of one tensor follow each other.
+  // after the last one, the last one's answers have arrived: pushes of one tensor are sequential.
   if (push.step > end_step()) is_complete_ = true;
   if (push.step < *first_step_ || push.step >= end_step() || !HasRoom()) return;
   offsets_[push.server] = NanosecondsOf(push.offset);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a worker records for `pushpull trace`: the pushes of its next steps, and what its program
-// did meanwhile. Costs one comparison a chunk while no trace is on.
+// did meanwhile. Costs one comparison per chunk while no trace is on.
 #pragma once
 
 #include <atomic>
@@ -25,28 +25,28 @@ class TraceRecorder {
  public:
   explicit TraceRecorder(WorkerId worker) : worker_(worker) {}
 
-  // By any thread, to leave out what nobody records.
+  // Called by any thread, to skip what nobody records.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
 
   void SetTensors(const std::vector<PlacedTensor>& tensors);
-  // Records the steps from `first` on; without it, from that of the first answer on. Replaces an
-  // earlier trace.
+  // Records the steps from `first` on; without it, from the step of the first answer on. Replaces
+  // an earlier trace.
   void Start(const TraceSteps& order, std::optional<Step> first, SteadyTime now);
 
-  // The number of the trace that records this step; empty: none does.
+  // The number of the trace that records this step; empty: no trace does.
   std::optional<uint64_t> TraceOf(Step step) const;
 
-  // Recorded where it is of a step of the trace.
+  // Records the push if it belongs to a step of the trace.
   void OnAnswered(const AnsweredPush& push, const PushTimes& times, const PublishedTiming& timing) {
     if (is_on()) Record(push, times, timing);
   }
   // All chunks of the step are back.
   void OnSynchronized(Step step);
   void AddSpan(TracedSpan span);
-  // The worker leaves: what there is, is all.
+  // The worker leaves: the trace ends with what has been recorded.
   void End() { is_complete_ = true; }
 
-  // Everything that was recorded, once the trace is over; empty: it is not, or none is on.
+  // Everything recorded, once the trace is over; empty: it is not over, or none is on.
   std::vector<TraceReport> TakeIfOver(SteadyTime now);
 
  private:

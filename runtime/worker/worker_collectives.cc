@@ -13,7 +13,8 @@
 namespace pushpull {
 namespace {
 
-// The values' exchange depends on who takes part: how large pieces may be, or whose values count.
+// Whether the exchange of values depends on who takes part: how large pieces may be, or whose
+// values count.
 bool NeedsPrelude(const ExchangeSpec& spec) {
   const bool has_no_root = spec.op == ExchangeOp::kBroadcast && !spec.root;
   return has_no_root ||
@@ -34,7 +35,7 @@ ExchangeSpec Second(const ExchangeSpec& spec, const std::vector<WorkerId>& worke
   return second;
 }
 
-// The results of all pieces of an exchange whose results are as long as the array.
+// Copies the results of all pieces of an exchange whose results are as long as the array.
 void Copy(const ExchangeOperation& done, std::span<std::byte> values) {
   for (uint32_t i = 0; i < done.results.size(); ++i) {
     const std::span<const std::byte> piece = done.results[i]->bytes();
@@ -42,7 +43,7 @@ void Copy(const ExchangeOperation& done, std::span<std::byte> values) {
   }
 }
 
-// The first error, when all are done or `deadline` has passed; kDeadlineExceeded before any other.
+// The first error once all are done or `deadline` has passed; kDeadlineExceeded takes precedence.
 absl::Status WaitForAll(const std::vector<std::shared_ptr<ExchangeOperation>>& operations,
                         Deadline deadline) {
   absl::Status status;
@@ -174,7 +175,7 @@ absl::StatusOr<GatheredValues> WorkerCollectives::AllGather(ConstArrayValues val
   PUSHPULL_ASSIGN_OR_RETURN(const Operation done, Run(spec, values.bytes, deadline));
   GatheredValues all{.workers = done->workers, .bytes = {}};
   all.bytes.resize(values.bytes.size() * all.workers.size());
-  // Each piece has the part of every worker, one after the other.
+  // Each piece has every worker's part, one after the other.
   for (uint32_t i = 0; i < done->results.size(); ++i) {
     const size_t bytes = PieceBytes(done->spec, i);
     for (size_t worker = 0; bytes > 0 && worker < all.workers.size(); ++worker) {

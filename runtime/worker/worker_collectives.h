@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives and messages of a worker's program, which block: each is one exchange, two where its
-// pieces depend on who takes part, or two at once for a worker that sends and receives.
+// Blocking collectives and messages of a worker's program. Each is one exchange, two if its pieces
+// depend on who takes part, or two at once for a worker that sends and receives.
 #pragma once
 
 #include <memory>
@@ -41,19 +41,19 @@ class WorkerCollectives final : public Collectives {
  private:
   using Operation = std::shared_ptr<ExchangeOperation>;
 
-  // What a call exchanges.
+  // One part of what a call exchanges.
   struct Part {
     ExchangeSpec spec;
     std::span<const std::byte> values;
     std::string label = {};
   };
-  // A call that has not returned its result yet.
+  // A call whose result has not been returned yet.
   struct Call {
-    std::vector<ExchangeSpec> specs;    // of its parts
-    std::vector<Operation> operations;  // the exchanges under way, one for each
+    std::vector<ExchangeSpec> specs;    // one per part
+    std::vector<Operation> operations;  // the exchanges under way, one per part
   };
 
-  // A call of one part.
+  // A call with one part.
   absl::StatusOr<Operation> Run(const ExchangeSpec& spec,
                                 std::span<const std::byte> values,
                                 Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
@@ -72,7 +72,7 @@ class WorkerCollectives final : public Collectives {
   Mutex mu_;
   bool is_busy_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Call> unfinished_ ABSL_GUARDED_BY(mu_);
-  std::optional<Step> step_ ABSL_GUARDED_BY(mu_);  // of the program's choice
+  std::optional<Step> step_ ABSL_GUARDED_BY(mu_);  // chosen by the program
 };
 
 }  // namespace pushpull

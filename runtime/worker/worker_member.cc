@@ -65,7 +65,8 @@ void WorkerMember::Run(const TensorRequest& request) {
   client_->Start(request);
 }
 
-// Those of a dropped gradient go back to the sample queue, and count where they are trained on.
+// Samples of a dropped gradient go back to the sample queue, and count for the worker that trains
+// on them.
 void WorkerMember::CountSamples(const TensorRequest& request) {
   if (request.type == FrameType::kPull || request.tensor != 0) return;
   const auto samples = static_cast<uint64_t>(request.weight);
@@ -106,7 +107,7 @@ void WorkerMember::OnClosed(const absl::Status& why) {
 
 void WorkerMember::On(const Welcome& message) {
   reports_.SetPeriod(std::chrono::milliseconds(message.heartbeat_milliseconds));
-  // Before anything else is reported in this session, so that the coordinator misses none between.
+  // Before anything else is reported in this session, so that the coordinator misses none.
   statistics().RepeatLosses();
   operations_.SetJob(message.settings);
   client_->routes().Promise(message.term);
@@ -117,7 +118,7 @@ void WorkerMember::On(const Welcome& message) {
   joining_->Finish();
 }
 
-// Messages that were on their way to the previous coordinator are lost, so they are sent again.
+// Messages on their way to the previous coordinator are lost, so they are sent again.
 void WorkerMember::On(const Collect& message) {
   is_hold_outdated_ = hold_.has_value();
   session_->Send(WorkerReport{.term = message.term,
@@ -143,7 +144,7 @@ void WorkerMember::On(const SetReplicas& message) {
   FinishLeave();
 }
 
-// From here on nothing is accepted any more that the old primaries publish.
+// From here on, nothing that the old primaries publish is accepted.
 void WorkerMember::On(const CollectCopies& message) {
   client_->UpdateShards(message.entries);
   for (const auto& [shard, entry] : message.entries) {
@@ -209,7 +210,7 @@ Step WorkerMember::ProgramStep(Step step) const {
   return Step{step.value() - std::min(step.value(), consistency_.steps_skipped)};
 }
 
-// Sent at once: this may be the only worker left that knows it.
+// Sent at once: this may be the only remaining worker that knows.
 void WorkerMember::OnUnevenStep(Step step) {
   log_.Info("uneven step: its chunks had different contributors",
             {{"step", ProgramStep(step).value()}});
@@ -230,7 +231,7 @@ void WorkerMember::StartRegistration(std::shared_ptr<Registration> registration)
   registration_ = std::move(registration);
 }
 
-// The first workers send their own values, of which the first on the server counts; a later worker
+// The first workers send their own values, and the first to reach the server counts; a later worker
 // receives the job's. Either way the answer overwrites the caller's memory.
 void WorkerMember::On(const TensorsRegistered& message) {
   if (registration_ == nullptr || is_member_) return;
@@ -297,7 +298,7 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
   session_->Send(*leave_);
 }
 
-// Not while what is in the program's memory may be needed.
+// Not while the copies in the program's memory may be needed.
 void WorkerMember::FinishLeave() {
   if (!may_leave_ || leaving_->is_done() || client_->offers().MayBeNeeded()) return;
   client_->ForgetCopies();

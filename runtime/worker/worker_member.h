@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's membership on its executor: the session with the coordinator, the chunk client, and
-// what is decided between the two. What the program's threads do is in worker_node.h.
+// the decisions between the two. The program's threads use worker_node.h.
 //
 //   Open --> Welcome --> StartRegistration --> TensorsRegistered --> values in place --> Run ...
 //   --> SendLeave
@@ -80,36 +80,37 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   void On(const CollectCopies& message);
   void On(const OfferCopies& message);
   void On(const TraceSteps& message);
-  // For servers, and for workers of a ring.
+  // Messages for servers or for workers of a ring.
   template <typename Message>
   void On(const Message& /*message*/) {}
 
   void OnValuesInPlace();
-  // With backup workers others go on while values arrive: brings all to one version.
+  // With backup workers, others continue while values arrive: brings all chunks to one version.
   void CatchUp();
   void FinishRegistration();
 
   void Run(const TensorRequest& request);
   void CountSamples(const TensorRequest& request);
 
-  // Ends a worker that has no part in the job yet.
+  // Ends a worker that does not take part in the job yet.
   void EndBeforeFirstStep();
   void FinishLeave();
   void Break(const absl::Status& why);
 
   void Enter(const View& view);
   void TakeMode(const View& view);
-  // The gradients of the last step before the checkpoint include what codecs have left out.
+  // If a capture is under way, makes the gradients of the last step before the checkpoint include
+  // what codecs have left out.
   void SendWholeIfAsked();
   // Notifies the coordinator, once, when all steps below the hold are done.
   void ReportIfDrained();
   WorkerProgress ReportedProgress() const;
 
-  // Its values are in place.
+  // Whether its values are in place.
   bool has_begun() const { return is_member_ && registration_ == nullptr; }
-  // The number after the last step that is answered completely.
+  // One more than the last step that is answered completely.
   Step Progress() const;
-  // As the program counts, without the numbers that changes of mode have skipped.
+  // As the program counts, without the numbers skipped by mode changes.
   Step ProgramStep(Step step) const;
 
   const WorkerNodeOptions options_;
@@ -125,7 +126,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   std::shared_ptr<PendingOperation> joining_;
   std::shared_ptr<Registration> registration_;  // under way
   std::shared_ptr<PendingOperation> leaving_;
-  std::optional<pushpull::Leave> leave_;  // that was sent
+  std::optional<pushpull::Leave> leave_;  // as sent
   bool may_leave_ = false;                // nobody waits for this worker any more
   bool is_member_ = false;
   Step from_step_;
@@ -137,7 +138,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   CapturePart capture_;
   absl::Status broken_;  // why nothing works any more
   bool has_reported_failure_ = false;
-  uint64_t undecided_samples_ = 0;  // of the open step, where the leading chunk decides who counts
+  uint64_t undecided_samples_ = 0;  // of the open step, if the leading chunk decides who counts
 };
 
 }  // namespace pushpull

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's series (docs/interfaces.md section 7).
+// A worker's metrics (docs/interfaces.md section 7).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class WorkerMetrics {
   explicit WorkerMetrics(MetricsRegistry& registry);
   ~WorkerMetrics();
 
-  // `trace`: the number of the trace that has this step, to which exemplars lead.
+  // `trace`: the number of the trace that has this step, for exemplars to refer to.
   void Observe(const SyncObservation& observation, std::optional<uint64_t> trace);
   void AddPushed(absl::string_view channel, uint64_t bytes);
   void AddPulled(absl::string_view channel, uint64_t bytes);
@@ -32,7 +32,7 @@ class WorkerMetrics {
   void AddSamples(uint64_t samples);
   void SetStep(uint64_t step);
   void SetLoss(double loss);
-  // Of all servers that this worker has exchanged with, since the start.
+  // All servers that this worker has exchanged data with since the start.
   void SetLinks(const std::vector<LinkCosts>& links);
 
  private:

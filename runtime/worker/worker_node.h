@@ -23,14 +23,14 @@
 
 namespace pushpull {
 
-// Public functions may be called from any thread and never block; they do what pushpull/job.h says
-// of the functions with their names. Destroyed on its executor, or when that has stopped.
+// Public functions may be called from any thread and never block; pushpull/job.h documents the
+// functions of the same names. Destroyed on its executor, or after that has stopped.
 class WorkerNode {
  public:
   WorkerNode(WorkerNodeOptions options, WorkerDependencies dependencies, Log log);
 
   std::shared_ptr<PendingOperation> Join();
-  // `tensors` and their values stay the caller's until the operation is done.
+  // The caller keeps `tensors` and their values alive until the operation is done.
   std::shared_ptr<PendingOperation> Register(std::span<const TensorRegistration> tensors);
   absl::StatusOr<std::shared_ptr<PendingOperation>> PushPull(absl::string_view tensor,
                                                              ConstTensorValues gradient,
@@ -55,8 +55,8 @@ class WorkerNode {
     return operations_.Samples(steps_ahead);
   }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
-  // One exchange of collectives (pushpull/collectives.h) of `step`, as exchange_step has it;
-  // `values` are copied. One at a time, and one message of each pair.
+  // Starts one exchange of collectives (pushpull/collectives.h) in `step`, as numbered by
+  // exchange_step; `values` are copied. One at a time, plus one message per pair.
   //
   //   kInvalidArgument, kResourceExhausted  as Collectives
   absl::StatusOr<std::shared_ptr<ExchangeOperation>> StartExchange(
@@ -64,7 +64,7 @@ class WorkerNode {
       std::span<const std::byte> values,
       Step step,
       const std::string& label = "");
-  // A step of the program's, or the next one, as exchanges number it.
+  // One of the program's steps, by default the next, as exchanges number it.
   Step exchange_step(std::optional<Step> step = std::nullopt) const {
     const Step next = operations_.next_number();
     if (!step) return next;
@@ -76,7 +76,7 @@ class WorkerNode {
   WorkerId worker() const { return worker_; }
   std::shared_ptr<PendingOperation> Leave() ABSL_LOCKS_EXCLUDED(leave_mu_);
 
-  // After Join has been called.
+  // Only after Join.
   void Share(std::shared_ptr<const SharedMemory> memory);
 
   void ReportLoss(Step step, double loss, uint64_t samples);
@@ -89,7 +89,7 @@ class WorkerNode {
   uint32_t workers() const { return operations_.workers(); }
 
  private:
-  // The executor starts what was accepted, unless it has to wait for ResumeSteps.
+  // Has the executor start what was accepted, unless that has to wait for ResumeSteps.
   absl::StatusOr<std::shared_ptr<PendingOperation>> Begin(
       absl::StatusOr<OperationTable::Accepted> accepted);
 

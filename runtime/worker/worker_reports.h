@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker reports of itself to the coordinator: its statistics and what it does, with every
-// heartbeat, and a trace, once that is over.
+// A worker's reports to the coordinator: statistics and current activity with every heartbeat, and
+// a trace once it is over.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@
 
 namespace pushpull {
 
-// How far a worker is.
+// A worker's progress.
 struct WorkerProgress {
   const RequestTable& chunks;
-  std::optional<Step> step;  // under way, as the program counts; none: its values are not in place
+  std::optional<Step> step;  // under way, as the program counts; empty: its values are not in place
   uint64_t steps_skipped = 0;  // that the program does not count
 };
 
 // Thread-confined to the worker's executor.
 class WorkerReports {
  public:
-  // Between heartbeats, until the coordinator has said how often.
+  // The time between heartbeats until the coordinator has set it.
   static constexpr Duration kBeforeWelcome = std::chrono::seconds(1);
 
-  // `executor` and `metrics` outlive this object; `progress` and `send` are called from the first
-  // SetPeriod on. `send` may drop a message.
+  // `executor` and `metrics` outlive this object; `progress` and `send` are not called before the
+  // first SetPeriod. `send` may drop a message.
   WorkerReports(WorkerId worker,
                 Executor& executor,
                 WorkerMetrics& metrics,
@@ -49,17 +49,17 @@ class WorkerReports {
   ActivityWatch& activity() { return activity_; }
   void SetTensors(const std::vector<PlacedTensor>& tensors);
 
-  // A heartbeat after each period from now on.
+  // Sends a heartbeat after each period from now on.
   void SetPeriod(Duration period);
   void SendHeartbeat();
-  // `next`: the step that begins next, on the wire; none: not known yet.
+  // `next`: the number on the wire of the step that begins next; empty: not known yet.
   void StartTrace(const TraceSteps& order, std::optional<Step> next) {
     statistics_.trace().Start(order, next, executor_.Now());
   }
-  // The worker leaves before this step, as the program counts: returns its last statistics, after
-  // what there is of a trace.
+  // The worker leaves before this step, as the program counts. Sends any unfinished trace and
+  // returns the last statistics.
   WorkerStats Finish(Step end_step);
-  // Statistics to be sent at once.
+  // Statistics, which the caller must send at once.
   WorkerStats TakeStats();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker counts and reports: its metrics, and what its heartbeats carry.
+// What a worker counts and reports: its metrics and the contents of its heartbeats.
 #pragma once
 
 #include <string>
@@ -41,11 +41,11 @@ class WorkerStatistics {
 
   TraceRecorder& trace() { return trace_; }
 
-  // The losses since the last report, and the present values of everything else. They are to be
-  // sent at once: what is returned here is not returned again.
+  // The losses since the last report, and the current values of everything else. Send the result at
+  // once: losses are not returned again.
   WorkerStats TakeReport(const WorkerActivity& activity);
-  // A session begins. What an earlier one was to carry may be lost, and another coordinator has had
-  // nothing: the next report has all losses that are still known.
+  // A session begins. Reports in the previous one may be lost, and a new coordinator has none of
+  // them: the next report has all losses that are still known.
   void RepeatLosses();
 
  private:

@@ -18,7 +18,7 @@ namespace pushpull {
 // Thread-safe.
 class WorkerTracing final : public Tracing {
  public:
-  // Both outlive this object and the executor's tasks.
+  // Both outlive this object and the tasks that it posts.
   WorkerTracing(Executor& executor, TraceRecorder& trace) : executor_(executor), trace_(trace) {}
 
   bool is_on() const override { return trace_.is_on(); }
