@@ -12,7 +12,7 @@
 namespace pushpull {
 namespace {
 
-// No element is cut.
+// So that no element is split.
 constexpr uint64_t kPieceAlignment = 8;
 
 bool HasValues(const ExchangeSpec& spec) {
@@ -53,7 +53,7 @@ absl::Status CheckPair(const MessagePair& pair) {
       "message: ", ToString(pair.from), " is this worker: send to or receive from another one"));
 }
 
-// The fields of a message, and that others have none of them.
+// Checks a message's fields, and that other exchanges have none of them.
 absl::Status CheckMessage(const ExchangeSpec& spec) {
   if (spec.op != ExchangeOp::kMessage) {
     if (spec.pair) return Invalid("receiver", spec.pair->to.value());

@@ -2,8 +2,8 @@
 //
 // An exchange: one call of a collective by all workers
 // (docs/decisions/0057-collectives-over-servers.md), or a message from one worker to another
-// (docs/decisions/0058-messages-over-servers.md). It is cut into pieces, each of which one server
-// collects and answers.
+// (docs/decisions/0058-messages-over-servers.md). An exchange is cut into pieces, each collected
+// and answered by one server.
 #pragma once
 
 #include <compare>
@@ -21,11 +21,12 @@
 
 namespace pushpull {
 
-// The most that a piece of a contribution and its answer have.
+// Maximum sizes of a contribution's piece and of its answer.
 constexpr uint64_t kExchangePieceBytesMax = uint64_t{1} << 18;
 constexpr uint64_t kExchangeAnswerBytesMax = uint64_t{1} << 20;
 
-// Of all pieces that a lane keeps for one worker: two of its largest exchanges, and what is late.
+// Limit for all pieces that a lane keeps for one worker: two of its largest exchanges, and late
+// pieces.
 constexpr uint64_t kExchangeBytesPerWorkerMax = 3 * kCollectiveBytesMax;
 
 enum class ExchangeOp : uint8_t {
@@ -36,15 +37,15 @@ enum class ExchangeOp : uint8_t {
   kMessage = 5,
 };
 
-// Who sends a message, and who receives it.
+// A message's sender and receiver.
 struct MessagePair {
   WorkerId from;
   WorkerId to;
   friend auto operator<=>(const MessagePair&, const MessagePair&) = default;
 };
 
-// The workers number their exchanges alike: those of a step from 0, and the messages of each pair
-// in a step from 0.
+// All workers use the same numbers: exchanges of a step count from 0, and so do each pair's
+// messages in a step.
 struct ExchangeId {
   Step step;
   uint64_t sequence = 0;
@@ -54,23 +55,23 @@ struct ExchangeId {
 struct ExchangeKey {
   ExchangeId exchange;
   uint32_t piece = 0;
-  std::optional<MessagePair> pair = {};  // of a message
+  std::optional<MessagePair> pair = {};  // set for messages
   friend auto operator<=>(const ExchangeKey&, const ExchangeKey&) = default;
 };
 
-// What all workers must agree in, for a message sender and receiver.
+// What all workers, or a message's sender and receiver, must agree on.
 struct ExchangeSpec {
   ExchangeOp op = ExchangeOp::kBarrier;
   ElementType type = ElementType::kUint8;
-  Reduction reduction = Reduction::kSum;  // of kAllReduce
-  // An exchange before the values', by which the workers learn who they are.
+  Reduction reduction = Reduction::kSum;  // for kAllReduce
+  // An exchange before that of the values, by which the workers learn who takes part.
   bool is_prelude = false;
   uint64_t bytes = 0;                             // of one worker's array
   uint32_t piece_bytes = kExchangePieceBytesMax;  // of every piece but the last
-  std::optional<WorkerId> root;                   // of kBroadcast
-  std::optional<MessagePair> pair;                // of kMessage
-  // The receiver of a message takes values of any type and size, and learns them from the answer to
-  // the first piece.
+  std::optional<WorkerId> root;                   // for kBroadcast
+  std::optional<MessagePair> pair;                // for kMessage
+  // The receiver of a message accepts values of any type and size, which it learns from the answer
+  // to the first piece.
   bool takes_any = false;
   friend bool operator==(const ExchangeSpec&, const ExchangeSpec&) = default;
 };
@@ -87,17 +88,17 @@ absl::Status Check(const ExchangeSpec& spec);
 // 1 or more.
 uint32_t NumPieces(const ExchangeSpec& spec);
 uint64_t PieceOffset(const ExchangeSpec& spec, uint32_t piece);
-// Of one worker's array.
+// Bytes of the piece in one worker's array.
 uint64_t PieceBytes(const ExchangeSpec& spec, uint32_t piece);
-// What `worker` contributes to the piece: nothing where only others have values.
+// Bytes that `worker` contributes to the piece: 0 if only others have values.
 uint64_t ContributionBytes(const ExchangeSpec& spec, uint32_t piece, WorkerId worker);
-// Of the piece's result when these workers, ascending, contributed; not of a message, whose result
-// is the contribution.
+// Bytes of the piece's result if these workers, ascending, contributed. Not for messages, whose
+// result is the contribution.
 uint64_t AnswerBytes(const ExchangeSpec& spec,
                      uint32_t piece,
                      const std::vector<WorkerId>& workers);
 
-// The largest pieces whose answers fit a frame with so many workers.
+// The largest piece size whose answers fit into a frame with this many workers.
 uint32_t GatherPieceBytes(size_t num_workers);
 
 }  // namespace pushpull

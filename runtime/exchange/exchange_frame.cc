@@ -13,7 +13,7 @@
 namespace pushpull {
 namespace {
 
-// Where no pair is, both ends are the same worker.
+// Without a pair, both ends are the same worker.
 MessagePair PairOrNone(const std::optional<MessagePair>& pair) {
   return pair.value_or(MessagePair{});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The metas of kExchange and kExchanged. Their headers have the exchange's step in `step`, its
-// number within the step in `base_version` and the piece in `clock`; `chunk` is one whose shard
-// the piece goes to. The pair of a message is in the metas.
+// number within the step in `base_version` and the piece in `clock`; `chunk` is any chunk of the
+// shard that the piece goes to. The pair of a message is in the metas.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@
 
 namespace pushpull {
 
-// None where the piece's number is out of range.
+// Empty if the piece's number is out of range.
 std::optional<ExchangeKey> ExchangeKeyOf(const FrameHeader& header,
                                          const std::optional<MessagePair>& pair);
 void SetExchangeKey(const ExchangeKey& key, FrameHeader& header);
 
-// kExchange: a worker's contribution to a piece, or the result of the piece that it has.
+// kExchange: a worker's contribution to a piece, or the piece's result if it has that.
 struct ExchangeMeta {
   ExchangeSpec spec;
-  // Set: the payload is the result, and these workers contributed to it. By the receiver of a
-  // message, which has no payload: a receipt, it has the piece.
+  // Set: the payload is the result, and these workers contributed to it. From a message's receiver,
+  // without a payload: a receipt, i.e. it has the piece.
   std::optional<std::vector<WorkerId>> result_of;
-  // By the sender of a message, with its first piece; at most kMessageLabelBytesMax bytes.
+  // From a message's sender, with its first piece; at most kMessageLabelBytesMax bytes.
   std::string label = {};
 };
 
@@ -44,7 +44,7 @@ struct MessageHead {
   ElementType type = ElementType::kUint8;
   uint64_t bytes = 0;  // of the message
   Incarnation sender;
-  std::string label;  // of the first piece
+  std::string label;  // with the first piece
   friend bool operator==(const MessageHead&, const MessageHead&) = default;
 };
 
@@ -52,8 +52,8 @@ struct MessageHead {
 struct ExchangeAnswer {
   enum class Kind : uint8_t {
     kResult = 1,   // the payload, of `workers`; for the receiver of a message, of `head`
-    kTaken = 2,    // the asking worker's result; for the sender of a message: it is received
-    kRefused = 3,  // because of `status`: kUnavailable asks to send it again
+    kTaken = 2,    // the asking worker's result; for a message's sender: it was received
+    kRefused = 3,  // because of `status`; kUnavailable: send it again
     kMoved = 4,    // to the primary of `entry`
   };
   Kind kind = Kind::kTaken;

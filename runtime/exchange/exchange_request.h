@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lane is asked for a piece of an exchange, and whom it will answer.
+// A worker's request to a lane about a piece of an exchange, and the waiter to answer.
 #pragma once
 
 #include <optional>
@@ -23,18 +23,18 @@ struct ExchangeContribution {
   WorkerId worker;
   Incarnation incarnation;
   HostBuffer values;
-  // Set: `values` are the result of the piece, and these workers contributed to it. By the receiver
-  // of a message, without values: a receipt, it has the piece.
+  // Set: `values` are the result of the piece, and these workers contributed to it. From a
+  // message's receiver, without values: a receipt, i.e. it has the piece.
   std::optional<std::vector<WorkerId>> result_of;
-  std::string label = {};  // of a message, with its first piece
+  std::string label = {};  // a message's, with its first piece
 };
 
-// A request to answer, once.
+// A request to be answered once.
 struct ExchangeWaiter {
   Connection* connection = nullptr;  // opaque here
   FrameHeader request;
-  bool has_result = false;               // it came with the result
-  std::optional<MessagePair> pair = {};  // of a message
+  bool has_result = false;               // the request carried the result
+  std::optional<MessagePair> pair = {};  // set for messages
 };
 
 }  // namespace pushpull

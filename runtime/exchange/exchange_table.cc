@@ -13,7 +13,7 @@
 namespace pushpull {
 namespace {
 
-// What a piece costs besides its values: so many without values are bounded, too.
+// The cost of a piece besides its values, so that pieces without values are bounded too.
 constexpr uint64_t kOverheadBytes = 1024;
 
 ElementKind KindOf(ElementType type) {
@@ -36,7 +36,7 @@ std::string NameOf(const ExchangeKey& key) {
   return absl::StrCat("exchange ", key.exchange.sequence, " of step ", key.exchange.step.value());
 }
 
-// Two workers call different collectives.
+// The error when two workers call different collectives.
 absl::Status Mismatch(const ExchangeKey& key,
                       WorkerId a,
                       const ExchangeSpec& of_a,
@@ -71,7 +71,7 @@ absl::Status ExchangeTable::Take(ExchangeContribution contribution,
                        known->second.incarnation == contribution.incarnation &&
                        key.exchange < known->second.exchange;
   auto found = pieces_.find(key);
-  // A copy that was under way for long: the worker has the result.
+  // A long-delayed copy: the worker already has the result.
   if (found == pieces_.end() && is_late && !contribution.result_of) return absl::OkStatus();
   const uint64_t charged = contribution.values.num_bytes() + kOverheadBytes;
   PUSHPULL_RETURN_IF_ERROR(charges_.CheckRoom(NameOf(key), worker, charged));
@@ -104,14 +104,14 @@ void ExchangeTable::AddPart(Piece& piece, ExchangeContribution contribution, uin
     charges_.Remove(it->first, it->second.charged);
     piece.parts.erase(it);
   }
-  // What is over needs no values.
+  // A piece that is over needs no values.
   if (piece.is_over()) contribution.values = HostBuffer();
   charges_.Add(contribution.worker, charged);
   piece.parts.emplace(contribution.worker,
                       Part{contribution.incarnation, std::move(contribution.values), charged});
 }
 
-// A worker begins an exchange when it has the results of all before.
+// A worker begins an exchange once it has the results of all previous ones.
 void ExchangeTable::Advance(WorkerId worker,
                             Incarnation incarnation,
                             ExchangeId exchange,
@@ -229,7 +229,7 @@ void ExchangeTable::OnView(const MembershipView& membership) {
       }
       part = is_member ? std::next(part) : piece.parts.erase(part);
     }
-    // Where nobody is left that has seen a result, the job may begin the step anew.
+    // If nobody is left who has seen a result, the job may repeat the step.
     it = piece.parts.empty() ? Erase(it) : std::next(it);
   }
   std::erase_if(progress_, [&](const auto& entry) {

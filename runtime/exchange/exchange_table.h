@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A server lane's half of the exchanges: collects the workers' contributions to each piece, reduces
-// or concatenates them in worker order, and says whom to answer. A piece is complete when every
-// member of the views that are known contributes to its step and has contributed
-// (docs/protocol.md section 4). Its result is kept until every member has begun a later exchange
-// here, or until the step is over by two. Pure: no time, no peers, no threads.
+// or concatenates them in worker order, and returns the answers. A piece is complete when every
+// member that contributes to its step, in the known views, has contributed (docs/protocol.md
+// section 4). Its result is kept until every member has begun a later exchange here, or until two
+// steps later. Pure: no time, no peers, no threads.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ExchangeResult {
 
 struct ExchangeReply {
   ExchangeWaiter to;
-  // OK with a result; or why the exchange has failed for all workers.
+  // OK with a result, or why the exchange has failed for all workers.
   absl::Status status;
   std::shared_ptr<const ExchangeResult> result;
 };
@@ -48,9 +48,9 @@ class ExchangeTable {
   // Takes a contribution whose length fits its spec, or a repeated one, whose values are dropped.
   // The waiter replaces an earlier one of the worker.
   //
-  //   kUnavailable        the worker is not in the view of the step: it is to send it again
-  //   kResourceExhausted  it has more than kExchangeBytesPerWorkerMax here; or the answer is too
-  //                       large for a frame
+  //   kUnavailable        the worker is not in the view of the step: it must send it again
+  //   kResourceExhausted  the worker has more than kExchangeBytesPerWorkerMax here, or the answer
+  //                       is too large for a frame
   absl::Status Take(ExchangeContribution contribution,
                     ExchangeWaiter waiter,
                     const MembershipView& membership);
@@ -61,21 +61,20 @@ class ExchangeTable {
                                     IsOpen is_open);
   std::vector<ExchangeReply> SettleAll(const MembershipView& membership, IsOpen is_open);
 
-  // What workers have contributed that are no members any more does not count.
+  // Contributions of workers that are no longer members stop counting.
   void OnView(const MembershipView& membership);
   // Forgets the shard's pieces. Returns the requests that wait for them.
   std::vector<ExchangeWaiter> DropShard(ShardId shard);
-  // Its requests are not answered.
+  // The connection's requests are not answered.
   void DropConnection(const Connection& connection);
-  // Forgets what no member can ask for any more: some chunk has this version.
+  // Some chunk has this version: forgets what no member can ask for any more.
   void OnVersion(Step version);
 
-  // The highest step with an exchange that is complete: nobody may join with it or before. Empty:
-  // none.
+  // The highest step with a complete exchange: nobody may join at or before it. Empty: none.
   std::optional<Step> highest_completed() const { return highest_completed_; }
   bool empty() const { return pieces_.empty(); }
   size_t num_pieces() const { return pieces_.size(); }
-  // Kept for the worker, as kExchangeBytesPerWorkerMax counts.
+  // Bytes kept for the worker, as limited by kExchangeBytesPerWorkerMax.
   uint64_t BytesOf(WorkerId worker) const { return charges_.BytesOf(worker); }
 
  private:
@@ -87,7 +86,7 @@ class ExchangeTable {
   struct Piece {
     ShardId shard;
     ExchangeSpec spec;
-    WorkerId first;  // whose spec it is
+    WorkerId first;  // whose spec this is
     std::map<WorkerId, Part> parts;
     std::map<WorkerId, ExchangeWaiter> waiters;
     std::shared_ptr<const ExchangeResult> result;
@@ -95,7 +94,7 @@ class ExchangeTable {
 
     bool is_over() const { return result != nullptr || !failure.ok(); }
   };
-  // The newest exchange of a worker that is known here.
+  // A worker's newest exchange known here.
   struct Progress {
     Incarnation incarnation;
     ExchangeId exchange;
@@ -107,7 +106,7 @@ class ExchangeTable {
                Incarnation incarnation,
                ExchangeId exchange,
                const MembershipView& membership);
-  // Every member that contributes to the step has begun a later exchange here.
+  // Whether every member that contributes to the step has begun a later exchange here.
   bool IsPassed(ExchangeId exchange, const MembershipView& membership) const;
   static bool IsComplete(const ExchangeKey& key,
                          const Piece& piece,

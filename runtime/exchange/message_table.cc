@@ -11,7 +11,7 @@
 namespace pushpull {
 namespace {
 
-// What a piece costs besides its values: so many without values are bounded, too.
+// The cost of a piece besides its values, so that pieces without values are bounded too.
 constexpr uint64_t kMessageOverheadBytes = 512;
 
 std::string MessageName(const ExchangeKey& key) {
@@ -76,7 +76,7 @@ absl::Status MessageTable::Take(ExchangeContribution contribution,
     const std::optional<Progress> known = pair == progress_.end()    ? std::nullopt
                                           : worker == key.pair->from ? pair->second.sender
                                                                      : pair->second.receiver;
-    // A copy that was under way for long: the worker is done with it.
+    // A long-delayed copy: the worker is done with it.
     const bool is_late =
         known && known->incarnation == incarnation && key.exchange < known->exchange;
     if (is_late && !is_receipt) return absl::OkStatus();
@@ -86,7 +86,7 @@ absl::Status MessageTable::Take(ExchangeContribution contribution,
   Piece& piece = found->second;
   AddSide(piece, std::move(contribution), std::move(waiter));
   if (is_receipt && !piece.is_received) {
-    // What has failed since then has reached the receiver all the same.
+    // The piece has failed since then, but it did reach the receiver.
     piece.is_received = true;
     piece.failure = absl::OkStatus();
     End(key, piece);
@@ -123,7 +123,7 @@ void MessageTable::AddSide(Piece& piece, ExchangeContribution contribution, Exch
                                                   .values = std::move(contribution.values)});
 }
 
-// A worker begins a message when it is done with all before.
+// A worker begins a message once it is done with all previous ones.
 void MessageTable::Advance(const ExchangeKey& key, WorkerId worker, Incarnation incarnation) {
   PairProgress& progress = progress_[*key.pair];
   const bool is_sender = worker == key.pair->from;

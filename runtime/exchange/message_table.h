@@ -3,9 +3,9 @@
 // A server lane's half of the messages between two workers
 // (docs/decisions/0058-messages-over-servers.md): brings each piece that the sender contributes to
 // the receiver that asks for it, keeps it until the receiver's receipt, and only then answers the
-// sender. What is left of a received piece has no values; it answers whoever asks again, until both
-// workers have begun a later message here, or until the step is over by two. Pure: no time, no
-// peers, no threads.
+// sender. A received piece is kept without its values to answer repeated requests, until both
+// workers have begun a later message here, or until two steps later. Pure: no time, no peers, no
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace pushpull {
 
-// A piece as its sender has contributed it; never changes.
+// A piece as contributed by its sender; never changes.
 struct SentPiece {
   MessageHead head;
   HostBuffer values;
@@ -35,7 +35,7 @@ struct SentPiece {
 
 struct MessageReply {
   ExchangeWaiter to;
-  // OK; or why the message has failed for both workers.
+  // OK, or why the message has failed for both workers.
   absl::Status status;
   // For the receiver. Null with an OK status: the receiver has the piece.
   std::shared_ptr<const SentPiece> piece;
@@ -48,38 +48,39 @@ class MessageTable {
   using IsOpen = absl::FunctionRef<bool(ShardId)>;
 
   // Takes what one of the key's two workers sends, whose length fits its spec: the values, a
-  // question for them, a receipt, or one of these again. The waiter replaces an earlier one of the
-  // worker.
+  // request for them, a receipt, or a repetition of one of these. The waiter replaces an earlier
+  // one of the worker.
   //
-  //   kInvalidArgument    no such thing can come from this worker
-  //   kUnavailable        the worker is not in the view of the step: it is to send it again
-  //   kNotFound           an earlier process of the worker has had the piece
+  //   kInvalidArgument    this worker cannot send such a request
+  //   kUnavailable        the worker is not in the view of the step: it must send it again
+  //   kNotFound           an earlier process of the worker has received the piece
   //   kResourceExhausted  the worker has more than kExchangeBytesPerWorkerMax here
   absl::Status Take(ExchangeContribution contribution,
                     ExchangeWaiter waiter,
                     const MembershipView& membership);
 
-  // Returns the answers that are due to the piece, and to earlier messages of its workers.
+  // Returns the answers due for the piece, and for earlier messages of its workers.
   std::vector<MessageReply> Settle(const ExchangeKey& key,
                                    const MembershipView& membership,
                                    IsOpen is_open);
   std::vector<MessageReply> SettleAll(const MembershipView& membership, IsOpen is_open);
 
-  // What workers have sent that are no members any more is dropped.
+  // Drops what workers that are no longer members have sent.
   void OnView(const MembershipView& membership);
   // Forgets the shard's pieces. Returns the requests that wait for them.
   std::vector<ExchangeWaiter> DropShard(ShardId shard);
-  // Its requests are not answered.
+  // The connection's requests are not answered.
   void DropConnection(const Connection& connection);
-  // Forgets what no worker can ask for any more: some chunk has this version.
+  // Some chunk has this version: forgets what no worker can ask for any more.
   void OnVersion(Step version);
 
-  // The highest step with a message that was received or has failed, and whose workers go on to the
-  // next one: nobody may join with it or before, and begin with the first. Empty: none.
+  // The highest step with a message that was received or has failed, and whose workers continue
+  // with the next one: nobody may join at or before it, starting with the first message. Empty:
+  // none.
   std::optional<Step> highest_ended() const { return highest_ended_; }
   bool empty() const { return pieces_.empty(); }
   size_t num_pieces() const { return pieces_.size(); }
-  // Kept for the worker, as kExchangeBytesPerWorkerMax counts.
+  // Bytes kept for the worker, as limited by kExchangeBytesPerWorkerMax.
   uint64_t BytesOf(WorkerId worker) const { return charges_.BytesOf(worker); }
 
  private:
@@ -94,20 +95,20 @@ class MessageTable {
     ShardId shard;
     std::optional<Side> sender;
     std::optional<Side> receiver;
-    std::shared_ptr<const SentPiece> sent;  // until it is over
+    std::shared_ptr<const SentPiece> sent;  // until the piece is over
     bool is_received = false;
     absl::Status failure;
 
     bool is_over() const { return is_received || !failure.ok(); }
   };
-  // Pieces of a pair are neighbours, in the order of its messages.
+  // Keeps the pieces of a pair together, in the order of its messages.
   struct PairFirst {
     bool operator()(const ExchangeKey& a, const ExchangeKey& b) const {
       return a.pair == b.pair ? a < b : a.pair < b.pair;
     }
   };
   using Pieces = std::map<ExchangeKey, Piece, PairFirst>;
-  // The newest message that is known here of one of its workers.
+  // The newest message of one of its workers that is known here.
   struct Progress {
     Incarnation incarnation;
     ExchangeId exchange;
@@ -129,9 +130,9 @@ class MessageTable {
                    Piece& piece,
                    const MembershipView& membership,
                    std::vector<MessageReply>& replies);
-  // It has just become over.
+  // The piece has just ended.
   void End(const ExchangeKey& key, Piece& piece);
-  // It is over, or its sender is gone.
+  // The piece is over, or its sender is gone.
   void DropValues(const MessagePair& pair, Piece& piece);
   void DropSide(WorkerId worker, std::optional<Side>& side);
   Pieces::iterator Erase(Pieces::iterator piece);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many bytes a lane keeps for each worker: of one that sends much and receives nothing, no more
-// than kExchangeBytesPerWorkerMax. Pure: no time, no peers, no threads.
+// Counts the bytes that a lane keeps for each worker: no more than kExchangeBytesPerWorkerMax, even
+// for one that sends much and receives nothing. Pure: no time, no peers, no threads.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@ namespace pushpull {
 // Thread-compatible.
 class WorkerCharges {
  public:
-  // kResourceExhausted, which begins with `what`, if so many bytes more were above the limit.
+  // kResourceExhausted, with a text that begins with `what`, if `bytes` more would exceed the
+  // limit.
   absl::Status CheckRoom(const std::string& what, WorkerId worker, uint64_t bytes) const;
 
   void Add(WorkerId worker, uint64_t bytes) { bytes_[worker] += bytes; }
-  // Not more than were added.
+  // At most as many as were added.
   void Remove(WorkerId worker, uint64_t bytes);
   uint64_t BytesOf(WorkerId worker) const;
 
  private:
-  std::map<WorkerId, uint64_t> bytes_;  // none of 0
+  std::map<WorkerId, uint64_t> bytes_;  // no zeros
 };
 
 }  // namespace pushpull
