@@ -17,7 +17,7 @@
 #include "runtime/tensor/unaligned.h"
 
 // As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
-// branches, which the compiler turns into vectors.
+// branches, which the compiler vectorizes.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/tensor/codec.cc"
@@ -45,7 +45,7 @@ uint32_t LargestMagnitudeKernel(const float* values, size_t num_values) {
 }
 
 // In [0, 1), by the finalizer of MurmurHash3 (Appleby, public domain) of place and seed: each value
-// alone, so vectors of any length give the same.
+// depends on these alone, so vectors of any length give the same.
 HWY_INLINE float Chance(uint32_t place, uint32_t seed_low, uint32_t seed_high) {
   uint32_t hash = place ^ seed_low;
   hash ^= hash >> 16;
@@ -57,7 +57,7 @@ HWY_INLINE float Chance(uint32_t place, uint32_t seed_low, uint32_t seed_high) {
   return static_cast<float>(static_cast<int32_t>(hash >> 8)) * 0x1p-24F;
 }
 
-// All values are finite, and times `factor` between -127 and 127, but for a rounding.
+// All values are finite and, times `factor`, between -127 and 127 except for rounding.
 void QuantizeKernel(const float* values,
                     size_t num_values,
                     float factor,
@@ -69,7 +69,7 @@ void QuantizeKernel(const float* values,
   const auto first = static_cast<uint32_t>(first_place);
   for (size_t i = 0; i < num_values; ++i) {
     const float chance = Chance(first + static_cast<uint32_t>(i), seed_low, seed_high);
-    // Above 0, where cutting off is rounding down.
+    // Above 0, where truncation rounds down.
     const auto above = static_cast<int32_t>(values[i] * factor + (128.0F + chance));
     const int32_t quantum = std::min(std::max(above - 128, -127), 127);
     StoreAt(out, i, static_cast<int8_t>(quantum));
@@ -98,14 +98,14 @@ constexpr uint8_t kEncodedVersion = 1;
 constexpr std::array<absl::string_view, 6> kNames = {
     "none", "fp16", "bf16", "int8", "topk", "onebit"};
 
-// How many blocks of `size` values there are, the last one perhaps shorter.
+// The number of blocks of `size` values; the last one may be shorter.
 constexpr size_t NumBlocks(size_t num_values, size_t size) {
   return (num_values + size - 1) / size;
 }
 
 struct BlockScale {
-  float scale = 0;   // times a quantum: the value
-  float factor = 0;  // times a value: the quantum; 0: all quanta are 0
+  float scale = 0;   // value = scale x quantum
+  float factor = 0;  // quantum = factor x value; 0: all quanta are 0
 };
 
 BlockScale ScaleOf(float largest) {
@@ -153,8 +153,8 @@ uint32_t MagnitudeOf(float x) {
   return std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU;
 }
 
-// The magnitude, as bits, that `rank` values are above or at, the largest such; `above` of them are
-// above. By digits, from the highest.
+// The largest magnitude, as bits, such that `rank` values are at or above it; `above` of them are
+// above. Found digit by digit, from the highest.
 struct Threshold {
   uint32_t magnitude = 0;
   size_t above = 0;
@@ -162,7 +162,7 @@ struct Threshold {
 Threshold FindThreshold(std::span<const float> values, size_t rank) {
   constexpr uint32_t kDigits = 1U << 11;
   Threshold found;
-  uint32_t known = 0;  // bits of the magnitude that are known
+  uint32_t known = 0;  // the magnitude's bits known so far
   for (const uint32_t shift : {21U, 10U, 0U}) {
     const uint32_t mask = (shift == 0 ? 1U << 10 : kDigits) - 1;
     std::array<uint32_t, kDigits> counts{};
@@ -178,7 +178,7 @@ Threshold FindThreshold(std::span<const float> values, size_t rank) {
   return found;
 }
 
-// Where the parts of topk's bytes begin.
+// Where the parts of topk's encoding begin.
 struct TopKLayout {
   explicit TopKLayout(size_t num_values)
       : num_blocks(NumBlocks(num_values, kTopKBlockValues)),
@@ -218,8 +218,8 @@ void EncodeTopK(std::span<const float> values, std::span<std::byte> encoded) {
   }
 }
 
-// Calls visit(which of the sent values, its place) for all of them, in their order; what is wrong
-// ends it.
+// Calls visit(index among the sent values, its place) for all sent values, in order; stops at the
+// first error.
 template <typename Visit>
 absl::Status ForEachSent(std::span<const std::byte> encoded, size_t num_values, Visit visit) {
   const TopKLayout layout(num_values);
@@ -249,7 +249,7 @@ absl::Status ForEachSent(std::span<const std::byte> encoded, size_t num_values, 
 }
 
 absl::Status DecodeTopK(std::span<const std::byte> encoded, std::span<float> values) {
-  // All of it is looked at before anything is written.
+  // Everything is checked before anything is written.
   PUSHPULL_RETURN_IF_ERROR(ForEachSent(encoded, values.size(), [](size_t, size_t) {}));
   std::fill(values.begin(), values.end(), 0.0F);
   const size_t first_value = TopKLayout(values.size()).values;

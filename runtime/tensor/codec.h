@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codecs encode gradients in fewer bytes than float32. Workers encode, servers decode before they
-// add (reduce.h), so sums are always those of float32. The codec of a tensor is fixed when it is
-// registered.
+// Codecs encode gradients in fewer bytes than float32. Workers encode, and servers decode before
+// they add (reduce.h), so sums are always float32. A tensor's codec is fixed when it is registered.
 //
 // Like those of reduce.h, all functions return the same bits for the same input on every machine;
 // the payload of a NaN is not preserved. They neither allocate nor block. Thread-compatible.
@@ -26,8 +25,8 @@ constexpr bool IsKnown(Codec codec) {
   return codec <= Codec::kOneBit;
 }
 
-// Whether the codec needs error feedback: what it leaves out is added to the next gradient (Seide,
-// Fu, Droppo, Li, Yu, Interspeech 2014).
+// Whether the codec needs error feedback, i.e. what it leaves out is added to the next gradient
+// (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 constexpr bool HasMemory(Codec codec) {
   return codec == Codec::kTopK || codec == Codec::kOneBit;
 }
@@ -46,8 +45,8 @@ std::string ToString(Codec codec);
 //   int8         for each block of 256 values a float32, their scale; for each value an int8, which
 //                multiplied by its scale is the value
 //   topk         for each block of 65,536 values a uint32, how many of them are sent; for each
-//   value
-//                sent a uint16, its index in its block, ascending; for each value sent a float32
+//                value sent a uint16, its index in its block, ascending; for each value sent a
+//                float32
 //   onebit       for each block of 1,024 values two float32, the mean of the values whose bit is 0
 //                and of those whose bit is 1; then the bits, lowest first
 constexpr size_t kEncodedHeaderBytes = 8;
@@ -65,8 +64,8 @@ uint64_t RoundingSeed(uint32_t worker, uint64_t step, uint64_t chunk);
 
 // Encodes `values` into `encoded`, which has EncodedBytes() bytes and does not overlap them.
 // `codec` is not kNone. Returns the number of overflows: finite values that the codec cannot
-// represent. They are encoded as infinities, so the server's check for non-finite values finds
-// them. NaN and infinities are preserved (kInt8: all values of their block become NaN). kInt8 is
+// represent. They are encoded as infinities, which the server's check for non-finite values
+// detects. NaN and infinities are preserved (kInt8: all values of their block become NaN). kInt8 is
 // unbiased over the seeds; |value - decoded| is below 1/127 of the largest magnitude of the block.
 uint64_t Encode(Codec codec,
                 std::span<const float> values,
@@ -74,7 +73,7 @@ uint64_t Encode(Codec codec,
                 std::span<std::byte> encoded);
 
 // Decodes into `values`. `codec` is not kNone. `encoded` may be any bytes: kDataLoss says why they
-// are not exactly values.size() values in this codec; `values` are unchanged then.
+// are not exactly values.size() values in this codec, and leaves `values` unchanged.
 absl::Status Decode(Codec codec, std::span<const std::byte> encoded, std::span<float> values);
 
 }  // namespace pushpull

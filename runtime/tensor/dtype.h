@@ -20,14 +20,14 @@ constexpr bool IsKnown(DType dtype) {
   return dtype >= DType::kFloat32 && dtype <= DType::kBFloat16;
 }
 
-// The type in which servers keep and add the values of tensors of `dtype`, and in which checkpoints
-// have them (docs/decisions/0082-half-precision-tensors.md).
+// The type in which servers keep and add the values of tensors of `dtype`, and checkpoints store
+// them (docs/decisions/0082-half-precision-tensors.md).
 constexpr DType MasterOf(DType dtype) {
   const bool is_half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
   return is_half ? DType::kFloat32 : dtype;
 }
 
-// Whether servers keep its values as they are.
+// Whether servers keep values of this type as they are.
 constexpr bool IsMaster(DType dtype) {
   return MasterOf(dtype) == dtype;
 }
@@ -38,7 +38,7 @@ inline size_t DTypeBytes(DType dtype) {
   return dtype == DType::kFloat32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-// The length of `master_bytes` of master values as values of `dtype`.
+// Converts the size of master values to the size of the same values in `dtype`.
 inline uint64_t NarrowBytes(DType dtype, uint64_t master_bytes) {
   return master_bytes / DTypeBytes(MasterOf(dtype)) * DTypeBytes(dtype);
 }

@@ -63,8 +63,8 @@ void ForEach(std::span<Element> to, std::span<const Element> with, Combine combi
   for (size_t i = 0; i < to.size(); ++i) to[i] = combine(to[i], with[i]);
 }
 
-// Overflow of signed integers is not defined, that of unsigned ones is. Those of fewer bits than an
-// int become one when they are computed with, so the unsigned type has as many at least.
+// Overflow is undefined for signed integers and defined for unsigned ones. Integers narrower than
+// int are promoted to int in arithmetic, so the unsigned type is at least as wide.
 template <typename Element>
 using WrappingOf = std::make_unsigned_t<std::common_type_t<Element, int>>;
 
@@ -88,7 +88,7 @@ Element Product(Element a, Element b) {
   }
 }
 
-// The one of both that `is_better`, or the one that is NaN.
+// The one that `is_better`, or the one that is NaN.
 template <typename Element, typename IsBetter>
 Element BetterOf(Element a, Element b, IsBetter is_better) {
   if constexpr (std::is_floating_point_v<Element>) {
@@ -128,7 +128,7 @@ void ReduceAs(ElementOp op, std::span<Element> into, std::span<const Element> fr
   }
 }
 
-// float32, which the lanes of servers reduce, too, has kernels for each instruction set.
+// float32, which servers' lanes reduce too, has kernels for each instruction set.
 template <>
 void ReduceAs<float>(ElementOp op, std::span<float> into, std::span<const float> from) {
   switch (op) {
@@ -152,7 +152,7 @@ void ReduceAs<float>(ElementOp op, std::span<float> into, std::span<const float>
 template <typename Element>
 void FinishAs(ElementOp op, size_t count, std::span<Element> values) {
   if (op == ElementOp::kMean) {
-    // Of at least as many bits as a count: an int8 has no 128.
+    // Wide enough for a count: an int8 has no 128.
     using Wide = std::conditional_t<std::is_integral_v<Element>, int64_t, Element>;
     const auto divisor = static_cast<Wide>(count);
     for (Element& value : values) value = static_cast<Element>(static_cast<Wide>(value) / divisor);
@@ -180,7 +180,7 @@ Element IdentityAs(ElementOp op) {
   return Element{0};
 }
 
-// Halves are computed with in blocks of float32 that stay in the first-level cache.
+// Halves are computed in blocks of float32 that stay in the L1 cache.
 constexpr size_t kHalvesBlock = 512;
 using HalvesBlock = std::array<float, kHalvesBlock>;
 
@@ -202,7 +202,7 @@ void EncodeTo(ElementKind kind, std::span<const float> values, std::span<std::by
   }
 }
 
-// Calls `change` with the float32 of each block of `halves` and where it begins.
+// Calls `change` with each block of `halves` as float32, and with the block's begin.
 template <typename Change>
 void ForEachBlock(ElementKind kind, std::span<std::byte> halves, Change change) {
   constexpr size_t kBlockBytes = kHalvesBlock * sizeof(uint16_t);
@@ -230,7 +230,7 @@ bool IsHalf(ElementKind kind) {
   return kind == ElementKind::kFloat16 || kind == ElementKind::kBFloat16;
 }
 
-// Calls `action` with a value of the type that `kind` has in memory; not for halves.
+// Calls `action` with a value of the type that represents `kind` in memory; not for halves.
 template <typename Action>
 void WithType(ElementKind kind, Action action) {
   switch (kind) {

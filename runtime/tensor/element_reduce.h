@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reduces arrays element by element: of collectives over servers and between ranks. Equal input
-// gives equal bits on every machine, a NaN's payload aside. Pure.
+// Reduces arrays element by element, for collectives over servers and between ranks. Equal input
+// gives equal bits on every machine, except for a NaN's payload. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace pushpull {
 
-// What an array has. The values are part of messages between processes: they never change.
+// An array's element type. The values are part of messages between processes and never change.
 enum class ElementKind : uint8_t {
   kUint8 = 1,
   kInt32 = 2,
@@ -23,17 +23,17 @@ enum class ElementKind : uint8_t {
   kBFloat16 = 8,  // the upper half of a float32
 };
 
-// How two elements become one. All of them are commutative; those of integers, minimum, maximum,
-// and and or are associative, sums and products of floating point values but for their rounding.
-// The values are part of messages between processes: they never change.
+// How two elements are combined. All operations are commutative. Integer operations, minimum,
+// maximum, and and or are associative; floating-point sums and products are too, except for
+// rounding. The values are part of messages between processes and never change.
 enum class ElementOp : uint8_t {
-  kMean = 1,     // a sum until FinishReduction; that of integers is rounded towards zero
+  kMean = 1,     // a sum until FinishReduction; integer means round toward zero
   kSum = 2,      // integers wrap around
-  kMin = 3,      // NaN where either is NaN
+  kMin = 3,      // NaN if either is NaN
   kMax = 4,      // likewise
   kProduct = 5,  // integers wrap around
-  kAnd = 6,      // logical: 1 where both differ from 0, else 0; a NaN differs from 0
-  kOr = 7,       // 1 where one differs from 0, else 0
+  kAnd = 6,      // logical: 1 if both are nonzero, else 0; a NaN is nonzero
+  kOr = 7,       // 1 if either is nonzero, else 0
 };
 
 size_t ElementBytes(ElementKind kind);
@@ -43,8 +43,8 @@ std::string ToString(ElementKind kind);
 std::string ToString(ElementOp op);
 
 // into = into `op` from. Sums and products of float16 and bfloat16 are computed in float32 and
-// rounded once. The spans are equally long, a whole number of elements, aligned for them, and do
-// not overlap.
+// rounded once. The spans have equal length, a whole number of elements, are aligned for them, and
+// do not overlap.
 void Reduce(ElementKind kind,
             ElementOp op,
             std::span<std::byte> into,
@@ -55,12 +55,12 @@ constexpr bool NeedsFinish(ElementOp op, size_t count) {
   return op == ElementOp::kMean || (count == 1 && (op == ElementOp::kAnd || op == ElementOp::kOr));
 }
 
-// Makes the result of what was reduced from `count` arrays: divides a mean, and turns the elements
-// of a single array into 0 and 1 for and, or.
+// Completes a reduction of `count` arrays: divides a mean and, for `and` and `or`, turns the
+// elements of a single array into 0 and 1.
 void FinishReduction(ElementKind kind, ElementOp op, size_t count, std::span<std::byte> values);
 
-// Fills `values` with what changes nothing when it is reduced: 0 for a sum and a mean, 1 for a
-// product, the largest value (infinity) for a minimum.
+// Fills `values` with the operation's identity: 0 for a sum and a mean, 1 for a product, the
+// largest value (infinity) for a minimum.
 void FillIdentity(ElementKind kind, ElementOp op, std::span<std::byte> values);
 
 }  // namespace pushpull

@@ -7,8 +7,8 @@
 #include "runtime/tensor/unaligned.h"
 
 // As in reduce.cc: compiled once for each instruction set. The kernels are plain loops without
-// branches, which the compiler turns into vectors; Highway's own conversions of float16 and
-// bfloat16 round in other ways on machines that lack the instructions.
+// branches, which the compiler vectorizes; Highway's own conversions of float16 and bfloat16 round
+// differently on machines that lack the instructions.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/tensor/half_float.cc"
@@ -32,21 +32,22 @@ HWY_INLINE float FloatOf(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
 
-// By masks: of a choice between computed values the compiler may make branches, and no vectors.
+// Uses masks: the compiler may turn a choice between computed values into branches instead of
+// vectors.
 HWY_INLINE uint32_t Choose(bool condition, uint32_t one, uint32_t other) {
   const uint32_t mask = 0U - static_cast<uint32_t>(condition);
   return (one & mask) | (other & ~mask);
 }
 
-// Of a number without its sign, to nearest, ties to even. All three cases are computed, and one is
-// taken.
+// Converts a number without its sign, to nearest, ties to even. All three cases are computed, and
+// one is chosen.
 HWY_INLINE uint32_t MagnitudeToFloat16(uint32_t magnitude) {
-  // 2^16 - 2^4 and above are nearer to 2^16, which float16 does not have, than to 65,504; a carry
-  // of the rounding below makes them infinite.
+  // 2^16 - 2^4 and above are nearer to 2^16, which float16 cannot represent, than to 65,504; a
+  // carry of the rounding below makes them infinite.
   constexpr uint32_t kAboveAll = (127U + 16U) << 23;
   constexpr uint32_t kLeastNormal = (127U - 14U) << 23;
-  // Added to a number below 2^-14 it leaves a multiple of 2^-24, the distance of denormal float16,
-  // in its lowest bits, rounded as every sum is.
+  // Added to a number below 2^-14, this leaves a multiple of 2^-24, the spacing of denormal
+  // float16, in the lowest bits, rounded like every sum.
   constexpr uint32_t kOfDenormals = ((127U - 15U) + (23U - 10U) + 1U) << 23;
   const uint32_t is_odd = (magnitude >> 13) & 1U;
   const uint32_t normal = (magnitude - ((127U - 15U) << 23) + 0xFFFU + is_odd) >> 13;
@@ -73,8 +74,8 @@ HWY_INLINE uint32_t MagnitudeToBFloat16(uint32_t magnitude) {
   return magnitude > kInfinityBits ? 0x7FC0U : rounded;
 }
 
-// Writes 16 bits a value, its sign and `convert` of its magnitude. Returns how many finite values
-// became infinite: those of `least_too_large` and above.
+// Writes 16 bits per value, its sign and `convert` of its magnitude. Returns the number of finite
+// values that became infinite: those of `least_too_large` and above.
 template <typename Convert>
 HWY_INLINE uint64_t EncodeHalves(const float* values,
                                  size_t num_values,

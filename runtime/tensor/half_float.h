@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16 and bfloat16 as 16 bits at any address, from and to float32: to nearest, ties to even;
-// the payload of a NaN is not preserved. Equal input gives equal bits on every machine. Nothing is
-// allocated, nothing blocks. Thread-compatible.
+// Converts between float32 and float16 or bfloat16, as 16 bits at any address: to nearest, ties to
+// even; the payload of a NaN is not preserved. Equal input gives equal bits on every machine.
+// Nothing allocates or blocks. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace pushpull {
 
-// `halves` has two bytes a value or more. Returns how many finite values became infinite.
+// `halves` has at least two bytes per value. Returns the number of finite values that became
+// infinite.
 uint64_t EncodeFloat16(std::span<const float> values, std::span<std::byte> halves);
 uint64_t EncodeBFloat16(std::span<const float> values, std::span<std::byte> halves);
 

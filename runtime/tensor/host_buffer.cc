@@ -20,7 +20,7 @@ std::align_val_t AlignmentOf(size_t num_bytes) {
                                                                      : HostBuffer::kAlignment};
 }
 
-// Null where the system refuses. Mapped memory is zero, other memory is not.
+// Null if the system refuses. Mapped memory is zeroed; other memory is not.
 std::byte* Allocate(size_t num_bytes) {
   if (num_bytes >= HostBuffer::kMappedBytes) {
     void* mapped =
@@ -34,8 +34,9 @@ void Free(std::byte* data, size_t num_bytes) {
   if (num_bytes < HostBuffer::kMappedBytes) {
     ::operator delete(data, AlignmentOf(num_bytes));
   } else if (munmap(data, num_bytes) != 0) {
-    // A hole in the middle of neighbours that the kernel had merged makes one mapping more, and
-    // their number is limited (vm.max_map_count). Then only the pages go back, not the addresses.
+    // A hole in neighboring mappings that the kernel had merged creates one more mapping, and their
+    // number is limited (vm.max_map_count). At the limit only the pages are returned, not the
+    // addresses.
     PUSHPULL_CHECK(madvise(data, num_bytes, MADV_DONTNEED) == 0);
   }
 }

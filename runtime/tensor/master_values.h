@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between a tensor's values as workers have them and the float32 that servers keep
+// Converts between a tensor's values in the workers' type and the float32 that servers keep
 // (docs/decisions/0082-half-precision-tensors.md).
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace pushpull {
 
-// `narrow` has DTypeBytes(dtype) for each of `values`. Neither allocates nor blocks.
+// `narrow` has DTypeBytes(dtype) bytes for each of `values`. Neither function allocates or blocks.
 void Widen(DType dtype, std::span<const std::byte> narrow, std::span<float> values);
 
-// To nearest, ties to even. Returns how many finite values became infinite.
+// To nearest, ties to even. Returns the number of finite values that became infinite.
 uint64_t Narrow(DType dtype, std::span<const float> values, std::span<std::byte> narrow);
 
 }  // namespace pushpull

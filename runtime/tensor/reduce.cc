@@ -7,8 +7,8 @@
 
 #include "runtime/base/check.h"
 
-// Highway compiles what stands between BEFORE and AFTER once for each instruction set by including
-// this file again and again; the functions below HWY_ONCE pick one at run time. The order matters.
+// Highway compiles the code between BEFORE and AFTER once for each instruction set by including
+// this file repeatedly; the functions below HWY_ONCE pick one at run time. The order matters.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/tensor/reduce.cc"
@@ -34,7 +34,7 @@ struct Add {
 struct MultiplyThenAdd {
   float scale = 1;
 
-  // Not hn::MulAdd: that rounds once where the machine has the instruction and twice elsewhere.
+  // Not hn::MulAdd, which rounds once on machines that have the instruction and twice elsewhere.
   template <class D, class V>
   HWY_INLINE V operator()(D tag, V accumulator, V x) const {
     return hn::Add(accumulator, hn::Mul(x, hn::Set(tag, scale)));
@@ -50,7 +50,7 @@ struct Multiply {
   }
 };
 
-// Not hn::Min and hn::Max: what they do with NaN differs between machines.
+// Not hn::Min and hn::Max, which treat NaN differently on different machines.
 struct TakeSmaller {
   template <class D, class V>
   HWY_INLINE V operator()(D /*tag*/, V accumulator, V x) const {
@@ -75,8 +75,8 @@ HWY_INLINE hn::Vec<D> LargerMagnitude(D tag, hn::Vec<D> largest, hn::Vec<hn::Reb
   return hn::Max(largest, hn::And(hn::BitCast(tag, x), hn::Set(tag, 0x7FFFFFFF)));
 }
 
-// accumulator[i] = operation(accumulator[i], x[i]). Whether all results are finite: watched on the
-// way, which costs nothing where memory is the limit.
+// accumulator[i] = operation(accumulator[i], x[i]). Returns whether all results are finite, checked
+// along the way, which costs nothing when memory is the bottleneck.
 template <class Operation>
 HWY_INLINE bool TransformFinite(std::span<float> accumulator,
                                 const float* x,
@@ -106,7 +106,7 @@ HWY_INLINE bool TransformFinite(std::span<float> accumulator,
 
 // All kernels for one instruction set. `x` has as many elements as `accumulator`.
 bool AddScaledKernel(std::span<float> accumulator, const float* x, float scale) {
-  // The same bits, one operation less: sums and unweighted means.
+  // The same bits with one operation less, for sums and unweighted means.
   if (scale == 1.0F) return TransformFinite(accumulator, x, Add{});
   return TransformFinite(accumulator, x, MultiplyThenAdd{scale});
 }
@@ -144,7 +144,7 @@ bool AllFiniteKernel(std::span<const float> x) {
          hn::GetLane(largest_of_rest) < kInfinityBits;
 }
 
-// Four sums, so that none waits for its last addition.
+// Four sums, so that none waits for its previous addition.
 double SumOfSquaresKernel(std::span<const float> x) {
   const hn::ScalableTag<double> tag;
   const hn::Rebind<float, decltype(tag)> narrow;
@@ -179,7 +179,7 @@ HWY_AFTER_NAMESPACE();
 namespace pushpull {
 namespace {
 
-// Sums that do not wait for each other's last addition.
+// Number of independent sums, which do not wait for each other's additions.
 constexpr size_t kSquareSums = 8;
 
 }  // namespace

@@ -22,7 +22,7 @@ absl::StatusOr<uint64_t> NumBytes(std::span<const int64_t> dims, DType dtype) {
           absl::StrCat("shape ", DimsToString(dims), ": a dimension must be at least 0, is ", dim));
     }
   }
-  // Before the loop, so that whether a shape is too large does not hang on the order of its
+  // Before the loop, so that whether a shape is too large does not depend on the order of its
   // dimensions.
   if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return 0;
   const uint64_t unit = DTypeBytes(dtype);

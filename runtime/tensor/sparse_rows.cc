@@ -11,13 +11,13 @@
 namespace pushpull {
 namespace {
 
-// Even in [0, 1), with the 53 bits of a double.
+// Uniform in [0, 1), with the 53 bits of a double.
 double Fraction(uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-// As many as give a sum of variance 1 (each has 1/12). No logarithm or cosine, of which members
-// built with different C libraries might have different bits.
+// As many as give a sum of variance 1 (each has 1/12). No logarithm or cosine, whose bits might
+// differ between members built with different C libraries.
 constexpr int kSummands = 12;
 
 double Normal(uint64_t state) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of a row-sparse tensor as they travel and are stored: ascending 64-bit keys, each once, and
-// then their values in the same order, as in memory. Pure: from and to bytes
+// Rows of a row-sparse tensor as sent and stored: ascending 64-bit keys, each once, then their
+// values in the same order, in host byte order. Pure: from and to bytes
 // (docs/decisions/0056-row-sparse-tensors.md).
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace pushpull {
 
-// A view: the memory is somebody else's.
+// A view; does not own the memory.
 struct SparseRows {
   std::span<const uint64_t> keys;  // ascending, each once
   std::span<const float> values;   // [keys, dim]
 };
 
-// Of a row with its key.
+// Size of a row with its key.
 constexpr size_t SparseRowBytes(size_t dim) {
   return sizeof(uint64_t) + dim * sizeof(float);
 }
@@ -30,10 +30,10 @@ constexpr size_t SparseRowBytes(size_t dim) {
 // `bytes` start at a multiple of 8.
 // kInvalidArgument: not a whole number of rows of `dim` values, or the keys do not ascend.
 absl::StatusOr<SparseRows> ParseSparseRows(std::span<const std::byte> bytes, size_t dim);
-// Likewise, of keys alone.
+// Likewise, for keys alone.
 absl::StatusOr<std::span<const uint64_t>> ParseRowKeys(std::span<const std::byte> bytes);
 
-// The same for writing; the contents are the caller's to fill in.
+// The same for writing; the caller fills in the contents.
 struct MutableSparseRows {
   std::span<uint64_t> keys;
   std::span<float> values;
@@ -46,10 +46,11 @@ constexpr bool IsKnown(RowInit init) {
   return init >= RowInit::kZeros && init <= RowInit::kNormal;
 }
 
-// What the row has that nobody has pushed; `row` has dim values. The same bits everywhere.
+// Sets `row`, which has dim values, to the value of a row that nobody has pushed. The same bits
+// everywhere.
 void InitializeRow(const RowSpec& spec, uint64_t key, std::span<float> row);
 
-// A number that depends on all bits of `value`, as even as a random one.
+// A number that depends on all bits of `value`, as uniformly distributed as a random one.
 uint64_t MixBits(uint64_t value);
 
 }  // namespace pushpull
