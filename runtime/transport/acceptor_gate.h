@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lets a listener end on one thread while lanes on other threads may be handing over connections:
-// once Close has returned, the acceptor is not called again.
+// the acceptor is not called after Close has returned.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ class AcceptorGate {
   // Calls `use` with the acceptor, unless the gate is closed; returns whether it did.
   bool Enter(const std::function<void(ChannelAcceptor&)>& use) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until nobody is inside, which is short: an acceptor takes a channel over and returns.
-  // Must not be called from inside.
+  // Blocks until nobody is inside, which does not take long: an acceptor takes over a channel and
+  // returns. Must not be called from inside.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -8,8 +8,8 @@
 //   worker  --Connect(address, lane)-->  Listener --> ChannelAcceptor::OnChannel on that lane
 //           <========== frames, each received straight into its final buffer ==========>
 //
-// Implementations: tcp/ (own frames over sockets, with payloads through shared memory, shm/, where
-// both ends reach the same), grpc/ (the same frames in a stream of gRPC), and for tests
+// Implementations: tcp/ (our own frames over sockets, with payloads through shared memory, shm/, if
+// both ends can reach it), grpc/ (the same frames in a gRPC stream), and for tests
 // tests/fakes/inproc (same process, with delay, loss, duplication and reordering from a seed).
 // tests/unit/runtime/transport/conformance_test.cc specifies what every implementation must do.
 #pragma once
@@ -34,8 +34,8 @@
 
 namespace pushpull {
 
-// Bytes to send, and what keeps them alive and unchanged until the channel has read them for the
-// last time. `owner` may be null where the protocol itself keeps the bytes (a worker keeps a
+// Bytes to send, and an owner that keeps them alive and unchanged until the channel has read them
+// for the last time. `owner` may be null if the protocol itself keeps the bytes (a worker keeps a
 // gradient until its version is back).
 struct Payload {
   std::span<const std::byte> bytes;
@@ -55,20 +55,20 @@ struct OutgoingFrame {
 struct ReceivedFrame {
   FrameHeader header;
   std::span<const std::byte> meta;  // valid during the call
-  std::span<std::byte> payload;     // what PayloadBuffer returned; empty where it was discarded
+  std::span<std::byte> payload;     // what PayloadBuffer returned; empty if discarded
   SteadyTime received_at;           // when the last byte arrived
-  // Instead of `payload`, where FrameHandler::TakesInPlace returned true. It lies in the peer's
-  // memory: the peer may change it at any time, and it stays mapped while its owner is held.
+  // Instead of `payload`, if FrameHandler::TakesInPlace returned true. It is in the peer's memory:
+  // the peer may change it at any time, and it stays mapped while its owner is held.
   Payload in_place = {};
 };
 
 class Channel;
 class SharedMemory;
 
-// Called with the reason why a peer on this host could not map the memory that it was offered.
+// Called with the reason why a peer on this host could not map memory offered to it.
 using ShareRefused = std::function<void(const absl::Status& why)>;
 
-// Receives what arrives on a channel. All calls come on the channel's executor.
+// Receives what arrives on a channel. Called on the channel's executor.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
@@ -78,11 +78,11 @@ class FrameHandler {
   // then the payload is read and dropped. Not called for frames without payload.
   virtual std::span<std::byte> PayloadBuffer(Channel& channel, const FrameHeader& header) = 0;
 
-  // The payload of this frame lies in memory that the peer shares. True: it stays there, OnFrame
-  // follows at once. False: PayloadBuffer is called as for any other frame.
+  // The payload of this frame is in memory that the peer shares. Return true to leave it there:
+  // OnFrame follows at once. Return false, and PayloadBuffer is called as for any other frame.
   virtual bool TakesInPlace(Channel&, const FrameHeader&) { return false; }
 
-  // The frame is complete and its checksums are right.
+  // The frame is complete and its checksums match.
   virtual void OnFrame(Channel& channel, const ReceivedFrame& frame) = 0;
 
   // PayloadBuffer or TakesInPlace was called for this frame, but its rest will never arrive.
@@ -100,7 +100,7 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Frames start to arrive at `handler` (not owned, outlives the channel). Called once.
+  // Starts delivering frames to `handler` (not owned, outlives the channel). Called once.
   virtual void Start(FrameHandler& handler) = 0;
 
   // Queues a frame; never blocks. Smaller priorities are sent first, equal ones in order. A closed
@@ -113,7 +113,7 @@ class Channel {
 
   virtual size_t queued_bytes() const = 0;
 
-  // True: every sent frame arrives, unless OnClosed is called. False: the sender must repeat what
+  // True: every sent frame arrives, unless OnClosed is called. False: the sender must resend what
   // is not answered in time.
   virtual bool is_reliable() const = 0;
 
@@ -122,7 +122,7 @@ class Channel {
 
   // Offers memory to a peer that can map it: once it has, settled payloads in it are not copied.
   // Nothing else changes; does nothing on other channels. The channel holds the memory until it
-  // ends. `on_refused` is called where the peer should be able to map it and is not; may be null.
+  // ends. `on_refused` is called if the peer should be able to map it but cannot; may be null.
   virtual void Share(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused) = 0;
 
   // "tcp", "shm", "grpc" or "inproc": the `channel` label of the metrics.
@@ -139,7 +139,7 @@ struct Hello {
   std::optional<ServerId> server;  // set by a server that joins shards; `worker` is unused then
 };
 
-// "worker-1" or "server-2": who sent the hello, as its certificate must say.
+// "worker-1" or "server-2": the sender of the hello, as its certificate must name it.
 std::string PeerName(const Hello& hello);
 
 // Decides whether to accept connections and takes them over.
@@ -154,7 +154,7 @@ class ChannelAcceptor {
   virtual void OnChannel(const Hello& hello, std::unique_ptr<Channel> channel) = 0;
 
   // A connection was closed before it became a channel: no valid hello arrived in time. For
-  // counting. Thread-safe.
+  // counters. Thread-safe.
   virtual void OnRejected(const absl::Status& why) = 0;
 };
 
@@ -162,7 +162,7 @@ class ChannelAcceptor {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual const std::string& address() const = 0;  // host:port with the real port
+  virtual const std::string& address() const = 0;  // host:port with the actual port
 };
 
 struct ConnectRequest {
@@ -171,7 +171,7 @@ struct ConnectRequest {
   Hello hello;
   size_t local_lane = 0;  // which of this transport's executors the channel lives on
   Deadline deadline;
-  // Who must answer there, by its certificate; none: any member of the job.
+  // The server that must answer there, by its certificate; empty: any member of the job.
   std::optional<ServerId> server = {};
 };
 
@@ -189,7 +189,7 @@ class Transport {
   // transport (lane_link.cc); empty for tcp. Addresses of Listen and Connect do not have it.
   virtual absl::string_view scheme() const { return ""; }
 
-  // Starts to accept at host:port; port 0 takes a free one. kAlreadyExists when the port is in use.
+  // Starts accepting at host:port; port 0 takes any free port. kAlreadyExists: the port is in use.
   // `acceptor` outlives the listener. Thread-safe.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                            ChannelAcceptor& acceptor) = 0;

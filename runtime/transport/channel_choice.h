@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kind of channel a process uses, and how much of it the kernel may buffer, from its
+// The kind of channel a process uses and how much of its data the kernel may buffer, from the
 // environment.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace pushpull {
 
-// The variable's value; `otherwise` where it is unset or empty.
+// The variable's value; `otherwise` if it is unset or empty.
 std::string SettingOf(const std::map<std::string, std::string>& environment,
                       const std::string& variable,
                       const char* otherwise);
 
-// auto: shared memory where both ends can map it, else sockets; tcp: sockets only; grpc: gRPC only.
+// auto: shared memory if both ends can map it, else sockets; tcp: sockets only; grpc: gRPC only.
 // All members of a job must have the same value.
 inline constexpr char kChannelVariable[] = "PUSHPULL_CHANNEL";
 inline constexpr char kShmFolderVariable[] = "PUSHPULL_SHM_DIR";
@@ -29,18 +29,19 @@ struct ChannelChoice {
 // kInvalidArgument names the variable and its value.
 absl::StatusOr<ChannelChoice> ChooseChannel(const std::map<std::string, std::string>& environment);
 
-// Of one connection, in each direction. Bytes in the kernel have left the cache before they are
-// copied again, and no urgent frame overtakes them (docs/decisions/0034-order-on-the-wire.md).
+// Buffers of one connection, in each direction. Bytes in the kernel have left the cache before they
+// are copied again, and no urgent frame overtakes them (docs/decisions/0034-order-on-the-wire.md).
 struct SocketBuffers {
-  // SO_SNDBUF and SO_RCVBUF; the kernel doubles them for its overhead per packet. This bounds what
-  // is in flight: bandwidth times round trip of one connection. The workers of a step send at the
-  // same moment, and a switch drops what it cannot queue (docs/decisions/0042-push-window.md).
+  // SO_SNDBUF and SO_RCVBUF; the kernel doubles them for its overhead per packet. This bounds the
+  // bytes in flight, i.e. one connection's bandwidth times round trip. All workers of a step send
+  // at the same moment, and a switch drops what it cannot queue
+  // (docs/decisions/0042-push-window.md).
   int bytes = 64 * 1024;
-  // The same between ends on one host, where packets have 64 KiB: with room for less than a few of
-  // them a sender waits for timers.
+  // The same between ends on one host, where packets have 64 KiB: without room for a few of them a
+  // sender waits for timers.
   int bytes_on_host = 256 * 1024;
-  // Bytes in the kernel that are not sent yet, beside those in flight (TCP_NOTSENT_LOWAT). 0: no
-  // bound but `bytes`.
+  // Bytes in the kernel that are not sent yet, in addition to those in flight (TCP_NOTSENT_LOWAT).
+  // 0: no bound other than `bytes`.
   int unsent_bytes_max = 64 * 1024;
 };
 

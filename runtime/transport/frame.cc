@@ -18,7 +18,7 @@ namespace {
 // "PuPu"; the first bytes of every frame of every version.
 constexpr uint32_t kMagic = 0x75507550;
 
-// The last field.
+// The checksum is the last field.
 constexpr size_t kHeaderChecksumAt = kFrameHeaderBytes - sizeof(uint64_t);
 
 // The fields between version and checksum, as in docs/decisions/0002-frame-layout.md.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames that wait to be sent: the most urgent first, those of equal priority in FIFO order.
+// Frames that wait to be sent: most urgent first, equal priorities in FIFO order.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ inline size_t WireBytes(const OutgoingFrame& frame) {
   return kFrameHeaderBytes + frame.meta.size() + frame.payload.bytes.size();
 }
 
-// The header of a frame whose first byte is about to leave, at `now`. A payload's checksum is
-// computed once: a frame that the connection did not take comes here again.
+// Encodes the header of a frame whose first byte is about to leave, at `now`. A payload's checksum
+// is computed only once: a frame that the connection did not take is passed here again.
 void EncodeHead(OutgoingFrame& frame,
                 SteadyTime now,
                 bool has_checksums,
@@ -32,7 +32,7 @@ class FrameQueue {
   explicit FrameQueue(size_t frames_max) : frames_max_(frames_max) {}
 
   // Fills in the lengths in the frame's header and clears its payload checksum.
-  //   kResourceExhausted  frames_max frames wait already
+  //   kResourceExhausted  frames_max frames are already waiting
   //   kInvalidArgument    meta or payload are longer than a frame may carry
   absl::Status Push(OutgoingFrame frame);
 
@@ -40,7 +40,7 @@ class FrameQueue {
   const OutgoingFrame& front() const { return by_priority_.begin()->second.front(); }
   OutgoingFrame Pop();
 
-  // Calls `visit` with frames in the order of Pop until it returns false. `visit` may change a
+  // Calls `visit` with frames, in the order of Pop, until it returns false. `visit` may change a
   // frame, except its priority and lengths.
   template <typename Visit>
   void ForEach(Visit visit) {

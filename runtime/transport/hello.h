@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first two frames of a connection: who connects, and the answer. Their metas also negotiate
+// The first two frames of a connection: the hello and its answer. Their metas also negotiate
 // payload checksums and shared memory, and carry the clocks of both ends.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace pushpull {
 
-// What an end requests for payload checksums.
+// An end's request about payload checksums.
 enum class PayloadChecksums : uint8_t {
   kAuto = 0,  // on between hosts, off on the same host
   kOn = 1,
@@ -32,18 +32,19 @@ inline constexpr char kPayloadChecksumVariable[] = "PUSHPULL_PAYLOAD_CHECKSUM";
 absl::StatusOr<PayloadChecksums> PayloadChecksumsFrom(
     const std::map<std::string, std::string>& environment);
 
-// The same number in all processes that share this boot of the machine and this time namespace, a
-// different one in all others: processes with the same one read the same steady clock. Random where
-// the kernel does not tell, so that two hosts are never taken for one. Reads two small files.
+// The same number in all processes that share this boot of the machine and this time namespace, and
+// a different one in all others: processes with the same number read the same steady clock. Random
+// if the kernel does not provide these, so that two hosts are never taken for one. Reads two small
+// files.
 uint64_t HostIdentity();
 
-// A random secret: only an end that was sent it, or can read the memory it lies in, knows it.
+// A random secret, known only to an end that received it or can read the memory that contains it.
 using ShmToken = std::array<uint64_t, 2>;
 
-// Where the connecting side takes the descriptor of shared memory (shm/descriptor_inbox.h).
+// Where the connecting side receives the descriptor of shared memory (shm/descriptor_inbox.h).
 struct ShmOffer {
   std::string name;  // of an abstract socket of the network namespace
-  ShmToken token{};  // comes with the descriptor: others may send something there
+  ShmToken token{};  // accompanies the descriptor: others may send something there
 };
 
 // The meta of kHello.
@@ -62,12 +63,12 @@ struct HelloAckMeta {
   bool has_payload_checksums = false;
   int64_t hello_sent_at = 0;      // the connecting side's clock, echoed, ns
   int64_t hello_received_at = 0;  // the accepting side's clock, ns
-  // Where the hello says where to send memory. OK: it is there, and shm_proof lies in it.
+  // If the hello has an address for memory. OK: the memory was sent there and contains shm_proof.
   absl::Status shm_made;
   ShmToken shm_proof{};
 };
 
-// The job's name and the text of a rejection are cut at kTextBytesMax.
+// The job's name and a rejection's text are truncated to kTextBytesMax.
 std::vector<std::byte> EncodeHello(const HelloMeta& meta);
 // kDataLoss: too short, or a field out of range.
 absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta);
@@ -75,8 +76,8 @@ absl::StatusOr<HelloMeta> DecodeHello(std::span<const std::byte> meta);
 std::vector<std::byte> EncodeHelloAck(const HelloAckMeta& meta);
 absl::StatusOr<HelloAckMeta> DecodeHelloAck(std::span<const std::byte> meta);
 
-// What the accepting side decides: on where either end requests it, else off where either end
-// declines it, else on between hosts.
+// The accepting side's decision: on if either end requests it, else off if either end declines it,
+// else on between hosts.
 bool AgreeOnPayloadChecksums(PayloadChecksums ours, PayloadChecksums theirs, bool is_same_host);
 
 }  // namespace pushpull

@@ -11,8 +11,8 @@
 
 namespace pushpull {
 
-// With n servers a server's shards are every n-th one, so the plain remainder would leave lanes
-// empty. Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads any arithmetic sequence.
+// With n servers, a server has every n-th shard, so the plain remainder would leave lanes empty.
+// Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads any arithmetic sequence.
 inline size_t LaneOf(ShardId shard, size_t num_lanes) {
   const uint32_t mixed = shard.value() * uint32_t{2654435769};
   return (mixed >> 16) % num_lanes;

@@ -14,7 +14,7 @@ constexpr Duration kBackoffMin = std::chrono::milliseconds(20);
 constexpr Duration kBackoffMax = std::chrono::seconds(1);
 constexpr Duration kConnectTimeout = std::chrono::seconds(10);
 
-// host:port, where the server uses the same transport as this side. With different ones both would
+// host:port, if the server uses the same transport as this side. With different ones, both would
 // wait for the other's first bytes.
 absl::StatusOr<std::string> AddressFor(const Transport& transport, const LaneLinkTarget& target) {
   constexpr absl::string_view kSchemeEnd = "://";
@@ -87,7 +87,8 @@ void LaneLink::ReconnectAfter(const absl::Status& why) {
   if (pace_.is_warning_due()) handler_.OnLinkWaiting(*this, why, pace_.Lasted(executor_.Now()));
 }
 
-// Only a received frame resets the backoff: a server that accepts and closes at once is no success.
+// Only a received frame resets the backoff: a server that accepts and closes at once is not a
+// success.
 void LaneLink::OnFrame(Channel&, const ReceivedFrame& frame) {
   pace_.Succeeded();
   handler_.OnFrame(*this, frame);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A connection to one lane of one server, from a worker or from a lane of another server. It
-// reconnects whenever it breaks. What travels over it is up to its handler.
+// reconnects whenever it breaks. Its handler decides what travels over it.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,15 @@ namespace pushpull {
 
 class LaneLink;
 
-// Notified of what happens on a link, on the link's executor.
+// Receives a link's events, on the link's executor.
 class LaneLinkHandler {
  public:
   virtual ~LaneLinkHandler() = default;
-  // Connected, for the first time or again: what was not answered must be sent again.
+  // Connected, for the first time or again: everything unanswered must be resent.
   virtual void OnLinkUp(LaneLink& link) = 0;
   // The server rejects this member; the link does not retry.
   virtual void OnLinkRefused(LaneLink& link, const absl::Status& why) = 0;
-  // No connection for `lasted`; the link goes on retrying. Called at once, then at growing
-  // intervals.
+  // No connection for `lasted`; the link keeps retrying. Called at once, then at growing intervals.
   virtual void OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) = 0;
   virtual std::span<std::byte> PayloadBuffer(LaneLink& link, const FrameHeader& header) = 0;
   virtual bool TakesInPlace(LaneLink&, const FrameHeader&) { return false; }
@@ -38,10 +37,10 @@ struct LaneLinkTarget {
   size_t local_lane = 0;
 };
 
-// Thread-confined to its executor, that of target.local_lane.
+// Thread-confined to its executor, which is that of target.local_lane.
 class LaneLink final : public FrameHandler {
  public:
-  // Starts to connect. `transport`, `executor` and `handler` outlive the link.
+  // Starts connecting. `transport`, `executor` and `handler` outlive the link.
   LaneLink(Transport& transport,
            Executor& executor,
            LaneLinkTarget target,
@@ -51,7 +50,7 @@ class LaneLink final : public FrameHandler {
   ServerId server() const { return target_.server; }
   const std::string& address() const { return target_.address; }
   uint32_t lane() const { return target_.hello.lane; }
-  // Null while there is no connection; what is to be sent waits for OnLinkUp then.
+  // Null while there is no connection; sending then waits for OnLinkUp.
   Channel* channel() { return channel_.get(); }
 
   std::span<std::byte> PayloadBuffer(Channel&, const FrameHeader& header) override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transport of a member's process.
+// Makes the transport of a member's process.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace pushpull {
 
-// Over tcp or gRPC, as the options say. The loops and what the options name outlive it.
+// tcp or grpc, as the options say. The loops and everything that the options refer to outlive it.
 std::unique_ptr<Transport> MakeMemberTransport(std::vector<EventLoop*> loops,
                                                const TransportOptions& options);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the ends of a channel track each other's clock: the connecting one pings every second and
-// measures the offset; its pings carry the result to the other.
+// How the ends of a channel track each other's clock: the connecting end pings every second and
+// measures the offset; its pings carry the result to the other end.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace pushpull {
 
-// As durations and clocks travel.
+// The wire format of durations and clocks.
 inline int64_t NanosecondsOf(Duration duration) {
   return std::chrono::nanoseconds(duration).count();
 }
@@ -22,7 +22,7 @@ inline int64_t NanosecondsOf(SteadyTime time) {
   return NanosecondsOf(time.time_since_epoch());
 }
 
-// One message that went there and back: our clock, then the peer's two, then ours.
+// One round trip: our clock, then the peer's twice, then ours.
 struct ClockSample {
   SteadyTime sent;
   SteadyTime peer_received;
@@ -34,7 +34,7 @@ struct ClockSample {
 // adds to it. The error is at most half of that round trip; drift is bounded by how long a sample
 // is kept. Thread-compatible.
 //
-// Source: the clock filter of NTP, RFC 5905 sections 8 and 10, with 16 samples in place of 8 and no
+// Source: the clock filter of NTP, RFC 5905 sections 8 and 10, with 16 samples instead of 8 and no
 // dispersion.
 class ClockEstimate {
  public:
@@ -62,7 +62,7 @@ class PeerClock {
     kFollows,   // takes the offset from the peer's pings: the accepting side
   };
 
-  // `estimate` has the handshake's sample.
+  // `estimate` contains the handshake's sample.
   PeerClock(Role role, ClockEstimate estimate);
 
   Role role() const { return role_; }

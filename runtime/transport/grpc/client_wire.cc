@@ -15,7 +15,7 @@ namespace pushpull {
 namespace {
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  // Only a server without our method answers so.
+  // Only a server without our method answers this.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return absl::UnimplementedError(
         absl::StrCat("is a gRPC server, but not one of Pushpull: ", status.error_message()));
@@ -36,7 +36,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Peers of a job are never behind an HTTP proxy that the environment names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A stream is never retried, so gRPC keeps nothing for that.
+  // A stream is never retried, so gRPC need not buffer anything for that.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(milliseconds));
@@ -86,14 +86,14 @@ class ClientWire final : public ReactorWire<ClientReactor>,
       RemoveHold();
     }
     for (BriefWait wait; !is_done_;) wait.Continue(changed_, mu_);
-    connection = std::move(connection_);  // ends after the lock
+    connection = std::move(connection_);  // destroyed after the lock is released
   }
 
   // Only the accepting side sends a last message.
   void EndWith(OutgoingMessage /*message*/) override { End(); }
 
   std::string peer() const override { return ""; }
-  // The credentials have checked who it is.
+  // The credentials have checked the peer's identity.
   absl::StatusOr<PeerIdentity> identity() const override { return PeerIdentity::Anybody(); }
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {

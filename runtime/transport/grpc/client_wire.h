@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connecting side's stream, with its own connection. Includes no gRPC header.
+// The connecting side's stream, with its own connection. Does not include gRPC headers.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 
 namespace pushpull {
 
-// Connects to host:port when it is started, once, and gives up after `timeout`. `in_flight`
-// outlives what it counts.
-// `member`: who must answer there, "server-1"; empty: any member of the job.
+// Connects to host:port once, when started, and gives up after `timeout`. `in_flight` outlives what
+// it counts. `member`: the member that must answer there, e.g. "server-1"; empty: any member of the
+// job.
 std::shared_ptr<Wire> MakeClientWire(const std::string& address,
                                      const std::string& member,
                                      Duration timeout,

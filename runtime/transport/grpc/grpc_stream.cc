@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kBatchBytes = 256 * 1024;
 constexpr size_t kBatchFrames = 32;
 
-// Copying so few bytes is cheaper than lending them.
+// Copying this few bytes is cheaper than lending them.
 constexpr size_t kCopiedBytesMax = 4096;
 
 }  // namespace
@@ -170,8 +170,8 @@ void GrpcStream::TakeInbox() {
   next_slice_ = 0;
 }
 
-// Read is called when a message was processed completely, so at most one waits here; gRPC receives
-// the next one meanwhile. An end is reported only after all messages before it.
+// Read is called once a message has been processed completely, so at most one waits here while gRPC
+// receives the next. An end is reported only after all messages before it.
 void GrpcStream::ReadOnOrEnd() {
   std::optional<absl::Status> end;
   {

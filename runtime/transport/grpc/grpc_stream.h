@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stream of frames over one stream of gRPC.
+// A stream of frames over one gRPC stream.
 //
 //   gRPC's threads: receive, send --> inbox --> the loop: copies payloads to their place, frames
 #pragma once
@@ -27,10 +27,11 @@ struct StreamSettings {
   size_t frames_max = 0;
 };
 
-// Thread-confined to the loop, but for what the wire calls.
+// Thread-confined to the loop, except for the functions that the wire calls.
 class GrpcStream final : public FrameStream {
  public:
-  // Starts the wire, whose events go to the result. `loop` and `in_flight` outlive the stream.
+  // Starts the wire, which delivers its events to the result. `loop` and `in_flight` outlive the
+  // stream.
   static std::shared_ptr<GrpcStream> Open(EventLoop& loop,
                                           std::shared_ptr<Wire> wire,
                                           StreamSettings settings,
@@ -46,9 +47,9 @@ class GrpcStream final : public FrameStream {
   absl::string_view kind() const override { return "grpc"; }
   absl::StatusOr<PeerIdentity> identity() const override { return wire_->identity(); }
 
-  // The wire's calls, on gRPC's threads.
+  // Called by the wire, on gRPC's threads.
   //
-  // Follows a Read.
+  // The result of a Read.
   void OnRead(IncomingMessage message) ABSL_LOCKS_EXCLUDED(mu_);
   // gRPC has taken the message of the last Write, as far as the peer's window allows; the next
   // Write may follow.
@@ -68,7 +69,7 @@ class GrpcStream final : public FrameStream {
   std::shared_ptr<FrameStream> Rehome(EventLoop& loop, std::string peer) override;
 
   OutgoingMessage NextMessage();
-  // Posts a turn, unless one is posted already.
+  // Posts a turn, unless one is already posted.
   void ScheduleTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeTurn() ABSL_LOCKS_EXCLUDED(mu_);
   void TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);

@@ -16,15 +16,15 @@ namespace pushpull {
 namespace {
 
 // gRPC allocates and frees what it receives on different threads. glibc would return such memory to
-// the kernel at once and have it cleared again, which is a third of the CPU time of a step.
+// the kernel at once and have it cleared again, which takes a third of a step's CPU time.
 void KeepFreedMemory() {
   constexpr int kMebibyte = 1 << 20;
-  mallopt(M_MMAP_THRESHOLD, 32 * kMebibyte);  // the most that glibc reaches by itself, over time
+  mallopt(M_MMAP_THRESHOLD, 32 * kMebibyte);  // the most that glibc would reach by itself
   mallopt(M_TRIM_THRESHOLD, 64 * kMebibyte);
   mallopt(M_TOP_PAD, 4 * kMebibyte);
 }
 
-// gRPC has its own windows: the kernel's bound on unsent bytes would only slow it down.
+// gRPC has its own windows, so the kernel's bound on unsent bytes would only slow it down.
 TransportOptions WithoutUnsentBound(TransportOptions options) {
   options.buffers = {.unsent_bytes_max = 0};
   return options;
@@ -42,7 +42,7 @@ class GrpcAcceptor final : public StreamAcceptor {
         GrpcServer::Start(
             context().options,
             in_flight_,
-            // Not by shared_ptr: this object holds the server, which holds the closure.
+            // Not a shared_ptr: this object holds the server, which holds the closure.
             [weak = weak_from_this(), &loop = loop()](const std::shared_ptr<Wire>& wire) {
               loop.Post([weak, wire] {
                 const auto self = std::static_pointer_cast<GrpcAcceptor>(weak.lock());

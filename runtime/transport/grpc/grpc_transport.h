@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The grpc channel: the frames of the tcp channel in one bidirectional stream of gRPC for each pair
-// of lanes, for networks that let nothing but HTTP/2 through (docs/decisions/0033-grpc-channel.md).
-// gRPC sends and receives on threads of its own; lanes copy received bytes to their final place.
+// of lanes, for networks that pass only HTTP/2 (docs/decisions/0033-grpc-channel.md). gRPC sends
+// and receives on threads of its own; lanes copy received bytes to their final place.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ class GrpcServer;
 // Thread-safe.
 class GrpcTransport final : public StreamTransport {
  public:
-  // Lane i runs on loops[i]; the loops outlive the transport. From then on malloc keeps up to 64
-  // MiB of freed memory for each of its arenas.
+  // Lane i runs on loops[i]; the loops outlive the transport. Also makes malloc keep up to 64 MiB
+  // of freed memory in each of its arenas.
   GrpcTransport(std::vector<EventLoop*> loops, const TransportOptions& options);
   // A Connect in progress is dropped. Waits until gRPC has released everything.
   ~GrpcTransport() override;
@@ -39,10 +39,10 @@ class GrpcTransport final : public StreamTransport {
             ConnectRequest request,
             ConnectDone done) override;
 
-  // Connections in progress hold it beyond the transport's end.
+  // Connections in progress may hold it after the transport is gone.
   const std::shared_ptr<InFlight> in_flight_ = std::make_shared<InFlight>();
   Mutex mu_;
-  // Channels that were accepted live in their server, so it outlives its listener.
+  // Accepted channels live in their server, so it outlives its listener.
   std::vector<std::shared_ptr<GrpcServer>> servers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -20,10 +20,10 @@ class InFlight {
   void Add() ABSL_LOCKS_EXCLUDED(mu_);
   void Remove() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Counts a stream until Remove. Once EndWires was called, ends it at once.
+  // Counts a stream until Remove. After EndWires, ends the stream at once.
   void AddWire(const std::shared_ptr<Wire>& wire) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all streams, also those that are added later.
+  // Ends all streams, including those added later.
   void EndWires() ABSL_LOCKS_EXCLUDED(mu_);
   // Blocks until gRPC holds nothing.
   void AwaitNone() ABSL_LOCKS_EXCLUDED(mu_);

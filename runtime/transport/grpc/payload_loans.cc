@@ -44,7 +44,7 @@ class PayloadLoans::State final : public std::enable_shared_from_this<State> {
 
   Executor& executor_;
   InFlight& in_flight_;
-  InFlight lent_;  // of this stream alone
+  InFlight lent_;  // this stream's only
   Mutex mu_;
   std::vector<std::shared_ptr<const void>> returned_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Payloads that gRPC reads in place. It releases them on its own threads, while owners must be
+// Payloads that gRPC reads in place. gRPC releases them on its own threads, but owners must be
 // released on the channel's executor, and a payload without owner must not be read after its
 // channel has closed.
 #pragma once

@@ -10,13 +10,13 @@
 namespace pushpull {
 namespace {
 
-// One bit for each algorithm; the first is none.
+// One bit per algorithm; the first is no compression.
 constexpr int kNoCompression = 1;
 
 // gRPC destroys `owner` when it has read the bytes for the last time.
 template <typename Owner>
 grpc::Slice Refer(std::span<const std::byte> bytes, std::unique_ptr<Owner> owner) {
-  // A slice is not const because some are written to; a message's are not.
+  // Slices are not const because some are written to; a message's are not.
   return {const_cast<std::byte*>(bytes.data()),
           bytes.size(),
           [](void* held) { delete static_cast<Owner*>(held); },
@@ -29,7 +29,7 @@ void SetStreamArguments(const TransportOptions& options,
                         const std::function<void(const char* name, int value)>& set) {
   set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageBytesMax);
   set(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, kMessageBytesMax);
-  // Neither end compresses, and compressed messages of strangers are not unpacked.
+  // Neither end compresses, and compressed messages from strangers are not unpacked.
   set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, kNoCompression);
   set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(options.window_bytes));
   // The default cuts each chunk into HTTP/2 frames of 16 KiB.

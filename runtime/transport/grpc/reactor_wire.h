@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of a wire that is the same on both sides: gRPC's settings, one read, one write, and who
-// is notified.
+// The part of a wire that both sides share: gRPC's settings, one read, one write, and the receiver
+// of events.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace pushpull {
 void SetStreamArguments(const TransportOptions& options,
                         const std::function<void(const char* name, int value)>& set);
 
-// To and from gRPC's type without copying.
+// Converts to and from gRPC's type without copying.
 grpc::ByteBuffer ToByteBuffer(OutgoingMessage message);
 IncomingMessage FromByteBuffer(const grpc::ByteBuffer& buffer);
 
@@ -62,7 +62,8 @@ class ReactorWire : public Wire, public Reactor {
     if (const auto receiver = Receiver()) receiver->OnRead(std::move(message));
   }
 
-  // Null before Start and after the end. Called without the lock, because they lock a stream.
+  // Null before Start and after the end. Its functions are called without mu_, because they lock
+  // the stream.
   std::shared_ptr<GrpcStream> Receiver() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     return receiver_;
@@ -72,7 +73,7 @@ class ReactorWire : public Wire, public Reactor {
   grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(mu_);  // the outstanding read's
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);  // the outstanding write's
   std::shared_ptr<GrpcStream> receiver_ ABSL_GUARDED_BY(mu_);
-  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;  // neither read nor write starts any more
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;  // no read or write starts any more
 };
 
 }  // namespace pushpull

@@ -73,7 +73,7 @@ class ServerWire final : public ReactorWire<grpc::ServerGenericBidiReactor>,
     TakeRead();
   }
 
-  // A stream that is not started yet learns of it from its first read.
+  // A stream that has not started yet learns of the cancellation from its first read.
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_) { ReportEnd(); }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mu_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The accepting side: a gRPC server that serves accepted sockets, and its streams. Includes no gRPC
-// header.
+// The accepting side: a gRPC server that serves accepted sockets, and its streams. Does not include
+// gRPC headers.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@
 namespace pushpull {
 
 // Thread-safe. It does not listen itself: gRPC's listener stops some time after Shutdown, and does
-// not say why it could not start.
+// not report why it could not start.
 class GrpcServer {
  public:
   // Takes over a new stream, on gRPC's thread.
   using StreamTaker = std::function<void(std::shared_ptr<Wire>)>;
 
-  // `in_flight` outlives what it counts. kInternal: gRPC did not start; its log says why.
+  // `in_flight` outlives what it counts. kInternal: gRPC did not start; its log has the reason.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const TransportOptions& options,
                                                            InFlight& in_flight,
                                                            StreamTaker take);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One bidirectional stream of gRPC, without gRPC's headers: messages of bytes in both directions,
-// each with complete frames of the tcp channel, one after the other.
+// One bidirectional gRPC stream, without gRPC's headers: messages of bytes in both directions, each
+// with complete frames of the tcp channel, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -52,11 +52,11 @@ class Wire {
   // On the connecting side it waits until gRPC has closed the connection, so it must not be called
   // on gRPC's threads. Each started wire must be ended.
   virtual void End() = 0;
-  // Writes this, then ends. No Write may be outstanding.
+  // Writes `message`, then ends. No Write may be outstanding.
   virtual void EndWith(OutgoingMessage message) = 0;
-  // host:port of the peer; empty where it is unknown.
+  // host:port of the peer; empty if unknown.
   virtual std::string peer() const = 0;
-  // Who the peer is, as FrameStream::identity.
+  // The peer's identity, as in FrameStream::identity.
   virtual absl::StatusOr<PeerIdentity> identity() const = 0;
 };
 

@@ -19,7 +19,7 @@
 namespace pushpull {
 namespace {
 
-// The kernel queues fewer; an inbox with more is under attack.
+// The kernel queues fewer; an inbox that receives more is under attack.
 constexpr int kMessagesMax = 64;
 
 struct Address {
@@ -64,7 +64,7 @@ struct Message {
   Message& operator=(const Message&) = delete;
 };
 
-// All of them, even unexpected ones: this process owns them now and must close them.
+// Returns all descriptors, even unexpected ones: this process owns them now and must close them.
 std::vector<FileDescriptor> DescriptorsOf(msghdr& header) {
   std::vector<FileDescriptor> descriptors;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes a descriptor from one process of a host, or container of a pod, to another: as a message
-// to an abstract Unix socket whose name and token the sender got over their connection. The name
-// lives in the network namespace that both share, not in a folder, so nothing is left behind.
+// Passes a descriptor from one process of a host, or container of a pod, to another, as a message
+// to an abstract Unix socket whose name and token the sender received over their connection. The
+// name lives in the network namespace that both share, not in a folder, so nothing is left behind.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ ShmToken RandomToken();
 // Waits for one descriptor. Never blocks. Movable. Thread-compatible.
 class DescriptorInbox {
  public:
-  // The name is `prefix` and random digits.
+  // The name is `prefix` followed by random digits.
   static absl::StatusOr<DescriptorInbox> Open(absl::string_view prefix);
 
   const ShmOffer& address() const { return address_; }
 
-  // The descriptor that was sent here with the token; other messages are dropped. kNotFound: none.
+  // The descriptor sent here with the token; other messages are dropped. kNotFound: none.
   absl::StatusOr<FileDescriptor> Take() const;
 
  private:

@@ -17,9 +17,9 @@ constexpr size_t kRingAlignment = 64;
 
 constexpr uint64_t kCreditMin = size_t{1} << 20;
 
-// A sender cannot wait forever. It waits only while less is free than a payload takes, which with
-// the unused end is below two of the largest. All it has sent will be read, and the receiver holds
-// back less than kCreditMin of it, so enough becomes free.
+// A sender cannot wait forever. It waits only while less is free than a payload takes, which
+// including the unused end is below twice the largest. Everything it has sent will be read, and the
+// receiver holds back less than kCreditMin of that, so enough becomes free.
 static_assert(kPayloadRingBytes >= 2 * kFramePayloadBytesMax + kCreditMin);
 static_assert(kPayloadRingBytes % kRingAlignment == 0);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring of payloads in memory that two processes share. Headers and metas go over a socket in the
-// order of the frames, so both ends compute where each payload lies: no position, length or flag is
-// ever read from the shared memory, which the peer could change. Does no I/O.
+// A ring of payloads in memory that two processes share. Headers and metas go over a socket in
+// frame order, so both ends compute where each payload is: no position, length or flag is ever read
+// from the shared memory, which the peer could change. Does no I/O.
 //
 //   sender:    Fits -> Write -> header over the socket
 //   receiver:  header from the socket -> Read -> TakeCredit over the socket -> sender: AddCredit
@@ -19,8 +19,8 @@ namespace pushpull {
 // Room for four of the largest payloads: with two in flight each end copies while the other does.
 constexpr size_t kPayloadRingBytes = size_t{4} << 20;
 
-// Where the payloads of a ring lie: one after the other, each in one piece. A payload that does not
-// fit before the end starts at the front. Thread-compatible.
+// The positions of payloads in a ring: one after the other, each contiguous. A payload that does
+// not fit before the end starts at the front. Thread-compatible.
 class PayloadPositions {
  public:
   struct Place {
@@ -44,8 +44,8 @@ class PayloadRingWriter {
   bool Fits(size_t num_bytes) const;
   // Writes the payload of the next frame; it must fit.
   void Write(std::span<const std::byte> payload);
-  // The next frame's payload lies elsewhere in shared memory. It takes room as if it were here, so
-  // that the ring still bounds how many bytes an urgent frame waits for.
+  // The next frame's payload is elsewhere in shared memory. It takes room as if it were here, so
+  // that the ring still bounds the number of bytes that an urgent frame waits for.
   void Skip(size_t num_bytes);
   // The receiver has read `num_bytes`. kDataLoss: more than was written.
   absl::Status AddCredit(uint64_t num_bytes);
@@ -62,8 +62,8 @@ class PayloadRingReader {
   // As for the writer.
   explicit PayloadRingReader(std::span<const std::byte> memory) : memory_(memory) {}
 
-  // Copies the next frame's payload to `to`, or drops it where that is empty. A peer that writes at
-  // the same time corrupts its own payload and nothing else.
+  // Copies the next frame's payload to `to`, or drops it if `to` is empty. A peer that writes at
+  // the same time corrupts only its own payload.
   void Read(size_t num_bytes, std::span<std::byte> to);
   // The next frame's payload is not here, as for the writer.
   void Skip(size_t num_bytes);

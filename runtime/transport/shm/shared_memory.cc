@@ -27,7 +27,7 @@ absl::Status Failed(absl::string_view what) {
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(absl::string_view name,
                                                                    size_t num_bytes) {
-  // Otherwise the kernel would try, and its OOM killer would end processes.
+  // Otherwise the kernel would try, and its OOM killer would kill processes.
   const auto machine =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (num_bytes == 0 || num_bytes > machine) {

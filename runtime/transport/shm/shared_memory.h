@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that one process writes and its neighbours read in place. It has no name anywhere:
-// neighbours get its descriptor (shm/descriptor_inbox.h) and cannot write to it. Nobody can shrink
-// it, not even its owner: a reader would die of SIGBUS.
+// Memory that one process writes and its neighbors read in place. It has no name anywhere:
+// neighbors receive its descriptor (shm/descriptor_inbox.h) and cannot write to it. Nobody can
+// shrink it, not even its owner: that would kill a reader with SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace pushpull {
 
-// The owner's side. Neighbours' mappings survive its destruction. Thread-compatible.
+// The owner's side. Neighbors' mappings survive its destruction. Thread-compatible.
 class SharedMemory {
  public:
   // `name` shows in /proc/PID/maps. All pages are allocated, zeroed, before this returns.
@@ -39,10 +39,10 @@ class SharedMemory {
   const std::span<std::byte> bytes_;
 };
 
-// A neighbour's side. The bytes may change at any time, so no decision may depend on them.
+// A neighbor's side. The bytes may change at any time, so no decision may depend on them.
 class AttachedMemory {
  public:
-  // kInvalidArgument: not memory of that size, or not sealed against shrinking.
+  // kInvalidArgument: the memory does not have that size, or is not sealed against shrinking.
   static absl::StatusOr<std::shared_ptr<const AttachedMemory>> Attach(const FileDescriptor& file,
                                                                       size_t num_bytes);
   ~AttachedMemory();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that the two ends of one connection share beside its rings, and the messages by which
-// they come to share it. Frames refer to payloads in it. A receiver trusts nothing but the
-// reference, which comes over the connection and is checked against the receiver's own mapping.
+// The memory that the two ends of one connection share in addition to its rings, and the messages
+// by which they come to share it. Frames refer to payloads in it. A receiver trusts only the
+// reference, which arrives over the connection and is checked against the receiver's own mapping.
 //
 //   owner                                    reader
 //   Offer --- kOffered, size --------------> opens an inbox
@@ -32,7 +32,7 @@
 
 namespace pushpull {
 
-// Where a payload lies: the end of its frame's meta, if the frame has kFlagInRegion.
+// A payload's location: the end of its frame's meta, if the frame has kFlagInRegion.
 struct RegionPlace {
   uint64_t region = 0;
   uint64_t offset = 0;
@@ -41,29 +41,29 @@ struct RegionPlace {
 constexpr size_t kRegionPlaceBytes = 16;
 
 void AppendPlace(const RegionPlace& place, std::vector<std::byte>& meta);
-// Removes it again. kDataLoss: there is none.
+// Removes and returns it. kDataLoss: there is none.
 absl::StatusOr<RegionPlace> TakePlace(std::vector<std::byte>& meta);
 
 // Does no I/O except passing descriptors, which does not block. Thread-compatible.
 class SharedRegions {
  public:
-  // Regions that one end of a connection may share, and those of them whose descriptors have not
-  // arrived yet. More are rejected.
+  // Maximum number of regions that one end of a connection may share, and of those among them whose
+  // descriptors have not arrived yet. More are rejected.
   static constexpr size_t kRegionsMax = 4096;
   static constexpr size_t kWaitingMax = 64;
 
-  // `prefix` is that of the inboxes' names.
+  // The inboxes' names begin with `prefix`.
   explicit SharedRegions(std::string prefix) : prefix_(std::move(prefix)) {}
 
   // The message that offers `memory`. `on_refused` is called once if the peer cannot map it.
   std::vector<std::byte> Offer(std::shared_ptr<const SharedMemory> memory, ShareRefused on_refused);
-  // Processes a message of the peer; returns the answer, empty where there is none.
-  // kDataLoss: malformed, or for a region that is not in that state.
+  // Processes a message from the peer; returns the answer, empty if there is none. kDataLoss:
+  // malformed, or for a region that is not in that state.
   absl::StatusOr<std::vector<std::byte>> Answer(std::span<const std::byte> message);
 
-  // The payload's place, if it lies in memory that the peer has mapped.
+  // The payload's place, if it is in memory that the peer has mapped.
   std::optional<RegionPlace> Find(std::span<const std::byte> payload) const;
-  // The payload of a frame of the peer. kDataLoss: the place is not in memory that this end has
+  // The payload of a frame from the peer. kDataLoss: the place is not in memory that this end has
   // mapped.
   absl::StatusOr<Payload> Resolve(const RegionPlace& place, size_t num_bytes) const;
 

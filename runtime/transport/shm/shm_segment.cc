@@ -20,11 +20,11 @@
 namespace pushpull {
 namespace {
 
-// A page: the token. Then the rings.
+// One page with the token, then the rings.
 constexpr size_t kTokenBytes = 4096;
 constexpr size_t kSegmentBytes = kTokenBytes + 2 * kPayloadRingBytes;
 
-// Both ends write, so a hole can be made; it reads as zeros, and ends nobody.
+// Both ends write, so either can punch a hole, which reads as zeros and kills nobody.
 constexpr int kRingSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 absl::Status RingFailed(const std::string& what) {
@@ -36,7 +36,7 @@ absl::Status CheckSealed(int file) {
   struct stat found {};
   if (fstat(file, &found) != 0) return RingFailed("stat a ring of shared memory");
   const auto size = static_cast<uint64_t>(found.st_size);
-  // A file of a file system has no seals but that against sealing.
+  // A file on a file system has no seals except the one against sealing.
   const int seals = S_ISREG(found.st_mode) ? fcntl(file, F_GET_SEALS) : -1;
   const bool is_sealed = seals >= 0 && (seals & kRingSeals) == kRingSeals;
   if (is_sealed && size == kSegmentBytes) return absl::OkStatus();
@@ -91,7 +91,8 @@ std::span<std::byte> ShmSegment::Incoming(ShmSide side) const {
   return Outgoing(side == ShmSide::kConnecting ? ShmSide::kAccepting : ShmSide::kConnecting);
 }
 
-// Two paths are one folder where they lead to one place: containers of a pod may have it elsewhere.
+// Two paths are the same folder if they lead to the same place: a pod's containers may mount it
+// differently.
 ShmFolder::ShmFolder(const std::string& path, const std::string& job, const Log& log) : log_(log) {
   struct stat folder {};
   if (stat(path.c_str(), &folder) != 0) {

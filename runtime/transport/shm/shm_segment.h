@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared memory of one connection: two rings of payloads, one a direction, and a random token
-// by which the connecting end knows that it has mapped the memory of its peer. It has no name
-// anywhere, and nobody can change its size: a peer that could shorten it would end the process that
-// reads it.
+// The shared memory of one connection: two rings of payloads, one per direction, and a random token
+// that proves to the connecting end that it has mapped its peer's memory. It has no name anywhere,
+// and nobody can change its size: a peer that could shrink it could kill the process that reads it.
 //
 //   connecting end                                accepting end
 //   opens an inbox
@@ -30,18 +29,18 @@
 
 namespace pushpull {
 
-// Which of the two ends; the accepting one makes the segment.
+// One of the two ends; the accepting one makes the segment.
 enum class ShmSide { kConnecting, kAccepting };
 
 // Owns a mapping. Movable. Thread-compatible.
 class ShmSegment {
  public:
-  // Makes one, zeroed but for its token, and its descriptor for the peer. Pages are taken when they
-  // are used. kResourceExhausted: no descriptor or address space is left.
+  // Makes a segment, zeroed except for its token, and its descriptor for the peer. Pages are
+  // allocated when first used. kResourceExhausted: no descriptor or address space is left.
   struct Made;
   static absl::StatusOr<Made> Make();
 
-  // Maps the peer's. kInvalidArgument: it is no such memory, or its size can change.
+  // Maps the peer's segment. kInvalidArgument: not such memory, or its size can change.
   // kResourceExhausted: it cannot be mapped.
   static absl::StatusOr<ShmSegment> Attach(const FileDescriptor& memory);
 
@@ -51,14 +50,14 @@ class ShmSegment {
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
 
-  // Lies in the memory: that of the ack tells the connecting end that it has the right one.
+  // Stored in the memory: if it equals the ack's, the connecting end has the right memory.
   const ShmToken& proof() const { return proof_; }
 
   // The rings of frames that this side sends and receives.
   std::span<std::byte> Outgoing(ShmSide side) const;
   std::span<std::byte> Incoming(ShmSide side) const;
 
-  // Held for as long as the segment lives.
+  // Keeps `lease` for as long as the segment lives.
   void Hold(std::shared_ptr<const void> lease) { lease_ = std::move(lease); }
 
  private:
@@ -80,20 +79,20 @@ struct ShmSegment::Made {
 // is /dev/shm or the memory volume of a pod's containers. Nothing is written to it. Thread-safe.
 class ShmFolder {
  public:
-  // Segments of 8 MiB that one process makes for its peers at most.
+  // Maximum number of segments, of 8 MiB each, that one process makes for its peers.
   static constexpr size_t kSegmentsMax = 128;
 
   // Blocks on the file system.
   ShmFolder(const std::string& path, const std::string& job, const Log& log);
 
-  // Connecting end: where the peer sends its memory. Errors name the folder.
+  // Connecting end: opens the inbox to which the peer sends its memory. Errors name the folder.
   absl::StatusOr<DescriptorInbox> OpenInbox() const;
-  // Accepting end: memory that lies in that inbox when this returns.
-  //   kNotFound           the peer has another folder, or is of another job
+  // Accepting end: makes memory, which is in that inbox when this returns.
+  //   kNotFound           the peer has another folder or belongs to another job
   //   kUnavailable        there is no such inbox in this network namespace
   //   kResourceExhausted  too many segments
   absl::StatusOr<ShmSegment> MakeFor(const ShmOffer& inbox) const;
-  // Begins the names of all inboxes; empty where there is no folder.
+  // The prefix of all inboxes' names; empty if there is no folder.
   const std::string& prefix() const { return prefix_; }
 
   // Logs why a connection has no shared memory; only the first call does.

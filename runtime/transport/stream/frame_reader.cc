@@ -12,8 +12,9 @@
 namespace pushpull {
 namespace {
 
-// After a payload this large the next one is probably large too. Then only its header and a typical
-// meta are read ahead, because payload bytes in the staging buffer must be copied once more.
+// After a payload this large the next one is probably large too. Then only the next header and a
+// typical meta are read ahead, because payload bytes in the staging buffer must be copied once
+// more.
 constexpr size_t kLargePayloadBytes = 32 * 1024;
 constexpr size_t kReadAheadOfLarge = 256;
 
@@ -55,7 +56,7 @@ absl::Status FrameReader::Consume(size_t num_bytes, SteadyTime now) {
   return TakeStaged(now);
 }
 
-// Each sink call may close or pause the stream, so IsOpen is asked before every step.
+// Each sink call may close or pause the stream, so IsOpen is checked before every step.
 absl::Status FrameReader::TakeStaged(SteadyTime now) {
   while (sink_.IsOpen()) {
     if (in_payload_) {

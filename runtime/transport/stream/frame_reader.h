@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns bytes, split anywhere, into frames. Small frames come from a staging buffer, many a read; a
-// payload is received straight into the buffer that the sink names. Does no I/O.
+// Turns bytes, split anywhere, into frames. Small frames come from a staging buffer, many per read;
+// a payload is received straight into the buffer that the sink provides. Does no I/O.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,13 +23,13 @@
 
 namespace pushpull {
 
-// Where frames go. After a callback that closed or paused the stream, IsOpen returns false.
+// Receives frames. After a callback that closed or paused the stream, IsOpen returns false.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  // As FrameHandler::PayloadBuffer.
+  // As for FrameHandler::PayloadBuffer.
   virtual std::span<std::byte> PayloadBuffer(const FrameHeader& header) = 0;
-  // As FrameHandler::TakesInPlace.
+  // As for FrameHandler::TakesInPlace.
   virtual bool TakesInPlace(const FrameHeader&) { return false; }
   virtual void OnFrame(const ReceivedFrame& frame) = 0;
   virtual bool IsOpen() const = 0;
@@ -44,19 +44,19 @@ class FrameReader {
   // `sink` outlives the reader.
   explicit FrameReader(FrameSink& sink);
 
-  // From the next frame on payloads are not in the stream but in `ring`, or in `regions` for frames
-  // with kFlagInRegion. Both outlive the reader.
+  // From the next frame on, payloads are not in the stream but in `ring`, or in `regions` for
+  // frames with kFlagInRegion. Both outlive the reader.
   void UseRing(PayloadRingReader& ring, const SharedRegions& regions) {
     ring_ = &ring;
     regions_ = &regions;
   }
 
-  // Where the next bytes go, in order: the rest of a payload, then the staging buffer. Never empty;
-  // valid until the next call of any method.
+  // Buffers for the next bytes, in order: the rest of a payload, then the staging buffer. Never
+  // empty; valid until the next call of any method.
   std::span<const iovec> NextBuffers();
 
   // `num_bytes` were written there at `now`. With zero, hands out frames that were read ahead while
-  // the sink was not open. After an error the reader cannot be used any more.
+  // the sink was not open. After an error the reader is unusable.
   //   kDataLoss, kUnimplemented  the stream is damaged or of a later version
   //   kInternal                  the sink's buffer has the wrong length
   absl::Status Consume(size_t num_bytes, SteadyTime now);
@@ -64,7 +64,7 @@ class FrameReader {
   // The frame whose payload is incomplete, after the sink was asked for its buffer; else null.
   const FrameHeader* UnfinishedPayload() const { return in_payload_ ? &header_ : nullptr; }
 
-  // Bytes read ahead of the frames that were handed out.
+  // Bytes read beyond the frames that were handed out.
   size_t num_staged() const { return staged_end_ - staged_begin_; }
 
  private:
@@ -90,8 +90,8 @@ class FrameReader {
 
   FrameHeader header_;  // of the frame in progress, else of the previous one
   std::vector<std::byte> meta_;
-  std::span<std::byte> payload_;  // the sink's buffer; empty where it is discarded
-  Payload in_region_;             // in the peer's memory; empty where it is in ring or stream
+  std::span<std::byte> payload_;  // the sink's buffer; empty if discarded
+  Payload in_region_;             // in the peer's memory; empty if in ring or stream
   bool stays_in_place_ = false;   // the sink reads it there
   size_t payload_left_ = 0;
   bool in_payload_ = false;

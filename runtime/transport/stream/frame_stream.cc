@@ -52,7 +52,7 @@ absl::StatusOr<std::shared_ptr<FrameStream>> FrameStream::MoveTo(EventLoop& loop
 
 void FrameStream::Fail(const absl::Status& why) {
   if (!is_connected()) return;
-  // Each call of the owner may release what else holds this stream.
+  // Each call to the owner may release the last other reference to this stream.
   const std::shared_ptr<FrameStream> self = shared_from_this();
   failure_ = absl::Status(why.code(), absl::StrCat(peer_, ": ", why.message()));
   DisconnectOnce();

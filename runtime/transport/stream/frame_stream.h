@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One connection on one event loop: frames in, frames out. What frames mean is up to the owner: a
-// handshake first (stream_listener.cc, stream_connector.h), then a channel (stream_channel.h). How
-// bytes move is up to the subclass (tcp/tcp_connection.h, grpc/grpc_stream.h).
+// One connection on one event loop: frames in, frames out. The owner interprets frames: first a
+// handshake (stream_listener.cc, stream_connector.h), then a channel (stream_channel.h). The
+// subclass moves bytes (tcp/tcp_connection.h, grpc/grpc_stream.h).
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class FrameStreamOwner {
   virtual std::span<std::byte> PayloadBuffer(const FrameHeader&) { return {}; }
   virtual bool TakesInPlace(const FrameHeader&) { return false; }
   virtual void OnFrame(const ReceivedFrame& frame) = 0;
-  // The rest of a payload for which PayloadBuffer was called will never come; OnClosed follows.
+  // The rest of a payload for which PayloadBuffer was called will never arrive; OnClosed follows.
   virtual void OnPayloadLost(const FrameHeader&) {}
   // The stream is closed, `why` names the peer; nothing follows.
   virtual void OnClosed(const absl::Status& why) = 0;
@@ -45,8 +45,8 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
   void Start(FrameStreamOwner& owner);
   // Hands out nothing until the next Start; what has arrived is kept.
   void Pause();
-  // Closes without a call to the owner. Queued frames are dropped; where the stream lends payloads
-  // to a library it waits until that has released them.
+  // Closes without a call to the owner. Queued frames are dropped; a stream that lends payloads to
+  // a library waits until they are released.
   void Close();
   // Closes and calls the owner's OnClosed.
   void Fail(const absl::Status& why);
@@ -56,28 +56,28 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
   // Queues a frame; dropped once the stream is closed. When the queue is full the stream fails.
   void Send(OutgoingFrame frame);
 
-  // Moves the connection to another loop, as a new stream; this one is over, without a call to the
-  // owner. Called between handshake and channel, on this stream's loop.
-  // kDataLoss: the peer sent more than it may have by now; the stream stays as it is.
+  // Moves the connection to another loop, as a new stream; this one ends without a call to the
+  // owner. Called between handshake and channel, on this stream's loop. kDataLoss: the peer sent
+  // more than it may have by now; the stream stays as it is.
   absl::StatusOr<std::shared_ptr<FrameStream>> MoveTo(EventLoop& loop, std::string peer);
 
-  // For frames that are sent from now on.
+  // For frames sent from now on.
   virtual void SetPayloadChecksums(bool has_checksums) = 0;
   virtual size_t queued_bytes() const = 0;
   virtual absl::string_view kind() const = 0;  // as Channel::kind
   const std::string& peer() const { return peer_; }
-  // Who the peer's certificate says it is, once a frame was received. Called on an open stream.
-  // kPermissionDenied: nobody that this process should talk to.
+  // The peer's identity by its certificate, once a frame was received. Called on an open stream.
+  // kPermissionDenied: a peer that this process must not talk to.
   virtual absl::StatusOr<PeerIdentity> identity() const = 0;
   EventLoop& loop() { return loop_; }
 
-  // ---- Shared memory, where the subclass has it; these defaults are for those that do not. ----
+  // ---- Shared memory, if the subclass has it; these defaults are for subclasses without it. ----
 
-  // Connecting side: where it takes memory, for the hello.
+  // Connecting side: the address, for the hello, to which memory can be sent.
   virtual std::optional<ShmOffer> OfferSharedMemory() { return std::nullopt; }
   // Connecting side: applies the peer's answer. kDataLoss: the peer claims memory it does not have.
   virtual absl::Status UseSharedMemory(const HelloAckMeta&) { return absl::OkStatus(); }
-  // Accepting side: makes it, sends it to where the hello says, and fills in shm_made and
+  // Accepting side: makes memory, sends it to the address in the hello, and fills in shm_made and
   // shm_proof.
   virtual void MakeSharedMemory(const HelloMeta& hello, HelloAckMeta& ack);
   virtual void Share(std::shared_ptr<const SharedMemory>, ShareRefused) {}
@@ -88,7 +88,7 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
   // `peer` begins every error text.
   FrameStream(EventLoop& loop, std::string peer);
 
-  // Posts a Flush, unless one is posted already: what runs now queues its frames first, so that
+  // Posts a Flush, unless one is already posted: the running code queues its frames first, so that
   // many small ones leave in one system call or message.
   void ScheduleFlush();
   void FailLater(const absl::Status& why);
@@ -106,12 +106,12 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
  private:
   virtual bool is_connected() const = 0;
   virtual bool has_unread() const = 0;
-  // Queues a frame and schedules its Flush, unless an event will cause one anyway. Errors are those
-  // of FrameQueue::Push.
+  // Queues a frame and schedules its Flush, unless an event will cause one anyway. Errors as for
+  // FrameQueue::Push.
   virtual absl::Status Enqueue(OutgoingFrame frame) = 0;
   // Writes as much as the connection takes. Does nothing on a closed stream.
   virtual void Flush() = 0;
-  // There is an owner from now on; none any more.
+  // The stream has an owner from now on; it no longer has one.
   virtual void Resume() = 0;
   virtual void Suspend() = 0;
   // Ends the connection, which is_connected, and drops the queue.
@@ -125,7 +125,7 @@ class FrameStream : protected FrameSink, public std::enable_shared_from_this<Fra
   const std::string peer_;
   FrameStreamOwner* owner_ = nullptr;
   FrameReader reader_;
-  absl::Status failure_;  // why it is closed, where that was not our own Close
+  absl::Status failure_;  // why it is closed, if not by our own Close
   bool is_flush_scheduled_ = false;
   bool is_overflown_ = false;  // FailLater for a full queue has been posted
 };

@@ -20,7 +20,7 @@ namespace {
 constexpr int kBacklog = 1024;
 
 void SetOption(int socket, int level, int name, int value) {
-  // Options only tune: without one the socket works, only slower.
+  // Options only tune: without one the socket still works, but slower.
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
@@ -29,7 +29,7 @@ void SetTimeouts(int socket, Duration silence_timeout) {
       std::chrono::duration_cast<std::chrono::milliseconds>(silence_timeout).count();
   const int seconds = std::max(1, static_cast<int>(milliseconds / 1000));
   SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds));
-  // Probes make an idle connection notice a dead host. TCP_USER_TIMEOUT says how long they may go
+  // Probes make an idle connection notice a dead host. TCP_USER_TIMEOUT limits how long they may go
   // unanswered.
   SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, seconds / 2));
@@ -41,7 +41,8 @@ void SetBuffers(int socket, int bytes) {
   SetOption(socket, SOL_SOCKET, SO_RCVBUF, bytes);
 }
 
-// Before connect, which fixes the window's scale; hence the larger buffers, of a peer on this host.
+// Before connect, which fixes the window scale; hence the larger buffers, those for a peer on this
+// host.
 void Tune(int socket, const TransportOptions& options) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   SetBuffers(socket, options.buffers.bytes_on_host);

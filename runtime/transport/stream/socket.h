@@ -13,8 +13,8 @@
 
 namespace pushpull {
 
-// A non-blocking listening socket on the first address of the host that can be bound. Blocks for
-// the look-up of a name. kAlreadyExists: the port is in use.
+// A non-blocking listening socket on the first address of the host that can be bound. Blocks while
+// looking up a name. kAlreadyExists: the port is in use.
 absl::StatusOr<FileDescriptor> ListenOn(const HostPort& address, const TransportOptions& options);
 
 // A non-blocking socket whose connect is in progress; it becomes writable when the result is known.

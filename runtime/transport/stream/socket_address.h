@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses in the form that sockets take, and the look-up of names.
+// Addresses in the form that sockets take, and name lookup.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,8 +27,8 @@ bool IsNumeric(const std::string& host);
 
 enum class LookUpFor { kConnecting, kListening };
 
-// All addresses of a host, best first, never none; kUnavailable where it has none (yet). Blocks for
-// a name, as long as the resolver is configured to.
+// All addresses of a host, best first, at least one; kUnavailable if it has none (yet). For a name,
+// blocks as long as the resolver is configured to.
 absl::StatusOr<std::vector<SocketAddress>> LookUp(const HostPort& address, LookUpFor purpose);
 
 // Whether the peer of a connected socket has the same address as this side: both are on one host,

@@ -4,7 +4,7 @@
 namespace pushpull {
 namespace {
 
-// All other types are between the channels themselves.
+// All other types are exchanged by the channels themselves.
 bool IsForHandler(FrameType type) {
   return type >= FrameType::kInit && type != FrameType::kCredit && type != FrameType::kRegion;
 }

@@ -35,7 +35,7 @@ class StreamChannel final : public Channel, private FrameStreamOwner {
   const std::string& peer() const override { return stream_->peer(); }
 
  private:
-  // The stream's calls.
+  // Called by the stream.
   std::span<std::byte> PayloadBuffer(const FrameHeader& header) override;
   bool TakesInPlace(const FrameHeader& header) override;
   void OnFrame(const ReceivedFrame& frame) override;

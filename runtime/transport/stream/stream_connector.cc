@@ -52,7 +52,7 @@ void StreamConnector::OnFrame(const ReceivedFrame& frame) {
   Finish(MakeChannel(frame, *ack));
 }
 
-// Another member at this address may be one that took it over: the next address may be right.
+// Another member may have taken over this address: the next address may be right.
 absl::Status StreamConnector::CheckServer() const {
   if (!request_.server) return absl::OkStatus();
   PUSHPULL_ASSIGN_OR_RETURN(const PeerIdentity peer, stream_->identity());
@@ -83,7 +83,7 @@ void StreamConnector::Fail(const absl::Status& why) {
 
 void StreamConnector::Finish(absl::StatusOr<std::unique_ptr<Channel>> result) {
   if (!done_) return;
-  // The timer, which goes here, may hold the last reference.
+  // The timer, which is cancelled here, may hold the last reference.
   const std::shared_ptr<StreamConnector> self = shared_from_this();
   loop_.Cancel(timer_);
   StopDialing();

@@ -29,7 +29,7 @@ class StreamConnector : private FrameStreamOwner,
   StreamConnector(const StreamConnector&) = delete;
   StreamConnector& operator=(const StreamConnector&) = delete;
 
-  // From now on the request's deadline applies.
+  // Starts the request's deadline.
   void Begin();
 
  protected:
@@ -45,11 +45,11 @@ class StreamConnector : private FrameStreamOwner,
 
  private:
   // The stream was closed before it answered; `why` names the peer. Returns what Connect reports:
-  // what may change with time is kUnavailable.
+  // kUnavailable for anything that may change with time.
   virtual absl::Status Explain(const absl::Status& why) const = 0;
   virtual void StopDialing() {}
 
-  // The stream's calls.
+  // Called by the stream.
   void OnFrame(const ReceivedFrame& frame) override;
   void OnClosed(const absl::Status& why) override { Finish(Explain(why)); }
 

@@ -19,17 +19,18 @@
 namespace pushpull {
 namespace {
 
-// Connections without a hello. One more closes the oldest: an honest peer sends its hello at once,
-// so it is hardly ever the oldest, while silent ones cannot keep others out.
+// Maximum number of connections without a hello. One more closes the oldest: an honest peer sends
+// its hello at once, so it is hardly ever the oldest, and silent ones cannot keep others out.
 constexpr size_t kHandshakesMax = 128;
 
-// Accepted before the loop's other connections get their turn.
+// Connections accepted before the loop's other connections get their turn.
 constexpr int kAcceptsPerTurn = 16;
 
-// Without a free descriptor accepting fails for as long as something holds them.
+// Without a free descriptor, accepting fails for as long as all of them are in use.
 constexpr Duration kPauseWhenExhausted = std::chrono::milliseconds(100);
 
-// On the lane's own thread, which sends the answer: from here on that thread alone has the stream.
+// Runs on the lane's own thread, which sends the answer: from here on, only that thread uses the
+// stream.
 void MakeChannel(AcceptContext& context,
                  const std::shared_ptr<FrameStream>& stream,
                  const HelloMeta& message,
@@ -49,7 +50,7 @@ void MakeChannel(AcceptContext& context,
 }  // namespace
 
 // One accepted connection until it is a channel. Thread-confined to the first loop. Held by
-// shared_ptr because its owner forgets it in `on_end`.
+// shared_ptr because its owner drops it in `on_end`.
 class StreamAcceptor::Handshake final : private FrameStreamOwner,
                                         public std::enable_shared_from_this<Handshake> {
  public:

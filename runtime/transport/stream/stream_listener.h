@@ -29,23 +29,23 @@ struct AcceptContext {
                 ChannelAcceptor& acceptor)
       : loops(std::move(lanes)), options(transport_options), gate(acceptor) {}
 
-  const std::vector<EventLoop*> loops;  // one a lane; handshakes run on the first
+  const std::vector<EventLoop*> loops;  // one per lane; handshakes run on the first
   const TransportOptions options;
   AcceptorGate gate;
 };
 
-// Outlives the listener until the first loop has processed its end. Confined to that loop, but for
-// the constructor and Shut.
+// Outlives the listener until the first loop has processed the listener's end. Confined to that
+// loop, except for the constructor and Shut.
 class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
  public:
-  // `socket` listens.
+  // `socket` is listening.
   StreamAcceptor(std::shared_ptr<AcceptContext> context, FileDescriptor socket);
   virtual ~StreamAcceptor();
   StreamAcceptor(const StreamAcceptor&) = delete;
   StreamAcceptor& operator=(const StreamAcceptor&) = delete;
 
   void Watch();
-  // From now on the port is free and the ChannelAcceptor is not called any more. Thread-safe.
+  // From now on the port is free and the ChannelAcceptor is no longer called. Thread-safe.
   void Shut();
   void End();
 
@@ -61,7 +61,7 @@ class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
  private:
   class Handshake;
 
-  // Makes a stream of an accepted connection, now or later, and calls Receive with it.
+  // Makes a stream from an accepted connection, now or later, and calls Receive with it.
   virtual void TakeSocket(FileDescriptor socket) = 0;
 
   void Accept();
@@ -76,7 +76,7 @@ class StreamAcceptor : public std::enable_shared_from_this<StreamAcceptor> {
 };
 
 // Thread-safe. The destructor waits until nothing is being handed to the ChannelAcceptor, which
-// must not call it.
+// must not call the destructor.
 class StreamListener final : public Listener {
  public:
   explicit StreamListener(std::shared_ptr<StreamAcceptor> acceptor);

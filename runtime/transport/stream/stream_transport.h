@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tcp and grpc transports have in common: one loop a lane, and listening sockets of their
-// own.
+// What the tcp and grpc transports have in common: one loop per lane, and their own listening
+// sockets.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class StreamTransport : public Transport {
  public:
   size_t lane_count() const final { return loops_.size(); }
   Executor& lane(size_t index) final { return *loops_[index]; }
-  // Blocks for the look-up where the host is a name.
+  // Blocks for the lookup if the host is a name.
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                    ChannelAcceptor& acceptor) final;
   void Connect(ConnectRequest request, ConnectDone done) final;

@@ -23,9 +23,9 @@ struct TransportOptions {
   // A connection whose peer acknowledges nothing for this long fails: no sent data, no keepalive
   // probe (TCP_USER_TIMEOUT), no HTTP/2 ping.
   Duration silence_timeout = std::chrono::seconds(20);
-  // Of tcp; HTTP/2 has its own window.
+  // tcp only; HTTP/2 has its own window.
   SocketBuffers buffers;
-  // Of grpc: bytes in flight to a stream that nobody reads. HTTP/2's default is 64 KiB.
+  // grpc only: bytes in flight to a stream that nobody reads. HTTP/2's default is 64 KiB.
   size_t window_bytes = size_t{4} << 20;
   // Frames queued on one channel before it closes; with full chunks 16 GiB.
   size_t send_queue_frames_max = 65536;
@@ -35,7 +35,7 @@ struct TransportOptions {
   // A connection uses the certificates that are current when it begins. Null: no TLS. TLS verifies
   // the bytes itself, so payload_checksums are off then. Outlives the loops and the transport.
   const TlsFolder* tls = nullptr;
-  // Of tcp: ends that reach the same shared memory send payloads through it, under TLS too. Null:
+  // tcp only: ends that reach the same shared memory send payloads through it, under TLS too. Null:
   // through the socket. Outlives the loops.
   const ShmFolder* shm = nullptr;
 };

@@ -63,8 +63,8 @@ void SendQueue::Stage(OutgoingFrame& frame, SteadyTime now) {
   staged_.insert(staged_.end(), frame.meta.begin(), frame.meta.end());
 }
 
-// Frames are staged late, a few at a time: once its payload is in the ring a frame cannot be
-// overtaken any more. The first frame that does not fit ends the batch, so order is kept.
+// Frames are staged late, a few at a time: once its payload is in the ring, a frame can no longer
+// be overtaken. The first frame that does not fit ends the batch, so order is kept.
 std::span<const iovec> SendQueue::NextOverRing(SteadyTime now) {
   size_t num_bytes = 0;
   while (!waiting_.empty() && num_bytes < kBatchBytes && num_staged() < kStagedBytesMax &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames that wait for a socket: the most urgent first, many small ones in one system call. A frame
+// Frames that wait for a socket: most urgent first, many small ones in one system call. A frame
 // whose first byte was written is finished before any other. Does no I/O.
 //
 //   plain:     FrameQueue -> headers_ + meta + payload as iovecs -> partly written: begun_
@@ -30,25 +30,25 @@ class SendQueue {
  public:
   explicit SendQueue(size_t frames_max) : waiting_(frames_max) {}
 
-  // For frames that are started from now on.
+  // For frames started from now on.
   void SetPayloadChecksums(bool has_checksums) { has_checksums_ = has_checksums; }
 
-  // From now on payloads go into `ring`, unless they are settled and lie in `regions`, and only
-  // headers and metas into the stream. Both outlive the queue. No frame may have been started.
+  // From now on payloads go into `ring`, unless they are settled and in `regions`, and only headers
+  // and metas into the stream. Both outlive the queue. No frame may have been started.
   void UseRing(PayloadRingWriter& ring, const SharedRegions& regions);
   // Returns `num_bytes` of credit to the peer, ahead of all waiting frames: the peer may wait for
   // room in its ring while this side waits for the peer.
   void PushCredit(uint64_t num_bytes, SteadyTime now);
 
-  // As FrameQueue::Push.
+  // As for FrameQueue::Push.
   absl::Status Push(OutgoingFrame frame) { return waiting_.Push(std::move(frame)); }
 
   bool empty() const { return !begun_ && num_staged() == 0 && waiting_.empty(); }
   size_t num_bytes() const;
 
   // What to write next: the rest of a started frame, then waiting frames in order, up to a batch.
-  // `now` becomes the sent_at of newly started ones. Valid until the next call of any method. Empty
-  // although frames wait: they wait for room in the ring.
+  // `now` becomes the sent_at of newly started ones. Valid until the next call of any method. If
+  // empty although frames wait, they wait for room in the ring.
   std::span<const iovec> NextBuffers(SteadyTime now);
   // The first `num_bytes` of these buffers were written. Completely written frames release their
   // payload.
@@ -66,16 +66,16 @@ class SendQueue {
 
   std::span<const iovec> NextOverRing(SteadyTime now);
   void Stage(OutgoingFrame& frame, SteadyTime now);
-  // True: the payload is not copied, the frame's meta says where it lies.
+  // True: the payload is not copied; the frame's meta says where it is.
   bool RefersToRegion(OutgoingFrame& frame) const;
   size_t num_staged() const { return staged_.size() - staged_written_; }
   void Append(const OutgoingFrame& frame, const HeaderBytes& header, size_t skip);
 
-  // A batch has frames until it reaches this many bytes or frames: enough to amortize the system
-  // call, as measured with frames of 4 KiB.
+  // A batch ends when it reaches this many bytes or frames: enough to amortize the system call, as
+  // measured with frames of 4 KiB.
   static constexpr size_t kBatchBytes = 256 * 1024;
   static constexpr size_t kBatchFrames = 32;
-  // Over a ring: how much may be staged while the socket takes no more.
+  // Over a ring: the number of bytes that may be staged while the socket takes no more.
   static constexpr size_t kStagedBytesMax = 64 * 1024;
 
   bool has_checksums_ = false;
@@ -84,7 +84,7 @@ class SendQueue {
   std::array<HeaderBytes, kBatchFrames> headers_;  // of the waiting frames in the batch
   std::vector<iovec> buffers_;
 
-  // Headers and metas of frames whose payload is in the ring already.
+  // Headers and metas of frames whose payload is already in the ring.
   PayloadRingWriter* ring_ = nullptr;
   const SharedRegions* regions_ = nullptr;
   std::vector<std::byte> staged_;

@@ -97,7 +97,7 @@ void TcpConnection::OnReady(uint32_t events) {
 
 void TcpConnection::Read() {
   size_t total = 0;
-  // The owner may close or pause the connection in any frame, so IsOpen is asked each time.
+  // The owner may close or pause the connection in any frame, so IsOpen is checked each time.
   while (IsOpen() && total < kBytesPerTurn) {
     const absl::StatusOr<Transfer> got = stream_.Receive(reader().NextBuffers());
     if (!got.ok()) return Fail(got.status());
@@ -111,7 +111,7 @@ void TcpConnection::Read() {
 }
 
 // Received bytes may have completed the TLS handshake, which queued frames wait for, or need an
-// answer of TLS itself (a key update). What TLS has read ahead, epoll does not report.
+// answer from TLS itself (a key update). epoll does not report what TLS has read ahead.
 void TcpConnection::FlushAfterReading() {
   if (!is_blocked_ && (!queue_.empty() || stream_.has_unsent())) ScheduleFlush();
   if (IsOpen() && stream_.has_read_ahead()) ScheduleRead();
@@ -140,7 +140,7 @@ void TcpConnection::OnFrame(const ReceivedFrame& frame) {
 
 // ---- shared memory ----
 
-// A peer at another address cannot reach it.
+// A peer at another address cannot reach shared memory.
 std::optional<ShmOffer> TcpConnection::OfferSharedMemory() {
   if (options_.shm == nullptr || !IsToOwnAddress(stream_.socket())) return std::nullopt;
   absl::StatusOr<DescriptorInbox> inbox = options_.shm->OpenInbox();
@@ -159,7 +159,7 @@ absl::Status TcpConnection::UseSharedMemory(const HelloAckMeta& ack) {
     options_.shm->WarnOnce(peer(), ack.shm_made);
     return absl::OkStatus();
   }
-  // From now on it sends payloads through memory, which must be this one.
+  // From now on the peer sends payloads through shared memory, which must be this one.
   const absl::StatusOr<FileDescriptor> memory = inbox.Take();
   if (!memory.ok()) return absl::DataLossError("claims to have sent shared memory, but has not");
   absl::StatusOr<ShmSegment> segment = ShmSegment::Attach(*memory);
@@ -177,7 +177,7 @@ void TcpConnection::MakeSharedMemory(const HelloMeta& hello, HelloAckMeta& ack) 
     ack.shm_made = absl::FailedPreconditionError("it uses sockets only");
     return;
   }
-  // One whose messages were forwarded here has no memory in common.
+  // A peer whose messages were forwarded here has no memory in common.
   if (hello.host != options_.host) {
     ack.shm_made = absl::FailedPreconditionError("it is not on this host");
     return;

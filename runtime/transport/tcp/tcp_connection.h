@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stream of frames over one socket, with payloads through shared memory where both ends have it.
+// A stream of frames over one socket, with payloads through shared memory if both ends have it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace pushpull {
 
-// Thread-confined to the loop, which holds it while it is started.
+// Thread-confined to the loop, which holds the connection while it is started.
 class TcpConnection final : public FrameStream {
  public:
   TcpConnection(EventLoop& loop,
@@ -58,7 +58,7 @@ class TcpConnection final : public FrameStream {
   void Suspend() override { Unwatch(); }
   void Disconnect() override;
   std::shared_ptr<FrameStream> Rehome(EventLoop& loop, std::string peer) override;
-  // The reader's call.
+  // Called by the reader.
   void OnFrame(const ReceivedFrame& frame) override;
 
   std::shared_ptr<TcpConnection> Self();

@@ -30,14 +30,15 @@ class TcpAcceptor final : public StreamAcceptor {
   }
 };
 
-// Dials a peer: its addresses one after the other until one answers. Thread-confined to the loop.
+// Dials a peer, trying its addresses one after the other until one answers. Thread-confined to the
+// loop.
 class TcpConnector final : public StreamConnector {
  public:
   using StreamConnector::StreamConnector;
 
-  // What the look-up found, or why it found nothing. Called after Begin.
+  // Takes the lookup's addresses, or why it found none. Called after Begin.
   void TryAddresses(absl::StatusOr<std::vector<SocketAddress>> addresses) {
-    if (is_done()) return;  // the deadline passed during the look-up
+    if (is_done()) return;  // the deadline passed during the lookup
     if (!addresses.ok()) return Fail(addresses.status());
     addresses_ = *std::move(addresses);
     std::reverse(addresses_.begin(), addresses_.end());
@@ -46,7 +47,7 @@ class TcpConnector final : public StreamConnector {
 
  private:
   absl::Status Explain(const absl::Status& why) const override {
-    // Certificates are replaced on one host after the other: a mismatch may be gone soon.
+    // Certificates are replaced host by host: a mismatch may be gone soon.
     if (absl::IsUnauthenticated(why)) return absl::UnavailableError(why.message());
     if (options().tls != nullptr || !absl::IsUnavailable(why)) return why;
     return absl::UnavailableError(absl::StrCat(
@@ -58,7 +59,7 @@ class TcpConnector final : public StreamConnector {
     socket_.Reset();
   }
 
-  // Goes on with the next address, or fails with `why` where there is none.
+  // Continues with the next address, or fails with `why` if there is none.
   void TryNext(absl::Status why) {
     while (!addresses_.empty()) {
       const SocketAddress address = addresses_.back();
@@ -117,7 +118,7 @@ void TcpTransport::Dial(const HostPort& address,
   loop.Post([connector] { connector->Begin(); });
   if (IsNumeric(address.host)) return LookUpAndTry(address, connector, loop);
   resolver().Post([this, address, connector, &loop] {
-    // Look-ups still queued when the transport ends are skipped, so that it ends soon.
+    // Lookups still queued when the transport ends are skipped, so that it ends soon.
     if (!is_ending_) LookUpAndTry(address, connector, loop);
   });
 }

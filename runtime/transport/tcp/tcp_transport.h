@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tcp channel: own frames over sockets, one loop a lane (docs/decisions/0002-frame-layout.md
-// and 0003-lanes.md).
+// The tcp channel: our own frames over sockets, one loop per lane
+// (docs/decisions/0002-frame-layout.md and 0003-lanes.md).
 #pragma once
 
 #include <atomic>
@@ -13,15 +13,15 @@
 
 namespace pushpull {
 
-// Thread-safe. Has one thread of its own, "pp-resolver", from the first Connect to a host that is a
-// name: looking a name up blocks.
+// Thread-safe. Has one thread of its own, "pp-resolver", from the first Connect to a host name on,
+// because name lookups block.
 class TcpTransport final : public StreamTransport {
  public:
   // Lane i runs on loops[i]; the loops outlive the transport.
   TcpTransport(std::vector<EventLoop*> loops, const TransportOptions& options)
       : StreamTransport(std::move(loops), options) {}
-  // Waits for a look-up in progress, at most as long as the system's resolver is configured to
-  // take. A Connect in progress goes on; one without an address yet ends at its deadline.
+  // Waits for a lookup in progress, at most as long as the system's resolver is configured to take.
+  // A Connect in progress continues; one without an address yet ends at its deadline.
   ~TcpTransport() override { is_ending_ = true; }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
