@@ -3,8 +3,8 @@
 // A server lane's half of the exchanges: collects the workers' contributions to each piece, reduces
 // or concatenates them in worker order, and returns the answers. A piece is complete when every
 // member that contributes to its step, in the known views, has contributed (docs/protocol.md
-// section 4). Its result is kept until every member has begun a later exchange here, or until two
-// steps later. Pure: no time, no peers, no threads.
+// section 4). Its result is kept until every member has begun a later exchange here, or until the
+// following step is over. Pure: no time, no peers, no threads.
 #pragma once
 
 #include <cstdint>

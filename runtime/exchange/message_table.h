@@ -4,8 +4,8 @@
 // (docs/decisions/0058-messages-over-servers.md): brings each piece that the sender contributes to
 // the receiver that asks for it, keeps it until the receiver's receipt, and only then answers the
 // sender. A received piece is kept without its values to answer repeated requests, until both
-// workers have begun a later message here, or until two steps later. Pure: no time, no peers, no
-// threads.
+// workers have begun a later message here, or until the following step is over. Pure: no time, no
+// peers, no threads.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace pushpull {
 // Thread-safe.
 class Departure {
  public:
-  // By the coordinator, which may withdraw it.
+  // Set by the coordinator, which may withdraw it.
   void SetReleased(bool is_released) { is_released_.store(is_released, kOrder); }
   // Asks the process to end. Returns whether this is the first request.
   bool RequestEnd() { return !is_end_requested_.exchange(true); }

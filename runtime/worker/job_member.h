@@ -67,7 +67,7 @@ class JobMember {
   // Starts the program's operations that may begin now.
   virtual void RunDue() = 0;
   virtual void StartExchange(std::shared_ptr<ExchangeOperation> operation) = 0;
-  // The process is to end (Departure::RequestEnd).
+  // The process must end (Departure::RequestEnd).
   virtual void OnEndRequested() = 0;
   // The worker leaves before step `end_step`.
   virtual void SendLeave(std::shared_ptr<PendingOperation> leaving,

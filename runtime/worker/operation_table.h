@@ -90,9 +90,9 @@ class OperationTable {
     MutexLock lock(mu_);
     return start_step_;
   }
-  // As the program counts.
+  // The next step, as the program counts.
   Step next_step() const ABSL_LOCKS_EXCLUDED(mu_);
-  // As on the wire: one more than the highest that has begun.
+  // The next step, as on the wire: one more than the highest that has begun.
   Step next_number() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     return numbers_.Highest();

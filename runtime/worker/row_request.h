@@ -19,7 +19,7 @@
 
 namespace pushpull {
 
-// What cutting requests requires of a row-sparse tensor.
+// The properties of a row-sparse tensor that are needed to cut requests.
 struct RowTensor {
   std::string name;
   uint64_t rows = 0;  // as registered

@@ -50,7 +50,7 @@ bool StepAgreement::MayAsk() const {
   });
 }
 
-// The leading chunk's push tells the servers that the worker has everything of the step.
+// The leading chunk's push tells the servers that the worker's step is complete.
 StepActions StepAgreement::Ask() {
   phase_ = Phase::kAsked;
   was_admitted_ = false;

@@ -13,7 +13,7 @@ FrameStream::FrameStream(EventLoop& loop, std::string peer)
 void FrameStream::Start(FrameStreamOwner& owner) {
   owner_ = &owner;
   if (is_connected()) return Resume();
-  // It failed while nobody owned it. The owner is not called from inside its own call.
+  // The stream failed while nobody owned it. The owner is not called from inside its own call.
   loop_.Post([self = shared_from_this()] { self->ReportFailure(); });
 }
 
