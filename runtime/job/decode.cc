@@ -25,7 +25,7 @@ constexpr IntRange kPositiveSeconds{1, std::numeric_limits<int>::max()};
 constexpr size_t kRestartRulesMax = 16;
 constexpr size_t kEnvVarsMax = 1000;
 constexpr size_t kWordsMax = 1000;     // of a command
-constexpr size_t kExitCodesMax = 255;  // all there are
+constexpr size_t kExitCodesMax = 255;  // as many as exist
 constexpr size_t kPullSecretsMax = 32;
 constexpr size_t kTolerationsMax = 64;
 constexpr size_t kContainersMax = 64;
@@ -91,7 +91,7 @@ void ReadContainer(ObjectReader& container) {
   });
 }
 
-// Of a template only what is not a user's to set is looked at.
+// In a template, only fields that users may not set are checked.
 void ReadTemplate(ObjectReader& object, std::string& json) {
   if (!object.ReadJson("template", json)) return;
   object.ReadObject("template", [](ObjectReader& pod) {
@@ -245,7 +245,7 @@ void ReadParts(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadObject("security", [&spec](ObjectReader& part) { ReadSecurity(part, spec.security); });
 }
 
-// What a job and a runtime can say.
+// What both a job and a runtime can set.
 void ReadSharedSpec(ObjectReader& object, TrainingJobSpec& spec) {
   object.ReadString("image", spec.image);
   object.ReadStrings("command", kWordsMax, spec.command);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The codec of the manifest: a tree to a TrainingJob. Every field, its name, type, range and
+// The codec of the manifest: from a tree to a TrainingJob. Every field's name, type, range and
 // default is stated once, in decode.cc and training_job.h; the schemas of the CRDs say the same.
 // Rules between fields are in validate.h.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace pushpull {
 
-// Adds a problem for each field that is unknown, missing though it must be set, or of the wrong
-// type or range; such a field keeps its default. Fields that only the API server writes (status,
-// most of metadata) are allowed and ignored.
+// Adds a problem for each field that is unknown, required but missing, or of the wrong type or
+// range; such a field keeps its default. Fields that only the API server writes (status, most of
+// metadata) are allowed and ignored.
 TrainingJob DecodeTrainingJob(const Tree& tree, Problems& problems);
 
-// Likewise a TrainingRuntime, as the job that it would be alone. What is about one job, such as
-// spec.suspend, is a problem.
+// The same for a TrainingRuntime, read as the job that it would be on its own. Fields that concern
+// a single job, such as spec.suspend, are problems.
 TrainingJob DecodeTrainingRuntime(const Tree& tree, Problems& problems);
 
 }  // namespace pushpull

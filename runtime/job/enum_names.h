@@ -16,8 +16,8 @@
 
 namespace pushpull {
 
-// The names of an enumeration's values, in the order of the values. Other enumerations have none,
-// and do not compile.
+// The names of an enumeration's values, in the order of the values. Enumerations without names do
+// not compile.
 template <typename Enum>
 inline constexpr std::nullptr_t kEnumNames = nullptr;
 template <>
@@ -66,7 +66,7 @@ constexpr Enum ValueAt(size_t position) {
   return static_cast<Enum>(position + kFirstValue<Enum>);
 }
 
-// The number, perhaps of a peer, is that of a value.
+// Whether the number, which may come from a peer, is that of a value.
 template <typename Enum>
 requires std::is_array_v<decltype(kEnumNames<Enum>)>
 constexpr bool IsKnown(Enum value) {
@@ -79,7 +79,7 @@ absl::string_view NameOf(Enum value) {
   return IsKnown(value) ? kEnumNames<Enum>[static_cast<size_t>(value) - kFirstValue<Enum>] : "?";
 }
 
-// None where no value has this name.
+// None if no value has this name.
 template <typename Enum>
 std::optional<Enum> ValueOf(absl::string_view name) {
   const std::span<const absl::string_view> names = kEnumNames<Enum>;

@@ -20,7 +20,7 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
     if (is_set) lines.push_back(absl::StrCat(field, ": is ignored, ", why));
   };
   const TrainingJobSpec& spec = job.spec;
-  // It is part of the folder of checkpoints.
+  // The namespace is part of the path of checkpoints.
   ignore(
       !job.metadata.namespace_name.empty() && !spec.checkpoint, "metadata.namespace", kNoCluster);
   ignore(!spec.image.empty(), "spec.image", kProgramsOfThisMachine);

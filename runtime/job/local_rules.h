@@ -13,15 +13,15 @@
 
 namespace pushpull {
 
-// How long all members have to become ready where spec.startDeadlineSeconds is not set: nobody
-// watches a local job for hours.
+// How long all members have to become ready if spec.startDeadlineSeconds is not set: nobody watches
+// a local job for hours.
 inline constexpr std::chrono::seconds kLocalStartDeadline{300};
 
 // One line for each field that is set but applies only on Kubernetes, in the manifest's order:
 // "spec.image: is ignored, processes run this machine's programs".
 std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job);
 
-// What keeps a valid manifest from running as local processes. Empty: nothing.
+// What keeps a valid manifest from running as local processes; empty if nothing does.
 std::vector<ManifestProblem> LocalProblems(const TrainingJob& job);
 
 }  // namespace pushpull

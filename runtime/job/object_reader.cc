@@ -19,7 +19,8 @@ std::string NotA(absl::string_view kind_name, const Tree& tree) {
   return absl::StrCat("must be ", kind_name, ", is ", Describe(tree));
 }
 
-// All items, or nothing where `read` cannot take one; it is given every item, also after that.
+// All items, or nothing if `read` cannot take one; `read` is called for every item, even after
+// that.
 template <typename Item, typename Read>
 bool ReadItems(const Tree& list, std::vector<Item>& out, Read read) {
   std::vector<Item> values(list.items.size());

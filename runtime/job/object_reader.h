@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads one object of a manifest field by field: each field has a type and a range, whatever does
-// not fit becomes a problem with its path, and what was not asked for is unknown. This is to the
-// codec what the schema of the CRD is to the API server; which fields there are is in decode.cc.
+// Reads one object of a manifest field by field: each field has a type and a range, a value that
+// does not fit becomes a problem with its path, and fields that were not asked for are unknown.
+// This is to the codec what the schema of the CRD is to the API server; decode.cc lists the fields.
 #pragma once
 
 #include <chrono>
@@ -23,22 +23,22 @@
 
 namespace pushpull {
 
-// Both ends belong to it.
+// Both ends are included.
 struct IntRange {
   int min;
   int max;
 };
 
-// Every Read function leaves `out` as it was, so at its default, when the field is missing, null or
-// wrong, and returns whether it was read. The tree and the problems must outlive the reader.
+// Every Read function returns whether it read the field; if that is missing, null or wrong, `out`
+// keeps its value, which is the default. The tree and the problems must outlive the reader.
 // Thread-compatible.
 class ObjectReader {
  public:
-  // Adds a problem when `tree` is no object, and reads it as one without fields.
+  // If `tree` is not an object, adds a problem and reads it as an object without fields.
   ObjectReader(const Tree& tree, std::string path, Problems& problems);
   ObjectReader(const ObjectReader&) = delete;
   ObjectReader& operator=(const ObjectReader&) = delete;
-  // Every field that nobody asked for becomes a problem, with the name it was probably meant to be.
+  // Every field that was not asked for becomes a problem, with the name that was probably meant.
   ~ObjectReader();
 
   const std::string& path() const { return path_; }
@@ -59,7 +59,7 @@ class ObjectReader {
   }
   bool ReadString(absl::string_view key, std::string& out);
   bool ReadInts(absl::string_view key, size_t items_max, IntRange range, std::vector<int>& out);
-  // A field that must be there and has one value.
+  // A required field with only one valid value.
   void ReadConstant(absl::string_view key, absl::string_view expected);
   bool ReadStrings(absl::string_view key, size_t items_max, std::vector<std::string>& out);
   bool ReadStringMap(absl::string_view key, std::map<std::string, std::string>& out);
@@ -87,21 +87,22 @@ class ObjectReader {
     return was_read;
   }
 
-  // Adds a problem when the field is missing or null, unless the object itself is none.
+  // Adds a problem when the field is missing or null, unless the tree is not an object at all.
   void Require(absl::string_view key);
   // Adds `text` as a problem when the field is present, whatever its value.
   void Refuse(absl::string_view key, absl::string_view text);
-  // Fields that nobody asks for are passed through.
+  // Fields that are not asked for are passed through.
   void AllowUnknown() { allows_unknown_ = true; }
   // The field is allowed and has no meaning here.
   void Skip(absl::string_view key) { Take(key); }
 
  private:
-  // The value of a field, which is known from now on; null when it is missing or null.
+  // The value of a field, which counts as known from now on; null when it is missing or null.
   const Tree* Take(absl::string_view key);
-  // As Take, and null with a problem when the value is of another kind.
+  // Like Take, but adds a problem and returns null when the value is of another kind.
   const Tree* Take(absl::string_view key, Tree::Kind kind, absl::string_view kind_name);
-  // As Take for a list, and null with a problem when it has more than `items_max` items.
+  // Like Take for a list, but adds a problem and returns null when it has more than `items_max`
+  // items.
   const Tree* TakeList(absl::string_view key, absl::string_view kind_name, size_t items_max);
   bool ReadString(const Tree& tree, const std::string& path, std::string& out);
   std::optional<int> IntFrom(const Tree& tree, const std::string& path, IntRange range);

@@ -22,7 +22,7 @@ namespace {
 
 using PathStep = std::variant<std::string, size_t>;  // key of an object, position in a list
 
-// The positions in "[0][12]"; nothing when it is not made of such.
+// The positions in "[0][12]"; nothing if the text has another form.
 std::optional<std::vector<size_t>> ParsePositions(absl::string_view text) {
   std::vector<size_t> positions;
   while (!text.empty()) {
@@ -38,7 +38,7 @@ std::optional<std::vector<size_t>> ParsePositions(absl::string_view text) {
   return positions;
 }
 
-// Nothing when `path` is not a path.
+// Nothing if `path` is not a path.
 std::optional<std::vector<PathStep>> ParsePath(absl::string_view path) {
   std::vector<PathStep> steps;
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
@@ -52,7 +52,7 @@ std::optional<std::vector<PathStep>> ParsePath(absl::string_view path) {
   return steps;
 }
 
-// The value of `key` in `parent`, created where it is missing; null where the parent can have none.
+// The value of `key` in `parent`, created if missing; null if the parent cannot have one.
 Tree* FindOrCreate(Tree& parent, const std::string& key) {
   if (parent.kind == Tree::Kind::kNull) parent = MakeTree(Tree::Kind::kObject);
   if (parent.kind != Tree::Kind::kObject) return nullptr;
@@ -62,7 +62,7 @@ Tree* FindOrCreate(Tree& parent, const std::string& key) {
   return &parent.fields.emplace_back(Tree::Field{.key = key, .value = Tree{}}).value;
 }
 
-// The item at `position` of `parent`, created where it is the next one; null where it cannot be.
+// The item at `position` of `parent`, created if it is the next one; null if there cannot be one.
 Tree* FindOrCreate(Tree& parent, size_t position) {
   if (parent.kind == Tree::Kind::kNull) parent = MakeTree(Tree::Kind::kList);
   if (parent.kind != Tree::Kind::kList || position > parent.items.size()) return nullptr;
@@ -83,7 +83,7 @@ std::string CannotStep(const Tree& parent, const PathStep& step) {
       "cannot be set: ", Describe(parent), " has no position ", std::get<size_t>(step));
 }
 
-// As the decoder would name the field.
+// The name that the decoder would give the field.
 std::string NameOfPath(const std::vector<PathStep>& steps) {
   std::string path;
   for (const PathStep& step : steps) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `--set spec.servers.replicas=4`: one value of a manifest replaced before it is decoded, so that
+// `--set spec.servers.replicas=4`: replaces one value of a manifest before it is decoded, so that
 // an override is checked exactly as if it had been written in the file.
 #pragma once
 

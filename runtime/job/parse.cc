@@ -43,7 +43,7 @@ TrainingJob RuntimeFrom(const Tree& tree, Problems& problems) {
   return runtime;
 }
 
-// What is wrong with the runtime itself is said of it, not of each field of the job.
+// Problems of the runtime itself are reported as the runtime's, not at each field of the job.
 std::optional<Tree> ReadRuntime(absl::string_view text, std::string& name, Problems& problems) {
   Problems own;
   std::optional<Tree> tree = ReadYaml(text, own);

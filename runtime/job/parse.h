@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The entry point: text and overrides in, a TrainingJob or all problems of the manifest out. Works
-// without a cluster and reports what the API server would.
+// The entry point: takes text and overrides, returns a TrainingJob or all problems of the manifest.
+// Works without a cluster and reports what the API server would.
 #pragma once
 
 #include <span>
@@ -18,9 +18,9 @@ namespace pushpull {
 struct ParsedJob {
   TrainingJob job;  // valid only without problems
   std::vector<ManifestProblem> problems;
-  // The manifest is one of a TrainingRuntime, and `job` what it says of jobs.
+  // The manifest is that of a TrainingRuntime, and `job` has what it sets for jobs.
   bool is_runtime = false;
-  // Of a job that was merged with its runtime: the manifest of what runs, as JSON. Else empty.
+  // For a job that was merged with its runtime: the merged manifest, as JSON. Otherwise empty.
   std::string merged = {};
 };
 
@@ -32,13 +32,13 @@ struct ParsedJob {
 // Finds all problems, not only the first. Does not throw and does not block.
 ParsedJob ParseTrainingJob(absl::string_view text, std::span<const std::string> overrides);
 
-// Likewise a manifest that names a runtime, merged over the manifest `runtime` of that one; the
-// problems of both. That it names none, or another one, is a problem.
+// The same for a manifest that names a runtime: it is merged over `runtime`, that runtime's
+// manifest. Reports the problems of both; naming no runtime, or another one, is a problem.
 ParsedJob ParseTrainingJob(absl::string_view text,
                            std::span<const std::string> overrides,
                            absl::string_view runtime);
 
-// Either kind, by the field `kind`; what is neither is judged as a TrainingJob.
+// Reads either kind, by the field `kind`; anything else is judged as a TrainingJob.
 ParsedJob ParseManifest(absl::string_view text, std::span<const std::string> overrides);
 
 }  // namespace pushpull

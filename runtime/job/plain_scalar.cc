@@ -20,10 +20,10 @@ namespace pushpull {
 
 namespace {
 
-// No number that fits into 64 bits or a double needs more.
+// No number that fits in 64 bits or a double needs more.
 constexpr size_t kNumberBytesMax = 400;
 
-// As given, in upper case, or with a capital first: the three ways YAML 1.1 allows.
+// As given, in upper case, or capitalized: the three spellings that YAML 1.1 allows.
 bool IsSpelled(absl::string_view text, absl::string_view lower) {
   if (text.size() != lower.size() || absl::AsciiStrToLower(text) != lower) return false;
   const absl::string_view rest = text.substr(1);
@@ -36,7 +36,7 @@ bool IsAnyOf(absl::string_view text, std::initializer_list<absl::string_view> wo
   return absl::c_any_of(words, [text](absl::string_view word) { return IsSpelled(text, word); });
 }
 
-// The base that the prefix of an unsigned number stands for; the prefix is taken off.
+// The base that the prefix of an unsigned number stands for; removes the prefix.
 int TakeBase(absl::string_view& digits) {
   const std::string lower = absl::AsciiStrToLower(digits.substr(0, 2));
   int base = 10;

@@ -11,7 +11,7 @@ namespace pushpull {
 
 // Resolves a scalar that was written without quotes and without a tag.
 //
-// Source: the resolution of sigs.k8s.io/yaml, which kubectl uses: YAML 1.1 (yes, on and their like
+// Source: the resolution of sigs.k8s.io/yaml, which kubectl uses: YAML 1.1 (yes, on and the like
 // are booleans; 0x10, 0b11, 0o17 and 017 are integers; underscores between digits are skipped).
 // Differs: timestamps, infinities and NaN stay strings, because no field takes them.
 Tree ResolvePlainScalar(absl::string_view text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collecting and wording of problems; see problems.h.
+// Collects and words problems; see problems.h.
 #include "runtime/job/problems.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr size_t kQuotedBytesMax = 60;
 // No field of the manifest is longer; a longer word is no misspelling of one.
 constexpr size_t kWordBytesMax = 40;
 
-// Fewest bytes by which a longer name is recognised: "every" for everySeconds.
+// The shortest prefix by which a longer name is recognised: "every" for everySeconds.
 constexpr size_t kPrefixBytesMin = 4;
 
 bool IsPlainKey(absl::string_view key) {
@@ -30,7 +30,7 @@ bool IsPlainKey(absl::string_view key) {
   });
 }
 
-// Whether `outer` is `inner` or an object or list around it; the empty path is around everything.
+// Whether `outer` is `inner` or an object or list around it; the empty path contains everything.
 bool Contains(absl::string_view outer, absl::string_view inner) {
   if (outer.empty()) return true;
   if (!absl::StartsWith(inner, outer)) return false;

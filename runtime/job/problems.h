@@ -21,7 +21,7 @@ struct ManifestProblem {
 // "spec.servers.replicas: must be between 1 and 1024, is -1".
 std::string ToString(const ManifestProblem& problem);
 
-// Collects the problems of one manifest, at most kMax of them; the rest is counted.
+// Collects the problems of one manifest, at most kMax of them; the rest are only counted.
 // Thread-compatible.
 class Problems {
  public:
@@ -30,15 +30,15 @@ class Problems {
   // Control characters, which a library's message may contain, are replaced by '?'.
   void Add(std::string field, std::string text);
 
-  // Whether a problem is at `field` or at an object around it: its value is not checked again.
+  // Whether a problem is at `field` or at an object around it: its value is then not checked again.
   bool Covers(absl::string_view field) const;
-  // As Covers, or inside it: the value is not as written in the manifest.
+  // Like Covers, but also true for a problem inside `field`: its value is not as in the manifest.
   bool Touches(absl::string_view field) const;
 
   // Whether further problems are only counted.
   bool is_full() const { return problems_.size() >= kMax; }
   bool empty() const { return problems_.empty(); }
-  // The problems in the order they were added; when there were too many, a last line says so.
+  // The problems in the order they were added; if there were too many, a last line says so.
   std::vector<ManifestProblem> Take();
 
  private:
@@ -56,7 +56,7 @@ std::string JoinPath(absl::string_view path, size_t index);
 // The text in double quotes, on one line, cut after 60 bytes.
 std::string Quoted(absl::string_view text);
 
-// The candidate that `word` was most likely meant to be; empty where none is close.
+// The candidate that `word` was most likely meant to be; empty if none is close.
 absl::string_view ClosestName(absl::string_view word,
                               const std::vector<absl::string_view>& candidates);
 

@@ -65,7 +65,7 @@ std::string Describe(const MemberExit& exit) {
   return absl::StrCat(HowItEnded(exit), exit.is_pending ? " before it was ready" : "");
 }
 
-// Of a job that this end fails without a restart.
+// The exit code of a job that fails because of this end, without a restart.
 int JobExitCode(const MemberExit& exit) {
   if (!exit.has_started) return kExitNotReachable;
   const bool is_known = exit.exit_code == kExitUsage || exit.exit_code == kExitNotReachable;

@@ -13,23 +13,23 @@
 
 namespace pushpull {
 
-// The longest delay before a server or the coordinator starts again. While one is away shards lack
-// a copy, or nobody replaces what fails next; backoffLimit bounds how often this happens.
+// The longest delay before a server or the coordinator restarts. Until then shards lack a copy, or
+// nothing replaces the member that fails next; backoffLimit bounds how often this happens.
 inline constexpr std::chrono::seconds kAwaitedDelayMax{5};
 
 // How a member ended.
 struct MemberExit {
   JobRole role = JobRole::kWorker;
   int index = 0;
-  int exit_code = 0;                      // 0 to 255; of no meaning when a signal ended it
-  int signal = 0;                         // that ended it; 0: it exited by itself
+  int exit_code = 0;                      // 0 to 255; meaningless if a signal ended it
+  int signal = 0;                         // the signal that ended it; 0: it exited by itself
   std::optional<ExitReason> reason = {};  // reported by the platform, e.g. kOomKilled
   std::chrono::seconds ran_for{0};        // since its last start
-  bool has_started = true;                // false: there is no such program, or it cannot run
+  bool has_started = true;                // false: the program does not exist or cannot run
   // Its program said that it would end the same way again (termination_message.h). The exit code
-  // alone never says so: those of users' programs mean anything.
+  // alone never means that: users' programs exit with any code.
   bool is_final = false;
-  // It never was a ready member since its last start, and the job trains without it.
+  // It has not been ready since its last start, and the job trains without it.
   bool is_pending = false;
 };
 
@@ -41,45 +41,45 @@ struct RestartHistory {
 };
 
 enum class ExitAction {
-  kDone,        // a worker has finished its part
-  kSucceedJob,  // likewise, and that is the job's success: the other workers are ended in order
+  kDone,        // a worker has finished its work
+  kSucceedJob,  // likewise, and the job has succeeded: the other workers are stopped in order
   kRestartPod,  // start this member again after `delay`
   kRestartJob,  // start all members again after `delay`
   kFailJob,     // the job has failed
-  kIgnore       // the job goes on without this member
+  kIgnore       // the job continues without this member
 };
 
 struct ExitDecision {
   ExitAction action = ExitAction::kDone;
   std::chrono::seconds delay{0};  // before a restart
-  RestartHistory history;         // to keep instead of the one given
-  // Of `pushpull run` with kFailJob: 1; of a member that is not restarted its own 2 or 3, and 3
-  // where its program could not be started.
+  RestartHistory history;         // replaces the one that was passed in
+  // For `pushpull run` with kFailJob: the member's own code if that is 2 or 3 and it is not
+  // restarted, 3 if its program could not be started, otherwise 1.
   int job_exit_code = 0;
   bool is_limit_reached = false;  // kFailJob instead of a restart, because of backoffLimit
-  std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", to follow a name
+  std::string text;               // "exited with code 1; restart 2 of 6 in 20 s", follows a name
 };
 
 // The limit of counted restarts for each member of the role.
 int BackoffLimitOf(const RestartSpec& spec, JobRole role);
 
-// Whether the job has succeeded when this worker has done its part, whatever the others do. By
-// every policy it has when all have.
+// Whether the job has succeeded once this worker has finished, whatever the others do. Under every
+// policy it has succeeded once all have finished.
 bool SucceedsWith(SuccessPolicy policy, int worker);
 
-// Decides by, in this order:
+// Decides in this order:
 //   a worker that exits with 0 is done, and the job with it by `spec.success_policy`;
 //   the first rule of `spec.rules` that matches role and exit code (a signal n is code 128 + n) or
 //   reason (kError: none was given);
 //   an end that is final, and a program that cannot be started, fail the job;
-//   everything else is restarted, also a server that exits with 0 while the job runs.
+//   everything else is restarted, even a server that exits with 0 while the job runs.
 //
-// A restart counts towards the limit of its role, which each member has for itself, or towards
-// backoffLimit, which the job has for restarts of all members at once; beyond it the job fails. Two
-// never count: a disruption (evicted, preempted, node lost) is no failure, and a pending member
-// costs the job nothing, so it is restarted also where its end is final. The delay of a member's
-// k-th restart in a row is min(initial_delay * 2^(k-1), max_delay); that of a server or the
-// coordinator alone is kAwaitedDelayMax at most, unless it is pending. A member that has run for
+// A member's restart counts towards the limit of its role, which applies to each member separately;
+// a restart of all members counts towards the job's backoffLimit. Beyond the limit the job fails.
+// Two kinds never count: a disruption (evicted, preempted, node lost) is no failure, and a pending
+// member costs the job nothing, so it is restarted even if its end is final. The delay before a
+// member's k-th restart in a row is min(initial_delay * 2^(k-1), max_delay); for a single server or
+// the coordinator it is at most kAwaitedDelayMax, unless that is pending. A member that has run for
 // healthy_after begins a new row.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,

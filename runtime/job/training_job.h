@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The TrainingJob manifest as plain structs, shared by `pushpull run` and the operator. A default
-// here is the default of the field; an empty string or list means that the field was not set,
-// unless its comment says otherwise. Reading text is in parse.h, the rules between fields in
-// validate.h. Pass-through fields, which only Kubernetes understands, are kept as JSON text.
+// here is the field's default; an empty string or list means that the field was not set, unless its
+// comment says otherwise. parse.h reads text, validate.h has the rules between fields. Pass-through
+// fields, which only Kubernetes understands, are kept as JSON text.
 #pragma once
 
 #include <array>
@@ -20,25 +20,25 @@ inline constexpr char kTrainingJobApiVersion[] = "pushpull.dev/v1alpha1";
 inline constexpr char kTrainingJobKind[] = "TrainingJob";
 inline constexpr char kTrainingRuntimeKind[] = "TrainingRuntime";
 
-// Their values are numbered as enum_names.h lists their names.
+// The values have the order of their names in enum_names.h.
 enum class JobRole { kServer, kWorker, kCoordinator };
 // Also on the wire, as numbers.
 enum class SyncMode : uint8_t {
-  kSync = 1,  // a step is complete when everybody has contributed to it
+  kSync = 1,  // a step is complete when every worker has contributed to it
   kAsync,     // each push is applied when it arrives
-  kBounded,   // likewise, and a read waits until nobody is more than `staleness` steps behind
-  // As kSync, without servers: the workers sum gradients among themselves, and each of them applies
+  kBounded,   // likewise, and a read waits until no worker is more than `staleness` steps behind
+  // Like kSync, but without servers: the workers sum gradients among themselves, and each applies
   // the optimizer to its own copy.
   kAllReduce,
 };
-// Likewise. kRecovering: the coordinator has restarted and is collecting its members' reports; the
-// rest of the job's status is incomplete until then.
+// Likewise. kRecovering: the coordinator has restarted and is collecting its members' reports;
+// until it has them the rest of the job's status is incomplete.
 enum class JobPhase : uint8_t { kStarting = 1, kRunning, kSucceeded, kFailed, kRecovering };
 enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };
 enum class RestartAction { kRestartPod, kRestartJob, kFailJob, kIgnore };
-// Which workers' ends with exit code 0 end the job.
+// Which workers must exit with 0 for the job to succeed.
 enum class SuccessPolicy { kAllWorkers, kAnyWorker, kWorker0 };
 enum class ExitReason { kOomKilled, kEvicted, kPreempted, kNodeLost, kError };
 enum class CleanupPolicy { kRunning, kAll, kNone };
@@ -68,7 +68,7 @@ struct ServersSpec {
   int replication = 0;                  // 0 to 2 copies of each shard beside the primary
   int threads = 1;                      // 1 to 64 threads of the data path (lanes) in each server
   std::chrono::seconds loss_grace{30};  // wait for a lost shard's members to come back
-  std::string image;                    // the chart's image unless set
+  std::string image;                    // unset: the chart's image
   std::string resources_json;           // ResourceRequirements, pass-through
   std::string template_json;            // PodTemplate overlay, pass-through
   friend bool operator==(const ServersSpec&, const ServersSpec&) = default;
@@ -86,7 +86,7 @@ struct WorkersSpec {
   std::optional<int>
       global_batch;               // samples a step over all workers; unset: each has its own batch
   bool colocated_server = false;  // a server container in each worker pod
-  // The label of nodes whose value is a member's rack; empty: racks are not looked at.
+  // The node label whose value is a member's rack; empty: racks are ignored.
   std::string topology_key;
   std::string resources_json;  // ResourceRequirements, pass-through
   std::string template_json;   // PodTemplate overlay, pass-through
@@ -99,7 +99,7 @@ struct CoordinatorSpec {
   friend bool operator==(const CoordinatorSpec&, const CoordinatorSpec&) = default;
 };
 
-// What the pods of every role have, as in a pod; a role's template is laid over it.
+// Pod fields for the pods of every role; a role's template is merged over them.
 struct PodDefaults {
   std::vector<std::string> image_pull_secrets = {};
   std::string service_account_name = {};
@@ -110,7 +110,7 @@ struct PodDefaults {
   friend bool operator==(const PodDefaults&, const PodDefaults&) = default;
 };
 
-// Keys of labels that the operator sets on pods and finds them by. Nobody else sets them.
+// Keys of the labels that the operator sets on pods and selects them by. Nobody else may set them.
 inline constexpr std::array kReservedLabels = {"app.kubernetes.io/component",
                                                "app.kubernetes.io/instance",
                                                "app.kubernetes.io/managed-by",
@@ -119,8 +119,8 @@ inline constexpr std::array kReservedLabels = {"app.kubernetes.io/component",
                                                "pushpull.dev/job",
                                                "pushpull.dev/term"};
 
-// Variables of the project by which a user tunes members. The others with this prefix say who a
-// member is and where its peers are, and are set by who starts it.
+// The project's variables with which a user tunes members. The others with this prefix say who a
+// member is and where its peers are, and are set by whatever starts the member.
 inline constexpr char kVariablePrefix[] = "PUSHPULL_";
 inline constexpr std::array kVariablesOfUsers = {"PUSHPULL_CHANNEL",
                                                  "PUSHPULL_LOG_LEVEL",
@@ -133,13 +133,13 @@ struct SyncSpec {
   int staleness = 0;           // steps; only with kBounded
   int backup_workers = 0;      // only with kSync; fewer than the workers
   bool deterministic = false;  // contributions are added in the order of the workers
-  // In kAsync and kBounded a gradient that is n > 1 versions late moves the value 1/n as far.
+  // In kAsync and kBounded a gradient n > 1 versions late is applied at 1/n of the learning rate.
   bool scale_by_staleness = false;
   bool gated = false;        // one decision for all chunks of a step before any is applied
   bool noise_scale = false;  // measures the noise scale of gradients
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
   std::chrono::seconds stall{10};  // a step that waits this long is reported: worker, tensor, step
-  StallPolicy on_stall = StallPolicy::kWarn;  // what follows beside the report
+  StallPolicy on_stall = StallPolicy::kWarn;  // what happens besides the report
   friend bool operator==(const SyncSpec&, const SyncSpec&) = default;
 };
 
@@ -176,7 +176,7 @@ struct RestartRule {
   friend bool operator==(const RestartRule&, const RestartRule&) = default;
 };
 
-// Of each member of a role, in place of RestartSpec::backoff_limit.
+// Limits for each member of a role, in place of RestartSpec::backoff_limit.
 struct RoleLimits {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
@@ -189,11 +189,11 @@ struct RestartSpec {
   RoleLimits role_limits = {};
   std::chrono::seconds initial_delay{10};
   std::chrono::seconds max_delay{300};
-  std::chrono::seconds healthy_after{600};  // after so long, a member has its first delay again
+  std::chrono::seconds healthy_after{600};  // after this long, delays start over at the first
   std::vector<RestartRule> rules = {};      // at most 16; the first that matches decides
   SuccessPolicy success_policy = SuccessPolicy::kAllWorkers;
   std::chrono::seconds node_lost_after{60};
-  std::chrono::seconds peer_timeout{20};  // a member silent for so long counts as dead; 1 to 3,600
+  std::chrono::seconds peer_timeout{20};  // a member silent this long counts as dead; 1 to 3,600
   friend bool operator==(const RestartSpec&, const RestartSpec&) = default;
 };
 
@@ -212,7 +212,7 @@ struct SecuritySpec {
 };
 
 struct TrainingJobSpec {
-  std::string runtime_ref;           // name of a TrainingRuntime; empty: none, or it is merged in
+  std::string runtime_ref;           // name of a TrainingRuntime; empty: none, or already merged
   std::string image;                 // of the workers
   std::vector<std::string> command;  // the worker's program
   std::vector<std::string> args;

@@ -22,7 +22,7 @@ Tree& FindOrAdd(Tree& object, const std::string& key) {
   return object.fields.emplace_back(Tree::Field{.key = key, .value = {}}).value;
 }
 
-// Recursive: for trees whose readers have bounded their depth.
+// Recursive: only for trees whose reader has bounded their depth.
 void LayOver(const Tree& over, Tree& base, Null null) {
   if (over.kind == Tree::Kind::kNull && null == Null::kSaysNothing) return;
   if (over.kind != Tree::Kind::kObject || base.kind != Tree::Kind::kObject) {

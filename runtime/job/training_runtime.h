@@ -12,15 +12,15 @@
 
 namespace pushpull {
 
-// The manifest of the job that runs: `job` with its spec merged over that of a runtime, and without
-// spec.runtimeRef. Neither needs to be valid, nor an object.
+// The manifest of the job that runs: `job` with its spec merged over that of a runtime, without
+// spec.runtimeRef. Neither needs to be valid, or even an object.
 //
-// Objects merge field by field; of lists and scalars the job's replaces the runtime's. A null says
-// nothing, as everywhere in a manifest, but inside of a pod template, where it takes a field away.
+// Objects merge field by field; the job's lists and scalars replace the runtime's. A null has no
+// effect, as everywhere in a manifest, except inside a pod template, where it removes a field.
 Tree MergeRuntime(const Tree& runtime_spec, const Tree& job);
 
-// Appends to each problem at a field that only the runtime sets where it comes from: users cannot
-// mend it in their job.
+// Appends the runtime's name to each problem at a field that only the runtime sets: users cannot
+// fix it in their job.
 void NameRuntime(const std::string& runtime,
                  const Tree& runtime_spec,
                  const Tree& job,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looking into and printing a tree; see tree.h.
+// Looks into and prints a tree; see tree.h.
 #include "runtime/job/tree.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ nlohmann::json ToJsonValue(const Tree& tree) {
   return nullptr;
 }
 
-// As BytesSet, inside of `tree`, which is at `at`.
+// Like BytesSet, inside `tree`, which is at `at`.
 size_t BytesSetInside(const Tree& tree, const std::string& at, absl::string_view path) {
   const auto leads_on = [&path](const std::string& inner) {
     const bool is_prefix = path.substr(0, inner.size()) == absl::string_view(inner);
@@ -98,7 +98,7 @@ std::string Describe(const Tree& tree) {
 
 std::string ToJson(const Tree& tree) {
   constexpr int kOneLine = -1;
-  // Bytes that are no UTF-8 become U+FFFD: a reader refuses them, this never throws.
+  // Bytes that are not valid UTF-8 become U+FFFD: a reader rejects them, but this never throws.
   return ToJsonValue(tree).dump(kOneLine, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

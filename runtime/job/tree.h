@@ -22,8 +22,8 @@ struct Tree {
   Kind kind = Kind::kNull;
   bool boolean = false;
   int64_t integer = 0;
-  double number = 0;          // finite; a number that is no 64-bit integer
-  std::string text;           // of a string its value, of every other scalar how it was written
+  double number = 0;          // finite; for numbers that are not 64-bit integers
+  std::string text;           // the value of a string; any other scalar as it was written
   std::vector<Tree> items;    // of a list
   std::vector<Field> fields;  // of an object, in the order they were written, keys unique
 };
@@ -33,14 +33,14 @@ struct Tree::Field {
   Tree value;
 };
 
-// A value of this kind, for a list or an object without content.
+// A value of this kind; a list or an object is empty.
 Tree MakeTree(Tree::Kind kind, absl::string_view text = "");
 
-// The value of `key`, null where the tree is no object or has no such field.
+// The value of `key`; null if the tree is not an object or has no such field.
 const Tree* FindField(const Tree& tree, absl::string_view key);
 
-// How many bytes of `path`, written as the fields of problems are (problems.h), lead to a value:
-// all of them where it is set, those of the innermost object or list around it otherwise.
+// How many bytes of `path`, written like the fields of problems (problems.h), lead to a value: all
+// of them if the field is set, otherwise those of the innermost object or list around it.
 size_t BytesSet(const Tree& tree, absl::string_view path);
 
 // The tree as an error message names it: `"two"`, `1.5`, `yes`, `a list`.

@@ -25,21 +25,22 @@ namespace pushpull {
 
 namespace {
 
-// A pod is named <job>-coordinator or <job>-worker-4095, and what Kubernetes adds must fit into 63.
+// A pod is named <job>-coordinator or <job>-worker-4095, and with what Kubernetes adds it must fit
+// in 63.
 constexpr size_t kNameBytesMax = 48;
 constexpr size_t kLabelBytesMax = 63;
 constexpr size_t kSubdomainBytesMax = 253;
 
-// Adds the problems of broken rules, judged by what was wrong before the first of them.
+// Adds a problem for each broken rule, given the problems that existed before the first rule.
 class RuleChecker {
  public:
-  // `manifest`: where fields that are not set may yet get any value; null: they have their
+  // `manifest`: fields that are not set in it may still get any value; null: they have their
   // defaults.
   explicit RuleChecker(Problems& problems, const Tree* manifest = nullptr)
       : before_(problems), problems_(problems), manifest_(manifest) {}
 
-  // Reports a rule that does not hold at `field`, unless that, or another field that the rule
-  // reads, is wrong anyway, or not known.
+  // Reports at `field` that a rule does not hold, unless `field`, or another field that the rule
+  // reads, already has a problem or is not known.
   void Check(bool holds,
              const std::string& field,
              std::string text,
@@ -76,13 +77,13 @@ bool IsDnsLabel(absl::string_view text) {
          absl::c_all_of(text, [](char c) { return IsLowerAlnum(c) || c == '-'; });
 }
 
-// RFC 1123 labels between dots.
+// RFC 1123 labels separated by dots.
 bool IsDnsSubdomain(absl::string_view text) {
   const std::vector<absl::string_view> labels = absl::StrSplit(text, '.');
   return text.size() <= kSubdomainBytesMax && absl::c_all_of(labels, IsDnsLabel);
 }
 
-// The second half of a label's key, and a label's value when it is not empty.
+// The name part of a label's key, or a label's value if it is not empty.
 bool IsLabelWord(absl::string_view text) {
   const auto is_alnum = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
   return !text.empty() && text.size() <= kLabelBytesMax && is_alnum(text.front()) &&
@@ -97,7 +98,7 @@ bool IsLabelKey(absl::string_view text) {
   return IsDnsSubdomain(text.substr(0, slash)) && IsLabelWord(text.substr(slash + 1));
 }
 
-// A namespace and a job have folders of their names beside checkpoints, whose names these are.
+// Namespaces and jobs have folders of their names next to checkpoints, so they may not use these.
 bool IsNameOfCheckpoint(absl::string_view text) {
   constexpr absl::string_view kPrefix = "step-";
   constexpr size_t kDigitsMin = 12;
@@ -106,7 +107,7 @@ bool IsNameOfCheckpoint(absl::string_view text) {
 }
 
 void CheckMetadata(const JobMetadata& metadata, RuleChecker& rules) {
-  // Its services begin with a letter (RFC 1035), so the job does.
+  // Its services must begin with a letter (RFC 1035), so the job must too.
   const std::string& name = metadata.name;
   rules.Check(IsDnsLabel(name) && absl::ascii_isalpha(static_cast<unsigned char>(name[0])) &&
                   name.size() <= kNameBytesMax,
@@ -157,7 +158,7 @@ void CheckProgram(const TrainingJobSpec& spec, RuleChecker& rules) {
   }
 }
 
-// Of `spec.servers` or `spec.workers`.
+// Checks `spec.servers` or `spec.workers`.
 template <typename Spec>
 void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules) {
   const auto [min, max] = std::pair(spec.min_replicas, spec.max_replicas);
@@ -171,7 +172,7 @@ void CheckReplicas(const std::string& path, const Spec& spec, RuleChecker& rules
   rules.Check(min > max || spec.replicas <= max, path + ".replicas", text, {path + ".maxReplicas"});
 }
 
-// The workers are without servers: what is about servers has no effect.
+// There are no servers: fields about servers would have no effect.
 void CheckNoServers(const ServersSpec& servers, RuleChecker& rules) {
   const auto unset = [&](bool is_set, const std::string& name) {
     rules.Check(!is_set,
@@ -194,7 +195,7 @@ void CheckNoServers(const ServersSpec& servers, RuleChecker& rules) {
   unset(!servers.template_json.empty(), "template");
 }
 
-// What only servers do.
+// Rejects what only servers can do.
 void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
   const auto unset = [&](bool is_set, const std::string& field) {
     rules.Check(!is_set,

@@ -10,12 +10,12 @@
 
 namespace pushpull {
 
-// Adds a problem for each rule that `job` breaks. A rule over a field that already has a problem in
-// `problems` is left out: its value is not as written in the manifest.
+// Adds a problem for each rule that `job` breaks. A rule about a field that already has a problem
+// in `problems` is skipped: its value is not as written in the manifest.
 void CheckRules(const TrainingJob& job, Problems& problems);
 
-// Likewise a job that is not merged with its runtime yet, and a runtime, both decoded from
-// `manifest`. What is not set there may be set in the other one: no rule reads its default.
+// The same for a job that is not merged with its runtime yet, and for a runtime, both decoded from
+// `manifest`. A field that is not set there may be set in the other: no rule uses its default.
 void CheckRulesBeforeMerge(const TrainingJob& job, const Tree& manifest, Problems& problems);
 void CheckRulesOfRuntime(const TrainingJob& runtime, const Tree& manifest, Problems& problems);
 

@@ -32,12 +32,12 @@ std::string Place(size_t line, size_t column) {
   return absl::StrCat("line ", line, ", column ", column);
 }
 
-// A mark counts from 0, a reader from 1.
+// A mark counts from 0, people count from 1.
 std::string Place(const YAML::Mark& mark) {
   return Place(static_cast<size_t>(mark.line) + 1, static_cast<size_t>(mark.column) + 1);
 }
 
-// yaml-cpp takes some control characters for the end of the text, so they must not get that far.
+// yaml-cpp takes some control characters for the end of the text, so they must not reach it.
 bool IsText(absl::string_view text, Problems& problems) {
   size_t line = 1;
   size_t line_start = 0;
@@ -61,7 +61,7 @@ bool IsText(absl::string_view text, Problems& problems) {
 
 struct Extent {
   size_t num_values = 1;
-  size_t num_levels = 0;  // of lists and objects
+  size_t num_levels = 0;  // lists and objects
 };
 
 Extent ExtentOf(const Tree& tree) {
@@ -80,12 +80,12 @@ Extent ExtentOf(const Tree& tree) {
 
 // Builds the tree of one document from the parser's events. Not from YAML::Node: its loader never
 // ends on some texts, and aliases make its nodes a graph, perhaps with cycles. Values are counted
-// and levels checked as they come; past a bound all further events are ignored.
+// and levels checked as they arrive; past a bound all further events are ignored.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(Problems& problems) : problems_(problems) {}
 
-  // The document's tree; of use only when it has not failed.
+  // The document's tree; valid only if building has not failed.
   Tree& tree() { return root_; }
   bool has_failed() const { return has_failed_; }
   const YAML::Mark& start() const { return start_; }
@@ -114,12 +114,12 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
  private:
-  // A list or object that is not closed yet. In an object keys and values take turns.
+  // A list or object that is not closed yet. In an object keys and values alternate.
   struct Frame {
     Tree tree;
     std::string path;
     YAML::anchor_t anchor = 0;
-    std::optional<std::string> key;  // whose value comes next
+    std::optional<std::string> key;  // the key whose value comes next
     bool skips_value = false;        // the value that comes next belongs to no usable key
     absl::flat_hash_set<std::string> keys;
   };
@@ -131,14 +131,14 @@ class TreeBuilder : public YAML::EventHandler {
   // A complete value, in the place where it was written.
   void Add(Tree value, YAML::anchor_t anchor);
   void TakeKey(const Tree& key, Frame& frame);
-  // Each fails, and returns false, when that passes its bound.
+  // Each fails and returns false when its bound is exceeded.
   bool Count(size_t num_values);
   bool FitsLevels(size_t num_levels);
 
   Problems& problems_;
   Tree root_;
   YAML::Mark start_;
-  std::vector<Frame> open_;  // from the outermost in
+  std::vector<Frame> open_;  // outermost first
   absl::flat_hash_map<YAML::anchor_t, Tree> anchored_;
   size_t num_values_ = 0;
   bool has_failed_ = false;
@@ -269,7 +269,7 @@ std::optional<Tree> ReadDocument(std::istream& text, Problems& problems) {
   while (true) {
     TreeBuilder builder(problems);
     if (!parser.HandleNextDocument(builder)) break;
-    // Where the parser meets something it cannot use, it finds empty documents there for ever.
+    // At input that it cannot use, the parser finds empty documents for ever.
     if (builder.start().pos == last_start) {
       problems.Add(Place(builder.start()), "not valid YAML: unexpected character");
       return std::nullopt;
