@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PUSHPULL_CHECK aborts the process when one of its own invariants is violated. Never for a
+// PUSHPULL_CHECK aborts the process when one of its own invariants is violated. Never use it for a
 // message, a file, a flag, a peer or a resource: those return a status.
 #pragma once
 

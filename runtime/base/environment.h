@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An environment as a value: only a program's main reads its own.
+// An environment as a value: only a program's main reads the real one.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace pushpull {
 
-// The value of a variable; empty where it is not set.
+// The value of a variable; empty if it is not set.
 inline std::string VariableOf(const std::map<std::string, std::string>& environment,
                               const std::string& name) {
   const auto found = environment.find(name);

@@ -125,7 +125,7 @@ void EventLoop::RunPosted() {
   }
   for (std::function<void()>& task : tasks) {
     task();
-    task = nullptr;  // destroys what it holds before the next one runs
+    task = nullptr;  // destroys its captures before the next one runs
   }
 }
 

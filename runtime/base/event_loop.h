@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread over epoll that runs posted closures, timers and handlers of ready descriptors. It
+// A thread around epoll that runs posted closures, timers and handlers of ready descriptors. It
 // sleeps in epoll_wait until something happens; it never polls.
 #pragma once
 
@@ -48,7 +48,7 @@ class EventLoop final : public Executor {
   absl::Status Rewatch(int fd, uint32_t events) { return Control(EPOLL_CTL_MOD, fd, events); }
   void Unwatch(int fd);
 
-  // Runs the closures that are posted already, then ends and joins the thread. Must not be called
+  // Runs the closures that are already posted, then ends and joins the thread. Must not be called
   // on the loop; safe to call twice. Closures that did not run are destroyed.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -2,7 +2,7 @@
 //
 // One thread of control that runs closures in order and at given times. Every object that handles
 // events (channels, server lanes, sessions) is confined to one executor, so it needs no lock. Two
-// implementations: EventLoop (a thread over epoll) and tests/fakes/sim_executor.h (a fake clock).
+// implementations: EventLoop (a thread around epoll) and tests/fakes/sim_executor.h (a fake clock).
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Executor {
   // Runs `task` at `when` or soon after. Called on the executor's thread only.
   virtual TimerId RunAt(SteadyTime when, std::function<void()> task) = 0;
 
-  // The timer's task will not run after this. Ids of timers that have run are ignored. Called on
-  // the executor's thread only.
+  // The timer's task will not run after this call. Ids of timers that have run are ignored. Called
+  // on the executor's thread only.
   virtual void Cancel(TimerId timer) = 0;
 
   virtual SteadyTime Now() const = 0;

@@ -13,8 +13,8 @@
 namespace pushpull {
 namespace {
 
-// A list of problems has a line for each; names of others in them must reach no terminal as they
-// are.
+// A list of problems has a line for each; foreign names in them must not reach a terminal
+// unescaped.
 std::string PrintableLines(absl::string_view text) {
   std::vector<std::string> lines;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) lines.push_back(Printable(line));

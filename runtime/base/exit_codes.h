@@ -13,14 +13,14 @@ inline constexpr int kExitFailed = 1;        // the job or check failed
 inline constexpr int kExitUsage = 2;         // wrong usage, or a manifest that is not valid
 inline constexpr int kExitNotReachable = 3;  // a peer or file cannot be reached
 
-// A missing file, a port in use and a peer that does not answer are 3, a wrong argument is 2,
-// everything else is 1.
+// 3 for a missing file, a port in use and a peer that does not answer, 2 for a wrong argument, 1
+// for everything else.
 int ExitCodeFor(const absl::Status& status);
 
-// Prints `PROGRAM: TEXT` to standard error, unless it is OK, and returns ExitCodeFor(status). Each
-// line of TEXT is made Printable.
+// Unless the status is OK, prints `PROGRAM: TEXT` to standard error, each line of TEXT made
+// Printable. Returns ExitCodeFor(status).
 int Report(const absl::Status& status, const char* program = "pushpull");
-// The exit code, or Report of what kept a command from having one.
+// The exit code, or Report of the error.
 int Report(const absl::StatusOr<int>& exit_code);
 
 }  // namespace pushpull

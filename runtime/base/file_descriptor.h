@@ -11,7 +11,7 @@
 
 namespace pushpull {
 
-// Closes its descriptor in the destructor. Thread-compatible.
+// The destructor closes the descriptor. Thread-compatible.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

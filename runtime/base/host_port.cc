@@ -77,7 +77,7 @@ absl::StatusOr<FileDescriptor> BindTo(const HostPort& address) {
 }
 
 absl::StatusOr<uint16_t> BoundPort(const FileDescriptor& socket) {
-  sockaddr_in6 address{};  // the port of an IPv4 address lies in the same place
+  sockaddr_in6 address{};  // an IPv4 address has its port at the same offset
   socklen_t length = sizeof address;
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     return StatusFromErrno(errno, "getsockname");

@@ -31,8 +31,8 @@ std::string ToString(const HostPort& address);
 bool IsWildcard(const HostPort& address);
 
 // A non-blocking TCP socket that is bound to `address` and does not listen yet; port 0 takes a free
-// one. Blocks for the look-up of a name. A library that binds by itself does not say why it cannot:
-// bind and close first, for the text of the error.
+// port. Blocks while a name is looked up. A library that binds by itself does not say why it
+// cannot: bind and close first to get the error text.
 //
 //   kAlreadyExists     the port is in use
 //   kPermissionDenied  the port is reserved

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids that only the runtime itself uses, beside those of its API.
+// The ids that only the runtime itself uses, in addition to those of its API.
 #pragma once
 
 #include <compare>

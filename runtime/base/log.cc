@@ -25,7 +25,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return kLevels[static_cast<size_t>(level)].in_spdlog;
 }
 
-// A worker's failure with its details is shorter.
+// Longer than a worker's failure with its details.
 constexpr size_t kLineBytesMax = 16 * 1024;
 
 bool NeedsQuotes(absl::string_view value) {
@@ -71,7 +71,7 @@ void Log::Write(LogLevel level, absl::string_view message, Fields fields) const 
   if (!sink_->logger.should_log(ToSpdlog(level))) return;
   std::string line(message);
   for (const LogField& field : fields) AppendField(field, line);
-  // Names and texts of peers are in it.
+  // The line contains names and texts of peers.
   sink_->logger.log(ToSpdlog(level), "{}", Printable(line, kLineBytesMax));
 }
 

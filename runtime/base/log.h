@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Structured log to standard error: a constant message and key/value fields. One line for each
-// change of state; per request only at debug level.
+// Structured log to standard error: a constant message and key/value fields. One line per change of
+// state; lines per request only at debug level.
 #pragma once
 
 #include <initializer_list>

@@ -8,10 +8,10 @@
 namespace pushpull {
 namespace {
 
-// What the allocator may keep at hand: less is not worth the page faults.
+// What the allocator may keep: trimming less is not worth the page faults.
 constexpr size_t kKeptBytes = size_t{8} << 20;
 
-// On the executor's thread, where alone timers are set.
+// Runs on the executor's thread, the only one that may set timers.
 void Schedule(Duration period, Executor& executor) {
   executor.RunAfter(period, [period, &executor] {
     if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives memory back to the system that this process has freed and its allocator keeps: after a
-// flood of connections a role would otherwise stay as large as it was at its peak.
+// Returns memory to the system that this process has freed but its allocator keeps: otherwise a
+// role would stay at its peak size after a flood of connections.
 #pragma once
 
 #include "runtime/base/executor.h"
 
 namespace pushpull {
 
-// The allocator keeps what any thread has freed in one place, where the next one finds it, instead
-// of one for each: less memory, and threads that allocate much wait for each other. To be called
-// before other threads are there.
+// Makes the allocator use one arena for all threads instead of one each: uses less memory, but
+// threads that allocate much wait for each other. Call it before other threads exist.
 void ShareFreedMemory();
 
-// Once a `period` for as long as `executor` runs tasks. Memory that comes and goes all the time
-// costs a page fault for each 4 KiB and period. Thread-safe.
+// Trims once per `period` for as long as `executor` runs tasks. Memory that is freed and allocated
+// all the time costs a page fault per 4 KiB and period. Thread-safe.
 void TrimMemoryEvery(Duration period, Executor& executor);
 
 }  // namespace pushpull

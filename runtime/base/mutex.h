@@ -65,9 +65,9 @@ class CondVar {
   std::condition_variable condition_;
 };
 
-// A wait for what a working process does at once. If it has not after half a minute it is broken,
-// and going on could read freed memory: aborts. Counts seconds one by one, so that time in which
-// the process is stopped (SIGSTOP) does not count.
+// A wait for something that a working process does at once. If it has not happened after half a
+// minute, the process is broken and continuing could read freed memory: aborts. Counts seconds one
+// by one, so that time during which the process is stopped (SIGSTOP) does not count.
 //
 //   for (BriefWait wait; count_ > 0;) wait.Continue(changed_, mu_);
 class BriefWait {

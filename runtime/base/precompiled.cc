@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nothing: the file that is compiled to have the headers precompiled that most files include.
+// Empty on purpose: compiling this file precompiles the headers that most files include.

@@ -11,7 +11,8 @@
 namespace pushpull {
 namespace {
 
-// Of a valid character of UTF-8 with up to three bytes; others are no control characters.
+// The code point of a valid UTF-8 character of up to three bytes; longer ones are no control
+// characters.
 uint32_t CodePointOf(absl::string_view character) {
   const auto byte = [&](size_t i) {
     return static_cast<uint32_t>(static_cast<uint8_t>(character[i]));
@@ -42,7 +43,7 @@ std::string Escaped(uint32_t code) {
 std::string Printable(absl::string_view text, size_t max_bytes) {
   constexpr absl::string_view kMore = "...";
   std::string shown;
-  size_t cut = 0;  // where there is room for kMore
+  size_t cut = 0;  // where kMore still fits
   while (!text.empty()) {
     const size_t num_bytes = Utf8CharacterBytes(text);
     const absl::string_view character = text.substr(0, std::max<size_t>(num_bytes, 1));

@@ -12,7 +12,7 @@ constexpr double kGrowth = 1.02;
 constexpr double kSmallest = 1e-9;  // smaller values share one bucket: no clock here is finer
 constexpr double kLargest = 1e6;
 
-// The geometric middle of the bucket halves the worst error.
+// The geometric mean of the bucket's borders halves the worst error.
 double ValueOf(int32_t bucket) {
   return bucket == 0 ? 0 : kSmallest * std::pow(kGrowth, bucket + 0.5);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mergeable histogram with logarithmic buckets, for quantiles of durations in reports: within 2
-// %, which a Prometheus histogram with a dozen buckets cannot give.
+// A mergeable histogram with logarithmic buckets, for quantiles of durations in reports: accurate
+// within 2 %, which a Prometheus histogram with a dozen buckets cannot be.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 namespace pushpull {
 namespace {
 
-// One line for a failure that passes at once, six for one of a minute.
+// One line for a failure that passes at once, six for one that lasts a minute.
 constexpr Duration kSecondWarningAfter = std::chrono::seconds(2);
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When to retry, and when to log a warning: delays double up to a bound, longer for some callers
-// than for others; warnings come with the first failure and then each time the failure has lasted
-// twice as long. Pure.
+// When to retry, and when to log a warning: delays double up to a bound, and jitter makes them
+// differ between callers; a warning is due at the first failure and then each time the failure has
+// lasted twice as long. Pure.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@ namespace pushpull {
 // Thread-compatible.
 class RetryPace {
  public:
-  // The first retry comes after `first`, later ones after at most `longest`; each delay is longer
-  // by up to half of it, by a `jitter` of 0 to 1, so that many who lose the same peer together do
-  // not come back together.
+  // The first retry comes after `first`, later ones after at most `longest`. A `jitter` of 0 to 1
+  // adds up to half of each delay, so that callers that lose the same peer together do not come
+  // back together.
   RetryPace(Duration first, Duration longest, double jitter = 0)
       : first_(first), longest_(longest), jitter_(jitter), next_(first) {}
 
-  // A try has failed. Returns how long to wait before the next.
+  // Records a failed try. Returns how long to wait before the next.
   Duration Failed(SteadyTime now);
-  // Whether the last failure is worth a warning: the first, and those after 2, 4, 8, ... seconds.
+  // Whether the last failure warrants a warning: the first, and those after 2, 4, 8, ... seconds.
   bool is_warning_due() const { return is_warning_due_; }
   // How long it has been failing.
   Duration Lasted(SteadyTime now) const { return since_ ? now - *since_ : Duration::zero(); }
-  // A try has succeeded.
+  // Records a successful try.
   void Succeeded();
 
  private:

@@ -11,9 +11,9 @@
 
 namespace pushpull {
 
-// Blocks SIGINT and SIGTERM in the calling thread and all threads it starts from now on, and
-// ignores SIGPIPE and SIGXFSZ, whose causes are errors of the system call then. Called first in
-// main, before any thread exists.
+// Blocks SIGINT and SIGTERM in the calling thread and all threads that it starts from now on, and
+// ignores SIGPIPE and SIGXFSZ, so that system calls return errors instead. Called first in main,
+// before any thread exists.
 void BlockStopSignals();
 
 // The value that a launcher sends with SIGTERM (sigqueue) when it tears its job down: the process
@@ -27,7 +27,7 @@ struct StopSignal {
 };
 
 // Calls `on_signal` on the loop for every SIGINT and SIGTERM. Created and destroyed by the main
-// thread; the loop outlives it and is stopped before it is destroyed, or runs on.
+// thread. The loop outlives it; it may be stopped before this object is destroyed.
 class StopSignals {
  public:
   StopSignals(EventLoop& loop, std::function<void(StopSignal)> on_signal);
@@ -37,12 +37,12 @@ class StopSignals {
 
  private:
   EventLoop& loop_;
-  // Held by the loop's handler too.
+  // Also held by the loop's handler.
   const std::shared_ptr<FileDescriptor> signals_;
 };
 
-// For a command that has nothing else to do meanwhile: blocks for `duration`, or until SIGINT or
-// SIGTERM, which it returns; 0: neither came. After BlockStopSignals.
+// For a command that has nothing else to do: blocks for `duration`, or until SIGINT or SIGTERM,
+// which it returns; 0: neither came. Call it after BlockStopSignals.
 int AwaitStopSignal(Duration duration);
 
 // The exit code of a program that ended in order because of a signal: 130 or 143.

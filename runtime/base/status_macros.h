@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The project's only macros with hidden control flow. Abseil has such macros since 2023; delete
+// The project's only macros with hidden control flow. Abseil has had such macros since 2023; delete
 // these when the pinned version, Debian 12's, has them.
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace pushpull {
 namespace {
 
-// A log's first line, which may be in the message as well, has it only on purpose.
+// A line of the log, which may be in the message as well, starts like this only on purpose.
 constexpr absl::string_view kMark = "pushpull-final: ";
 
 }  // namespace

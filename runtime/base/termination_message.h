@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a member's program leaves for whoever watches it: the kubelet puts it into the pod's status,
-// `pushpull run` reads the file. By it, and not by its exit code, a program says that it would end
-// the same way again, because of its command line or of what it reads.
+// What a member's program leaves for its supervisor: the kubelet puts it into the pod's status,
+// `pushpull run` reads the file. With this message, not with its exit code, a program says that it
+// would end the same way again, because of its command line or its input.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace pushpull {
 
-// Names the file.
+// Environment variable with the path of the file.
 inline constexpr char kTerminationLogVariable[] = "PUSHPULL_TERMINATION_LOG";
-// Where Kubernetes looks, unless a container says otherwise.
+// The path that Kubernetes reads, unless a container sets another.
 inline constexpr char kTerminationLogOfPods[] = "/dev/termination-log";
-// Of the file, in bytes; what is beyond is not read. Kubernetes' own limit.
+// Size of the file, in bytes; anything beyond is not read. Kubernetes' own limit.
 inline constexpr size_t kTerminationMessageMax = 4096;
 
-// Writes that the end is final. An empty path: nobody watches. Where the file cannot be written,
-// the end is one like any other.
+// Writes that the end is final. An empty path: nobody watches. If the file cannot be written, the
+// end counts as any other.
 void WriteFinalMessage(const std::string& path, absl::string_view why);
 
-// Why the end is final; none: the message does not say that it is.
+// Why the end is final; none: the message does not say so.
 std::optional<std::string> FinalReasonOf(absl::string_view message);
 
 }  // namespace pushpull

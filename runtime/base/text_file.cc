@@ -20,7 +20,7 @@ constexpr size_t kBytesMax = size_t{1} << 20;
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& file) {
-  // Non-blocking: opening a pipe in the file's place must not hang.
+  // Non-blocking: opening a pipe in place of the file must not hang.
   const FileDescriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) return StatusFromErrno(errno, absl::StrCat("open ", file));
   std::string text;

@@ -23,7 +23,7 @@ inline const TimeSource& SystemTime() {
   return time;
 }
 
-// Seconds since 1970 by the machine's clock: what people are shown, nothing is measured with it.
+// Seconds since 1970 by the machine's clock: only to show to people, never to measure with.
 inline double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

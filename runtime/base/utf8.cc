@@ -6,7 +6,7 @@
 namespace pushpull {
 namespace {
 
-// One line of the syntax of UTF-8: the ranges of the first and second byte; all others are 80-BF.
+// One line of the UTF-8 syntax: the ranges of the first and second byte; all others are 80-BF.
 struct Utf8Form {
   size_t bytes;
   unsigned char first_min, first_max;

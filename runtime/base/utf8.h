@@ -8,8 +8,7 @@
 
 namespace pushpull {
 
-// Bytes of the UTF-8 character at the start of `text`, which is not empty; 0: there is no valid
-// one.
+// Bytes of the UTF-8 character at the start of `text`, which must not be empty; 0: it is not valid.
 size_t Utf8CharacterBytes(absl::string_view text);
 
 // The text with every byte that is not valid UTF-8 replaced by '?'.

@@ -30,12 +30,12 @@ namespace pushpull {
 static_assert(std::endian::native == std::endian::little,
               "tensors are sent and stored as they lie in memory; the formats are little-endian");
 
-// Numbers and arrays of them are, structs with holes are not.
+// True for numbers and arrays of them, false for structs with padding.
 template <typename Type>
 constexpr bool kHasNoPadding =
     std::is_floating_point_v<Type> || std::has_unique_object_representations_v<Type>;
 
-// Writes `number` to the first bytes of `out`, which must be long enough.
+// Writes `number` to the start of `out`, which must be long enough.
 template <typename Number>
 void StoreNumber(Number number, std::span<std::byte> out) {
   static_assert(kHasNoPadding<Number>);
@@ -50,12 +50,12 @@ Number LoadNumber(std::span<const std::byte> bytes) {
   return number;
 }
 
-// Bytes of a format that mean nothing yet: written as zeros, whatever is read is dropped.
+// Reserved bytes of a format: written as zeros, ignored when read.
 template <size_t kBytes>
 using Reserved = std::array<uint8_t, kBytes>;
 
-// What a field is in bytes: the number behind an id, an enumeration or a bool; a number or an array
-// of numbers itself.
+// What is encoded for a field: the number behind an id, an enumeration or a bool; numbers and
+// arrays of numbers themselves.
 template <typename Field>
 constexpr auto NumberOf(const Field& field) {
   if constexpr (requires { field.value(); }) {
@@ -72,7 +72,7 @@ constexpr auto NumberOf(const Field& field) {
 // For error texts and names; a meta with two of them stays far below kFrameMetaBytesMax.
 constexpr size_t kTextBytesMax = 1024;
 
-// Writes fields of a fixed size to the first bytes of `out`, which must be long enough.
+// Writes fields of a fixed size to the start of `out`, which must be long enough.
 class HeaderWriter {
  public:
   explicit HeaderWriter(std::span<std::byte> out) : out_(out) {}
@@ -92,13 +92,13 @@ class HeaderWriter {
   std::span<std::byte> out_;
 };
 
-// Appends to a vector of its own. Thread-compatible.
+// Appends to its own vector. Thread-compatible.
 class ByteWriter {
  public:
   // Most metas fit without growing.
   ByteWriter() { bytes_.reserve(128); }
 
-  // Fields as NumberOf takes them, texts and statuses.
+  // Fields that NumberOf accepts, texts and statuses.
   template <typename... Fields>
   void operator()(const Fields&... fields) {
     (Add(fields), ...);
@@ -129,7 +129,7 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// The bytes of a message that is only written here.
+// The bytes of a message that is only written, not read, here.
 template <typename... Fields>
 std::vector<std::byte> BytesOf(const Fields&... fields) {
   ByteWriter writer;
@@ -137,14 +137,14 @@ std::vector<std::byte> BytesOf(const Fields&... fields) {
   return writer.Take();
 }
 
-// Decodes untrusted bytes of a peer or a file: after the first read beyond the end every read
+// Decodes untrusted bytes of a peer or a file: from the first read beyond the end on, every read
 // returns zero and ok() is false. Callers ignore trailing bytes, which a later version may append.
 // Thread-compatible.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // Fields as a writer takes them.
+  // The fields that a writer takes.
   template <typename... Fields>
   void operator()(Fields&&... fields) {
     (Read(fields), ...);
@@ -159,7 +159,7 @@ class ByteReader {
   std::string GetText();
   // Unknown codes become kUnknown.
   absl::Status GetStatus();
-  // A view of the next `num_bytes`; empty beyond the end.
+  // A view of the next `num_bytes`; empty if they exceed the end.
   std::span<const std::byte> GetBytes(size_t num_bytes);
   size_t num_left() const { return bytes_.size(); }
   bool ok() const { return is_ok_; }

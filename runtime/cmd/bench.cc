@@ -114,7 +114,7 @@ void AddSyncCommand(CLI::App& bench, int& exit_code) {
   command->callback([flags, &exit_code] { exit_code = RunSync(*flags); });
 }
 
-// Not for people: what the benchmark's job has as its worker's program.
+// Not for users: the worker program of the benchmark's job.
 void AddSyncWorkerCommand(CLI::App& bench, int& exit_code) {
   CLI::App* command = bench.add_subcommand("sync-worker", "A worker of `bench sync`");
   command->group("");
@@ -135,7 +135,7 @@ struct CollectiveFlags {
   bool is_json = false;
 };
 
-// `target` becomes what `parsed` has, or the error names the option.
+// Sets `target` to the value of `parsed`, or returns an error that names the option.
 template <typename Value>
 absl::Status TakeParsed(const char* option, absl::StatusOr<Value> parsed, Value& target) {
   if (!parsed.ok())
@@ -203,7 +203,7 @@ void AddCollectiveCommand(CLI::App& bench, int& exit_code) {
   command->callback([flags, &exit_code] { exit_code = RunCollective(*flags); });
 }
 
-// Not for people: a process of `bench collective`.
+// Not for users: a process of `bench collective`.
 void AddCollectiveRankCommand(CLI::App& bench, int& exit_code) {
   struct RankFlags {
     std::string control;

@@ -38,7 +38,7 @@ struct Verified {
   VerifyReport report = {};
 
   bool is_whole() const { return status.ok() && report.num_problems == 0; }
-  // A save that died, or is under way: no checkpoint, and no damage either.
+  // A save that died or is still running: not a checkpoint, but not damage either.
   bool is_incomplete() const { return absl::IsNotFound(status); }
 };
 
@@ -46,7 +46,7 @@ void Print(const nlohmann::json& json) {
   std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
-// Folders and tensors have the names that others gave them.
+// Names of folders and tensors were chosen by others.
 std::string Text(const absl::Status& status) {
   return Printable(status.message());
 }
@@ -58,7 +58,7 @@ const char* StateName(const absl::Status& status) {
   return absl::IsDataLoss(status) ? "damaged" : "unreadable";
 }
 
-// Whose it is, where its manifest can be read.
+// Adds the job that it belongs to, if its manifest can be read.
 void AddOwner(const std::optional<CheckpointOwner>& owner, nlohmann::json& json) {
   if (!owner) return;
   json["job"] = owner->job;
@@ -126,8 +126,8 @@ int List(const CheckpointFlags& flags) {
   return kExitDone;
 }
 
-// `dir` where it is a checkpoint itself, otherwise every checkpoint in it and in the folders of
-// jobs in it.
+// `dir` if it is a checkpoint itself, otherwise every checkpoint in it and in the job folders in
+// it.
 absl::StatusOr<std::vector<Verified>> FoldersToVerify(FileSystem& files, const std::string& dir) {
   PUSHPULL_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> list,
                             ListCheckpointsBelow(files, dir));
@@ -174,7 +174,7 @@ nlohmann::json ToJson(const Verified& verified) {
   return json;
 }
 
-// What is right to standard output, what is not to standard error.
+// Prints valid checkpoints to standard output and the others to standard error.
 void PrintText(const Verified& verified) {
   const std::string folder = Printable(verified.folder);
   if (verified.is_whole()) {
@@ -234,7 +234,7 @@ void AddAction(CLI::App& command,
       ->required();
   added->add_flag("--json", flags->is_json, "As JSON");
   added->callback([flags, action, &exit_code] {
-    // Paths are made by appending to it.
+    // Paths are formed by appending to it.
     while (flags->dir.size() > 1 && flags->dir.back() == '/') flags->dir.pop_back();
     exit_code = action(*flags);
   });

@@ -23,7 +23,7 @@ struct NowFlags {
   bool is_json = false;
 };
 
-// What save `number` lacks. Done with its checkpoint, or a later one, which is put in `saved`.
+// What save `number` lacks. It is done with its checkpoint or a later one, which is put in `saved`.
 absl::StatusOr<std::string> LookAtSave(const JobStatus& status,
                                        uint64_t number,
                                        CheckpointStatus& saved) {

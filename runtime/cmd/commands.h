@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The subcommands of `pushpull`, one file each. Each function adds its command to `app`; when the
-// command has run, `exit_code` is the program's.
+// The subcommands of `pushpull`, one file each. Each function adds its command to `app`; after the
+// command has run, `exit_code` is the program's exit code.
 #pragma once
 
 #include <CLI/App.hpp>
-#include <CLI/Config.hpp>  // parts of App that it only declares
+#include <CLI/Config.hpp>  // parts that App only declares
 #include <CLI/Formatter.hpp>
 
 namespace pushpull {
@@ -17,7 +17,7 @@ void AddRunCommand(CLI::App& app, int& exit_code);
 void AddValidateCommand(CLI::App& app, int& exit_code);
 void AddStatusCommand(CLI::App& app, int& exit_code);
 void AddCheckpointCommand(CLI::App& app, int& exit_code);
-void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // into it
+void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // a subcommand of it
 void AddScaleCommand(CLI::App& app, int& exit_code);
 void AddSetCommand(CLI::App& app, int& exit_code);
 void AddTraceCommand(CLI::App& app, int& exit_code);

@@ -44,17 +44,18 @@ struct CoordinatorFlags {
   int ready_fd = -1;
 };
 
-// Several are due within the time after which silence means death.
+// Several heartbeats are due within the time after which a silent member counts as dead.
 constexpr Duration kHeartbeat = std::chrono::seconds(1);
 constexpr int kHeartbeatsPerTimeout = 4;
-// Between two looks whether commands have heard of the job's end.
+// How often to check whether commands have received the job's end.
 constexpr Duration kWaitersPeriod = std::chrono::milliseconds(20);
 // A flood of gRPC calls takes and frees tens of MiB in this time.
 constexpr Duration kCoordinatorTrimPeriod = std::chrono::seconds(2);
-// Until the pods of a job that is deleted have all heard of it, and workers have ended their step.
+// Until all pods of a deleted job have been notified and workers have finished their step.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
-// On a lost node, after failures that have made its next start come late, and with time to start.
+// The time until a successor runs: the node is lost, earlier failures delay the start, and it takes
+// time to notice and to start.
 Duration CoordinatorTimeout(const RestartSpec& restart) {
   constexpr std::chrono::seconds kNoticedAndStarted{120};
   return restart.node_lost_after + restart.max_delay + kNoticedAndStarted;
@@ -73,11 +74,12 @@ uint64_t RandomAttempt() {
 
 JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) {
   using Kind = JobCoreOptions::Recovery;
-  // Also without being told: an earlier coordinator may have left members behind.
+  // Even without --recover: an earlier coordinator may have left members behind.
   const Kind recovery = flags.recovers   ? Kind::kExpected
                         : flags.term > 1 ? Kind::kIfKnown
                                          : Kind::kNone;
-  // A lost server is worth a repair only where the job goes on with fewer or another is started.
+  // Loss recovery makes sense only if the job continues with fewer servers or another one is
+  // started.
   const bool repairs_losses = BackoffLimitOf(job.spec.restart, JobRole::kServer) > 0;
   return {
       .settings = {.job = job.metadata.name,
@@ -116,7 +118,8 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .repairs_losses = repairs_losses};
 }
 
-// What spec.checkpoint asks for, and the checkpoint that the job begins from. Blocks on the disk.
+// Adds what spec.checkpoint asks for and the checkpoint that the job starts from. Blocks on the
+// disk.
 absl::Status AddCheckpoints(const CoordinatorFlags& flags,
                             const TrainingJob& job,
                             FileSystem& files,
@@ -150,13 +153,14 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
   return absl::OkStatus();
 }
 
-// A checkpoint that cannot be used is a file that cannot be reached.
+// A checkpoint that cannot be used counts as a file that cannot be reached.
 int ReportUnusable(const absl::Status& why) {
   Report(why);
   return kExitNotReachable;
 }
 
-// A launcher ends its coordinator at once, and commands ask only now and then.
+// Lets waiting commands receive the job's end: they only poll now and then, and a launcher ends its
+// coordinator at once.
 void AwaitWaiters(RoleProcess& process, Coordinator& coordinator) {
   const Deadline deadline = Deadline::After(Waiters::kPatience);
   Mutex mu;
@@ -192,7 +196,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   EventLoop disk("pp-checkpoint");
   CheckpointKeeper checkpoints(disk, files);
   StatusFeed feed(SystemTime());
-  // The page says so even where the members are quicker than the first tick.
+  // The page shows the recovery even if the members report before the first tick.
   if (flags.recovers) {
     feed.Publish(UnixSeconds(),
                  {.job = job.metadata.name, .phase = JobPhase::kRecovering, .term = options.term});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program's environment as a value, taken where a command begins.
+// The program's environment as a value, taken when a command begins.
 #pragma once
 
 #include <map>

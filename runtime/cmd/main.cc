@@ -23,7 +23,7 @@
 namespace pushpull {
 namespace {
 
-// How many letters to insert, remove or replace to make one of the other.
+// How many letters to insert, remove or replace to turn one into the other.
 size_t EditDistance(absl::string_view from, absl::string_view to) {
   std::vector<size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -39,7 +39,8 @@ size_t EditDistance(absl::string_view from, absl::string_view to) {
   return row.back();
 }
 
-// `word` is none of `known`: " (did you mean X?)" where one is at most two letters away, or "".
+// `word` is not in `known`: returns " (did you mean X?)" if one is at most two letters away, else
+// "".
 std::string NearestOf(absl::string_view word, const std::vector<std::string>& known) {
   constexpr size_t kLettersMax = 2;
   std::string nearest;
@@ -59,8 +60,8 @@ std::string FullName(const CLI::App& command) {
                            : absl::StrCat(FullName(*parent), " ", command.get_name());
 }
 
-// A word of the command line that `command` does not know, named with what it may have been, or "".
-// The parser itself would name what is missing first, which is often due to that very word.
+// An error for a word that `command` does not know, with what it may have meant, or "". The parser
+// itself would first report what is missing, often because of that very word.
 std::string UnknownFlag(const CLI::App& command, std::span<char*> words) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
@@ -77,7 +78,7 @@ std::string UnknownFlag(const CLI::App& command, std::span<char*> words) {
   return "";
 }
 
-// What the command line has that no command knows, or "" where the parser's own error says more.
+// An error for what no command knows, or "" if the parser's own error says more.
 std::string UnknownWord(const CLI::App& app, std::span<char*> words) {
   const CLI::App* command = &app;
   while (command->get_require_subcommand_min() > 0 && !words.empty()) {
@@ -98,7 +99,7 @@ std::string UnknownWord(const CLI::App& app, std::span<char*> words) {
 }
 
 // Whether this process is a member's main program: a role, or `pushpull` alone, which a container
-// runs that was given no command. What somebody runs beside a role in its container is not.
+// without a command runs. Commands that somebody runs beside a role in its container are not.
 bool IsMember(int argc, char** argv) {
   const absl::string_view first = argc > 1 ? argv[1] : "";
   return first.empty() || first == "server" || first == "coordinator";

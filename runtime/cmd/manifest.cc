@@ -19,7 +19,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
-  // An empty file fails here as well, but without an error: that is for the parser to say.
+  // An empty file fails here too, but without an error: the parser reports it.
   if (!file.is_open() || (!text && errno != 0))
     return StatusFromErrno(errno == 0 ? EIO : errno, absl::StrCat("manifest ", path));
   return text.str();

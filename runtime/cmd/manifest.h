@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A manifest from a file and --set flags, with every problem on a line of its own.
+// Reads a manifest from a file and --set flags, with every problem on a line of its own.
 #pragma once
 
 #include <string>
@@ -13,21 +13,22 @@
 
 namespace pushpull {
 
-// What the file says, or everything that is wrong with it; of a TrainingRuntime as well. `runtime`
-// is the file with the one that it names, over which it is merged; empty: it is judged alone.
+// The job or TrainingRuntime in the file, or everything that is wrong with it. `runtime` is the
+// file with the runtime that the job names, over which it is merged; empty: the file is checked
+// alone.
 //
 // kNotFound, kUnavailable: a file cannot be read; the text names it.
 absl::StatusOr<ParsedJob> ReadManifest(const std::string& path,
                                        const std::vector<std::string>& overrides,
                                        const std::string& runtime);
 
-// The same for who needs a job. kNotFound, kUnavailable: a file cannot be read. kInvalidArgument:
-// the text has a line for each problem, `FILE: field.path: what is wrong`.
+// The same for callers that need a job. kNotFound, kUnavailable: a file cannot be read.
+// kInvalidArgument: the text has a line for each problem, `FILE: field.path: what is wrong`.
 absl::StatusOr<ParsedJob> LoadManifest(const std::string& path,
                                        const std::vector<std::string>& overrides,
                                        const std::string& runtime);
 
-// Likewise, without a runtime.
+// The same, without a runtime.
 absl::StatusOr<TrainingJob> LoadManifest(const std::string& path,
                                          const std::vector<std::string>& overrides);
 

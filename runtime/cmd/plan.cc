@@ -38,8 +38,8 @@ struct PlanFlags {
 constexpr char kByHand[] =
     "docs/planning.md has every field of a topology, runtime/examples/topologies has files to copy";
 
-// What a command prints, at most a megabyte of it; empty where there is no such command. It ends
-// after 10 s: a driver may hang.
+// What a command prints, at most a megabyte of it; empty if there is no such command. The command
+// is ended after 10 s, because a driver may hang.
 std::string OutputOf(const std::string& command) {
   constexpr size_t kBytesMax = size_t{1} << 20;
   std::string output;
@@ -68,8 +68,8 @@ absl::StatusOr<PlanRequest> RequestFrom(const PlanFlags& flags) {
   return PlanRequest{static_cast<double>(*bytes), flags.compute_seconds, flags.batch};
 }
 
-// The topology of this machine. What was found is printed in any case: as a file to go on from, or
-// to standard error where standard output is JSON.
+// The topology of this machine. Also prints what was found: as a file to start from, or to standard
+// error if standard output is JSON.
 absl::StatusOr<Topology> Detect(const PlanFlags& flags) {
   const SmiLinks smi =
       ReadSmi(OutputOf("nvidia-smi topo -m"), OutputOf("nvidia-smi nvlink --status"));

@@ -16,7 +16,7 @@
 namespace pushpull {
 namespace {
 
-// A look at the condition this often costs nothing and keeps the wait bounded.
+// Checking the condition this often costs nothing and keeps the wait bounded.
 constexpr Duration kLook = std::chrono::seconds(60);
 
 }  // namespace

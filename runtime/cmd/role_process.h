@@ -17,7 +17,7 @@
 
 namespace pushpull {
 
-// Where a role listens: host:port; empty where the role has none of the kind.
+// Where a role listens: host:port; empty if the role has no such address.
 struct RoleAddresses {
   std::string control;
   std::string data;
@@ -26,10 +26,10 @@ struct RoleAddresses {
 
 // Tells the launcher that the role listens: writes one line of JSON to `fd`,
 // {"control":...,"data":...,"metrics":...}, and closes it. A negative fd means that nobody waits.
-// The launcher being gone is no error: its guardian ends this process.
+// It is no error if the launcher is gone: its guardian ends this process.
 void ReportReady(int fd, const RoleAddresses& addresses);
 
-// As Report, of a role's command; wrong usage is said to be final to whoever watches the process.
+// Like Report, for a role's command; also writes a termination message that wrong usage is final.
 int ReportRole(const absl::StatusOr<int>& exit_code);
 
 // Thread-safe.
@@ -43,22 +43,21 @@ class RoleProcess {
   // Runs `task` on the control loop and waits for its result.
   absl::Status Call(const std::function<absl::Status()>& task);
 
-  // The process is to end; the first call counts.
+  // Ends the process; the first call counts.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // From now on a SIGTERM is a warning: the first calls `leave` on the control loop, and the
-  // process ends when End is called, and otherwise when `grace` is over. Another signal ends it at
-  // once.
+  // From now on the first SIGTERM is a warning: it calls `leave` on the control loop, and the
+  // process ends when End is called or `grace` is over. Another signal ends it at once.
   void LeaveOnWarning(Duration grace, std::function<void()> leave) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until End or a stop signal. Returns the exit code; errors are printed. Waiting for the
   // end of a job has no deadline of its own: the coordinator's silence, a signal or the job's end
-  // finish it.
+  // terminates it.
   int WaitForEnd() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void OnSignal(StopSignal signal) ABSL_LOCKS_EXCLUDED(mu_);
-  // Ended, or has had its time.
+  // Ended, or the grace period is over.
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;

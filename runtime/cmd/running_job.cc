@@ -26,7 +26,7 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kLookPeriod = std::chrono::milliseconds(100);
-// Within it a coordinator that has died is back: it is started again after 5 s at most.
+// A coordinator that has died is back within this time: it is restarted after 5 s at most.
 constexpr Duration kSuccessorTime = std::chrono::seconds(15);
 
 // Not 0, which does not wait.
@@ -74,7 +74,7 @@ void Pause(Duration duration) {
   const int signal = AwaitStopSignal(duration);
   if (signal == 0) return;
   std::fflush(stdout);
-  std::_Exit(ExitCodeOf(signal));  // there is nothing to end in order
+  std::_Exit(ExitCodeOf(signal));  // there is nothing to shut down in order
 }
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {

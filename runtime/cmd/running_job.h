@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The running job that a command is about: which one, and waiting until it is as was asked.
+// The running job that a command is about: finds it, and waits until it is as requested.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace pushpull {
 
-// How long a coordinator may take for an answer.
+// How long a coordinator may take to answer.
 inline constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
 
 struct JobFlags {
@@ -28,30 +28,30 @@ struct JobFlags {
   std::string coordinator;
 };
 
-// Blocks for so long. SIGINT and SIGTERM end the command, with 130 and 143: what it waits for goes
-// on without it.
+// Blocks for `duration`. SIGINT and SIGTERM end the command, with 130 and 143: what it waits for
+// continues without it.
 void Pause(Duration duration);
 
 // --workdir and --coordinator. `flags` must outlive the command's callback.
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
-// A coordinator and what to show it.
+// A coordinator's address and the certificates for calling it.
 struct FoundCoordinator {
   std::string address;             // host:port
   std::shared_ptr<TlsFolder> tls;  // null: no TLS
 
-  // For one call. Looks at the certificates again, for a command may wait for long.
+  // For one call. Reloads the certificates, because a command may wait for a long time.
   ControlTarget Target() const;
 };
 
-// --coordinator as it is; otherwise that of the `pushpull run` in --workdir; with neither, of the
-// one job that runs in .pushpull. The certificates are those of PUSHPULL_TLS_DIR, where it is set.
+// --coordinator as given; otherwise that of the `pushpull run` in --workdir; with neither, that of
+// the one job that runs in .pushpull. The certificates are those of PUSHPULL_TLS_DIR, if it is set.
 // kNotFound: no job runs there, or several do and one must be chosen; kDataLoss: the workdir's list
 // names no coordinator; and the errors of TlsFolder::Open.
 absl::StatusOr<FoundCoordinator> FindCoordinator(const JobFlags& flags);
 
-// kFailedPrecondition where the job is that of the pod in which the command runs: there the
-// manifest has the last word, and `instead` says, given the job's name, what to do.
+// kFailedPrecondition if the job is that of the pod in which the command runs: there the manifest
+// decides, and `instead` says, given the job's name, what to do.
 absl::Status CheckIsNotUnderKubernetes(
     const JobFlags& flags, const std::function<std::string(const std::string&)>& instead);
 
@@ -63,20 +63,20 @@ struct WaitFlags {
 // --wait, described as `until`, and --timeout. `flags` must outlive the command's callback.
 void AddWaitFlags(CLI::App& command, const std::string& until, WaitFlags& flags);
 
-// Blocks while the coordinator is new and still collects its members: it knows too little of the
-// job to answer or to change it. Returns the first status that it gives as one that knows, or,
-// after `timeout`, the last. Errors of FetchStatus.
+// Blocks while a new coordinator is still collecting its members' state: it knows too little of the
+// job to answer or to change it. Returns its first status after that or, after `timeout`, the last
+// one. Errors of FetchStatus.
 absl::StatusOr<JobStatus> AwaitCoordinator(const FoundCoordinator& coordinator, Duration timeout);
-// The same for a command that needs one. kUnavailable: not within --timeout.
+// The same for a command that needs a coordinator that knows the job. kUnavailable: not within
+// --timeout.
 absl::Status AwaitCoordinator(const FoundCoordinator& coordinator, const WaitFlags& flags);
 
-// What the job still lacks; empty: nothing. An error ends the wait.
+// What the job still lacks; empty if nothing. An error ends the wait.
 using Look = std::function<absl::StatusOr<std::string>(const JobStatus&)>;
 
-// Blocks until `look` finds nothing lacking, and through a change of the coordinator, whose end of
-// the job it waits for. `ongoing` is what goes on without this command. kDeadlineExceeded: not
-// within
-// --timeout; and the errors of FetchStatus and `look`.
+// Blocks until `look` finds nothing lacking, even across a restart of the coordinator, and lets
+// that wait for this command at the job's end. `ongoing` names what continues without this command.
+// kDeadlineExceeded: not within `flags.timeout_seconds`; and the errors of FetchStatus and `look`.
 absl::Status AwaitJob(const FoundCoordinator& coordinator,
                       const WaitFlags& flags,
                       const std::string& ongoing,

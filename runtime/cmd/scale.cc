@@ -25,7 +25,7 @@ struct ScaleFlags {
   WaitFlags wait;
 };
 
-// The scale subresource is the servers'; how many workers there are is a field like others.
+// The scale subresource scales the servers; the number of workers is an ordinary field.
 std::string KubectlFor(const std::string& job, const JobSize& size) {
   std::vector<std::string> commands;
   if (size.servers)
@@ -43,7 +43,7 @@ bool IsTakingPart(const WorkerStatus& worker) {
   return worker.is_alive && worker.is_member;
 }
 
-// Every worker that is wanted contributes, or has done its part, and no other is there.
+// Every desired worker contributes or has finished, and there are no others.
 bool HasWorkers(const JobStatus& status) {
   const auto is_due = [&](const WorkerStatus& worker) {
     return worker.worker.value() < status.desired_workers;
@@ -56,8 +56,8 @@ bool HasWorkers(const JobStatus& status) {
   return !has_surplus && static_cast<uint32_t>(there) == status.desired_workers;
 }
 
-// Servers 0 to wanted - 1 and no others, each shard where it should be, and all of it accounted
-// for.
+// Servers 0 to desired - 1 and no others are there, each shard is where it should be, and the
+// resize is reported in full.
 bool HasServers(const JobStatus& status) {
   const bool has_surplus = absl::c_any_of(status.servers, [&](const auto& server) {
     return server.server.value() >= status.desired_servers;

@@ -47,7 +47,7 @@ struct ServerFlags {
   int ready_fd = -1;
 };
 
-// Memory that a step frees and takes again stays, most of the time.
+// Long enough that memory which a step frees and allocates again mostly stays.
 constexpr Duration kServerTrimPeriod = std::chrono::seconds(10);
 
 uint64_t RandomIncarnation() {
@@ -55,13 +55,13 @@ uint64_t RandomIncarnation() {
   return (uint64_t{random()} << 32) | random();
 }
 
-// From 0 to 1, another one in each process.
+// From 0 to 1, different in each process.
 double RandomJitter() {
   std::random_device random;
   return std::uniform_real_distribution<>(0, 1)(random);
 }
 
-// Workers are told the address that the server listens on, unless it advertises another.
+// Workers receive the address on which the server listens, unless it advertises another.
 absl::Status CheckCanBeFound(const ServerFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(flags.listen));
   if (!flags.advertise.empty() || !IsWildcard(listen)) return absl::OkStatus();
@@ -93,7 +93,7 @@ Duration TotalBusy(const Lanes& lanes) {
 }
 
 struct DataPath {
-  std::unique_ptr<ShmFolder> shm;  // who is met in shared memory; null: nobody
+  std::unique_ptr<ShmFolder> shm;  // for peers on this host; null: no shared memory
   TransportOptions options;
 };
 
@@ -119,7 +119,7 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
   PUSHPULL_ASSIGN_OR_RETURN(const auto tls,
                             MemberTls::Open(Environment()[kTlsFolderVariable], log));
   PUSHPULL_ASSIGN_OR_RETURN(const DataPath data_path, OpenDataPath(flags.job, tls->folder(), log));
-  if (data_path.options.has_grpc) ShareFreedMemory();  // a flood of calls: 57 MiB, 97 without
+  if (data_path.options.has_grpc) ShareFreedMemory();  // in a flood of calls: 57 MiB, 97 without
   MetricsRegistry registry;
   ServerMetrics metrics(registry);
   RoleProcess process("pp-control");
@@ -169,14 +169,14 @@ absl::StatusOr<int> RunServer(const ServerFlags& flags) {
   log.Info("listening", {{"data", server->data_address()}, {"metrics", exposer->address()}});
 
   const int exit_code = process.WaitForEnd();
-  // The other way round: nobody looks any more, then the role ends on its own thread, then the
-  // lanes.
+  // In reverse order: first nobody reads metrics any more, then the role ends on its own thread,
+  // then the lanes.
   exposer.reset();
   const absl::Status stopped = process.Call([&] {
     server.reset();
     return absl::OkStatus();
   });
-  disk.Stop();  // it posts to the lanes
+  disk.Stop();  // it still posts to the lanes
   for (const auto& lane : lanes) lane->Stop();
   process.control().Stop();
   return stopped.ok() ? exit_code : kExitFailed;

@@ -21,7 +21,7 @@
 namespace pushpull {
 namespace {
 
-// What the settings ask for: of steps, and of how they wait for each other.
+// What the settings ask for: the batch of a step, and how workers wait for each other.
 struct Change {
   JobSize size;
   ModeChange mode;
@@ -95,7 +95,7 @@ absl::StatusOr<Change> ParseSettings(const std::vector<std::string>& settings) {
   return all;
 }
 
-// What the mode's change lacks; prints the mode when it is in force.
+// What the mode change still lacks; prints the mode once it is in force.
 absl::StatusOr<std::string> LookAtMode(const JobStatus& status) {
   const std::string job = absl::StrCat("job ", status.job);
   if (status.phase == JobPhase::kFailed)
@@ -116,7 +116,7 @@ absl::StatusOr<std::string> LookAtMode(const JobStatus& status) {
   return "";
 }
 
-// What the batch's change lacks; prints the batch when steps are divided by it.
+// What the batch change still lacks; prints the batch once steps use it.
 absl::StatusOr<std::string> LookAtBatch(uint64_t wanted, const JobStatus& status) {
   const std::string job = absl::StrCat("job ", status.job);
   if (status.phase == JobPhase::kFailed)

@@ -27,7 +27,7 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kWatchPeriod = std::chrono::seconds(1);
-// Within it a coordinator that has died is back: it is started again after 5 s at most.
+// A coordinator that has died is back within this time: it is restarted after 5 s at most.
 constexpr Duration kWatchSuccessorTime = std::chrono::seconds(15);
 
 struct StatusFlags {
@@ -116,18 +116,18 @@ TerminalSize SizeOfTerminal() {
   return {.columns = size.ws_col, .rows = size.ws_row};
 }
 
-// Shows one status after the other; on a terminal in place of the last.
+// Shows one status after another; on a terminal each replaces the last.
 class LiveView {
  public:
   void Show(const JobStatus& status) {
     history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status));
     if (!is_terminal_) return Print(StatusLine(history_) + "\n");
     TerminalSize size = SizeOfTerminal();
-    --size.rows;  // the cursor's
+    --size.rows;  // one row for the cursor
     Draw(TerminalLines(history_, size));
   }
 
-  // In the last line, until the next status.
+  // Shows a problem in the last line, until the next status.
   void ShowProblem(absl::string_view problem) {
     Print(absl::StrCat(
         std::exchange(has_problem_, true) && is_terminal_ ? "\033[A\033[J" : "", problem, "\n"));
@@ -157,8 +157,8 @@ bool IsOver(const JobStatus& status) {
   return status.phase == JobPhase::kFailed || status.phase == JobPhase::kSucceeded;
 }
 
-// Returns the exit code: 0 at the job's end, 130 or 143 by a signal. A coordinator that does not
-// answer may have a successor soon.
+// Returns the exit code: 0 at the job's end, 130 or 143 after a signal. A coordinator that does not
+// answer may soon have a successor.
 absl::StatusOr<int> Watch(const StatusFlags& flags, const FoundCoordinator& coordinator) {
   LiveView view;
   Deadline successor = Deadline::After(kWatchSuccessorTime);

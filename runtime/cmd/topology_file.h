@@ -11,8 +11,8 @@
 
 namespace pushpull {
 
-// Blocks on the disk. kInvalidArgument: a line for each problem, with the path; others: the file
-// cannot be read.
+// Blocks on the disk. kInvalidArgument: has a line for each problem, with the path; others: the
+// file cannot be read.
 absl::StatusOr<Topology> LoadTopology(const std::string& path);
 
 }  // namespace pushpull

@@ -33,7 +33,7 @@ void PrintJson(const ParsedJob& parsed) {
 }
 
 void PrintText(const std::string& path, const ParsedJob& parsed) {
-  // Each line begins with the file, as a compiler's do.
+  // Each line begins with the file, like a compiler's.
   for (const ManifestProblem& problem : parsed.problems)
     std::fprintf(stderr, "%s: %s\n", path.c_str(), ToString(problem).c_str());
   if (!parsed.problems.empty()) return;

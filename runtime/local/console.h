@@ -13,7 +13,7 @@
 namespace pushpull {
 
 // "step 1200 | loss 0.4312 | 25310 samples/s | sync 1.9 ms | 2 servers | 2 workers"; `before` is an
-// earlier status, for the current speed.
+// earlier status, from which the current speed is computed.
 std::string FormatProgress(const JobStatus& status, const JobStatus& before);
 
 // Thread-compatible.
@@ -22,7 +22,7 @@ class Console {
   explicit Console(bool shows_progress);
 
   void Print(const std::string& line);
-  // Where progress is shown.
+  // Prints the line only if progress is shown.
   void PrintProgress(const std::string& line);
   // Draws the progress line, if it is due.
   void ShowStatus(SteadyTime now, const JobStatus& status);
@@ -32,7 +32,7 @@ class Console {
   const bool shows_progress_;
   const bool is_terminal_;
   bool has_progress_line_ = false;
-  JobStatus last_shown_;  // for the current speed
+  JobStatus last_shown_;  // to compute the current speed
   SteadyTime shown_at_;
 };
 

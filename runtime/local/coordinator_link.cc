@@ -65,7 +65,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   const bool has_answer = answer.ok() && answer->phase != JobPhase::kRecovering;
   is_answering_ = has_answer && is_up_;
   is_recovering_ = answer.ok() && !has_answer && is_up_;
-  // One that collects waits for all servers of the last resize, which may not be known here.
+  // A recovering coordinator waits for all servers of the last resize, which may not be known here.
   if (is_recovering_)
     status_.desired_servers = std::max(status_.desired_servers, answer->desired_servers);
   if (!has_answer) return false;
@@ -79,7 +79,7 @@ void CoordinatorLink::TakeStatus(JobStatus answer) {
     trained_since_ = loop_.Now() - FromSeconds(answer.seconds);
   status_ = earlier_ ? WithEarlier(*earlier_, std::move(answer)) : std::move(answer);
   if (!earlier_) return;
-  // A successor's seconds begin again at 0: what was trained before its first answer is added.
+  // A successor's seconds begin at 0 again: the time trained before its first answer is added.
   if (trained_since_ && std::exchange(counting_from_, status_.term) != status_.term)
     trained_before_ = loop_.Now() - *trained_since_ - FromSeconds(status_.seconds);
   status_.seconds += ToSeconds(trained_before_);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The launcher's calls to the job's coordinator, across its restarts: a coordinator that has died
-// has a successor at the same address, whose status is completed with what its predecessor
-// reported.
+// The launcher's calls to the job's coordinator, across its restarts: when a coordinator dies, its
+// successor has the same address, and its status is completed with what the predecessor reported.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +21,27 @@
 
 namespace pushpull {
 
-// Calls block on a thread of their own, at most 2 s each; results come on the loop.
+// Calls block on a thread of their own, at most 2 s each; results are delivered on the loop.
 // Thread-confined to the loop, constructor and destructor included.
 class CoordinatorLink {
  public:
-  // `loop` outlives the link, and so does `tls`, which may be null.
+  // `loop` and `tls`, which may be null, outlive the link.
   CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop);
   ~CoordinatorLink() { CancelCalls(); }
 
   // Where the newest coordinator listens; nothing before the first OnReady.
   const Endpoint& endpoint() const { return endpoint_; }
   const std::string& address() const { return endpoint_.control; }
-  // The newest answer; of the whole run where coordinators were restarted.
+  // The newest answer; it covers the whole run, even if coordinators were restarted.
   const JobStatus& status() const { return status_; }
-  // Of the whole run, restarts of the job included.
+  // Covers the whole run, including restarts of the job.
   const StatusHistory& history() const { return history_; }
-  // It answered the last call and knows the whole job.
+  // The coordinator answered the last call and knows the whole job.
   bool is_answering() const { return is_answering_; }
-  // It answered the last call, and is still collecting what its predecessor knew.
+  // The coordinator answered the last call but is still collecting what its predecessor knew.
   bool is_recovering() const { return is_recovering_; }
   Duration SinceLastAnswer() const { return loop_.Now() - answered_at_; }
-  // Not silent for as long as SinceLastAnswer says from now on.
+  // SinceLastAnswer counts from now on.
   void RestartSilence() { answered_at_ = loop_.Now(); }
 
   void OnReady(const Endpoint& endpoint) {
@@ -50,12 +49,12 @@ class CoordinatorLink {
     is_up_ = true;
     RestartSilence();
   }
-  // The successor's status is completed with the newest of this one.
+  // The successor's status will be completed with the newest status of this one.
   void OnCoordinatorEnd() {
     is_up_ = is_answering_ = is_recovering_ = false;
     earlier_ = status_;
   }
-  // Before the whole job restarts.
+  // Call before the whole job restarts.
   void Reset();
 
   // Updates status(), then calls `then` with false if there was no answer, or one of a coordinator
@@ -69,15 +68,15 @@ class CoordinatorLink {
     std::function<void()> then;
   };
   void AwaitStatus(StatusWait wait);
-  // Saves a checkpoint while workers train on: it is of a step that all of them reach.
+  // Saves a checkpoint while workers continue training, at a step that all of them reach.
   // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. Others: why it could not be
   // saved.
   void SaveCheckpoint(Duration limit, std::function<void(absl::StatusOr<Step>)> then);
-  // No callback of a call or wait under way comes any more.
+  // No callback of a call or wait in progress is called after this.
   void CancelCalls();
 
  private:
-  // Calls `ask` with the coordinator on the calls' thread and `then` with its answer on the loop.
+  // Calls `ask` with the coordinator on the calls' thread, then `then` with its answer on the loop.
   template <typename Answer>
   void Call(absl::StatusOr<Answer> (*ask)(const ControlTarget&, Deadline),
             std::function<void(absl::StatusOr<Answer>)> then);
@@ -88,14 +87,14 @@ class CoordinatorLink {
   const TlsFolder* const tls_;
   EventLoop& loop_;
   Endpoint endpoint_;
-  bool is_up_ = false;  // it has been ready, and its process has not ended
+  bool is_up_ = false;  // has been ready, and its process has not ended
   bool is_answering_ = false;
   bool is_recovering_ = false;
   SteadyTime answered_at_;
   JobStatus status_;
   StatusHistory history_{StatusHistory::Keeps::kAll};
   std::optional<JobStatus> earlier_;  // the last status of coordinators that have died
-  // A coordinator counts seconds from its own start; these make the job's of them.
+  // A coordinator counts seconds from its own start; these convert them to the job's.
   std::optional<SteadyTime> trained_since_;
   Term counting_from_;
   Duration trained_before_{0};

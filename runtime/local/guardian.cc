@@ -16,7 +16,7 @@
 namespace pushpull {
 namespace {
 
-// Written whole by one write, which a pipe keeps whole.
+// Written by one write, which a pipe keeps in one piece.
 struct Message {
   char what;  // '+' or '-'
   pid_t group;
@@ -32,7 +32,7 @@ void RemoveSharedMemory(const std::string& prefix) {
 }
 
 [[noreturn]] void Guard(int pipe, const std::string& shm_prefix) {
-  setsid();  // a Ctrl-C in the launcher's terminal is for the launcher
+  setsid();  // a Ctrl-C in the launcher's terminal is meant for the launcher
   prctl(PR_SET_NAME, "pp-guardian");
   std::set<pid_t> groups;
   Message message{};
@@ -74,7 +74,7 @@ Guardian::~Guardian() {
 
 void Guardian::Tell(char what, pid_t group) {
   const Message message{what, group};
-  // A guardian that is gone was killed by somebody; PR_SET_PDEATHSIG is left.
+  // If the guardian is gone, somebody killed it; PR_SET_PDEATHSIG remains.
   [[maybe_unused]] const ssize_t written = write(pipe_.get(), &message, sizeof message);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The process that cleans up when the launcher is killed: it holds one end of a pipe, and when the
-// other end closes it kills every process group it was told of and removes the job's shared memory.
+// other end closes it kills every registered process group and removes the job's shared memory.
 // PR_SET_PDEATHSIG alone does not reach the children of a worker's shell.
 #pragma once
 
@@ -19,9 +19,9 @@ namespace pushpull {
 // Thread-compatible.
 class Guardian {
  public:
-  // Forks; called before this process has threads. Objects /dev/shm/<shm_prefix>* are the job's.
+  // Forks; call it before this process has threads. Objects /dev/shm/<shm_prefix>* are the job's.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const std::string& shm_prefix);
-  // Dismisses it: what is still known to it is killed, which after an orderly end is nothing.
+  // Dismisses it: it kills what is still registered, which after an orderly end is nothing.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;

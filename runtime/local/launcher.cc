@@ -37,7 +37,7 @@ int Complain(const absl::Status& why, int exit_code) {
   return exit_code;
 }
 
-// Hands the supervisor's exit code from the loop's thread to the main thread.
+// Passes the supervisor's exit code from the loop's thread to the main thread.
 class ExitCode {
  public:
   void Set(int code) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -58,7 +58,7 @@ class ExitCode {
   std::optional<int> code_ ABSL_GUARDED_BY(mu_);
 };
 
-// Where members are; none: all on this host. kInvalidArgument: not all of them have a place.
+// Where members run; none: all on this host. kInvalidArgument: not all of them have a place.
 absl::StatusOr<std::optional<RackPlaces>> FindPlaces(const LaunchOptions& options,
                                                      const TrainingJob& job) {
   if (!options.topology) {
@@ -75,7 +75,7 @@ absl::StatusOr<std::optional<RackPlaces>> FindPlaces(const LaunchOptions& option
   return std::optional<RackPlaces>(std::move(places));
 }
 
-// Null where all members are on this host.
+// Null if all members are on this host.
 absl::StatusOr<std::unique_ptr<const RackNetwork>> MakeNetwork(
     const std::optional<RackPlaces>& places) {
   if (!places) return std::unique_ptr<const RackNetwork>();
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<const RackNetwork>> MakeNetwork(
 
 int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   LaunchOptions options = given;
-  // Names of this launcher's shared memory; another launcher of the same job has another process
+  // Prefix of this launcher's shared memory; another launcher of the same job has another process
   // id.
   const std::string shm_prefix = absl::StrCat("pushpull-", job.metadata.name, "-", getpid(), "-");
   options.environment["PUSHPULL_SHM_PREFIX"] = shm_prefix;
@@ -105,7 +105,7 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   if (job.spec.checkpoint) {
     std::error_code error;
     const std::string path = std::filesystem::absolute(workdir->path(), error).string();
-    // LocalProblems has looked at it.
+    // LocalProblems has checked it.
     options.checkpoints = CheckpointRoot(*job.spec.checkpoint, path).value_or("");
     std::fprintf(stderr,
                  "pushpull: checkpoints: %s\n",
@@ -120,7 +120,7 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   options.tls = tls->get();
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(shm_prefix);
   if (!guardian.ok()) return Complain(guardian.status(), kExitNotReachable);
-  // After the guardian, which would keep the namespaces.
+  // Made after the guardian, which would otherwise keep the namespaces open.
   const absl::StatusOr<std::unique_ptr<const RackNetwork>> network = MakeNetwork(*places);
   if (!network.ok()) return Complain(network.status(), kExitNotReachable);
   options.network = network->get();

@@ -19,7 +19,7 @@
 namespace pushpull {
 namespace {
 
-// How long a member that the coordinator has lost has to end by itself.
+// How long a member that the coordinator has lost may take to end by itself.
 constexpr Duration kLostGrace = std::chrono::seconds(3);
 
 const char* RoleName(JobRole role) {
@@ -65,7 +65,7 @@ absl::Status MemberProcess::Start(ProcessSpec spec) {
   lost_since_.reset();
   final_reason_.reset();
   const std::string message = job_.workdir.termination_path(name());
-  unlink(message.c_str());  // of an earlier start
+  unlink(message.c_str());  // left by an earlier start
   spec.environment[kTerminationLogVariable] = message;
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
@@ -104,14 +104,14 @@ void MemberProcess::OnEnd(const ProcessEnd& end) {
   job_.guardian.Forget(process_->pid());
   const absl::StatusOr<std::string> message = ReadTextFile(job_.workdir.termination_path(name()));
   if (message.ok()) final_reason_ = FinalReasonOf(*message);
-  // This runs in a callback of the process: it is deleted after that has returned.
+  // This runs in a callback of the process, so the process is deleted after the callback returns.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
 }
 
-// Since its last start. The status is some time old, but training does not begin without any of the
-// first servers; and a later one that listens and is killed may have registered since, whereas one
-// that finds no coordinator ends by itself.
+// Since its last start. The status is not quite current, but training does not begin before all of
+// the first servers are ready; and a later server that listens and is killed may have registered
+// since, whereas one that finds no coordinator ends by itself.
 bool MemberProcess::WasReady(const ProcessEnd& end,
                              const JobStatus& status,
                              SteadyTime training_began) const {
@@ -136,8 +136,8 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
 }
 
 bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
-  // The process or one of its children: a worker may be the child of a shell. Another one is of an
-  // earlier start.
+  // The process or one of its children: a worker may be the child of a shell. Any other process
+  // belongs to an earlier start.
   const auto pid = static_cast<pid_t>(worker.pid);
   if (!is_running() || pid <= 0 || getpgid(pid) != process_->pid()) return false;
   const bool has_changed = endpoint_.pid != pid || endpoint_.metrics != worker.metrics_address;
@@ -154,7 +154,7 @@ void MemberProcess::FollowServer(const JobStatus& status) {
   KillIfItStays(is_listed_ && !is_listed && !IsAwaited(status, endpoint_.index));
 }
 
-// Its exit code says what follows, so a process that is about to end has the time to.
+// The exit code decides what follows, so a process that is about to end gets the time to do so.
 void MemberProcess::KillIfItStays(bool is_lost) {
   if (!is_lost) return lost_since_.reset();
   if (!lost_since_) lost_since_ = job_.loop.Now();
@@ -231,7 +231,7 @@ void MemberTable::PublishEndpoints() const {
   for (const auto& [name, member] : members_) {
     if (member.is_running()) endpoints.push_back(member.endpoint());
   }
-  // A full disk must not end the job; `status` and scrapers then read the previous list.
+  // A full disk must not end the job; `status` and scrapers then read the old list.
   const absl::Status written = job_.workdir.WriteEndpoints(endpoints);
   if (!written.ok()) std::fprintf(stderr, "pushpull: %s\n", std::string(written.message()).c_str());
 }

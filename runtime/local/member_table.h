@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The processes of a local job's members by name: each one's program, log file and addresses, the
-// endpoints of all in the workdir, and their orderly end.
+// list of all endpoints in the workdir, and their orderly end.
 #pragma once
 
 #include <fstream>
@@ -23,7 +23,7 @@
 
 namespace pushpull {
 
-// What the parts of the launcher share; all of it outlives them.
+// What the parts of the launcher share; all of it outlives those parts.
 struct LocalJob {
   const LaunchOptions& options;
   const TrainingJob& job;
@@ -56,12 +56,12 @@ class MemberProcess {
   std::string name() const { return MemberName(role(), index()); }
   const Endpoint& endpoint() const { return endpoint_; }
   bool is_running() const { return process_ != nullptr && process_->is_running(); }
-  // Since its last start, also when it has ended since.
+  // Since its last start, even if it has ended since.
   bool has_been_ready() const { return has_been_ready_; }
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
-  // Why the last end was final, as the program said; none: it did not.
+  // Why the last end was final, according to the program; none: it was not.
   const std::optional<std::string>& final_reason() const { return final_reason_; }
-  // A worker that has finished its part.
+  // The worker has finished its work.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }
 
@@ -72,14 +72,14 @@ class MemberProcess {
 
   // Appends what the program prints to its log, a fresh file at the member's first start.
   absl::Status Start(ProcessSpec spec);
-  // Takes over what only a worker knows of itself, and kills one that the coordinator has lost and
-  // that does not end by itself. True: the endpoint has changed.
+  // Takes over what only a worker knows of itself, and kills a worker that the coordinator has lost
+  // and that does not end by itself. True: the endpoint has changed.
   bool FollowWorker(const WorkerStatus& worker);
   // Kills a server that the coordinator has lost and that does not end by itself.
   void FollowServer(const JobStatus& status);
   // Before the whole job restarts.
   void Reset() { has_been_ready_ = is_done_ = false; }
-  // Asks the process to end, also one that is stopped: at once where that is urgent, else in order.
+  // Asks the process to end, even if it is stopped: at once if urgent, otherwise in order.
   void RequestEnd(bool is_urgent) const;
   void KillGroup() const { process_->KillGroup(); }
 
@@ -95,16 +95,16 @@ class MemberProcess {
   Endpoint endpoint_;
   bool has_been_ready_ = false;
   bool is_done_ = false;
-  bool is_listed_ = false;                // a server that the coordinator has listed as alive
-  std::optional<SteadyTime> lost_since_;  // by the coordinator
+  bool is_listed_ = false;                // the coordinator has listed this server as alive
+  std::optional<SteadyTime> lost_since_;  // when the coordinator lost it
   std::optional<std::string> final_reason_;
   SteadyTime started_at_;
   std::ofstream log_;
   std::unique_ptr<ChildProcess> process_;
 };
 
-// Members that are asked to end together, killed after the grace period, and waited for before the
-// next stage begins.
+// Members that are asked to end together, are killed after the grace period, and must have ended
+// before the next stage begins.
 struct StopStage {
   std::vector<JobRole> roles;
   Duration grace;
@@ -119,31 +119,31 @@ class MemberTable {
   MemberTable(const MemberTable&) = delete;
   MemberTable& operator=(const MemberTable&) = delete;
 
-  // The member, which is added where it is new.
+  // Returns the member, adding it if it is new.
   MemberProcess& Add(JobRole role, int index);
-  // A member that ran before keeps its log. An error names the program that cannot be started.
+  // A member that ran before keeps its log. The error names the program that cannot be started.
   absl::Status Start(MemberProcess& member, const ProcessSpec& spec);
-  // Null if it has never been started, or has been removed.
+  // Null if the member has never been started or has been removed.
   MemberProcess* Find(const std::string& name);
   bool AreServersReady() const;
   bool AreWorkersDone() const;
 
-  // Indices of the desired members of a role that have to be started: never started here, or
+  // Indices of the desired members of a role that have to be started: those never started here, or
   // released before and desired again.
   std::vector<int> Missing(JobRole role, const JobStatus& status) const;
-  // Kills the processes that the coordinator has given up: one that is stopped or hangs would never
-  // end by itself.
+  // Kills the processes that the coordinator has given up: a stopped or hanging one would never end
+  // by itself.
   void Follow(const JobStatus& status);
 
   void Remove(const std::string& name) { members_.erase(name); }
-  // Before the whole job restarts with the manifest's size.
+  // Call before the whole job restarts with the manifest's size.
   void Reset();
   // Rewrites endpoints.json.
   void PublishEndpoints() const;
 
-  // Stops members in stages, in place of a stop under way. True: nothing runs any more.
+  // Stops members in stages, replacing a stop in progress. True: nothing runs any more.
   bool Stop(std::vector<StopStage> stages);
-  // Whenever a process has ended. True: nothing runs any more.
+  // Call whenever a process has ended. True: nothing runs any more.
   bool ContinueStop();
   void KillAll() const;
 
@@ -153,7 +153,7 @@ class MemberTable {
   const LocalJob& job_;
   const MemberEvents events_;
   std::map<std::string, MemberProcess> members_;
-  std::vector<StopStage> stages_;  // still to come; the first is under way
+  std::vector<StopStage> stages_;  // remaining stages; the first is in progress
   bool is_requested_ = false;      // the first stage's members have been asked to end
   Executor::TimerId kill_timer_ = 0;
 };

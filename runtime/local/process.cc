@@ -22,9 +22,9 @@
 namespace pushpull {
 namespace {
 
-// A line longer than this is handed on in pieces.
+// A line longer than this is passed on in pieces.
 constexpr size_t kLineBytesMax = 16 * 1024;
-// Output taken at a time: a program that never stops printing must not keep the loop to itself.
+// Reads per wake-up: a program that never stops printing must not monopolize the loop.
 constexpr int kReadsMax = 8;
 
 struct PipeEnds {
@@ -49,19 +49,19 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// All that the child does between fork and exec; only calls that are safe there.
+// What the child needs between fork and exec, where it makes only async-signal-safe calls.
 struct ChildPlan {
   char* const* arguments;
   char* const* environment;
   int output;
   int ready;    // -1: none
-  int error;    // told errno when exec fails
-  int gate;     // a byte comes when the program may begin
-  int network;  // -1: this process's
+  int error;    // receives errno if exec fails
+  int gate;     // receives a byte when the program may begin
+  int network;  // -1: that of this process
   pid_t parent;
 };
 
-// Blocks until the child has called exec, which closes its end, or has failed to. 0: it runs.
+// Blocks until the child has called exec, which closes its end, or exec has failed. 0: it runs.
 int AwaitExec(const FileDescriptor& error) {
   int exec_error = 0;
   ssize_t got = 0;
@@ -74,7 +74,7 @@ int AwaitExec(const FileDescriptor& error) {
 [[noreturn]] void BecomeChild(const ChildPlan& plan) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != plan.parent) _exit(127);  // it died before the line above
+  if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -86,7 +86,8 @@ int AwaitExec(const FileDescriptor& error) {
   dup2(plan.output, STDERR_FILENO);
   char go = 0;
   if (read(plan.gate, &go, 1) != 1) _exit(127);  // this process's parent has died or given up
-  // Libraries open descriptors without O_CLOEXEC; the program gets what it is meant to get.
+  // Libraries open descriptors without O_CLOEXEC; the program must only inherit what it is meant
+  // to.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (plan.ready >= 0) fcntl(plan.ready, F_SETFD, 0);
   if (plan.network < 0 || setns(plan.network, CLONE_NEWNET) == 0)
@@ -136,10 +137,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ProcessS
     gate->write.Reset();  // so that its end is seen when the parent dies
     BecomeChild(plan);
   }
-  setpgid(pid, pid);  // both sides, so that the group exists whoever is first
+  setpgid(pid, pid);  // on both sides: the group exists, whichever runs first
   if (events.on_forked) events.on_forked(pid);
   gate->read.Reset();
-  // A child that is gone already is found out below.
+  // If the child is gone already, that is detected below.
   [[maybe_unused]] const ssize_t told = write(gate->write.get(), "", 1);
   for (PipeEnds* pipe : {&*output, &*ready, &*error}) pipe->write.Reset();
   if (const int exec_error = AwaitExec(error->read); exec_error != 0) {
@@ -186,7 +187,7 @@ void ChildProcess::EndNow() const {
   if (!is_running_) return;
   sigval word{};
   word.sival_int = kUrgent;
-  if (sigqueue(pid_, SIGTERM, word) != 0) kill(pid_, SIGTERM);  // too many are queued
+  if (sigqueue(pid_, SIGTERM, word) != 0) kill(pid_, SIGTERM);  // too many signals are queued
 }
 
 void ChildProcess::KillGroup() const {
@@ -242,7 +243,7 @@ void ChildProcess::OnReady() {
 
 void ChildProcess::OnExit() {
   siginfo_t info{};
-  // Looked at first and taken after the kill: until then no other group can have this number.
+  // Peeks first and reaps after the kill: until then no other group can have this number.
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid == 0)
     return;

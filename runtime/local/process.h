@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A child process in a group of its own, with its output and its end as events on a loop.
+// A child process in its own process group, with its output and its end as events on a loop.
 #pragma once
 
 #include <sys/types.h>
@@ -32,51 +32,51 @@ struct ProcessSpec {
 
 struct ProcessEnd {
   int exit_code = 0;
-  int signal = 0;  // that ended it; 0: it exited by itself
+  int signal = 0;  // the signal that ended it; 0: it exited by itself
 };
 
 // "exited with code 1", "was killed by signal 9".
 std::string ToString(const ProcessEnd& end);
 
-// What a process does, told on the loop.
+// What a process does, reported on the loop.
 struct ProcessEvents {
-  // Before the program begins: whoever must know the group knows it when anything can happen. May
+  // Before the program begins, so that the group is known before the program can do anything. May
   // be empty.
   std::function<void(pid_t group)> on_forked;
-  std::function<void(const std::string& line)> on_output;  // standard output and error, by lines
-  std::function<void(const std::string& line)> on_ready;   // what it wrote to its ready descriptor
+  std::function<void(const std::string& line)> on_output;  // stdout and stderr, by lines
+  std::function<void(const std::string& line)> on_ready;   // the line on its ready descriptor
   std::function<void(const ProcessEnd&)> on_end;           // once, after the last line
 };
 
-// Thread-confined to the loop. The process dies with this one (PR_SET_PDEATHSIG); its own children
-// are the guardian's business.
+// Thread-confined to the loop. The process dies with this one (PR_SET_PDEATHSIG); the guardian
+// takes care of its children.
 class ChildProcess {
  public:
-  // Blocks until the program has begun, a few milliseconds.
+  // Blocks until the program has begun, for a few milliseconds.
   //
   // kNotFound, kPermissionDenied: the program cannot be executed; the text names it.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ProcessSpec& spec,
                                                              EventLoop& loop,
                                                              ProcessEvents events);
-  // Kills the group if it still runs, without waiting.
+  // Kills the group if it is still running, without waiting.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
   bool is_running() const { return is_running_; }
-  // To the process alone, so that a program can end its own children in order.
+  // Sends to the process alone, so that a program can end its own children in order.
   void Signal(int signal) const;
-  // SIGTERM to the process alone, with the word that there is no time to put anything in order.
+  // Sends SIGTERM to the process alone, marked as leaving no time to clean up (base/signals.h).
   void EndNow() const;
-  // SIGKILL to the whole group.
+  // Sends SIGKILL to the whole group.
   void KillGroup() const;
 
  private:
   ChildProcess(pid_t pid, EventLoop& loop, ProcessEvents events)
       : pid_(pid), loop_(loop), events_(std::move(events)) {}
   absl::Status Watch(FileDescriptor pidfd, FileDescriptor output, FileDescriptor ready);
-  // Reads a bounded amount; what is left brings the loop back.
+  // Reads a bounded amount; if more is left, the loop calls again.
   void OnOutput();
   void OnReady();
   void OnExit();

@@ -34,7 +34,7 @@ absl::StatusOr<FileDescriptor> OpenOwnNamespace() {
   return opened;
 }
 
-// A new one, with this process back in its own.
+// Makes a new namespace; on return this process is back in its own.
 absl::StatusOr<FileDescriptor> MakeNamespace() {
   PUSHPULL_ASSIGN_OR_RETURN(const FileDescriptor own, OpenOwnNamespace());
   if (unshare(CLONE_NEWNET) != 0) return Cannot(errno, "unshare of the network");
@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<const RackNetwork>> RackNetwork::Make(RackPlaces 
                ? -1
                : network->namespaces_[where - NetworkCommand::kSwitch].get();
   };
-  // Device names have 15 characters at most.
+  // Device names have at most 15 characters.
   const std::string link = absl::StrCat("pp", getpid());
   const auto path_of = [&](size_t where) {
     return absl::StrCat("/proc/", getpid(), "/fd/", descriptor_of(where));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The network of `pushpull run --topology`: a network namespace for each machine, with links of the
-// topology's speeds between them (rack_places.h). The namespaces have no names: they are gone with
+// topology's speeds between them (rack_places.h). The namespaces have no names: they disappear with
 // this object and the processes in them, however these end.
 #pragma once
 
@@ -26,13 +26,13 @@ class RackNetwork {
     std::string rack;
   };
 
-  // Blocks for some milliseconds a machine, at most 20 s each command. Called before the process
+  // Blocks for some milliseconds per machine, at most 20 s per command. Call it before the process
   // has threads.
   //
   //   kFailedPrecondition  namespaces cannot be made here; the text says what is missing
   static absl::StatusOr<std::unique_ptr<const RackNetwork>> Make(RackPlaces places);
 
-  // Of this host, where the coordinator is.
+  // Address of this host, where the coordinator is.
   const std::string& here() const { return places_.here; }
   Place OfWorker(int index) const { return PlaceOf(places_.OfWorker(index)); }
   Place OfServer(int index) const { return PlaceOf(places_.OfServer(index)); }

@@ -14,10 +14,11 @@ namespace pushpull {
 namespace {
 
 constexpr unsigned kNetworks = 512;
-// A bucket of a link holds what a sender hands to the kernel at once, and a millisecond's bytes.
+// A link's token bucket holds what a sender passes to the kernel at once, and a millisecond's
+// bytes.
 constexpr double kBurstBytesMin = 128 * 1024;
 constexpr double kBurstSeconds = 0.001;
-// Without it the kernel may choose a congestion control that knows nothing of full buckets.
+// Otherwise the kernel may choose a congestion control that does not respond to full buckets.
 constexpr char kUseCubic[] =
     "grep -qw cubic /proc/sys/net/ipv4/tcp_allowed_congestion_control && "
     "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control || true";
@@ -27,7 +28,7 @@ std::string AddressIn(unsigned number, size_t host) {
   return absl::StrCat("198.", 18 + network / 256, ".", network % 256, ".", host);
 }
 
-// The racks with as many machines, dealt in turn.
+// The rack of each machine: racks take turns until each has had as many turns as it has machines.
 template <typename CountOf>
 std::vector<size_t> DealtRacks(const std::vector<Rack>& racks, const CountOf& count_of) {
   std::vector<size_t> dealt;
@@ -49,7 +50,7 @@ class CommandList {
   void AddShell(size_t where, const char* script) {
     commands_.push_back({where, {"sh", "-c", script}});
   }
-  // What leaves by the device.
+  // Limits what leaves through the device.
   void Shape(size_t where, const std::string& device, double bandwidth) {
     if (bandwidth <= 0) return;
     const double burst = std::max(kBurstBytesMin, kBurstSeconds * bandwidth);
@@ -62,7 +63,7 @@ class CommandList {
                      static_cast<uint64_t>(burst),
                      "b latency 20ms"));
   }
-  // A port of the bridge in the switch's namespace.
+  // Makes the device a port of the bridge in the switch's namespace.
   void Attach(const std::string& device, const std::string& bridge) {
     Add(NetworkCommand::kSwitch, absl::StrCat("ip link set ", device, " master ", bridge, " up"));
   }

@@ -15,7 +15,7 @@
 namespace pushpull {
 namespace {
 
-// What the workers' programs reported under this name; nothing where they did not.
+// What the workers' programs reported under this name; nothing if they did not.
 std::optional<double> ResultOf(const JobStatus& status, const std::string& name) {
   const auto it = status.results.find(name);
   return it == status.results.end() ? std::nullopt : std::optional<double>(it->second);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The restarts of a local job: counts them towards spec.restart.backoffLimit, and holds back what
-// has to wait, by member.
+// The restarts of a local job: counts them towards spec.restart.backoffLimit and delays them, by
+// member.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class Restarts {
   Restarts& operator=(const Restarts&) = delete;
 
   int count() const { return count_; }
-  // What to do after the end of a member; a restart counts.
+  // What to do after the end of a member; counts a restart.
   ExitDecision Decide(const std::string& name, const MemberExit& exit) {
     RestartHistory& history = histories_[name];
     history.job_counted = job_counted_;
@@ -35,15 +35,15 @@ class Restarts {
     count_ += restarts ? 1 : 0;
     return decision;
   }
-  // Calls `then` after `delay`, in place of what was to be called for this member.
+  // Calls `then` after `delay`, in place of a call still pending for this member.
   void RunAfter(const std::string& name, Duration delay, std::function<void()> then) {
     Executor::TimerId& timer = timers_[name];
     loop_.Cancel(timer);
     timer = loop_.RunAfter(delay, std::move(then));
   }
-  // A member of this name starts without a history.
+  // A later member of this name starts without a history.
   void Forget(const std::string& name) { histories_.erase(name); }
-  // Drops all that waits.
+  // Drops all pending calls.
   void Cancel() {
     for (const auto& [name, timer] : timers_) loop_.Cancel(timer);
     timers_.clear();

@@ -16,15 +16,15 @@
 namespace pushpull {
 namespace {
 
-// A port of its own for everything that listens: several jobs fit on one machine.
+// Every listener gets a free port of its own, so that several jobs fit on one machine.
 constexpr char kAnyPort[] = "127.0.0.1:0";
 
-// A free port of the address where the member is reached.
+// A free port at the address where the member is reached.
 std::string AnyPortOf(const std::string& address) {
   return absl::StrCat(address, ":0");
 }
 
-// Members know of racks where the job asks for that, as on Kubernetes.
+// Members know their racks if the job asks for that, as on Kubernetes.
 bool KnowsRacks(const LaunchOptions& options, const TrainingJob& job) {
   return options.network != nullptr && !job.spec.workers.topology_key.empty();
 }
@@ -115,7 +115,7 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   spec.command.insert(spec.command.end(), job.spec.command.begin() + 1, job.spec.command.end());
   spec.command.insert(spec.command.end(), job.spec.args.begin(), job.spec.args.end());
   for (const EnvVar& variable : job.spec.env) spec.environment[variable.name] = variable.value;
-  // Numeric libraries take all cores for each process unless told; workers would fight over them.
+  // By default numeric libraries use all cores in each process; workers would compete for them.
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   spec.environment.emplace("OMP_NUM_THREADS",
                            absl::StrCat(std::max(1, cores / job.spec.workers.replicas)));

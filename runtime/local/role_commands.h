@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command lines and environments of a job's processes. Pure, but for the look at the file
-// system that finds a worker's program.
+// The command lines and environments of a job's processes. Pure, except that finding a worker's
+// program reads the file system.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace pushpull {
 struct CoordinatorStart {
   std::string manifest;  // the workdir's copy
   uint64_t term = 1;
-  // An earlier start of this run has saved: its checkpoint counts, not that of restoreFrom.
+  // An earlier start in this run has saved: use its checkpoint, not that of restoreFrom.
   bool goes_on = false;
-  // Of a coordinator that has died, where this one listens, too: members and whoever has its status
-  // page open find it there. Without `control`: this is the first.
+  // The endpoint of a coordinator that has died; this one listens there too, so that members and
+  // open status pages find it. Without `control`: this is the first.
   Endpoint recover_at;
 };
 

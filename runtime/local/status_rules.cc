@@ -19,9 +19,9 @@ const Quantiles& WithMore(const Quantiles& a, const Quantiles& b) {
   return a.count() > b.count() ? a : b;
 }
 
-// Of a step that both have, the mean over more samples: `earlier` may lack what had not been
-// reported then; `now`, what a worker had that has ended since. Too many are thinned out as each
-// coordinator does it, so that its points are among those that stay.
+// For a step that both have, takes the mean over more samples: `earlier` may lack what had not been
+// reported yet, `now` the samples of a worker that has ended since. Too many points are thinned out
+// the way each coordinator does it, so that its points are among those that stay.
 std::vector<LossPoint> Union(const std::vector<LossPoint>& earlier,
                              const std::vector<LossPoint>& now) {
   std::map<Step, LossPoint> by_step;
@@ -44,7 +44,7 @@ bool ShareAShard(const StateLoss& a, const StateLoss& b) {
                         [&](ShardId shard) { return absl::c_linear_search(b.shards, shard); });
 }
 
-// Those that both have are in `now` because workers still say them.
+// Steps that both have are in `now` because workers still report them.
 void AddEarlierUnevenSteps(const JobStatus& earlier, JobStatus& now) {
   std::set<Step> steps(earlier.newest_uneven_steps.begin(), earlier.newest_uneven_steps.end());
   const bool is_cut = earlier.uneven_steps > steps.size();
@@ -58,7 +58,7 @@ void AddEarlierUnevenSteps(const JobStatus& earlier, JobStatus& now) {
   now.newest_uneven_steps.assign(steps.begin(), steps.end());
 }
 
-// A loss that was not over is the next coordinator's, who saw it again.
+// A loss that was not over is in `now` as well: the next coordinator saw it again.
 std::vector<StateLoss> Sequence(const std::vector<StateLoss>& earlier,
                                 const std::vector<StateLoss>& now) {
   std::vector<StateLoss> all;

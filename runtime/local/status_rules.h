@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator's status says of a member whose process the launcher watches, and of the
-// whole run where coordinators were restarted. Pure.
+// What the coordinator's status says about a member whose process the launcher watches, and about
+// the whole run if coordinators were restarted. Pure.
 #pragma once
 
 #include "pushpull/deadline.h"
@@ -12,38 +12,38 @@
 
 namespace pushpull {
 
-// Of servers or workers; 0 before the coordinator's first answer.
+// The desired number of servers or workers; 0 before the coordinator's first answer.
 uint32_t DesiredCount(const JobStatus& status, JobRole role);
 
-// Whether the desired size includes the member. Everybody is desired before the coordinator's first
-// answer: the manifest's size is in force.
+// Whether the desired size includes the member. Before the coordinator's first answer every member
+// is desired: the manifest's size is in force.
 bool IsDesired(const JobStatus& status, JobRole role, uint32_t index);
 
-// The coordinator released this worker, and does not count it as alive.
+// The coordinator released this worker and does not count it as alive.
 bool WasReleased(const JobStatus& status, uint32_t worker);
 
 // The coordinator counts this very process as alive.
 bool IsListed(const JobStatus& status, const Endpoint& server);
 
-// A worker of this index registered within that time: so did its process, if it is no older.
+// A worker with this index registered within that time; if the process is no older, it was that
+// one.
 bool HasJoinedWithin(const JobStatus& status, uint32_t worker, Duration time);
 
-// The job is under way, and some worker but this one takes part.
+// The job is running, and some worker other than this member takes part.
 bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index);
 
-// It is the only holder of some shards: the coordinator waits for it to return.
+// The server is the only holder of some shards, and the coordinator waits for it to return.
 bool IsAwaited(const JobStatus& status, uint32_t server);
 
-// Every server's statistics are of the last step.
+// Every server's statistics include the last step.
 bool HasLastStatistics(const JobStatus& status);
 
-// No requested checkpoint is under way.
+// No requested checkpoint is in progress.
 bool IsSaved(const JobStatus& status);
 
-// `now` with what only `earlier` had, the status of a coordinator that has died: the report then
-// has the losses and resizes of before. Members count from their own start, so where both have a
-// total the higher one is the later; what a member that ended in between had counted since the last
-// report of it is missing.
+// `now` with what only `earlier` has, the status of a coordinator that has died, so that the report
+// includes its losses and resizes. Members count from their own start, so of two totals the higher
+// one is the later; what a member that ended in between counted after its last report is missing.
 JobStatus WithEarlier(const JobStatus& earlier, JobStatus now);
 
 }  // namespace pushpull

@@ -18,16 +18,16 @@ namespace {
 
 constexpr Duration kPollPeriod = std::chrono::milliseconds(500);
 constexpr Duration kStopGrace = std::chrono::seconds(10);
-// For a worker's step where the job has succeeded without it; as long as a pod has.
+// For a worker to finish its step when the job has succeeded without it; as long as a pod has.
 constexpr Duration kStepGrace = std::chrono::seconds(60);
-// A failed job has nothing left to save; it must be over within 10 s in all.
+// A failed job has nothing left to save; it must end within 10 s in all.
 constexpr Duration kFailureGrace = std::chrono::seconds(3);
-// A step that is never reached, or a disk that hangs, must not keep the job; a second signal ends
-// the wait at once.
+// A step that is never reached, or a disk that hangs, must not keep the job from ending; a second
+// signal ends the wait at once.
 constexpr Duration kSaveGrace = std::chrono::minutes(5);
-// A coordinator without an answer for this long is stopped or hangs: longer than any load explains.
+// A coordinator that has not answered for this long is stopped or hangs: no load explains it.
 constexpr Duration kSilenceMax = std::chrono::seconds(45);
-// After a server has died, how long the coordinator has to report which tensor and step it cost.
+// After a server dies, how long the coordinator has to report which tensor and step were lost.
 constexpr Duration kReasonGrace = std::chrono::seconds(2);
 constexpr Duration kReasonPeriod = std::chrono::milliseconds(100);
 // After the last worker is done, how long the servers' last statistics have to arrive.
@@ -38,23 +38,23 @@ bool EndedInOrder(const ProcessEnd& end) {
   return end.signal == 0 && end.exit_code == 0;
 }
 
-// Somebody ended it, whatever it was doing.
+// Somebody ended it, regardless of what it was doing.
 bool WasEndedBySignal(const ProcessEnd& end) {
   return end.signal != 0 || end.exit_code == ExitCodeOf(SIGTERM);
 }
 
-// Of a member that ended in order: a server does so for no other reason.
+// For a member that ended in order: a server does so for no other reason.
 bool EndedByRelease(const JobStatus& status, const MemberProcess& member) {
   return member.role() == JobRole::kServer || WasReleased(status, member.endpoint().index);
 }
 
-// It has printed why itself: a port in use, an address that is not local.
+// The process itself has printed why: a port in use, an address that is not local.
 bool NeverListened(const MemberProcess& member, const ProcessEnd& end) {
   if (member.role() == JobRole::kWorker || member.has_been_ready()) return false;
   return !WasEndedBySignal(end) && (member.role() != JobRole::kServer || !EndedInOrder(end));
 }
 
-// Where the job may survive the loss of a server, the coordinator has as long as it takes it to
+// If the job may survive the loss of a server, the coordinator gets the time that it needs to
 // notice silence.
 Duration NoticeTime(const TrainingJobSpec& spec) {
   const bool may_survive =
@@ -94,7 +94,7 @@ int FailureExitCode(const JobStatus& status) {
   return status.failure_exit_code == 0 ? kExitFailed : static_cast<int>(status.failure_exit_code);
 }
 
-// `coordinator`: how one starts now, in place of the one at `recover_at`.
+// `coordinator`: how a coordinator starts now, in place of the one at `recover_at`.
 absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
                                    JobRole role,
                                    int index,
@@ -137,7 +137,7 @@ void Supervisor::CancelTimers() {
 // ---- start ----
 
 void Supervisor::Start() {
-  // Checked before anything runs, not when the first worker is due.
+  // Checked before anything runs, rather than when the first worker is due.
   const absl::Status found = WorkerProcess(local_.options, local_.job, 0, "").status();
   if (!found.ok()) return Fail(kExitNotReachable, std::string(found.message()));
   const absl::StatusOr<std::string> manifest = KeepManifest(local_);
@@ -161,7 +161,7 @@ void Supervisor::StartMember(JobRole role, int index) {
   const absl::Status started = spec.ok() ? members_.Start(member, *spec) : spec.status();
   if (started.ok()) return;
   const std::string text(started.message());
-  // A job that trains goes on without it.
+  // A job that is already training continues without it.
   const bool is_pending = IsTrainingWithout(coordinator_.status(), role, member.endpoint().index);
   if (!is_pending) return Fail(kExitNotReachable, text);
   Apply(member, {.role = role, .has_started = false, .is_pending = true}, text);
@@ -186,7 +186,7 @@ void Supervisor::OnReady(const MemberProcess& process) {
   StartWorkersIfDue();
 }
 
-// When every server has been ready; one that is not may also have been forgotten meanwhile.
+// Due once every server has been ready; one that is not may also have been forgotten meanwhile.
 void Supervisor::StartWorkersIfDue() {
   if (has_started_workers_ || !members_.AreServersReady()) return;
   if (spec_.servers.replicas > 0)
@@ -212,7 +212,7 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
     return;
   }
   if (role == JobRole::kWorker && !IsDesired(process)) return Forget(process);
-  // Whether one that may end the job was released instead, only the coordinator knows.
+  // Only the coordinator knows whether a worker whose end may end the job was released instead.
   const bool may_succeed = SucceedsWith(spec_.restart.success_policy, process.index());
   if (role == JobRole::kWorker && EndedInOrder(end) && !may_succeed)
     return ApplyRestartRules(name, end);
@@ -221,7 +221,7 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
                 absl::StrCat(name, " ", ToString(end), " before it was ready"));
   }
   if (role == JobRole::kCoordinator) {
-    // Steps go on without it, and members find its successor at the same address.
+    // Steps continue without it, and members find its successor at the same address.
     coordinator_.OnCoordinatorEnd();
     return ApplyRestartRules(name, end);
   }
@@ -241,28 +241,29 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   const JobStatus& status = coordinator_.status();
   if (!status.failure.empty()) return FailWithReason(status.failure);
   const MemberProcess* member = members_.Find(name);
-  if (member == nullptr || member->is_running()) return;  // of an earlier start
+  if (member == nullptr || member->is_running()) return;  // the end of an earlier start
   const bool is_server = member->role() == JobRole::kServer;
   if (is_server && AwaitsServers()) return StartAgain(*member, end);
   const bool is_listed = is_server && IsListed(status, member->endpoint());
   const bool is_answering = coordinator_.is_answering();
   // A server's end is judged once the coordinator has noticed it. A worker that ends because the
-  // job has failed is not the cause: the servers are judged first.
+  // job has failed is not the cause: servers are judged first.
   const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
                                 : !IsDesired(*member) || lost_servers_.empty();
   if (!is_answering || !is_due) {
-    // While there is no coordinator the time does not count: its successor decides.
+    // Time without a coordinator does not count: its successor decides.
     const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
     return restarts_.RunAfter(
         name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });
   }
-  // The job goes on without a server once the coordinator has noticed its end and does not fail.
+  // Fails if the coordinator has not noticed the end in time; once it has, the job continues
+  // without the server.
   if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
   StartAgain(*member, end);
 }
 
-// A coordinator that recovers a job which has not begun waits for each of its servers. Later it
-// says itself who is needed.
+// A coordinator that recovers a job which has not begun waits for each of its servers. Later its
+// status says who is needed.
 bool Supervisor::AwaitsServers() const {
   return coordinator_.is_recovering() && !has_training_begun_;
 }
@@ -271,9 +272,9 @@ void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) 
   const std::string name = member.name();
   lost_servers_.erase(name);
   if (IsOver(member.role())) return;
-  // A worker was rejected, or released before the launcher received the new size.
+  // The worker was rejected, or released before the launcher received the new size.
   if (!IsDesired(member)) return Forget(member);
-  // And desired again since.
+  // A member that was released is desired again since.
   const bool was_released = EndedInOrder(end) && EndedByRelease(coordinator_.status(), member);
   was_released ? StartMember(member.role(), member.index()) : ApplyRestartRules(name, end);
 }
@@ -312,7 +313,7 @@ void Supervisor::Restart(const std::string& name) {
   if (IsOver(member.role())) return;
   if (member.role() != JobRole::kCoordinator) {
     const bool is_awaited = member.role() == JobRole::kServer && AwaitsServers();
-    if (!coordinator_.is_answering() && !is_awaited)  // nobody would register it
+    if (!coordinator_.is_answering() && !is_awaited)  // no coordinator would register it
       return restarts_.RunAfter(name, kPollPeriod, [this, name] { Restart(name); });
     if (!IsDesired(member)) return Forget(member);
   }
@@ -342,7 +343,7 @@ void Supervisor::EndWorkers() {
     Finish();
 }
 
-// The report's contributors are those that the servers know of, and servers report once a second.
+// The report counts the contributors that the servers know of, and servers report once a second.
 // The coordinator saves once it knows that no worker is left.
 void Supervisor::Finish() {
   loop_.Cancel(deadline_timer_);
@@ -467,8 +468,8 @@ void Supervisor::SaveThenStop(int exit_code) {
   });
 }
 
-// The coordinator ends before the servers, which it tells to stop: one that is left would take the
-// end of its servers for a failure.
+// The coordinator ends before the servers and tells them to stop: if it were left, it would take
+// the end of its servers for a failure.
 void Supervisor::StopInOrder(int exit_code) {
   Stop(exit_code,
        {{{JobRole::kWorker}, kStopGrace},

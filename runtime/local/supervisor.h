@@ -10,9 +10,8 @@
 //     +-----------------4-----------------+
 //
 // 1 the coordinator reports that the first view is active.
-// 2 every worker is done (exit 0), or one of whom spec.restart.successPolicy says that it is
-// enough:
-//   then the others are ended in order first.
+// 2 every worker is done (exit 0), or one that suffices under spec.restart.successPolicy: then the
+//   others are stopped in order first.
 // 3 a deadline, a failure or a signal (exit 1, 2, 3, 130 or 143).
 // 4 a rule asks for a restart of the whole job: everything restarts after the rule's delay.
 // 5 every process has ended.
@@ -41,8 +40,7 @@ class Supervisor {
   Supervisor(const LocalJob& job, std::function<void(int exit_code)> on_end);
   ~Supervisor() { CancelTimers(); }
 
-  // A program that cannot be found or a folder that cannot be written ends it with
-  // exit code 3.
+  // If a program cannot be found or a folder cannot be written, ends with exit code 3.
   void Start();
   // The first signal asks for an orderly stop, the second kills.
   void OnSignal(int signal);
@@ -54,25 +52,25 @@ class Supervisor {
   void StartWorkersIfDue();
   bool AwaitsServers() const;
   void OnEnd(const MemberProcess& process, const ProcessEnd& end);
-  // Finds out from the coordinator what the end of this process means, then acts on it. Asks again
-  // while the coordinator does not know yet, for a server until `give_up`.
+  // Asks the coordinator what the end of this process means, then acts on it. Asks again while the
+  // coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
   void JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
-  // Where it is still desired.
+  // Starts the member again if it is still desired.
   void StartAgain(const MemberProcess& member, const ProcessEnd& end);
   // Applies spec.restart.
   void ApplyRestartRules(const std::string& name, const ProcessEnd& end);
-  // `detail`: what it said of its end, or why it was not started; may be empty.
+  // `detail`: what the member said about its end, or why it was not started; may be empty.
   void Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail);
   void Restart(const std::string& name);
   bool IsDesired(const MemberProcess& member) const;
   void Forget(const MemberProcess& member);
   void FinishIfDone();
-  // The job has succeeded with one of its workers: the others end their step and leave.
+  // One worker's success was enough: the other workers finish their step and leave.
   void EndWorkers();
-  // No worker is left: stops the job when its last checkpoint is saved.
+  // No worker is left: stops the job once its last checkpoint is saved.
   void Finish();
-  // No worker's end matters any more.
+  // The job has succeeded: the end of a worker no longer matters.
   bool IsOver(JobRole role) const { return is_ending_workers_ && role == JobRole::kWorker; }
 
   void Poll();
@@ -107,12 +105,12 @@ class Supervisor {
   bool has_started_workers_ = false;
   bool has_training_begun_ = false;
   SteadyTime training_began_at_;
-  std::set<std::string> lost_servers_;  // ended, and not judged yet
+  std::set<std::string> lost_servers_;  // ended, but not judged yet
   std::string failure_;
-  bool is_ending_workers_ = false;    // the job has succeeded without them
+  bool is_ending_workers_ = false;    // the job succeeded before they were done
   bool is_saving_ = false;            // before an orderly stop
-  bool has_saved_ = false;            // in this run, by an earlier start of the job too
-  bool is_failing_ = false;           // waits for the coordinator's reason
+  bool has_saved_ = false;            // in this run, including earlier starts of the job
+  bool is_failing_ = false;           // waiting for the coordinator's reason
   std::optional<int> stopping_with_;  // the exit code
   std::optional<Duration> start_again_after_;
   Executor::TimerId poll_timer_ = 0;

@@ -81,7 +81,7 @@ absl::StatusOr<uint64_t> Workdir::NextTerm() {
   const std::string path = path_ + "/term";
   uint64_t term = 0;
   std::ifstream file(path);
-  // Beginning again at 1 could repeat a term that members still know.
+  // Starting over at 1 could repeat a term that members still know.
   if (file.is_open() && !(file >> term)) {
     return absl::DataLossError(
         absl::StrCat(path, ": is no number; choose another folder with --workdir"));

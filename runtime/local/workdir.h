@@ -20,7 +20,7 @@ struct Endpoint {
   std::string role;  // coordinator, server or worker
   uint32_t index = 0;
   int64_t pid = 0;
-  std::string control;  // host:port; empty where the role has none
+  std::string control;  // host:port; empty if the role has none
   std::string data;
   std::string metrics;
   std::string page;  // URL of the coordinator's status page; empty elsewhere
@@ -29,22 +29,23 @@ struct Endpoint {
 // Holds the lock while it lives. Thread-compatible.
 class Workdir {
  public:
-  // Makes the folder and locks it. kAlreadyExists: another launcher runs in it; the text has its
+  // Creates the folder and locks it. kAlreadyExists: another launcher runs in it; the text has its
   // pid.
   static absl::StatusOr<Workdir> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   std::string log_path(absl::string_view process) const;
-  // Of the process's termination message (runtime/base/termination_message.h).
+  // Path of the process's termination message (runtime/base/termination_message.h).
   std::string termination_path(absl::string_view process) const;
 
-  // One more than the last, written before it is returned: no term is ever used twice. kDataLoss:
-  // the last one cannot be read.
+  // One more than the last term, written before it is returned, so that no term is used twice.
+  // kDataLoss: the last term cannot be read.
   absl::StatusOr<uint64_t> NextTerm();
-  // The manifest as it is now, so that later edits do not reach a running job. Returns its path.
+  // Saves the manifest as it is now, so that later edits do not affect a running job. Returns its
+  // path.
   absl::StatusOr<std::string> KeepManifest(const std::string& manifest);
   absl::StatusOr<std::string> KeepManifestText(const std::string& text);
-  // The file that ReadEndpoints reads, replaced as a whole.
+  // Replaces the file that ReadEndpoints reads as a whole.
   absl::Status WriteEndpoints(const std::vector<Endpoint>& endpoints);
   void RemoveEndpoints();
 
@@ -56,10 +57,10 @@ class Workdir {
 };
 
 // The members that run in a workdir, from its `endpoints.json`. kNotFound: no job runs in it.
-// kDataLoss: the file has something else.
+// kDataLoss: the file has other contents.
 absl::StatusOr<std::vector<Endpoint>> ReadEndpoints(const std::string& workdir);
 
-// Writes a file so that a reader sees the old text or the new, never a part.
+// Writes a file so that a reader sees either the old text or the new, never a part.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view text);
 
 }  // namespace pushpull
