@@ -27,7 +27,7 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kAskedAgainAfter = std::chrono::milliseconds(200);
-// Workers report with their heartbeats.
+// Workers report traces with their heartbeats.
 constexpr Duration kGrace = std::chrono::seconds(10);
 
 struct TraceFlags {
