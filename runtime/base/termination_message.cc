@@ -9,7 +9,7 @@
 namespace pushpull {
 namespace {
 
-// A line of the log, which may be in the message as well, starts like this only on purpose.
+// The message may also be the end of a log, which begins like this only on purpose.
 constexpr absl::string_view kMark = "pushpull-final: ";
 
 }  // namespace
