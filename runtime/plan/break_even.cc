@@ -26,7 +26,7 @@ void Note(int workers, double step, double compute, BreakEvenPoint& point) {
   point.from_step_seconds = step;
 }
 
-// The first whole number above.
+// The next whole number above `batch`.
 double NextBatch(double batch) {
   return std::floor(batch) + 1;
 }
@@ -42,7 +42,8 @@ BreakEven FindBreakEven(const Topology& topology, double bytes, double compute_s
        workers += workers < in_machine ? 1 : in_machine) {
     if (workers < 2) continue;
     const Topology part = PartWith(topology, workers);
-    // With all GPUs of a machine links are those of the whole: no need to look for rings again.
+    // With all GPUs of a machine the links are those of the whole: no need to search for rings
+    // again.
     const std::vector<Strategy> strategies =
         workers < in_machine ? Planner(part.machine, bytes).Strategies(part)
                              : whole.Strategies(workers == result.workers ? topology : part);
@@ -53,7 +54,7 @@ BreakEven FindBreakEven(const Topology& topology, double bytes, double compute_s
     Note(workers, InTurn(compute_seconds, workers, sync), compute_seconds, result.in_turn);
     Note(workers, Overlapped(compute_seconds, workers, sync), compute_seconds, result.overlapped);
   }
-  // Computing takes as long as the batch is large, synchronizing does not.
+  // Computation time grows with the batch, synchronization time does not.
   const double sample_seconds = compute_seconds / batch;
   const double saved = sample_seconds * (1 - 1.0 / result.workers);
   result.in_turn.from_batch = NextBatch(result.sync_seconds / saved);

@@ -21,7 +21,7 @@ void Add(size_t cable, double out, double in, Phase& phase) {
   phase.bytes[In(cable)] += in;
 }
 
-// Builds what machines send each other; m, n, g and S as in the header.
+// Computes what machines send each other; m, n, g and S as in the header.
 class ClusterPlanner {
  public:
   ClusterPlanner(const Topology& topology,
@@ -57,7 +57,7 @@ class ClusterPlanner {
   const Rack& RackAt(size_t i) const { return topology_.cluster.racks[i]; }
   size_t NumRacks() const { return topology_.cluster.racks.size(); }
 
-  // From each machine `copies` gradients, the n-th part of each to each server.
+  // Each machine sends `copies` gradients, the n-th part of each to each server.
   Phase ToServers(double copies) const {
     Phase phase = NewPhase();
     const double sent = copies * bytes_;
@@ -185,7 +185,7 @@ class ClusterPlanner {
         Add(network_.racks[racks[parent]].uplink, 0, bytes_ / 2, there);
       }
     }
-    // The machine that is drawn of a rack is the busiest of it.
+    // The machine that represents a rack is its busiest one.
     for (size_t i = 0; i < racks.size(); ++i) {
       const size_t cable = network_.racks[racks[i]].worker;
       there.bytes[Out(cable)] = std::max(there.bytes[Out(cable)], out[i]);
@@ -226,8 +226,8 @@ class ClusterPlanner {
     return schedule;
   }
 
-  // The GPUs of a machine sum in the given way, push from where that leaves the sum, and get the
-  // result the same way back.
+  // The GPUs of a machine sum as `inside` does, push from where that leaves the sum, and get the
+  // result back the same way.
   Schedule Combined(const Schedule& between, const Schedule& inside) const {
     Schedule schedule = between;
     schedule.runner = between.runner == Runner::kServers ? Runner::kProgram : between.runner;
@@ -254,7 +254,7 @@ class ClusterPlanner {
     return schedule;
   }
 
-  // A machine with one GPU, or none: nothing to sum in it.
+  // For machines with at most one GPU: there is nothing to sum inside.
   Schedule Alone(const Schedule& between) const {
     Schedule schedule = between;
     if (machine_.gpus() == 0) return schedule;
@@ -268,7 +268,7 @@ class ClusterPlanner {
   Strategy WithMachines(const Schedule& between, const std::vector<Schedule>& in_machine) const {
     std::optional<Strategy> best;
     for (const Schedule& inside : in_machine) {
-      // What is in one GPU alone after it would pass through that GPU's link.
+      // Skipped: a sum that is in a single GPU would have to pass through that GPU's link.
       if (!inside.is_in_parts && inside.name != "host") continue;
       Strategy strategy = Evaluate(Combined(between, inside), network_.cables);
       const bool is_better =

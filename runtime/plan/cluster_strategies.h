@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How workers on several machines can sum their gradients. m is the number of worker machines, n
-// that of servers, g that of GPUs in a machine, S the bytes of one gradient, B the bandwidth of a
-// machine's NICs in each direction.
+// the number of servers, g the number of GPUs in a machine, S the bytes of one gradient, B the
+// bandwidth of a machine's NICs in each direction.
 //
 //   servers       every GPU pushes to n servers:               2 g m / n S / B, at least 2 g S / B
 //   hierarchical  the GPUs of a machine sum first:             2 m / n S / B,   at least 2 S / B
@@ -24,8 +24,8 @@
 
 namespace pushpull {
 
-// The links of one worker's machine, then for each rack its uplink, the NICs of one of its workers'
-// machines, and those of one of its servers. All of a kind in a rack carry the same.
+// The links of one worker's machine, then for each rack its uplink, the NICs of one of its worker
+// machines, and those of one of its servers. All machines of a kind in a rack carry the same load.
 struct ClusterNetwork {
   struct RackCables {
     size_t uplink;  // SIZE_MAX: there is none, likewise below
@@ -39,7 +39,7 @@ struct ClusterNetwork {
 ClusterNetwork NetworkOf(const Topology& topology, const MachineNetwork& machine);
 
 // `in_machine`: what the GPUs of one machine can do (MachineSchedules); empty with fewer than two.
-// Of the ways to sum in a machine each strategy has the one with which it takes least.
+// Each strategy uses the way to sum in a machine with which it takes the least time.
 std::vector<Strategy> ClusterStrategies(const Topology& topology,
                                         const ClusterNetwork& network,
                                         const MachineNetwork& machine,

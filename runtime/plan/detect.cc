@@ -27,15 +27,15 @@ namespace fs = std::filesystem;
 
 constexpr int kPciDepthMax = 32;
 constexpr size_t kDeviceNameBytesMax = 64;
-// Of PCI classes, the upper two bytes.
+// PCI classes, the upper two bytes.
 constexpr uint32_t kVga = 0x0300;
 constexpr uint32_t k3d = 0x0302;
 constexpr uint32_t kOtherDisplay = 0x0380;
 constexpr uint32_t kAccelerator = 0x1200;
-// Screens of servers' remote consoles have one lane, GPUs that compute at least 4.
+// Display adapters of remote consoles have one lane, GPUs that compute have at least 4.
 constexpr int kVgaLanesMin = 4;
 
-// The first line; empty: the file cannot be read, as `speed` of an interface that is down.
+// The first line; empty: the file cannot be read, such as `speed` of an interface that is down.
 std::string ReadLine(const fs::path& file) {
   std::ifstream stream(file);
   std::string line;
@@ -57,7 +57,7 @@ std::vector<fs::path> Entries(const fs::path& folder) {
   return entries;
 }
 
-// "8.0 GT/s PCIe": transfers of a lane per second, in 1e9; 0: not known.
+// "8.0 GT/s PCIe": transfers per second and lane, in 1e9; 0: not known.
 double GigaTransfers(const fs::path& file) {
   const std::string line = ReadLine(file);
   double number = 0;
@@ -74,13 +74,13 @@ double PcieBandwidth(double giga_transfers, int lanes) {
 }
 
 struct Link {
-  double speed = 0;  // GT/s that it can have
-  double now = 0;    // GT/s
+  double speed = 0;  // maximum GT/s
+  double now = 0;    // current GT/s
   int lanes = 0;     // 0: not known
   double bandwidth() const { return PcieBandwidth(speed, lanes); }
 };
 
-// GPUs without work slow their links down, so the speed is what both ends can do.
+// Idle GPUs slow their links down, so the speed is the maximum that both ends support.
 Link ReadLink(const fs::path& device) {
   Link link;
   link.now = GigaTransfers(device / "current_link_speed");
@@ -94,8 +94,8 @@ Link ReadLink(const fs::path& device) {
 
 struct Gpu {
   std::string address;
-  std::string root_port;  // the first device on its way; its own address where that is itself
-  fs::path switch_port;   // the upstream port of the switch that it is below; empty: none
+  std::string root_port;  // the first device on the path; may be the GPU's own address
+  fs::path switch_port;   // upstream port of the switch above it; empty: none
   int numa_node = 0;
   Link link;
 };
@@ -123,7 +123,7 @@ Gpu MakeGpu(const fs::path& device, const std::vector<fs::path>& above) {
   return gpu;
 }
 
-// Below a folder of sysfs, in which each bridge contains what is behind it.
+// Finds GPUs below a folder of sysfs, in which each bridge contains what is behind it.
 void FindGpus(const fs::path& folder, std::vector<fs::path>& above, std::vector<Gpu>& gpus) {
   for (const fs::path& entry : Entries(folder)) {
     std::error_code error;
@@ -175,7 +175,7 @@ PcieLinks PcieOf(const std::vector<Gpu>& gpus) {
   for (size_t i = 0; i < gpus.size(); ++i) {
     const Gpu& gpu = gpus[i];
     const double own = gpu.link.bandwidth() > 0 ? gpu.link.bandwidth() : kUnknownPcie;
-    // One bandwidth for all: the least.
+    // One bandwidth for all: the lowest.
     pcie.bandwidth = i == 0 ? own : std::min(pcie.bandwidth, own);
     const auto [found, is_new] = switch_of.emplace(gpu.root_port, pcie.switches.size());
     if (is_new) {
@@ -192,7 +192,7 @@ void FindNics(const fs::path& sysfs, Detected& detected) {
   std::map<double, int> counts;
   for (const fs::path& entry : Entries(sysfs / "class" / "net")) {
     std::error_code error;
-    // Loopback, bridges and the like have none.
+    // Loopback, bridges and the like have no device.
     if (!fs::exists(entry / "device", error)) continue;
     const std::string name = Printable(entry.filename().string(), kDeviceNameBytesMax);
     const int megabits = ReadNumber(entry / "speed").value_or(0);
@@ -211,7 +211,7 @@ void FindNics(const fs::path& sysfs, Detected& detected) {
     detected.topology.machine.nics.push_back(
         {.bandwidth = bandwidth, .count = std::min(count, 64)});
   }
-  std::ranges::reverse(detected.topology.machine.nics);  // the fastest first
+  std::ranges::reverse(detected.topology.machine.nics);  // fastest first
   if (counts.size() > 1)
     detected.notes.push_back("NICs of several speeds: leave those that carry no gradients out");
 }

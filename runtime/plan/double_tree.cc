@@ -7,7 +7,7 @@
 namespace pushpull {
 namespace {
 
-// The lowest bit that is set says how high a member is: odd ones are leaves.
+// The lowest set bit gives a member's height: odd members are leaves.
 int ParentOf(int member, int members) {
   if (member == 0) return -1;
   const int bit = member & -member;
@@ -21,8 +21,8 @@ std::array<std::vector<int>, 2> DoubleTree(int members) {
   std::array<std::vector<int>, 2> trees;
   for (int member = 0; member < members; ++member) {
     trees[0].push_back(ParentOf(member, members));
-    // The second is the first from the other end, or, where the members are odd in number, moved
-    // by one: leaves and others change places.
+    // The second tree is the first one mirrored or, if the number of members is odd, shifted by
+    // one: leaves and inner nodes swap.
     const bool is_even = members % 2 == 0;
     const int place = is_even ? members - 1 - member : (member + members - 1) % members;
     const int parent = ParentOf(place, members);

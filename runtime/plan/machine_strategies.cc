@@ -76,7 +76,7 @@ Schedule SeveralRings(const MachineNetwork& network,
                      " over each step of the ring",
                      ways == Ways::kBoth ? ", half of it the other way" : ""));
   }
-  // Sums on the first turn, results on the second: both in the same direction.
+  // The first turn carries sums, the second results: both in the same direction.
   schedule.phases = {phase, phase};
   return schedule;
 }
@@ -205,7 +205,7 @@ std::vector<Schedule> MachineSchedules(const MachineNetwork& network, double byt
     AddTextbookFigures(network, rings, bytes, several);
     schedules.push_back(std::move(several));
   }
-  // Of two GPUs both directions are the ring.
+  // With two GPUs the ring already uses both directions.
   if (!rings.empty() && network.gpus() > 2) {
     Schedule both = SeveralRings(network, rings, bytes, Ways::kBoth);
     both.name = "rings_both_ways";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the GPUs of one machine can sum their gradients. n is their number, S the bytes of one
+// How the GPUs of one machine can sum their gradients. n is the number of GPUs, S the bytes of one
 // gradient, B the bandwidth of a link in each direction. [D2L] is Zhang, Lipton, Li, Smola, "Dive
 // into Deep Learning", chapter Computational Performance, section Parameter Servers.
 #pragma once
@@ -31,10 +31,10 @@ Schedule RingSchedule(const MachineNetwork& network, double bytes);
 // 2 (n - 1). Sanders, Speck, Traeff 2009 (double_tree.h).
 Schedule TreeSchedule(const MachineNetwork& network, double bytes);
 
-// Everything that this machine can do, which has two GPUs at least; also several rings of NVLinks
-// at the same time, with w links side by side in all: 2 (n - 1) / n S / (w B). [D2L] takes n for
-// large: 2 S / (w B), 5.9 ms for 160 MB over eight V100 with w = 3 of 18 GB/s. In both directions
-// of each link at the same time it takes half as long.
+// All schedules for this machine, which must have at least two GPUs; also several rings of NVLinks
+// at the same time, with w parallel links in total: 2 (n - 1) / n S / (w B). [D2L] assumes a large
+// n: 2 S / (w B), 5.9 ms for 160 MB over eight V100 with w = 3 of 18 GB/s. Using both directions of
+// each link at the same time takes half as long.
 std::vector<Schedule> MachineSchedules(const MachineNetwork& network, double bytes);
 
 }  // namespace pushpull

@@ -17,10 +17,10 @@
 namespace pushpull {
 namespace {
 
-constexpr int kLinksOfAGpuMax = 18;  // of H100 and later; fewer before
+constexpr int kLinksOfAGpuMax = 18;  // H100 and later; earlier GPUs have fewer
 constexpr double kLinkBandwidth = 25e9;
 
-// Headers are underlined on every output: ESC [ 4 m.
+// Headers are always underlined, even if the output is no terminal: ESC [ 4 m.
 std::string WithoutEscapes(absl::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -52,7 +52,7 @@ std::vector<std::vector<int>> ReadMatrix(absl::string_view matrix) {
   for (const absl::string_view line : absl::StrSplit(plain, '\n')) {
     const std::vector<absl::string_view> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
-    // The header begins with a GPU as well, but only a row has an X, at the GPU itself.
+    // The header also begins with a GPU, but only a row has an X, at the GPU itself.
     if (words.empty() || !IsGpu(words[0]) || !absl::c_linear_search(words, "X")) continue;
     std::vector<int>& row = rows.emplace_back();
     for (size_t i = 1; i < words.size(); ++i) row.push_back(LinksOf(words[i]));

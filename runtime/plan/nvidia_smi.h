@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `nvidia-smi topo -m` and `nvidia-smi nvlink --status` print, as NVLinks. Pure.
+// Reads NVLinks from what `nvidia-smi topo -m` and `nvidia-smi nvlink --status` print. Pure.
 #pragma once
 
 #include <optional>
@@ -19,10 +19,10 @@ struct SmiLinks {
   std::vector<std::string> notes;
 };
 
-// `matrix`: of `topo -m`. A cell NV12 means 12 links; whether they lead to the other GPU or to a
-// switch it does not say: they lead to switches where every pair has the same number and a GPU
-// would need more links than any has. `status`: of `nvlink --status`, for the bandwidth of a link;
-// without one a link is taken for 25 GB/s, as of V100 and later.
+// `matrix`: output of `topo -m`. A cell NV12 means 12 links, but not whether they lead to the other
+// GPU or to a switch: switches are assumed if every pair has the same number and a GPU would need
+// more links than any has. `status`: output of `nvlink --status`, for the bandwidth of a link;
+// without it a link is assumed to have 25 GB/s, as on V100 and later.
 SmiLinks ReadSmi(absl::string_view matrix, absl::string_view status);
 
 }  // namespace pushpull

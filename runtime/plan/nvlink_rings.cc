@@ -18,7 +18,7 @@ class RingSearch {
   RingSearch(const Counts& counts, int width)
       : counts_(counts), width_(width), is_used_(counts.size(), false) {}
 
-  // The order of a ring whose neighbours have at least `width` links; empty: none was found.
+  // The order of a ring whose neighbours share at least `width` links; empty: none was found.
   std::vector<int> Find() {
     order_ = {0};
     is_used_[0] = true;

@@ -26,7 +26,7 @@ constexpr size_t kNicsMax = 64;
 constexpr int kNvLinksMax = 64;  // of a GPU; today's have 18
 constexpr IntRange kGpuIndex{0, kMachineGpusMax - 1};
 
-// `parse`: of the field's text; none: it is not `what`.
+// `parse`: parses the field's text; none: the text is not `what`.
 void ReadQuantity(absl::string_view key,
                   std::optional<double> (&parse)(absl::string_view),
                   absl::string_view what,
@@ -47,7 +47,7 @@ void ReadLatency(absl::string_view key, ObjectReader& object, double& out) {
   ReadQuantity(key, ParseLatency, "a time of at most 1s such as 5us or 1.5ms", object, out);
 }
 
-// Of what is below `object`, says which GPUs do not exist.
+// Reports GPUs in `gpus` that do not exist.
 void CheckGpus(const std::vector<int>& gpus,
                int num_gpus,
                absl::string_view key,
@@ -68,7 +68,7 @@ void ReadSwitch(ObjectReader& object, const PcieLinks& pcie, int num_gpus, PcieS
   object.ReadInt("numaNode", IntRange{0, 63}, out.numa_node);
 }
 
-// Each GPU is below one switch.
+// Checks that each GPU is below one switch.
 void CheckSwitches(const PcieLinks& pcie, int num_gpus, ObjectReader& object) {
   std::vector<int> times(static_cast<size_t>(num_gpus), 0);
   for (const PcieSwitch& each : pcie.switches) {
@@ -94,7 +94,7 @@ void ReadPcie(ObjectReader& object, int num_gpus, PcieLinks& pcie) {
     ReadSwitch(each, pcie, num_gpus, pcie.switches.emplace_back());
   });
   if (!pcie.switches.empty()) return CheckSwitches(pcie, num_gpus, object);
-  // One switch over all.
+  // One switch above all GPUs.
   PcieSwitch& only = pcie.switches.emplace_back();
   only.gpus.resize(static_cast<size_t>(num_gpus));
   std::iota(only.gpus.begin(), only.gpus.end(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A topology file, YAML or JSON, to a Topology: as strict as the manifest's reader, with the same
-// kind of problems. docs/planning.md lists the fields.
+// Reads a topology file, YAML or JSON, into a Topology: as strict as the manifest's reader, with
+// the same kind of problems. docs/planning.md lists the fields.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct ParsedTopology {
 // Finds all problems, not only the first. Does not throw and does not block.
 ParsedTopology ParseTopology(absl::string_view text);
 
-// The file that says so, which ParseTopology reads back.
+// The topology as a file that ParseTopology can read back.
 std::string ToYaml(const Topology& topology);
 
 }  // namespace pushpull

@@ -16,7 +16,7 @@ namespace pushpull {
 
 struct PlanRequest {
   double bytes = 0;            // of one worker's gradient, above 0
-  double compute_seconds = 0;  // of one worker for `batch` samples; 0: no break-even is wanted
+  double compute_seconds = 0;  // of one worker for `batch` samples; 0: no break-even
   int batch = 0;
 };
 
@@ -24,16 +24,16 @@ struct Plan {
   Topology topology;
   double bytes = 0;
   std::vector<Strategy> strategies;  // best first
-  std::vector<std::string> drawing;  // of the best one
+  std::vector<std::string> drawing;  // of the best strategy
   std::optional<BreakEven> break_even;
   Recommendation recommendation;
 };
 
-// `topology` is one without problems (parse_topology.h).
+// `topology` must have no problems (parse_topology.h).
 Plan MakePlan(const Topology& topology, const PlanRequest& request);
 
 std::string ToText(const Plan& plan);
-// docs/interfaces.md section 2 has its keys.
+// docs/interfaces.md section 2 lists the keys.
 std::string ToJson(const Plan& plan);
 
 }  // namespace pushpull

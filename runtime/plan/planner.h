@@ -12,15 +12,15 @@
 
 namespace pushpull {
 
-// For topologies with this machine, however many of them there are. Thread-compatible.
+// For topologies of this kind of machine, however many there are. Thread-compatible.
 class Planner {
  public:
   Planner(const Machine& machine, double bytes);
 
-  // Those that apply to `topology`, the least streamed_seconds first, then the least seconds.
-  // On one machine they are those of its GPUs, and of servers where it has some.
+  // The strategies that apply to `topology`, ordered by streamed_seconds, then by seconds. On one
+  // machine these are the strategies of its GPUs, and of servers if it has some.
   std::vector<Strategy> Strategies(const Topology& topology) const;
-  // The first of them that runs today; null: none.
+  // The first of them that runs today; null if none does.
   static const Strategy* BestOfToday(const std::vector<Strategy>& strategies);
   std::vector<std::string> Draw(const Topology& topology, const Strategy& strategy) const;
 

@@ -27,17 +27,17 @@ constexpr std::array kBandwidthUnits = {Unit{"TB/s", 1e12},
                                         Unit{"Gb/s", 1e9 / 8},
                                         Unit{"Mb/s", 1e6 / 8},
                                         Unit{"kb/s", 1e3 / 8}};
-// "s" last: every other one ends with it.
+// "s" is last: every other unit ends with it.
 constexpr std::array kTimeUnits = {
     Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};
 
-// A number and one of the units; at least 0.
+// A number of at least 0 with one of the units.
 std::optional<double> ParseWithUnit(absl::string_view text, std::span<const Unit> units) {
   for (const Unit& unit : units) {
     if (!absl::EndsWith(text, unit.name)) continue;
     text.remove_suffix(unit.name.size());
     text = absl::StripTrailingAsciiWhitespace(text);
-    // Digits first: the parser also knows "inf", "nan" and signs.
+    // It must begin with a digit: the parser also accepts "inf", "nan" and signs.
     double number = 0;
     if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0]))) break;
     if (!absl::SimpleAtod(text, &number) || !std::isfinite(number)) break;
@@ -46,7 +46,7 @@ std::optional<double> ParseWithUnit(absl::string_view text, std::span<const Unit
   return std::nullopt;
 }
 
-// Three digits that count, without zeros behind the point.
+// Three significant digits, without trailing zeros.
 std::string Short(double value) {
   return absl::StrFormat("%.*g", value < 1000 ? 3 : 4, value);
 }
@@ -55,7 +55,7 @@ std::string Short(double value) {
 
 std::optional<double> ParseBandwidth(absl::string_view text) {
   const std::optional<double> bandwidth = ParseWithUnit(text, kBandwidthUnits);
-  // Below a byte a second is a typing error, above 1 PB/s as well.
+  // Less than a byte a second is a typing error, and so is more than 1 PB/s.
   return bandwidth && *bandwidth >= 1 && *bandwidth <= 1e15 ? bandwidth : std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Bandwidths and times as a topology has them: a number with its unit, so that bits and bytes
-// cannot be taken for each other. And how bytes, bandwidths and times are printed.
+// cannot be confused. Also formats bytes, bandwidths and times.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 namespace pushpull {
 
 // "16GB/s" and "16 GB/s" (bytes, also kB, MB, TB), "100Gb/s" (bits, also kb, Mb, Tb), in bytes per
-// second. Units are powers of 1,000. None where the text is no such rate above 0.
+// second. Units are powers of 1,000. None if the text is not such a rate above 0.
 std::optional<double> ParseBandwidth(absl::string_view text);
 
-// "1.5us", "20 ns", "1ms", "1s", in seconds; 0 is allowed with a unit. None where it is no time.
+// "1.5us", "20 ns", "1ms", "1s", in seconds; 0 is allowed with a unit. None if it is not a time.
 std::optional<double> ParseLatency(absl::string_view text);
 
 std::string FormatBytes(double bytes);      // "160 MB", "22.9 MB"

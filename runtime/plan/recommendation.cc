@@ -12,7 +12,7 @@
 namespace pushpull {
 namespace {
 
-// What a single machine wants: docs/choosing-servers-and-workers.md.
+// Suits a single machine: docs/choosing-servers-and-workers.md.
 constexpr int kServersOfAMachine = 2;
 
 void AddFields(const Topology& topology, const Strategy& strategy, Recommendation& result) {
@@ -104,7 +104,7 @@ Recommendation Recommend(const Topology& topology, const std::vector<Strategy>& 
 
 std::vector<std::string> ToManifest(const std::vector<ManifestField>& fields) {
   std::vector<std::string> lines = {"spec:"};
-  std::string open;  // the object of the line before
+  std::string open;  // the object of the previous line
   for (const ManifestField& field : fields) {
     // All fields are spec.OBJECT.FIELD.
     const size_t begin = field.path.find('.') + 1;

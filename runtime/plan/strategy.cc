@@ -16,9 +16,9 @@ namespace {
 
 constexpr size_t kDrawingLinesMax = 60;
 constexpr double kBarMax = 20;
-constexpr size_t kAlikeMax = 8;  // of more cables that are all alike one is drawn
+constexpr size_t kAlikeMax = 8;  // of more identical cables only one is drawn
 
-// Of all phases together, by direction.
+// Bytes of all phases together, by direction.
 std::vector<double> Sum(const Schedule& schedule, size_t directions) {
   std::vector<double> bytes(directions, 0.0);
   for (const Phase& phase : schedule.phases) {
@@ -34,7 +34,7 @@ double BusiestSeconds(const std::vector<double>& bytes, const std::vector<Cable>
   return seconds;
 }
 
-// How many cables from this one on are alike and carry the same.
+// How many cables, from this one on, are alike and carry the same.
 size_t NumAlike(size_t first, const std::vector<Cable>& cables, const std::vector<double>& bytes) {
   const auto is_like_first = [&](size_t i) {
     return cables[i].kind == cables[first].kind && cables[i].depth == cables[first].depth &&
@@ -60,7 +60,7 @@ std::string DrawCable(const Cable& cable, double out, double in, double busiest)
                          std::string(length, '#'));
 }
 
-// Whether a cable is drawn: it, or one below it, is used.
+// Whether a cable is drawn: it or a cable below it is used.
 bool IsShown(size_t cable, const std::vector<Cable>& cables, const std::vector<double>& bytes) {
   for (size_t i = cable; i < cables.size(); ++i) {
     if (i > cable && cables[i].depth <= cables[cable].depth) return false;

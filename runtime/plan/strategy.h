@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A way to sum the gradients of all workers and give each of them the result: what it sends over
-// which link, and how long that takes.
+// A way to sum the gradients of all workers and return the result to each of them: what it sends
+// over which link, and how long that takes.
 #pragma once
 
 #include <string>
@@ -13,20 +13,20 @@
 
 namespace pushpull {
 
-// Who sums: Pushpull's servers; the worker's program over its own GPUs, for instance with NCCL;
+// Who sums: Pushpull's servers; the worker's program over its own GPUs, for instance with NCCL; or
 // nobody yet.
 enum class Runner { kServers, kProgram, kPlanned };
 
 // "servers", "program", "planned".
 absl::string_view NameOf(Runner runner);
 
-// A closed formula with this topology's numbers in it.
+// A closed formula with this topology's numbers filled in.
 struct Figure {
   std::string text;
   double seconds = 0;
 };
 
-// Where the formulas are from.
+// Sources of the formulas.
 inline constexpr char kServersSource[] =
     "Zhang, Lipton, Li, Smola: Dive into Deep Learning, Computational Performance, Parameter "
     "Servers";
@@ -39,17 +39,17 @@ inline constexpr char kTreeSource[] =
     "Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan, "
     "2009";
 
-// What is sent, in phases: the sum in the first half of them, its way back in the second.
+// What is sent, in phases: the first half sums, the second half returns the sum.
 struct Schedule {
   std::string name;     // stable, for programs
   std::string title;    // for people
-  std::string formula;  // where all links are alike: n, m, S, B as docs/planning.md has them
+  std::string formula;  // if all links are alike: n, m, S, B as in docs/planning.md
   std::string source;   // of the formula
   Runner runner = Runner::kPlanned;
   std::vector<Phase> phases;
-  std::vector<std::string> flows;  // who sends what to whom, a line each
+  std::vector<std::string> flows;  // a line for each: who sends what to whom
   std::vector<Figure> figures = {};
-  // After the first half each GPU has the sum of its part; else it is in the host's memory.
+  // After the first half each GPU has the sum of its part; if false, the sum is in one place.
   bool is_in_parts = true;
 };
 
@@ -64,21 +64,21 @@ struct LinkUse {
 
 struct Strategy {
   Schedule schedule;
-  // Each phase as long as its busiest link needs, one phase after the other: what textbooks count.
+  // Time of each phase's busiest link, added up over the phases, as textbooks count.
   double seconds = 0;
-  // As long as the busiest direction of all phases together needs: what a runtime reaches at best
-  // that returns a part of the sum while other parts are on their way there, as Pushpull does.
+  // Time of the busiest direction over all phases together: the best that a runtime can reach that
+  // returns parts of the sum while other parts are still arriving, as Pushpull does.
   double streamed_seconds = 0;
-  std::vector<LinkUse> links;  // by kind, the one that needs longest first
+  std::vector<LinkUse> links;  // by kind, the slowest first
 };
 
 Strategy Evaluate(Schedule schedule, const std::vector<Cable>& cables);
 
-// The phase, then the same with every direction turned around: the way back is the way there.
+// The phase, then the same phase with every direction reversed, as the way back.
 std::vector<Phase> BothWays(const Phase& there);
 
-// What flows over the cables that are used, each with its bytes, time and a bar. The first
-// `machine_cables` of them are those of each machine.
+// The traffic over each cable that is used, with its bytes, time and a bar. The first
+// `machine_cables` cables are those of each machine.
 std::vector<std::string> DrawTraffic(const Schedule& schedule,
                                      const std::vector<Cable>& cables,
                                      size_t machine_cables);

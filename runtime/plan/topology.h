@@ -2,7 +2,7 @@
 //
 // The hardware that `pushpull plan` predicts for: machines of one kind with GPUs and their links,
 // and the network between them. Bandwidths are bytes per second in each direction of a link,
-// latencies seconds. Reading the file is in parse_topology.h, docs/planning.md describes it.
+// latencies seconds. parse_topology.h reads the file, docs/planning.md describes it.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ struct PcieSwitch {
 struct PcieLinks {
   double bandwidth = 0;  // of the link of each GPU
   double latency = 0;
-  std::vector<PcieSwitch> switches;  // each GPU is below exactly one
+  std::vector<PcieSwitch> switches;  // each GPU is below exactly one switch
   double between_numa_nodes = 0;     // 0: no limit
   friend bool operator==(const PcieLinks&, const PcieLinks&) = default;
 };
@@ -38,12 +38,12 @@ struct NvLinkPair {
   friend bool operator==(const NvLinkPair&, const NvLinkPair&) = default;
 };
 
-// Either pairs, or all GPUs on switches that no traffic can fill.
+// Either pairs, or all GPUs on non-blocking switches.
 struct NvLinks {
   double bandwidth = 0;  // of one link
   double latency = 0;
   std::vector<NvLinkPair> pairs;
-  int links_to_switch = 0;  // of each GPU; 0: there is no switch
+  int links_to_switch = 0;  // of each GPU; 0: no switch
   friend bool operator==(const NvLinks&, const NvLinks&) = default;
 };
 
@@ -55,7 +55,7 @@ struct Nic {
 
 struct Machine {
   int gpus = 0;                   // 0: its worker computes on the CPU
-  std::optional<PcieLinks> pcie;  // set where there is a GPU
+  std::optional<PcieLinks> pcie;  // set if there is a GPU
   std::optional<NvLinks> nvlink;
   std::vector<Nic> nics;
   friend bool operator==(const Machine&, const Machine&) = default;
@@ -63,14 +63,14 @@ struct Machine {
 
 struct Rack {
   int workers = 1;    // machines with workers
-  int servers = 0;    // machines with a server each, and nothing else
+  int servers = 0;    // machines that each have one server and nothing else
   double uplink = 0;  // of the whole rack; 0: no limit
   friend bool operator==(const Rack&, const Rack&) = default;
 };
 
 struct Cluster {
   std::vector<Rack> racks = {Rack{}};
-  double server_bandwidth = 0;  // of a server's machine; 0: as that of a worker's
+  double server_bandwidth = 0;  // of a server's machine; 0: like a worker's
   double latency = 0;           // from one machine to another
   friend bool operator==(const Cluster&, const Cluster&) = default;
 };
@@ -82,15 +82,15 @@ struct Topology {
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
-// Machines with workers, and those with servers.
+// The number of machines with workers, and of those with servers.
 int NumWorkerMachines(const Topology& topology);
 int NumServerMachines(const Topology& topology);
-// Those who have a gradient each: the GPUs, or the machines where there are none.
+// The number of gradients: one for each GPU, or for each machine without GPUs.
 int NumWorkers(const Topology& topology);
-// Of all NICs of a machine together.
+// Total bandwidth of a machine's NICs.
 double NicBandwidth(const Machine& machine);
-// The part of it that `workers` of them use: GPUs of one machine, or whole machines, rack by rack.
-// `workers` is at most the GPUs of a machine, or a multiple of them.
+// The part of the topology that `workers` workers use: GPUs of one machine, or whole machines, rack
+// by rack. `workers` is at most the number of GPUs in a machine, or a multiple of it.
 Topology PartWith(const Topology& topology, int workers);
 
 }  // namespace pushpull
