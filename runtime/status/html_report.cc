@@ -17,7 +17,7 @@
 namespace pushpull {
 namespace {
 
-// A path of keys and what is there.
+// A path of keys and the type of the value there.
 struct ReportKey {
   const char* path;
   nlohmann::json::value_t type;
@@ -93,7 +93,7 @@ absl::Status CheckReport(const nlohmann::json& report) {
   return absl::OkStatus();
 }
 
-// Inline files, and what the policy names each of them by.
+// Inline files, and their hashes for the content security policy.
 struct Inlined {
   std::string html;
   std::string sources;
@@ -123,7 +123,8 @@ absl::StatusOr<std::string> HtmlReport(absl::string_view report) {
                                           "; style-src",
                                           styles.sources,
                                           "; base-uri 'none'; form-action 'none'");
-  // A text of the job's must not end the element: within JSON strings this is the same character.
+  // A text of the job must not end the element: within JSON strings the escape is the same
+  // character.
   const std::string data = absl::StrReplaceAll(Dump(parsed, -1), {{"<", "\\u003c"}});
   const std::string licence =
       absl::StrCat("<!-- uPlot:\n", PageFile("uPlot-LICENSE.txt").text, "-->\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The report of a finished run as one file of HTML with everything in it, for a browser without a
-// network. Pure.
+// The report of a finished run as one self-contained HTML file, for a browser without a network.
+// Pure.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace pushpull {
 
-// `report`: the text of `pushpull run --report`. Keys that it does not know are passed on: those of
-// a later version. kInvalidArgument: no such report; the text says which key is missing or has
+// `report`: the text of `pushpull run --report`. Unknown keys, such as those of a later version,
+// are passed on. kInvalidArgument: not such a report; the text says which key is missing or has
 // another type.
 absl::StatusOr<std::string> HtmlReport(absl::string_view report);
 

@@ -15,12 +15,12 @@ namespace pushpull {
 
 struct PageText {
   absl::string_view text;
-  absl::string_view sha256;  // of it, in hexadecimal digits
+  absl::string_view sha256;  // of the text, in hexadecimal digits
 };
-// A file of runtime/status/page, by its name without folder; empty: there is none.
+// A file of runtime/status/page, by its name without the folder; empty if there is none.
 PageText PageFile(absl::string_view name);
 
-// What a browser loads, by path: the page at "/", and what it names.
+// What a browser loads, by path: the page at "/", and the files that it references.
 std::map<std::string, HttpResource> PageResources();
 
 }  // namespace pushpull

@@ -14,9 +14,9 @@
 namespace pushpull {
 namespace {
 
-// A page asks once a second, and sees a change within two.
+// A page asks once a second, so it sees a change within two.
 constexpr Duration kMadePeriod = std::chrono::milliseconds(900);
-// Of the newest points a status has these: a page that misses some asks for the whole history.
+// A status has the points of this time: a page that missed earlier ones asks for the whole history.
 constexpr double kRecentSeconds = 30;
 
 }  // namespace
@@ -52,7 +52,7 @@ HttpContent StatusFeed::Cached(Made& made, std::string (StatusFeed::*make)()) {
   return made.content;
 }
 
-// Its points are copied, and the status they share is not.
+// Copies the points; the status is shared.
 StatusHistory StatusFeed::CopyHistory() {
   MutexLock lock(mu_);
   return kept_;

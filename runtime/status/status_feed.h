@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator's metrics port shows of its job beside the series: the status page and the
-// JSON that it reads (docs/interfaces.md section 6).
+// What a coordinator's metrics port serves besides the metrics: the status page and the JSON that
+// it reads (docs/interfaces.md section 6).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 
 namespace pushpull {
 
-// Takes the job's statuses from the coordinator's thread and makes JSON of them on the exposer's,
-// once a second at most, however many clients ask. Thread-safe; no lock is held while JSON is made.
+// Takes the job's statuses from the coordinator's thread and turns them into JSON on the exposer's,
+// at most about once a second, however many clients ask. Thread-safe; no lock is held while JSON is
+// made.
 class StatusFeed {
  public:
   // `time` outlives the feed.
@@ -26,11 +27,11 @@ class StatusFeed {
   // The newest status, at `unix_seconds` since 1970.
   void Publish(double unix_seconds, JobStatus status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // By path. The feed outlives whoever serves them.
+  // Resources by path. The feed outlives the server of these resources.
   std::map<std::string, HttpResource> Resources();
 
  private:
-  // One text at a time, of which the exposer's thread alone knows.
+  // One text and when it was made; only the exposer's thread uses it.
   struct Made {
     SteadyTime at;
     HttpContent content;
@@ -41,7 +42,7 @@ class StatusFeed {
   StatusHistory CopyHistory() ABSL_LOCKS_EXCLUDED(mu_);
 
   const TimeSource& time_;
-  const std::string process_;  // of its ETags: those of another process differ
+  const std::string process_;  // part of its ETags: those of another process differ
   Made status_;
   Made history_;
   uint64_t num_made_ = 0;

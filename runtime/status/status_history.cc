@@ -20,7 +20,7 @@ namespace {
 using Kind = HistoryEvent::Kind;
 
 constexpr size_t kMembersNamed = 3;
-// Of resizes and losses only the newest can be news: there are no more between two statuses.
+// Only this many of the newest resizes and losses can be new: no more happen between two statuses.
 constexpr size_t kNewest = 8;
 
 double PerSecond(uint64_t before, uint64_t now, double seconds) {
@@ -28,10 +28,10 @@ double PerSecond(uint64_t before, uint64_t now, double seconds) {
 }
 
 constexpr char kTrainingBegins[] = "training begins";
-// A job whose first status comes later than this has been trained before.
+// A job whose first status comes later than this was already training before.
 constexpr double kJustBegunSeconds = 2;
 
-// The job has started before anybody asked for its status.
+// Training began just before its first status was taken.
 bool HasJustBegun(const JobStatus& status) {
   return status.phase == JobPhase::kRunning && status.seconds < kJustBegunSeconds;
 }
@@ -40,7 +40,7 @@ std::string NewCoordinator(const JobStatus& status) {
   return absl::StrCat("a new coordinator, term ", status.term.value());
 }
 
-// What happened between two statuses, by what there is to say of it.
+// Collects what happened between two statuses, by topic.
 class Events {
  public:
   Events(const JobStatus& before, const JobStatus& now) : before_(before), now_(now) {}
@@ -63,7 +63,7 @@ class Events {
   }
 
  private:
-  // Names of members to one line: a thousand may come at once.
+  // Members named in one line: a thousand may change at once.
   using Names = std::vector<std::string>;
 
   void Add(Kind kind, std::string text) {
@@ -132,8 +132,8 @@ class Events {
     }
     if (before_.batch != 0 && before_.global_batch != now_.global_batch)
       Add(Kind::kChange, absl::StrFormat("globalBatch: %d requested", now_.global_batch));
-    // Both may have happened between two statuses. Without globalBatch the batch follows the
-    // workers.
+    // The request and its effect may fall between the same two statuses. Without globalBatch the
+    // batch follows the number of workers.
     const bool is_in_force = now_.batch == now_.global_batch && now_.batch != before_.batch;
     if (before_.batch != 0 && now_.global_batch != 0 && is_in_force) {
       Add(Kind::kChange,
@@ -151,7 +151,7 @@ class Events {
       });
       const std::string what = absl::StrFormat("servers: from %d to %d", resize.from, resize.to);
       if (known == before_.resizes.end()) Add(Kind::kChange, what + " requested");
-      // What it has cost is known a little after it has settled.
+      // Its cost is known a little after it has settled.
       const bool was_final = known != before_.resizes.end() && known->is_final;
       if (!resize.is_final || was_final) continue;
       Add(Kind::kChange,
@@ -218,7 +218,7 @@ class Events {
   std::vector<HistoryEvent> events_;
 };
 
-// Of two neighbouring intervals: means are weighted by what they are means of.
+// Merges two neighbouring intervals; means are weighted by their numbers of synchronizations.
 HistoryPoint Merged(const HistoryPoint& first, const HistoryPoint& second) {
   HistoryPoint both = second;
   both.syncs = first.syncs + second.syncs;
@@ -267,8 +267,8 @@ void StatusHistory::Add(double time, std::shared_ptr<const JobStatus> status) {
     }
     while (events_.size() > kEventsMax) events_.pop_front();
   }
-  // A new coordinator, or a job that starts again, counts from what it knows: nothing is a
-  // difference to before.
+  // A new coordinator, or a job that starts again, has its own counts: differences to earlier ones
+  // mean nothing.
   const bool counts_on = before != nullptr && before->term == newest_->term &&
                          before->samples <= newest_->samples && newest_->view > 0;
   if (!counts_on) counted_.clear();

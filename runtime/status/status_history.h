@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a status alone does not show: how a job's speed changed, and what has happened to it, from
-// the statuses that follow each other. For the status page, `pushpull status --watch` and the
-// report. Pure.
+// What a single status does not show: how a job's speed changed and what has happened to it,
+// derived from consecutive statuses. For the status page, `pushpull status --watch` and the report.
+// Pure.
 #pragma once
 
 #include <array>
@@ -24,15 +24,15 @@ struct HistoryPoint {
   double time = 0;  // its end, in seconds since 1970
   Step step;        // finished by then
   uint64_t syncs = 0;
-  // Means over the synchronizations of all workers that were reported in it.
+  // Means over the synchronizations that all workers reported in the interval.
   double sync_seconds = 0;
   std::array<double, kSyncPhaseCount> phase_seconds{};
   // Over the last kRateSeconds.
   double samples_per_second = 0;
-  double pushed_per_second = 0;  // bytes, and below
+  double pushed_per_second = 0;  // bytes, as below
   double pulled_per_second = 0;
   double replicated_per_second = 0;
-  std::optional<double> loss;  // the newest
+  std::optional<double> loss;  // the newest loss
 };
 
 struct HistoryEvent {
@@ -46,21 +46,21 @@ struct HistoryEvent {
 // "info", "change", "failure".
 std::string NameOf(HistoryEvent::Kind kind);
 
-// What has changed between two statuses of one job, for people. `before` may be of an earlier
-// coordinator.
+// What has changed between two statuses of one job, for people to read. `before` may be from an
+// earlier coordinator.
 std::vector<HistoryEvent> EventsBetween(const JobStatus& before, const JobStatus& now);
 
 // Thread-compatible.
 class StatusHistory {
  public:
-  // What goes when there are more than kPointsMax points: the oldest, or every other one, so that
-  // the rest spans the whole job with half the resolution.
+  // With more than kPointsMax points: kNewest drops the oldest, kAll merges each two, so that the
+  // rest spans the whole job at half the resolution.
   enum class Keeps : uint8_t { kNewest, kAll };
 
   static constexpr size_t kPointsMax = 600;
   static constexpr size_t kEventsMax = 200;  // the newest are kept
-  // Members report once a second: shorter intervals would show when they do, not what they did.
-  // A whole job may be a short one.
+  // Members report once a second: shorter intervals would show when they report, not what they did.
+  // With kAll intervals are shorter, because a whole job may be short.
   static constexpr double kPeriodSeconds = 2;
   static constexpr double kPeriodOfAllSeconds = 1;
   static constexpr double kRateSeconds = 6;
@@ -68,7 +68,8 @@ class StatusHistory {
   explicit StatusHistory(Keeps keeps)
       : keeps_(keeps), period_(keeps == Keeps::kAll ? kPeriodOfAllSeconds : kPeriodSeconds) {}
 
-  // The newest status, at `time`, which does not go back. The status is kept until the next one.
+  // Adds the newest status, at `time`, which never decreases. The status is kept until the next
+  // one.
   void Add(double time, std::shared_ptr<const JobStatus> status);
 
   const std::shared_ptr<const JobStatus>& status() const { return newest_; }  // null: none yet

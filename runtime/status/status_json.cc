@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a worker is doing, in a word.
+// What a worker is doing, in one word.
 const char* StateOf(const WorkerStatus& worker) {
   if (worker.has_left) return "done";
   if (worker.is_member) return "member";

@@ -21,15 +21,15 @@ namespace pushpull {
 namespace {
 
 constexpr size_t kPhasesShown = 4;
-constexpr size_t kBarMax = 24;  // characters of a whole step
-// Of the newest points, for the phases: enough to be steady.
+constexpr size_t kBarMax = 24;  // characters for a whole step
+// How many of the newest points to average for the phases: enough to be steady.
 constexpr size_t kPointsMeant = 5;
 constexpr size_t kEventsShown = 5;
 constexpr size_t kMembersMin = 4;
 
 // A row of the table of members.
 struct MemberRow {
-  int urgency = 0;  // the lower, the further up
+  int urgency = 0;  // lower ones are shown first
   std::string text;
 };
 
@@ -196,7 +196,7 @@ std::vector<std::string> ServerRows(const JobStatus& status) {
   return Sorted(std::move(rows));
 }
 
-// Workers beside servers, at most `rows` lines.
+// Adds workers and servers side by side, at most `rows` lines.
 void AddMembers(const JobStatus& status, size_t rows, std::vector<std::string>& lines) {
   constexpr int kWorkerColumns = 42;
   const std::vector<std::string> workers = WorkerRows(status);

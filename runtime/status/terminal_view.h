@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job's status for a terminal: what the status page shows, in a few lines. Pure.
+// A job's status for a terminal: the contents of the status page in a few lines. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ struct TerminalSize {
 };
 
 // At most `size.rows` lines of at most `size.columns` printable ASCII characters: figures, where
-// the time of a step goes, who is late, members with a problem first, the newest events. There are
-// more lines than fit of nothing but members and events. `history` has a status.
+// the time of a step goes, who is late, members with a problem first, the newest events. Only
+// members and events may be cut to fit. `history` must have a status.
 std::vector<std::string> TerminalLines(const StatusHistory& history, TerminalSize size);
 
 // The same in one line, for a log.
