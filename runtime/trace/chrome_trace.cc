@@ -16,7 +16,7 @@
 namespace pushpull {
 namespace {
 
-// A bar of the picture; times in nanoseconds of the common clock.
+// A bar in the picture; times are nanoseconds of the common clock.
 struct Slice {
   std::string name;
   const char* category;
@@ -33,7 +33,7 @@ struct Place {
   size_t slice = 0;
 };
 
-// Slices of one kind in one process. Those that overlap get tracks of their own.
+// Slices of one kind in one process. Overlapping slices go to separate tracks.
 struct Group {
   const char* name;
   std::vector<Slice> slices;
@@ -43,7 +43,7 @@ struct Group {
     return slices.size() - 1;
   }
 
-  // Returns how many tracks there are.
+  // Returns the number of tracks.
   uint32_t AssignTracks() {
     std::vector<Slice*> by_begin;
     for (Slice& slice : slices) by_begin.push_back(&slice);
@@ -65,14 +65,14 @@ struct Process {
   std::vector<Group> groups;
 };
 
-// Of a worker.
+// Groups of a worker.
 constexpr uint32_t kSteps = 0;
 constexpr uint32_t kProgram = 1;
 constexpr uint32_t kPush = 2;
 constexpr uint32_t kAnswer = 3;
-// Of a server.
+// Groups of a server.
 constexpr uint32_t kWork = 0;
-// Tracks of one group have ids below the next group's.
+// The ids of a group's tracks are below those of the next group.
 constexpr uint32_t kTracksOfGroup = 10'000;
 
 class Picture {
@@ -174,7 +174,7 @@ class Picture {
     return {Place{process, kWork, sum}, Place{process, kWork, known->second}};
   }
 
-  // A step ends when all its chunks are back, which is when the next one begins to compute.
+  // A step ends when all its chunks are back; then computation of the next one begins.
   void AddSteps() {
     std::map<WorkerId, int64_t> ends;
     for (const auto& [key, span] : steps_) {
@@ -197,7 +197,7 @@ class Picture {
     return absl::StrCat(name, "[", chunk.value() - first.value(), "]");
   }
 
-  // A viewer draws no arrow to a slice without width.
+  // Viewers draw no arrow to a slice without width.
   static int64_t After(int64_t begin, int64_t end) { return std::max(end, begin + 1); }
 
   double Microseconds(int64_t time) const { return static_cast<double>(time - begin_) / 1000; }
@@ -208,7 +208,7 @@ class Picture {
     Metadata(index, 0, "process_sort_index", {{"sort_index", index}}, text);
     for (uint32_t i = 0; i < process.groups.size(); ++i) {
       Group& group = process.groups[i];
-      // Slices of a step lie in each other.
+      // The slices of a step are nested.
       const bool is_nested = std::string_view(group.name) == "steps";
       const uint32_t tracks = is_nested ? 1 : group.AssignTracks();
       for (uint32_t track = 0; track < tracks; ++track) {
@@ -237,7 +237,7 @@ class Picture {
       nlohmann::json event = Event(kPhases[i], "push", "flow", slice.begin, place.process);
       event["tid"] = place.group * kTracksOfGroup + slice.track;
       event["id"] = id;
-      event["bp"] = "e";  // it binds to the slice around it
+      event["bp"] = "e";  // binds to the enclosing slice
       Append(event, text);
     }
   }
@@ -263,7 +263,7 @@ class Picture {
            text);
   }
 
-  // How far each process's own clock was ahead of the one that the events have.
+  // How far each process's own clock was ahead of the common clock of the events.
   nlohmann::json Clocks() const {
     nlohmann::json clocks = nlohmann::json::object();
     for (const auto& [worker, offset] : clocks_.workers)
@@ -286,7 +286,7 @@ class Picture {
   };
 
   const AlignedClocks clocks_;
-  std::map<WorkerId, uint32_t> workers_;  // index of the process, likewise below
+  std::map<WorkerId, uint32_t> workers_;  // index of the process, as below
   std::map<ServerId, uint32_t> servers_;
   std::map<ChunkId, std::string> tensors_;  // by first chunk
   std::vector<Process> processes_;

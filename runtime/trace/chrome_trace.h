@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workers' reports of a trace -> the JSON that Perfetto and chrome://tracing open. Pure.
+// Turns workers' reports of a trace into the JSON that Perfetto and chrome://tracing open. Pure.
 //
 //   worker-0   steps    |--- step 7 -----------------------------------|
 //                       |-- compute --|-- synchronize -----------------|
@@ -9,9 +9,9 @@
 //              answer                    \            .->[w[0]]   received until applied
 //   server-0   work                       '->[sum][optimize]
 //
-// One flow of arrows a push: push -> sum -> optimize -> answer. The optimizer's step is one slice,
-// in which the flows of all its contributors meet. `sum` is drawn where the server took the push
-// up; one that had to wait for another contribution first was added later.
+// Each push has one flow of arrows: push -> sum -> optimize -> answer. The optimizer's step is one
+// slice, in which the flows of all its contributors meet. `sum` is drawn where the server took up
+// the push; a push that first had to wait for another contribution was added later.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@
 
 namespace pushpull {
 
-// The text of the file, on one clock (clock_alignment.h) that begins with the first event.
+// The text of the file, with times on one clock (clock_alignment.h) that begins at the first event.
 // Format: "Trace Event Format", the events X, M, s, t and f.
 std::string ToChromeTrace(absl::string_view job, const std::vector<TraceReport>& reports);
 

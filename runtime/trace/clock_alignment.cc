@@ -6,12 +6,12 @@ namespace {
 
 using Offsets = std::map<WorkerId, std::map<ServerId, int64_t>>;
 
-// The worker's offset, as the servers say that have one; false: none has.
+// Sets the worker's offset from the servers that have one; false: none has.
 bool PlaceWorker(WorkerId worker,
                  const std::map<ServerId, int64_t>& measured,
                  AlignedClocks& clocks) {
   int64_t base = 0;
-  int64_t sum = 0;  // of differences to the first: offsets themselves may be years
+  int64_t sum = 0;  // of differences from the first: offsets themselves may be years
   int64_t count = 0;
   for (const auto& [server, offset] : measured) {
     const auto known = clocks.servers.find(server);
@@ -40,8 +40,8 @@ AlignedClocks AlignClocks(const std::vector<TraceReport>& reports) {
       measured[report.worker][clock.server] = clock.offset_ns;
   }
   AlignedClocks clocks;
-  // Each round places the workers that measure a server with a place. One that no round places
-  // begins a group of its own.
+  // Each round places the workers that measure a server already placed. A worker that no round
+  // places begins a group of its own.
   while (!measured.empty()) {
     const size_t before = measured.size();
     std::erase_if(measured, [&](const auto& entry) {

@@ -43,7 +43,7 @@ Ranges ShownSteps(Ranges ranges, uint32_t steps) {
   return ranges;
 }
 
-// When a worker's shown steps are, by its clock: from the end of the step before on.
+// The time of a worker's shown steps, by its clock, beginning with the end of the previous step.
 struct Interval {
   int64_t begin = std::numeric_limits<int64_t>::min();
   int64_t end = std::numeric_limits<int64_t>::min();
