@@ -77,7 +77,7 @@ class CollectiveBench {
     return AwaitAll(nullptr);
   }
 
-  // A rank that ends before it calls closes no connection: its end is looked for once a second.
+  // A rank that ends before it connects closes no connection, so its end is checked once a second.
   absl::StatusOr<ControlSocket> AcceptFromRank(ControlListener& listener, Deadline deadline) {
     while (true) {
       absl::StatusOr<ControlSocket> rank =

@@ -20,8 +20,8 @@ namespace pushpull {
 absl::Status Validate(const CollectiveOptions& options);
 
 // Blocks for the whole run, with deadlines. `program` is the path of `pushpull`, which the ranks
-// are; they get `environment`. The options are valid. When `is_stopped` becomes true, the run ends
-// soon, with kCancelled. kInternal: a rank has failed, with what it said.
+// run with `environment`. The options must be valid. When `is_stopped` becomes true, the run soon
+// ends with kCancelled. kInternal: a rank has failed; the text is its last line.
 absl::StatusOr<std::vector<CollectiveMeasurement>> RunCollectiveBench(
     const CollectiveOptions& options,
     const std::string& program,

@@ -27,7 +27,7 @@ class CollectiveRank {
   explicit CollectiveRank(Communicator& ranks)
       : ranks_(ranks),
         own_(ranks.rank(), ranks.size()),
-        // The "sum" of a single worker is its own array: what is gathered and broadcast.
+        // The "sum" of a single worker is its own array, which is gathered and broadcast.
         whole_(0, 1) {}
 
   absl::StatusOr<std::vector<int64_t>> Run(const RankOrder& order) {
@@ -40,7 +40,7 @@ class CollectiveRank {
       const uint64_t sent_before = ranks_.bytes_sent();
       const int64_t begin = NanosecondsOf(CLOCK_MONOTONIC);
       PUSHPULL_RETURN_IF_ERROR(Call(order));
-      // The first one makes the schedule and touches the memory.
+      // The first call makes the schedule and touches the memory, so it does not count.
       if (repeat > 0) times.push_back(NanosecondsOf(CLOCK_MONOTONIC) - begin);
       bytes_sent_ = ranks_.bytes_sent() - sent_before;
       Check(order.collective, repeat);

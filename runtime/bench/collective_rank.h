@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank of a benchmark of collectives, and what it and the benchmark say to each other.
+// A rank of a benchmark of collectives, and its protocol with the benchmark.
 //
 //   benchmark                     rank
-//             <-- RankPort ------ listens for the others
-//   RankPlan  ----------------->  connects to all
+//             <-- RankPort ------ listens for the other ranks
+//   RankPlan  ----------------->  connects to all others
 //             <-- RankDone -----
-//   kRace     ----------------->  measures the algorithms, with all others
+//   kRace     ----------------->  measures the algorithms, together with all others
 //             <-- RankDone -----
 //   kRun      ----------------->  makes the call `repeats` times, each after a barrier, and checks
 //   it
@@ -53,8 +53,8 @@ struct RankDone {
   uint64_t is_right;
 };
 
-// Blocks until the benchmark lets it go. `control` is the path of the benchmark's socket. An error
-// of a call says what has failed; the benchmark prints it.
+// Blocks until the benchmark releases it. `control` is the path of the benchmark's socket. The
+// benchmark prints the error of a failed call.
 absl::Status RunCollectiveRank(const std::string& control, uint32_t rank);
 
 }  // namespace pushpull

@@ -20,7 +20,7 @@ bool AreVerified(const std::vector<CollectiveMeasurement>& measured) {
 
 std::string ToJson(const CollectiveOptions& options,
                    const std::vector<CollectiveMeasurement>& measured) {
-  // Ordered, so that the file reads as the interface lists it.
+  // Ordered, so that keys appear as docs/interfaces.md lists them.
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const CollectiveMeasurement& one : measured) {
     const CollectiveFigures figures = FiguresOf(options, one);

@@ -11,7 +11,7 @@
 
 namespace pushpull {
 
-// With a line's end.
+// Ends with a newline.
 std::string ToJson(const CollectiveOptions& options,
                    const std::vector<CollectiveMeasurement>& measured);
 std::string ToText(const CollectiveOptions& options,

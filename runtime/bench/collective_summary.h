@@ -21,30 +21,31 @@ struct CollectiveOptions {
   std::vector<Algorithm> algorithms = {Algorithm::kAuto};
   std::vector<uint64_t> bytes = {160'000'000};  // of each rank's array
   std::string channel = "shm";
-  uint32_t repeats = 10;  // of each call that is timed
+  uint32_t repeats = 10;  // of each timed call
 };
 
-// "ring,tree", "auto", or "all" for every algorithm and auto. kInvalidArgument names what is none.
+// "ring,tree", "auto", or "all" for every algorithm and auto. kInvalidArgument names what is not an
+// algorithm.
 absl::StatusOr<std::vector<Algorithm>> ParseAlgorithms(absl::string_view text);
 // "160M", "4K,1Mi"; see ParseBytes.
 absl::StatusOr<std::vector<uint64_t>> ParseByteList(absl::string_view text);
 
-// One array's size with one algorithm.
+// One array size with one algorithm.
 struct CollectiveMeasurement {
   uint64_t bytes = 0;
   Algorithm algorithm = Algorithm::kRing;
-  std::vector<double> seconds;  // of each repeat the slowest rank's
+  std::vector<double> seconds;  // of the slowest rank in each repeat
   uint64_t bytes_sent = 0;      // by the rank that sends most, in one call
-  bool is_verified = false;     // every element of every call
+  bool is_verified = false;     // every element of every call was right
 };
 
 struct CollectiveFigures {
   double p50_seconds = 0;
   double least_seconds = 0;
   double p99_seconds = 0;
-  double bytes_per_second = 0;  // of the array, by the median
-  // Times what a ring sends for each byte: comparable for any number of ranks. For an all-reduce
-  // 2 (n - 1) / n, for a reduce-scatter and an all-gather (n - 1) / n, for a broadcast 1.
+  double bytes_per_second = 0;  // of the array, by the median time
+  // The same, times what a ring sends per byte, which makes numbers of ranks comparable: 2 (n - 1)
+  // / n for an all-reduce, (n - 1) / n for a reduce-scatter and an all-gather, 1 for a broadcast.
   double bus_bytes_per_second = 0;
   double sent_over_array = 0;
 };

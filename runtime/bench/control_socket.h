@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a benchmark and its workers keep in step: messages of fixed length over a socket in the
-// job's folder. Both ends are the same program.
+// How a benchmark and its workers synchronize: messages of fixed length over a socket in the job's
+// folder. Both ends are the same program.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace pushpull {
 
 // A connected end. Movable. Thread-compatible. Calls block until their deadline
-// (kDeadlineExceeded); kUnavailable: the other end has gone.
+// (kDeadlineExceeded); kUnavailable: the other end is gone.
 class ControlSocket {
  public:
   static absl::StatusOr<ControlSocket> Connect(const std::string& path);
@@ -29,7 +29,7 @@ class ControlSocket {
   absl::Status SendBytes(std::span<const std::byte> bytes, Deadline deadline);
   absl::Status ReceiveBytes(std::span<std::byte> bytes, Deadline deadline);
 
-  // A plain struct, or several.
+  // One plain struct, or several.
   template <typename T>
   absl::Status Send(std::span<const T> messages, Deadline deadline) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -59,7 +59,7 @@ class ControlSocket {
 // Thread-compatible.
 class ControlListener {
  public:
-  // `path` is removed with its folder, by the caller.
+  // The caller removes `path`, together with its folder.
   static absl::StatusOr<ControlListener> Listen(const std::string& path);
   absl::StatusOr<ControlSocket> Accept(Deadline deadline);
 

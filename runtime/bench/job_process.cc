@@ -18,7 +18,7 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kStartTimeout = std::chrono::seconds(30);
-// A launcher that is told to end gives its job 10 s.
+// A launcher that receives SIGTERM gives its job 10 s.
 constexpr Duration kEndTimeout = std::chrono::seconds(30);
 constexpr size_t kLinesKept = 5;
 
@@ -84,7 +84,7 @@ absl::Status JobProcess::StartOnLoop(const ProcessSpec& spec) {
 
 JobProcess::~JobProcess() {
   Stop();
-  // What is still there after that is killed with the launcher, by its guardian.
+  // What is still running after that is killed with the launcher, by its guardian.
   [[maybe_unused]] const absl::Status ended = WaitForEnd(Deadline::After(kEndTimeout));
   loop_.Post([this] { process_.reset(); });
   loop_.Stop();

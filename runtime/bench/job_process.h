@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job of a benchmark: `pushpull run` as a child, in a folder of its own that goes with it.
+// The job of a benchmark: `pushpull run` as a child process, in a temporary folder of its own.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 
 namespace pushpull {
 
-// A folder in TMPDIR, or /tmp; removed with all that is in it. Movable.
+// A folder in TMPDIR, or /tmp; the destructor removes it with its contents. Movable.
 class BenchFolder {
  public:
   static absl::StatusOr<BenchFolder> Make(const std::map<std::string, std::string>& environment);
@@ -37,7 +37,7 @@ class BenchFolder {
   std::string path_;
 };
 
-// Calls from one thread; Stop from any.
+// Called from one thread; Stop from any.
 class JobProcess {
  public:
   // Blocks until the launcher has begun. `folder` outlives it.
@@ -46,17 +46,17 @@ class JobProcess {
       const std::string& program,
       const std::string& manifest,
       const std::map<std::string, std::string>& environment);
-  // Ends the job if it still runs, and waits for that.
+  // Ends the job if it is still running, and waits for its end.
   ~JobProcess();
   JobProcess(const JobProcess&) = delete;
   JobProcess& operator=(const JobProcess&) = delete;
 
-  // All processes of the job but its launcher. Valid once they run.
+  // All processes of the job except its launcher. Valid once they run.
   absl::StatusOr<std::vector<Endpoint>> Members() const { return ReadEndpoints(workdir_); }
 
-  // Blocks until the launcher has ended. kInternal: the job failed, with what was said last.
+  // Blocks until the launcher has ended. kInternal: the job failed; the text has its last output.
   absl::Status WaitForEnd(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  // Ends the job; what went wrong in it, or `otherwise` where it had nothing to say.
+  // Ends the job. Returns what went wrong in it, or `otherwise` if it reported nothing.
   absl::Status Explain(const absl::Status& otherwise) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Asks the job to end. Never blocks.

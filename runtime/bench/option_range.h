@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of benchmarks that are numbers within bounds.
+// Checks options of benchmarks that are numbers within bounds.
 #pragma once
 
 #include <cstdint>

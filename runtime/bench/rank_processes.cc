@@ -10,8 +10,8 @@ namespace pushpull {
 namespace {
 
 constexpr Duration kBeginTimeout = std::chrono::seconds(30);
-// When one rank fails, its links close, and all others end with an error of their own; those that
-// had no link to it yet are ended after this time.
+// When one rank fails, its links close and all others end with an error of their own; those that
+// had no link to it yet are killed after this time.
 constexpr Duration kFailureGrace = std::chrono::seconds(2);
 constexpr Duration kFailureTimeout = std::chrono::seconds(10);
 

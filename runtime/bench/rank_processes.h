@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processes of the ranks of a benchmark, as children.
+// The processes of a benchmark's ranks, as child processes.
 #pragma once
 
 #include <map>
@@ -19,16 +19,17 @@
 
 namespace pushpull {
 
-// Calls from one thread. When one process fails, the others get a moment to notice, then are ended.
+// Called from one thread. When one process fails, the others get a moment to notice, then are
+// killed.
 class RankProcesses {
  public:
   RankProcesses() : loop_("pp-bench") {}
-  // Kills those that still run.
+  // Kills those that are still running.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Starts one more, under a name for messages; the command's first word is the path of the
+  // Starts another one, with a name for messages; the command's first word is the path of the
   // program. Blocks until it has begun.
   absl::Status Start(const std::string& name,
                      const std::vector<std::string>& command,
@@ -37,9 +38,9 @@ class RankProcesses {
 
   bool has_failed() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until all have ended. kInternal: one has failed, with what it said last.
+  // Blocks until all have ended. kInternal: one has failed; the text is its last line.
   absl::Status WaitForEnd(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits a moment for all to end, and returns why one has failed; `otherwise` where none has.
+  // Waits a moment for all to end, and returns why one has failed, or `otherwise` if none has.
   absl::Status Explain(const absl::Status& otherwise) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -49,9 +50,9 @@ class RankProcesses {
   Mutex mu_;
   CondVar changed_;
   size_t num_running_ ABSL_GUARDED_BY(mu_) = 0;
-  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;  // what ends now has not failed by itself
-  std::optional<absl::Status> started_ ABSL_GUARDED_BY(mu_);  // the last one; none: not yet
-  // The last line of each one that has failed, in the order in which they ended.
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;               // ends from now on are no failures
+  std::optional<absl::Status> started_ ABSL_GUARDED_BY(mu_);  // the last start; none: not yet
+  // The last line of each failed process, in the order in which they ended.
   std::vector<std::string> failures_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> last_lines_ ABSL_GUARDED_BY(mu_);  // by name
   std::vector<std::unique_ptr<ChildProcess>> processes_;                // confined to the loop

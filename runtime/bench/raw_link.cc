@@ -39,7 +39,7 @@ void SetTimeouts(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Two ends of one connection over the loopback, which block.
+// The two blocking ends of one connection over the loopback.
 absl::StatusOr<SocketPair> ConnectPair() {
   const FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -60,8 +60,8 @@ absl::StatusOr<SocketPair> ConnectPair() {
   return pair;
 }
 
-// Calls `move` for pieces of `memory`, which it walks over again and again from `start` on, until
-// `num_bytes` have been moved. `move` returns what the system call did.
+// Calls `move` for pieces of `memory`, cycling through it from `start`, until `num_bytes` have been
+// moved. `move` returns the result of the system call.
 template <typename Move>
 absl::Status Walk(std::span<std::byte> memory, size_t start, uint64_t num_bytes, Move move) {
   size_t at = start;
@@ -77,13 +77,13 @@ absl::Status Walk(std::span<std::byte> memory, size_t start, uint64_t num_bytes,
   return absl::OkStatus();
 }
 
-// What one of a burst's threads came to.
+// The result of one of a burst's threads.
 struct End {
   absl::Status status;
   double cpu_seconds = 0;
 };
 
-// One end of a round trip: a socket that does not block, and what tells when to read.
+// One end of a round trip: a non-blocking socket, and the epoll instance that says when to read.
 class EpollEnd {
  public:
   static absl::StatusOr<EpollEnd> Make(FileDescriptor socket) {

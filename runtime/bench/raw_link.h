@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the machine's loopback does without a parameter server: the references that a benchmark's
-// figures are divided by.
+// What the machine's loopback achieves without a parameter server: the references by which a
+// benchmark's figures are divided.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace pushpull {
 
-// Two TCP streams over the loopback, 256 KB a call, sender and receiver each walking over memory of
-// 160 MB, so that payloads come from memory and go to it as gradients do. Thread-compatible.
+// Two TCP streams over the loopback, 256 KB per call. Sender and receiver each cycle through 160 MB
+// of memory, so that payloads come from memory and go to it, as gradients do. Thread-compatible.
 class RawLink {
  public:
   // Moves that many bytes, half over each stream; blocks. Its two senders and two receivers have
-  // ended when it returns. kUnavailable, kDeadlineExceeded: of the sockets.
+  // ended when it returns. kUnavailable and kDeadlineExceeded come from the sockets.
   absl::StatusOr<LinkBurst> Measure(uint64_t num_bytes);
 
  private:
@@ -30,11 +30,11 @@ class RawLink {
   std::vector<std::byte> incoming_ = std::vector<std::byte>(kMemoryBytes);
 };
 
-// What a clock of this machine shows, in nanoseconds.
+// The time of one of this machine's clocks, in nanoseconds.
 int64_t NanosecondsOf(clockid_t clock);
 
-// Seconds of `count` round trips of `num_bytes` in both directions, over a TCP connection between
-// two threads that wait with epoll; blocks.
+// The seconds of each of `count` round trips of `num_bytes` in both directions, over a TCP
+// connection between two threads that wait with epoll; blocks.
 absl::StatusOr<std::vector<double>> MeasureRoundTrips(size_t num_bytes, size_t count);
 
 }  // namespace pushpull

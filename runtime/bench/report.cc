@@ -8,7 +8,7 @@
 namespace pushpull {
 
 std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool is_verified) {
-  // Ordered, so that the file reads as the interface lists it.
+  // Ordered, so that keys appear as docs/interfaces.md lists them.
   nlohmann::ordered_json json = {
       {"channel", options.channel},
       {"workers", options.workers},

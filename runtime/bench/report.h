@@ -10,7 +10,7 @@
 
 namespace pushpull {
 
-// With a line's end.
+// Ends with a newline.
 std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool is_verified);
 std::string ToText(const SyncOptions& options, const SyncSummary& summary, bool is_verified);
 

@@ -9,8 +9,7 @@
 namespace pushpull {
 namespace {
 
-// A prime: no size of a tensor or a chunk is a multiple of it, so what lands at a wrong place
-// shows.
+// A prime: no size of a tensor or a chunk is a multiple of it, so misplaced values are detected.
 constexpr uint64_t kPeriod = 1021;
 constexpr uint64_t kShiftOfStep = 7;
 

@@ -47,7 +47,7 @@ constexpr uint64_t kRoundTripBytesMax = 64 * 1024;
 std::string ManifestOf(const SyncOptions& options,
                        const std::string& program,
                        const std::string& control) {
-  // Nothing is started again: a step with a member that was would not be one of the others' kind.
+  // Nothing is restarted: a step with a restarted member would not be comparable with the others.
   return absl::StrFormat(R"(apiVersion: pushpull.dev/v1alpha1
 kind: TrainingJob
 metadata: {name: bench}
@@ -76,7 +76,7 @@ std::map<std::string, std::string> EnvironmentOf(const SyncOptions& options,
   return environment;
 }
 
-// CPU time of another process, all its threads, in seconds; 0 when it has ended.
+// CPU time of all threads of another process, in seconds; 0 if it has ended.
 double CpuSecondsOf(pid_t pid) {
   clockid_t clock = 0;
   if (clock_getcpuclockid(pid, &clock) != 0) return 0;
@@ -102,7 +102,7 @@ class SyncBench {
     const uint32_t rounds = std::min(options_.steps, kRoundsMax);
     for (uint32_t round = 0; round < rounds; ++round) {
       PUSHPULL_RETURN_IF_ERROR(MeasureReferences(link));
-      // As many in each, and all together what was asked for.
+      // The same number in each round, and in all the requested number.
       const uint32_t from = options_.steps * round / rounds;
       const uint32_t to = options_.steps * (round + 1) / rounds;
       PUSHPULL_RETURN_IF_ERROR(Steps(to - from));
@@ -148,7 +148,7 @@ class SyncBench {
     return options_.workers == 1 && options_.servers == 1 && options_.bytes <= kRoundTripBytesMax;
   }
 
-  // One at a time, so that nobody checks sums while another still waits for its own.
+  // One at a time, so that no worker checks sums while another is still waiting for its own.
   absl::Status Steps(uint32_t count) {
     const uint32_t at_a_time = options_.workers == 1 ? count : 1;
     for (uint32_t done = 0; done < count; done += at_a_time) {
@@ -196,7 +196,7 @@ class SyncBench {
     return absl::OkStatus();
   }
 
-  // Of servers and coordinator; workers say themselves what they take.
+  // CPU time of servers and coordinator; workers report their own.
   double RolesCpuSeconds() const {
     double seconds = 0;
     for (const Endpoint& member : members_) {
@@ -205,7 +205,7 @@ class SyncBench {
     return seconds;
   }
 
-  // Bytes of tensors that the servers have received and sent over the channel that is measured.
+  // Tensor bytes that the servers have received and sent over the measured channel.
   absl::StatusOr<uint64_t> WireBytes() const {
     double bytes = 0;
     for (const Endpoint& member : members_) {
@@ -225,7 +225,7 @@ class SyncBench {
   SyncMeasurements measured_;
 };
 
-// A peer that cannot use the channel falls back to another.
+// Detects that a peer could not use the channel and fell back to another.
 absl::Status CheckUsedChannel(const SyncOptions& options, const SyncMeasurements& measured) {
   const uint64_t expected = 2 * options.bytes * options.workers * options.steps;
   if (measured.wire_bytes == expected) return absl::OkStatus();

@@ -20,8 +20,8 @@ absl::Status Validate(const SyncOptions& options,
                       const std::map<std::string, std::string>& environment);
 
 // Blocks for the whole run, with deadlines. `program` is the path of `pushpull`; its processes get
-// `environment`, whose PUSHPULL_TLS_DIR has the certificates where the options ask for TLS. The
-// options are valid. When `is_stopped` becomes true, the run ends soon, with kCancelled.
+// `environment`, whose PUSHPULL_TLS_DIR has the certificates if the options ask for TLS. The
+// options must be valid. When `is_stopped` becomes true, the run soon ends with kCancelled.
 absl::StatusOr<SyncMeasurements> RunSyncBench(const SyncOptions& options,
                                               const std::string& program,
                                               const std::map<std::string, std::string>& environment,

@@ -55,7 +55,7 @@ SyncSummary Summarize(const SyncOptions& options, const SyncMeasurements& measur
       QuantileOf(Column(measured.bursts, &LinkBurst::cpu_seconds_per_gigabyte), 0.5);
   summary.wire_over_link =
       Over(Over(summary.wire_bytes_per_step, summary.p50_seconds), summary.link_bytes_per_second);
-  // What goes through shared memory is on no wire.
+  // Bytes in shared memory are on no wire.
   const double counted = options.channel == "shm" ? workers * bytes : summary.wire_bytes_per_step;
   summary.cpu_seconds_per_gigabyte = Over(
       QuantileOf(Column(measured.steps, &StepMeasurement::cpu_seconds), 0.5), counted / kGigabyte);

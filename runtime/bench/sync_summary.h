@@ -19,7 +19,7 @@ struct SyncOptions {
   bool has_tls = false;
   bool has_payload_checksum = false;
   bool is_deterministic = false;
-  bool is_registered = false;  // with shm: gradients and sums are read in place
+  bool is_registered = false;  // only with shm: gradients and sums are read in place
 };
 
 // One burst over the raw link.
@@ -36,10 +36,10 @@ struct StepMeasurement {
 struct SyncMeasurements {
   std::vector<StepMeasurement> steps;
   std::vector<LinkBurst> bursts;
-  std::vector<double> round_trips;  // seconds, of as many bytes; empty: not measured
+  std::vector<double> round_trips;  // seconds, for the same bytes; empty: not measured
   uint64_t wire_bytes = 0;          // of tensors, both directions, in all steps
   uint64_t chunks = 0;              // of one worker's gradient
-  bool is_verified = false;         // every sum of every step
+  bool is_verified = false;         // every sum of every step was right
 };
 
 struct SyncSummary {
@@ -57,7 +57,7 @@ struct SyncSummary {
   double round_trip_seconds = 0;  // 0: not measured
 };
 
-// The value below which the share `q` of `values` lies (nearest rank); 0 of none.
+// The quantile `q` of `values` (nearest rank); 0 if there are none.
 double QuantileOf(std::vector<double> values, double q);
 
 SyncSummary Summarize(const SyncOptions& options, const SyncMeasurements& measured);

@@ -21,12 +21,12 @@ namespace {
 
 constexpr Duration kWorkerStartTimeout = std::chrono::seconds(120);
 constexpr Duration kWorkerStepTimeout = std::chrono::seconds(120);
-// The benchmark measures its references meanwhile, and other workers may be slow to start.
+// Long, because the benchmark measures its references meanwhile and other workers may start slowly.
 constexpr Duration kOrderTimeout = std::chrono::seconds(300);
 
 struct Tensor {
   std::string name;
-  uint64_t place;  // of its first value among all
+  uint64_t place;  // position of its first value among all
   std::span<float> gradient;
   std::span<float> sum;
 };
@@ -65,7 +65,7 @@ class SyncWorker {
                       .dims = {static_cast<int64_t>(tensor.sum.size())},
                       .reduction = Reduction::kSum,
                       .optimizer = {.kind = OptimizerKind::kSum}};
-      // As for a program with an optimizer of its own: a sum is used up, not kept.
+      // As in a program with its own optimizer: a sum is consumed, not kept.
       registrations.push_back({.spec = std::move(spec), .value = tensor.sum, .keeps_value = false});
     }
     return job_.Register(registrations, Deadline::After(kWorkerStartTimeout));
@@ -92,7 +92,7 @@ class SyncWorker {
     return times;
   }
 
-  // Of the step that is done; then the next one's gradient.
+  // Checks the sums of the finished step, then fills in the next gradient.
   void CheckAndFill() {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& tensor = tensors_[i];
@@ -122,7 +122,7 @@ class SyncWorker {
   Job& job_;
   const StepValues values_;
   bool is_in_place_ = false;
-  std::vector<float> gradients_;  // where they are not registered
+  std::vector<float> gradients_;  // used if they are not registered
   std::vector<float> sums_;
   std::vector<Tensor> tensors_;
   std::vector<PushHandle> handles_;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker of a synchronisation benchmark, and what it and the benchmark say to each other.
+// A worker of a synchronisation benchmark, and its protocol with the benchmark.
 //
 //   benchmark                     worker
-//             <-- WorkerReady --  joined, registered, the first gradient is there
+//             <-- WorkerReady --  joined, registered, the first gradient is ready
 //   kSteps n  ----------------->  n steps; after all but the last: checks its sums, next gradient
 //             <-- StepTimes x n
 //   kCheck    ----------------->  checks the last step's sums, next gradient
 //             <-- Verdict ------
 //   kLeave    ----------------->  leaves the job, ends
 //
-// So that nobody's checking takes the processor from another's step, the benchmark asks for one
-// step at a time, unless there is one worker only.
+// The benchmark asks for one step at a time, unless there is only one worker, so that no worker's
+// checks take CPU time from another's step.
 #pragma once
 
 #include <cstdint>
@@ -48,10 +48,10 @@ struct SyncWorkerOptions {
   std::string control;  // path of the benchmark's socket
   uint64_t bytes = 0;
   std::string tensors;
-  bool is_registered = false;  // gradients and sums are read where the other side has them
+  bool is_registered = false;  // gradients and sums are read in the other side's memory
 };
 
-// Blocks until the benchmark lets it go. `environment` is that of a worker's program.
+// Blocks until the benchmark releases it. `environment` is that of a worker's program.
 absl::Status RunSyncWorker(const SyncWorkerOptions& options,
                            const std::map<std::string, std::string>& environment);
 

@@ -33,15 +33,15 @@ constexpr std::array<SizeClass, 8> kMixed = {{{16'000'000, 4},
                                               {1'000, 24}}};
 constexpr uint64_t kMixedBytes = 160'000'000;
 constexpr uint64_t kMixedTensors = 160;
-// Below that rounding to whole values would no longer leave a mix.
+// Below that, rounding to whole values would no longer leave a mix.
 constexpr uint64_t kMixedBytesMin = 16'000;
-// Has no factor in common with the number of tensors, so every one gets its place.
+// Coprime to the number of tensors, so that every tensor gets a place.
 constexpr uint64_t kMixedStride = 67;
 static_assert(std::gcd(kMixedStride, kMixedTensors) == 1);
 
 constexpr uint64_t kTensorsMax = 1'000'000;
 
-// 0: there is no such unit.
+// 0 if there is no such unit.
 uint64_t UnitOf(absl::string_view unit) {
   constexpr std::array<std::pair<absl::string_view, uint64_t>, 7> kUnits = {
       {{"", 1},
@@ -65,7 +65,7 @@ std::vector<uint64_t> MakeMixed(uint64_t total_values) {
     sorted.insert(sorted.end(), size.count, std::max<uint64_t>(1, static_cast<uint64_t>(values)));
   }
   PUSHPULL_CHECK(sorted.size() == kMixedTensors);
-  // The first and largest makes up for what was rounded.
+  // The first and largest tensor absorbs the rounding.
   const uint64_t others = std::accumulate(sorted.begin() + 1, sorted.end(), uint64_t{0});
   PUSHPULL_CHECK(others < total_values);
   sorted.front() = total_values - others;
