@@ -19,7 +19,7 @@ struct NamedArray {
   IdxArray array;
 };
 
-// The file `name` of the data set, or the same compressed.
+// The file `name` of the data set, compressed or not.
 absl::StatusOr<NamedArray> ReadMember(const std::string& directory,
                                       const std::string& name,
                                       size_t num_dims) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Fashion-MNIST data set (Xiao, Rasul, Vollgraf, 2017, arXiv:1708.07747): 60,000 images to
-// train with and 10,000 to test with, of ten kinds of clothes. Any set in the same files and shapes
-// will do, MNIST for one.
+// The Fashion-MNIST data set (Xiao, Rasul, Vollgraf, 2017, arXiv:1708.07747): 60,000 images for
+// training and 10,000 for testing, of ten kinds of clothes. Any set with the same files and shapes
+// works, for example MNIST.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pushpull {
 
-// Where Debian's package dataset-fashion-mnist puts it.
+// Where Debian's package dataset-fashion-mnist installs it.
 inline constexpr char kFashionMnistDirectory[] = "/usr/share/datasets/fashion-mnist";
 
 inline constexpr uint32_t kImageHeight = 28;
@@ -36,7 +36,7 @@ struct ImageSet {
 //   kNotFound  a file is missing. Names its path and the package to install.
 //   kDataLoss  a file is damaged, or images and labels do not match. Names the path, what was
 //              expected and what was found.
-//   others     as ReadIdxFile.
+//   others     as in ReadIdxFile.
 // clang-format on
 absl::StatusOr<ImageSet> ReadFashionMnist(const std::string& directory, ImageSplit split);
 

@@ -31,7 +31,7 @@ std::span<float> Values(const torch::Tensor& tensor) {
 struct GradientExchange::Parameter {
   std::string name;
   torch::Tensor value;
-  // Autograd's node that stores the gradient; it lives as long as somebody holds it.
+  // Autograd's node that stores the gradient; it lives only as long as somebody holds it.
   std::shared_ptr<Node> accumulator;
   uintptr_t hook = 0;
   torch::Tensor gradient;  // what is being pushed, held until the push is done
@@ -48,8 +48,8 @@ GradientExchange::GradientExchange(Job& job, const torch::nn::Module& network) :
     parameter->name = item.key();
     parameter->value = value;
     parameter->accumulator = torch::autograd::impl::grad_accumulator(value);
-    // A hook after the gradient is stored, as PyTorch's DistributedDataParallel has it: a hook
-    // before would hold a second reference, for which autograd copies the gradient.
+    // A hook that runs after the gradient is stored, as in PyTorch's DistributedDataParallel: a
+    // hook before would hold a second reference, which makes autograd copy the gradient.
     parameter->hook = parameter->accumulator->add_post_hook(std::make_unique<LambdaPostHook>(
         [this, raw = parameter.get()](const variable_list& outputs, const variable_list&) {
           raw->gradient = raw->value.grad();
@@ -69,7 +69,7 @@ absl::Status GradientExchange::Register(const OptimizerSpec& optimizer,
                                         Deadline deadline) {
   std::vector<TensorRegistration> registrations;
   for (const auto& parameter : parameters_) {
-    // named_parameters() has them in the order of the forward pass, which is their priority then.
+    // named_parameters() has the order of the forward pass, which thus becomes their priority.
     registrations.push_back({.spec = {.name = parameter->name,
                                       .dims = parameter->value.sizes().vec(),
                                       .optimizer = optimizer,
@@ -119,7 +119,7 @@ absl::Status GradientExchange::FinishStep(Deadline deadline) {
   for (const auto& parameter : parameters_) {
     parameter->pending.reset();
     parameter->gradient.reset();
-    // Undefined, so that autograd moves the next gradient in instead of adding to this one.
+    // Undefined, so that autograd moves the next gradient in instead of adding it to this one.
     parameter->value.mutable_grad().reset();
   }
   return absl::OkStatus();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Synchronizes the parameters of a network with a job: each gradient is pushed as soon as autograd
-// has it, from the last layer to the first, while those of earlier layers are still being computed.
-// The new values are received into the parameters' own memory.
+// has computed it, from the last layer to the first, while those of earlier layers are still being
+// computed. The new values are received into the parameters' own memory.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ namespace pushpull {
 
 // A step is BeginStep, then one backward pass over the network's loss, then FinishStep.
 //
-// The new value of a parameter may arrive while backward still runs. Nothing reads the old one by
-// then: its gradient is complete only when every operation that used the parameter has been
-// differentiated, and the others do not know its memory.
+// The new value of a parameter may arrive while backward is still running. Nothing reads the old
+// value any more: the gradient is complete only once every operation that used the parameter has
+// been differentiated, and no other operation refers to its memory.
 //
-// Thread-confined to the thread that runs backward, which for tensors on the CPU is also the one
-// that autograd calls back on.
+// Thread-confined to the thread that runs backward, which for tensors on the CPU is also the thread
+// of autograd's callbacks.
 class GradientExchange {
  public:
   // Hooks into every parameter of `network` that requires a gradient: float32, contiguous, on the
   // CPU, in the order of first use in the forward pass. `job` is used until the last FinishStep. If
-  // a step has failed, destroy the job before this object and the network: it may still read
+  // a step has failed, destroy the job before this object and the network: the job may still read
   // gradients and write parameters.
   GradientExchange(Job& job, const torch::nn::Module& network);
   GradientExchange(const GradientExchange&) = delete;
@@ -39,8 +39,8 @@ class GradientExchange {
   // Removes the hooks.
   ~GradientExchange();
 
-  // Registers all parameters, with the reduction mean; afterwards they have the job's values.
-  // Blocks and fails as Job::Register does.
+  // Registers all parameters with the reduction mean; afterwards they have the job's values. Blocks
+  // and fails like Job::Register.
   absl::Status Register(const OptimizerSpec& optimizer, Codec codec, Deadline deadline);
 
   // Gradients that become ready from now on are pushed with `options`.
@@ -57,7 +57,7 @@ class GradientExchange {
   //
   // clang-format off
   //   kFailedPrecondition  a parameter, which is named, got no gradient.
-  //   others               as Job::PushPull and PushHandle::Wait.
+  //   others               as in Job::PushPull and PushHandle::Wait.
   // clang-format on
   absl::Status FinishStep(Deadline deadline);
 
@@ -67,7 +67,7 @@ class GradientExchange {
   void Push(Parameter& parameter);
 
   Job& job_;
-  std::vector<std::unique_ptr<Parameter>> parameters_;  // their addresses are in the hooks
+  std::vector<std::unique_ptr<Parameter>> parameters_;  // the hooks have their addresses
   PushOptions options_;
   bool is_poisoned_ = false;
   absl::Status push_status_;

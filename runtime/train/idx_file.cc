@@ -31,11 +31,11 @@ uint32_t ReadBigEndian(std::span<const uint8_t> bytes) {
          uint32_t{bytes[3]};
 }
 
-// The product of `dims`; nothing where it is above kIdxValuesMax.
+// The product of `dims`; nothing if it exceeds kIdxValuesMax.
 std::optional<uint64_t> NumValues(const std::vector<uint32_t>& dims) {
   uint64_t product = 1;
   for (const uint32_t dim : dims) {
-    product *= dim;  // of less than 2^31 and less than 2^32
+    product *= dim;  // no overflow: of numbers below 2^31 and 2^32
     if (product > kIdxValuesMax) return std::nullopt;
   }
   return product;
@@ -45,7 +45,7 @@ std::string DimsToString(const std::vector<uint32_t>& dims) {
   return absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
 }
 
-// The uncompressed bytes of a file, in order. zlib hands files through that are not compressed.
+// The uncompressed bytes of a file, in order. zlib passes uncompressed files through.
 class Source {
  public:
   static absl::StatusOr<Source> Open(const std::string& path) {
@@ -60,13 +60,13 @@ class Source {
     return Source(path, file);
   }
 
-  // Fills `out` and returns its size, or less where the file ends before.
+  // Fills `out` and returns its size, or less if the file ends earlier.
   absl::StatusOr<size_t> Read(std::span<uint8_t> out) {
     PUSHPULL_CHECK(out.size() <= kPieceBytes);
     const int num_read = gzread(file_.get(), out.data(), static_cast<unsigned>(out.size()));
     int code = Z_OK;
     const char* message = gzerror(file_.get(), &code);
-    // A compressed file that is cut off is an error only behind what could be unpacked.
+    // A truncated compressed file causes an error only after what could be decompressed.
     if (num_read < 0 || code != Z_OK) {
       if (code == Z_ERRNO) return absl::ErrnoToStatus(errno, path_);
       return absl::DataLossError(absl::StrCat(path_, ": cannot be unpacked: ", message));
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadValues(Source& source,
           absl::Substitute(kText, path, begin + num_read, *num_values, DimsToString(dims)));
     }
   }
-  // Also where the checksum of a compressed file is checked.
+  // This read also checks the checksum of a compressed file.
   uint8_t rest = 0;
   PUSHPULL_ASSIGN_OR_RETURN(const size_t num_rest, source.Read({&rest, 1}));
   if (num_rest > 0) {

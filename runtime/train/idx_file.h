@@ -2,7 +2,7 @@
 //
 // Reads one IDX file of unsigned bytes, the format of MNIST and its successors: a magic number, the
 // dimensions, the values, all big-endian (described on the MNIST page of LeCun, Cortes and Burges).
-// What the files of a data set mean together is in fashion_mnist.h.
+// fashion_mnist.h combines the files of a data set.
 #pragma once
 
 #include <cstddef>

@@ -12,26 +12,27 @@
 namespace pushpull {
 
 struct LearningRateSettings {
-  double base_learning_rate = 0;  // right for base_batch, above 0
-  uint64_t base_batch = 0;        // samples of a step for which it was found, above 0
+  double base_learning_rate = 0;  // tuned for base_batch, above 0
+  uint64_t base_batch = 0;        // the samples per step that it was tuned for, above 0
   uint64_t warmup_steps = 0;      // 0: none
-  uint64_t anneal_steps = 0;      // 0: none; else the step at which the rate would have fallen to 0
+  uint64_t anneal_steps = 0;      // 0: none; else the step at which the rate would reach 0
 };
 
 // kInvalidArgument names the field. Precondition of LearningRateAt.
 absl::Status Validate(const LearningRateSettings& settings);
 
-// The learning rate of `step` where all workers together take `global_batch` samples a step.
+// The learning rate of `step` when all workers together use `global_batch` samples per step.
 //
-// With k = global_batch / base_batch: k times the base rate, so that twice the workers take twice
-// the step. Where k is above 1, the first warmup_steps steps rise linearly from the base rate, by
-// the same amount each, and step warmup_steps is the first at the full rate. With anneal_steps the
-// result falls linearly from there to 0 at step anneal_steps, the last step of training excluded.
+// With k = global_batch / base_batch: k times the base rate, so that twice the workers take steps
+// twice as large. If k is above 1, the rate rises linearly from the base rate during the first
+// warmup_steps steps, by the same amount each, and step warmup_steps is the first at the full rate.
+// With anneal_steps the result falls linearly from there to 0 at step anneal_steps, the last step
+// of training excluded.
 //
 // The ratio of rate to batch, which sets the noise of the updates (Smith, Kindermans, Ying, Le,
-// ICLR 2018, arXiv:1711.00489, section 3), depends on the base only. So there are two equal ways to
-// anneal by a factor f: divide base_learning_rate by f, or multiply base_batch and global_batch by
-// f.
+// ICLR 2018, arXiv:1711.00489, section 3), depends on the base only. So there are two equivalent
+// ways to anneal by a factor f: divide base_learning_rate by f, or multiply base_batch and
+// global_batch by f.
 //
 // Source: Goyal et al., 2017, arXiv:1706.02677, sections 2.1 (linear scaling) and 2.2 (gradual
 // warm-up).

@@ -35,7 +35,7 @@
 namespace pushpull {
 namespace {
 
-// Values as given, where TrainingSettings has them in another form.
+// Values as given that TrainingSettings has in another form.
 struct Flags {
   std::string model = "mlp";
   std::string optimizer = "sgd";
@@ -144,9 +144,9 @@ void AddJobFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
 }
 
-// What topk and onebit send late is already a sum over many steps; momentum would spread it over as
-// many again. With less momentum and a correspondingly higher learning rate a gradient has the same
-// total effect on the parameters (docs/decisions/0039-momentum-with-error-feedback.md).
+// What topk and onebit send late is already a sum over many steps; momentum would spread it over
+// just as many again. With less momentum and a correspondingly higher learning rate a gradient has
+// the same total effect on the parameters (docs/decisions/0039-momentum-with-error-feedback.md).
 constexpr double kMomentum = 0.9;
 constexpr double kMomentumWithMemory = 0.3;
 
@@ -205,7 +205,7 @@ int Report(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Another start would end the same way, and whoever watches is told so.
+// Another start would end the same way: writes a termination message that says so.
 int ReportFinal(const absl::Status& status, int exit_code) {
   WriteFinalMessage(VariableOf(Environment(), kTerminationLogVariable), status.message());
   return Report(status, exit_code);
@@ -254,7 +254,7 @@ int Main(int argc, char** argv) {
     WriteFinalMessage(VariableOf(Environment(), kTerminationLogVariable), error.what());
     return kExitUsage;
   }
-  // LibTorch throws.
+  // LibTorch throws exceptions.
   try {
     return Run(flags);
   } catch (const std::exception& error) {

@@ -20,8 +20,8 @@ enum class ModelKind {
 absl::StatusOr<ModelKind> ParseModelKind(absl::string_view text);
 
 // A network from [batch, 1, 28, 28] float32 images to [batch, 10] float32 scores before softmax.
-// Its parameters come in the order of their use in the forward pass and are drawn from `seed`
-// alone: two processes with the same seed get the same bits. Sets the process's generator.
+// Its parameters are in the order of their use in the forward pass and drawn from `seed` alone: two
+// processes with the same seed get the same bits. Seeds the process's generator.
 torch::nn::Sequential MakeModel(ModelKind kind, uint64_t seed);
 
 }  // namespace pushpull

@@ -41,7 +41,7 @@ class SplitMix64 {
 std::vector<uint32_t> OrderOfEpoch(const OrderSpec& spec, uint64_t epoch) {
   std::vector<uint32_t> order(spec.num_samples);
   std::iota(order.begin(), order.end(), 0U);
-  // Mixed twice: states that are a multiple of the generator's increment apart share their numbers.
+  // Mixed twice: states whose difference is a multiple of the generator's increment share numbers.
   SplitMix64 random(Mix(Mix(spec.seed) + epoch));
   for (uint32_t last = spec.num_samples; last-- > 1;) {
     std::swap(order[last], order[random.Below(last + 1)]);

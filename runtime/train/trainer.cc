@@ -66,7 +66,7 @@ ImageBatch MakeImageBatch(const ImageSet& images, std::span<const uint32_t> indi
 
 struct Evaluation {
   double loss = 0;      // mean cross-entropy
-  double accuracy = 0;  // share of images whose highest score is their label's
+  double accuracy = 0;  // share of images whose label has the highest score
 };
 
 Evaluation Evaluate(torch::nn::Sequential& model, const ImageSet& images) {
@@ -86,7 +86,7 @@ Evaluation Evaluate(torch::nn::Sequential& model, const ImageSet& images) {
           .accuracy = static_cast<double>(correct) / images.num_images()};
 }
 
-// The mean over the samples that were added since it was last taken.
+// The mean over the samples added since it was last taken.
 class LossMean {
  public:
   void Add(double loss, uint64_t samples) {
@@ -124,7 +124,7 @@ class Trainer {
   // After a failed step the job may still read gradients and write parameters.
   ~Trainer() { job_.reset(); }
 
-  // An error of a process that was told to end is part of its end.
+  // An error in a process that has to end (SIGTERM) is part of its end, not a failure.
   absl::StatusOr<int> RunToExitCode() {
     const absl::Status status = Run();
     if (!status.ok() && job_->exit_code() == 0) return status;
@@ -166,14 +166,14 @@ class Trainer {
 
   bool is_evaluator() const { return job_->worker() == WorkerId{0}; }
 
-  // The first that is not taken.
+  // The first step that is not taken.
   uint64_t LastStep() const {
     return settings_.steps_max.value_or(std::numeric_limits<uint64_t>::max());
   }
 
-  // Training is as far as it has come in the data, whatever the number of workers on the way: a
-  // sample that has counted is one of the schedule's steps. A step of fewer samples, at the end of
-  // an epoch, is a smaller one.
+  // Progress is measured in the data, whatever the number of workers on the way: each sample that
+  // has counted is one step of the schedule. A step with fewer samples, at the end of an epoch, has
+  // a proportionally lower rate.
   double LearningRate(const StepSamples& samples) const {
     const uint64_t total = settings_.epochs * training_.num_images();
     const uint64_t end =
@@ -261,7 +261,7 @@ class Trainer {
   std::vector<uint32_t> order_;
   uint64_t order_epoch_ = 0;
   LossMean epoch_loss_;
-  Evaluation evaluation_;         // the latest
+  Evaluation evaluation_;         // the latest one
   uint64_t evaluated_epoch_ = 0;  // 1-based; 0: none yet
 };
 
@@ -270,8 +270,8 @@ class Trainer {
 void SetComputeThreads(int threads) {
   at::set_num_threads(threads);
   at::set_num_interop_threads(1);
-  // LibTorch sets the threads of OpenMP only. OpenBLAS may have its own, one a core, and whether
-  // OpenBLAS is there at all is the system's choice of libblas.so.3.
+  // LibTorch sets only OpenMP's threads. OpenBLAS may have its own, one per core, and whether
+  // OpenBLAS is used at all depends on the system's libblas.so.3.
   using SetThreads = void (*)(int);
   auto* const set_blas_threads =
       reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"));
