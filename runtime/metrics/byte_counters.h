@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A counter of bytes for each kind of channel, for both ends of the data path.
+// One byte counter per kind of channel, for both ends of the data path.
 #pragma once
 
 #include <cstdint>

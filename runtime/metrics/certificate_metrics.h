@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the certificates of a process expire: the one series that only a process with TLS has.
+// When a process's certificates expire: the only series that exists only with TLS.
 #pragma once
 
 #include <chrono>

@@ -42,8 +42,8 @@ std::string ToText(const prometheus::MetricFamily& family) {
 
 // --- OpenMetrics ---------------------------------------------------------------------------------
 
-// The same lines but for those that describe: there a counter's name is without _total, and what
-// counts under another name has no type.
+// The same lines except for the descriptions: they name a counter without its _total, and one with
+// another name is of type unknown.
 std::string ToOpenMetrics(const prometheus::MetricFamily& family) {
   std::string text = ToText(family);
   if (family.type != prometheus::MetricType::Counter) return text;

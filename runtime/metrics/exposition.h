@@ -13,7 +13,7 @@
 
 namespace pushpull {
 
-// The series of one histogram's name.
+// The series of one histogram name.
 struct HistogramSeries {
   std::string name;
   std::string help;
@@ -29,8 +29,8 @@ struct Exposition {
 // Cost is linear in the number of series. Exemplars carry the labels `trace_id` and `step`.
 std::string Write(const Exposition& exposition, MetricsFormat format);
 
-// Write in kProtobuf: each message behind its length as a varint. In exposition_proto.cc, for the
-// headers that it needs.
+// Write for kProtobuf: each message follows its length as a varint. Defined in exposition_proto.cc
+// because of the headers that it needs.
 std::string ToProtobuf(const Exposition& exposition);
 
 }  // namespace pushpull

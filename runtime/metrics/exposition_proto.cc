@@ -61,12 +61,12 @@ void Fill(const Exemplar& exemplar, proto::Exemplar& out) {
       static_cast<int32_t>(std::chrono::nanoseconds(exemplar.time - seconds).count()));
 }
 
-// A span a run of buckets without a gap; each count as the difference to the one before.
+// One span per run of buckets without a gap; each count is the difference from the previous one.
 void Fill(const NativeBuckets& native, proto::Histogram& out) {
   out.set_schema(NativeBuckets::kSchema);
   out.set_zero_threshold(NativeBuckets::kZeroThreshold);
   out.set_zero_count(native.zeros);
-  int next = 0;  // the index behind the last span
+  int next = 0;  // the index after the last span
   int64_t before = 0;
   for (const auto& [index, counted] : native.counts) {
     if (out.positive_span_size() == 0 || index != next) {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kPerOctave = 1 << NativeBuckets::kSchema;
 
-// The upper bounds of the buckets from 0.5 to 1, exclusive, to which every number is brought.
+// The upper bounds of the buckets between 0.5 and 1 (exclusive), the range to which numbers are
+// scaled.
 const std::array<double, kPerOctave>& Fractions() {
   static const std::array<double, kPerOctave> fractions = [] {
     std::array<double, kPerOctave> made{};
@@ -48,7 +49,7 @@ void Histogram::Observe(double value) {
           ? zeros_
           : native_[static_cast<size_t>(NativeBuckets::IndexOf(value) - NativeBuckets::kFirst)];
   native.fetch_add(1, std::memory_order_relaxed);
-  // Last: who reads these first finds each observation in the native buckets, too.
+  // Last: a reader that loads these first also finds each observation in the native buckets.
   counts_[BucketOf(value)].fetch_add(1, std::memory_order_release);
 }
 

@@ -32,10 +32,10 @@
 namespace pushpull {
 namespace {
 
-// Above each limit the oldest connection makes room, so that a probe is never the one that waits.
+// At each limit the oldest connection makes room, so that a probe never has to wait.
 constexpr size_t kConnectionsMax = 64;
 constexpr size_t kConnectionsOfAddressMax = 8;
-// Scrapes whose text is being made or sent; further ones are answered with 503. One address, at
+// Scrapes whose text is being made or sent; further ones are answered with 503. One address gets at
 // most half of them.
 constexpr size_t kScrapesMax = 4;
 constexpr size_t kScrapesOfAddressMax = 2;
@@ -43,20 +43,20 @@ constexpr size_t kScrapesOfAddressMax = 2;
 constexpr std::chrono::seconds kHeadersTime{1};
 // From there to the end of the answer.
 constexpr std::chrono::seconds kAnswerTime{5};
-// A scraper's request has a few hundred bytes.
+// A scraper's request takes a few hundred bytes.
 constexpr size_t kRequestBytesMax = 16 * 1024;
-// Accepting fails for as long as the process has no free descriptor.
+// Accepting keeps failing while the process has no free descriptor.
 constexpr Duration kPauseWhenExhausted = std::chrono::milliseconds(100);
 
 enum class WithBody { kYes, kNo };
 
-// An answer: what is sent before the body, and the body, which it may share with others.
+// An answer: what is sent before the body, and the body, which it may share with other answers.
 struct Outgoing {
-  std::string head;  // empty: there is no answer yet
+  std::string head;  // empty: no answer yet
   std::shared_ptr<const std::string> body = nullptr;
 
   size_t size() const { return head.size() + (body == nullptr ? 0 : body->size()); }
-  // The bytes from `begin` on that are in one piece.
+  // The contiguous bytes from `begin` on.
   absl::string_view PieceAt(size_t begin) const {
     if (begin < head.size()) return absl::string_view(head).substr(begin);
     return absl::string_view(*body).substr(begin - head.size());
@@ -85,7 +85,7 @@ Outgoing Response(absl::string_view status, std::string text, WithBody body) {
                   body);
 }
 
-// A page may load and do what it needs to show itself, and nothing else, from nowhere else.
+// A page may load and do only what it needs to show itself, and only from here.
 constexpr absl::string_view kResourceHeaders =
     "Cache-Control: no-cache\r\n"
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src "
@@ -95,7 +95,7 @@ constexpr absl::string_view kResourceHeaders =
     "Referrer-Policy: no-referrer\r\n"
     "X-Content-Type-Options: nosniff\r\n";
 
-// The value of the request's first header of this name, "accept:"; empty: there is none.
+// The value of the request's first header of this name, such as "accept:"; empty if there is none.
 absl::string_view HeaderOf(absl::string_view request, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(request, "\r\n")) {
     if (absl::StartsWithIgnoreCase(line, name))
@@ -123,7 +123,7 @@ Outgoing TooManyScrapes() {
                   WithBody::kYes);
 }
 
-// The host that a connection comes from, whatever its port.
+// The host that a connection comes from, without its port.
 std::string AddressOf(const sockaddr_storage& peer) {
   const auto bytes = [](const auto& address) {
     return std::string(reinterpret_cast<const char*>(&address), sizeof address);
@@ -142,7 +142,7 @@ bool IsAgain(int error) {
 // Confined to its loop.
 class HttpExposer::Impl final {
  public:
-  // `listener` listens and does not block.
+  // `listener` must be listening and non-blocking.
   Impl(HttpExposerOptions options, FileDescriptor listener)
       : options_(std::move(options)), listener_(std::move(listener)) {
     loop_.Post([this] { WatchListener(); });
@@ -155,10 +155,10 @@ class HttpExposer::Impl final {
   struct Connection {
     FileDescriptor socket;
     std::string address;
-    uint64_t number = 0;  // in the order of acceptance
+    uint64_t number = 0;  // order of acceptance
     Executor::TimerId timeout = 0;
-    std::string request;     // as far as it has arrived
-    bool is_scrape = false;  // its text is being made or sent
+    std::string request;     // what has arrived so far
+    bool is_scrape = false;  // a scrape whose text is being made or sent
     Outgoing response;
     size_t num_sent = 0;
 
@@ -196,7 +196,8 @@ class HttpExposer::Impl final {
     connection.timeout = loop_.RunAfter(kHeadersTime, [this, fd] { Close(fd); });
   }
 
-  // For one more connection from `address`. Of all, one of the address with the most makes room.
+  // Makes room for a connection from `address`. At the total limit, one of the address with the
+  // most connections is closed.
   void MakeRoom(const std::string& address) {
     if (NumOf(address) >= kConnectionsOfAddressMax) return Close(OldestOf(address));
     if (connections_.size() < kConnectionsMax) return;
@@ -212,7 +213,7 @@ class HttpExposer::Impl final {
         connections_, [&](const auto& entry) { return entry.second.address == address; }));
   }
 
-  // One whose request has not come, if there is one.
+  // The oldest connection of the address; prefers those whose request has not arrived.
   int OldestOf(const std::string& address) const {
     const auto rank = [&](const auto& entry) {
       const Connection& connection = entry.second;
@@ -226,7 +227,7 @@ class HttpExposer::Impl final {
 
   void OnReady(int fd) {
     Connection& connection = connections_.at(fd);
-    if (connection.is_scrape && !connection.is_answered()) return;  // its text is made next
+    if (connection.is_scrape && !connection.is_answered()) return;  // its text is about to be made
     const bool goes_on = connection.is_answered() ? Write(connection) : Read(connection);
     if (!goes_on) Close(fd);
   }
@@ -237,7 +238,7 @@ class HttpExposer::Impl final {
     connections_.erase(fd);
   }
 
-  // False, here and below: the connection is to be closed.
+  // False, here and below: the connection has to be closed.
   bool Read(Connection& connection) {
     std::array<char, 4096> buffer;
     const ssize_t got = recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
@@ -264,7 +265,7 @@ class HttpExposer::Impl final {
         static_cast<size_t>(absl::c_count_if(connections_, is_of_address)) >= kScrapesOfAddressMax)
       return Respond(connection, TooManyScrapes());
     connection.is_scrape = true;
-    // Behind what is ready now: a probe waits for the text of one scrape at most.
+    // Queued after what is ready now, so that a probe waits for the text of at most one scrape.
     scrapes_.push_back(connection.number);
     if (scrapes_.size() == 1) loop_.Post([this] { Scrape(); });
     return true;
@@ -302,15 +303,15 @@ class HttpExposer::Impl final {
       const ssize_t sent = send(connection.socket.get(), piece.data(), piece.size(), MSG_NOSIGNAL);
       if (sent < 0 && !IsAgain(errno)) return false;
       if (sent > 0) connection.num_sent += static_cast<size_t>(sent);
-      // A reader that keeps up does not keep others waiting: the rest is sent when they had a turn.
+      // A slow reader must not delay others: the rest is sent after their turn.
       if (sent < static_cast<ssize_t>(piece.size())) break;
     }
     if (connection.num_sent == connection.response.size()) return false;
     return loop_.Rewatch(connection.socket.get(), EPOLLOUT).ok();
   }
 
-  // Of a complete request only the method and the path matter, both in its first line, and what a
-  // cache has. Empty: a scrape.
+  // Of a complete request only method and path, both in its first line, and the ETag of a cache
+  // matter. Empty: a scrape.
   Outgoing Answer(absl::string_view request) const {
     const std::vector<absl::string_view> line =
         absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
@@ -336,7 +337,7 @@ class HttpExposer::Impl final {
   const FileDescriptor listener_;
   std::map<int, Connection> connections_;  // by descriptor; at most kConnectionsMax
   uint64_t num_accepted_ = 0;
-  std::deque<uint64_t> scrapes_;    // whose text is to be made, by the connection's number
+  std::deque<uint64_t> scrapes_;    // pending, by the connection's number
   EventLoop loop_{"metrics-http"};  // last: its handlers use all of the above
 };
 

@@ -22,7 +22,7 @@ struct MediaRange {
     const auto found = parameters.find(name);
     return found != parameters.end() && found->second == value;
   }
-  // 0: not wanted. What is no number, is not wanted either.
+  // 0: not wanted. Neither is a format whose q is not a number.
   double quality() const {
     const auto q = parameters.find("q");
     double value = 0;

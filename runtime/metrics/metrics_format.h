@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formats in which a scraper can have the series, and which of them it wants.
+// The formats in which series are served, and which of them a scraper wants.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace pushpull {
 
 enum class MetricsFormat : uint8_t {
-  kText,         // Prometheus text, version 0.0.4: what everybody reads
+  kText,         // Prometheus text, version 0.0.4: all scrapers read it
   kOpenMetrics,  // OpenMetrics text, version 1.0.0: with exemplars
-  kProtobuf,     // io.prometheus.client.MetricFamily, delimited: with native histograms, too
+  kProtobuf,     // io.prometheus.client.MetricFamily, delimited: also with native histograms
 };
 
-// By the value of a request's Accept header, as RFC 9110 section 12.5.1 defines it: the format with
-// the highest q, the first of several. Without any of ours in it: text. Takes any input.
+// The format for a request's Accept header, as RFC 9110 section 12.5.1 defines it: the one with the
+// highest q, the first of several; text if none of ours is named. Accepts any input.
 MetricsFormat FormatFor(absl::string_view accept);
 
 // For the answer's Content-Type header.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The metrics of one node: owns its series and writes them for a scraper. The families are defined
-// in the *_metrics.cc files of the roles; http_exposer.h serves what is written.
+// in the *_metrics.cc files of the roles; http_exposer.h serves the result.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@
 
 namespace pushpull {
 
-// One object a node, so that several nodes in one process (tests) share no series. Thread-safe.
+// One object per node, so that several nodes in one process (tests) share no series. Thread-safe.
 class MetricsRegistry {
  public:
   MetricsRegistry() : registry_(std::make_shared<prometheus::Registry>()) {}
@@ -26,11 +26,11 @@ class MetricsRegistry {
   // For building families of counters and gauges. A family lives as long as this object.
   prometheus::Registry& registry() { return *registry_; }
 
-  // A new family, without series yet, which lives as long as this object. `bounds` ascend.
+  // A new family without series, which lives as long as this object. `bounds` must ascend.
   HistogramFamily& AddHistogram(std::string name, std::string help, std::vector<double> bounds);
 
-  // All series. Takes the locks of the families, one after the other; cost is linear in the number
-  // of series.
+  // All series. Takes the locks of the families one by one; the cost is linear in the number of
+  // series.
   std::string Text(MetricsFormat format = MetricsFormat::kText) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The phases that partition the path of a step's last chunk (docs/interfaces.md section 7), and the
-// hook by which a test slows one of them down.
+// hook with which a test slows one of them down.
 #pragma once
 
 #include <array>
