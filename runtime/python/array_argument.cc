@@ -43,7 +43,7 @@ std::string DTypeName(nb::dlpack::dtype dtype) {
   return absl::StrCat(kind(), dtype.bits);
 }
 
-// A parameter of torch exports its memory only when detached, which copies nothing.
+// A torch parameter exports its memory only when detached, which copies nothing.
 nb::object Detached(nb::handle array) {
   const bool has_gradient =
       nb::hasattr(array, "requires_grad") && nb::cast<bool>(nb::bool_(array.attr("requires_grad")));
@@ -79,7 +79,7 @@ Array Import(nb::handle array,
       absl::StrCat(what, ": expected a writable array, got a read-only one").c_str());
 }
 
-// The shape of an array that is C-contiguous and in the memory of the CPU.
+// The shape of an array, which must be C-contiguous and in CPU memory.
 std::vector<int64_t> CheckMemory(const Array& taken, const std::string& what) {
   if (std::ranges::find(kCpuDevices, taken.device_type()) == std::end(kCpuDevices)) {
     throw nb::value_error(absl::StrCat(what,
@@ -111,11 +111,11 @@ nb::dlpack::dtype DLPackOf(DType dtype) {
   return {static_cast<uint8_t>(code), bits, 1};
 }
 
-// `dtype` of an array whose memory is in order.
+// The argument for an array of dtype `dtype`; checks its memory.
 ArrayArgument Taken(Array taken, const std::string& what, DType dtype) {
   ArrayArgument argument{.owner = std::move(taken)};
   argument.dims = CheckMemory(argument.owner, what);
-  // Whether it may be written to was asked before.
+  // Whether the array is writable was checked before.
   auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(argument.owner.data()));
   argument.values = {dtype, {bytes, argument.owner.size() * argument.owner.itemsize()}};
   return argument;
@@ -128,7 +128,7 @@ nb::builtin_exception WrongDType(const std::string& what,
       absl::StrCat(what, ": expected dtype ", wanted, ", got ", DTypeName(taken.dtype())).c_str());
 }
 
-// The element type of collectives; none: they have no such values.
+// The element type of collectives; none if they have no such values.
 std::optional<ElementType> ElementTypeOf(nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<float>()) return ElementType::kFloat32;
   if (dtype == nb::dtype<double>()) return ElementType::kFloat64;
@@ -182,7 +182,7 @@ ValuesArgument TakeValues(nb::handle array, const std::string& what, Access acce
   }
   CheckMemory(taken, what);
   argument.is_bool = taken.dtype() == nb::dtype<bool>();
-  // Whether it may be written to was asked above.
+  // Whether the array is writable was checked above.
   auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(taken.data()));
   argument.values = {*type, {bytes, taken.size() * taken.itemsize()}};
   return argument;
@@ -202,7 +202,7 @@ KeysArgument TakeKeys(nb::handle array, const std::string& what) {
     throw nb::value_error(
         absl::StrCat(what, ": expected one dimension, got shape ", ShapeText(dims)).c_str());
   }
-  // The same bits: no int64 that is not below 0 is another number as a uint64.
+  // The same bits: an int64 of at least 0 is the same number as a uint64.
   argument.keys = {static_cast<const uint64_t*>(taken.data()), taken.size()};
   const std::span<const int64_t> numbers(static_cast<const int64_t*>(taken.data()),
                                          is_signed ? taken.size() : 0);

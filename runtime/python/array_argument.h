@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arrays that a Python program passes: NumPy, torch and anything with DLPack or the buffer
-// protocol, taken without a copy.
+// protocol, used without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -22,7 +22,7 @@ using Array = nanobind::ndarray<nanobind::ro>;
 
 enum class Access { kRead, kWrite };
 
-// The memory of an array. `owner` keeps it allocated; it is released with the interpreter lock
+// The memory of an array. `owner` keeps it allocated and is released with the interpreter lock
 // held.
 struct ArrayArgument {
   Array owner;
@@ -30,26 +30,26 @@ struct ArrayArgument {
   TensorValues values;
 };
 
-// Takes a C-contiguous array in the memory of the CPU of a dtype that tensors have. `what` begins
-// every error text, e.g. `tensor "w": gradient`. Throws nanobind::type_error (no array, another
-// dtype) or nanobind::value_error (not contiguous, read-only, another device), which say what was
-// expected and what came.
+// Takes a C-contiguous array in CPU memory, of a dtype that tensors have. `what` begins every error
+// text, e.g. `tensor "w": gradient`. Throws nanobind::type_error (no array, another dtype) or
+// nanobind::value_error (not contiguous, read-only, another device), which say what was expected
+// and what was passed.
 ArrayArgument TakeArray(nanobind::handle array, const std::string& what, Access access);
-// Likewise, of this shape and dtype; nanobind::value_error for another shape.
+// The same for this shape and dtype; nanobind::value_error for another shape.
 ArrayArgument TakeArray(nanobind::handle array,
                         const std::string& what,
                         Access access,
                         const std::vector<int64_t>& wanted,
                         DType dtype = DType::kFloat32);
 
-// The memory of an array of one of the element types of collectives; bool is uint8.
+// The memory of an array with one of the element types of collectives; bool is uint8.
 struct ValuesArgument {
   Array owner;
   ArrayValues values;
   bool is_bool = false;
 };
 
-// Takes a C-contiguous array in the memory of the CPU of a dtype that collectives have. Throws as
+// Takes a C-contiguous array in CPU memory, of a dtype that collectives have. Throws like
 // TakeArray.
 ValuesArgument TakeValues(nanobind::handle array, const std::string& what, Access access);
 
@@ -59,11 +59,11 @@ struct KeysArgument {
   std::span<const uint64_t> keys;
 };
 
-// Takes a one-dimensional C-contiguous array of uint64 or int64 in the memory of the CPU. Throws as
+// Takes a one-dimensional C-contiguous array of uint64 or int64 in CPU memory. Throws like
 // TakeArray, and nanobind::value_error for a key below 0, which it names.
 KeysArgument TakeKeys(nanobind::handle array, const std::string& what);
 
-// As Python writes a shape: (), (3,), (3, 4).
+// A shape as Python writes it: (), (3,), (3, 4).
 std::string ShapeText(std::span<const int64_t> dims);
 
 }  // namespace pushpull::python

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waiting as a Python program expects it: without the interpreter lock, and Ctrl-C ends it.
+// Waiting as a Python program expects it: without the interpreter lock, and Ctrl-C interrupts it.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,23 +35,23 @@ inline void Check(const absl::Status& status) {
   if (!status.ok()) throw StatusError(status);
 }
 
-// How long a wait goes on before it looks whether a signal has come.
+// How long a wait lasts before it checks for signals.
 constexpr std::chrono::milliseconds kSlice{50};
 
-// `seconds` as a deadline. nanobind::value_error unless it is a number that is not negative.
+// `seconds` as a deadline. nanobind::value_error unless it is a non-negative number.
 inline Deadline DeadlineAfter(double seconds) {
   constexpr double kLongest = 1e8;  // three years; more does not fit the clock
   if (!(seconds >= 0)) throw nanobind::value_error("timeout: expected seconds, 0 or more");
   return Deadline::After(FromSeconds(std::min(seconds, kLongest)));
 }
 
-// Runs the handlers of signals that have come. Throws what they raise, as KeyboardInterrupt.
+// Runs the handlers of pending signals. Throws what they raise, such as KeyboardInterrupt.
 inline void RunSignalHandlers() {
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
 
-// `wait` may be called again after kDeadlineExceeded; it is called until it returns something else
-// or `deadline` has passed, and its last status is returned.
+// Calls `wait`, which may be called again after kDeadlineExceeded, until it returns something else
+// or `deadline` has passed. Returns its last status.
 template <typename Wait>
 absl::Status WaitInSlices(Deadline deadline, const Wait& wait) {
   while (true) {
@@ -66,7 +66,7 @@ absl::Status WaitInSlices(Deadline deadline, const Wait& wait) {
   }
 }
 
-// For calls that cannot be repeated, which run in a thread. When a signal handler raises,
+// For calls that cannot be repeated and therefore run in a thread. If a signal handler raises,
 // `interrupt` is called first.
 template <typename Result, typename Interrupt>
 void WaitInSlices(std::future<Result>& done, const Interrupt& interrupt) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The extension module pushpull._engine. What users see is the Python beside it.
+// The extension module pushpull._engine. Users see only the Python package around it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
@@ -223,7 +223,7 @@ NB_MODULE(_engine, module) {
   if (Py_AtExit(&EndJobs) != 0)
     throw std::runtime_error("pushpull: the interpreter takes no more exit functions");
   nb::register_exception_translator(&RaiseStatusError);
-  // A job that the program does not close is kept until the process ends: see CloseAtExit.
+  // A job that the program does not close lives until the process ends: see CloseAtExit.
   nb::set_leak_warnings(false);
   DefineOptions(module);
   DefineSamples(module);

@@ -53,7 +53,7 @@ Reduction ReductionOf(const std::string& name, const ValuesArgument& array) {
   return name == "sum" ? Reduction::kSum : Reduction::kMean;
 }
 
-// Of all these bytes, without a copy.
+// An array of these bytes, without a copy.
 Bytes BytesOf(std::vector<std::byte> bytes) {
   auto kept = std::make_unique<std::vector<std::byte>>(std::move(bytes));
   const std::vector<std::byte>& memory = *kept;
@@ -80,7 +80,7 @@ const char* DTypeOf(ElementType type) {
   return "uint8";
 }
 
-// Calls again after each slice, which continues the call.
+// Repeats `call` after each slice, which continues the same collective.
 template <typename Call>
 auto Wait(const PythonJob& job, double seconds, const Call& call) {
   const Deadline deadline = DeadlineAfter(seconds);
@@ -132,7 +132,7 @@ OutgoingMessage MessageTo(uint32_t to, const ValuesArgument& array, const std::s
   return {.values = {array.values.type, array.values.bytes}, .to = WorkerId{to}, .label = label};
 }
 
-// Where a message goes: an array of the program's, or none.
+// Where a received message goes: an array of the program, or none.
 class Destination {
  public:
   Destination(nb::handle out, const std::string& what) {
@@ -190,7 +190,7 @@ void DefineCollectives(nb::class_<PythonJob>& job) {
   job.def(
          "use_step",
          [](const PythonJob& job_of, std::optional<uint64_t> step) {
-           // A loop over steps may end after the job.
+           // A loop over steps may end after the job is closed.
            if (job_of.open() == nullptr || job_of.open()->job == nullptr) return;
            job_of.job().collectives().UseStep(step ? std::optional(Step{*step}) : std::nullopt);
          },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The collectives and messages of a job for the interpreter; pushpull/_collectives.py and
-// pushpull/_messages.py are what programs call.
+// The collectives and messages of a job for the interpreter; programs call pushpull/_collectives.py
+// and pushpull/_messages.py.
 #pragma once
 
 #include <nanobind/nanobind.h>

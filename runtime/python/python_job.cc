@@ -17,11 +17,11 @@ namespace nb = nanobind;
 
 using JoinResult = absl::StatusOr<std::unique_ptr<Job>>;
 
-// Joining cannot be interrupted, so it is tried again and again for as long as the program wants,
-// and after Ctrl-C the last attempt ends by itself.
+// Joining cannot be interrupted, so it is attempted again and again for as long as the program
+// wants; after Ctrl-C the last attempt ends by itself.
 constexpr Duration kJoinAttempt = std::chrono::seconds(3);
 
-// Of the process; used with the interpreter lock held.
+// One list per process; used with the interpreter lock held.
 std::vector<std::future<JoinResult>>& AbandonedAttempts() {
   static auto* attempts = new std::vector<std::future<JoinResult>>;
   return *attempts;
@@ -55,7 +55,7 @@ std::unique_ptr<Job> Join(const JobOptions& options, Deadline deadline) {
   }
 }
 
-// The place of `name` among `names`, which count from `first`.
+// The value named `name`; `names` are numbered from `first`.
 template <typename Enum>
 Enum ByName(const std::string& what,
             const std::string& name,
@@ -227,7 +227,7 @@ void PythonJob::Start(double seconds) {
   std::future<absl::Status> done = std::async(
       std::launch::async, [&job, &tensors, deadline] { return job.Register(tensors, deadline); });
   WaitInSlices(done, [&] {
-    job.TellToEnd();  // ends a registration at once
+    job.TellToEnd();  // interrupts the registration at once
     const nb::gil_scoped_release release;
     done.wait();
   });
@@ -235,7 +235,7 @@ void PythonJob::Start(double seconds) {
   for (auto& [name, tensor] : tensors_) {
     tensor.optimizer_state = {};
     if (!tensor.registration.spec.rows) continue;
-    tensor.registration.value = {};  // the servers have the first rows
+    tensor.registration.value = {};  // the servers have the first rows now
     tensor.value = {};
   }
 }
