@@ -44,8 +44,9 @@ struct CollectiveFigures {
   double least_seconds = 0;
   double p99_seconds = 0;
   double bytes_per_second = 0;  // of the array, by the median time
-  // The same, times what a ring sends per byte, which makes numbers of ranks comparable: 2 (n - 1)
-  // / n for an all-reduce, (n - 1) / n for a reduce-scatter and an all-gather, 1 for a broadcast.
+  // The same, times what a ring sends per byte, so that numbers of ranks are comparable: the factor
+  // is 2 (n - 1) / n for an all-reduce, (n - 1) / n for a reduce-scatter and an all-gather, 1 for a
+  // broadcast.
   double bus_bytes_per_second = 0;
   double sent_over_array = 0;
 };

@@ -11,8 +11,8 @@
             gradient[:] = 2 * (w - 3)
             job.store.push_pull("w", gradient, out=w)              # done when the next step begins
 
-Arrays are float32, float16 or bfloat16, C-contiguous and in the memory of the CPU: NumPy, torch, or anything with DLPack. They are
-never copied in Python. Every blocking call releases the interpreter lock and ends with Ctrl-C.
+Arrays are float32, float16 or bfloat16, C-contiguous and in CPU memory: NumPy, torch, or anything with DLPack. They are never
+copied in Python. Every blocking call releases the interpreter lock; Ctrl-C interrupts it.
 """
 from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle

@@ -17,22 +17,22 @@ _Number = Union[bool, int, float]
 def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
     """Waits until every worker of the step has called it; returns their indices, ascending.
 
-    All collectives: a call belongs to the step of `Job.steps` or `Job.samples` that it is made in, before or after the pushes;
-    outside of these to the next step, `Job.step`, and is made before the pushes of that step. All who contribute to the step
-    make the same calls in the same order. A worker that joins takes part from its first step on (`Job.start_step`), so a
-    call before the first step is made only `if job.start_step == 0`; one that dies is not waited for any longer than the job
-    needs to notice. All workers get the same bits, in whatever order they call and whichever server fails meanwhile.
+    This applies to all collectives: a call within `Job.steps` or `Job.samples` belongs to their current step, before or after
+    the pushes; outside of these it belongs to the next step, `Job.step`, and must precede the pushes of that step. All workers
+    that contribute to the step make the same calls in the same order. A worker that joins takes part from its first step
+    (`Job.start_step`), so make a call before the first step only `if job.start_step == 0`. The call stops waiting for a worker
+    that dies once the job notices. All workers get the same bits, in whatever order they call and whichever server fails.
 
-    Each call blocks, for `timeout` seconds at most, without the interpreter lock; Ctrl-C ends it. One call at a time. `job`
-    is that of the last `init` unless given. Arrays and numbers: float32, float64, int32, int64, uint8, bool; 64 MiB at most.
+    Each call blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it. One call at a time.
+    `job` defaults to that of the last `init`. Arrays and numbers: float32, float64, int32, int64, uint8, bool; at most 64 MiB.
 
     Raises PushPullError with the code
       DEADLINE_EXCEEDED    a worker has not called it yet, or a server does not answer. Call again with the same arguments
-                           to wait on
+                           to continue waiting
       INVALID_ARGUMENT     the workers' calls differ: names two workers and what each has called
       RESOURCE_EXHAUSTED   too large
-      FAILED_PRECONDITION  before `Job.start`; spec.sync.mode is not Sync or has backup workers; another call is under way
-      UNAVAILABLE, ABORTED, CANCELLED  as `Handle.wait`
+      FAILED_PRECONDITION  before `Job.start`; spec.sync.mode is not Sync or has backup workers; another call is in progress
+      UNAVAILABLE, ABORTED, CANCELLED  as in `Handle.wait`
     """
     return (job or current_job())._engine.barrier(timeout)
 
@@ -44,16 +44,16 @@ def all_reduce(value: _AnyArray, op: str = ..., *, timeout: float = ..., job: Op
 
 
 def all_reduce(value: Any, op: str = "sum", *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
-    """The element-wise sum, mean, minimum or maximum of all workers' values; added in the order of their indices.
+    """The element-wise sum, mean, minimum or maximum of all workers' values, added in the order of their indices.
 
-    value  an array (NumPy, torch, DLPack): C-contiguous, writable, in the memory of the CPU, of one shape and dtype in all
+    value  an array (NumPy, torch, DLPack): C-contiguous, writable, in CPU memory, of the same shape and dtype in all
            workers; replaced by the result, and returned. Or a number: the result is returned
-    op     "sum" (integers wrap around), "mean" (over workers, not weighted; float32 and float64, and numbers), "min", "max".
+    op     "sum" (integers wrap around), "mean" (over workers, unweighted; float32, float64 and numbers), "min", "max".
            bool: "max" is any, "min" is all
 
     A NaN makes its element NaN. A weighted mean is the ratio of two sums: of weight x value, and of weight.
 
-    Blocks and raises as `barrier`; TypeError (dtype) and ValueError (op, layout, device) for arguments.
+    Blocks and raises like `barrier`; TypeError (dtype) and ValueError (op, layout, device) for arguments.
     """
     engine = (job or current_job())._engine
     if not _is_number(value):
@@ -68,10 +68,10 @@ def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, jo
     """The values of all workers, in the order of their indices (which `barrier` returns).
 
     value  an array as in `all_reduce`, which may be read-only and is left unchanged: returns an array with a new first
-           axis, of shape (workers, *shape), a torch tensor for a torch tensor, otherwise of NumPy. A number: an array of
-           shape (workers,). bytes, of any length in each worker: a list of bytes
+           axis, of shape (workers, *shape): a torch tensor for a torch tensor, otherwise a NumPy array. A number: returns an
+           array of shape (workers,). bytes, of any length in each worker: returns a list of bytes
 
-    Blocks and raises as `barrier`; TypeError and ValueError as `all_reduce`.
+    Blocks and raises like `barrier`; TypeError and ValueError as in `all_reduce`.
     """
     engine = (job or current_job())._engine
     if isinstance(value, bytes):
@@ -100,11 +100,11 @@ def broadcast(value: Any, root: Optional[int] = None, *, timeout: float = 60.0, 
     """The value of one worker, in all of them.
 
     value  as in `all_reduce`: an array is replaced and returned; a number, of the same kind in all workers, is returned.
-           Or bytes, in each worker of any length: those of `root` are returned
-    root   index of the worker whose value it is (`Job.worker`); default: the lowest that takes part
+           Or bytes, of any length in each worker: those of `root` are returned
+    root   index of the worker whose value is sent (`Job.worker`); default: the lowest that takes part
 
-    Blocks and raises as `barrier`, and NOT_FOUND: `root` is not among the workers of this step; TypeError and ValueError as
-    `all_reduce`.
+    Blocks and raises like `barrier`, and NOT_FOUND: `root` is not among the workers of this step; TypeError and ValueError as
+    in `all_reduce`.
     """
     engine = (job or current_job())._engine
     if isinstance(value, bytes):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `pushpull`: the program of the package, which takes this process over.
+"""The command `pushpull`: the package's program, which replaces this process.
 
-Jobs find the Python of this environment first: in `spec.command`, `python3` is the one that has this package.
+Jobs find the Python of this environment first: in `spec.command`, `python3` is the one with this package.
 """
 import os
 import pathlib

@@ -11,11 +11,11 @@ _PEER = re.compile(r"\b(?:server|worker)-\d+\b")
 
 
 class PushPullError(RuntimeError):
-    """A call of the library failed. The text says what, where and what to do.
+    """A call to the library failed. The text says what, where and what to do.
 
     code    "DEADLINE_EXCEEDED", "UNAVAILABLE", "ABORTED", "CANCELLED", "INVALID_ARGUMENT", "NOT_FOUND",
             "FAILED_PRECONDITION", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED" or "DATA_LOSS"; each call
-            documents which, and what the caller does.
+            documents its codes, and what the caller should do.
     peer    the servers or workers that the text names, as "server-1" or "server-0, server-2"; "coordinator"; or
             None.
     tensor  the name of the tensor, or None.

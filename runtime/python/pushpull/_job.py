@@ -34,15 +34,15 @@ Array = Union[numpy.typing.NDArray[Any], _HasDLPack]
 
 @dataclass(frozen=True)
 class Shard:
-    """This worker's samples of one step.
+    """This worker's samples in one step.
 
     step      number of the step
     epoch     of the data set, from 0
     position  samples of the epoch that earlier steps have consumed
     total     samples of this step over all workers
-    count     of them, this worker's: the weight of its gradients. 0 is possible: push all the same
-    indices   int64, shape (count,): positions in the epoch's order of the samples. Each program chooses that order; all
-              workers use the same
+    count     this worker's share of them, the weight of its gradients. May be 0: push nevertheless
+    indices   int64, shape (count,): positions in the epoch's order of samples. The program chooses that order, the same in
+              all workers
     """
 
     step: int
@@ -54,9 +54,9 @@ class Shard:
 
 
 class Store:
-    """The tensors of a job. From `Job.store`.
+    """The tensors of a job: `Job.store`.
 
-    Thread-safe, except that the pushes of one tensor come from one thread, in the order of their steps.
+    Thread-safe, except that the pushes of one tensor must come from one thread, in the order of their steps.
     """
 
     def __init__(self, engine: _engine.EngineJob) -> None:
@@ -73,23 +73,24 @@ class Store:
         """Adds a tensor, before `Job.start`. Never blocks.
 
         value        float32, float16 or bfloat16 (torch and DLPack), any shape, C-contiguous, writable. Not copied: the
-                     package keeps it allocated until the job is closed. It has the initial value, that of the first worker
-                     counts; after `Job.start`, the job's. Gradients have its dtype. Servers add in float32 and keep float32
-                     values and optimizer state, in checkpoints too; workers receive them rounded to this dtype
-        optimizer    that the servers run once per step: SGD, Adagrad, Adam, AdamW; Sum: none
-        reduce       how the gradients of a step become one: "mean" (weighted by samples), "sum", "min", "max"; and with the
-                     optimizer Sum in mode Sync "prod", "and", "or" (logical: 1 where all, or one, differ from 0, else 0)
-        codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"; of float32 tensors only
+                     package keeps it allocated until the job is closed. It has the initial value (that of the first worker
+                     counts) and, after `Job.start`, the job's. Gradients have its dtype. Servers add in float32 and keep
+                     float32 values and optimizer state, also in checkpoints; workers receive values rounded to this dtype
+        optimizer    the optimizer that the servers run once per step: SGD, Adagrad, Adam, AdamW; Sum: none
+        reduce       how the gradients of a step are combined: "mean" (weighted by samples), "sum", "min", "max"; and with the
+                     optimizer Sum in mode Sync "prod", "and", "or" (logical: 1 where all, or any, differ from 0, else 0)
+        codec        of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"; float32 tensors only
         keeps_value  `value`, and after each push_pull its `out`, stay as the library has left them. This is the job's copy
                      of last resort if a server is lost
         clip_norm    above 0: the reduced gradients of a step are scaled by min(1, clip_norm / (norm + 1e-6)), where norm is
-                     the L2 norm of those of all tensors with a clip_norm together, as torch.nn.utils.clip_grad_norm_ does.
-                     The same in all of them; each worker pushes all of them in every step. Mode Sync only
+                     the L2 norm over all tensors with a clip_norm, as torch.nn.utils.clip_grad_norm_ does. Must be equal in
+                     all of them, and each worker must push all of them in every step. Mode Sync only
 
-        Register tensors in the order in which the forward pass uses them: they travel in this order. Every worker registers the same ones.
+        Register tensors in the order in which the forward pass uses them: they travel in this order. Every worker must
+        register the same ones.
 
         Raises TypeError (dtype) and ValueError (shape, order, name, device), which name the tensor, what was expected and
-        what came; PushPullError FAILED_PRECONDITION after `Job.start`.
+        what was passed; PushPullError FAILED_PRECONDITION after `Job.start`.
         """
         options = _engine.TensorOptions()
         options.optimizer = optimizer.spec()
@@ -104,25 +105,25 @@ class Store:
                       reduce: str = "mean") -> None:
         """Adds a row-sparse tensor, before `Job.start`: rows with 64-bit keys, of which a step touches a few. Never blocks.
 
-        rows         how many there will be, 1 or more; a part of the tensor holds at most twice its share of them. Keys may be
-                     any numbers
-        dim          values of each row, 1 to 2,048
-        optimizer    that the servers run on the rows that a step pushes, and on no others: SGD, Adagrad, Adam, AdamW. Adam and
-                     AdamW are those of torch.optim.SparseAdam; momentum and weight decay act on a row when it is pushed
-        value        the rows of the keys 0 to rows - 1: float32, shape (rows, dim), C-contiguous; those of the first worker
+        rows         how many rows there will be, at least 1; a part of the tensor holds at most twice its share of them. Keys may
+                     be any numbers
+        dim          values per row, 1 to 2,048
+        optimizer    the optimizer that the servers run on the rows that a step pushes, and no others: SGD, Adagrad, Adam, AdamW.
+                     Adam and AdamW work like torch.optim.SparseAdam; momentum and weight decay act on a row when it is pushed
+        value        the rows with keys 0 to rows - 1: float32, shape (rows, dim), C-contiguous; those of the first worker
                      count. Read during `Job.start`, not copied before and not written. Default: every row begins as `init`
-        init, scale  what a row has that nobody has pushed: "zeros"; "uniform" from -scale to scale; "normal", mean 0 and standard
-                     deviation `scale`. Such a row takes no memory until its first push
-        seed         of `init`: the values follow from seed, key and column alone
-        evict_after  above 0: a row that no step has pushed for so many steps is removed, with its optimizer's state, at the
-                     latest an eighth of that later; it begins anew with `init`
-        reduce       how the gradients of a step become one: "mean" (weighted by samples; a worker that does not push a row counts
-                     as a gradient of 0) or "sum"
+        init, scale  values of a row that has not been pushed: "zeros"; "uniform" from -scale to scale; "normal" with mean 0 and
+                     standard deviation `scale`. Such a row takes no memory until its first push
+        seed         for `init`: the values depend on seed, key and column alone
+        evict_after  above 0: a row that has not been pushed for this many steps is removed with its optimizer state, at most an
+                     eighth of that later; it begins anew with `init`
+        reduce       how the gradients of a step are combined: "mean" (weighted by samples; a worker that does not push a row
+                     counts as a gradient of 0) or "sum"
 
         No worker has a copy of the rows: use spec.servers.replication or checkpoints. Mode Sync without backup workers and
-        gated steps. Every worker registers the same tensors, with the same settings.
+        gated steps. Every worker must register the same tensors, with the same settings.
 
-        Raises TypeError and ValueError as `register`; PushPullError FAILED_PRECONDITION after `Job.start`. `Job.start` raises
+        Raises TypeError and ValueError as in `register`; PushPullError FAILED_PRECONDITION after `Job.start`. `Job.start` raises
         INVALID_ARGUMENT for settings that do not fit each other.
         """
         options = _engine.TensorOptions()
@@ -137,15 +138,15 @@ class Store:
                   lr: Optional[float] = None) -> _engine.Handle:
         """Adds gradients of some rows to the current step of a row-sparse tensor. Never blocks on the network.
 
-        Every worker calls it once a step, also for no rows. The handle is done when the step is.
+        Every worker calls it once per step, even without rows. The handle is done when the step is.
 
         keys         uint64, or int64 of 0 or more; shape (n,), C-contiguous; any order. Gradients of a repeated key are added up
         gradient     float32, shape (n, dim), C-contiguous. Both are read during the call
-        samples, lr  as of `push_pull`
+        samples, lr  as in `push_pull`
 
-        Raises TypeError and ValueError as `register`; PushPullError NOT_FOUND (no such tensor), INVALID_ARGUMENT (the tensor is
-        dense), RESOURCE_EXHAUSTED (so many rows do not fit: register more; where the rows of earlier steps or other workers come
-        on top, the handle raises this and the job fails), CANCELLED (this process was told to end).
+        Raises TypeError and ValueError as in `register`; PushPullError NOT_FOUND (no such tensor), INVALID_ARGUMENT (the tensor
+        is dense), RESOURCE_EXHAUSTED (this many rows do not fit: register more; if they exceed the limit only together with rows
+        of earlier steps or other workers, the handle raises this and the job fails), CANCELLED (this process has to end).
         """
         handle = self._engine.push_rows(name, keys, gradient, self._options(samples, lr))
         self._has_pushed = True
@@ -153,15 +154,15 @@ class Store:
         return handle
 
     def pull_rows(self, name: str, keys: Array, out: Optional[Array] = None, *, min_step: int = 0) -> _engine.Handle:
-        """Receives rows as they are in version `min_step` or later. Never blocks on the network.
+        """Receives rows of version `min_step` or later. Never blocks on the network.
 
-        keys      as of `push_rows`. Read during the call
+        keys      as in `push_rows`. Read during the call
         out       float32, shape (n, dim), C-contiguous, writable: rows in the order of `keys`, written until the handle is done.
-                  Default: a new array of NumPy. Either is `Handle.rows`
-        min_step  version t is the value before step t: after the wait for a push, `job.step` is what it has made. One pull of a
-                  tensor at a time
+                  Default: a new NumPy array. In both cases it is `Handle.rows`
+        min_step  version t is the value before step t: after waiting for a push, `job.step` is the version that it made. One pull
+                  of a tensor at a time
 
-        A row that no step has pushed has what it begins with, and takes no memory by this. Errors as `push_rows`.
+        A row that no step has pushed has its initial values; pulling it takes no memory. Errors as in `push_rows`.
         """
         handle = self._engine.pull_rows(name, keys, out, min_step)
         self._handles[name, "pull"] = handle
@@ -171,29 +172,30 @@ class Store:
                   lr: Optional[float] = None, in_place: bool = False) -> _engine.Handle:
         """Adds `gradient` to the tensor's current step and receives the new value into `out`. Never blocks.
 
-        gradient  the registered dtype and shape. Leave it unchanged until the handle is done
-        out       likewise, written until the handle is done; in other memory than `gradient`. Default: the array that was
-                  registered
-        samples   weight of this gradient in the mean; default: those of the step in `Job.samples`, otherwise 1
+        gradient  of the registered dtype and shape. Leave it unchanged until the handle is done
+        out       likewise, written until the handle is done; must not share memory with `gradient`. Default: the array that
+                  was registered
+        samples   weight of this gradient in the mean; default: the step's number of samples in `Job.samples`, otherwise 1
         lr        learning rate of this step; default: that of `set_learning_rate`, otherwise as registered
         in_place  parts of the new value in memory shared with a server are not copied to `out`: `Handle.pieces`. Optimizer
                   Sum, mode Sync and float32 only
 
-        Push all tensors of a step before you wait for one. Raises TypeError and ValueError as `register`; PushPullError
-        NOT_FOUND (no such tensor), CANCELLED (this process was told to end: end it with `Job.exit_code`).
+        Push all tensors of a step before you wait for one. Raises TypeError and ValueError as in `register`; PushPullError
+        NOT_FOUND (no such tensor), CANCELLED (this process has to end: end it with `Job.exit_code`).
         """
         target = self._values.get(name) if out is None else out
         return self._push(name, gradient, target, samples, lr, in_place)
 
     def push(self, name: str, gradient: Array, *, samples: Optional[float] = None,
              lr: Optional[float] = None) -> _engine.Handle:
-        """As `push_pull`, but receives nothing: the handle is done when the gradient counts."""
+        """Like `push_pull`, but receives nothing: the handle is done when the gradient counts."""
         return self._push(name, gradient, None, samples, lr, False)
 
     def pull(self, name: str, out: Optional[Array] = None, *, min_step: int = 0) -> _engine.Handle:
-        """Receives the value of version `min_step` or later into `out`. Never blocks; arguments and errors as `push_pull`.
+        """Receives the value of version `min_step` or later into `out`. Never blocks; arguments and errors as in `push_pull`.
 
-        One pull of a tensor at a time. Version t is the value before step t, so `min_step=job.step` after a push waits for that step.
+        One pull of a tensor at a time. Version t is the value before step t, so `min_step=job.step` after a push waits for that
+        step.
         """
         target = self._values.get(name) if out is None else out
         handle = self._engine.pull(name, target, min_step)
@@ -206,28 +208,29 @@ class Store:
         out       float32 of shape (rows, *shape of the tensor), written until the handle is done. SGD with momentum has one
                   row, the momentum buffer; Adagrad one, the sum of squares; Adam and AdamW two, exp_avg and exp_avg_sq; Sum and
                   SGD without momentum none
-        min_step  as of `pull`. One pull of a tensor at a time, of its value or of this
+        min_step  as in `pull`. One pull of a tensor at a time, of its value or its state
 
-        After its wait() `Handle.updates` is the number of steps that the optimizer has made. Save both, and continue with
-        `set_optimizer_state`. Errors as `push_pull`.
+        After wait(), `Handle.updates` is the number of steps that the optimizer has made. Save both, and continue with
+        `set_optimizer_state`. Errors as in `push_pull`.
         """
         handle = self._engine.pull_optimizer_state(name, out, min_step)
         self._handles[name, "pull"] = handle
         return handle
 
     def set_optimizer_state(self, name: str, state: Array, updates: int) -> None:
-        """The optimizer of a registered tensor continues from `state`, as `pull_optimizer_state` returns it, after `updates` steps.
+        """Makes a tensor's optimizer continue after `updates` steps from `state`, as received by `pull_optimizer_state`.
 
-        Before `Job.start`, in every worker the same: the state belongs to the initial value, and that of the first worker
-        counts. A job that is restored from a checkpoint has the state in it. `state` is read during `Job.start`, not copied.
+        Call it before `Job.start`, with the same values in every worker: the state belongs to the initial value, and that of the
+        first worker counts. A job restored from a checkpoint takes the state from there. `state` is read during `Job.start`,
+        not copied.
 
-        Raises TypeError and ValueError as `register`; PushPullError NOT_FOUND (no such tensor), FAILED_PRECONDITION after
+        Raises TypeError and ValueError as in `register`; PushPullError NOT_FOUND (no such tensor), FAILED_PRECONDITION after
         `Job.start`.
         """
         self._engine.set_optimizer_state(name, state, updates)
 
     def set_learning_rate(self, lr: float) -> None:
-        """The learning rate of this worker's next pushes; that of the lowest worker counts for a step.
+        """Sets the learning rate of this worker's next pushes; for a step, that of the lowest worker counts.
 
         Raises ValueError unless it is above 0.
         """
@@ -236,7 +239,7 @@ class Store:
         self._learning_rate = lr
 
     def wait(self, timeout: float = 60.0) -> None:
-        """Waits for everything that was pushed and pulled since the last call; errors as `Handle.wait`."""
+        """Waits for everything that was pushed and pulled since the last call; errors as in `Handle.wait`."""
         for key in list(self._handles):
             self._handles[key].wait(timeout)
             del self._handles[key]
@@ -265,7 +268,7 @@ class Store:
 
 
 def _zeros_like(value: Array) -> Array:
-    """Of the same shape and dtype; NumPy has no bfloat16."""
+    """Zeros of the same shape and dtype; NumPy has no bfloat16."""
     new_zeros: Optional[Callable[[Any], Array]] = getattr(value, "new_zeros", None)  # of torch
     shape: tuple[int, ...] = numpy.shape(value)  # type: ignore[arg-type]
     if new_zeros is not None:
@@ -282,11 +285,11 @@ class _StepsWithJob(Protocol):
 
 
 class Job:
-    """One worker's membership in a training job. From `pushpull.init`.
+    """One worker's membership in a training job, from `pushpull.init`.
 
     As a context manager it leaves the job at the end of the block, and ends the process with `exit_code` if that is not 0
-    or if the job or this process was told to end. After another exception it closes the job: the other workers continue
-    without this one, as after a crash.
+    or if the job or this process has to end. After another exception it closes the job: the other workers continue without
+    this one, as after a crash.
     """
 
     def __init__(self, environment: Mapping[str, str], timeout: float) -> None:
@@ -304,9 +307,9 @@ class Job:
         _open_jobs.add(self)
 
     def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False) -> None:
-        """The workers divide `num_samples` samples among themselves, `epochs` times; before `start`, the same in each.
+        """Divides `num_samples` samples among the workers, `epochs` times. Before `start`, with the same values in all workers.
 
-        batch         samples per step of each worker; with `global_batch`, of all together. spec.workers.globalBatch
+        batch         samples per step of each worker; with `global_batch`, of all workers together. spec.workers.globalBatch
                       replaces it
 
         Raises PushPullError INVALID_ARGUMENT (a number is 0), FAILED_PRECONDITION (after `start`).
@@ -315,7 +318,7 @@ class Job:
         self._has_samples = True
 
     def start(self, timeout: float = 300.0) -> None:
-        """Registers the tensors. Blocks until every worker of the job has, and their memory has the job's values.
+        """Registers the tensors. Blocks until every worker has done so and the tensors have the job's values.
 
         Raises PushPullError INVALID_ARGUMENT (a name or a setting is wrong, or another worker registered the tensor
         differently), DEADLINE_EXCEEDED (not all servers and workers are there). End the process after an error; after
@@ -329,8 +332,8 @@ class Job:
     def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:
         """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.
 
-        It begins later than 0 where this worker joins or replaces another, leaves out steps that the job made without it
-        (backup workers), and ends early when the worker is released.
+        They begin later than 0 if this worker joins or replaces another, skip steps that the job made without it (backup
+        workers), and end early if the worker is released.
         """
         while self.step < end and not self.is_released:
             self._engine.use_step(self.step)
@@ -343,11 +346,11 @@ class Job:
     def samples(self, timeout: float = 60.0) -> Iterator[Shard]:
         """This worker's samples, step by step, until the data set is done or the worker is released.
 
-        Push all tensors for each, also where `count` is 0, and do not wait: a step ends by committing its samples and
-        with `store.wait(timeout)`. Pushes within it have the weight `count`.
+        Push all tensors in each step, even if `count` is 0, and do not wait: a step ends by committing its samples and calling
+        `store.wait(timeout)`. Pushes within it have the weight `count`.
 
         Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`), DATA_LOSS (the job's position is
-        damaged), and as `Handle.wait`.
+        damaged), and those of `Handle.wait`.
         """
         while True:
             part = self._engine.samples()
@@ -367,9 +370,9 @@ class Job:
             committed.wait(timeout)
 
     def buffer(self, shape: Union[int, tuple[int, ...]]) -> numpy.typing.NDArray[numpy.float32]:
-        """Memory for gradients that servers on this host read in place: float32 of `shape`, zero, page-aligned.
+        """Memory for gradients that servers on this host read in place: float32 of `shape`, zeros, page-aligned.
 
-        Allocate one for all gradients and take views of it. It may outlive the job. Raises PushPullError
+        Allocate one buffer for all gradients and use views of it. It may outlive the job. Raises PushPullError
         RESOURCE_EXHAUSTED.
         """
         dims = (shape,) if isinstance(shape, int) else shape
@@ -377,25 +380,25 @@ class Job:
         return values.reshape(dims)
 
     def report_loss(self, loss: float, *, samples: int = 1, step: Optional[int] = None) -> None:
-        """The loss of a step, this one unless named, over `samples` samples: for progress, report and metrics."""
+        """Reports the loss of a step, by default this one, over `samples` samples: for progress, report and metrics."""
         self._engine.report_loss(self.step if step is None else step, loss, samples)
 
     def report_result(self, name: str, value: float) -> None:
-        """A figure for `final` of the report, as "accuracy"."""
+        """Reports a figure for `final` in the report, such as "accuracy"."""
         self._engine.report_result(name, value)
 
     @property
     def is_traced(self) -> bool:
-        """A `pushpull trace` is under way: what `trace_span` and `span` name is recorded."""
+        """Whether a `pushpull trace` is in progress, which records what `trace_span` and `span` name."""
         return bool(self._engine.is_traced)
 
     def trace_span(self, name: str, begin_ns: int, end_ns: int) -> None:
-        """For `pushpull trace`: what the program did from `begin_ns` to `end_ns`, by `time.monotonic_ns()`. Never blocks."""
+        """For `pushpull trace`: names what the program did from `begin_ns` to `end_ns`, by `time.monotonic_ns()`. Never blocks."""
         self._engine.trace_span(name, begin_ns, end_ns)
 
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """For `pushpull trace`: names what the program does within, as "load". Costs a microsecond while no trace is on."""
+        """For `pushpull trace`: names what the program does within, such as "load". Costs a microsecond without a trace."""
         begin = time.monotonic_ns()
         try:
             yield
@@ -405,7 +408,7 @@ class Job:
 
     def status(self, timeout: float = 10.0) -> dict[str, Any]:
         """What the coordinator knows of the job: step, epoch, servers, workers, staleness and the other keys of
-        `pushpull status --json` (docs/interfaces.md). Blocks; takes a process of some milliseconds.
+        `pushpull status --json` (docs/interfaces.md). Blocks; starts a process for some milliseconds.
 
         Raises PushPullError UNAVAILABLE (the coordinator does not answer), DEADLINE_EXCEEDED.
         """
@@ -421,21 +424,21 @@ class Job:
         return status
 
     def tell_to_end(self) -> None:
-        """This process must end: the worker leaves after its step and is replaced. For programs that handle SIGTERM."""
+        """Makes the worker leave after its step, to be replaced: this process must end. For programs that handle SIGTERM."""
         self._engine.tell_to_end()
 
     def leave(self, timeout: float = 10.0) -> None:
         """Leaves the job: nobody waits for this worker any more. Blocks until the coordinator has confirmed it.
 
-        Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or as `Handle.wait`.
+        Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or those of `Handle.wait`.
         """
         self._engine.leave(timeout)
 
     def end(self, timeout: float = 10.0) -> None:
         """Leaves and closes the job: the last line of a script without a `with` block.
 
-        Where another process has to continue (SIGTERM) it ends this one with exit code 143; so does an uncaught error with the
-        code CANCELLED before. Errors as `leave`.
+        If another process has to continue (SIGTERM), ends this one with exit code 143; an earlier uncaught error with the code
+        CANCELLED does the same. Errors as in `leave`.
         """
         for optimizer in self._optimizers:
             optimizer.wait()
@@ -450,19 +453,19 @@ class Job:
         """Ends the membership as a crash would, if it has not left. Arrays of `buffer` stay valid."""
         try:
             self._exit_code = self._engine.exit_code
-        except PushPullError:  # closed already
+        except PushPullError:  # already closed
             return
         self._engine.close()
         _open_jobs.discard(self)
 
-    # ---- steps that an optimizer of pushpull.torch makes, and samplers wait for ----
+    # ---- steps made by optimizers of pushpull.torch, for which samplers wait ----
 
     def _start_once(self) -> None:
         if not self._has_started:
             self.start()
 
     def _commit_step(self, optimizer: _StepsWithJob) -> None:
-        """`optimizer` has pushed its tensors. After the last of them the samples of the step count."""
+        """Called when `optimizer` has pushed its tensors. After the last optimizer the samples of the step are committed."""
         self._stepped.append(optimizer)
         if len(self._stepped) < len(self._optimizers):
             return
@@ -471,7 +474,7 @@ class Job:
             self._commit = self._engine.commit_samples()
 
     def _finish_commit(self, timeout: float = 60.0) -> None:
-        """Waits until the samples of the last step count; those of the next one are known then."""
+        """Waits until the samples of the last step count; then those of the next step are known."""
         if self._commit is not None:
             self._commit.wait(timeout)
             self._commit = None
@@ -485,12 +488,12 @@ class Job:
 
     @property
     def step(self) -> int:
-        """Number of the next push; while none is under way."""
+        """Number of the next push; valid while none is in progress."""
         return self._engine.next_step
 
     @property
     def start_step(self) -> int:
-        """This worker's first step; after `start`."""
+        """This worker's first step; valid after `start`."""
         return self._engine.start_step
 
     @property
@@ -505,12 +508,12 @@ class Job:
 
     @property
     def is_released(self) -> bool:
-        """Whether the worker must leave: the job is smaller now, or the process was told to end (SIGTERM)."""
+        """Whether the worker must leave: the job is smaller now, or the process has to end (SIGTERM)."""
         return self._engine.is_released
 
     @property
     def exit_code(self) -> int:
-        """What to end the process with: 0, or 143 where another process has to continue."""
+        """The exit code for this process: 0, or 143 if another process has to continue."""
         try:
             return self._engine.exit_code
         except PushPullError:
@@ -537,9 +540,9 @@ class Job:
 
 
 def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = None) -> Job:
-    """Joins the job that `environment` describes, os.environ unless given: `pushpull run` and the operator set PUSHPULL_*.
+    """Joins the job that `environment` describes, by default os.environ: `pushpull run` and the operator set PUSHPULL_*.
 
-    Blocks for `timeout` seconds at most, without the interpreter lock; Ctrl-C ends it.
+    Blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it.
 
     Raises PushPullError INVALID_ARGUMENT (a variable is missing or wrong: the text names it), UNAVAILABLE and
     DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker),
@@ -561,28 +564,28 @@ def current_job() -> Job:
 
 
 def _end_if_told(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
-    """A script without a `with` block that is told to end in a wait: its exit code is the job's, and no traceback."""
+    """For a script without a `with` block that has to end during a wait: uses the job's exit code, without a traceback."""
     if isinstance(error, PushPullError) and error.code == "CANCELLED" and _current is not None:
         print(error, file=sys.stderr)
         raise SystemExit(_current.exit_code)
     _excepthooks[-1](kind, error, trace)
 
 
-_excepthooks: list[Callable[..., Any]] = []  # of the program
+_excepthooks: list[Callable[..., Any]] = []  # the program's own
 _current: Optional[Job] = None
-# A job that the program drops is still a member: it ends with the process, after the interpreter.
+# A job that the program drops remains a member: it ends with the process, after the interpreter.
 _open_jobs: set[Job] = set()
 
 
 @atexit.register
 def _close_all() -> None:
-    """The engine's threads end after the interpreter, and before the process: see close_at_exit."""
+    """Lets the engine's threads end after the interpreter and before the process: see close_at_exit."""
     for job in list(_open_jobs):
         job._engine.close_at_exit()
 
 
 class _ForkedEngine:
-    """The engine's threads are not in a forked process: any use would wait forever."""
+    """Replaces the engine in a forked process, which lacks the engine's threads: any use would wait forever."""
 
     def __getattr__(self, name: str) -> Any:
         raise PushPullError(f"{name}: this process was forked from one that had called pushpull.init(), and is no member of its "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on this machine: `local` makes this process the worker of one, `spawn` runs a function in the workers of one.
+"""Jobs on this machine: `local` makes this process a job's worker, `spawn` runs a function in a job's workers.
 
-Both run `pushpull run` as a child, in a session of its own: Ctrl-C is for this process, which ends the job in order. While
-this process lives it holds a lock; the workers wait for it, so they end the job when this process is killed.
+Both run `pushpull run` as a child in its own session: Ctrl-C reaches only this process, which ends the job in order. This
+process holds a lock while it lives; the workers wait for the lock, so they end the job if this process is killed.
 """
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ _REDRAW = "\r\033[K"
 @contextlib.contextmanager
 def local(servers: int = 2, *, settings: Optional[Mapping[str, Any]] = None, workdir: Optional[_Path] = None,
           timeout: float = 60.0) -> Iterator[Job]:
-    """A job on this machine with this process as its worker, as long as a `with` block: for notebooks and tests.
+    """A job on this machine with this process as its worker, for the duration of a `with` block: for notebooks and tests.
 
         with pushpull.local(servers=2) as job:
             job.store.register("w", w, optimizer=pushpull.SGD(lr=0.1))
             job.start()
 
     servers   processes that hold the tensors
-    settings  fields of the manifest, as {"spec.sync.deterministic": True}
+    settings  fields of the manifest, such as {"spec.sync.deterministic": True}
     workdir   folder for logs, checkpoints and `pushpull status --workdir`. Default: a temporary one, kept only if the job fails
     timeout   seconds until the servers are ready and this process has joined
 
-    Progress goes to sys.stderr. At the end of the block this process leaves and the others end, after an exception too; they
-    also end when this process is killed.
+    Progress goes to sys.stderr. At the end of the block, even after an exception, this process leaves and the others end; they
+    also end if this process is killed.
 
     Raises ValueError (a setting is wrong; the text names it) and PushPullError UNAVAILABLE (the job has failed),
-    DEADLINE_EXCEEDED (it has not started in time), or what the block raises, with the folder of the logs.
+    DEADLINE_EXCEEDED (it has not started in time), or what the block raises; a PushPullError names the folder of the logs.
     """
     command = [sys.executable, "-I", str(_HERE / "_stand_in.py")]
     with _Run("local", command, (servers, 1), settings, workdir) as run:
@@ -74,23 +74,22 @@ def local(servers: int = 2, *, settings: Optional[Mapping[str, Any]] = None, wor
 
 def spawn(fn: Callable[..., _Result], workers: int = 2, servers: int = 2, *, args: Sequence[Any] = (),
           settings: Optional[Mapping[str, Any]] = None, workdir: Optional[_Path] = None) -> list[_Result]:
-    """Runs `fn(job, *args)` in each of `workers` processes of a job on this machine. Returns its results, by worker.
+    """Runs `fn(job, *args)` in each of `workers` processes of a job on this machine. Returns the results, by worker.
 
-    fn, args  are pickled for new processes, as by multiprocessing's "spawn": fn is a function of a module or a script, not
-              of a notebook's cell, and a script calls spawn under `if __name__ == "__main__":`. `job` is that of
+    fn, args  are pickled for new processes, as by multiprocessing's "spawn": fn must be a function of a module or a script,
+              not of a notebook's cell, and a script must call spawn under `if __name__ == "__main__":`. `job` is that of
               `pushpull.init`, in a `with` block
-    settings, workdir  as of `local`
+    settings, workdir  as in `local`
 
-    Blocks until all workers are done. Progress and what the workers print go to sys.stderr. An exception in a worker ends the
-    job; a worker that crashes is restarted by the rules of spec.restart. Ctrl-C ends all processes, and so does the end of
-    this one.
+    Blocks until all workers are done. Progress and the workers' output go to sys.stderr. An exception in a worker ends the job;
+    a worker that crashes is restarted by the rules of spec.restart. Ctrl-C, or the end of this process, ends all processes.
 
     Raises ValueError (a setting is wrong; the text names it) and PushPullError ABORTED (fn has raised: `peer` is the worker,
     the text has its traceback), UNAVAILABLE (the job has failed otherwise; the text names the folder of the logs).
     """
-    # Raises where a new process imports a script that calls this.
+    # Raises if a new process imports a script that calls spawn at import.
     preparation = multiprocessing.spawn.get_preparation_data("worker")
-    preparation.pop("authkey", None)  # is not for others
+    preparation.pop("authkey", None)  # is secret
     work = pickle.dumps((preparation, pickle.dumps((fn, tuple(args)))))
     code = f"import sys; sys.path[:] = {sys.path!r}; from pushpull._local import _work; _work(sys.argv[1])"
     with _Run("spawn", [sys.executable, "-u", "-c", code], (servers, workers), settings, workdir) as run:
@@ -102,14 +101,14 @@ def spawn(fn: Callable[..., _Result], workers: int = 2, servers: int = 2, *, arg
 
 
 class _Run:
-    """`pushpull run`, and a folder for what this process and those of the workers tell each other:
+    """`pushpull run`, and a folder through which this process and the workers communicate:
 
     members   pipe: the environment of the process that stands in for this one
     alive     locked by this process
-    done      this process has left the job
-    work      what the workers do
-    result-I  what the function has returned in worker I
-    error-I   the exception that it has raised there
+    done      exists once this process has left the job
+    work      what the workers run
+    result-I  what the function returned in worker I
+    error-I   the exception that it raised there
     """
 
     def __init__(self, job: str, command: list[str], servers_and_workers: tuple[int, int],
@@ -143,7 +142,7 @@ class _Run:
             os.close(self._members)
         if not isinstance(error, PushPullError):
             shutil.rmtree(self.folder, ignore_errors=True)
-        elif str(self._workdir) not in str(error):  # of a call in the block
+        elif str(self._workdir) not in str(error):  # raised by a call in the block
             raise self._failure(str(error), error.code) from error
 
     def start(self) -> None:
@@ -178,12 +177,12 @@ class _Run:
         raise self._failure(f"the job has not started within {timeout:g} s", "DEADLINE_EXCEEDED")
 
     def leave(self) -> None:
-        """The process that stands in for this one may end."""
+        """Lets the process that stands in for this one end."""
         (self.folder / "done").touch()
         fcntl.lockf(self._alive, fcntl.LOCK_UN)
 
     def wait(self) -> None:
-        """Blocks until the job has ended. Raises what has ended it."""
+        """Blocks until the job has ended. Raises the error that ended it."""
         process, printer = self._process, self._printer
         assert process is not None and printer is not None
         code = process.wait()
@@ -192,7 +191,7 @@ class _Run:
             return
         errors = sorted(self.folder.glob("error-*"), key=lambda file: file.stat().st_mtime_ns)
         if errors:  # the first is the cause
-            self._lines.clear()  # they are about its consequences
+            self._lines.clear()  # they report its consequences
             error = self._failure(errors[0].read_text(), "ABORTED")
             error.peer = errors[0].name.replace("error", "worker")
             raise error
@@ -214,14 +213,14 @@ class _Run:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            process.kill()  # its guardian ends what is left
+            process.kill()  # its guardian ends the remaining processes
             process.wait()
             printer.join()
 
     def _print(self, output: int, terminal: TextIO) -> None:
-        """Passes on what `pushpull run` prints, but for lines that are in the logs."""
+        """Passes on what `pushpull run` prints, except lines that are in the logs."""
         line = ""
-        with contextlib.suppress(OSError), open(output, "rb", buffering=0) as file:  # OSError: the end of a terminal
+        with contextlib.suppress(OSError), open(output, "rb", buffering=0) as file:  # OSError: end of a terminal
             while data := file.read(1 << 16):
                 *lines, line = (line + data.decode(errors="replace").replace("\r\n", "\n")).split("\n")
                 for text in (line.rpartition(_REDRAW)[2] for line in lines):
@@ -236,7 +235,7 @@ class _Run:
 
 
 def _work(folder: str) -> None:
-    """A worker's process of `spawn`."""
+    """The main function of a worker process of `spawn`."""
     threading.Thread(target=_end_with_starter, args=(folder,), daemon=True).start()
     worker = os.environ["PUSHPULL_INDEX"]
     try:
@@ -253,7 +252,7 @@ def _work(folder: str) -> None:
 def _take_work(folder: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     preparation, work = pickle.loads(pathlib.Path(folder, "work").read_bytes())
     process: Any = multiprocessing.current_process()
-    process._inheriting = True  # refuses to start processes while the script is imported
+    process._inheriting = True  # no processes may start while the script is imported
     try:
         multiprocessing.spawn.prepare(preparation)
         fn, args = pickle.loads(work)

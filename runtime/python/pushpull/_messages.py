@@ -17,27 +17,28 @@ _Value = Union[Array, float, bytes]  # float: any number
 def send(value: _Value, to: int, *, timeout: float = 60.0, job: Optional[Job] = None) -> None:
     """Sends a value to worker `to`, which calls `recv` or `send_recv`; returns when that worker has it.
 
-    value  an array of any shape (NumPy, torch, DLPack): C-contiguous, in the memory of the CPU; float32, float64, int32,
-           int64, uint8 or bool. A number. Or bytes. 64 MiB at most; left unchanged
-    to     index of the receiver (`Job.worker`), another one than this worker's
+    value  an array of any shape (NumPy, torch, DLPack): C-contiguous, in CPU memory; float32, float64, int32, int64, uint8
+           or bool. A number. Or bytes. At most 64 MiB; left unchanged
+    to     index of the receiver (`Job.worker`), which must not be this worker
 
-    All messages: sender and receiver make their calls in the same step, which is told as in `barrier`; the other workers do
-    not take part. The messages of one worker to another arrive in the order in which they were sent; those of other pairs, and
-    of the opposite direction, are independent of them. The call blocks until the receiver has asked, so two workers that
-    both `send` to each other first wait until their timeouts: use `send_recv`. `timeout` and `job` as in `barrier`; one call
-    of these and the collectives at a time.
+    This applies to all messages: sender and receiver make their calls in the same step, which is determined as in `barrier`;
+    the other workers do not take part. Messages from one worker to another arrive in the order in which they were sent; those
+    of other pairs, and of the opposite direction, are independent of them. The call blocks until the receiver has asked, so
+    two workers that both first `send` to each other wait until their timeouts: use `send_recv`. `timeout` and `job` are as in
+    `barrier`; only one call of these and the collectives at a time.
 
-    A server that dies meanwhile changes nothing. A worker that joins or replaces another takes part from its
-    `Job.start_step` on; until then it is not among the workers of the step.
+    The failure of a server changes nothing. A worker that joins or replaces another takes part from its `Job.start_step`;
+    until then it is not among the workers of the step.
 
-    Raises as `barrier`, in particular PushPullError with the code
+    Raises like `barrier`, in particular PushPullError with the code
       DEADLINE_EXCEEDED    the other worker has not made its call yet, or a server does not answer. Call again with the same
-                           arguments to wait on
+                           arguments to continue waiting
       NOT_FOUND            the other worker is not among the workers of this step: it has left or died, or has not joined yet,
                            or was replaced meanwhile
-      INVALID_ARGUMENT     the other worker is this one; or the receiver's `out` has another type or size than what is sent:
+      INVALID_ARGUMENT     the other worker is this one; or the receiver's `out` differs in type or size from what is sent:
                            names both, in both workers
-    TypeError (dtype) and ValueError (layout, device, a negative index) for arguments. After an error the receiver may have the value.
+    TypeError (dtype) and ValueError (layout, device, a negative index) for arguments. After an error the receiver may have
+    the value.
     """
     array, label = _packed(value)
     (job or current_job())._engine.send(array, _index("send: to", to), label, timeout)
@@ -52,11 +53,11 @@ def recv(from_: int, *, out: None = ..., timeout: float = ..., job: Optional[Job
 def recv(from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
     """Returns the next value that worker `from_` sends to this one: see `send`.
 
-    out  an array (NumPy, torch, DLPack), C-contiguous, writable, in the memory of the CPU, of the dtype and number of
-         elements that are sent: filled and returned. Without one, of what was sent: a NumPy array of its dtype and shape
-         (also for a torch tensor), a number, or bytes. Of a sender in C++: an array of one dimension
+    out  an array (NumPy, torch, DLPack), C-contiguous, writable, in CPU memory, with the dtype and number of elements of what
+         is sent: filled and returned. Without it, returns what was sent: a NumPy array of its dtype and shape (even for a
+         torch tensor), a number, or bytes. From a sender in C++: a one-dimensional array
 
-    Blocks and raises as `send`.
+    Blocks and raises like `send`.
     """
     received = (job or current_job())._engine.recv(_index("recv: from_", from_), out, timeout)
     return out if out is not None else _unpacked(received)
@@ -70,13 +71,13 @@ def send_recv(value: _Value, to: int, from_: int, *, out: None = ..., timeout: f
 
 
 def send_recv(value: _Value, to: int, from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
-    """`send` to one worker and `recv` from one at the same time, the same or another: for rings and swaps.
+    """`send` to one worker and `recv` from the same or another one at the same time: for rings and swaps.
 
         left = pushpull.send_recv(mine, to=(job.worker + 1) % workers, from_=(job.worker - 1) % workers)
 
-    `value` and `to` as in `send`, `from_` and `out` as in `recv`, whose result it returns; `out` does not overlap `value`.
-    Blocks until both are done, and raises as `send`: where one of them fails, the other one is awaited first, and what came is
-    dropped.
+    `value` and `to` are as in `send`, `from_` and `out` as in `recv`, whose result it returns; `out` must not overlap `value`.
+    Blocks until both are done, and raises like `send`: if one of them fails, it first waits for the other, and drops what was
+    received.
     """
     array, label = _packed(value)
     outgoing = (array, _index("send_recv: to", to), label)
@@ -91,7 +92,7 @@ def _index(name: str, worker: int) -> int:
 
 
 def _packed(value: Any) -> tuple[Any, str]:
-    """The value as an array, and what makes it of the array again."""
+    """The value as an array, and the label from which `_unpacked` restores the value."""
     if isinstance(value, bytes):
         return numpy.frombuffer(value, numpy.uint8), "bytes"
     if _is_number(value):
@@ -106,7 +107,7 @@ def _packed(value: Any) -> tuple[Any, str]:
 
 def _unpacked(received: tuple[str, Any, str]) -> Any:
     dtype, content, label = received
-    kind, *words = label.split() or [""]  # a sender in C++ has a label of its own
+    kind, *words = label.split() or [""]  # a sender in C++ has its own label
     flat: numpy.typing.NDArray[Any] = content.view(dtype)
     if kind == "bytes":
         return flat.tobytes()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers that run on the servers, with the formulas and the default settings of torch.optim.
+"""Optimizers that run on the servers, with the formulas, defaults and argument names of torch.optim.
 
-The names of the arguments are those of torch.optim. A learning rate is above 0, a momentum and a beta at least 0 and below
-1, weight decay at least 0. Servers reject other values when the job starts: PushPullError, INVALID_ARGUMENT.
+A learning rate must be above 0, momentum and betas at least 0 and below 1, weight decay at least 0. Servers reject other
+values when the job starts: PushPullError, INVALID_ARGUMENT.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Adagrad:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam with L2 through the moments."""
+    """Adam with L2 regularization, which passes through the moments."""
 
     lr: float = 0.001
     betas: tuple[float, float] = (0.9, 0.999)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's process of a job of `pushpull.local`, run by path: the worker itself is the process that called `local`.
+"""The worker process of a job of `pushpull.local`, run by path; the worker itself is the process that called `local`.
 
-It tells that process its environment, and ends when the worker has left or is gone.
+Passes its environment to that process, and ends when the worker has left or is gone.
 """
 import fcntl
 import json
@@ -12,7 +12,7 @@ _END_OF_JOB = 3
 
 
 def end_of_job(why: str) -> int:
-    """Says that this worker's end is the job's, and why (docs/interfaces.md, section 4); the exit code for it."""
+    """Reports that this worker's end ends the job, and why (docs/interfaces.md, section 4). Returns the exit code."""
     path = os.environ.get("PUSHPULL_TERMINATION_LOG")
     if path:
         with open(path, "w") as message:
@@ -21,7 +21,7 @@ def end_of_job(why: str) -> int:
 
 
 def wait_for_end_of(folder: str) -> None:
-    """Until the process that started the job ends or releases its lock, which no child inherits."""
+    """Blocks until the process that started the job ends or releases its lock, which no child inherits."""
     with open(f"{folder}/alive") as alive:
         fcntl.lockf(alive, fcntl.LOCK_SH)
 

@@ -9,7 +9,7 @@
     for epoch in range(3):
         for images, labels in loader:  # this worker's samples
             optimizer.zero_grad()
-            loss_function(model(images), labels).backward()  # gradients travel while this goes on
+            loss_function(model(images), labels).backward()  # gradients travel while this runs
             optimizer.step()                                 # the forward pass waits for each layer's new values
     pushpull.current_job().end()
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets that the workers of a job divide while it trains, as DataLoaders read them."""
+"""Data sets that the workers of a job divide among themselves while it trains, for DataLoaders."""
 from __future__ import annotations
 
 import math
@@ -18,7 +18,7 @@ _Indices = numpy.typing.NDArray[numpy.int64]
 
 
 class _Part(NamedTuple):
-    """This worker's samples of a step."""
+    """This worker's samples in a step."""
 
     epoch: int
     ranges: tuple[tuple[int, int], ...]  # first position in the epoch's order, count
@@ -31,7 +31,7 @@ class _MicroBatch(NamedTuple):
 
 
 class _Steps:
-    """This worker's parts of the job's steps, one epoch after the other."""
+    """This worker's parts of the job's steps, epoch by epoch."""
 
     def __init__(self, num_samples: int, batch_size: int, epochs: int, shuffle: bool, seed: int, accumulate: int) -> None:
         for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
@@ -41,25 +41,25 @@ class _Steps:
         self.job.use_samples(num_samples, batch=batch_size * accumulate, epochs=epochs)
         self.accumulate = accumulate
         self.timeout = 60.0
-        self.fraction = 1.0  # of the part, that the micro-batch under way has
+        self.fraction = 1.0  # of the part that is in the current micro-batch
         self._num_samples = num_samples
         self._shuffle, self._seed = shuffle, seed
         self._batch = batch_size * accumulate * self.job.workers  # of all workers
         self._iterations = 0  # epochs that the program has iterated over
-        self._is_under_way = False  # a part was handed out
+        self._is_under_way = False  # a part has been handed out
         self._order: tuple[int, Optional[_Indices]] = (-1, None)
 
     def __len__(self) -> int:
-        """Micro-batches of an epoch, if the workers stay as they are."""
+        """Micro-batches per epoch, if the set of workers does not change."""
         return math.ceil(self._num_samples / self._batch) * self.accumulate
 
     def parts(self) -> Iterator[_Part]:
-        """Of the next epoch: what is left of it for the job, nothing if the job is past it.
+        """Parts of the next epoch: what is left of it for the job, nothing if the job is past it.
 
-        Each comes when the step before it counts. Steps without samples for this worker are made here.
+        Yields each part once the previous step counts. Makes the steps in which this worker has no samples.
         """
         self.job._start_once()
-        if self._is_under_way and self._has_pushed():  # an iteration that was left early
+        if self._is_under_way and self._has_pushed():  # an iteration that ended early
             self._finish_step()
         while True:
             samples = self.job._engine.samples()
@@ -76,9 +76,9 @@ class _Steps:
         self._iterations += 1
 
     def parts_ahead(self) -> Iterator[_Part]:
-        """This worker's next part and, as long as the workers stay as they are, those of the epoch after it.
+        """This worker's next part and, if the set of workers does not change, the following parts of the epoch.
 
-        To be asked while no step is under way.
+        Call it while no step is in progress.
         """
         samples = self.job._engine.samples()
         epoch = samples.epoch
@@ -89,7 +89,7 @@ class _Steps:
             samples = self.job._engine.samples(max(ahead, 0))
 
     def micro_batches(self, part: _Part) -> Iterator[_MicroBatch]:
-        """Of the part under way."""
+        """The micro-batches of the current part."""
         batches = self.split(part)
         for number, batch in enumerate(batches):
             self.fraction = len(batch) / part.num_samples
@@ -104,7 +104,7 @@ class _Steps:
         return [batch.tolist() for batch in numpy.array_split(indices, min(self.accumulate, part.num_samples))]
 
     def _order_of(self, epoch: int) -> Optional[_Indices]:
-        """A permutation that is the same in all workers, and for a job that is restored with another NumPy (NEP 19)."""
+        """A permutation that is the same in all workers, and in a job restored with another version of NumPy (NEP 19)."""
         if self._shuffle and self._order[0] != epoch:
             self._order = epoch, numpy.random.RandomState([self._seed, epoch]).permutation(self._num_samples)
         return self._order[1]
@@ -124,7 +124,7 @@ class _Steps:
                                "optimizer.step() after every batch; only pushpull.torch.ElasticDataLoader can load ahead")
 
     def _finish_step(self) -> None:
-        """The samples of the step count, and those of the next one are known."""
+        """Waits until the samples of the step count and those of the next one are known."""
         if self.job._commit is None:
             self.job._commit = self.job._engine.commit_samples()
         self.job.store.wait(self.timeout)
@@ -144,17 +144,17 @@ class _HasSteps:
 
     @property
     def is_last_of_step(self) -> bool:
-        """Of the micro-batch that was handed out last: whether its gradients end the step."""
+        """Whether the gradients of the latest micro-batch end the step."""
         return self._steps.job._is_last_of_step
 
     @property
     def fraction_of_step(self) -> float:
-        """Of this worker's samples in the step, those of the micro-batch: what to multiply its mean loss by."""
+        """The micro-batch's share of this worker's samples in the step: the factor for its mean loss."""
         return self._steps.fraction
 
     @property
     def step_timeout(self) -> float:
-        """Seconds for the other workers to make a step."""
+        """Seconds that the other workers have to make a step."""
         return self._steps.timeout
 
     @step_timeout.setter
@@ -163,30 +163,30 @@ class _HasSteps:
 
 
 class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
-    """Batches of indices for a DataLoader: each step's samples are divided among those who are workers then.
+    """Batches of indices for a DataLoader: each step's samples are divided among the workers at that time.
 
         loader = DataLoader(train, batch_sampler=pp.ElasticSampler(train, batch_size=64, epochs=3))
         for epoch in range(3):
             for images, labels in loader: ...
 
-    dataset     or its length
-    batch_size  samples of each worker in a step. spec.workers.globalBatch replaces it, for all workers together
+    dataset     the data set, or its length
+    batch_size  samples per worker and step. spec.workers.globalBatch replaces it, for all workers together
     epochs      of the whole job
-    shuffle     another order in each epoch, the same in all workers for one `seed`
-    accumulate  micro-batches of a step. Each has about `batch_size` samples; `optimizer.step()` counts after the last one
+    shuffle     a new order in each epoch, the same in all workers with the same `seed`
+    accumulate  micro-batches per step. Each has about `batch_size` samples; only `optimizer.step()` after the last one counts
 
-    An iteration is an epoch of the job: what is left of it where this worker joins or replaces another within it, and
-    nothing if the job is past it or this worker is released. An iteration that is left early continues in the next one.
-    Each sample counts exactly once in an epoch, also where workers come and go, and with spec.sync.gated where one fails. In
-    a step without samples for this worker it pushes zeros by itself. The number of batches depends on the workers; `len` is
-    that with those of now.
+    An iteration is an epoch of the job: the rest of it if this worker joins or replaces another within it, and nothing if the
+    job is past it or this worker is released. An iteration that ends early continues in the next one. Each sample counts
+    exactly once in an epoch, even if workers come and go, and with spec.sync.gated even if one fails. In a step without
+    samples for this worker the sampler pushes zeros by itself. The number of batches depends on the workers; `len` assumes
+    the current ones.
 
-    Construct it before the job starts, in every worker with the same arguments; the job is pushpull.current_job(). For a
-    loader without processes (num_workers=0); `ElasticDataLoader` can have them. `step_timeout` is an attribute: seconds for
-    the other workers to make a step.
+    Construct it before the job starts, with the same arguments in every worker; the job is pushpull.current_job(). Only for
+    loaders without processes (num_workers=0); `ElasticDataLoader` can have them. The attribute `step_timeout` is the number of
+    seconds that the other workers have to make a step.
 
     Raises PushPullError FAILED_PRECONDITION (the job has started or has a data set), ValueError (a number below 1),
-    RuntimeError (samples are asked for before those of the step before are pushed), and as `Handle.wait`.
+    RuntimeError (samples are requested before the previous step was pushed), and the errors of `Handle.wait`.
     """
 
     def __init__(self, dataset: Union[int, Sized], batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True,
@@ -195,7 +195,7 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
         self._steps = _Steps(num_samples, batch_size, epochs, shuffle, seed, accumulate)
 
     def __iter__(self) -> Iterator[list[int]]:
-        # DataLoader's iterator is the caller. With processes it would take batches of steps that have not come.
+        # DataLoader's iterator is the caller. With processes it would take batches of future steps.
         loader = sys._getframe(1).f_locals.get("loader")
         return self._batches(loader.num_workers if isinstance(loader, torch.utils.data.DataLoader) else 0)
 
@@ -210,11 +210,11 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
 
 
 class _Ahead:
-    """Batches of indices for a loader with processes, which asks for them before their steps come."""
+    """Batches of indices for a loader with processes, which requests them before their steps begin."""
 
     def __init__(self, steps: _Steps) -> None:
         self._steps = steps
-        self.planned: deque[_MicroBatch] = deque()  # asked for, in order, from the one that the loader gives next
+        self.planned: deque[_MicroBatch] = deque()  # requested, in order, beginning with the loader's next one
 
     def __iter__(self) -> Iterator[list[int]]:
         for part in self._steps.parts_ahead():
@@ -227,20 +227,20 @@ class _Ahead:
 
 
 class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
-    """A DataLoader whose batches are divided among the workers of the job as those of an ElasticSampler.
+    """A DataLoader whose batches are divided among the workers of the job like those of an ElasticSampler.
 
         loader = pp.ElasticDataLoader(train, batch_size=64, epochs=3, num_workers=2)
         for epoch in range(3):
             for images, labels in loader: ...
 
-    Arguments up to `accumulate` are those of ElasticSampler, the others those of DataLoader. `shuffle` is on unless told.
+    Arguments up to `accumulate` are those of ElasticSampler, the others those of DataLoader. `shuffle` defaults to True.
 
-    With num_workers above 0, data are loaded ahead for the workers that the job has now. When one joins, leaves or fails,
-    what was loaded for others is dropped and loading begins again, so that batches are always those of the step. That starts
-    new processes, unless persistent_workers is True. With backup workers it can happen after any step.
+    With num_workers above 0, data are loaded ahead for the job's current set of workers. When a worker joins, leaves or fails,
+    data that no longer belong to this worker are dropped and loading starts over, so that batches are always those of the step.
+    That starts new processes, unless persistent_workers is True. With backup workers it can happen after any step.
 
-    `timeout` is DataLoader's; `step_timeout` is an attribute: seconds for the other workers to make a step. Raises as
-    ElasticSampler, ValueError (in_order=False) and as DataLoader.
+    `timeout` is DataLoader's; the attribute `step_timeout` is the number of seconds that the other workers have to make a step.
+    Raises the errors of ElasticSampler and DataLoader, and ValueError (in_order=False).
     """
 
     def __init__(self, dataset: Any, batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True, seed: int = 0,

@@ -18,38 +18,39 @@ from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
-    """`optimizer` over the mean gradient of all workers, weighted by their samples.
+    """Applies `optimizer` to the mean gradient of all workers, weighted by their samples.
 
-    optimizer         whose parameters are float32, bfloat16 or float16, contiguous and on the CPU. Its param_groups stay in
-                      use: learning-rate schedulers may have this object or that one. Of bfloat16 and float16 the servers
-                      keep float32 master values and state: the optimizer runs there, without codec
-    named_parameters  of all its parameters, in the order of the forward pass, as model.named_parameters()
-    model             instead: then the forward pass waits for each module's parameters when it comes to it, otherwise `step`
-                      waits for all; and the finite floating-point buffers of its state_dict (as the statistics of batch norm) become
-                      the workers' mean
-                      And the weights of its nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) are row-sparse: the module
-                      receives the rows that its ids name, and pushes theirs. The servers run the optimizer on these, and keep
-                      its state: `state_dict` has none of it and raises RuntimeError. Mode Sync, without codec and clip_norm
+    optimizer         its parameters must be float32, bfloat16 or float16, contiguous and on the CPU. Its param_groups stay in
+                      use: learning-rate schedulers may use either this object or `optimizer`. For bfloat16 and float16 the
+                      servers keep float32 master values and state: the optimizer runs there, without codec
+    named_parameters  all its parameters, in the order of the forward pass, such as model.named_parameters()
+    model             alternative: then the forward pass waits for each module's parameters when it reaches the module, otherwise
+                      `step` waits for all; and the finite floating-point buffers of its state_dict (such as the statistics of
+                      batch norm) become the workers' mean
+                      The weights of its nn.Embedding(sparse=True) and nn.EmbeddingBag(sparse=True) are row-sparse: the module
+                      receives the rows that its ids name, and pushes their gradients. The servers run the optimizer on these
+                      rows and keep its state: `state_dict` does not include it and raises RuntimeError. Mode Sync, without codec
+                      and clip_norm
     codec             of gradients on the wire: "none", "fp16", "bf16", "int8", "topk", "onebit"
-    clip_norm         limit of the norm of the mean gradient over all parameters, as torch.nn.utils.clip_grad_norm_
+    clip_norm         limit of the norm of the mean gradient over all parameters, as in torch.nn.utils.clip_grad_norm_
     scaler            the torch.amp.GradScaler of float16 autocast (torch 2.3 or newer on the CPU): each step is backward,
                       `optimizer.synchronize()`, `scaler.step(optimizer)`, `scaler.update()`. A step in which any worker's
                       gradient overflows changes nothing, and lowers every worker's scale. The optimizer runs on the workers.
                       To clip, pass clip_norm: gradients are pushed unscaled, so `scaler.unscale_` has nothing to do
-    optimizer_on      "servers": SGD, Adagrad, Adam, AdamW and SparseAdam of torch.optim; each chunk of a parameter is updated once,
-                      where it is. "workers": any optimizer; moves twice the bytes in two round trips, its state is on each worker alone
-                      and in no checkpoint, and needs mode Sync without backup workers and gated steps. "auto": servers
-                      where they can
+    optimizer_on      "servers": SGD, Adagrad, Adam, AdamW and SparseAdam of torch.optim; each chunk of a parameter is updated
+                      once, where it is. "workers": any optimizer; moves twice the bytes in two round trips, keeps its state
+                      only on each worker and in no checkpoint, and needs mode Sync without backup workers and gated steps.
+                      "auto": on the servers if they can run it
 
     Its job is pushpull.current_job(). Attributes: `timeout`, seconds of every wait for the other workers; `runs_on_servers`.
 
-    Construct it before the job starts, in every worker with the same arguments. The job starts with the first batch, forward
+    Construct it before the job starts, with the same arguments in every worker. The job starts with the first batch, forward
     pass or `zero_grad`; then the parameters have the job's values. Every backward pass outside `no_sync` is a step of the
-    job: it pushes each gradient as soon as it is there. Between `step` and the next forward pass parameters may
-    change at any time; `wait` ends that, and so do `model.state_dict()` and any forward pass in evaluation mode.
+    job: it pushes each gradient as soon as it is complete. Between `step` and the next forward pass parameters may change at
+    any time; `wait` ends that, and so do `model.state_dict()` and any forward pass in evaluation mode.
 
     Raises ValueError (a parameter without a name, the settings), TypeError (a dtype), RuntimeError (gradients in the wrong
-    order), and in waits PushPullError as `Handle.wait`.
+    order), and in waits the PushPullErrors of `Handle.wait`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer,
@@ -67,7 +68,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._clip_norm = clip_norm
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._is_bound = False
-        self._is_pending = False  # whether new values are under way
+        self._is_pending = False  # whether new values are on their way
         self._accumulates = False
         self._is_synchronized = False  # whether the gradients of the parameters are the workers' mean
         self._share_state()
@@ -113,10 +114,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
             each.parameter.grad = None
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Ends the step: pushes the gradients that the backward pass has not, zeros for parameters without one.
+        """Ends the step: pushes the gradients that the backward pass has not pushed, zeros for parameters without a gradient.
 
-        Only the last call after `accumulate` micro-batches of an ElasticSampler ends one; the others do nothing. Blocks only
-        without `model` or with the optimizer on the workers, for `timeout` seconds at most.
+        Of the calls after the `accumulate` micro-batches of an ElasticSampler only the last ends a step; the others do nothing.
+        Blocks only without `model` or with the optimizer on the workers, for at most `timeout` seconds.
         """
         loss = None if closure is None else closure()
         if getattr(self, "grad_scale", None) is not None and self._scaler is None:
@@ -134,15 +135,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._end_step(self._job.store._weight)
         return loss
 
-    # GradScaler calls step after an overflow too, and leaves that to it: the step of the job has to end.
+    # GradScaler then calls step even after an overflow and lets step handle that: the job's step has to end.
     _step_supports_amp_scaling = True
 
     def synchronize(self) -> None:
         """With the optimizer on the workers: blocks until each `parameter.grad` is the workers' mean, which `step` then uses.
 
-        The program may read and change them: to measure their norm, to clip them in its own way. The same in all workers. After
-        an overflow with `scaler` one of them is infinite. Blocks for `timeout` seconds at most. Raises RuntimeError (the
-        optimizer runs on the servers, a micro-batch that is not the last one).
+        The program may read and change the gradients, for example to measure their norm or to clip them in its own way, if all
+        workers do the same. After an overflow with `scaler` one of them is infinite. Blocks for at most `timeout` seconds. Raises
+        RuntimeError (the optimizer runs on the servers, the micro-batch is not the last one).
         """
         if self.runs_on_servers:
             raise RuntimeError('synchronize: the optimizer runs on the servers; pass optimizer_on="workers"')
@@ -172,11 +173,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._is_pending = False
 
     def state_dict(self) -> dict[str, Any]:
-        """As of `optimizer`: torch.optim loads it into an optimizer of the same class, and a job with other servers.
+        """Like that of `optimizer`: a torch.optim optimizer of the same class can load it, and so can a job with other servers.
 
-        The state that belongs to the parameters after the last step. Where the optimizer runs on the servers it is received
-        from them, by the workers that call this: blocks for `timeout` seconds at most. Call it between `step` and the next
-        backward pass. Raises PushPullError as `Handle.wait`, RuntimeError where the optimizer keeps state of a sparse embedding.
+        Has the state that belongs to the parameters after the last step. If the optimizer runs on the servers, each worker that
+        calls this receives it from them: blocks for at most `timeout` seconds. Call it between `step` and the next backward
+        pass. Raises PushPullError as in `Handle.wait`, RuntimeError if the optimizer keeps state for a sparse embedding.
         """
         if not self.runs_on_servers or not self._job._has_started:
             return self._optimizer.state_dict()
@@ -189,11 +190,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self.state.clear()  # the servers have it
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continues from what `state_dict`, or that of a torch optimizer of the same class, has returned.
+        """Continues from what `state_dict`, or that of a torch optimizer of the same class, returned.
 
-        Before the job starts, in every worker the same; load the model's values there too. A job that is restored from its
-        own checkpoint (spec.restoreFrom) has the state in that. Raises RuntimeError after the job has started, where the optimizer
-        runs on the servers.
+        Call it before the job starts, with the same state in every worker, and load the model's values there too. A job restored
+        from its own checkpoint (spec.restoreFrom) takes the state from that. Raises RuntimeError if the job has started and the
+        optimizer runs on the servers.
         """
         if self.runs_on_servers and self._job._has_started:
             raise RuntimeError("load_state_dict: the job has started and its servers have the state; call it before")
@@ -225,7 +226,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise ValueError("the optimizer has no parameters")
 
     def _choose(self, optimizer_on: str) -> bool:
-        """Whether the optimizer runs on the servers, or in mode AllReduce as it would there."""
+        """Whether the optimizer runs on the servers or, in mode AllReduce, as it would there."""
         runs_there = self._would_run_on_servers(optimizer_on)
         if not runs_there and "PUSHPULL_RING" in self._job._environment:
             raise ValueError(f"mode AllReduce takes a step of all tensors at once, and {type(self._optimizer).__name__} on the "
@@ -325,8 +326,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         by_id = {id(each.parameter): each for each in self._parameters.values()}
 
         def wait_before(module: torch.nn.Module) -> None:
-            # A module with parameters of its own may use those of its submodules without calling them, as
-            # MultiheadAttention does.
+            # A module with its own parameters may use those of its submodules without calling them, like
+            # MultiheadAttention.
             own = list(module.parameters(recurse=False))
             used = [by_id[id(parameter)] for parameter in (module.parameters() if own else ()) if id(parameter) in by_id]
 
@@ -355,7 +356,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # ---- a step ----
 
     def _ignore_changes(self) -> None:
-        """What changed gradients after their push has changed no value: it measured their norm, by clipping to infinity."""
+        """Ignores changes to gradients since their push: measuring their norm, by clipping to infinity, changed no value."""
         for each in self._parameters.values():
             each.ignore_changes()
 
@@ -373,7 +374,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._is_bound = True
 
     def _before_start(self) -> None:
-        """Hands the state over with which the servers begin."""
+        """Passes on the state with which the servers begin."""
         if not self.runs_on_servers:
             return
         for name, each in self._parameters.items():
@@ -410,7 +411,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                  'optimizer_on="workers"')
 
     def _push_nothing(self) -> None:
-        """A step without samples: the other workers wait for this one all the same."""
+        """Makes a step without samples: the other workers wait for this one nevertheless."""
         self._begin()
         for each in self._parameters.values():
             each.parameter.grad = None
@@ -418,7 +419,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._end_step(0.0)
 
     def _receive_rows(self) -> None:
-        """All rows of sparse embeddings, as the last step has left them."""
+        """Receives all rows of sparse embeddings, as they are after the last step."""
         if not self._rows or not self._job._has_started:
             return
         self._begin()
@@ -432,7 +433,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._overflow.gradient.fill_(1)
 
     def _push_rest(self, samples: Optional[float] = None) -> None:
-        """Pushes what the backward pass has not: zeros for parameters without a gradient."""
+        """Pushes what the backward pass has not pushed; zeros for parameters without a gradient."""
         self._begin()
         samples = self._job.store._weight if samples is None else samples
         for each in self._parameters.values():
@@ -470,7 +471,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _update_on_worker(self) -> None:
         """Runs the optimizer on copies of the parameters: the library owns the memory of the registered ones.
 
-        The difference is pushed, so that the servers have the parameters: for workers that join, and for checkpoints.
+        Pushes the difference, so that the servers have the parameters for workers that join and for checkpoints.
         """
         if not self._is_synchronized:
             self._receive_mean()

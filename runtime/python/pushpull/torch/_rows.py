@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of sparse embeddings: row-sparse tensors, of which a step pulls and pushes the rows that its batches touch."""
+"""The weights of sparse embeddings: row-sparse tensors. A step pulls and pushes only the rows that its batches touch."""
 from __future__ import annotations
 
 import inspect
@@ -15,11 +15,11 @@ from ._settings import learning_rate
 
 Embedding = Union[nn.Embedding, nn.EmbeddingBag]
 
-_PORTION_BYTES = 64 * 1024 * 1024  # of rows that are received at once where all are
+_PORTION_BYTES = 64 * 1024 * 1024  # rows received at a time when all rows are
 
 
 class RowParameter:
-    """The weight of a sparse embedding. The servers have its rows; those of this process are as old as their last use."""
+    """The weight of a sparse embedding. The servers have its rows; this process's rows are as of their last use."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class RowParameter:
         if grad is None:
             keys, values = torch.empty(0, dtype=torch.int64), torch.empty((0, self.parameter.shape[1]))
         elif grad.is_sparse:
-            # A row that occurs several times is added up by the library.
+            # The library adds up the gradients of a row that occurs several times.
             keys, values = grad._indices()[0].contiguous(), grad._values().contiguous()
             self._pushed = grad, grad._version
         else:
@@ -81,14 +81,14 @@ class RowParameter:
         self._pushed = None
 
     def receive(self, ids: torch.Tensor, timeout: float) -> None:
-        """The weight's rows of these ids become those with which this worker's next step begins."""
+        """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
         keys = torch.unique(ids.detach()).to(torch.int64)
         rows = torch.empty((len(keys), self.parameter.shape[1]))
         self._pull(keys, rows, timeout)
         self.parameter.data[keys] = rows
 
     def receive_all(self, timeout: float) -> None:
-        """All rows, in portions."""
+        """Receives all rows, in portions."""
         weight = self.parameter.data
         portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
         for first in range(0, len(weight), portion):
@@ -103,9 +103,9 @@ class RowParameter:
 
 
 def sparse_embeddings(model: Optional[nn.Module], trained: dict[str, nn.Parameter]) -> dict[str, Embedding]:
-    """The modules of the model whose weight has sparse gradients, by the weight's name.
+    """The modules of the model whose weights have sparse gradients, by the weight's name.
 
-    Raises ValueError for what rows cannot have.
+    Raises ValueError for settings that row-sparse tensors do not support.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     found: dict[str, Embedding] = {}
@@ -129,7 +129,7 @@ def sparse_embeddings(model: Optional[nn.Module], trained: dict[str, nn.Paramete
 
 
 def check_choices(name: str, choices: dict[str, Any]) -> None:
-    """Raises ValueError for a choice of DistributedOptimizer that is not None: rows cannot have it."""
+    """Raises ValueError for a choice of DistributedOptimizer that is not None: row-sparse tensors do not support it."""
     for choice, value in choices.items():
         if value is not None:
             raise ValueError(f'parameter "{name}": Embedding(sparse=True) needs an optimizer on the servers, no codec and no '
@@ -137,7 +137,7 @@ def check_choices(name: str, choices: dict[str, Any]) -> None:
 
 
 def receive_before(module: Embedding, each: RowParameter, begin: Callable[[], None], timeout: Callable[[], float]) -> None:
-    """Before the module's forward pass the rows that it is about to use are received."""
+    """Receives the rows that the module is about to use, before its forward pass."""
     def before(_: nn.Module, arguments: tuple[Any, ...], named: Optional[dict[str, Any]] = None) -> None:
         ids = arguments[0] if arguments else (named or {}).get("input")
         if not isinstance(ids, torch.Tensor):

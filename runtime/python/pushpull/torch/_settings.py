@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which optimizer of the servers computes the same as one of torch.optim."""
+"""Which of the servers' optimizers is equivalent to one of torch.optim."""
 from __future__ import annotations
 
 from typing import Any, Optional
@@ -8,17 +8,17 @@ import torch
 
 from .._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
 
-# Servers take 0 for "as registered". Below the rounding of any update.
+# For servers 0 means "as registered". This is below the rounding of any update.
 _LOWEST_LEARNING_RATE = 1e-30
 
 
 def learning_rate(group: dict[str, Any]) -> float:
-    """Of a parameter group, as servers take it."""
+    """The learning rate of a parameter group, in the form that servers take."""
     return max(float(group["lr"]), _LOWEST_LEARNING_RATE)
 
 
 def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optional[Optimizer]:
-    """The optimizer of the servers with the settings of a parameter group, or None if they have none."""
+    """The servers' optimizer with the settings of a parameter group, or None if they have no such optimizer."""
     if group.get("maximize") or group.get("amsgrad") or group.get("differentiable"):
         return None
     lr, decay = learning_rate(group), group.get("weight_decay", 0.0)
@@ -40,11 +40,11 @@ def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optio
 
 
 def needs_sparse(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether it is for parameters with sparse gradients alone."""
+    """Whether the optimizer is only for parameters with sparse gradients."""
     return type(optimizer) is torch.optim.SparseAdam
 
 
-# What torch.optim keeps of a parameter, in the order of the servers' rows.
+# The state that torch.optim keeps for a parameter, in the order of the servers' rows.
 _STATE_NAMES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.SGD: ("momentum_buffer",),
     torch.optim.Adagrad: ("sum",),
@@ -55,13 +55,13 @@ _STATE_NAMES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
 
 
 def state_names(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
-    """What an optimizer that servers can run keeps of a parameter of the group, by its names in `state`."""
+    """The names in `state` of what an optimizer that servers can run keeps for a parameter of the group."""
     names = _STATE_NAMES[type(optimizer)]
     return () if group.get("momentum") == 0 else names
 
 
 def to_rows(state: dict[str, Any], names: tuple[str, ...]) -> Optional[tuple[torch.Tensor, int]]:
-    """The rows of the servers and the number of updates in them; None: the optimizer has made no step."""
+    """The servers' rows and the number of updates in them; None if the optimizer has made no step."""
     parts = [state.get(name) for name in names]
     updates = int(state.get("step", 1))
     if updates == 0 or not parts or any(part is None for part in parts):
@@ -70,7 +70,7 @@ def to_rows(state: dict[str, Any], names: tuple[str, ...]) -> Optional[tuple[tor
 
 
 def from_rows(rows: torch.Tensor, names: tuple[str, ...], updates: int) -> dict[str, Any]:
-    """The inverse, as torch.optim has it."""
+    """The inverse: the state as torch.optim has it."""
     state: dict[str, Any] = dict(zip(names, rows.unbind()))
     if names != ("momentum_buffer",):
         state["step"] = torch.tensor(float(updates))

@@ -11,9 +11,9 @@ from .._job import Job
 
 
 class PassSpans:
-    """Hooks of a model that record its passes while a trace is on. One comparison a pass otherwise.
+    """Hooks of a model that record its passes while a trace runs; otherwise they cost one comparison per pass.
 
-    The backward pass begins when the gradient of the model's result arrives, or, where the result is no tensor, with the
+    The backward pass begins when the gradient of the model's result arrives or, if the result is not a tensor, with the
     first gradient of a parameter; it ends with the last.
     """
 
@@ -26,7 +26,7 @@ class PassSpans:
         model.register_forward_hook(self._after_forward)
 
     def on_gradient(self) -> None:
-        """A gradient of a parameter is there."""
+        """Called when the gradient of a parameter is complete."""
         if not self._job.is_traced:
             return
         self._backward_end = time.monotonic_ns()
@@ -34,7 +34,7 @@ class PassSpans:
             self._backward_begin = self._backward_end
 
     def end_step(self) -> None:
-        """No gradient follows in this step."""
+        """Called when no more gradients follow in this step."""
         if self._backward_begin is not None and self._backward_end is not None:
             self._job.trace_span("backward", self._backward_begin, self._backward_end)
         self._backward_begin = self._backward_end = None
@@ -48,7 +48,7 @@ class PassSpans:
         self._job.trace_span("forward", self._forward_begin, time.monotonic_ns())
         self._forward_begin = None
         if isinstance(result, torch.Tensor) and result.requires_grad:
-            register: Any = result.register_hook  # without types in some versions of torch
+            register: Any = result.register_hook  # untyped in some versions of torch
             register(self._on_result_gradient)
 
     def _on_result_gradient(self, _: torch.Tensor) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a model in the job: what is pushed from where, and where new values go."""
+"""The tensors of a model in the job: what is pushed, from which memory, and where new values go."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from .._job import Job
 from .._optimizers import Optimizer
 from ._settings import learning_rate
 
-_ALIGNMENT = 64  # bytes: gradients begin on cache lines of their own
-# Of tensors of the job. Servers keep float32 of all of them.
+_ALIGNMENT = 64  # bytes: each gradient begins on its own cache line
+# The dtypes that tensors of the job may have. Servers keep float32 values of all of them.
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -39,7 +39,7 @@ class Tensor:
         self._handle = self._bound.push(samples, lr)
 
     def wait(self, timeout: float) -> bool:
-        """Whether a new value has come since the last call. The gradient is free to be written then."""
+        """Whether a new value has arrived since the last call. Afterwards the gradient may be written."""
         if self._handle is None:
             return False
         self._handle.wait(timeout)
@@ -48,14 +48,14 @@ class Tensor:
 
 
 class Parameter:
-    """A parameter and its gradient of the step."""
+    """A parameter and its gradient in the current step."""
 
     def __init__(self, parameter: torch.nn.Parameter, group: dict[str, Any], gradient: Tensor,
                  update: Optional[Tensor]) -> None:
         self.parameter = parameter
         self.group = group
         self.gradient = gradient
-        self.update = update  # with the optimizer on the workers: what the step takes away from the parameter
+        self.update = update  # with the optimizer on the workers: what the step subtracts from the parameter
         self.is_pushed = False
         self._pushed_version = 0
 
@@ -65,16 +65,16 @@ class Parameter:
             self.update.bind(engine)
 
     def wait(self, timeout: float) -> bool:
-        """Whether the parameter has got a new value since the last call."""
+        """Whether the parameter has received a new value since the last call."""
         return (self.update or self.gradient).wait(timeout)
 
     def end_step(self) -> None:
         self.is_pushed = False
 
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> bool:
-        """Pushes `parameter.grad`; afterwards that is the memory from which servers read it.
+        """Pushes `parameter.grad`, which afterwards refers to the memory from which servers read it.
 
-        With `loss_scale` divided by that, or zeros and False where it is not finite.
+        With `loss_scale` the gradient is divided by that; if it is not finite, pushes zeros and returns False.
         """
         memory, grad = self.gradient.gradient, self.parameter.grad
         self.gradient.wait(timeout)
@@ -125,21 +125,21 @@ class Buffer:
 
 
 def statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Its floating-point buffers that a checkpoint of it would have. A mask of infinities is none that has a mean."""
+    """The model's floating-point buffers that a checkpoint would have. A mask of infinities is excluded: it has no mean."""
     saved = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers()
             if name in saved and buffer.dtype in DTYPES and bool(buffer.isfinite().all())}
 
 
 class Memory:
-    """One registered buffer for all gradients: each takes a file descriptor at every server."""
+    """One registered buffer for all gradients: each buffer takes a file descriptor in every server."""
 
     def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
         self._values = job.buffer(sum(map(_aligned_floats, shapes)) or 1)
         self._used = 0
 
     def take(self, like: torch.Tensor) -> torch.Tensor:
-        """Of the shape and dtype of `like`. No view of another one's tensor: it counts its own changes (_version)."""
+        """A tensor of the shape and dtype of `like`; not a view of another tensor, so it counts its own changes (_version)."""
         begin, self._used = self._used, self._used + _aligned_floats(like)
         values = self._values[begin:self._used]
         if like.dtype not in (torch.float16, torch.bfloat16):

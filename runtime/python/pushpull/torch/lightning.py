@@ -16,7 +16,7 @@ from ._optimizer import DistributedOptimizer
 
 
 class _Environment(LightningEnvironment):  # type: ignore[misc, unused-ignore]
-    """Who this process is: the job's worker, one per node for Lightning."""
+    """This process's identity: a worker of the job, which for Lightning is alone on its node."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Environment(LightningEnvironment):  # type: ignore[misc, unused-ignore]
         return self._job.worker
 
     def set_global_rank(self, rank: int) -> None:
-        pass  # the job's is known
+        pass  # the job has its own
 
     def set_world_size(self, size: int) -> None:
         pass
@@ -53,14 +53,14 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         trainer.fit(module, loader)
         pushpull.current_job().end()
 
-    codec, clip_norm, optimizer_on  as of DistributedOptimizer
+    codec, clip_norm, optimizer_on  as in DistributedOptimizer
 
     For modules with automatic optimization and one optimizer. Lightning gives each worker its share of the data set
-    (DistributedSampler), by the number of workers in the manifest. Accumulation (accumulate_grad_batches), schedulers and
-    bf16 work; gradient_clip_val does not, since gradients are pushed before: pass clip_norm. Metrics are those of each worker,
-    also with sync_dist. Lightning's checkpoints have the state of the optimizer, also where that runs on the servers.
+    (DistributedSampler), according to the number of workers in the manifest. Accumulation (accumulate_grad_batches), schedulers
+    and bf16 work; gradient_clip_val does not, because gradients have already been pushed: pass clip_norm. Metrics are those of
+    each worker, even with sync_dist. Lightning's checkpoints have the optimizer's state, even if it runs on the servers.
 
-    Fitting raises PushPullError as DistributedOptimizer does, and ValueError (more than one optimizer).
+    Fitting raises PushPullError like DistributedOptimizer, and ValueError (more than one optimizer).
     """
 
     strategy_name = "pushpull"
@@ -81,12 +81,12 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         return {"num_replicas": self._job.workers, "rank": self._job.worker}
 
     def model_to_device(self) -> None:
-        """Parameters are on the CPU."""
+        """Does nothing: parameters are on the CPU."""
 
     def setup_optimizers(self, trainer: Trainer) -> None:
-        """Wraps the optimizer. The job starts with the first forward pass, after a checkpoint of Lightning has been loaded."""
+        """Wraps the optimizer. The job starts with the first forward pass, after Lightning has loaded a checkpoint."""
         super().setup_optimizers(trainer)
-        optimizers: list[torch.optim.Optimizer] = getattr(self, "optimizers")  # its type is known only beside Lightning
+        optimizers: list[torch.optim.Optimizer] = getattr(self, "optimizers")  # its type is known only with Lightning
         if len(optimizers) != 1:
             raise ValueError(f"configure_optimizers: expected one optimizer, got {len(optimizers)}")
         self._wrapped = DistributedOptimizer(optimizers[0], model=self.lightning_module, **self._choices)
@@ -107,26 +107,26 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
             yield
 
     def barrier(self, name: Optional[str] = None) -> None:
-        """Nothing: steps wait for the other workers."""
+        """Does nothing: steps wait for the other workers."""
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        """This worker's own."""
+        """Returns this worker's own value."""
         return obj
 
     def reduce(self, tensor: Any, *_: Any, **__: Any) -> Any:
-        """This worker's own."""
+        """Returns this worker's own value."""
         return tensor
 
     def all_gather(self, tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        """This worker's own."""
+        """Returns this worker's own value."""
         return tensor
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
-        """This worker's own."""
+        """Returns this worker's own decision."""
         return decision
 
     def teardown(self) -> None:
-        """The module has the values after the last step."""
+        """Waits until the module has the values after the last step."""
         if self._wrapped is not None:
             self._wrapped.wait()
         super().teardown()

@@ -26,14 +26,14 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         trainer.train()
         job.end()
 
-    codec, optimizer_on  as of DistributedOptimizer
+    codec, optimizer_on  as in DistributedOptimizer
 
-    The Trainer's optimizer, settings and schedule stay in use, also accumulation and max_grad_norm, which limits the norm of
-    the workers' mean gradient. Each worker's steps have the same weight. A worker that joins later makes the steps that are
-    left of max_steps, and one that is released stops. Losses that the Trainer logs are reported to the job. Checkpoints of
-    the Trainer have the model alone: where the optimizer runs on the servers its state is in those of the job.
+    The Trainer's optimizer, settings and schedule stay in use, including accumulation and max_grad_norm, which limits the norm
+    of the workers' mean gradient. All workers' steps have the same weight. A worker that joins later makes the remaining steps
+    of max_steps, and a released one stops. Losses that the Trainer logs are reported to the job. Checkpoints of the Trainer
+    have only the model: if the optimizer runs on the servers, its state is in the job's checkpoints.
 
-    Training raises PushPullError as DistributedOptimizer does, and ValueError for fp16, whose scaled gradients are pushed
+    Training raises PushPullError like DistributedOptimizer, and ValueError for fp16, whose scaled gradients are pushed
     before they are unscaled: use bf16.
     """
 
@@ -42,7 +42,7 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._choices: dict[str, Any] = {"codec": codec, "optimizer_on": optimizer_on}
         self._optimizer: Optional[DistributedOptimizer] = None
         self._accumulation = contextlib.ExitStack()
-        self._micro_batches = 0  # of the step under way
+        self._micro_batches = 0  # of the current step
         self._steps = 0
         self._max_grad_norm = 0.0
 
@@ -57,31 +57,31 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._optimizer = DistributedOptimizer(optimizer.optimizer, model=model, clip_norm=args.max_grad_norm or None,
                                                    **self._choices)
         optimizer.optimizer = self._optimizer
-        args.max_grad_norm = 0.0  # is done above
+        args.max_grad_norm = 0.0  # the wrapped optimizer clips
         args.save_only_model = True
         self._job._start_once()
         self._steps = self._job.start_step
 
     def on_step_begin(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
-        """Gradients of all micro-batches but the last one add up on this worker."""
+        """Lets the gradients of all micro-batches but the last add up on this worker."""
         assert self._optimizer is not None
         self._micro_batches = 0
         if args.gradient_accumulation_steps > 1:
             self._accumulation.enter_context(self._optimizer.no_sync())
 
     def on_substep_end(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
-        """The last micro-batch of the step comes next, or another one."""
+        """Called after each micro-batch except the last; before the last, ends the accumulation."""
         self._micro_batches += 1
         if self._micro_batches == args.gradient_accumulation_steps - 1:
             self._accumulation.close()
 
     def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """The Trainer has measured the norm of this worker's gradients."""
+        """Called when the Trainer has measured the norm of this worker's gradients."""
         assert self._optimizer is not None
         self._optimizer._ignore_changes()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stops when the job's steps are done, or this worker is released."""
+        """Stops when the job's steps are done or this worker is released."""
         self._accumulation.close()  # an epoch may end with fewer micro-batches
         self._steps += 1
         if self._steps >= state.max_steps or self._job.is_released:
@@ -94,7 +94,7 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._job.report_loss(float(logs["loss"]), step=max(self._steps - 1, 0))
 
     def on_train_end(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
-        """The model has the values after the last step."""
+        """Waits until the model has the values after the last step."""
         assert self._optimizer is not None
         self._optimizer.wait()
         args.max_grad_norm = self._max_grad_norm
