@@ -21,7 +21,7 @@ absl::Status Validate(const CollectiveOptions& options);
 
 // Blocks for the whole run, with deadlines. `program` is the path of `pushpull`, which the ranks
 // run with `environment`. The options must be valid. When `is_stopped` becomes true, the run soon
-// ends with kCancelled. kInternal: a rank has failed; the text is its last line.
+// ends with kCancelled. kInternal: a rank has failed; the text has its last line.
 absl::StatusOr<std::vector<CollectiveMeasurement>> RunCollectiveBench(
     const CollectiveOptions& options,
     const std::string& program,

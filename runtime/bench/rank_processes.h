@@ -38,7 +38,7 @@ class RankProcesses {
 
   bool has_failed() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Blocks until all have ended. kInternal: one has failed; the text is its last line.
+  // Blocks until all have ended. kInternal: some have failed; the text has their last lines.
   absl::Status WaitForEnd(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
   // Waits a moment for all to end, and returns why one has failed, or `otherwise` if none has.
   absl::Status Explain(const absl::Status& otherwise) ABSL_LOCKS_EXCLUDED(mu_);

@@ -303,7 +303,7 @@ class HttpExposer::Impl final {
       const ssize_t sent = send(connection.socket.get(), piece.data(), piece.size(), MSG_NOSIGNAL);
       if (sent < 0 && !IsAgain(errno)) return false;
       if (sent > 0) connection.num_sent += static_cast<size_t>(sent);
-      // A slow reader must not delay others: the rest is sent after their turn.
+      // A reader that keeps up must not make others wait: the rest is sent after their turn.
       if (sent < static_cast<ssize_t>(piece.size())) break;
     }
     if (connection.num_sent == connection.response.size()) return false;
