@@ -125,16 +125,16 @@ class RuntimeTest(RuntimeTestCase):
         self.start_operator()
         runtime = self.runtime(sync={"staleness": 2})
         name = self.apply(runtime)
-        self.create_job("whole", runtimeRef={"name": name}, servers={"replication": 1})
+        self.create_job("repaired", runtimeRef={"name": name}, servers={"replication": 1})
 
-        told = self.await_condition("whole", "Reconciled", "InvalidSpec")
+        told = self.await_condition("repaired", "Reconciled", "InvalidSpec")
         self.assertIn("spec.servers.replication: must be less than spec.servers.replicas (1), is 1;", told["message"])
         self.assertIn(f"spec.sync.staleness: needs spec.sync.mode Bounded, which is Sync (from the TrainingRuntime {name})",
                       told["message"])
         runtime["spec"].update(sync={"mode": "Bounded", "staleness": 2}, servers={"replicas": 2})
         self.apply(runtime)
 
-        status = self.await_status("whole", "it runs", phase="Running", servers={"ready": 2})
+        status = self.await_status("repaired", "it runs", phase="Running", servers={"ready": 2})
         self.assertEqual(status["runtime"]["generation"], 2)
 
     def test_suspended_job_may_name_another(self) -> None:
