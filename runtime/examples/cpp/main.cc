@@ -15,7 +15,7 @@ absl::Status Train(const std::map<std::string, std::string>& environment) {
   const auto joined = pushpull::Job::Join(*options, Deadline::After(30s));
   if (!joined.ok()) return joined.status();
   pushpull::Job& job = **joined;
-  std::vector<float> w(10, 0.0F), gradient(10);  // w: the initial value, later always the newest
+  std::vector<float> w(10, 0.0F), gradient(10);  // w: the initial value, then always the newest
   const pushpull::OptimizerSpec sgd{.kind = pushpull::OptimizerKind::kSgd, .learning_rate = 0.1};
   const std::vector<pushpull::TensorRegistration> tensors = {
       {.spec = {.name = "w", .dims = {10}, .optimizer = sgd}, .value = w}};
