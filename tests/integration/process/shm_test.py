@@ -95,7 +95,7 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
 
-    # Of many steps: five tensors of a chunk each, for sanitizers look at each value.
+    # For jobs of many steps: five tensors of one chunk each, because sanitizers check every access.
     SMALL = ("--tensors", 5, "--values", 20_000)
 
     def run_registered(self, channel: str, *flags: Any, size: tuple[Any, ...] = ("--values", 300_000),
