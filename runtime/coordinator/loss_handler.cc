@@ -11,8 +11,10 @@ namespace pushpull {
 // A worker's copy is the value of a step, so it can replace the lost one only if the step number
 // determines which updates a value contains. In Async and Bounded it does not; with backup workers
 // and gated steps the decision on who counts in the last step was lost with its leading chunk.
+// Before a worker has been admitted there is no value, and no step, to lose.
 std::string LossHandler::WhyFatal(const Consistency& active) const {
   if (!job_.options.repairs_losses) return "its shards have no copy on another server";
+  if (!job_.lifecycle.has_started()) return "";
   if (active.gated)
     return "with spec.sync.gated it is not known who counts in the step that was lost";
   if (active.admits())

@@ -227,6 +227,38 @@ TEST(SimStartTest, WithoutTensorsServersComeAndGoWithTheSize) {
   }
 }
 
+// Nothing can be lost as long as there is nothing: no mode fails a job for it.
+TEST(SimStartTest, WithoutValuesNoModeFailsForAServer) {
+  const std::vector<Consistency> modes = {{.gated = true},
+                                          {.backup_workers = 1},
+                                          {.mode = SyncMode::kBounded, .staleness = 1},
+                                          {.mode = SyncMode::kAsync}};
+  for (const Consistency& mode : modes) {
+    int starting = 0;
+    for (int tenths = 0; tenths < 60; ++tenths) {
+      SCOPED_TRACE(Describe(mode) + ", " + std::to_string(tenths) + " tenths of a millisecond");
+      SimJobOptions options = Options({});
+      options.settings.deterministic = false;
+      options.consistency = mode;
+      options.repairs_losses = true;
+      SimJob job(std::move(options));
+      Training training(job, 3);
+      job.scheduler().RunFor(std::chrono::milliseconds(50));
+      job.control().SetDelay([] { return std::chrono::milliseconds(1); });
+      training.StartWorkers();
+      job.scheduler().RunFor(std::chrono::microseconds(100 * tenths));
+
+      job.KillServer(1);
+      job.scheduler().RunFor(std::chrono::milliseconds(1));  // the coordinator has heard of it
+      if (job.Status().phase == JobPhase::kRunning) break;
+      ++starting;
+
+      ASSERT_TRUE(training.Train(kSteps));
+    }
+    EXPECT_GT(starting, 20) << Describe(mode);
+  }
+}
+
 // Kills as many servers as there are followers of each shard, and whoever is told to end besides,
 // at any time from the first process on.
 void ExpectThatFaultsDoNotShow(uint64_t seed, uint32_t replication, FileSystem* files) {
