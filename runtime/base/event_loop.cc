@@ -109,8 +109,10 @@ void EventLoop::Run() {
       const std::shared_ptr<FdHandler> handler = it->second;
       (*handler)(event.events);
     }
-    RunTimers();
+    // Timers last, and only those that were due when the round began: after a pause, one that
+    // judges a peer's silence must not run before what has come meanwhile.
     RunPosted();
+    RunTimers(woken);
     busy_ticks_.fetch_add((Now() - woken).count(), std::memory_order_relaxed);
     MutexLock lock(mu_);
     if (is_stopping_ && posted_.empty()) return;
@@ -129,9 +131,8 @@ void EventLoop::RunPosted() {
   }
 }
 
-void EventLoop::RunTimers() {
-  const SteadyTime now = Now();
-  while (!timers_.empty() && timers_.begin()->first.first <= now) {
+void EventLoop::RunTimers(SteadyTime due) {
+  while (!timers_.empty() && timers_.begin()->first.first <= due) {
     auto node = timers_.extract(timers_.begin());
     timer_times_.erase(node.key().second);
     node.mapped()();

@@ -61,7 +61,7 @@ class EventLoop final : public Executor {
   absl::Status Control(int operation, int fd, uint32_t events);
   void Run();
   void RunPosted() ABSL_LOCKS_EXCLUDED(mu_);
-  void RunTimers();
+  void RunTimers(SteadyTime due);
   int TimeoutMilliseconds() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake();
 

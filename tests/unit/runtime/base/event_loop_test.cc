@@ -173,6 +173,25 @@ TEST(EventLoopTest, TimersRunInTheOrderOfTheirTimes) {
   EXPECT_THAT(order, ElementsAre(0, 1, 2, 3));
 }
 
+// A timer that judges silence must not run before what has come.
+TEST(EventLoopTest, PostedTasksRunBeforeTimersThatAreDue) {
+  std::vector<std::string> ran;
+  Counter done;
+  EventLoop loop("test");
+
+  loop.Post([&] {
+    loop.RunAfter(milliseconds(0), [&] {
+      ran.emplace_back("timer");
+      done.Increment();
+    });
+    loop.Post([&] { ran.emplace_back("task"); });
+  });
+
+  ASSERT_TRUE(done.WaitFor(1));
+  loop.Stop();
+  EXPECT_THAT(ran, ElementsAre("task", "timer"));
+}
+
 TEST(EventLoopTest, ATimerDoesNotRunEarly) {
   EventLoop loop("loop");
   Counter counter;
