@@ -120,6 +120,10 @@ int Main(int argc, char** argv) {
 // each thread would keep that memory.
 constexpr int kHeapsMax = 2;
 
+// Blocks from this size on, those of long answers, return to the system when they are freed. Left
+// alone, glibc raises the threshold to the largest block that it has freed, and keeps later ones.
+constexpr int kMappedBytes = 256 << 10;
+
 }  // namespace
 }  // namespace pushpull_operator
 
@@ -127,6 +131,8 @@ int main(int argc, char** argv) {
   try {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
     mallopt(M_ARENA_MAX, pushpull_operator::kHeapsMax);
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): likewise
+    mallopt(M_MMAP_THRESHOLD, pushpull_operator::kMappedBytes);
     pushpull::BlockStopSignals();
     return pushpull_operator::Main(argc, argv);
   } catch (const std::exception& error) {

@@ -20,6 +20,8 @@ using pushpull::SteadyTime;
 
 // If a list expires this often, its objects change faster than pages can be read.
 constexpr int kPagedListsMax = 2;
+// What becomes of a shorter text needs no bound.
+constexpr size_t kLargeTextBytes = size_t{256} << 10;
 // How long a watch may take to connect, and the server to end it after its duration.
 constexpr std::chrono::seconds kWatchSlack{30};
 
@@ -85,6 +87,13 @@ struct KubeClient::Verb {
   const char* method;
   const char* content_type = "";
 };
+
+template <typename Read>
+auto KubeClient::OneLargeTextAtATime(absl::string_view text, Read read) {
+  if (text.size() <= kLargeTextBytes) return read();
+  MutexLock turn(large_text_);
+  return read();
+}
 
 KubeClient::KubeClient(Credentials& credentials, PausingTime& time, ClientOptions options)
     : credentials_(credentials),
@@ -261,7 +270,8 @@ absl::StatusOr<std::string> KubeClient::ListOnce(const ResourceType& type,
     // With the same `continue`, the next page begins where this one would have.
     if (IsTooLarge(body.status()) && size.Shrink()) continue;
     PUSHPULL_RETURN_IF_ERROR(body.status());
-    PUSHPULL_ASSIGN_OR_RETURN(page, ReadPage(call, *body, problem, visitor));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        page, OneLargeTextAtATime(*body, [&] { return ReadPage(call, *body, problem, visitor); }));
     size.OnRead(body->size(), bytes_max);
     if (page.next.empty()) return page.resource_version;
   }
@@ -383,7 +393,7 @@ absl::Status KubeClient::Watch(const ResourceType& type,
   if (options.selection.has_only_metadata) call.request.accept = MetadataOf("");
   PUSHPULL_RETURN_IF_ERROR(AwaitRateLimit(call, Deadline(time_.Now() + kWatchSlack), cancellation));
   WatchFrameSplitter splitter;
-  const auto on_frame = [&](absl::string_view frame) -> absl::Status {
+  const auto read = [&](absl::string_view frame) -> absl::Status {
     absl::StatusOr<WatchEvent> event = DecodeWatchEvent(frame);
     if (absl::IsInvalidArgument(event.status())) {
       TellSkipped(call, event.status());
@@ -393,6 +403,9 @@ absl::Status KubeClient::Watch(const ResourceType& type,
     if (event->type == WatchEventType::kUnknown) return absl::OkStatus();
     if (event->type == WatchEventType::kError) return ToStatus(event->error, call.what);
     return on_event(*std::move(event));
+  };
+  const auto on_frame = [&](absl::string_view frame) {
+    return OneLargeTextAtATime(frame, [&] { return read(frame); });
   };
   const HttpResponse response =
       http_.Exchange(call.request,

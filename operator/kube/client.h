@@ -193,6 +193,10 @@ class KubeClient {
                                        int page_objects,
                                        ListVisitor& visitor,
                                        pushpull::Deadline deadline);
+  // Calls `read`, which must not lead to another call of this: only one long text at a time becomes
+  // objects, which take many times its memory.
+  template <typename Read>
+  auto OneLargeTextAtATime(absl::string_view text, Read read) ABSL_LOCKS_EXCLUDED(large_text_);
   // Passes the objects of a page to `visitor` one by one as they are decoded.
   absl::StatusOr<ListPage> ReadPage(const Call& call,
                                     const std::string& body,
@@ -207,6 +211,7 @@ class KubeClient {
   HttpClient http_;
   Cancellation stopped_;
 
+  pushpull::Mutex large_text_;  // guards no data: held while a long text is read
   pushpull::Mutex mu_;
   TokenBucket bucket_ ABSL_GUARDED_BY(mu_);
   std::minstd_rand random_ ABSL_GUARDED_BY(mu_);

@@ -15,6 +15,7 @@
 #include <curl/curl.h>
 
 #include "operator/kube/api_error.h"
+#include "operator/kube/bounded_append.h"
 #include "operator/kube/server_clock.h"
 #include "runtime/base/check.h"
 #include "runtime/base/host_port.h"
@@ -130,7 +131,7 @@ struct Transfer {
       response.status = absl::ResourceExhaustedError(
           absl::StrCat("the answer has more than ", body_bytes_max, " bytes"));
     } else {
-      response.body.append(piece.data(), piece.size());
+      BoundedAppend(piece, body_bytes_max, response.body);
     }
     return response.status.ok();
   }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
+#include "operator/kube/bounded_append.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull_operator {
@@ -40,13 +42,14 @@ class WatchFrameSplitter {
                                                          " bytes; list the objects instead"));
       }
       if (end == absl::string_view::npos) {
-        absl::StrAppend(&pending_, piece);
+        BoundedAppend(piece, frame_bytes_max_, pending_);
         return absl::OkStatus();
       }
       bytes.remove_prefix(end + 1);
-      // A frame that arrives in one piece is not copied.
-      const std::string joined = pending_.empty() ? "" : absl::StrCat(pending_, piece);
-      std::string().swap(pending_);  // frees the memory of a long frame
+      // A frame that arrives in one piece is not copied; the memory of one that does not is freed
+      // with it.
+      if (!pending_.empty()) BoundedAppend(piece, frame_bytes_max_, pending_);
+      const std::string joined = std::exchange(pending_, {});
       const absl::string_view line = absl::StripSuffix(joined.empty() ? piece : joined, "\r");
       if (!line.empty()) PUSHPULL_RETURN_IF_ERROR(on_frame(line));
     }
