@@ -11,7 +11,8 @@ import faulty_network
 import job
 
 VALUES = 300_000  # two chunks
-TENSORS = 3
+TENSORS = 1
+SIZE = ("--values", VALUES, "--tensors", TENSORS)
 RAW_BYTES = 4 * VALUES * TENSORS
 NO_RESTARTS = {"backoffLimit": 0}
 
@@ -21,7 +22,7 @@ class CodecTest(job.JobTestCase):
     def test_halves_are_half_the_bytes_and_the_sums_are_right(self) -> None:
         for codec, share in (("none", 1.0), ("fp16", 0.5), ("bf16", 0.5)):
             with self.subTest(codec=codec):
-                started = self.run_job(self.spec("--steps", 20, "--values", VALUES, "--codec", codec))
+                started = self.run_job(self.spec("--steps", 20, *SIZE, "--codec", codec))
 
                 code = started.launcher.wait(60)
 
@@ -34,7 +35,7 @@ class CodecTest(job.JobTestCase):
     def test_topk_and_onebit_send_the_expected_bytes(self) -> None:
         for codec, bits in (("topk", 0.01 * 48), ("onebit", 1 + 1 / 16)):
             with self.subTest(codec=codec):
-                spec = self.spec("--steps", 20, "--values", VALUES, "--optimizer", "sgd", "--codec", codec)
+                spec = self.spec("--steps", 20, *SIZE, "--optimizer", "sgd", "--codec", codec)
                 started = self.run_job(spec)
 
                 code = started.launcher.wait(60)
@@ -46,7 +47,7 @@ class CodecTest(job.JobTestCase):
     def test_weights_are_bitwise_equal_on_every_channel(self) -> None:
         for codec in ("int8", "topk"):
             with self.subTest(codec=codec):
-                weights = channel_weights.check_equal(self, "--values", VALUES, "--codec", codec, others={})
+                weights = channel_weights.check_equal(self, *SIZE, "--codec", codec, others={})
 
                 self.assertEqual(len(weights), RAW_BYTES)
 
@@ -59,7 +60,7 @@ class CodecTest(job.JobTestCase):
         self.assertRegex(started.launcher.output, r"too large for the codec.*codec=fp16 values=1")
 
     def test_codec_trials_keep_sums_exact(self) -> None:
-        started = self.run_job(self.spec("--steps", 60, "--values", VALUES, "--codec", "fp16", "--bypass-codec", 1))
+        started = self.run_job(self.spec("--steps", 60, *SIZE, "--codec", "fp16", "--bypass-codec", 1))
 
         self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
         # Which of the two is the machine's business.
@@ -70,7 +71,7 @@ class CodecTest(job.JobTestCase):
         folder = self.folder / "checkpoints"
 
         def spec(steps: int, pause: int) -> dict[str, Any]:
-            return {**self.spec("--steps", steps, "--values", VALUES, "--optimizer", "sgd", "--codec", "topk",
+            return {**self.spec("--steps", steps, *SIZE, "--optimizer", "sgd", "--codec", "topk",
                                 "--step-milliseconds", pause), "checkpoint": {"uri": f"file://{folder}"}}
 
         first = self.run_job(spec(job.LONG_JOB_STEPS, 5))

@@ -24,8 +24,8 @@ class ColocatedTest(job.JobTestCase):
         self.addCleanup(memory.cleanup)
         self.memory = pathlib.Path(memory.name)
         # A tensor of six chunks: every server gets some.
-        spec = self.spec("--samples", 1_500_000, "--epochs", 8, "--batch", 10_000,
-                         "--step-milliseconds", 100, servers=1, workers=2)
+        spec = self.spec("--samples", 1_500_000, "--epochs", 8, "--batch", 20_000,
+                         "--step-milliseconds", 200, servers=1, workers=2)
         spec["workers"]["colocatedServer"] = True
         self.program = spec["command"]
         self.coordinator = self.start(

@@ -17,8 +17,8 @@ class GrpcTest(job.JobTestCase):
         weights = []
         for channel in ("grpc", "tcp"):
             file = self.folder / f"{channel}.weights"
-            spec = self.spec("--steps", 30, "--values", 300_000, "--optimizer", "adam", "--weights",
-                             file, sync={"deterministic": True})
+            spec = self.spec("--steps", 30, "--tensors", 1, "--values", 300_000, "--optimizer", "adam",
+                             "--weights", file, sync={"deterministic": True})
             started = self.run_with(spec, PUSHPULL_CHANNEL=channel, **variables)
             self.assertEqual(started.finish(), 0, started.launcher.output)
             weights.append(file.read_bytes())

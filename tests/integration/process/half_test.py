@@ -7,7 +7,8 @@ import channel_weights
 import job
 
 VALUES = 300_000  # five chunks: they are cut by their float32 values
-TENSORS = 3
+TENSORS = 1
+SIZE = ("--values", VALUES, "--tensors", TENSORS)
 NO_RESTARTS = {"backoffLimit": 0}
 
 
@@ -16,7 +17,7 @@ class HalfTest(job.JobTestCase):
     def test_two_bytes_a_value_both_ways_and_sums_are_right(self) -> None:
         for dtype in ("float16", "bfloat16"):
             with self.subTest(dtype=dtype):
-                started = self.run_job(self.spec("--steps", 20, "--values", VALUES, "--dtype", dtype))
+                started = self.run_job(self.spec("--steps", 20, *SIZE, "--dtype", dtype))
 
                 self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
                 moved = started.report()["bytes"]
@@ -25,7 +26,7 @@ class HalfTest(job.JobTestCase):
                 self.assertAlmostEqual(moved["pulled"] / steps_and_first_values, 1, delta=0.01)
 
     def test_weights_are_bitwise_equal_on_every_channel(self) -> None:
-        channel_weights.check_equal(self, "--values", VALUES, "--dtype", "bfloat16", others={"registered": ("--registered", 1)})
+        channel_weights.check_equal(self, *SIZE, "--dtype", "bfloat16", others={"registered": ("--registered", 1)})
 
     def test_every_mode_with_servers_takes_them(self) -> None:
         for sync in ({"gated": True}, {"mode": "Async"}, {"mode": "Bounded", "staleness": 2}):

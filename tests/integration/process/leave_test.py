@@ -17,7 +17,7 @@ class LeaveTest(job.JobTestCase):
 
     def trained(self, weights: pathlib.Path, milliseconds: int = 400, **more: Any) -> dict[str, Any]:
         """A deterministic job that writes its last weights."""
-        return self.spec("--steps", STEPS, "--optimizer", "adam", "--values", 300_000, "--weights",
+        return self.spec("--steps", STEPS, "--optimizer", "adam", "--values", 20_000, "--weights",
                          weights, "--step-milliseconds", milliseconds,
                          sync={"deterministic": True}, restart=RESTARTS, **more)
 

@@ -15,7 +15,7 @@ STEPS = 60
 class LossTest(job.JobTestCase):
 
     def trained(self, weights: pathlib.Path, optimizer: str = "sgd", milliseconds: int = 400,
-                values: int = 300_000, **more: Any) -> dict[str, Any]:
+                values: int = 20_000, **more: Any) -> dict[str, Any]:
         """A deterministic job that writes its last weights."""
         return self.spec("--steps", STEPS, "--optimizer", optimizer, "--values", values, "--weights",
                          weights, "--step-milliseconds", milliseconds,

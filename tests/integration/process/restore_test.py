@@ -22,7 +22,7 @@ class RestoreTest(job.JobTestCase):
     def adam(self, steps: int, weights: pathlib.Path, milliseconds: int = 2, servers: int = 2,
              **more: Any) -> dict[str, Any]:
         """A deterministic job that writes its last weights."""
-        spec = self.spec("--steps", steps, "--optimizer", "adam", "--values", 300000, "--weights",
+        spec = self.spec("--steps", steps, "--optimizer", "adam", "--values", 20_000, "--weights",
                          weights, "--step-milliseconds", milliseconds, servers=servers,
                          sync={"deterministic": True})
         return self.checkpointed(spec, **more)

@@ -29,7 +29,7 @@ class ScaleTest(job.JobTestCase):
 
     def test_servers_come_and_go_while_training_goes_on(self) -> None:
         started = self.run_job(self.spec("--steps", 300, "--step-milliseconds", 200,
-                                         "--values", 300_000))
+                                         "--values", 20_000))
         started.wait_for_step(3)
 
         grown = started.scale(4, "--wait")

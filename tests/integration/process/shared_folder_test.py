@@ -61,7 +61,7 @@ class SharedFolderTest(job.JobTestCase):
         self.assertEqual(self.steps_of(BOB), [4])
 
     def test_lost_optimizer_state_is_not_taken_from_another(self) -> None:
-        adam = ("--optimizer", "adam", "--values", 300000)
+        adam = ("--optimizer", "adam", "--values", 20_000)
         losing = self.saving(60, *adam, "--step-milliseconds", 400)
         started = self.run_job({**losing, "restart": RESTARTS, "sync": {"deterministic": True}}, name=BOB)
         started.wait_for_step(5)

@@ -17,6 +17,9 @@ def bytes_by_channel(metrics: dict[str, float], name: str) -> dict[str, float]:
 
 
 class ShmTest(job.JobTestCase):
+    # Two chunks; and for jobs of many steps five tensors of one each, because sanitizers check every access.
+    LARGE = ("--tensors", 1, "--values", 300_000)
+    SMALL = ("--tensors", 5, "--values", 20_000)
 
     def setUp(self) -> None:
         super().setUp()
@@ -84,8 +87,8 @@ class ShmTest(job.JobTestCase):
         weights = []
         for channel in ("auto", "tcp"):
             file = self.folder / f"{channel}.weights"
-            spec = self.spec("--steps", 30, "--values", 300_000, "--optimizer", "adam", "--weights",
-                             file, sync={"deterministic": True})
+            spec = self.spec("--steps", 30, *self.LARGE, "--optimizer", "adam", "--weights", file,
+                             sync={"deterministic": True})
             started = self.run_on(channel, spec=spec)
             code = started.finish()
 
@@ -95,17 +98,14 @@ class ShmTest(job.JobTestCase):
         self.assertGreater(len(weights[0]), 1_000_000)
         self.assertTrue(weights[0] == weights[1])
 
-    # For jobs of many steps: five tensors of one chunk each, because sanitizers check every access.
-    SMALL = ("--tensors", 5, "--values", 20_000)
-
-    def run_registered(self, channel: str, *flags: Any, size: tuple[Any, ...] = ("--values", 300_000),
+    def run_registered(self, channel: str, *flags: Any, size: tuple[Any, ...] = LARGE,
                        **more: Any) -> job.LocalJob:
         spec = self.spec("--registered", 1, *size, *flags, **more)
         spec["servers"]["replication"] = 1
         return self.run_on(channel, spec=spec)
 
     def test_gradients_are_summed_in_the_workers_memory(self) -> None:
-        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
+        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 5, size=self.SMALL)
         started.wait_for_step(50)
 
         metrics = started.metrics("server")
@@ -176,8 +176,8 @@ class ShmTest(job.JobTestCase):
         weights = []
         for channel in ("auto", "tcp"):
             file = self.folder / f"{channel}.weights"
-            spec = self.spec("--registered", 1, "--in-place", 1, "--steps", 30, "--values", 300_000,
-                             "--weights", file, workers=3, sync={"deterministic": True})
+            spec = self.spec("--registered", 1, "--in-place", 1, "--steps", 30, *self.LARGE, "--weights", file, workers=3,
+                             sync={"deterministic": True})
             # Its values are mixed, not those whose sum the probe knows.
             started = self.run_on(channel, spec=spec, PROBE_IGNORES_SUMS="1")
 
@@ -188,7 +188,7 @@ class ShmTest(job.JobTestCase):
         self.assertTrue(weights[0] == weights[1])
 
     def test_killed_job_leaves_no_registered_memory(self) -> None:
-        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 1)
+        started = self.run_registered("auto", "--steps", 1_000_000, "--step-milliseconds", 5, size=self.SMALL)
         started.wait_for_step(20)
 
         self.kill_everything()

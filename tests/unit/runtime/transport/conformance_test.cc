@@ -132,7 +132,7 @@ TEST_P(TransportConformanceTest, PayloadsInSharedMemoryArriveIntactInBothDirecti
   const auto memory = *SharedMemory::Create("pushpull-test", 4 * kMebibyte);
   const std::vector<std::byte> pattern = Pattern(memory->bytes().size());
   std::ranges::copy(pattern, memory->bytes().begin());
-  constexpr size_t kFrames = 40;
+  constexpr size_t kFrames = 16;
 
   for (RecordedChannel* from : {&client(), &server()}) {
     ASSERT_TRUE(RunOn(*from->executor, [&] { from->channel->Share(memory, nullptr); }));
