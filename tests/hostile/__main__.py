@@ -40,7 +40,7 @@ _MEBIBYTE_KIB = 1024
 # Two thousand calls that are there at once take 40 MiB, and gRPC has no bound on them; 57 in ten minutes.
 _GRPC_KIB = 80 * _MEBIBYTE_KIB
 # An answer of the API server is in memory while it is read.
-_OPERATOR_KIB = 64 * _MEBIBYTE_KIB
+_OPERATOR_KIB = 32 * _MEBIBYTE_KIB
 
 
 class Played(NamedTuple):
