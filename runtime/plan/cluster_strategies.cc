@@ -15,6 +15,9 @@
 namespace pushpull {
 namespace {
 
+// docs/choosing-a-mode.md: each worker has a connection to each other one.
+constexpr int kAllReduceWorkersMax = 64;
+
 void Add(size_t cable, double out, double in, Phase& phase) {
   if (cable == SIZE_MAX) return;
   phase.bytes[Out(cable)] += out;
@@ -44,6 +47,7 @@ class ClusterPlanner {
     if (servers_ > 0 && machine_.gpus() > 1) add(Hierarchical());
     if (workers_ == 1) return strategies;
     for (const Schedule& each : {Colocated(), Ring(), Tree(), Root()}) add(each);
+    if (const std::optional<Schedule> racks = RackRing()) add(*racks);
     return strategies;
   }
 
@@ -130,12 +134,18 @@ class ClusterPlanner {
     return schedule;
   }
 
+  // Of rings over the machines: jobs have them on CPUs.
+  Runner RingRunner() const {
+    const bool runs = topology_.machine.gpus == 0 && workers_ <= kAllReduceWorkersMax;
+    return runs ? Runner::kWorkers : Runner::kPlanned;
+  }
+
   Schedule Ring() const {
     Schedule schedule{.name = "machine_ring",
                       .title = "a ring over the machines",
                       .formula = "2 (m - 1) / m S / B",
                       .source = kRingSource,
-                      .runner = Runner::kPlanned};
+                      .runner = RingRunner()};
     Phase there = NewPhase();
     const double sent = bytes_ / workers_ * (workers_ - 1);
     for (size_t i = 0; i < NumRacks(); ++i) {
@@ -152,6 +162,43 @@ class ClusterPlanner {
                                    FormatBytes(2 * sent),
                                    " over each step of the ring")};
     return schedule;
+  }
+
+  // Each of the k machines of a rack sums one k-th of the gradients of its rack, then of all racks
+  // with its counterparts there. Only for racks with equally many machines: otherwise one machine
+  // of each rack carries everything.
+  std::optional<Schedule> RackRing() const {
+    std::vector<int> racks;
+    for (const Rack& rack : topology_.cluster.racks) {
+      if (rack.workers > 0) racks.push_back(rack.workers);
+    }
+    const int num_racks = static_cast<int>(racks.size());
+    const int machines = racks.front();
+    const bool are_equal = std::ranges::count(racks, machines) == num_racks;
+    if (num_racks < 2 || machines < 2 || !are_equal) return std::nullopt;
+    Phase inside = NewPhase();
+    Phase across = NewPhase();
+    const double part = bytes_ / machines;
+    const double crossing = part / num_racks * (num_racks - 1);
+    for (size_t i = 0; i < NumRacks(); ++i) {
+      if (RackAt(i).workers == 0) continue;
+      Add(network_.racks[i].worker, part * (machines - 1), part * (machines - 1), inside);
+      Add(network_.racks[i].worker, crossing, crossing, across);
+      Add(network_.racks[i].uplink, machines * crossing, machines * crossing, across);
+    }
+    inside.latency *= machines - 1;
+    across.latency *= num_racks - 1;
+    return Schedule{.name = "rack_ring",
+                    .title = "a ring in each rack, then over the racks",
+                    .formula = "2 (m - 1) / m S / B",
+                    .source = kRingSource,
+                    .runner = RingRunner(),
+                    .phases = {inside, across, across, inside},
+                    .flows = {absl::StrCat("each machine -> the next of its rack: ",
+                                           FormatBytes(2 * part * (machines - 1))),
+                              absl::StrCat("each machine -> its counterpart in the next rack: ",
+                                           FormatBytes(2 * crossing),
+                                           ", its part")}};
   }
 
   // The rack of each worker's machine.

@@ -8,6 +8,7 @@
 //   hierarchical  the GPUs of a machine sum first:             2 m / n S / B,   at least 2 S / B
 //   colocated     likewise, a server on each worker's machine: 2 (m - 1) / m S / B
 //   machine_ring  likewise, a ring over the machines:          2 (m - 1) / m S / B
+//   rack_ring     likewise, in each rack, then over racks:     2 (m - 1) / m S / B
 //   machine_tree  likewise, two binary trees over them:        2 S / B
 //   machine_root  likewise, the first machine sums:            2 (m - 1) S / B
 //

@@ -49,7 +49,8 @@ void AppendTable(const Plan& plan, std::string& out) {
   absl::StrAppend(&out,
                   "\n  streamed: sums flow back while gradients are still on their way, as in "
                   "Pushpull; in turn: first there,\n  then back, as textbooks count. Sums: "
-                  "Pushpull's servers, the worker's program (NCCL), or planned: nobody yet.\n");
+                  "Pushpull's servers, the workers (mode AllReduce), the worker's\n  program "
+                  "(NCCL), or planned: nobody yet.\n");
 }
 
 void AppendFormulas(const Plan& plan, std::string& out) {

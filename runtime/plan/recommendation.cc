@@ -14,6 +14,7 @@ namespace {
 
 // Suits a single machine: docs/choosing-servers-and-workers.md.
 constexpr int kServersOfAMachine = 2;
+constexpr absl::string_view kRackLabel = "topology.kubernetes.io/rack";
 
 void AddFields(const Topology& topology, const Strategy& strategy, Recommendation& result) {
   const absl::string_view name = strategy.schedule.name;
@@ -23,6 +24,8 @@ void AddFields(const Topology& topology, const Strategy& strategy, Recommendatio
   int servers = std::max(NumServerMachines(topology), 1);
   if (name == "host") servers = kServersOfAMachine;
   if (name == "colocated") servers = 1;
+  const bool is_all_reduce = strategy.schedule.runner == Runner::kWorkers;
+  if (is_all_reduce) servers = 0;
   const auto add = [&](absl::string_view path, absl::string_view value) {
     result.fields.push_back({std::string(path), std::string(value)});
   };
@@ -33,7 +36,8 @@ void AddFields(const Topology& topology, const Strategy& strategy, Recommendatio
     add("spec.workers.gpusPerWorker", absl::StrCat(is_each_gpu_a_worker ? 1 : gpus));
   }
   if (name == "colocated") add("spec.workers.colocatedServer", "true");
-  add("spec.sync.mode", "Sync");
+  if (name == "rack_ring") add("spec.workers.topologyKey", kRackLabel);
+  add("spec.sync.mode", is_all_reduce ? "AllReduce" : "Sync");
 }
 
 void AddNotes(const Topology& topology,
@@ -44,7 +48,7 @@ void AddNotes(const Topology& topology,
   const Schedule& schedule = strategy.schedule;
   if (strategies.front().schedule.runner == Runner::kPlanned) {
     note(absl::StrCat(strategies.front().schedule.name,
-                      " would be faster, but spec.sync.mode AllReduce is for CPUs so far"));
+                      " would be faster, but nothing runs it yet"));
   }
   const bool is_on_one_machine = NumWorkerMachines(topology) == 1;
   if (schedule.runner == Runner::kProgram) {
@@ -53,6 +57,17 @@ void AddNotes(const Topology& topology,
                "Pushpull's server keeps the parameters"
              : "one worker has all GPUs of its machine; its program sums over them, for instance "
                "with NCCL, before it pushes");
+  }
+  if (schedule.runner == Runner::kWorkers) {
+    note(
+        "mode AllReduce has neither checkpoints nor codecs, and every worker has the optimizer's "
+        "state: docs/choosing-a-mode.md");
+  }
+  if (schedule.name == "rack_ring") {
+    note(absl::StrCat("nodes need the label ",
+                      kRackLabel,
+                      ", or another one that topologyKey names; workers in racks of unequal size "
+                      "take longer"));
   }
   if (schedule.name == "colocated") {
     note(
@@ -80,7 +95,7 @@ void AddNotes(const Topology& topology,
                      NumWorkerMachines(topology),
                      " servers"));
   }
-  if (is_network && schedule.runner != Runner::kPlanned) {
+  if (is_network && schedule.runner != Runner::kWorkers) {
     note(
         "the network is the limit: a codec makes what workers push smaller, fp16 by half; it is "
         "an argument of the program's registration or optimizer, not a field");

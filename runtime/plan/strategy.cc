@@ -72,7 +72,7 @@ bool IsShown(size_t cable, const std::vector<Cable>& cables, const std::vector<d
 }  // namespace
 
 absl::string_view NameOf(Runner runner) {
-  constexpr std::array<absl::string_view, 3> kNames = {"servers", "program", "planned"};
+  constexpr std::array<absl::string_view, 4> kNames = {"servers", "workers", "program", "planned"};
   return kNames[static_cast<size_t>(runner)];
 }
 

@@ -13,11 +13,11 @@
 
 namespace pushpull {
 
-// Who sums: Pushpull's servers; the worker's program over its own GPUs, for instance with NCCL; or
-// nobody yet.
-enum class Runner { kServers, kProgram, kPlanned };
+// Who sums: Pushpull's servers; the workers among themselves, in mode AllReduce; the worker's
+// program over its own GPUs, for instance with NCCL; or nobody yet.
+enum class Runner { kServers, kWorkers, kProgram, kPlanned };
 
-// "servers", "program", "planned".
+// "servers", "workers", "program", "planned".
 absl::string_view NameOf(Runner runner);
 
 // A closed formula with this topology's numbers filled in.

@@ -93,6 +93,41 @@ TEST(ClusterStrategiesTest, ARacksUplinkCarriesWhatLeavesIt) {
   EXPECT_NEAR(Named("colocated", topology).seconds, 2 * 2 * kOnce, 1e-9);
 }
 
+TEST(ClusterStrategiesTest, ARingInEachRackCrossesTheUplinkWithLess) {
+  Topology topology = CpuCluster(8, 0);
+  topology.cluster.racks = {Rack{.workers = 4, .uplink = 3.125e9},
+                            Rack{.workers = 4, .uplink = 3.125e9}};
+
+  const Strategy racks = Named("rack_ring", topology);
+
+  // Three quarters there and back inside, and half a gradient there and back over a quarter of a
+  // NIC.
+  EXPECT_NEAR(racks.seconds, 2 * (3.0 / 4 + 1.0 / 2 * 4) * kOnce, 1e-9);
+  EXPECT_NEAR(racks.streamed_seconds, 2 * 1.0 / 2 * 4 * kOnce, 1e-9);
+  EXPECT_NEAR(Named("machine_ring", topology).seconds, 2 * 7.0 / 8 * 4 * kOnce, 1e-9);
+  // A machine sends what it sends in one ring over all.
+  EXPECT_NEAR(racks.links.back().bytes, 2 * 7.0 / 8 * kGradient, 1);
+  EXPECT_EQ(racks.schedule.runner, Runner::kWorkers);
+}
+
+TEST(ClusterStrategiesTest, UnequalRacksHaveNoRingEach) {
+  Topology topology = CpuCluster(7, 0);
+  topology.cluster.racks = {Rack{.workers = 4, .uplink = 100e9},
+                            Rack{.workers = 3, .uplink = 100e9}};
+
+  EXPECT_THAT(NamesOf(topology), testing::Not(testing::Contains("rack_ring")));
+}
+
+TEST(ClusterStrategiesTest, JobsHaveRingsOnCpusOfUpTo64Workers) {
+  Topology with_gpus = CpuCluster(8, 2);
+  with_gpus.machine = PcieMachine(4);
+  with_gpus.machine.nics = {{.bandwidth = 12.5e9}};
+
+  EXPECT_EQ(Named("machine_ring", CpuCluster(64, 0)).schedule.runner, Runner::kWorkers);
+  EXPECT_EQ(Named("machine_ring", CpuCluster(65, 0)).schedule.runner, Runner::kPlanned);
+  EXPECT_EQ(Named("machine_ring", with_gpus).schedule.runner, Runner::kPlanned);
+}
+
 TEST(ClusterStrategiesTest, ARackOfServersAloneHasNoWorkersLink) {
   Topology topology = CpuCluster(4, 4);
   topology.cluster.racks = {Rack{.workers = 4, .servers = 0, .uplink = 100e9},

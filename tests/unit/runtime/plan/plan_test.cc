@@ -34,6 +34,7 @@ TEST(PlanTest, RecommendedFieldsAreThoseOfAManifest) {
                                    Example("v100-8"),
                                    Example("dgx-2"),
                                    Example("cluster-100gbe"),
+                                   Example("two-racks"),
                                    CpuCluster(2, 0),
                                    CpuCluster(8, 1),
                                    CpuCluster(8, 8)}) {
@@ -79,16 +80,29 @@ TEST(PlanTest, ServersOnTheHostWinWhereEachGpuHasItsOwnWay) {
             "spec.sync.mode=Sync");
 }
 
+TEST(PlanTest, RecommendsRacksWhereTheirUplinksAreTheLimit) {
+  const Plan plan = MakePlan(Example("two-racks"), kRequest);
+
+  EXPECT_EQ(plan.strategies.front().schedule.name, "rack_ring");
+  EXPECT_EQ(FieldsOf(plan),
+            "spec.servers.replicas=0 spec.workers.replicas=8 "
+            "spec.workers.topologyKey=topology.kubernetes.io/rack spec.sync.mode=AllReduce");
+  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("nodes need the label")));
+  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("neither checkpoints nor codecs")));
+}
+
 TEST(PlanTest, WhatDoesNotExistIsSaidInWords) {
   Topology topology = CpuCluster(8, 0);
+  topology.machine = PcieMachine(1);
+  topology.machine.nics = {{.bandwidth = 12.5e9}};
   topology.cluster.racks = {Rack{.workers = 4, .uplink = 12.5e9},
                             Rack{.workers = 4, .uplink = 12.5e9}};
 
   const Plan plan = MakePlan(topology, kRequest);
 
-  EXPECT_EQ(plan.strategies.front().schedule.name, "machine_ring");
+  EXPECT_EQ(plan.strategies.front().schedule.runner, Runner::kPlanned);
   EXPECT_EQ(plan.recommendation.strategy, "colocated");
-  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("AllReduce is for CPUs")));
+  EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("nothing runs it yet")));
   EXPECT_THAT(plan.recommendation.notes, Contains(HasSubstr("not placed by rack")));
   EXPECT_THAT(FieldsOf(plan), ::testing::Not(HasSubstr("AllReduce")));
 }
