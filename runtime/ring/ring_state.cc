@@ -11,6 +11,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/tensor/dtype.h"
+#include "runtime/tensor/master_values.h"
 #include "runtime/tensor/reduce.h"
 #include "runtime/tensor/shape.h"
 
@@ -26,10 +28,13 @@ std::vector<WorkerId> WorkersOf(std::span<const RingWorker> workers) {
   return ids;
 }
 
-// values = scale * gradient.
-void CopyScaled(std::span<const float> gradient, float scale, std::span<float> values) {
-  absl::c_copy(gradient, values.begin());
-  if (scale != 1) Scale(values, scale);
+// The same values as float32.
+void CopyToMaster(DType dtype, std::span<const std::byte> from, std::span<float> values) {
+  if (IsMaster(dtype)) {
+    absl::c_copy(from, std::as_writable_bytes(values).begin());
+  } else {
+    Widen(dtype, from, values);
+  }
 }
 
 }  // namespace
@@ -38,7 +43,8 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors)
   RingState state;
   size_t floats = 0;
   for (const PlacedTensor& placed : tensors) {
-    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t bytes, NumBytes(placed.spec.dims, placed.spec.dtype));
+    PUSHPULL_ASSIGN_OR_RETURN(const uint64_t bytes,
+                              NumBytes(placed.spec.dims, MasterOf(placed.spec.dtype)));
     Tensor& tensor = state.tensors_.emplace_back();
     tensor.spec = placed.spec;
     tensor.holds_samples = placed.spec.name == kSampleQueueTensor;
@@ -56,11 +62,12 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors)
 }
 
 void RingState::SetInitial(size_t tensor,
-                           std::span<const float> value,
+                           std::span<const std::byte> value,
                            std::span<const float> state,
                            uint64_t updates) {
-  absl::c_copy(value, tensors_[tensor].value.floats().begin());
-  absl::c_copy(state, tensors_[tensor].state.floats().begin());
+  Tensor& own = tensors_[tensor];
+  CopyToMaster(own.spec.dtype, value, own.value.floats());
+  absl::c_copy(state, own.state.floats().begin());
   updates_[tensor] = updates;
 }
 
@@ -86,6 +93,14 @@ std::vector<std::span<std::byte>> RingState::CopyParts() {
 
 void RingState::TakeCopy(const RingMark& mark) {
   mark_ = mark;
+}
+
+uint64_t RingState::WriteValue(size_t tensor, std::span<std::byte> target) const {
+  if (target.empty()) return 0;
+  const Tensor& own = tensors_[tensor];
+  if (!IsMaster(own.spec.dtype)) return Narrow(own.spec.dtype, own.value.floats(), target);
+  absl::c_copy(own.value.bytes(), target.begin());
+  return 0;
 }
 
 uint64_t RingState::Batch() const {
@@ -124,7 +139,8 @@ void RingState::Contribute(std::span<const RingPush> pushes,
     if (is_mean && push.weight == 0) {
       absl::c_fill(sum, 0.0F);
     } else {
-      CopyScaled(push.gradient, is_mean ? static_cast<float>(push.weight) : 1.0F, sum);
+      CopyToMaster(tensor.spec.dtype, push.gradient, sum);
+      if (is_mean && push.weight != 1) Scale(sum, static_cast<float>(push.weight));
     }
   }
 }

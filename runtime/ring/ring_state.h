@@ -2,7 +2,8 @@
 //
 // What a worker of a ring keeps in place of servers: the values of all tensors, their optimizer
 // state, and the job's position in its data set. Bit-identical on all workers of the ring, because
-// each of them applies the same sums in the same order. No I/O.
+// each of them applies the same sums in the same order. Values and sums are float32, whatever the
+// tensors' type is. No I/O.
 //
 //   Contribute: this worker's part --sums over all ranks of facts(), then of gradients()--> Apply
 //
@@ -27,9 +28,9 @@ namespace pushpull {
 
 // A worker's push of one tensor.
 struct RingPush {
-  std::span<const float> gradient;
-  double weight = 1;         // samples
-  double learning_rate = 0;  // 0: as registered
+  std::span<const std::byte> gradient;  // values of the tensor's type
+  double weight = 1;                    // samples
+  double learning_rate = 0;             // 0: as registered
 };
 
 // Thread-compatible. Tensors are identified by their position in the job's list.
@@ -38,10 +39,10 @@ class RingState {
   // Zeros everywhere. kResourceExhausted: no memory; names the bytes.
   static absl::StatusOr<RingState> Make(std::span<const PlacedTensor> tensors);
 
-  // A worker's own initial value, which counts if no worker has any values (BeginFresh). `state`:
-  // the optimizer's, after `updates` updates; empty: zeros.
+  // A worker's own initial value, in the tensor's type, which counts if no worker has any values
+  // (BeginFresh). `state`: the optimizer's, after `updates` updates; empty: zeros.
   void SetInitial(size_t tensor,
-                  std::span<const float> value,
+                  std::span<const std::byte> value,
                   std::span<const float> state,
                   uint64_t updates);
   // The values are those before step 0, whose samples are divided among these workers.
@@ -68,7 +69,11 @@ class RingState {
   // Samples of a full step over all workers; 0: the job does not divide any.
   uint64_t Batch() const;
   size_t num_tensors() const { return tensors_.size(); }
+  const TensorSpec& spec(size_t tensor) const { return tensors_[tensor].spec; }
   std::span<const float> value(size_t tensor) const { return tensors_[tensor].value.floats(); }
+  // Writes the value in the tensor's type; `target` has its size, or is empty. Returns the number
+  // of finite values that are infinite in that type.
+  uint64_t WriteValue(size_t tensor, std::span<std::byte> target) const;
   std::span<const float> optimizer_state(size_t tensor) const {
     return tensors_[tensor].state.floats();
   }

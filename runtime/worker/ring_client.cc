@@ -69,7 +69,7 @@ void RingClient::TakeStepIfPushed() {
   if (!is_ready_ || is_busy() || num_pushed_ < pushes_.size()) return;
   std::vector<RingPush> pushes;
   for (const Push& push : pushes_) {
-    pushes.push_back({.gradient = Floats(push.request.source),
+    pushes.push_back({.gradient = push.request.source,
                       .weight = push.request.weight,
                       .learning_rate = push.request.learning_rate});
   }
@@ -112,6 +112,11 @@ void RingClient::Observe() {
   bytes_sent_ = sent;
 }
 
+void RingClient::WriteValue(size_t tensor, std::span<std::byte> target) {
+  const uint64_t overflows = state_->WriteValue(tensor, target);
+  if (overflows > 0) observer_.OnRingOverflow(state_->spec(tensor), overflows);
+}
+
 // Takes the pushes out before finishing them: a program may react to one with its next push.
 void RingClient::FinishPushes() {
   std::vector<Push> done = std::exchange(pushes_, std::vector<Push>(pushes_.size()));
@@ -119,7 +124,7 @@ void RingClient::FinishPushes() {
   for (size_t tensor = 0; tensor < done.size(); ++tensor) {
     const TensorRequest& request = done[tensor].request;
     if (!done[tensor].is_there) continue;
-    Copy(state_->value(tensor), request.target);
+    WriteValue(tensor, request.target);
     if (request.takes_in_place) request.pending->SetPiece(0, {request.target, nullptr});
     request.pending->Finish();
   }
@@ -134,7 +139,7 @@ void RingClient::AnswerReads() {
   const std::vector<TensorRequest> answered(first_left, reads_.end());
   reads_.erase(first_left, reads_.end());
   for (const TensorRequest& read : answered) {
-    Copy(state_->value(read.tensor), read.target);
+    WriteValue(read.tensor, read.target);
     Copy(state_->optimizer_state(read.tensor), read.state_target);
     if (!read.state_target.empty()) read.pending->SetUpdates(state_->updates(read.tensor));
     read.pending->Finish();
@@ -174,7 +179,7 @@ void RingClient::OnForm(const FormRing& message) {
   // An earlier copy may have been interrupted.
   for (const TensorRequest& read : reads_) {
     if (has_values_ || read.type != FrameType::kInit) continue;
-    state_->SetInitial(read.tensor, Floats(read.source), Floats(read.initial_state), read.updates);
+    state_->SetInitial(read.tensor, read.source, Floats(read.initial_state), read.updates);
   }
   if (has_begun_ && mark_ != message.mark && !IsIncluded(message.mark)) {
     return observer_.OnRingBroken(

@@ -39,6 +39,8 @@ class RingClientObserver {
   virtual void OnRingMessage(FromMember message) = 0;
   // A step is taken, and the next one is `next`. The program is notified afterwards.
   virtual void OnRingStep(Step next) = 0;
+  // So many finite values of the tensor are infinite in its type.
+  virtual void OnRingOverflow(const TensorSpec& tensor, uint64_t values) = 0;
   // Operations may have been answered.
   virtual void OnRingAnswered() = 0;
   // This worker cannot continue. kInvalidArgument: nor can any other.
@@ -95,6 +97,7 @@ class RingClient {
   bool Settle();
   void ReportStopped();
   void ReportFailed(const absl::Status& why);
+  void WriteValue(size_t tensor, std::span<std::byte> target);
   void FinishPushes();
   void AnswerReads();
   void Observe();

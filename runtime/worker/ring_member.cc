@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/tensor/dtype.h"
+
 namespace pushpull {
 
 RingMember::RingMember(WorkerNodeOptions options,
@@ -189,6 +191,15 @@ void RingMember::OnRingMessage(FromMember message) {
 
 void RingMember::OnRingStep(Step next) {
   statistics().SetStep(next);
+}
+
+void RingMember::OnRingOverflow(const TensorSpec& tensor, uint64_t values) {
+  if (!overflowed_.insert(tensor.name).second) return;
+  log_.Warning("values are too large for the tensor's type, the program receives infinities",
+               {{"tensor", tensor.name},
+                {"dtype", ToString(tensor.dtype)},
+                {"step", client_->step().value()},
+                {"values", values}});
 }
 
 void RingMember::OnRingBroken(const absl::Status& why) {

@@ -9,6 +9,8 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +52,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
 
   void OnRingMessage(FromMember message) override;
   void OnRingStep(Step next) override;
+  void OnRingOverflow(const TensorSpec& tensor, uint64_t values) override;
   void OnRingAnswered() override { reports_.activity().OnAnswered(dependencies_.executor.Now()); }
   void OnRingBroken(const absl::Status& why) override;
 
@@ -90,6 +93,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
   std::vector<TensorSpec> specs_;               // as registered
   std::shared_ptr<PendingOperation> leaving_;
   std::optional<pushpull::Leave> leave_;  // as sent
+  std::set<std::string> overflowed_;      // the tensors of which it has been said
   bool is_member_ = false;
   DesiredSize desired_;
   absl::Status broken_;  // why nothing works any more

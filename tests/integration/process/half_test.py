@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs whose tensors are float16 or bfloat16: two bytes a value on the wire both ways, sums and weights what they should
-be on every channel and in every mode, and what does not go with them is refused by name."""
+"""Jobs whose tensors are float16 or bfloat16: two bytes a value between workers and servers, sums and weights what they
+should be on every channel and in every mode, and what does not go with them is refused by name."""
 import unittest
 
 import channel_weights
@@ -35,6 +35,20 @@ class HalfTest(job.JobTestCase):
                 started = self.run_job(spec)
 
                 self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+
+    def test_workers_without_servers_sum_them_as_float32(self) -> None:
+        for dtype in ("float16", "bfloat16"):
+            weights = []
+            for servers, mode in ((0, "AllReduce"), (2, "Sync")):
+                with self.subTest(dtype=dtype, mode=mode):
+                    file = self.folder / f"{dtype}-{mode}.weights"
+                    spec = self.spec("--steps", 20, "--optimizer", "adam", "--dtype", dtype, "--weights", file,
+                                     servers=servers, sync={"mode": mode, "deterministic": True})
+                    started = self.run_job(spec)
+
+                    self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+                    weights.append(file.read_bytes())
+            self.assertTrue(weights[0] == weights[1], dtype)
 
     def test_a_codec_with_them_is_refused_by_name(self) -> None:
         spec = self.spec("--steps", 5, "--dtype", "float16", "--codec", "bf16", restart=NO_RESTARTS)

@@ -33,6 +33,10 @@ MATCHER_P(AllAre, value, "") {
   return absl::c_all_of(arg, [this](float it) { return it == value; });
 }
 
+std::span<const std::byte> Bytes(const std::vector<float>& values) {
+  return std::as_bytes(std::span(values));
+}
+
 // A worker with a listener and a state of its own.
 struct Member {
   Member(WorkerId its_id, RankListener its_listener, RingState its_state)
@@ -101,7 +105,7 @@ class RingCallsTest : public ::testing::Test {
 
   absl::Status TakeOneStep(Member& member) const {
     const std::vector<float> gradient(kValues, static_cast<float>(member.id.value() + 1));
-    const std::vector<RingPush> pushes = {{.gradient = gradient}};
+    const std::vector<RingPush> pushes = {{.gradient = Bytes(gradient)}};
     return TakeStep(*member.ring, form_, pushes, 0, member.state);
   }
 
@@ -121,6 +125,7 @@ class RingCallsTest : public ::testing::Test {
     }
   }
 
+  const std::vector<float> tens_ = std::vector<float>(kValues, 10);
   bool has_shm_ = false;
   const FakeCertificate authority_ = MakeAuthority("rings");
   FormRing form_{.epoch = {.term = Term{1}, .counter = 2}, .workers = {}, .token = {3, 4}};
@@ -132,7 +137,7 @@ TEST_F(RingCallsTest, AllHaveTheValuesOfTheSourceAndTakeTheSameStep) {
   form_.source = 1;
   form_.copies = true;
   form_.mark = {.made_in = {.term = Term{1}, .counter = 1}, .step = Step{7}};
-  members_[1]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+  members_[1]->state.SetInitial(0, Bytes(tens_), {}, 0);
 
   ConnectAndTakeOneStep();
 
@@ -251,7 +256,7 @@ TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
   has_shm_ = true;
   form_.source = 4;
   form_.copies = true;
-  members_[4]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+  members_[4]->state.SetInitial(0, Bytes(tens_), {}, 0);
 
   ConnectAndTakeOneStep();
 
@@ -265,7 +270,7 @@ TEST_F(RingCallsTest, WorkersOfTwoRacksSumInsideThemFirst) {
   for (const char* rack : {"a", "b", "b", "a"}) AddMember(absl::StrCat("127.0.0.", ++host), rack);
   form_.source = 2;
   form_.copies = true;
-  members_[2]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+  members_[2]->state.SetInitial(0, Bytes(tens_), {}, 0);
 
   ConnectAndTakeOneStep();
 
@@ -282,7 +287,7 @@ TEST_F(RingCallsTest, RacksOfUnequalSizeSumThroughTheirFirstWorkers) {
     AddMember(absl::StrCat("127.0.0.", ++host), rack);
   form_.source = 3;
   form_.copies = true;
-  members_[3]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+  members_[3]->state.SetInitial(0, Bytes(tens_), {}, 0);
 
   ConnectAndTakeOneStep();
 
@@ -295,7 +300,7 @@ TEST_F(RingCallsTest, HostsOfTwoRacksSumInThreeStages) {
   has_shm_ = true;
   form_.source = 4;
   form_.copies = true;
-  members_[4]->state.SetInitial(0, std::vector<float>(kValues, 10), {}, 0);
+  members_[4]->state.SetInitial(0, Bytes(tens_), {}, 0);
 
   ConnectAndTakeOneStep();
 

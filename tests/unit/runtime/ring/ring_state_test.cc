@@ -18,6 +18,10 @@ using ::testing::HasSubstr;
 
 constexpr Epoch kRing{.term = Term{1}, .counter = 4};
 
+std::span<const std::byte> Bytes(const std::vector<float>& values) {
+  return std::as_bytes(std::span(values));
+}
+
 PlacedTensor Placed(TensorSpec spec) {
   return {.id = TensorId{0}, .spec = std::move(spec), .first_chunk = ChunkId{0}, .shards = {}};
 }
@@ -78,7 +82,7 @@ TEST(RingStateTest, MeanIsWeightedBySamples) {
 
   const absl::Status taken =
       TakeStep({&ann, &bob},
-               {{{.gradient = low, .weight = 3}}, {{.gradient = high, .weight = 1}}},
+               {{{.gradient = Bytes(low), .weight = 3}}, {{.gradient = Bytes(high), .weight = 1}}},
                Workers({0, 1}));
 
   EXPECT_TRUE(taken.ok()) << taken;
@@ -95,7 +99,7 @@ TEST(RingStateTest, ContributionWithoutSamplesHasNoPartWhateverItIs) {
 
   const absl::Status taken =
       TakeStep({&ann, &bob},
-               {{{.gradient = good, .weight = 3}}, {{.gradient = bad, .weight = 0}}},
+               {{{.gradient = Bytes(good), .weight = 3}}, {{.gradient = Bytes(bad), .weight = 0}}},
                Workers({0, 1}));
 
   EXPECT_TRUE(taken.ok()) << taken;
@@ -106,7 +110,7 @@ TEST(RingStateTest, StepWithoutAnySamplesChangesNoValue) {
   RingState ann = Make({Weights({.kind = OptimizerKind::kAdam, .learning_rate = 1})});
   const std::vector<float> gradient = {1, 2};
 
-  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = gradient, .weight = 0}}}, Workers({0})).ok());
+  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = Bytes(gradient), .weight = 0}}}, Workers({0})).ok());
 
   EXPECT_THAT(ann.value(0), ElementsAre(0, 0));
   EXPECT_EQ(ann.updates(0), 0U);
@@ -119,8 +123,8 @@ TEST(RingStateTest, LearningRateIsThatOfTheLowestRank) {
   const std::vector<float> gradient = {1, 2};
 
   const absl::Status taken = TakeStep({&ann, &bob},
-                                      {{{.gradient = gradient, .learning_rate = 0.5}},
-                                       {{.gradient = gradient, .learning_rate = 9}}},
+                                      {{{.gradient = Bytes(gradient), .learning_rate = 0.5}},
+                                       {{.gradient = Bytes(gradient), .learning_rate = 9}}},
                                       Workers({0, 1}));
 
   EXPECT_TRUE(taken.ok()) << taken;
@@ -131,7 +135,7 @@ TEST(RingStateTest, SumThatIsNotFiniteIsNamedAndChangesNothing) {
   RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
   const std::vector<float> gradient = {1, std::numeric_limits<float>::infinity()};
 
-  const absl::Status taken = TakeStep({&ann}, {{{.gradient = gradient}}}, Workers({0}));
+  const absl::Status taken = TakeStep({&ann}, {{{.gradient = Bytes(gradient)}}}, Workers({0}));
 
   EXPECT_EQ(taken.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(taken.message()), HasSubstr("tensor \"w\" in step 0"));
@@ -144,7 +148,7 @@ TEST(RingStateTest, CopyHasValuesStateAndUpdates) {
   RingState ann = Make({Weights(momentum)});
   RingState cid = Make({Weights(momentum)});
   const std::vector<float> gradient = {1, 2};
-  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = gradient}}}, Workers({0})).ok());
+  EXPECT_TRUE(TakeStep({&ann}, {{{.gradient = Bytes(gradient)}}}, Workers({0})).ok());
 
   const auto from = ann.CopyParts();
   const auto to = cid.CopyParts();
@@ -158,14 +162,48 @@ TEST(RingStateTest, CopyHasValuesStateAndUpdates) {
   EXPECT_THAT(cid.optimizer_state(0), ElementsAre(1, 2));
 }
 
+TEST(RingStateTest, HalvesAreSummedAndKeptAsFloat32) {
+  TensorSpec spec = Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1});
+  spec.dtype = DType::kBFloat16;
+  RingState ann = Make({spec});
+  RingState bob = Make({spec});
+  const std::vector<uint16_t> initial = {0x4380, 0x3f80};   // 256, 1
+  const std::vector<uint16_t> gradient = {0xbf00, 0x3f80};  // -0.5, 1
+  const auto bytes_of = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  for (RingState* state : {&ann, &bob}) state->SetInitial(0, bytes_of(initial), {}, 0);
+
+  const std::vector<RingPush> push = {{.gradient = bytes_of(gradient)}};
+  ASSERT_TRUE(TakeStep({&ann, &bob}, {push, push}, Workers({0, 1})).ok());
+
+  // 256.5 is no bfloat16: of such updates the sum over many steps would be 256.
+  EXPECT_THAT(ann.value(0), ElementsAre(256.5, 0));
+  std::vector<uint16_t> read(2);
+  EXPECT_EQ(ann.WriteValue(0, std::as_writable_bytes(std::span(read))), 0U);
+  EXPECT_THAT(read, ElementsAre(0x4380, 0));
+}
+
+TEST(RingStateTest, ValuesThatAreTooLargeForTheTypeAreCounted) {
+  TensorSpec spec = Weights({.kind = OptimizerKind::kSgd, .learning_rate = 100'000});
+  spec.dtype = DType::kFloat16;
+  RingState ann = Make({spec});
+  const std::vector<uint16_t> gradient = {0x3c00, 0};  // 1, 0
+
+  ASSERT_TRUE(
+      TakeStep({&ann}, {{{.gradient = std::as_bytes(std::span(gradient))}}}, Workers({0})).ok());
+
+  std::vector<uint16_t> read(2);
+  EXPECT_EQ(ann.WriteValue(0, std::as_writable_bytes(std::span(read))), 1U);
+  EXPECT_THAT(read, ElementsAre(0xfc00, 0));
+  EXPECT_THAT(ann.value(0), ElementsAre(-100'000, 0));
+}
+
 class RingSamplesTest : public ::testing::Test {
  protected:
   static RingState WithQueue(uint64_t batch) {
     RingState state = Make({Samples()});
     const std::vector<std::byte> bytes =
         SampleQueue({.num_samples = 100, .epochs = 1, .batch = batch}).Encode();
-    state.SetInitial(
-        0, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)}, {}, 0);
+    state.SetInitial(0, bytes, {}, 0);
     return state;
   }
   static StepSamples ShareOf(const RingState& state, uint32_t worker, uint64_t step) {
@@ -182,7 +220,7 @@ TEST_F(RingSamplesTest, SamplesOfAWorkerThatIsGoneComeBack) {
   EXPECT_EQ(ShareOf(ann, 0, 0).count, 10U);
   EXPECT_EQ(ShareOf(ann, 1, 0).count, 10U);
 
-  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = zeros_}}}, Workers({0})).ok());
+  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = Bytes(zeros_)}}}, Workers({0})).ok());
 
   const StepSamples next = ShareOf(ann, 0, 1);
   EXPECT_EQ(next.count, 10U);
@@ -197,7 +235,7 @@ TEST_F(RingSamplesTest, JoinerHasSamplesFromTheNextStepOn) {
   ASSERT_TRUE(bob.BeginFresh(Workers({0})).ok());
   EXPECT_EQ(ShareOf(bob, 1, 0).count, 0U);
 
-  const std::vector<RingPush> push = {{.gradient = zeros_}};
+  const std::vector<RingPush> push = {{.gradient = Bytes(zeros_)}};
   ASSERT_TRUE(TakeStep({&ann, &bob}, {push, push}, Workers({0, 1})).ok());
 
   EXPECT_EQ(ShareOf(ann, 0, 1).count, 10U);
@@ -210,10 +248,10 @@ TEST_F(RingSamplesTest, WorkerThatLeavesGetsNoFurtherSamples) {
   ASSERT_TRUE(ann.BeginFresh(Workers({0, 1})).ok());
   ASSERT_TRUE(bob.BeginFresh(Workers({0, 1})).ok());
 
-  const absl::Status taken =
-      TakeStep({&ann, &bob},
-               {{{.gradient = zeros_, .weight = 1}}, {{.gradient = zeros_, .weight = 0}}},
-               Workers({0, 1}));
+  const absl::Status taken = TakeStep(
+      {&ann, &bob},
+      {{{.gradient = Bytes(zeros_), .weight = 1}}, {{.gradient = Bytes(zeros_), .weight = 0}}},
+      Workers({0, 1}));
 
   EXPECT_TRUE(taken.ok()) << taken;
   EXPECT_EQ(ShareOf(ann, 1, 1).count, 0U);
@@ -224,7 +262,7 @@ TEST_F(RingSamplesTest, BatchOfTheJobIsThatOfTheLowestRank) {
   RingState ann = WithQueue(10);
   ASSERT_TRUE(ann.BeginFresh(Workers({0})).ok());
 
-  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = zeros_}}}, Workers({0}), 24).ok());
+  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = Bytes(zeros_)}}}, Workers({0}), 24).ok());
 
   EXPECT_EQ(ShareOf(ann, 0, 1).count, 24U);
   EXPECT_EQ(ann.Batch(), 24U);
