@@ -410,8 +410,9 @@ TEST(SimConsistencyTest, ALateGradientCountsAsMuchLessAsItIsLate) {
   EXPECT_EQ(values[0][0], -(6 + 6 + 6 + 6.0F / 3));
 }
 
-// The specification of Bounded: over 100,000 reads.
+// The specification of Bounded: over 100,000 reads, or a part of them under a sanitizer.
 TEST(SimConsistencyTest, BoundedReadsMissNothingThatTheyMustSee) {
+  constexpr uint64_t kPart = kSeedStride == 1 ? 1 : 5;
   uint64_t reads = 0;
   for (const uint32_t staleness : {0U, 1U, 3U, 8U}) {
     for (uint64_t seed = 1; seed <= 2; ++seed) {
@@ -421,12 +422,12 @@ TEST(SimConsistencyTest, BoundedReadsMissNothingThatTheyMustSee) {
                    .servers = 2,
                    .replication = 1,
                    .faults = seed == 1 ? 0.02 : 0,
-                   .steps = 850,
+                   .steps = 850 / kPart,
                    .slowness = 3});
       fleet.ExpectBound(staleness);
       for (uint64_t kill = 1; kill <= 3; ++kill) {
         ASSERT_EQ(fleet.RunUntil([&] {
-          return fleet.steps_of(1) >= kill * 200 && fleet.job().Status().shards_moving == 0;
+          return fleet.steps_of(1) >= kill * 200 / kPart && fleet.job().Status().shards_moving == 0;
         }),
                   "");
         fleet.job().KillServer(static_cast<uint32_t>(fleet.Draw(2)));
@@ -438,7 +439,7 @@ TEST(SimConsistencyTest, BoundedReadsMissNothingThatTheyMustSee) {
       reads += fleet.reads();
     }
   }
-  EXPECT_GE(reads, 100'000U);
+  EXPECT_GE(reads, 100'000U / kPart);
 }
 
 TEST(SimConsistencyTest, BoundedHoldsAFastWorkerUntilTheSlowestFollows) {

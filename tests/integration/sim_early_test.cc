@@ -660,7 +660,7 @@ std::string DescribeShortest(const Plan& plan) {
 
 TEST(SimEarlyTest, FaultsFromTheFirstProcessOnDoNotShow) {
   // A sanitizer needs a path, not a schedule.
-  const Seeds seeds = SeedsToRun(kSeedStride == 1 ? 15'000 : 10'000);
+  const Seeds seeds = SeedsToRun(kSeedStride == 1 ? 15'000 : 5'000);
   Tally tally;
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     const Plan plan = DrawPlan(seed);
