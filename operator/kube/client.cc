@@ -20,7 +20,7 @@ using pushpull::SteadyTime;
 
 // If a list expires this often, its objects change faster than pages can be read.
 constexpr int kPagedListsMax = 2;
-// What becomes of a shorter text needs no bound.
+// Objects decoded from a shorter text are small enough to decode many at once.
 constexpr size_t kLargeTextBytes = size_t{256} << 10;
 // How long a watch may take to connect, and the server to end it after its duration.
 constexpr std::chrono::seconds kWatchSlack{30};

@@ -193,8 +193,8 @@ class KubeClient {
                                        int page_objects,
                                        ListVisitor& visitor,
                                        pushpull::Deadline deadline);
-  // Calls `read`, which must not lead to another call of this: only one long text at a time becomes
-  // objects, which take many times its memory.
+  // Calls `read`, which decodes the text and must not call this again. Long texts wait for each
+  // other: decoded objects take many times the memory of their text.
   template <typename Read>
   auto OneLargeTextAtATime(absl::string_view text, Read read) ABSL_LOCKS_EXCLUDED(large_text_);
   // Passes the objects of a page to `visitor` one by one as they are decoded.

@@ -46,8 +46,7 @@ class WatchFrameSplitter {
         return absl::OkStatus();
       }
       bytes.remove_prefix(end + 1);
-      // A frame that arrives in one piece is not copied; the memory of one that does not is freed
-      // with it.
+      // A frame that arrives in one piece is not copied. A joined one frees its memory after use.
       if (!pending_.empty()) BoundedAppend(piece, frame_bytes_max_, pending_);
       const std::string joined = std::exchange(pending_, {});
       const absl::string_view line = absl::StripSuffix(joined.empty() ? piece : joined, "\r");

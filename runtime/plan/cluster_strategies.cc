@@ -9,14 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/job/training_job.h"
 #include "runtime/plan/double_tree.h"
 #include "runtime/plan/quantity.h"
 
 namespace pushpull {
 namespace {
-
-// docs/choosing-a-mode.md: each worker has a connection to each other one.
-constexpr int kAllReduceWorkersMax = 64;
 
 void Add(size_t cable, double out, double in, Phase& phase) {
   if (cable == SIZE_MAX) return;
@@ -134,9 +132,9 @@ class ClusterPlanner {
     return schedule;
   }
 
-  // Of rings over the machines: jobs have them on CPUs.
+  // Jobs have rings on CPUs only.
   Runner RingRunner() const {
-    const bool runs = topology_.machine.gpus == 0 && workers_ <= kAllReduceWorkersMax;
+    const bool runs = topology_.machine.gpus == 0 && workers_ <= kRingWorkersMax;
     return runs ? Runner::kWorkers : Runner::kPlanned;
   }
 

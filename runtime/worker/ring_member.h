@@ -93,7 +93,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
   std::vector<TensorSpec> specs_;               // as registered
   std::shared_ptr<PendingOperation> leaving_;
   std::optional<pushpull::Leave> leave_;  // as sent
-  std::set<std::string> overflowed_;      // the tensors of which it has been said
+  std::set<std::string> overflowed_;      // tensors already warned about
   bool is_member_ = false;
   DesiredSize desired_;
   absl::Status broken_;  // why nothing works any more
