@@ -71,7 +71,7 @@ class RingTest(job.JobTestCase):
 
         self.assertEqual(code, 0, started.launcher.output)
         report = started.report()
-        self.assertEqual(report["restarts"], 1)
+        self.assertEqual(report["restarts"], 1, started.launcher.output)
         final = report["final"]
         self.assertEqual((final["least"], final["most"], final["total"]), (2, 2, 6000))
 
