@@ -105,8 +105,10 @@ class LossTest(job.JobTestCase):
         started = self.run_job(spec)
         started.wait_for_step(5)
 
-        for index in range(3):
-            started.signal_member("server", index, signal.SIGKILL)
+        # Stopped before any is killed, so that none can take over what another one held.
+        for kind in (signal.SIGSTOP, signal.SIGKILL):
+            for index in range(3):
+                started.signal_member("server", index, kind)
         code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)
