@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Abseil's status for the thread sanitizer. Copies of a status share a representation with a
-// reference count, which copying increments inline, in our instrumented code, and dropping
-// decrements in libabsl_status, which is not instrumented: the sanitizer sees no order between one
-// thread's last use and another one's delete, and reports a race. This definition, equal to the
-// library's and instrumented, takes its place in the whole process.
-#include <absl/status/status.h>
-
+//
+// Abseil's status for the thread sanitizer. Copies of a status share one reference count. Copying
+// increments it inline, in our instrumented code; dropping a copy decrements it in libabsl_status,
+// which is not instrumented. So the sanitizer sees no order between one thread's last use and
+// another one's delete, and reports a race. This definition does what the library's does, and takes
+// its place in the whole process.
 #include <atomic>
 #include <cstdint>
+
+#include "absl/status/status.h"
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
