@@ -470,8 +470,13 @@ void ChunkClient::OnRefused(LaneLink& link, ClientChunk& chunk, const ReceivedFr
   const Slot slot = RequestTable::RefusedBy(chunk, frame.header);
   if (!(chunk.*slot)) return;
   if (absl::IsUnavailable(why)) {
+    // The request may be under way several times, but all refusals together repeat it once.
+    // Otherwise each repetition would multiply them.
+    if (std::exchange((chunk.*slot)->is_refused, true)) return;
     return Later([this, &chunk, slot] {
-      if (chunk.*slot) sender_.Send(chunk, *(chunk.*slot), true);
+      if (!(chunk.*slot)) return;
+      (chunk.*slot)->is_refused = false;
+      sender_.Send(chunk, *(chunk.*slot), true);
     });
   }
   const std::shared_ptr<PendingOperation> pending = (chunk.*slot)->pending;

@@ -124,6 +124,7 @@ class ReplicatedServerTest(job.JobTestCase):
         started.wait_for_step(5)
 
         started.kill_and_await_next("server", 1)
+        started.await_joined("server", 1)
         code = started.finish()
 
         self.assertEqual(code, 0, started.launcher.output)

@@ -220,6 +220,14 @@ class LocalJob:
         wait_until(lambda: (self.endpoint(role, index) or {"pid": old})["pid"] != old,
                    START_SECONDS, f"another {role}-{index}")
 
+    def await_joined(self, role: str, index: int) -> None:
+        """Until the coordinator counts the process that now has this index; one that was killed does not count."""
+        def joined() -> bool:
+            entry = self.endpoint(role, index)
+            members = self.status().get(f"{role}s", [])
+            return any(m["index"] == index and m["alive"] and entry and m["pid"] == entry["pid"] for m in members)
+        wait_until(joined, START_SECONDS, f"{role}-{index} joins")
+
     def report(self) -> dict[str, Any]:
         return json.loads(self._report.read_text())
 
