@@ -527,6 +527,34 @@ TEST(SimConsistencyTest, NothingIsLostOrCountedTwiceAcrossChangesOfMode) {
   }
 }
 
+int ResendsOf(const SimJob& job, uint32_t worker) {
+  const std::string metrics = job.WorkerMetricsText(worker);
+  constexpr char kName[] = "\npushpull_resends_total ";
+  return std::stoi(metrics.substr(metrics.find(kName) + sizeof(kName) - 1));
+}
+
+// A worker that learns of a mode before a server does is refused until the server has learned of it
+// too. Its pushes, and the refusals, each arrive twice here: if each refusal repeated the push,
+// there would be four times as many after every 20 ms.
+TEST(SimConsistencyTest, RefusalsThatArriveTwiceDoNotMultiply) {
+  Fleet fleet({.steps = 60});
+  ASSERT_EQ(fleet.RunUntil([&] { return fleet.steps_of(0) >= 10; }), "");
+  InprocOptions network = fleet.job().network().options();
+  network.faults.duplication = 1;
+  fleet.job().network().SetOptions(network);
+  fleet.job().control().SetDelay([&] { return std::chrono::milliseconds(fleet.Draw(100)); });
+
+  for (const Consistency& mode : {kAsync, Bounded(1), Consistency{}, kAsync})
+    ASSERT_EQ(Change(fleet, mode), "");
+  ASSERT_EQ(fleet.Finish(), "");
+
+  int resends = 0;
+  for (uint32_t w = 0; w < kWorkers; ++w) resends += ResendsOf(fleet.job(), w);
+  EXPECT_GT(resends, 0);
+  EXPECT_LT(resends, 500);
+  EXPECT_EQ(fleet.CheckSums(), "");
+}
+
 TEST(SimConsistencyTest, BackupWorkersMakeUpForASlowOne) {
   Fleet fleet({.consistency = Backups(1), .replication = 1, .steps = 200});
   fleet.Pause(0);
