@@ -231,9 +231,10 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
 }
 
 void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
-  coordinator_.FetchStatus([this, name, end, give_up](bool has_answer) {
+  coordinator_.FetchStatus([this, name, end, give_up, asked = loop_.Now()](bool has_answer) {
     OnStatus(has_answer);
-    if (!stopping_with_ && !is_failing_) JudgeByStatus(name, end, give_up);
+    // Time without a coordinator, or with one that stands still, does not count.
+    if (!stopping_with_ && !is_failing_) JudgeByStatus(name, end, give_up + (loop_.Now() - asked));
   });
 }
 
@@ -251,7 +252,6 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
                                 : !IsDesired(*member) || lost_servers_.empty();
   if (!is_answering || !is_due) {
-    // Time without a coordinator does not count: its successor decides.
     const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
     return restarts_.RunAfter(
         name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });

@@ -239,6 +239,22 @@ TEST_F(LauncherTest, AServerThatTheCoordinatorDoesWithoutIsStartedAgain) {
   EXPECT_EQ(Report()["restarts"], 1);
 }
 
+// What a coordinator that stood still says first is what it knew before.
+TEST_F(LauncherTest, AServerMayEndWhileTheCoordinatorStandsStill) {
+  Launch(
+      "touch $FAKE_DIR/view\nfirst=$(cat $FAKE_DIR/server-0.pid)\n"
+      "coordinator=$(cat $FAKE_DIR/coordinator.pid)\nkill -STOP $coordinator\nkill -KILL $first\n"
+      "sleep 5\n"  // for longer than the launcher waits for the coordinator's word
+      "echo 3 >$FAKE_DIR/late\nkill -CONT $coordinator\n"
+      "while test $(cat $FAKE_DIR/late) != 0; do sleep 0.01; done\n"
+      "touch $FAKE_DIR/server-0.lost\n"
+      "while test $(cat $FAKE_DIR/server-0.pid) = $first; do sleep 0.01; done",
+      "  restart: {peerTimeoutSeconds: 1, initialDelaySeconds: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_EQ(Report()["restarts"], 1);
+}
+
 TEST_F(LauncherTest, AServerThatIsKilledBeyondTheBackoffLimitEndsTheJob) {
   Launch(
       "touch $FAKE_DIR/view $FAKE_DIR/server-0.lost\nkill -KILL $(cat $FAKE_DIR/server-0.pid)\n"
