@@ -3,6 +3,7 @@
 #
 # cp.sh up | down | start|stop NAME | wait : control plane as plain processes in kt1's network namespace, outside any node.
 # NAME: etcd kube-apiserver kube-controller-manager kube-scheduler coredns, and kwok (only on demand)
+# start does nothing where NAME runs already.
 set -eu
 . "$(dirname "$0")"/env.sh
 P=$STATE/pki L=$STATE/cp
@@ -92,7 +93,7 @@ ready() {
 case ${1:-} in
 up)    config; start etcd; start kube-apiserver; ready; start kube-controller-manager; start kube-scheduler; start coredns ;;
 down)  for n in kwok coredns kube-scheduler kube-controller-manager kube-apiserver etcd; do stop $n; done ;;
-start) start "$2" ;;
+start) running "$L/$2.pid" "$BIN/$2" || start "$2" ;;
 stop)  stop "$2" ;;
 wait)  ready ;;
 *) usage "$0" >&2; exit 2 ;;
