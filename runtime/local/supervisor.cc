@@ -252,6 +252,7 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
                                 : !IsDesired(*member) || lost_servers_.empty();
   if (!is_answering || !is_due) {
+    // Nor does the pause before a coordinator that does not answer is asked again.
     const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
     return restarts_.RunAfter(
         name, kReasonPeriod, [this, name, end, later] { Judge(name, end, later); });

@@ -73,7 +73,7 @@ struct ChunkRequest {
   bool must_send = false;    // not on its way to the shard's primary
   bool waits = false;        // in the push window
   bool is_again = false;     // waits, but was sent before
-  bool is_refused = false;   // for now; it is sent again soon
+  bool is_refused = false;   // for now; a timer sends it again
   bool is_held = false;      // not sent before StepAgreement releases it
   bool is_taken = false;     // gated step: the shard's primary holds it until the step is decided
   bool is_answered = false;  // kept for its target and `pending` until the whole step is
