@@ -28,12 +28,12 @@ class LargeObjectsTest(OperatorTestCase):
             content = [[]] * (LARGE_BYTES // 3) if number >= LARGE_JOBS - 2 else "x" * LARGE_BYTES
             self.create_job(f"large-{number}", image="i", command=["x"], workers=workers(content))
         operator = self.start_operator()
-        self.start_job("beside", servers={"replicas": 1})
+        self.start_job("beside-large", servers={"replicas": 1})
 
-        self.await_status("beside", "it runs beside large ones", phase="Running")
+        self.await_status("beside-large", "it runs beside large ones", phase="Running")
         wait_until(lambda: all(self.is_told(f"large-{number}") for number in range(LARGE_JOBS)), JOB_SECONDS,
                    "each is told")
 
-        self.await_complete("beside")
+        self.await_complete("beside-large")
         print(f"resident at most {operator.most_mebibytes():.0f} MiB", flush=True)
         self.assertLess(operator.most_mebibytes(), LIMIT_MEBIBYTES)
