@@ -30,7 +30,8 @@ std::string ToJson(const SyncOptions& options, const SyncSummary& summary, bool 
       {"payload_checksum", options.has_payload_checksum},
       {"deterministic", options.is_deterministic},
       {"registered", options.is_registered},
-      {"verified", is_verified}};
+      {"verified", is_verified},
+      {"step_cpu_seconds", summary.step_cpu_seconds}};
   if (summary.round_trip_seconds > 0) json["round_trip_seconds"] = summary.round_trip_seconds;
   return json.dump(2) + "\n";
 }

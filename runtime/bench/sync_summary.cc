@@ -62,6 +62,7 @@ SyncSummary Summarize(const SyncOptions& options, const SyncMeasurements& measur
   summary.cpu_over_link =
       Over(summary.cpu_seconds_per_gigabyte, summary.link_cpu_seconds_per_gigabyte);
   summary.round_trip_seconds = QuantileOf(measured.round_trips, 0.5);
+  summary.step_cpu_seconds = Column(measured.steps, &StepMeasurement::cpu_seconds);
   return summary;
 }
 

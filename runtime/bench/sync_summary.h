@@ -54,7 +54,8 @@ struct SyncSummary {
   double cpu_seconds_per_gigabyte = 0;
   double cpu_over_link = 0;
   double messages_per_second = 0;
-  double round_trip_seconds = 0;  // 0: not measured
+  double round_trip_seconds = 0;         // 0: not measured
+  std::vector<double> step_cpu_seconds;  // of every step, in order
 };
 
 // The quantile `q` of `values` (nearest rank); 0 if there are none.

@@ -60,12 +60,19 @@ def check_of_step(one: Round) -> float:
     return one[COSTS]["check_seconds_per_gigabyte"] * received / cpu_of_step(one)
 
 
-def metrics_of_step(one: Round) -> float:
+def chunks_of_step(one: Round) -> float:
     """A chunk is two messages, there and back."""
-    tcp, costs = one["tcp"], one[COSTS]
-    chunks = tcp["messages_per_second"] * tcp["step_seconds"]["p50"] / 2
-    return ((costs["metrics_seconds_per_chunk"] * chunks + costs["metrics_seconds_per_step"] * tcp["workers"])
+    return one["tcp"]["messages_per_second"] * one["tcp"]["step_seconds"]["p50"] / 2
+
+
+def metrics_of_step(one: Round) -> float:
+    costs = one[COSTS]
+    return ((costs["metrics_seconds_per_chunk"] * chunks_of_step(one) + costs["metrics_seconds_per_step"] * one["tcp"]["workers"])
             / cpu_of_step(one))
+
+
+def trace_of_step(one: Round) -> float:
+    return one[COSTS]["trace_seconds_per_chunk"] * chunks_of_step(one) / cpu_of_step(one)
 
 
 RATIOS = [
@@ -86,6 +93,7 @@ RATIOS = [
           lambda x: x <= 1.15),
     Ratio("check for NaN: CPU of a step", check_of_step, "<= 0.03", lambda x: x <= 0.03),
     Ratio("metrics: CPU of a step", metrics_of_step, "<= 0.01", lambda x: x <= 0.01),
+    Ratio("trace: CPU of a step that is recorded", trace_of_step, "<= 0.02", lambda x: x <= 0.02),
     Ratio("shm: time over tcp", lambda r: p50(r, "shm") / p50(r, "tcp"), "<= 0.65",
           lambda x: x <= 0.65),
     Ratio("shm, registered: time over tcp", lambda r: p50(r, "shm, registered") / p50(r, "tcp"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is too small a part of a step to be seen in its time, counted instead: the check for NaN and
-// infinity a gigabyte, the squares for the noise scale likewise, and what metrics cost a chunk and
-// a step. As JSON, for tests/bench.
+// infinity a gigabyte, the squares for the noise scale likewise, what metrics cost a chunk and a
+// step, and what a trace costs a chunk. As JSON, for tests/bench.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "runtime/metrics/registry.h"
 #include "runtime/server/server_metrics.h"
 #include "runtime/tensor/reduce.h"
+#include "runtime/worker/trace_recorder.h"
 #include "runtime/worker/worker_metrics.h"
 
 namespace pushpull {
@@ -63,6 +64,23 @@ double SecondsPerGigabyte(const std::function<bool(std::span<const float>)>& pas
   return MedianOf(rounds) / (static_cast<double>(gradient.size() * sizeof(float)) / 1e9);
 }
 
+// What a trace costs a worker, for each chunk that it records.
+double TraceSecondsPerChunk() {
+  constexpr uint64_t kChunks = 1'000;
+  TraceRecorder trace(WorkerId{0});
+  const SteadyTime now{};
+  const TraceSteps order{.steps = 1, .pushes_max = 2 * kChunks, .within = std::chrono::seconds(60)};
+  const double recorded = SecondsOf(100, [&] {
+    trace.Start(order, Step{0}, now);
+    for (uint64_t chunk = 0; chunk < kChunks; ++chunk)
+      trace.OnAnswered(
+          {.server = ServerId{static_cast<uint32_t>(chunk % 2)}, .chunk = ChunkId{chunk}}, {}, {});
+    trace.OnSynchronized(Step{0});
+    PUSHPULL_CHECK(!trace.TakeIfOver(now).empty());
+  });
+  return recorded / static_cast<double>(kChunks);
+}
+
 void Print() {
   MetricsRegistry registry;
   ServerMetrics server(registry);
@@ -82,11 +100,12 @@ void Print() {
   std::printf(
       "{\"check_seconds_per_gigabyte\": %.6g, \"squares_seconds_per_gigabyte\": %.6g, "
       "\"metrics_seconds_per_chunk\": %.6g, "
-      "\"metrics_seconds_per_step\": %.6g}\n",
+      "\"metrics_seconds_per_step\": %.6g, \"trace_seconds_per_chunk\": %.6g}\n",
       SecondsPerGigabyte(AllFinite),
       SecondsPerGigabyte([](std::span<const float> x) { return FastSumOfSquares(x) > 0; }),
       chunk,
-      step);
+      step,
+      TraceSecondsPerChunk());
 }
 
 }  // namespace

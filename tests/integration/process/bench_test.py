@@ -39,6 +39,8 @@ class BenchTest(unittest.TestCase):
                             "cpu_over_link", "messages_per_second"):
                     self.assertGreater(result[key], 0, key)
                 self.assertGreaterEqual(result["step_seconds"]["p99"], result["step_seconds"]["p50"])
+                self.assertEqual(len(result["step_cpu_seconds"]), 3)
+                self.assertGreater(min(result["step_cpu_seconds"]), 0)
 
     def test_one_small_tensor_is_compared_with_a_round_trip(self) -> None:
         result = self.bench("--workers", 1, "--servers", 1, "--bytes", "1Ki", "--tensors", "1Ki",

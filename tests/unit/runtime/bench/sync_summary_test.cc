@@ -46,6 +46,11 @@ TEST(SummarizeTest, TheWireIsComparedWithTheMedianLink) {
   EXPECT_DOUBLE_EQ(summary.cpu_over_link, 1 / 0.25);
 }
 
+TEST(SummarizeTest, TheCpuTimeOfEveryStepIsListedInOrder) {
+  EXPECT_EQ(Summarize({}, FiveSteps()).step_cpu_seconds,
+            (std::vector<double>{0.4, 0.2, 1.8, 0.6, 0.4}));
+}
+
 TEST(SummarizeTest, SharedMemoryCountsGradients) {
   const SyncSummary summary = Summarize({.bytes = 100'000'000, .channel = "shm"}, FiveSteps());
 
