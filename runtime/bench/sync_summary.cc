@@ -37,6 +37,7 @@ SyncSummary Summarize(const SyncOptions& options, const SyncMeasurements& measur
   summary.p50_seconds = QuantileOf(seconds, 0.5);
   summary.p99_seconds = QuantileOf(seconds, 0.99);
   std::vector<double> distances;
+  distances.reserve(seconds.size());
   for (const double one : seconds) distances.push_back(std::abs(one - summary.p50_seconds));
   summary.mad_seconds = QuantileOf(distances, 0.5);
 

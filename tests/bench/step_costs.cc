@@ -72,9 +72,10 @@ double TraceSecondsPerChunk() {
   const TraceSteps order{.steps = 1, .pushes_max = 2 * kChunks, .within = std::chrono::seconds(60)};
   const double recorded = SecondsOf(100, [&] {
     trace.Start(order, Step{0}, now);
-    for (uint64_t chunk = 0; chunk < kChunks; ++chunk)
-      trace.OnAnswered(
-          {.server = ServerId{static_cast<uint32_t>(chunk % 2)}, .chunk = ChunkId{chunk}}, {}, {});
+    for (uint64_t chunk = 0; chunk < kChunks; ++chunk) {
+      const ServerId server{static_cast<uint32_t>(chunk % 2)};
+      trace.OnAnswered({.server = server, .chunk = ChunkId{chunk}}, {}, {});
+    }
     trace.OnSynchronized(Step{0});
     PUSHPULL_CHECK(!trace.TakeIfOver(now).empty());
   });
