@@ -5,14 +5,16 @@
     python3 tests/bench/pairs.py --traced 40                  steps that `pushpull trace` records, 40 at a time, in one job
     python3 tests/bench/pairs.py --left-out --program FILE    a program that leaves something out in some steps of one job
 
-Two jobs of the same program differ by up to 10 %, because a machine's speed changes and memory lies elsewhere: what costs
-less than that is compared within one job. FILE of --left-out is built by hand from a tree in which what is measured, such as
-the metrics, does nothing in the steps that is_left_out() names. They are random, since steps that alternate differ for other
-reasons: buffers are used in turns.
+Two jobs of the same program differ by up to 10 %, because the machine's speed changes and memory is placed differently.
+What costs less than that is compared within one job.
 
-Printed is the mean of the pairs' ratios, other over one (recorded over not recorded, not left out over left out), with the
-interval that has 95 % of the means of 10,000 samples drawn from the pairs: of the medians of the steps, and of their means,
-which are less certain but count what few steps pay for, as the reports of a trace.
+FILE of --left-out is built by hand from a changed tree: before each measured step, `bench sync` writes is_left_out(step) to
+a page of shared memory that all processes of the job map, and the functions to be measured, such as those of WorkerMetrics
+and ServerMetrics, return at once while it is set. The steps are random: those that alternate also alternate between buffers.
+
+For each pair the ratio is other over one: recorded over not recorded, not left out over left out. Printed are the mean
+ratio of the steps' medians, and that of their means, each with an interval that has 95 % of the means of 10,000 samples
+drawn from the pairs. Means are less certain, but count what only a few steps pay for, such as the reports of a trace.
 """
 import argparse
 import dataclasses
@@ -27,6 +29,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
+PAIRS = 20
 SAMPLES = 10_000
 RUN_SECONDS = 3600
 START_SECONDS = 60
@@ -156,25 +159,28 @@ def summary(name: str, middle: Callable[[list[float]], float], pairs: list[Pair]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--pairs", type=int, help="default 20; with --traced as many as --steps allow")
     parser.add_argument("--program", default="build/release/pushpull")
     parser.add_argument("--other", help="default: the same")
     parser.add_argument("--steps", type=int, help="of a job; default 16, within one job 3600")
-    parser.add_argument("--traced", type=int, default=0, metavar="STEPS", help="at a time; as many pairs as --steps allow")
+    parser.add_argument("--traced", type=int, default=0, metavar="STEPS", help="steps of a trace")
     parser.add_argument("--left-out", action="store_true")
     parser.add_argument("--both", default="", help="words for both ways, as --both='--workers 3'")
     parser.add_argument("words", nargs="*", help="for the other way")
     flags = parser.parse_args()
     if (flags.traced or flags.left_out) and (flags.other or flags.words):
         parser.error("--traced and --left-out compare steps of one job: no --other, no WORDS")
+    if flags.traced and (flags.left_out or flags.pairs):
+        parser.error("--traced excludes --left-out and --pairs: its number of pairs follows from --steps")
+    count = flags.pairs or PAIRS
     steps = flags.steps or (3600 if flags.traced or flags.left_out else 16)
     both = ["--steps", str(steps), *flags.both.split()]
     if flags.traced:
         found = pairs_of_traces(flags.program, both, flags.traced)
     elif flags.left_out:
-        found = pairs_of_random_steps(flags.program, both, flags.pairs)
+        found = pairs_of_random_steps(flags.program, both, count)
     else:
-        found = pairs_of_jobs([(flags.program, both), (flags.other or flags.program, both + flags.words)], flags.pairs)
+        found = pairs_of_jobs([(flags.program, both), (flags.other or flags.program, both + flags.words)], count)
     pairs = []
     try:
         for pair in found:

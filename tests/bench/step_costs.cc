@@ -64,7 +64,7 @@ double SecondsPerGigabyte(const std::function<bool(std::span<const float>)>& pas
   return MedianOf(rounds) / (static_cast<double>(gradient.size() * sizeof(float)) / 1e9);
 }
 
-// What a trace costs a worker, for each chunk that it records.
+// What a trace costs a worker for each chunk that it records, without sending the report.
 double TraceSecondsPerChunk() {
   constexpr uint64_t kChunks = 1'000;
   TraceRecorder trace(WorkerId{0});
