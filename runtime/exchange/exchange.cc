@@ -19,6 +19,11 @@ bool HasValues(const ExchangeSpec& spec) {
   return spec.op != ExchangeOp::kBarrier && !spec.is_prelude;
 }
 
+bool IsFloat(ElementType type) {
+  return type == ElementType::kFloat32 || type == ElementType::kFloat64 ||
+         type == ElementType::kFloat16 || type == ElementType::kBFloat16;
+}
+
 std::string NameOf(const ExchangeSpec& spec) {
   switch (spec.op) {
     case ExchangeOp::kBarrier:
@@ -73,6 +78,9 @@ size_t ElementBytes(ElementType type) {
   switch (type) {
     case ElementType::kUint8:
       return 1;
+    case ElementType::kFloat16:
+    case ElementType::kBFloat16:
+      return 2;
     case ElementType::kInt32:
     case ElementType::kFloat32:
       return 4;
@@ -91,6 +99,10 @@ std::string ToString(ElementType type) {
       return "int32";
     case ElementType::kInt64:
       return "int64";
+    case ElementType::kFloat16:
+      return "float16";
+    case ElementType::kBFloat16:
+      return "bfloat16";
     case ElementType::kFloat32:
       return "float32";
     case ElementType::kFloat64:
@@ -131,10 +143,12 @@ absl::Status Check(const ExchangeSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(spec), ": ", spec.bytes, " bytes are not a whole number of values"));
   }
-  const bool is_float = spec.type == ElementType::kFloat32 || spec.type == ElementType::kFloat64;
-  if (spec.op == ExchangeOp::kAllReduce && spec.reduction == Reduction::kMean && !is_float) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Describe(spec), ": a mean is one of float32 or float64 values: convert them, or use sum"));
+  const bool is_mean = spec.op == ExchangeOp::kAllReduce && spec.reduction == Reduction::kMean;
+  if (is_mean && !IsFloat(spec.type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(spec),
+                     ": a mean is one of float32, float64, float16 or bfloat16 values: convert "
+                     "them, or use sum"));
   }
   if (spec.root && spec.op != ExchangeOp::kBroadcast) return Invalid("root", spec.root->value());
   return absl::OkStatus();

@@ -2,6 +2,8 @@
 #include "runtime/exchange/exchange_table.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +26,10 @@ ElementKind KindOf(ElementType type) {
       return ElementKind::kInt32;
     case ElementType::kInt64:
       return ElementKind::kInt64;
+    case ElementType::kFloat16:
+      return ElementKind::kFloat16;
+    case ElementType::kBFloat16:
+      return ElementKind::kBFloat16;
     case ElementType::kFloat32:
       return ElementKind::kFloat32;
     case ElementType::kFloat64:
@@ -182,11 +188,9 @@ void ExchangeTable::Complete(const ExchangeKey& key, Piece& piece) {
     // In the order of the workers' indices: the same bits whatever the order of arrival.
     auto part = piece.parts.begin();
     result.values = std::move(part->second.values);
-    const ElementKind kind = KindOf(spec.type);
-    const ElementOp op = OpOf(spec.reduction);
-    for (++part; part != piece.parts.end(); ++part)
-      Reduce(kind, op, result.values.bytes(), part->second.values.bytes());
-    FinishReduction(kind, op, piece.parts.size(), result.values.bytes());
+    std::vector<std::span<const std::byte>> others;
+    for (++part; part != piece.parts.end(); ++part) others.push_back(part->second.values.bytes());
+    ReduceAll(KindOf(spec.type), OpOf(spec.reduction), result.values.bytes(), others);
   }
   for (auto& [worker, part] : piece.parts) part.values = HostBuffer();
   piece.result = std::make_shared<const ExchangeResult>(std::move(result));

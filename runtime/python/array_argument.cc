@@ -132,6 +132,8 @@ nb::builtin_exception WrongDType(const std::string& what,
 std::optional<ElementType> ElementTypeOf(nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<float>()) return ElementType::kFloat32;
   if (dtype == nb::dtype<double>()) return ElementType::kFloat64;
+  if (dtype == DLPackOf(DType::kFloat16)) return ElementType::kFloat16;
+  if (dtype == DLPackOf(DType::kBFloat16)) return ElementType::kBFloat16;
   if (dtype == nb::dtype<int32_t>()) return ElementType::kInt32;
   if (dtype == nb::dtype<int64_t>()) return ElementType::kInt64;
   if (dtype == nb::dtype<uint8_t>() || dtype == nb::dtype<bool>()) return ElementType::kUint8;
@@ -174,13 +176,10 @@ ValuesArgument TakeValues(nb::handle array, const std::string& what, Access acce
   const Array& taken = argument.owner;
   const std::optional<ElementType> type = ElementTypeOf(taken.dtype());
   if (!type) {
-    throw nb::type_error(absl::StrCat(what,
-                                      ": expected dtype float32, float64, int32, int64, uint8 or "
-                                      "bool, got ",
-                                      DTypeName(taken.dtype()))
-                             .c_str());
+    throw WrongDType(
+        what, "float32, float64, float16, bfloat16, int32, int64, uint8 or bool", taken);
   }
-  CheckMemory(taken, what);
+  argument.dims = CheckMemory(taken, what);
   argument.is_bool = taken.dtype() == nb::dtype<bool>();
   // Whether the array is writable was checked above.
   auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(taken.data()));

@@ -45,6 +45,7 @@ ArrayArgument TakeArray(nanobind::handle array,
 // The memory of an array with one of the element types of collectives; bool is uint8.
 struct ValuesArgument {
   Array owner;
+  std::vector<int64_t> dims;
   ArrayValues values;
   bool is_bool = false;
 };

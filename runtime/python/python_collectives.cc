@@ -2,7 +2,6 @@
 #include "runtime/python/python_collectives.h"
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -72,6 +71,10 @@ const char* DTypeOf(ElementType type) {
       return "int32";
     case ElementType::kInt64:
       return "int64";
+    case ElementType::kFloat16:
+      return "float16";
+    case ElementType::kBFloat16:
+      return "bfloat16";
     case ElementType::kFloat32:
       return "float32";
     case ElementType::kFloat64:
@@ -108,12 +111,18 @@ Indices AllReduce(const PythonJob& job, nb::handle array, const std::string& op,
   }));
 }
 
-std::pair<Indices, Bytes> AllGather(const PythonJob& job, nb::handle array, double seconds) {
+// Workers, data type and shape of each one's array, bytes of all.
+using Gathered = std::tuple<Indices, const char*, std::vector<int64_t>, Bytes>;
+
+Gathered AllGather(const PythonJob& job, nb::handle array, double seconds) {
   const ValuesArgument values = TakeValues(array, "all_gather: value", Access::kRead);
   GatheredValues all = Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
     return collectives.AllGather({values.values.type, values.values.bytes}, deadline);
   });
-  return {IndicesOf(all.workers), BytesOf(std::move(all.bytes))};
+  return {IndicesOf(all.workers),
+          values.is_bool ? "bool" : DTypeOf(values.values.type),
+          values.dims,
+          BytesOf(std::move(all.bytes))};
 }
 
 Indices Broadcast(const PythonJob& job,
@@ -202,7 +211,7 @@ void DefineCollectives(nb::class_<PythonJob>& job) {
            "value"_a,
            "timeout"_a,
            nb::sig("def all_gather(self, value: object, timeout: float) -> "
-                   "tuple[list[int], object]"))
+                   "tuple[list[int], str, list[int], object]"))
       .def("broadcast", &Broadcast, "value"_a, "root"_a.none(), "timeout"_a)
       .def("send", &Send, "value"_a, "to"_a, "label"_a, "timeout"_a)
       .def("recv",

@@ -226,6 +226,20 @@ void ReduceHalves(ElementKind kind,
   });
 }
 
+void ReduceAllHalves(ElementKind kind,
+                     ElementOp op,
+                     std::span<std::byte> into,
+                     std::span<const std::span<const std::byte>> others) {
+  const size_t count = others.size() + 1;
+  HalvesBlock block;
+  ForEachBlock(kind, into, [&](std::span<float> values, size_t at) {
+    const size_t num_bytes = values.size() * sizeof(uint16_t);
+    for (const std::span<const std::byte> other : others)
+      ReduceAs<float>(op, values, Decode(kind, other.subspan(at, num_bytes), block));
+    if (NeedsFinish(op, count)) FinishAs<float>(op, count, values);
+  });
+}
+
 bool IsHalf(ElementKind kind) {
   return kind == ElementKind::kFloat16 || kind == ElementKind::kBFloat16;
 }
@@ -295,6 +309,16 @@ void FinishReduction(ElementKind kind, ElementOp op, size_t count, std::span<std
     using Element = decltype(value);
     FinishAs<Element>(op, count, As<Element>(values));
   });
+}
+
+void ReduceAll(ElementKind kind,
+               ElementOp op,
+               std::span<std::byte> into,
+               std::span<const std::span<const std::byte>> others) {
+  for (const std::span<const std::byte> other : others) PUSHPULL_CHECK(into.size() == other.size());
+  if (IsHalf(kind)) return ReduceAllHalves(kind, op, into, others);
+  for (const std::span<const std::byte> other : others) Reduce(kind, op, into, other);
+  FinishReduction(kind, op, others.size() + 1, into);
 }
 
 void FillIdentity(ElementKind kind, ElementOp op, std::span<std::byte> values) {

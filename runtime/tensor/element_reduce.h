@@ -59,6 +59,13 @@ constexpr bool NeedsFinish(ElementOp op, size_t count) {
 // elements of a single array into 0 and 1.
 void FinishReduction(ElementKind kind, ElementOp op, size_t count, std::span<std::byte> values);
 
+// into = into `op` each of `others`, in their order, and finished. float16 and bfloat16 are rounded
+// once, at the end. Otherwise as Reduce and FinishReduction.
+void ReduceAll(ElementKind kind,
+               ElementOp op,
+               std::span<std::byte> into,
+               std::span<const std::span<const std::byte>> others);
+
 // Fills `values` with the operation's identity: 0 for a sum and a mean, 1 for a product, the
 // largest value (infinity) for a minimum.
 void FillIdentity(ElementKind kind, ElementOp op, std::span<std::byte> values);

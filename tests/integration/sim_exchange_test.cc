@@ -4,6 +4,7 @@
 // the network loses frames, servers die and shards move, workers die and join. A failing case
 // prints its seed and replays.
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <span>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tensor/half_float.h"
 #include "tests/fakes/seeds.h"
 #include "tests/fakes/sim_job.h"
 #include "tests/fakes/sim_trainer.h"
@@ -90,6 +92,38 @@ TEST(SimExchangeTest, EveryWorkerGetsTheSumOfAll) {
       EXPECT_THAT(ValuesOf(call), AllOf(testing::SizeIs(values), Each(6.0F)));
       EXPECT_EQ(call->workers, Workers({0, 1, 2}));
     }
+  }
+}
+
+TEST(SimExchangeTest, SumsOfFloat16AreRoundedOnce) {
+  SimJob job({.settings = {.job = "sim", .workers = 3, .servers = 2}});
+  SimTrainer trainer(job, Tensors());
+  ASSERT_TRUE(trainer.Start(3).ok());
+  constexpr size_t kValues = 300'001;  // several pieces, the last one of a few bytes
+
+  std::vector<Exchange> calls;
+  std::vector<std::shared_ptr<PendingOperation>> pending;
+  for (const float value : {2048.0F, 1.0F, 1.0F}) {
+    std::vector<std::byte> halves(2 * kValues);
+    EncodeFloat16(std::vector<float>(kValues, value), halves);
+    const ExchangeSpec spec{
+        .op = ExchangeOp::kAllReduce, .type = ElementType::kFloat16, .bytes = halves.size()};
+    WorkerNode& worker = job.worker(static_cast<uint32_t>(calls.size()));
+    absl::StatusOr<Exchange> call = worker.StartExchange(spec, halves, worker.exchange_step());
+    ASSERT_TRUE(call.ok()) << call.status();
+    calls.push_back(*call);
+    pending.push_back(PendingOf(*call));
+  }
+  ASSERT_TRUE(job.WaitAll(pending).ok());
+
+  for (const Exchange& call : calls) {
+    std::vector<float> sums;
+    for (const auto& result : call->results) {
+      std::vector<float> piece(result->num_bytes() / 2);
+      DecodeFloat16(result->bytes(), piece);
+      sums.insert(sums.end(), piece.begin(), piece.end());
+    }
+    EXPECT_THAT(sums, AllOf(testing::SizeIs(kValues), Each(2050.0F)));
   }
 }
 

@@ -3,6 +3,8 @@
 // Messages between the workers of a simulated job, over its servers, as a program calls for them:
 // each call is made again until it does not time out. A failing case prints its seed and replays.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <random>
@@ -106,6 +108,24 @@ TEST_F(SimMessageTest, AReceiverLearnsTypeSizeAndLabel) {
     EXPECT_EQ(received->label, "of worker 1");
     EXPECT_THAT(FloatsOf(*received), AllOf(SizeIs(size), Each(2.5F)));
   }
+}
+
+TEST_F(SimMessageTest, AReceiverLearnsThatValuesAreBfloat16) {
+  Start({.settings = {.job = "sim", .workers = 2, .servers = 2}});
+  const std::vector<uint16_t> values = {0x3f80, 0xc000, 0x7fc1};  // 1, -2 and a NaN
+  absl::Status sent;
+  Received received;
+  const ConstArrayValues halves{ElementType::kBFloat16, std::as_bytes(std::span(values))};
+
+  Finish({[&] {
+            sent = of(1).Send({.values = halves, .to = WorkerId{0}}, kNow);
+            return !absl::IsDeadlineExceeded(sent);
+          },
+          Recv(0, 1, received)});
+
+  ASSERT_TRUE(sent.ok() && received.ok()) << sent << received.status();
+  EXPECT_EQ(received->type, ElementType::kBFloat16);
+  EXPECT_TRUE(std::ranges::equal(received->bytes, halves.bytes));
 }
 
 TEST_F(SimMessageTest, ASendReturnsWhenTheReceiverHasIt) {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pushpull
 import torch
-from scenarios import assert_raises, say, wait_for
+from scenarios import OnlyDLPack, assert_raises, say, wait_for
 
 DTYPES = ("float32", "float64", "int32", "int64")
 
@@ -50,6 +50,35 @@ def arrays() -> None:
         assert pushpull.all_reduce(np.array([job.worker == 0, True]), "min").tolist() == [False, True]
 
 
+def halves() -> None:
+    """float16 and bfloat16: of torch, NumPy and DLPack, over several pieces and none."""
+    job, _ = join()
+    with job:
+        for dtype in (torch.float16, torch.bfloat16):
+            for size in (0, 1, 300_001):
+                mine = torch.full((size,), job.worker + 2, dtype=dtype)
+                assert pushpull.all_reduce(mine) is mine
+                assert mine.dtype == dtype and bool((mine == 5).all()), (dtype, size)
+                assert bool((pushpull.all_reduce(torch.full((size,), job.worker, dtype=dtype), "max") == 1).all())
+                assert bool((pushpull.all_reduce(torch.full((size,), job.worker, dtype=dtype), "min") == 0).all())
+                assert bool((pushpull.all_reduce(torch.full((size,), job.worker, dtype=dtype), "mean") == 0.5).all())
+                gathered = pushpull.all_gather(torch.full((2, size), job.worker, dtype=dtype))
+                assert isinstance(gathered, torch.Tensor) and gathered.dtype == dtype and gathered.shape == (2, 2, size)
+                assert bool((gathered == torch.tensor([0, 1]).reshape(2, 1, 1)).all())
+                assert bool((pushpull.broadcast(torch.full((size,), job.worker, dtype=dtype), 1) == 1).all())
+        # In float16 60,000 + 60,000 is infinite, and in bfloat16 256 + 1 is 256.
+        assert pushpull.all_reduce(np.full(3, 60_000, np.float16), "mean").tolist() == [60_000] * 3
+        assert np.isinf(pushpull.all_reduce(np.full(3, 60_000, np.float16))).all()
+        parameter = torch.nn.Parameter(torch.tensor([[256.0 if job.worker else 3.0]], dtype=torch.bfloat16))
+        assert pushpull.all_reduce(parameter, "mean") is parameter and parameter.item() == 130
+        assert pushpull.all_gather(np.float16(job.worker)).dtype == np.float16
+        assert pushpull.all_reduce(np.float16(0.5)) == 1.0
+        # NumPy has no bfloat16.
+        rows = pushpull.all_gather(OnlyDLPack(torch.tensor([0.5, -job.worker], dtype=torch.bfloat16)))
+        assert rows.dtype == np.float32 and rows.tolist() == [[0.5, 0], [0.5, -1]]
+
+
+
 def values() -> None:
     """Numbers and bytes."""
     job, _ = join()
@@ -75,7 +104,7 @@ def errors() -> None:
     assert failed.code == "FAILED_PRECONDITION"
     job.start()
     with job:
-        assert_raises(TypeError, ["all_reduce: value", "float32, float64, int32, int64", "int16"],
+        assert_raises(TypeError, ["all_reduce: value", "float32, float64, float16, bfloat16, int32, int64", "got int16"],
                       lambda: pushpull.all_reduce(np.zeros(2, np.int16)))
         assert_raises(ValueError, ["sum, mean, min, max", '"product"'], lambda: pushpull.all_reduce(np.zeros(2), "product"))
         assert_raises(ValueError, ["C-contiguous"], lambda: pushpull.all_reduce(np.zeros((4, 4)).T[1:]))
@@ -83,7 +112,7 @@ def errors() -> None:
         frozen.setflags(write=False)
         assert_raises(ValueError, ["writable"], lambda: pushpull.broadcast(frozen))
         assert_raises(TypeError, ["bool", '"max" (any)'], lambda: pushpull.all_reduce(np.zeros(2, bool)))
-        failed = assert_raises(pushpull.PushPullError, ["a mean is one of float32 or float64"],
+        failed = assert_raises(pushpull.PushPullError, ["a mean is one of float32, float64, float16 or bfloat16"],
                                lambda: pushpull.all_reduce(np.zeros(2, np.int64), "mean"))
         assert failed.code == "INVALID_ARGUMENT"
         failed = assert_raises(pushpull.PushPullError, ["at most 67108864"],
@@ -173,7 +202,7 @@ def messages() -> None:
         return again
 
     with job:
-        for dtype in (*DTYPES, "uint8", "bool"):
+        for dtype in (*DTYPES, "float16", "uint8", "bool"):
             for shape in ((), (0,), (3,), (2, 3, 4), (300_001,)):
                 value = (np.arange(math.prod(shape)) % 2).astype(dtype).reshape(shape)
                 again = passed(value)
@@ -185,6 +214,12 @@ def messages() -> None:
             assert again == each and isinstance(again, (bytes, bool, int, float)), each
         tensor = torch.arange(6.0, dtype=torch.float64).reshape(2, 3).requires_grad_()
         assert passed(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+        # NumPy has no bfloat16, a tensor does.
+        rounded = torch.tensor([1.0, -2.5, math.inf, 3e38], dtype=torch.bfloat16)
+        again = passed(rounded)
+        assert again.dtype == np.float32 and (again == rounded.float().numpy()).all()
+        swapped = torch.zeros(4, dtype=torch.bfloat16)
+        assert pushpull.send_recv(rounded, other, other, out=swapped) is swapped and torch.equal(swapped, rounded)
         frozen = np.ones(4)
         frozen.setflags(write=False)
         out = torch.zeros(4, dtype=torch.float64)

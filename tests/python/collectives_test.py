@@ -24,6 +24,13 @@ class CollectivesTest(JobTest):
         with mock.patch.dict(os.environ, PUSHPULL_SHM_DIR=""):
             self.run_scenario("arrays")
 
+    def test_float16_and_bfloat16_through_shared_memory(self) -> None:
+        self.run_scenario("halves")
+
+    def test_float16_and_bfloat16_through_sockets(self) -> None:
+        with mock.patch.dict(os.environ, PUSHPULL_SHM_DIR=""):
+            self.run_scenario("halves")
+
     def test_numbers_and_bytes(self) -> None:
         self.run_scenario("values")
 

@@ -32,12 +32,15 @@
 
 namespace pushpull {
 
+// The values are part of messages between processes and never change; 6 stands for int8 elsewhere.
 enum class ElementType : uint8_t {
   kUint8 = 1,
   kInt32 = 2,
   kInt64 = 3,
   kFloat32 = 4,
   kFloat64 = 5,
+  kFloat16 = 7,   // IEEE 754 binary16; values above 65,504 become infinite
+  kBFloat16 = 8,  // the upper half of a float32
 };
 
 // Maximum size, in bytes, of one array that a worker contributes.
@@ -52,7 +55,8 @@ struct BasicArrayValues {
 using ArrayValues = BasicArrayValues<std::byte>;
 using ConstArrayValues = BasicArrayValues<const std::byte>;
 
-// Accepts float, double, int32_t, int64_t and uint8_t, const or not.
+// Accepts float, double, int32_t, int64_t and uint8_t, const or not. For float16 and
+// bfloat16, which C++ does not have, name the type: {ElementType::kBFloat16, bytes}.
 template <typename Element>
 auto ValuesOf(std::span<Element> values) {
   using Plain = std::remove_const_t<Element>;
@@ -132,8 +136,9 @@ class Collectives {
 
   // Replaces `values` with the element-wise sum, mean, minimum or maximum over the workers,
   // computed in the order of the workers' indices. A mean is over workers, unweighted, and of
-  // floating-point values only; sums of integers wrap around. A NaN in any array makes that element
-  // NaN. Returns the workers that took part, ascending.
+  // floating-point values only; sums of integers wrap around. float16 and bfloat16 are computed in
+  // float32 and rounded once, at the end. A NaN in any array makes that element NaN. Returns the
+  // workers that took part, ascending.
   virtual absl::StatusOr<std::vector<WorkerId>> AllReduce(ArrayValues values,
                                                           Reduction reduction,
                                                           Deadline deadline) = 0;

@@ -24,7 +24,8 @@ def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
     that dies once the job notices. All workers get the same bits, in whatever order they call and whichever server fails.
 
     Each call blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it. One call at a time.
-    `job` defaults to that of the last `init`. Arrays and numbers: float32, float64, int32, int64, uint8, bool; at most 64 MiB.
+    `job` defaults to that of the last `init`. Arrays and numbers: float32, float64, float16, bfloat16 (torch and DLPack),
+    int32, int64, uint8, bool; at most 64 MiB.
 
     Raises PushPullError with the code
       DEADLINE_EXCEEDED    a worker has not called it yet, or a server does not answer. Call again with the same arguments
@@ -48,10 +49,11 @@ def all_reduce(value: Any, op: str = "sum", *, timeout: float = 60.0, job: Optio
 
     value  an array (NumPy, torch, DLPack): C-contiguous, writable, in CPU memory, of the same shape and dtype in all
            workers; replaced by the result, and returned. Or a number: the result is returned
-    op     "sum" (integers wrap around), "mean" (over workers, unweighted; float32, float64 and numbers), "min", "max".
+    op     "sum" (integers wrap around), "mean" (over workers, unweighted; not of integer arrays), "min", "max".
            bool: "max" is any, "min" is all
 
-    A NaN makes its element NaN. A weighted mean is the ratio of two sums: of weight x value, and of weight.
+    A NaN makes its element NaN. float16 and bfloat16 are computed in float32 and rounded once, at the end. A weighted mean is
+    the ratio of two sums: of weight x value, and of weight.
 
     Blocks and raises like `barrier`; TypeError (dtype) and ValueError (op, layout, device) for arguments.
     """
@@ -68,8 +70,9 @@ def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, jo
     """The values of all workers, in the order of their indices (which `barrier` returns).
 
     value  an array as in `all_reduce`, which may be read-only and is left unchanged: returns an array with a new first
-           axis, of shape (workers, *shape): a torch tensor for a torch tensor, otherwise a NumPy array. A number: returns an
-           array of shape (workers,). bytes, of any length in each worker: returns a list of bytes
+           axis, of shape (workers, *shape): a torch tensor for a torch tensor, otherwise a NumPy array, which is float32 for
+           bfloat16. A number: returns an array of shape (workers,). bytes, of any length in each worker: returns a list of
+           bytes
 
     Blocks and raises like `barrier`; TypeError and ValueError as in `all_reduce`.
     """
@@ -77,14 +80,14 @@ def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, jo
     if isinstance(value, bytes):
         return _gather_bytes(value, timeout, job)
     array = _array_of(value) if _is_number(value) else value
-    workers, gathered = engine.all_gather(array, timeout)
+    workers, dtype, dims, taken = engine.all_gather(array, timeout)
+    gathered = cast(Any, taken)
+    shape = (len(workers),) if _is_number(value) else (len(workers), *dims)
     torch = sys.modules.get("torch")
-    is_torch = torch is not None and isinstance(array, torch.Tensor)
-    plain = cast(Any, array).detach().numpy() if is_torch else numpy.from_dlpack(cast(Any, array)) if not isinstance(
-        array, numpy.ndarray) else array
-    shape = (len(workers),) if _is_number(value) else (len(workers), *plain.shape)
-    result = cast(Any, gathered).view(plain.dtype).reshape(shape)
-    return torch.from_numpy(result) if torch is not None and is_torch else result
+    if torch is not None and isinstance(array, torch.Tensor):
+        # NumPy changes the width of elements, because torch does not if there are none.
+        return torch.from_numpy(gathered.view("int16" if dtype == "bfloat16" else dtype)).view(array.dtype).reshape(shape)
+    return _numpy_of(gathered, dtype).reshape(shape)
 
 
 @overload
@@ -123,6 +126,13 @@ def _is_number(value: object) -> bool:
 
 def _array_of(number: Any) -> numpy.typing.NDArray[Any]:
     return numpy.array([number])
+
+
+def _numpy_of(content: Any, dtype: str) -> numpy.typing.NDArray[Any]:
+    """The bytes as values of this dtype: bfloat16, which NumPy does not have, as float32."""
+    is_bfloat16 = dtype == "bfloat16"
+    values: numpy.typing.NDArray[Any] = content.view("uint16" if is_bfloat16 else dtype)
+    return (values.astype(numpy.uint32) << 16).view(numpy.float32) if is_bfloat16 else values
 
 
 def _gather_bytes(value: bytes, timeout: float, job: Optional[Job]) -> list[bytes]:

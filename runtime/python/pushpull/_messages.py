@@ -7,7 +7,7 @@ from typing import Any, Optional, TypeVar, Union, overload
 import numpy
 import numpy.typing
 
-from ._collectives import _array_of, _is_number
+from ._collectives import _array_of, _is_number, _numpy_of
 from ._job import Array, Job, current_job
 
 _AnyArray = TypeVar("_AnyArray", bound=Array)
@@ -17,8 +17,8 @@ _Value = Union[Array, float, bytes]  # float: any number
 def send(value: _Value, to: int, *, timeout: float = 60.0, job: Optional[Job] = None) -> None:
     """Sends a value to worker `to`, which calls `recv` or `send_recv`; returns when that worker has it.
 
-    value  an array of any shape (NumPy, torch, DLPack): C-contiguous, in CPU memory; float32, float64, int32, int64, uint8
-           or bool. A number. Or bytes. At most 64 MiB; left unchanged
+    value  an array of any shape (NumPy, torch, DLPack): C-contiguous, in CPU memory; float32, float64, float16, bfloat16
+           (torch and DLPack), int32, int64, uint8 or bool. A number. Or bytes. At most 64 MiB; left unchanged
     to     index of the receiver (`Job.worker`), which must not be this worker
 
     This applies to all messages: sender and receiver make their calls in the same step, which is determined as in `barrier`;
@@ -55,7 +55,8 @@ def recv(from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Jo
 
     out  an array (NumPy, torch, DLPack), C-contiguous, writable, in CPU memory, with the dtype and number of elements of what
          is sent: filled and returned. Without it, returns what was sent: a NumPy array of its dtype and shape (even for a
-         torch tensor), a number, or bytes. From a sender in C++: a one-dimensional array
+         torch tensor; float32 for bfloat16, which NumPy does not have), a number, or bytes. From a sender in C++: a
+         one-dimensional array
 
     Blocks and raises like `send`.
     """
@@ -108,7 +109,7 @@ def _packed(value: Any) -> tuple[Any, str]:
 def _unpacked(received: tuple[str, Any, str]) -> Any:
     dtype, content, label = received
     kind, *words = label.split() or [""]  # a sender in C++ has its own label
-    flat: numpy.typing.NDArray[Any] = content.view(dtype)
+    flat = _numpy_of(content, dtype)
     if kind == "bytes":
         return flat.tobytes()
     if kind not in ("array", "number"):

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/exchange/exchange_frame.h"
 
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,6 +58,21 @@ TEST(ExchangeFrameTest, MessagesSurviveARoundTrip) {
   EXPECT_EQ(asked->spec, any);
   EXPECT_EQ(answer->pair, kFrameTestPair);
   EXPECT_EQ(answer->head, (MessageHead{ElementType::kFloat64, 24, Incarnation{77}, "a label"}));
+}
+
+TEST(ExchangeFrameTest, HalvesHaveTheNumbersThatOlderMessagesLeaveFree) {
+  for (const auto& [type, number] :
+       {std::pair(ElementType::kFloat16, 7), std::pair(ElementType::kBFloat16, 8)}) {
+    ExchangeSpec spec = kMessageSpec;
+    spec.type = type;
+
+    const std::vector<std::byte> meta = EncodeExchange({.spec = spec, .result_of = {}});
+    const auto again = DecodeExchange(meta);
+
+    EXPECT_EQ(meta.at(1), std::byte(number));  // after the operation
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(again->spec, spec);
+  }
 }
 
 TEST(ExchangeFrameTest, RefusesMessagesThatCannotBe) {

@@ -2,12 +2,14 @@
 #include "runtime/exchange/exchange_table.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tensor/half_float.h"
 #include "tests/fakes/seeds.h"
 
 namespace pushpull {
@@ -43,9 +45,16 @@ ExchangeSpec SumOf(size_t values) {
   return {.op = ExchangeOp::kAllReduce, .type = ElementType::kFloat32, .bytes = values * 4};
 }
 
-HostBuffer BufferOf(const std::vector<float>& values) {
-  HostBuffer buffer = *HostBuffer::Uninitialized(values.size() * sizeof(float));
-  std::ranges::copy(std::as_bytes(std::span(values)), buffer.bytes().begin());
+// The values in the spec's type.
+HostBuffer BufferOf(const std::vector<float>& values, ElementType type = ElementType::kFloat32) {
+  HostBuffer buffer = *HostBuffer::Uninitialized(values.size() * ElementBytes(type));
+  if (type == ElementType::kFloat16) {
+    EncodeFloat16(values, buffer.bytes());
+  } else if (type == ElementType::kBFloat16) {
+    EncodeBFloat16(values, buffer.bytes());
+  } else {
+    std::ranges::copy(std::as_bytes(std::span(values)), buffer.bytes().begin());
+  }
   return buffer;
 }
 
@@ -58,7 +67,7 @@ ExchangeContribution Contribution(uint32_t worker,
           .shard = kShard,
           .worker = WorkerId{worker},
           .incarnation = Incarnation{worker + 100},
-          .values = BufferOf(values),
+          .values = BufferOf(values, spec.type),
           .result_of = {}};
 }
 
@@ -69,6 +78,13 @@ ExchangeWaiter WaiterOf(uint32_t worker) {
 std::vector<float> FloatsOf(const ExchangeResult& result) {
   std::vector<float> values(result.values.num_bytes() / sizeof(float));
   std::ranges::copy(result.values.bytes(), std::as_writable_bytes(std::span(values)).begin());
+  return values;
+}
+
+std::vector<float> HalvesOf(const ExchangeResult& result, ElementType type) {
+  std::vector<float> values(result.values.num_bytes() / ElementBytes(type));
+  const auto decode = type == ElementType::kFloat16 ? DecodeFloat16 : DecodeBFloat16;
+  decode(result.values.bytes(), values);
   return values;
 }
 
@@ -146,6 +162,45 @@ TEST(ExchangeTableTest, MeansAreOverTheWorkersThatCount) {
   const auto replies = lane.Send(0, kFirst, mean, {1});
 
   EXPECT_THAT(FloatsOf(*replies.at(0).result), ElementsAre(2.5F));
+}
+
+// What the workers 0, 1, ... get if each contributes one value, in any order.
+std::vector<float> ReducedHalves(ElementType type,
+                                 Reduction reduction,
+                                 const std::vector<float>& by_worker,
+                                 std::mt19937_64& random) {
+  std::vector<uint32_t> order(by_worker.size());
+  std::iota(order.begin(), order.end(), 0);
+  Lane lane(order);
+  std::ranges::shuffle(order, random);
+  const ExchangeSpec spec{
+      .op = ExchangeOp::kAllReduce, .type = type, .reduction = reduction, .bytes = 2};
+  std::vector<ExchangeReply> replies;
+  for (const uint32_t worker : order)
+    replies = lane.Send(worker, kFirst, spec, {by_worker[worker]});
+  EXPECT_THAT(replies, SizeIs(by_worker.size()));
+  return HalvesOf(*replies.at(0).result, type);
+}
+
+TEST(ExchangeTableTest, HalvesAreRoundedOnceWhateverTheArrival) {
+  std::mt19937_64 random(7);
+
+  for (int run = 0; run < 24; ++run) {
+    EXPECT_THAT(ReducedHalves(ElementType::kFloat16, Reduction::kSum, {2048, 1, 1, -0.5F}, random),
+                ElementsAre(2050));
+    EXPECT_THAT(ReducedHalves(ElementType::kBFloat16, Reduction::kSum, {1, 256, 1}, random),
+                ElementsAre(258));
+    // float32 depends on the order too, which is that of the workers.
+    EXPECT_THAT(
+        ReducedHalves(ElementType::kBFloat16, Reduction::kSum, {0.5F, 1e8F, -1e8F, 0.25F}, random),
+        ElementsAre(0.25F));
+    // A sum on the way that float16 does not have.
+    EXPECT_THAT(
+        ReducedHalves(ElementType::kFloat16, Reduction::kMean, {60'000, 60'000, -60'000}, random),
+        ElementsAre(20'000));
+    EXPECT_THAT(ReducedHalves(ElementType::kBFloat16, Reduction::kMax, {3, -7.5F, 3.5F}, random),
+                ElementsAre(3.5F));
+  }
 }
 
 TEST(ExchangeTableTest, GathersInWorkerOrder) {

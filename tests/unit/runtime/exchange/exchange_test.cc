@@ -57,7 +57,8 @@ TEST(ExchangeTest, RefusesWhatCannotBeExchanged) {
                                  .reduction = Reduction::kMean,
                                  .bytes = 8})
                               .message()),
-              HasSubstr("a mean is one of float32 or float64 values"));
+              HasSubstr("all_reduce(mean) of 1 int64 values: a mean is one of float32, float64, "
+                        "float16 or bfloat16 values"));
   EXPECT_TRUE(absl::IsResourceExhausted(
       Check({.op = ExchangeOp::kAllGather, .bytes = kCollectiveBytesMax + 1})));
   EXPECT_TRUE(absl::IsInvalidArgument(
@@ -65,6 +66,22 @@ TEST(ExchangeTest, RefusesWhatCannotBeExchanged) {
   EXPECT_FALSE(Check({.op = static_cast<ExchangeOp>(9)}).ok());
   EXPECT_FALSE(Check({.op = ExchangeOp::kBarrier, .piece_bytes = 12}).ok());
   EXPECT_TRUE(Check({.op = ExchangeOp::kBarrier}).ok());
+}
+
+TEST(ExchangeTest, HalvesHaveTwoBytesAndAMean) {
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kBFloat16}) {
+    ExchangeSpec spec{.op = ExchangeOp::kAllReduce,
+                      .type = type,
+                      .reduction = Reduction::kMean,
+                      .bytes = kExchangePieceBytesMax + 2};
+    EXPECT_TRUE(Check(spec).ok());
+    EXPECT_EQ(NumPieces(spec), 2U);
+    EXPECT_EQ(PieceBytes(spec, 1), 2U);
+    spec.bytes = 3;
+    EXPECT_TRUE(absl::IsInvalidArgument(Check(spec)));
+  }
+  // An int8 of other messages.
+  EXPECT_FALSE(Check({.op = ExchangeOp::kAllGather, .type = static_cast<ElementType>(6)}).ok());
 }
 
 TEST(ExchangeTest, DescribesWhatTheProgramCalled) {
@@ -75,6 +92,10 @@ TEST(ExchangeTest, DescribesWhatTheProgramCalled) {
             "all_reduce(max) of 2 float64 values");
   EXPECT_EQ(Describe({.op = ExchangeOp::kBroadcast, .bytes = 3, .root = WorkerId{1}}),
             "broadcast from worker-1 of 3 uint8 values");
+  EXPECT_EQ(Describe({.op = ExchangeOp::kAllGather, .type = ElementType::kFloat16, .bytes = 6}),
+            "all_gather of 3 float16 values");
+  EXPECT_EQ(Describe({.op = ExchangeOp::kAllGather, .type = ElementType::kBFloat16, .bytes = 6}),
+            "all_gather of 3 bfloat16 values");
   ExchangeSpec message{.op = ExchangeOp::kMessage,
                        .type = ElementType::kInt32,
                        .bytes = 12,

@@ -46,21 +46,43 @@ std::vector<Element> Finished(ElementOp op, size_t count, std::vector<Element> v
   return values;
 }
 
-// Of float16 or bfloat16.
+using Halves = std::vector<uint16_t>;  // float16 or bfloat16
+
+Halves HalvesOf(ElementKind kind, const std::vector<float>& values) {
+  const auto encode = kind == ElementKind::kFloat16 ? EncodeFloat16 : EncodeBFloat16;
+  Halves halves(values.size());
+  encode(values, std::as_writable_bytes(std::span(halves)));
+  return halves;
+}
+
+std::vector<float> FloatsOf(ElementKind kind, const Halves& halves) {
+  const auto decode = kind == ElementKind::kFloat16 ? DecodeFloat16 : DecodeBFloat16;
+  std::vector<float> values(halves.size());
+  decode(std::as_bytes(std::span(halves)), values);
+  return values;
+}
+
 std::vector<float> ReducedHalves(ElementKind kind,
                                  ElementOp op,
                                  const std::vector<float>& into,
                                  const std::vector<float>& from) {
-  const auto encode = kind == ElementKind::kFloat16 ? EncodeFloat16 : EncodeBFloat16;
-  const auto decode = kind == ElementKind::kFloat16 ? DecodeFloat16 : DecodeBFloat16;
-  std::vector<uint16_t> a(into.size());
-  std::vector<uint16_t> b(from.size());
-  encode(into, std::as_writable_bytes(std::span(a)));
-  encode(from, std::as_writable_bytes(std::span(b)));
+  Halves a = HalvesOf(kind, into);
+  const Halves b = HalvesOf(kind, from);
   Reduce(kind, op, std::as_writable_bytes(std::span(a)), std::as_bytes(std::span(b)));
-  std::vector<float> result(into.size());
-  decode(std::as_bytes(std::span(a)), result);
-  return result;
+  return FloatsOf(kind, a);
+}
+
+// All of `arrays`, which are not empty.
+std::vector<float> AllHalves(ElementKind kind,
+                             ElementOp op,
+                             const std::vector<std::vector<float>>& arrays) {
+  std::vector<Halves> halves;
+  std::vector<std::span<const std::byte>> others;
+  for (const std::vector<float>& values : arrays) halves.push_back(HalvesOf(kind, values));
+  for (const Halves& one : std::span(halves).subspan(1))
+    others.push_back(std::as_bytes(std::span(one)));
+  ReduceAll(kind, op, std::as_writable_bytes(std::span(halves[0])), others);
+  return FloatsOf(kind, halves[0]);
 }
 
 TEST(ElementReduceTest, SumsEveryElementType) {
@@ -117,6 +139,43 @@ TEST(ElementReduceTest, HalvesAreRoundedOnceAndLongArraysWhole) {
               Each(1.3330078125F));
   EXPECT_THAT(ReducedHalves(ElementKind::kBFloat16, ElementOp::kProduct, {3}, {-0.5F}),
               ElementsAre(-1.5F));
+}
+
+TEST(ElementReduceTest, HalvesOfManyArraysAreRoundedOnceAtTheEnd) {
+  // Each 1 alone is half of what the sum's last bit stands for, and would be rounded away.
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kSum, {{2048}, {1}, {1}}),
+              ElementsAre(2050));
+  EXPECT_THAT(AllHalves(ElementKind::kBFloat16, ElementOp::kSum, {{256}, {1}, {1}}),
+              ElementsAre(258));
+  // More than one block of them.
+  const std::vector<float> large(1500, 2048);
+  const std::vector<float> ones(1500, 1);
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kSum, {large, ones, ones}),
+              testing::AllOf(testing::SizeIs(1500), Each(2050)));
+}
+
+TEST(ElementReduceTest, OnlyTheResultOfFloat16CanOverflow) {
+  const std::vector<std::vector<float>> arrays = {{60'000}, {60'000}, {-60'000}};
+
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kSum, arrays), ElementsAre(60'000));
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kMean, arrays), ElementsAre(20'000));
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kSum, {{60'000}, {60'000}}),
+              ElementsAre(std::numeric_limits<float>::infinity()));
+}
+
+TEST(ElementReduceTest, SeveralArraysAreReducedAndFinished) {
+  std::vector<int32_t> a = {1, -9};
+  const std::vector<int32_t> b = {2, 3};
+  const std::vector<int32_t> c = {6, -3};
+  const std::span<const std::byte> others[] = {std::as_bytes(std::span(b)),
+                                               std::as_bytes(std::span(c))};
+
+  ReduceAll(ElementKind::kInt32, ElementOp::kMean, std::as_writable_bytes(std::span(a)), others);
+
+  EXPECT_THAT(a, ElementsAre(3, -3));
+  EXPECT_THAT(AllHalves(ElementKind::kBFloat16, ElementOp::kMin, {{1.5F, 7}, {3, -2}, {2, 0}}),
+              ElementsAre(1.5F, -2));
+  EXPECT_THAT(AllHalves(ElementKind::kFloat16, ElementOp::kOr, {{0, -3}}), ElementsAre(0, 1));
 }
 
 TEST(ElementReduceTest, MeansAreDividedAtTheEnd) {
