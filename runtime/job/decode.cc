@@ -158,6 +158,7 @@ void ReadSync(ObjectReader& object, SyncSpec& sync) {
   object.ReadBool("deterministic", sync.deterministic);
   object.ReadBool("scaleByStaleness", sync.scale_by_staleness);
   object.ReadBool("gated", sync.gated);
+  object.ReadEnum("localReduce", sync.local_reduce);
   object.ReadBool("noiseScale", sync.noise_scale);
   object.ReadEnum("nonFinite", sync.non_finite);
   object.ReadSeconds("stallSeconds", {1, 3600}, sync.stall);

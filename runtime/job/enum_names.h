@@ -29,6 +29,8 @@ template <>
 inline constexpr absl::string_view kEnumNames<JobPhase>[] = {
     "Starting", "Running", "Succeeded", "Failed", "Recovering"};
 template <>
+inline constexpr absl::string_view kEnumNames<LocalReduce>[] = {"None", "Host", "Rack"};
+template <>
 inline constexpr absl::string_view kEnumNames<NonFinitePolicy>[] = {"Fail", "Skip", "Drop"};
 template <>
 inline constexpr absl::string_view kEnumNames<StallPolicy>[] = {"Warn", "DropWorker", "Fail"};

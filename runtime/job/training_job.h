@@ -34,6 +34,12 @@ enum class SyncMode : uint8_t {
 // Likewise. kRecovering: the coordinator has restarted and is collecting its members' reports;
 // until it has them the rest of the job's status is incomplete.
 enum class JobPhase : uint8_t { kStarting = 1, kRunning, kSucceeded, kFailed, kRecovering };
+// Which workers sum their gradients among themselves before they push to the servers.
+enum class LocalReduce {
+  kNone,  // each worker pushes its own
+  kHost,  // the workers of a host
+  kRack,  // the workers of a rack
+};
 enum class NonFinitePolicy { kFail, kSkip, kDrop };
 enum class StallPolicy { kWarn, kDropWorker, kFail };
 enum class DrainTimeoutPolicy { kBlock, kForce };
@@ -135,8 +141,9 @@ struct SyncSpec {
   bool deterministic = false;  // contributions are added in the order of the workers
   // In kAsync and kBounded a gradient n > 1 versions late is applied at 1/n of the learning rate.
   bool scale_by_staleness = false;
-  bool gated = false;        // one decision for all chunks of a step before any is applied
-  bool noise_scale = false;  // measures the noise scale of gradients
+  bool gated = false;  // one decision for all chunks of a step before any is applied
+  LocalReduce local_reduce = LocalReduce::kNone;  // only with kSync
+  bool noise_scale = false;                       // measures the noise scale of gradients
   NonFinitePolicy non_finite = NonFinitePolicy::kFail;
   std::chrono::seconds stall{10};  // a step that waits this long is reported: worker, tensor, step
   StallPolicy on_stall = StallPolicy::kWarn;  // what happens besides the report

@@ -243,6 +243,32 @@ void CheckServers(const TrainingJobSpec& spec, RuleChecker& rules) {
               {"spec.servers.replicas"});
 }
 
+// Servers get the sums of groups. With backup workers and gated steps they would have to leave out
+// single workers.
+void CheckLocalReduce(const TrainingJobSpec& spec, RuleChecker& rules) {
+  const std::string field = "spec.sync.localReduce";
+  const SyncSpec& sync = spec.sync;
+  if (sync.local_reduce == LocalReduce::kNone) return;
+  const bool is_sync = sync.mode == SyncMode::kSync;
+  rules.Check(is_sync,
+              field,
+              absl::StrCat("needs spec.sync.mode Sync, which is ", NameOf(sync.mode)),
+              {"spec.sync.mode"});
+  rules.Check(!is_sync || sync.backup_workers == 0,
+              field,
+              absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
+              {"spec.sync.backupWorkers"});
+  rules.Check(!is_sync || !sync.gated,
+              field,
+              "needs spec.sync.gated false, which is true",
+              {"spec.sync.gated"});
+  rules.Check(sync.local_reduce != LocalReduce::kRack || !spec.workers.topology_key.empty(),
+              field,
+              "Rack needs spec.workers.topologyKey, the label of nodes that says their rack; set "
+              "it, or use Host",
+              {"spec.workers.topologyKey"});
+}
+
 void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
   const SyncSpec& sync = spec.sync;
   const bool has_backup = sync.backup_workers > 0;
@@ -271,6 +297,7 @@ void CheckSync(const TrainingJobSpec& spec, RuleChecker& rules) {
                                spec.workers.replicas,
                                sync.backup_workers),
               {"spec.workers.replicas"});
+  CheckLocalReduce(spec, rules);
 }
 
 bool IsFolderUri(absl::string_view text) {

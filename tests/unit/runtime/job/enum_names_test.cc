@@ -10,6 +10,7 @@ TEST(EnumNamesTest, TheLastValueHasTheLastName) {
   EXPECT_EQ(NameOf(JobRole::kCoordinator), "Coordinator");
   EXPECT_EQ(NameOf(SyncMode::kAllReduce), "AllReduce");
   EXPECT_EQ(NameOf(JobPhase::kRecovering), "Recovering");
+  EXPECT_EQ(NameOf(LocalReduce::kRack), "Rack");
   EXPECT_EQ(NameOf(NonFinitePolicy::kDrop), "Drop");
   EXPECT_EQ(NameOf(StallPolicy::kFail), "Fail");
   EXPECT_EQ(NameOf(DrainTimeoutPolicy::kForce), "Force");

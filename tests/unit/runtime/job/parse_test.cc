@@ -61,6 +61,7 @@ TEST(ParseTrainingJobTest, WhatIsNotSetHasTheDefaultsOfTheDocumentation) {
   EXPECT_EQ(spec.workers.global_batch, std::nullopt);
   EXPECT_EQ(spec.workers.topology_key, "");
   EXPECT_EQ(spec.sync.mode, SyncMode::kSync);
+  EXPECT_EQ(spec.sync.local_reduce, LocalReduce::kNone);
   EXPECT_EQ(spec.sync.non_finite, NonFinitePolicy::kFail);
   EXPECT_EQ(spec.sync.stall, seconds(10));
   EXPECT_EQ(spec.sync.on_stall, StallPolicy::kWarn);
@@ -143,6 +144,12 @@ TEST(ParseTrainingJobTest, ReadsServersAndWorkers) {
 // It goes with no backup workers, which the file of every field has.
 TEST(ParseTrainingJobTest, ReadsTheGate) {
   EXPECT_TRUE(ParseFile("gated.yaml").spec.sync.gated);
+}
+
+// Likewise.
+TEST(ParseTrainingJobTest, ReadsTheGroupsThatSumFirst) {
+  EXPECT_EQ(ParseFile("local_reduce.yaml").spec.sync.local_reduce, LocalReduce::kRack);
+  EXPECT_EQ(ParseFile("every_field.yaml").spec.sync.local_reduce, LocalReduce::kNone);
 }
 
 TEST(ParseTrainingJobTest, ReadsSyncCheckpointAndScaling) {
