@@ -8,7 +8,7 @@ import tree as lint
 
 PAGE = "docs/manifest.md"
 BEGIN, END = "<!-- fields: tests/lint/manifest.py --fix -->\n", "<!-- end of fields -->\n"
-_UNLESS_SUSPENDED = re.compile(r"self\.(spec(?:\.\w+)+) == oldSelf\.\1\b")
+_UNLESS_SUSPENDED = re.compile(r"self\.(spec(?:\.\w+)+) == oldSelf\.\1\b|self\.(spec\.\w+)\.\?(\w+)\.orValue\((-?\d+)\) == oldSelf\.\2\.\?\3\.orValue\(\4\)")
 _NEVER = re.compile(r"\(!has\(self\.(\w+)\) \|\| self\.\1 == oldSelf\.\1\)")
 _LOCAL = " Kubernetes only."
 
@@ -20,7 +20,8 @@ def changes(path: str, fixed: set[str], frozen: set[str]) -> str:
 
 def table(text: str) -> str:
     rules = [line for line in text.splitlines() if "- rule:" in line]
-    frozen = {name for rule in rules if "'Suspended'" in rule for name in _UNLESS_SUSPENDED.findall(rule)}
+    frozen = {whole or f"{part}.{name}" for rule in rules if "'Suspended'" in rule
+              for whole, part, name, _ in _UNLESS_SUSPENDED.findall(rule)}
     fixed = {"spec." + name for rule in rules if "oldSelf.spec" not in rule for name in _NEVER.findall(rule)}
     rows = ["| field | type | default | bounds | may change | where | effect |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for path, is_leaf, facts in crd.fields(text):

@@ -100,6 +100,7 @@ MISTAKES = [
     _spec("sync: {staleness: 3}", "spec.sync.staleness"),
     _spec("sync: {backupWorkers: 2}", "spec.sync.backupWorkers"),
     _spec("sync: {mode: Async, gated: true}", "spec.sync.gated"),
+    _spec("sync: {localReduce: Rack}", "spec.sync.localReduce"),
     # Checkpoints
     _spec("checkpoint: {}", "spec.checkpoint"),
     _spec("checkpoint: {uri: 's3://models/first'}", "spec.checkpoint.uri"),
