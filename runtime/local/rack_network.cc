@@ -109,6 +109,7 @@ RackNetwork::Place RackNetwork::PlaceOf(const RackPlaces::Host& host) const {
   const auto number = static_cast<size_t>(&host - places_.hosts.data());
   return {.network = namespaces_[1 + number].get(),
           .address = host.address,
+          .machine = MachineName(number),
           .rack = RackName(host.rack)};
 }
 

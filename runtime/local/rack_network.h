@@ -23,6 +23,7 @@ class RackNetwork {
   struct Place {
     int network;  // descriptor of the namespace
     std::string address;
+    std::string machine;
     std::string rack;
   };
 

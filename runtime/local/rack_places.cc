@@ -89,6 +89,10 @@ std::string RackName(size_t rack) {
   return absl::StrCat("rack-", rack);
 }
 
+std::string MachineName(size_t host) {
+  return absl::StrCat("machine-", host);
+}
+
 absl::StatusOr<RackPlaces> PlacesIn(const Topology& topology, unsigned number) {
   const std::vector<Rack>& racks = topology.cluster.racks;
   RackPlaces places;

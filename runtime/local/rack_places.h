@@ -51,8 +51,9 @@ inline constexpr size_t kRackHostsMax = 250;
 // kInvalidArgument: more than kRackHostsMax machines.
 absl::StatusOr<RackPlaces> PlacesIn(const Topology& topology, unsigned number);
 
-// "rack-0".
+// "rack-0", "machine-0".
 std::string RackName(size_t rack);
+std::string MachineName(size_t host);
 
 // kInvalidArgument: the job has more members than the topology has places.
 absl::Status CheckPlaces(const RackPlaces& places, const TrainingJobSpec& spec);

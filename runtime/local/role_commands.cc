@@ -81,7 +81,7 @@ ProcessSpec ServerProcess(const LaunchOptions& options,
                           const TrainingJob& job,
                           int index,
                           const std::string& coordinator) {
-  RackNetwork::Place place = {.network = -1, .address = "127.0.0.1", .rack = ""};
+  RackNetwork::Place place = {.network = -1, .address = "127.0.0.1", .machine = "", .rack = ""};
   if (options.network != nullptr) place = options.network->OfServer(index);
   ProcessSpec spec{.name = absl::StrCat("server-", index),
                    .command = {options.program,
@@ -125,14 +125,17 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   spec.environment["PUSHPULL_INDEX"] = absl::StrCat(index);
   spec.environment["PUSHPULL_COORDINATOR"] = coordinator;
   spec.environment["PUSHPULL_METRICS_PORT"] = "0";
-  std::string ring = kAnyPort;
+  const bool reduces = job.spec.sync.local_reduce != LocalReduce::kNone;
+  std::string others = kAnyPort;  // where they reach this worker
   if (options.network != nullptr) {
     const RackNetwork::Place place = options.network->OfWorker(index);
     spec.network = place.network;
-    ring = AnyPortOf(place.address);
+    others = AnyPortOf(place.address);
+    if (reduces) spec.environment["PUSHPULL_NODE"] = place.machine;
     if (KnowsRacks(options, job)) spec.environment["PUSHPULL_RACK"] = place.rack;
   }
-  if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = ring;
+  if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = others;
+  if (reduces) spec.environment["PUSHPULL_GROUP"] = others;
   return spec;
 }
 

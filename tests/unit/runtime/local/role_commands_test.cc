@@ -13,6 +13,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Key;
+using ::testing::Not;
 using ::testing::Pair;
 
 LaunchOptions Options() {
@@ -137,6 +139,20 @@ TEST(RoleCommandsTest, AWorkersEnvironmentIsMergedInOrder) {
                             Pair("PUSHPULL_COORDINATOR", "127.0.0.1:7170"),
                             Pair("PUSHPULL_METRICS_PORT", "0"),
                             Pair("PUSHPULL_LOG_LEVEL", "debug")}));
+}
+
+TEST(RoleCommandsTest, AWorkerOfAGroupIsReachedByTheOthersOnThisHost) {
+  TrainingJob job = Job();
+  job.spec.sync.local_reduce = LocalReduce::kHost;
+
+  const absl::StatusOr<ProcessSpec> alone = WorkerProcess(Options(), Job(), 0, "c");
+  const absl::StatusOr<ProcessSpec> grouped = WorkerProcess(Options(), job, 0, "c");
+
+  EXPECT_THAT(alone->environment, Not(Contains(Key("PUSHPULL_GROUP"))));
+  EXPECT_THAT(grouped->environment, Contains(Pair("PUSHPULL_GROUP", "127.0.0.1:0")));
+  // Without a topology all workers are on one host, which needs no name.
+  EXPECT_THAT(grouped->environment, Not(Contains(Key("PUSHPULL_NODE"))));
+  EXPECT_THAT(grouped->environment, Not(Contains(Key("PUSHPULL_RING"))));
 }
 
 TEST(RoleCommandsTest, WorkersShareTheCoresUnlessTheUserSaysOtherwise) {
