@@ -27,7 +27,8 @@ const std::vector<ResourceType>& WatchedChildren();
 // Ports of every member, wherever it runs; docs/interfaces.md section 6.
 inline constexpr uint16_t kControlPort = 7170;
 inline constexpr int kDataPort = 7171;
-inline constexpr int kRingPort = 7172;  // of workers in mode AllReduce
+// Of workers that sum among themselves: in mode AllReduce, or with spec.sync.localReduce.
+inline constexpr int kRingPort = 7172;
 inline constexpr int kMetricsPort = 9464;
 // Of a server in a worker's pod, where both share one address.
 inline constexpr int kColocatedMetricsPort = 9465;

@@ -61,8 +61,13 @@ Json TerminationLog() {
   return Variable(pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods);
 }
 
+// A field that the pod gets after its creation.
+Json FromPod(const char* name, const char* path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
 Json PodIp() {
-  return {{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}};
+  return FromPod("POD_IP", "status.podIP");
 }
 
 Json HttpProbe(const char* path, int period_seconds) {
@@ -227,10 +232,16 @@ Json ColocatedServer(const ObjectKey& job,
 }
 
 // Where the other workers reach this one; the brackets are for IPv6 and harmless for IPv4.
-void AddRing(Json& container) {
+void AddRing(const char* variable, Json& container) {
   container["env"].push_back(PodIp());
-  container["env"].push_back(Variable("PUSHPULL_RING", absl::StrCat("[$(POD_IP)]:", kRingPort)));
+  container["env"].push_back(Variable(variable, absl::StrCat("[$(POD_IP)]:", kRingPort)));
   container["ports"].push_back(Port("ring", kRingPort));
+}
+
+// Where the other workers of its group reach this one, and by what the groups of hosts are formed.
+void AddGroup(Json& container) {
+  AddRing("PUSHPULL_GROUP", container);
+  container["env"].push_back(FromPod("PUSHPULL_NODE", "spec.nodeName"));
 }
 
 // The user's program, in the user's image; docs/interfaces.md lists the variables that it needs.
@@ -259,7 +270,8 @@ void FillWorker(const ObjectKey& job,
         {pushpull::kTerminationLogVariable, pushpull::kTerminationLogOfPods}}) {
     environment.push_back(Variable(name, value));
   }
-  if (spec.sync.mode == pushpull::SyncMode::kAllReduce) AddRing(container);
+  if (spec.sync.mode == pushpull::SyncMode::kAllReduce) AddRing("PUSHPULL_RING", container);
+  if (spec.sync.local_reduce != pushpull::LocalReduce::kNone) AddGroup(container);
   // The user's value takes precedence.
   if (std::ranges::find(spec.env, kLogLevelVariable, &pushpull::EnvVar::name) == spec.env.end())
     environment.push_back(Variable(kLogLevelVariable, settings.log_level));

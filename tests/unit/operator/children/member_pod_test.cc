@@ -238,6 +238,25 @@ TEST(MemberPodTest, AWorkerOfARingIsReachedByTheOthers) {
   EXPECT_THAT(Main(pod)["ports"], Contains(json({{"name", "ring"}, {"containerPort", 7172}})));
 }
 
+TEST(MemberPodTest, AWorkerOfAGroupIsReachedByTheOthersAndKnowsItsNode) {
+  const json pod = PodOf(
+      Job(R"({"image":"i","sync":{"localReduce":"Host"},"security":{"tls":"Off"}})"), kWorker);
+
+  const json environment = Main(pod)["env"];
+  const auto named = [&](const char* name) {
+    return std::find_if(environment.begin(), environment.end(), [&](const json& variable) {
+      return variable["name"] == name;
+    });
+  };
+  ASSERT_NE(named("PUSHPULL_GROUP"), environment.end());
+  EXPECT_EQ((*named("PUSHPULL_GROUP"))["value"], "[$(POD_IP)]:7172");
+  EXPECT_LT(named("POD_IP"), named("PUSHPULL_GROUP"));
+  ASSERT_NE(named("PUSHPULL_NODE"), environment.end());
+  EXPECT_EQ((*named("PUSHPULL_NODE"))["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName");
+  EXPECT_EQ(named("PUSHPULL_RING"), environment.end());
+  EXPECT_THAT(Main(pod)["ports"], Contains(json({{"name", "ring"}, {"containerPort", 7172}})));
+}
+
 TEST(MemberPodTest, SchedulingFieldsReachThePods) {
   const TrainingJobObject job =
       Job(R"({"image":"i","scheduling":{"priorityClass":"high","spreadServers":false},
