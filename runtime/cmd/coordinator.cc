@@ -104,6 +104,7 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .max_servers = static_cast<uint32_t>(job.spec.servers.max_replicas),
       .min_workers = static_cast<uint32_t>(job.spec.workers.min_replicas),
       .max_workers = static_cast<uint32_t>(job.spec.workers.max_replicas),
+      .local_reduce = job.spec.sync.local_reduce,
       .has_colocated_servers = job.spec.workers.colocated_server,
       .term = Term{flags.term},
       .ring_secret = RandomNumber(),

@@ -32,6 +32,7 @@ Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
       catalog_(catalog),
       views_(FirstServers(job.options.settings.servers),
              RestoredConsistency(job.options.consistency, job.options.restore)),
+      groups_(job.options.local_reduce),
       mode_switch_(kModeSwitchTimeout) {
   if (job.options.consistency.is_ring())
     ring_.emplace(job.options.term, job.options.ring_secret, job.options.consistency);
@@ -122,7 +123,10 @@ void Contributors::Recover(const CollectedJob& job) {
 // The view is sent before the admissions: a worker that learns its first step may push at once, and
 // servers must count it by then.
 void Contributors::Apply(const ViewChange& change) {
-  if (change.activate) job_.outbox.SendToMembers(ActivateView{*change.activate});
+  if (change.activate) {
+    job_.outbox.SendToMembers(ActivateView{*change.activate});
+    SendGroups();
+  }
   for (const ViewMember& member : change.admitted) {
     // A restored job has values everywhere.
     const bool is_fresh = member.from_step == Step{0} && !job_.options.restore;
@@ -158,6 +162,11 @@ void Contributors::SendRing(FormRing form) {
                                form.mark.step.value()));
 }
 
+void Contributors::SendGroups() {
+  for (auto& [worker, group] : groups_.Update(active(), job_.members))
+    job_.outbox.Send(worker, std::move(group));
+}
+
 // ---- samples ----
 
 bool Contributors::DividesSamples() const {
@@ -188,13 +197,15 @@ absl::StatusOr<Consistency> Contributors::CheckMode(const ModeChange& change,
         job_.options.settings.job,
         NameOf(active().consistency.mode)));
   }
-  PUSHPULL_ASSIGN_OR_RETURN(const Consistency desired,
-                            WantedMode(active().consistency,
-                                       change,
-                                       {.is_deterministic = job_.options.settings.deterministic,
-                                        .measures_noise = job_.options.settings.noise_scale,
-                                        .divides_samples = DividesSamples(),
-                                        .workers = desired_workers}));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const Consistency desired,
+      WantedMode(active().consistency,
+                 change,
+                 {.is_deterministic = job_.options.settings.deterministic,
+                  .measures_noise = job_.options.settings.noise_scale,
+                  .sums_locally = job_.options.local_reduce != LocalReduce::kNone,
+                  .divides_samples = DividesSamples(),
+                  .workers = desired_workers}));
   PUSHPULL_RETURN_IF_ERROR(CheckIn(desired, catalog_.Specs()));
   return desired;
 }

@@ -23,6 +23,7 @@
 #include "runtime/coordinator/row_rules.h"
 #include "runtime/coordinator/tensor_catalog.h"
 #include "runtime/coordinator/view_agreement.h"
+#include "runtime/coordinator/worker_groups.h"
 
 namespace pushpull {
 
@@ -75,9 +76,11 @@ class Contributors {
     if (ring_) Apply(ring_->OnNews(worker, message));
   }
 
-  // Workers turned out to be in other racks: in mode AllReduce they connect again.
+  // Workers turned out to be in other racks: in mode AllReduce they connect again, in others they
+  // may form other groups.
   void OnRacks() {
     if (ring_) Apply(ring_->Regroup());
+    SendGroups();
   }
 
   // Restores the state that an earlier coordinator left.
@@ -102,12 +105,14 @@ class Contributors {
   WorkerAgreement& agreement() { return ring_ ? static_cast<WorkerAgreement&>(*ring_) : views_; }
   void Apply(const ViewChange& change);
   void SendRing(FormRing form);
+  void SendGroups();
   absl::Status CheckIn(const Consistency& consistency, std::span<const TensorSpec> tensors) const;
 
   JobState& job_;
   const TensorCatalog& catalog_;
   ViewAgreement views_;                // with the servers
   std::optional<RingAgreement> ring_;  // mode AllReduce: takes their place
+  WorkerGroups groups_;
   ModeSwitch mode_switch_;
   bool has_started_ = false;
 };

@@ -19,12 +19,13 @@ namespace pushpull {
 
 struct JobCoreOptions {
   JobSettings settings;
-  Consistency consistency = {};        // at the start of the job: spec.sync.mode, staleness, ...
-  uint32_t min_servers = 1;            // spec.servers.minReplicas
-  uint32_t max_servers = 1024;         // spec.servers.maxReplicas
-  uint32_t min_workers = 1;            // spec.workers.minReplicas
-  uint32_t max_workers = 4096;         // spec.workers.maxReplicas
-  bool has_colocated_servers = false;  // spec.workers.colocatedServer
+  Consistency consistency = {};  // at the start of the job: spec.sync.mode, staleness, ...
+  uint32_t min_servers = 1;      // spec.servers.minReplicas
+  uint32_t max_servers = 1024;   // spec.servers.maxReplicas
+  uint32_t min_workers = 1;      // spec.workers.minReplicas
+  uint32_t max_workers = 4096;   // spec.workers.maxReplicas
+  LocalReduce local_reduce = LocalReduce::kNone;  // spec.sync.localReduce
+  bool has_colocated_servers = false;             // spec.workers.colocatedServer
   Term term{1};
   uint64_t ring_secret = 0;  // random; mode AllReduce
   Duration heartbeat = std::chrono::seconds(1);

@@ -55,6 +55,9 @@ absl::StatusOr<Consistency> WantedMode(const Consistency& active,
   check(is_sync || !change.gated.value_or(false),
         "gated: needs spec.sync.mode Sync, which is ",
         name);
+  check(!rules.sums_locally || (is_sync && wanted.backup_workers == 0 && !wanted.gated),
+        "localReduce: needs spec.sync.mode Sync without backupWorkers and gated, asked for ",
+        Describe(wanted));
   check(!wanted.gated || wanted.backup_workers == 0,
         "gated: needs spec.sync.backupWorkers 0, which is ",
         wanted.backup_workers);

@@ -39,6 +39,7 @@ namespace pushpull {
 struct ModeRules {
   bool is_deterministic = false;
   bool measures_noise = false;
+  bool sums_locally = false;     // spec.sync.localReduce
   bool divides_samples = false;  // divides its data set step by step (consistency/sample_queue.h)
   uint32_t workers = 0;          // desired
 };

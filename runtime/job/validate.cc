@@ -258,10 +258,17 @@ void CheckLocalReduce(const TrainingJobSpec& spec, RuleChecker& rules) {
               field,
               absl::StrCat("needs spec.sync.backupWorkers 0, which is ", sync.backup_workers),
               {"spec.sync.backupWorkers"});
-  rules.Check(!is_sync || !sync.gated,
-              field,
-              "needs spec.sync.gated false, which is true",
-              {"spec.sync.gated"});
+  // Nor could they measure the noise between the workers' gradients. And who sums what depends on
+  // which workers are late, so the last bits do.
+  const auto needs_not = [&](bool is_set, const std::string& other) {
+    rules.Check(!is_sync || !is_set,
+                field,
+                absl::StrCat("needs ", other, " false, which is true"),
+                {other});
+  };
+  needs_not(sync.gated, "spec.sync.gated");
+  needs_not(sync.deterministic, "spec.sync.deterministic");
+  needs_not(sync.noise_scale, "spec.sync.noiseScale");
   rules.Check(sync.local_reduce != LocalReduce::kRack || !spec.workers.topology_key.empty(),
               field,
               "Rack needs spec.workers.topologyKey, the label of nodes that says their rack; set "

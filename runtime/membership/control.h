@@ -18,6 +18,7 @@
 //   checkpoint    C --Capture--> servers --Captured--> C --EndCapture--> servers
 //   restore       C --Restore--> servers --Restored--> C --SetReplicas (first)--> all
 //   trace         C --TraceSteps--> workers --TraceReport--> C
+//   groups        C --SetGroup--> workers
 //   ring          C --StopRing--> workers --RingStopped--> C --FormRing--> workers --RingNews--> C
 //   coordinator   member --RegisterServer | RegisterWorker (promised term)--> C
 //   restarted     --Welcome, Collect--> member --ServerReport | WorkerReport--> C
@@ -41,6 +42,7 @@
 #include "runtime/checkpoint/chunk_file.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/consistency/view.h"
+#include "runtime/consistency/worker_group.h"
 #include "runtime/job/training_job.h"
 #include "runtime/membership/trace_report.h"
 #include "runtime/metrics/sync_phase.h"
@@ -97,6 +99,9 @@ struct RegisterWorker {
   // empty.
   std::string ring_address;
   std::string rack;  // as in RegisterServer
+  // Where the other workers of its group reach it (GroupMember::address); empty: it pushes alone.
+  std::string group_address;
+  std::string node;  // the host, by which groups are formed; the same for all on one machine
 };
 
 // The desired size of the job and of its steps, as last announced by the coordinator; a higher
@@ -607,6 +612,13 @@ struct FormRing {
   bool is_fresh = false;            // no worker has any: the initial ones of `source` count
 };
 
+// To a worker: those with which it sums its gradients before they are pushed, itself included; in
+// the order of their index. Fewer than two: it pushes alone. Each SetGroup replaces the one before;
+// nothing depends on all members having the same one.
+struct SetGroup {
+  std::vector<GroupMember> members;
+};
+
 using ToMember = std::variant<Welcome,
                               InstallTensors,
                               SetReplicas,
@@ -628,6 +640,7 @@ using ToMember = std::variant<Welcome,
                               RebuildShard,
                               TraceSteps,
                               StopRing,
-                              FormRing>;
+                              FormRing,
+                              SetGroup>;
 
 }  // namespace pushpull

@@ -125,6 +125,8 @@ inline constexpr int kCountMax<T> = kTableBytesMax / kChunkBytes;
 template <>
 inline constexpr int kCountMax<ChunkFileSummary> = 4096;  // one per lane
 template <>
+inline constexpr int kCountMax<GroupMember> = kGroupMembersMax;
+template <>
 inline constexpr int kCountMax<LossPoint> = 65536;
 template <>
 inline constexpr int kCountMax<WireResult> = 1024;
@@ -230,7 +232,7 @@ PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled)
 
 // FromMember
 PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised), F(rack));
-PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member), F(ring_address), F(rack));
+PUSHPULL_WIRE(RegisterWorker, F(worker), F(incarnation), F(metrics_address), F(pid), F(promised), F(is_member), F(ring_address), F(rack), F(group_address), F(node));
 PUSHPULL_WIRE(RegisterTensors, F(tensors));
 PUSHPULL_WIRE(TensorsInstalled, F(table_version));
 PUSHPULL_WIRE(ViewAnswer, F(number), F(is_accepted), F(lowest_free_step));
@@ -277,6 +279,8 @@ PUSHPULL_WIRE(Release, F(is_released));
 PUSHPULL_WIRE(StopRing, F(epoch));
 PUSHPULL_WIRE(RingWorker, F(worker), F(address), F(rack));
 PUSHPULL_WIRE(FormRing, F(epoch), F(workers), F(token), F(source), F(mark), F(copies), F(is_fresh));
+PUSHPULL_WIRE(GroupMember, F(worker), F(incarnation), F(from_step), F(address));
+PUSHPULL_WIRE(SetGroup, F(members));
 PUSHPULL_WIRE(Stop, F(status), F(term));
 PUSHPULL_WIRE(Capture, F(attempt), F(step), F(versions), F(is_last), F(folder));
 PUSHPULL_WIRE(EndCapture, F(attempt));

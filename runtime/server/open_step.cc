@@ -8,8 +8,10 @@
 namespace pushpull {
 
 bool OpenStep::HasHeld(WorkerId worker) const {
-  return absl::c_any_of(
-      held_, [&](const ReceivedContribution& held) { return held.contribution.worker == worker; });
+  return absl::c_any_of(held_, [&](const ReceivedContribution& held) {
+    return held.contribution.worker == worker ||
+           absl::c_any_of(held.joined, [&](const auto& also) { return also.worker == worker; });
+  });
 }
 
 void OpenStep::NoteArrival(SteadyTime now, bool measures_noise) {
@@ -19,6 +21,7 @@ void OpenStep::NoteArrival(SteadyTime now, bool measures_noise) {
 
 void OpenStep::Count(const ReceivedContribution& received) {
   counted_.Count(received.contribution);
+  for (const Contribution& also : received.joined) counted_.Count(also);
   skips_ = skips_ || received.skips_step;
   // The step may have been complete already, with a worker required since: when a view has only one
   // member, that worker begins with the open step.
@@ -27,7 +30,7 @@ void OpenStep::Count(const ReceivedContribution& received) {
 
 void OpenStep::CountDirect(const ReceivedContribution& received) {
   if (received.counts) {
-    sum_.FinishDirect(received.contribution.weight);
+    sum_.FinishDirect(received.weight());
   } else {
     sum_.AbandonDirect();
   }
@@ -35,12 +38,12 @@ void OpenStep::CountDirect(const ReceivedContribution& received) {
 }
 
 void OpenStep::CountFrom(std::span<const float> values, const ReceivedContribution& received) {
-  if (received.counts) sum_.AddTo(values, received.contribution.weight);
+  if (received.counts) sum_.AddTo(values, received.weight());
   Count(received);
 }
 
 void OpenStep::CountHeld(ReceivedContribution& held) {
-  if (held.counts) sum_.Add(held.values, held.contribution.weight);
+  if (held.counts) sum_.Add(held.values, held.weight());
   Count(held);
 }
 

@@ -26,11 +26,16 @@ namespace pushpull {
 // into the accumulator, a worker with a lower index has yet to contribute (deterministic mode), or
 // it is undecided who counts in the step.
 struct ReceivedContribution {
+  // Of a joint push: of the worker with the lowest index. Its weight is the unit of the sum.
   Contribution contribution;
+  std::vector<Contribution> joined = {};  // the other workers of a joint push
+  double more_samples = 0;                // of a joint push: beyond contribution.weight
   HostBuffer values;
   bool counts = true;       // false: counted as a contributor, left out of the sum
   bool skips_step = false;  // the chunk keeps its value in this step
   Waiter waiter;
+
+  SumWeight weight() const { return {contribution.weight, contribution.weight + more_samples}; }
 };
 
 // Thread-confined to its lane.

@@ -165,6 +165,17 @@ void Responder::SendMoved(const Connection& connection,
   connection.channel().Send(std::move(answer));
 }
 
+// Not an error: workers have come or gone since the sum was made.
+void Responder::RefuseJoint(const Connection& connection,
+                            const FrameHeader& push,
+                            const absl::Status& why) const {
+  lane_.log.Debug("joint push refused",
+                  {{"worker", ToString(push.worker)}, {"why", why.message()}});
+  OutgoingFrame answer = AnswerTo(push, FrameType::kRefused);
+  answer.meta = EncodeRefusal(absl::CancelledError(why.message()));
+  connection.channel().Send(std::move(answer));
+}
+
 void Responder::Refuse(const Connection& connection,
                        const FrameHeader& request,
                        const absl::Status& why) const {

@@ -36,6 +36,10 @@ class Responder {
   void Refuse(const Connection& connection,
               const FrameHeader& request,
               const absl::Status& why) const;
+  // Nothing of a joint push counts: its workers push for themselves.
+  void RefuseJoint(const Connection& connection,
+                   const FrameHeader& push,
+                   const absl::Status& why) const;
 
  private:
   absl::StatusOr<Payload> ValueFor(const Chunk& chunk, const Waiter& waiter);

@@ -9,6 +9,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/replication/admission_frame.h"
+#include "runtime/server/joint_push.h"
 #include "runtime/server/push_checks.h"
 #include "runtime/server/row_payload.h"
 #include "runtime/server/sample_chunk.h"
@@ -50,6 +51,19 @@ bool MeasuresNoise(const Chunk& chunk, const StepRules& rules) {
   return rules.settings().noise_scale && !rules.policy().AppliesEachPush() && !HoldsRows(chunk) &&
          chunk.tensor().spec.reduction == Reduction::kMean &&
          NoiseMeter::Measures(chunk.state().version());
+}
+
+// Async, Bounded: measures how many versions a gradient is behind; its learning rate may depend on
+// that.
+void ApplyStaleness(const LaneContext& lane, const Chunk& chunk, ReceivedContribution& late) {
+  const uint64_t now = chunk.state().version().value();
+  const uint64_t base = late.waiter.request.base_version.value();
+  const uint64_t staleness = base < now ? now - base : 0;
+  lane.metrics.ObserveStaleness(staleness);
+  if (!lane.rules.settings().scale_by_staleness || staleness <= 1) return;
+  double& rate = late.contribution.learning_rate;
+  if (rate == 0) rate = chunk.tensor().spec.optimizer.learning_rate;
+  rate /= static_cast<double>(staleness);
 }
 
 }  // namespace
@@ -174,9 +188,12 @@ void StepEngine::OnPush(Connection& connection, Chunk& chunk, const ReceivedFram
   lane_.metrics.ObserveQueue(now - frame.received_at);
   ReceivedContribution received = ContributionOf(connection, frame, now);
 
-  PushVerdict verdict = policy.Judge(chunk, push);
-  if (verdict == PushVerdict::kContribute && policy.LacksAdmission(chunk))
-    verdict = PushVerdict::kNotAdmitted;
+  const absl::StatusOr<PushVerdict> judged = JudgePush(policy, chunk, frame, received);
+  if (!judged.ok()) {
+    AbandonReception(connection);
+    return responder_.RefuseJoint(connection, push, judged.status());
+  }
+  const PushVerdict verdict = *judged;
   const absl::Status refusal = WhyRefused(chunk, lane_.rules, push, verdict);
   if (!refusal.ok()) {
     AbandonReception(connection);
@@ -224,6 +241,7 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   const bool is_direct = reception.place == Reception::Place::kAccumulator;
   if (!PassesChecks(chunk, reception, received)) {
     if (is_direct) step.sum().AbandonDirect();
+    lane_.pool->Return(std::move(reception.buffer));
     return;
   }
   if (reception.place == Reception::Place::kBuffer) {
@@ -251,6 +269,11 @@ bool StepEngine::PassesChecks(Chunk& chunk,
                               ReceivedContribution& received) {
   const absl::Status finite = CheckFinite(chunk, received.waiter.request, ValuesOf(reception));
   if (finite.ok()) return true;
+  if (IsJoint(received.waiter.request)) {
+    // Pushed one by one, they show whose it is.
+    responder_.RefuseJoint(*received.waiter.connection, received.waiter.request, finite);
+    return false;
+  }
   lane_.metrics.AddNonFinite();
   switch (lane_.rules.settings().non_finite) {
     case NonFinitePolicy::kFail:
@@ -309,7 +332,7 @@ void StepEngine::AddHeld(Chunk& chunk) {
     ReceivedContribution next = step.TakeFirstHeld();
     if (policy.AppliesEachPush()) {
       next.waiter.min_version = Step{chunk.state().version().value() + 1};
-      ApplyStaleness(chunk, next);
+      ApplyStaleness(lane_, chunk, next);
     }
     const SteadyTime begin = lane_.executor.Now();
     step.CountHeld(next);
@@ -319,19 +342,6 @@ void StepEngine::AddHeld(Chunk& chunk) {
     if (next.waiter.connection != nullptr) chunk.waiters().Add(next.waiter);
     if (policy.AppliesEachPush()) CompleteIfReady(chunk);
   }
-}
-
-// Async, Bounded: measures how many versions a gradient is behind; its learning rate may depend on
-// that.
-void StepEngine::ApplyStaleness(const Chunk& chunk, ReceivedContribution& late) {
-  const uint64_t now = chunk.state().version().value();
-  const uint64_t base = late.waiter.request.base_version.value();
-  const uint64_t staleness = base < now ? now - base : 0;
-  lane_.metrics.ObserveStaleness(staleness);
-  if (!lane_.rules.settings().scale_by_staleness || staleness <= 1) return;
-  double& rate = late.contribution.learning_rate;
-  if (rate == 0) rate = chunk.tensor().spec.optimizer.learning_rate;
-  rate /= static_cast<double>(staleness);
 }
 
 void StepEngine::CompleteIfReady(Chunk& chunk) {

@@ -83,7 +83,6 @@ class StepEngine {
   bool PassesChecks(Chunk& chunk, const Reception& reception, ReceivedContribution& received);
   bool PassesSumCheck(Chunk& chunk);
   void AddHeld(Chunk& chunk);
-  void ApplyStaleness(const Chunk& chunk, ReceivedContribution& late);
   void CompleteIfReady(Chunk& chunk);
   void Complete(Chunk& chunk);
   void Align(Chunk& chunk);

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 
 #include "runtime/consistency/gate.h"
+#include "runtime/consistency/worker_group.h"
 
 namespace pushpull {
 
@@ -44,6 +45,10 @@ class SyncPolicy : public StepPolicy {
     return chunk.step().counted().IsComplete(
         membership(), chunk.state().version(), Admitted(chunk));
   }
+  bool CountsJointly(const Chunk& chunk) const override {
+    // The noise is measured between the workers' own gradients.
+    return IsSummedInGroups(chunk.tensor().spec) && !rules().settings().noise_scale;
+  }
   bool IsClipped(const Chunk& chunk) const override { return chunk.tensor().spec.clip_norm > 0; }
   bool MayShareValues() const override { return true; }
 
@@ -79,6 +84,7 @@ class LedPolicy : public SyncPolicy {
       return !chunk.step().counted().contributors().empty() && HasQuorum(chunk);
     return Admitted(chunk) != nullptr && SyncPolicy::IsComplete(chunk);
   }
+  bool CountsJointly(const Chunk&) const override { return false; }
   // The coordinator refuses it (coordinator/clip_rules.h).
   bool IsClipped(const Chunk&) const override { return false; }
   // A worker that was left out may still be reading the previous version.

@@ -57,6 +57,8 @@ class StepPolicy {
   // Contributions are held apart from the sum until it is known who counts. The worker is notified
   // of each one held.
   virtual bool HoldsApart(const Chunk&) const { return false; }
+  // One push may count for several workers.
+  virtual bool CountsJointly(const Chunk&) const { return false; }
   // A complete step waits for its clipping scale.
   virtual bool IsClipped(const Chunk&) const { return false; }
   // Each push is a step; versions count pushes, and clocks count each worker's steps.

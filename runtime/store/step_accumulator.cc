@@ -21,24 +21,24 @@ absl::StatusOr<std::span<std::byte>> StepAccumulator::BeginDirect(BufferPool& po
   return sum_.bytes();
 }
 
-void StepAccumulator::FinishDirect(double weight) {
+void StepAccumulator::FinishDirect(SumWeight weight) {
   PUSHPULL_CHECK(is_receiving_);
   is_receiving_ = false;
   // A contribution without samples has no part in a mean; the next one overwrites it.
-  if (reduction_ == Reduction::kMean && weight == 0) return;
+  if (reduction_ == Reduction::kMean && weight.unit == 0) return;
   has_sum_ = true;
-  first_weight_ = weight;
-  total_weight_ = weight;
-  noise_.Add(sum_.floats(), weight);
+  first_weight_ = weight.unit;
+  total_weight_ = weight.samples;
+  noise_.Add(sum_.floats(), weight.samples);
   // and, or: even a single contribution is reduced to 0 and 1.
   const ElementOp op = OpOf(reduction_);
   if (op != ElementOp::kMean && NeedsFinish(op, 1))
     FinishReduction(ElementKind::kFloat32, op, 1, sum_.bytes());
 }
 
-void StepAccumulator::Add(HostBuffer& contribution, double weight) {
+void StepAccumulator::Add(HostBuffer& contribution, SumWeight weight) {
   PUSHPULL_CHECK(!is_receiving_ && (row_dim_ > 0 || contribution.num_bytes() == num_bytes_));
-  if (reduction_ == Reduction::kMean && weight == 0) return;
+  if (reduction_ == Reduction::kMean && weight.unit == 0) return;
   if (has_sum_ && row_dim_ > 0) return AddRows(contribution, weight);
   if (!has_sum_) {
     std::swap(sum_, contribution);
@@ -49,15 +49,15 @@ void StepAccumulator::Add(HostBuffer& contribution, double weight) {
   AddTo(contribution.floats(), weight);
 }
 
-void StepAccumulator::AddTo(std::span<const float> contribution, double weight) {
+void StepAccumulator::AddTo(std::span<const float> contribution, SumWeight weight) {
   PUSHPULL_CHECK(has_sum_ && contribution.size_bytes() == num_bytes_);
-  if (reduction_ == Reduction::kMean && weight == 0) return;
+  if (reduction_ == Reduction::kMean && weight.unit == 0) return;
   switch (reduction_) {
     case Reduction::kMean:
-      total_weight_ += weight;
-      noise_.Add(contribution, weight);
+      total_weight_ += weight.samples;
+      noise_.Add(contribution, weight.samples);
       is_finite_ &=
-          AddScaled(sum_.floats(), contribution, static_cast<float>(weight / first_weight_));
+          AddScaled(sum_.floats(), contribution, static_cast<float>(weight.unit / first_weight_));
       return;
     case Reduction::kSum:
       is_finite_ &= AddScaled(sum_.floats(), contribution, 1.0F);
@@ -77,9 +77,9 @@ void StepAccumulator::AddTo(std::span<const float> contribution, double weight) 
   is_finite_ &= AllFinite(sum_.floats());
 }
 
-void StepAccumulator::AddRows(HostBuffer& contribution, double weight) {
-  const double scale = reduction_ == Reduction::kMean ? weight / first_weight_ : 1;
-  if (reduction_ == Reduction::kMean) total_weight_ += weight;
+void StepAccumulator::AddRows(HostBuffer& contribution, SumWeight weight) {
+  const double scale = reduction_ == Reduction::kMean ? weight.unit / first_weight_ : 1;
+  if (reduction_ == Reduction::kMean) total_weight_ += weight.samples;
   sum_ = AddSparseRows(sum_, contribution, row_dim_, static_cast<float>(scale));
   const absl::StatusOr<SparseRows> rows = ParseSparseRows(sum_.bytes(), row_dim_);
   PUSHPULL_CHECK(rows.ok());

@@ -27,6 +27,17 @@ struct StepClip {
   std::optional<double> scale = {};    // by which the gradient is multiplied
 };
 
+// The weight of a contribution in a mean: its samples. One that is itself a sum, the sum of
+// (w_i / unit) g_i (docs/decisions/0084-joint-pushes.md), has the samples of all in it.
+struct SumWeight {
+  // NOLINTNEXTLINE(google-explicit-constructor): mostly, a contribution is that of one worker
+  SumWeight(double of_one) : unit(of_one), samples(of_one) {}
+  SumWeight(double its_unit, double of_all) : unit(its_unit), samples(of_all) {}
+
+  double unit;
+  double samples;
+};
+
 //            BeginDirect              FinishDirect(weight)
 //   empty ----------------> receiving --------------------> summed --Clear--> empty
 //     ^                        |                              ^ |
@@ -53,17 +64,17 @@ class StepAccumulator {
   // Memory comes from `pool` if there is none from an earlier step.
   absl::StatusOr<std::span<std::byte>> BeginDirect(BufferPool& pool);
   // The received contribution counts with `weight` (samples).
-  void FinishDirect(double weight);
+  void FinishDirect(SumWeight weight);
   // The received values do not count: the connection broke, or the contribution was rejected.
   void AbandonDirect() { is_receiving_ = false; }
   std::span<const float> received() const { return sum_.floats(); }
 
   // Adds a complete contribution; must not be receiving. May exchange `contribution`'s memory for
   // its own; the contents are then undefined.
-  void Add(HostBuffer& contribution, double weight);
+  void Add(HostBuffer& contribution, SumWeight weight);
 
   // Adds a complete contribution that is read during the call; has_sum() must hold.
-  void AddTo(std::span<const float> contribution, double weight);
+  void AddTo(std::span<const float> contribution, SumWeight weight);
 
   // The step's reduced gradient is sum() times scale(): the division for the mean is left to the
   // optimizer, which passes over the values anyway. has_sum() must hold.
@@ -100,7 +111,7 @@ class StepAccumulator {
     return reduction_ == Reduction::kMean ? first_weight_ / total_weight_ : 1;
   }
 
-  void AddRows(HostBuffer& contribution, double weight);
+  void AddRows(HostBuffer& contribution, SumWeight weight);
 
   const Reduction reduction_;
   const uint64_t num_bytes_;

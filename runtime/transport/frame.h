@@ -90,6 +90,8 @@ constexpr uint8_t kFlagTakesInPlace = 8;
 // kPull: requests the optimizer's state instead of the value. kPublished: the payload is that
 // state, and the meta has the optimizer's updates after the admission.
 constexpr uint8_t kFlagOptimizerState = 16;
+// kPush, kPushPull: counts for several workers, which the meta lists (replication/joint_frame.h).
+constexpr uint8_t kFlagJoint = 32;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
 struct FrameHeader {

@@ -27,7 +27,7 @@ absl::StatusOr<std::string> AddressFor(const Transport& transport, const LaneLin
   return absl::FailedPreconditionError(
       absl::StrFormat("%s at %s %s gRPC for tensors, and this side %s: give all members of the job "
                       "the same %s",
-                      ToString(target.server),
+                      target.name(),
                       target.address,
                       is_theirs ? "uses" : "does not use",
                       is_theirs ? "does not" : "does",
@@ -59,11 +59,11 @@ void LaneLink::Connect() {
     return;
   }
   transport_.Connect({.address = *address,
-                      .peer_name = ToString(target_.server),
+                      .peer_name = target_.name(),
                       .hello = target_.hello,
                       .local_lane = target_.local_lane,
                       .deadline = Deadline(executor_.Now() + kConnectTimeout),
-                      .server = target_.server},
+                      .server = target_.worker ? std::nullopt : std::optional(target_.server)},
                      [self](absl::StatusOr<std::unique_ptr<Channel>> channel) {
                        if (const auto link = self.lock()) (*link)->OnConnected(std::move(channel));
                      });

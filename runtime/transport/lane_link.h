@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connection to one lane of one server, from a worker or from a lane of another server. It
-// reconnects whenever it breaks. Its handler decides what travels over it.
+// A connection to one lane of one server, from a worker or from a lane of another server; or from a
+// worker to another worker of its group. It reconnects whenever it breaks. Its handler decides what
+// travels over it.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/base/executor.h"
@@ -31,10 +33,13 @@ class LaneLinkHandler {
 };
 
 struct LaneLinkTarget {
-  ServerId server;
+  ServerId server = {};
   std::string address;  // as the server advertises it: scheme of its transport, host:port
   Hello hello;          // its lane is the server's lane
   size_t local_lane = 0;
+  std::optional<WorkerId> worker = {};  // instead of a server: a worker, which has one lane
+
+  std::string name() const { return worker ? ToString(*worker) : ToString(server); }
 };
 
 // Thread-confined to its executor, which is that of target.local_lane.
@@ -48,6 +53,7 @@ class LaneLink final : public FrameHandler {
   ~LaneLink() override { executor_.Cancel(retry_); }
 
   ServerId server() const { return target_.server; }
+  const std::optional<WorkerId>& worker() const { return target_.worker; }
   const std::string& address() const { return target_.address; }
   uint32_t lane() const { return target_.hello.lane; }
   // Null while there is no connection; sending then waits for OnLinkUp.

@@ -2,7 +2,6 @@
 #include "runtime/worker/chunk_client.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
@@ -38,6 +37,29 @@ AnsweredPush PushOf(LaneLink& link, ChunkId chunk, const ChunkRequest& push, siz
           .step = push.step,
           .bytes = gradient_bytes + value_bytes,
           .offset = link.channel()->clock_offset()};
+}
+
+// The phases of `push`, which `link` has answered with `frame`. A member of the group has passed
+// the primary's answer on, with all clock readings as its own: until it pushed the sum, this push
+// waited for the group.
+PhaseTimes PhasesOfAnswer(LaneLink& link,
+                          const ReceivedFrame& frame,
+                          const PublishedTiming& timing,
+                          ChunkRequest& push,
+                          WorkerStatistics& statistics) {
+  if (!link.worker()) {
+    const size_t value_bytes = std::max(frame.payload.size(), frame.in_place.bytes.size());
+    return statistics.AddAnswered(
+        PushOf(link, frame.header.chunk, push, value_bytes), push.times, timing);
+  }
+  const Duration offset = link.channel()->clock_offset();
+  const auto pushed = std::chrono::nanoseconds(timing.push_sent_at) - offset;
+  const SteadyTime summed(std::chrono::duration_cast<Duration>(pushed));
+  push.times.group_wait += summed - push.times.queued;
+  push.times.queued = summed;
+  PublishedTiming by_own_clock = timing;
+  by_own_clock.push_sent_at = std::chrono::duration_cast<std::chrono::nanoseconds>(pushed).count();
+  return PhasesOf(push.times, by_own_clock, offset);
 }
 
 // The request's part for one chunk.
@@ -127,9 +149,12 @@ ChunkClient::ChunkClient(ChunkClientOptions options, ChunkClientDependencies dep
       step_(options_.hello.worker, chunks_),
       encoder_(options_.hello.worker),
       routes_(dependencies.transport, executor_, options_.hello, *this, dependencies.log),
-      sender_(options_, executor_, dependencies.statistics, chunks_, step_, routes_),
+      joint_(options_.hello,
+             options_.group_port,
+             {dependencies.transport, executor_, chunks_, routes_, *this, *this, dependencies.log}),
+      sender_(options_, executor_, dependencies.statistics, chunks_, step_, routes_, joint_),
       clip_(chunks_, sender_),
-      offers_(options_.hello, executor_, chunks_, copies_, routes_),
+      offers_(options_.hello, executor_, chunks_, values_.copies(), routes_),
       exchanges_(options_, executor_, chunks_, routes_),
       self_(std::make_shared<ChunkClient*>(this)) {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { ResendLost(); });
@@ -162,7 +187,8 @@ void ChunkClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
   std::vector<Codec> codecs;
   for (const PlacedTensor& tensor : tensors)
     codecs.insert(codecs.end(), tensor.shards.size(), tensor.spec.codec);
-  copies_.SetChunks(codecs.size());
+  joint_.SetTensors(tensors);
+  values_.SetChunks(codecs.size());
   encoder_.SetCodecs(codecs);
   meter_.emplace(codecs.size(), [this](const SyncObservation& o) { OnSynchronized(o); });
 }
@@ -188,7 +214,8 @@ void ChunkClient::Start(const TensorRequest& request) {
     const uint64_t overflows = made.encoded.overflows;
     if (overflows > 0) all = {made.encoded.codec, nullptr, all.overflows + overflows};
     // A gradient in a copy's memory overwrites the copy.
-    if (is_push && !request.rows) copies_.Invalidate(chunks_.IdOf(chunk).value(), made.source);
+    if (is_push && !request.rows)
+      values_.copies().Invalidate(chunks_.IdOf(chunk).value(), made.source);
     chunk.*slot = std::move(made);
     sender_.Send(chunk, *(chunk.*slot), false);
   }
@@ -263,6 +290,7 @@ void ChunkClient::OnSynchronized(const SyncObservation& observation) {
 
 absl::Status ChunkClient::FailAll(const absl::Status& why) {
   step_.Restart();
+  joint_.Clear();
   exchanges_.FailAll(why);
   return chunks_.FailAll(why);
 }
@@ -298,6 +326,7 @@ void ChunkClient::FinishStep(Step version) {
 void ChunkClient::ResendLost() {
   loss_timer_ = executor_.RunAfter(options_.resend_after / 2, [this] { ResendLost(); });
   sender_.ResendLost();
+  joint_.ResendLost(options_.resend_after);
   offers_.ResendLost(options_.resend_after);
   exchanges_.ResendLost();
 }
@@ -344,19 +373,13 @@ std::span<std::byte> ChunkClient::PayloadBuffer(LaneLink& link, const FrameHeade
   if (header.type == FrameType::kExchanged) return exchanges_.PlacePayload(link, header);
   const Slot slot = AnsweredBy(header);
   if (slot == nullptr) return {};
-  const ChunkRequest& request = *(chunks_.Find(header.chunk)->*slot);
-  // Rows are scattered once all have arrived.
-  if (keeps_copies_ || request.rows) {
-    const std::span<std::byte> buffer = routes_.ReceiveBuffer(link, header.payload_bytes);
-    if (!buffer.empty() || request.rows) return buffer;
-  }
-  copies_.Invalidate(header.chunk.value(), request.target);  // it may break off midway
-  return request.target;
+  return values_.Place(link, header, *(chunks_.Find(header.chunk)->*slot));
 }
 
 bool ChunkClient::TakesInPlace(LaneLink&, const FrameHeader& header) {
-  return AnsweredBy(header) == &ClientChunk::push &&
-         chunks_.Find(header.chunk)->push->takes_in_place;
+  if (AnsweredBy(header) != &ClientChunk::push) return false;
+  const ChunkRequest& push = *chunks_.Find(header.chunk)->push;
+  return push.takes_in_place && push.joint == nullptr;
 }
 
 void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
@@ -376,7 +399,9 @@ void ChunkClient::OnFrame(LaneLink& link, const ReceivedFrame& frame) {
   // Published before an entry that is known here: the same version will arrive again under that
   // entry.
   const Slot slot = RequestTable::AnsweredBy(*chunk, frame.header);
-  if (slot != nullptr) sender_.Send(*chunk, *(chunk->*slot), true);
+  if (slot == nullptr) return;
+  if (link.worker()) return joint_.Split(*chunk);  // the primary has it
+  sender_.Send(*chunk, *(chunk->*slot), true);
 }
 
 void ChunkClient::OnMoved(ClientChunk& chunk, const ReceivedFrame& frame) {
@@ -418,20 +443,20 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   if (is_new_epoch) UpdateShards({{chunk.shard, std::move(answer.entry->entry)}});
   const Step version = frame.header.step;
   chunk.version = std::max(chunk.version, version);
-  StoreValue(chunk, request, frame);
+  values_.Store(chunk, request, frame);
   if (answer.updates) request.pending->SetUpdates(*answer.updates);
   if (answer.timing && uneven_steps_.Compare({version, answer.timing->contributors}))
     dependencies_.observer.OnUnevenStep(Step{version.value() - 1});
   clip_.OnVersion(frame.header.chunk, version, frame.header.weight);
   const bool is_push = IsPush(request.type);
   if (is_push) chunk.clock = frame.header.clock;
-  dependencies_.statistics.AddReceived(link.channel()->kind(), num_bytes);
+  if (!link.worker()) dependencies_.statistics.AddReceived(link.channel()->kind(), num_bytes);
   At(SyncPhase::kApply);
   request.times.received = frame.received_at;
   request.times.applied = executor_.Now();
+  if (is_push) joint_.PassOn(chunk, request, frame, link.channel()->clock_offset());
   if (is_push && answer.timing && answer.timing->published_at != 0) {
-    request.phases = dependencies_.statistics.AddAnswered(
-        PushOf(link, frame.header.chunk, request, num_bytes), request.times, *answer.timing);
+    request.phases = PhasesOfAnswer(link, frame, *answer.timing, request, dependencies_.statistics);
   }
   if (slot == &ClientChunk::fetch || (is_push && step_.is_led())) {
     if (slot == &ClientChunk::push) {
@@ -446,20 +471,10 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
   dependencies_.observer.OnAnswered();
 }
 
-void ChunkClient::StoreValue(const ClientChunk& chunk,
-                             const ChunkRequest& request,
-                             const ReceivedFrame& frame) {
-  if (request.state != nullptr) return StoreState(chunk, request, frame.payload);
-  if (request.rows) return request.rows->Store(request.row_part, frame.payload);
-  if (!frame.payload.empty()) {
-    if (frame.payload.data() != request.target.data())
-      std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());
-    copies_.Take(frame.header.chunk.value(), request.target, frame.header.step, request.is_kept);
-  }
-  if (!request.takes_in_place) return;
-  const bool is_here = frame.in_place.bytes.empty();
-  request.pending->SetPiece(chunk.offset,
-                            is_here ? Payload{request.target, nullptr} : frame.in_place);
+// ---- pushes summed in the group ----
+
+void ChunkClient::SendPush(ClientChunk& chunk) {
+  if (chunk.push) sender_.Send(chunk, *chunk.push, false);
 }
 
 void ChunkClient::OnRefused(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame) {
@@ -479,6 +494,13 @@ void ChunkClient::OnRefused(LaneLink& link, ClientChunk& chunk, const ReceivedFr
       sender_.Send(chunk, *(chunk.*slot), true);
     });
   }
+  if (absl::IsCancelled(why)) {
+    // The primary cannot count the sum for all of its workers. A late copy says nothing new.
+    const bool is_of_sum = (chunk.*slot)->joint != nullptr && frame.header.step == chunk.push->step;
+    if (is_of_sum) joint_.Split(chunk);
+    return;
+  }
+  if (slot == &ClientChunk::push) joint_.Abandon(chunk);
   const std::shared_ptr<PendingOperation> pending = (chunk.*slot)->pending;
   const absl::Status named(why.code(),
                            absl::StrCat(ToString(link.server()), " refuses: ", why.message()));

@@ -24,13 +24,14 @@
 #include "runtime/replication/replica_frame.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/lane_link.h"
-#include "runtime/worker/chunk_copies.h"
 #include "runtime/worker/chunk_encoder.h"
 #include "runtime/worker/chunk_sender.h"
 #include "runtime/worker/clip_exchange.h"
 #include "runtime/worker/codec_trial.h"
 #include "runtime/worker/copy_offers.h"
 #include "runtime/worker/exchange_client.h"
+#include "runtime/worker/joint_pushes.h"
+#include "runtime/worker/received_values.h"
 #include "runtime/worker/request_table.h"
 #include "runtime/worker/shard_routes.h"
 #include "runtime/worker/step_agreement.h"
@@ -67,7 +68,7 @@ struct ChunkClientDependencies {
 };
 
 // Thread-confined to its executor, constructor and destructor included.
-class ChunkClient final : private LaneLinkHandler {
+class ChunkClient final : private LaneLinkHandler, private JointPushesUser {
  public:
   ChunkClient(ChunkClientOptions options, ChunkClientDependencies dependencies);
   ~ChunkClient() override;
@@ -86,6 +87,7 @@ class ChunkClient final : private LaneLinkHandler {
   // Sets how steps are agreed on (step_agreement.h). Not while a push is under way.
   void UseMode(const Consistency& mode) {
     step_.UseMode(mode);
+    joint_.UseMode(mode);
     exchanges_.UseMode(mode);
   }
   // Brings every chunk to the newest version that any has. `values` are pulls of every tensor that
@@ -102,18 +104,14 @@ class ChunkClient final : private LaneLinkHandler {
   // OnWhole follows. Requires SetTensors.
   void SendWhole(Step step);
   void ForgetWhole() { encoder_.ForgetWhole(); }
-  // From now on a value is received into a separate buffer and copied once complete, so that an
-  // interruption does not leave a mixture of two versions.
-  void KeepCopies() { keeps_copies_ = true; }
+  ReceivedValues& values() { return values_; }
   // Servers that can do so read gradients in this memory in place.
   void Share(std::shared_ptr<const SharedMemory> memory) { routes_.Share(std::move(memory)); }
   CopyOffers& offers() { return offers_; }
   ExchangeClient& exchanges() { return exchanges_; }
+  JointPushes& joint() { return joint_; }
   const StepAgreement& step() const { return step_; }
   ShardRoutes& routes() { return routes_; }
-  // The program may change its memory from now on.
-  void ForgetCopies() { copies_.Clear(); }
-
   // Fails every request with `why`. Returns the first one's error, which names peer, tensor and
   // step; OK: there was no request.
   absl::Status FailAll(const absl::Status& why);
@@ -132,6 +130,8 @@ class ChunkClient final : private LaneLinkHandler {
   bool TakesInPlace(LaneLink& link, const FrameHeader& header) override;
   void OnFrame(LaneLink& link, const ReceivedFrame& frame) override;
 
+  void SendPush(ClientChunk& chunk) override;
+
   ChunkRequest MakeRequest(const TensorRequest& request, const ClientChunk& chunk);
   void NotifyIfWhole();
   void OnSynchronized(const SyncObservation& observation);
@@ -147,10 +147,6 @@ class ChunkClient final : private LaneLinkHandler {
   // The request whose value the frame carries; null: none.
   Slot AnsweredBy(const FrameHeader& header);
   void OnPublished(LaneLink& link, ClientChunk& chunk, const ReceivedFrame& frame);
-  // Stores an answer's value where the program expects it.
-  void StoreValue(const ClientChunk& chunk,
-                  const ChunkRequest& request,
-                  const ReceivedFrame& frame);
   void OnMoved(ClientChunk& chunk, const ReceivedFrame& frame);
   // kHeld, kSquares.
   void OnNotice(LaneLink& link, ClientChunk& chunk, const FrameHeader& header);
@@ -165,11 +161,11 @@ class ChunkClient final : private LaneLinkHandler {
   StepAgreement step_;
   std::optional<SyncMeter> meter_;
   UnevenSteps uneven_steps_;
-  ChunkCopies copies_;
-  bool keeps_copies_ = false;
+  ReceivedValues values_;
   ChunkEncoder encoder_;
   std::optional<CodecTrial> codec_trial_;
   ShardRoutes routes_;
+  JointPushes joint_;
   ChunkSender sender_;
   ClipExchange clip_;
   CopyOffers offers_;

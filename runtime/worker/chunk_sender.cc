@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/replication/admission_frame.h"
+#include "runtime/replication/joint_frame.h"
 #include "runtime/shard/chunk.h"
 
 namespace pushpull {
@@ -22,13 +23,15 @@ ChunkSender::ChunkSender(const ChunkClientOptions& options,
                          WorkerStatistics& statistics,
                          RequestTable& chunks,
                          const StepAgreement& step,
-                         ShardRoutes& routes)
+                         ShardRoutes& routes,
+                         JointPushes& joint)
     : options_(options),
       executor_(executor),
       statistics_(statistics),
       chunks_(chunks),
       step_(step),
       routes_(routes),
+      joint_(joint),
       window_(executor, [this] { SendWaiting(); }) {}
 
 void ChunkSender::SetServers(const std::vector<ServerEndpoint>& servers) {
@@ -95,13 +98,30 @@ void ChunkSender::SendWaiting() {
 
 void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_again) {
   LaneLink* link = routes_.ToPrimary(chunk.shard);
+  const bool may_be_joint = IsPush(request.type) && chunk.push && &*chunk.push == &request;
+  const std::optional<LaneLink*> summer = may_be_joint ? joint_.Route(chunk) : std::nullopt;
+  if (summer) {
+    if (*summer == nullptr) return;
+    link = *summer;
+  }
   request.sent = executor_.Now();
   request.must_send = link == nullptr;                        // when the shard has a primary
   if (link == nullptr || link->channel() == nullptr) return;  // when the link is up
+  OutgoingFrame frame = FrameOf(chunk, request);
+  const uint64_t payload_bytes = frame.payload.bytes.size();
+  if (options_.fault_point) options_.fault_point(SyncPhase::kQueue);
+  if (!summer) statistics_.AddSent(link->channel()->kind(), payload_bytes);
+  if (is_again) statistics_.AddResend();
+  link->channel()->Send(std::move(frame));
+}
+
+OutgoingFrame ChunkSender::FrameOf(const ClientChunk& chunk, const ChunkRequest& request) {
   const EncodedGradient& encoded = request.encoded;
+  const std::shared_ptr<JointPush>& joint = request.joint;
   // The program does not change a gradient until its push is done, so a push needs no owner.
   Payload payload{request.source, nullptr, IsPush(request.type)};
   if (encoded.bytes != nullptr) payload = {encoded.bytes->bytes(), encoded.bytes};
+  if (joint != nullptr) payload = {joint->sum.bytes(), joint};
   const uint64_t payload_bytes = payload.bytes.size();
   if (payload_bytes > 0) payload.owner = window_.Lend(payload_bytes, std::move(payload.owner));
   OutgoingFrame frame{
@@ -119,10 +139,14 @@ void ChunkSender::Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_ag
   }
   if (request.takes_in_place) frame.header.flags |= kFlagTakesInPlace;
   if (request.state != nullptr) frame.header.flags |= kFlagOptimizerState;
-  if (options_.fault_point) options_.fault_point(SyncPhase::kQueue);
-  statistics_.AddSent(link->channel()->kind(), payload_bytes);
-  if (is_again) statistics_.AddResend();
-  link->channel()->Send(std::move(frame));
+  if (joint != nullptr) {
+    frame.header.type = joint->wants_value ? FrameType::kPushPull : FrameType::kPush;
+    frame.header.learning_rate = joint->learning_rate;
+    frame.header.weight = joint->unit;
+    frame.header.flags = kFlagJoint;
+    frame.meta = EncodeJoint(joint->contributors);
+  }
+  return frame;
 }
 
 void ChunkSender::SendAgain(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends requests on chunks to the primaries of their shards: payloads through the push window, most
+// Sends requests on chunks to the primaries of their shards, or pushes to the workers of the group
+// that sum them: payloads through the push window, most
 // urgent first. Resends everything that may have been lost.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "runtime/membership/control.h"
 #include "runtime/metrics/sync_phase.h"
 #include "runtime/transport/hello.h"
+#include "runtime/worker/joint_pushes.h"
 #include "runtime/worker/push_window.h"
 #include "runtime/worker/request_table.h"
 #include "runtime/worker/shard_routes.h"
@@ -24,6 +26,8 @@ struct ChunkClientOptions {
   // On channels that may lose frames, a request is resent after this long without an answer.
   Duration resend_after = std::chrono::seconds(2);
   FaultPoint fault_point;  // for tests
+  // Where the other workers of a group reach this one; null: it pushes alone.
+  std::shared_ptr<GroupPort> group_port = {};
 };
 
 // Thread-confined to its executor.
@@ -35,7 +39,8 @@ class ChunkSender {
               WorkerStatistics& statistics,
               RequestTable& chunks,
               const StepAgreement& step,
-              ShardRoutes& routes);
+              ShardRoutes& routes,
+              JointPushes& joint);
 
   // Sets the window to what the connections to these servers need.
   void SetServers(const std::vector<ServerEndpoint>& servers);
@@ -59,6 +64,7 @@ class ChunkSender {
   FrameHeader HeaderTo(const ClientChunk& chunk, FrameType type) const;
   void SendWaiting();
   void Transmit(ClientChunk& chunk, ChunkRequest& request, bool is_again);
+  OutgoingFrame FrameOf(const ClientChunk& chunk, const ChunkRequest& request);
 
   const ChunkClientOptions& options_;
   Executor& executor_;
@@ -66,6 +72,7 @@ class ChunkSender {
   RequestTable& chunks_;
   const StepAgreement& step_;
   ShardRoutes& routes_;
+  JointPushes& joint_;
   PushWindow window_;
 };
 

@@ -23,6 +23,7 @@
 #include "runtime/transport/member_transport.h"
 #include "runtime/transport/shm/shared_memory.h"
 #include "runtime/worker/end_notice.h"
+#include "runtime/worker/group_port.h"
 #include "runtime/worker/worker_collectives.h"
 #include "runtime/worker/worker_node.h"
 #include "runtime/worker/worker_tracing.h"
@@ -67,6 +68,7 @@ class RunningJob final : public Job {
                                                   .metrics = tls_->AddTo(registry_),
                                                   .ready = [this] { return Ready(); }}));
     PUSHPULL_ASSIGN_OR_RETURN(const RingSocket ring, ListenForRing());
+    PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<GroupPort> group_port, ListenForGroup());
     std::random_device random;
     const uint64_t incarnation = (uint64_t{random()} << 32) | random();
     node_ = std::make_unique<WorkerNode>(
@@ -80,6 +82,8 @@ class RunningJob final : public Job {
                           .ring_address = ring.address,
                           .ring_tls = tls_->folder(),
                           .ring_has_shm = !options_.has_grpc && !options_.shm_folder.empty(),
+                          .group_port = std::move(group_port),
+                          .node = options_.node,
                           .session = {.first_timeout = SearchTime(deadline),
                                       .jitter = std::uniform_real_distribution<>(0, 1)(random)}},
         WorkerDependencies{loop_, *transport_, connector_, metrics_},
@@ -202,6 +206,11 @@ class RunningJob final : public Job {
     PUSHPULL_ASSIGN_OR_RETURN(RankListener listener, RankListener::Listen(address));
     address.port = listener.port();
     return RingSocket{std::make_shared<RankListener>(std::move(listener)), ToString(address)};
+  }
+
+  absl::StatusOr<std::shared_ptr<GroupPort>> ListenForGroup() {
+    if (options_.group.empty()) return nullptr;
+    return GroupPort::Listen(*transport_, options_.job, options_.group);
   }
 
   absl::Status Ready() const {

@@ -13,7 +13,9 @@ RegisterWorker RegistrationOf(const WorkerNodeOptions& options, Term promised, b
           .promised = promised,
           .is_member = is_member,
           .ring_address = options.ring_address,
-          .rack = options.rack};
+          .rack = options.rack,
+          .group_address = options.group_port == nullptr ? "" : options.group_port->address(),
+          .node = options.node};
 }
 
 }  // namespace pushpull

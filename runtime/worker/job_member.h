@@ -18,6 +18,7 @@
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel.h"
 #include "runtime/worker/exchange_client.h"
+#include "runtime/worker/group_port.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/registration.h"
 #include "runtime/worker/worker_metrics.h"
@@ -40,7 +41,11 @@ struct WorkerNodeOptions {
   std::string ring_address = {};        // where they reach it
   const TlsFolder* ring_tls = nullptr;  // outlives the node; null: plain text
   bool ring_has_shm = false;            // shared memory with workers of the same host
-  FaultPoint fault_point;               // for tests
+  // spec.sync.localReduce: where the other workers of the group reach this one; null: it pushes
+  // alone.
+  std::shared_ptr<GroupPort> group_port = {};
+  std::string node;        // this host, by which groups are formed
+  FaultPoint fault_point;  // for tests
   ReconnectingSessionOptions session;
 };
 

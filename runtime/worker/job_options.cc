@@ -61,6 +61,10 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
     options.ring = ring->second;
   if (const auto rack = environment.find("PUSHPULL_RACK"); rack != environment.end())
     options.rack = rack->second;
+  if (const auto group = environment.find("PUSHPULL_GROUP"); group != environment.end())
+    options.group = group->second;
+  if (const auto node = environment.find("PUSHPULL_NODE"); node != environment.end())
+    options.node = node->second;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -54,7 +54,7 @@ void RequestTable::ForEachRequest(const std::function<void(ClientChunk&, Slot)>&
 RequestTable::Slot RequestTable::AnsweredBy(const ClientChunk& chunk, const FrameHeader& answer) {
   const bool has_payload = answer.payload_bytes > 0;
   const bool awaits_push = chunk.push && !chunk.push->is_held && !chunk.push->is_answered;
-  if (awaits_push && !chunk.push->target.empty() == has_payload) {
+  if (awaits_push && chunk.push->wants_value() == has_payload) {
     const bool is_init = chunk.push->type == FrameType::kInit && answer.clock == Step{0};
     const bool is_of_push = answer.clock == Step{chunk.push->step.value() + 1};
     if (is_init || is_of_push) return &ClientChunk::push;

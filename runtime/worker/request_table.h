@@ -19,6 +19,7 @@
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/frame.h"
 #include "runtime/worker/chunk_encoder.h"
+#include "runtime/worker/joint_sum.h"
 #include "runtime/worker/pending_operation.h"
 #include "runtime/worker/row_request.h"
 #include "runtime/worker/sync_meter.h"
@@ -70,13 +71,16 @@ struct ChunkRequest {
   std::span<std::byte> state_target = {};  // that of the whole tensor
   PushTimes times = {};
   SteadyTime sent = {};
-  bool must_send = false;    // not on its way to the shard's primary
-  bool waits = false;        // in the push window
-  bool is_again = false;     // waits, but was sent before
-  bool is_refused = false;   // for now; a timer sends it again
-  bool is_held = false;      // not sent before StepAgreement releases it
-  bool is_taken = false;     // gated step: the shard's primary holds it until the step is decided
-  bool is_answered = false;  // kept for its target and `pending` until the whole step is
+  bool must_send = false;      // not on its way to the shard's primary
+  bool waits = false;          // in the push window
+  bool is_again = false;       // waits, but was sent before
+  bool is_refused = false;     // for now; a timer sends it again
+  bool is_held = false;        // not sent before StepAgreement releases it
+  bool is_taken = false;       // gated step: the shard's primary holds it until the step is decided
+  bool is_answered = false;    // kept for its target and `pending` until the whole step is
+  bool is_with_group = false;  // handed to the member of the group that sums it
+  bool is_alone = false;       // not summed in a group (any more)
+  std::shared_ptr<JointPush> joint = {};  // sent instead of `source`
   // The version of the value that is, or would be, in `target`; ClientChunk::version may belong to
   // a value the program has pulled elsewhere.
   Step held_version = {};
@@ -87,7 +91,11 @@ struct ChunkRequest {
   size_t row_part = 0;
 
   // Bytes of the value that answers this request.
-  size_t answer_bytes() const { return rows ? rows->parts[row_part].answer_bytes : target.size(); }
+  size_t answer_bytes() const {
+    if (joint != nullptr) return joint->value.num_bytes();
+    return rows ? rows->parts[row_part].answer_bytes : target.size();
+  }
+  bool wants_value() const { return joint != nullptr ? joint->wants_value : !target.empty(); }
 };
 
 // At most one push (or initial value), one pull and, if the leading chunk decides who counts in a

@@ -94,14 +94,4 @@ void ShardRoutes::ShareOver(LaneLink& link, const std::shared_ptr<const SharedMe
       });
 }
 
-std::span<std::byte> ShardRoutes::ReceiveBuffer(const LaneLink& link, size_t num_bytes) {
-  HostBuffer& buffer = buffers_[{link.server(), link.lane()}];
-  if (buffer.num_bytes() < num_bytes) {
-    absl::StatusOr<HostBuffer> larger = HostBuffer::Uninitialized(num_bytes);
-    if (!larger.ok()) return {};
-    buffer = *std::move(larger);
-  }
-  return buffer.bytes().first(num_bytes);
-}
-
 }  // namespace pushpull

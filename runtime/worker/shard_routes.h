@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which server is primary of each shard, as far as this worker knows, and the connections to the
-// lanes of all servers, with the memory shared over them and the buffers that values are received
-// into.
+// lanes of all servers, with the memory shared over them.
 #pragma once
 
 #include <map>
@@ -18,7 +17,6 @@
 #include "runtime/base/log.h"
 #include "runtime/membership/control.h"
 #include "runtime/shard/shard_map.h"
-#include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/channel.h"
 #include "runtime/transport/lane_link.h"
 
@@ -49,6 +47,7 @@ class ShardRoutes {
   bool IsLost(ShardId shard) const {
     return shards_.is_placed(shard) && !shards_.entry(shard).primary;
   }
+  const ReplicaSet& EntryOf(ShardId shard) const { return shards_.entry(shard); }
   Epoch EpochOf(ShardId shard) const { return shards_.entry(shard).epoch; }
   // Server 0 while there is none: only for texts and counts.
   ServerId PrimaryOf(ShardId shard) const;
@@ -66,10 +65,6 @@ class ShardRoutes {
   // Shares all memory over a link that has just connected.
   void ShareAllOver(LaneLink& link);
 
-  // A buffer of that size, owned by the link; empty: out of memory. The next value that the link
-  // receives overwrites it.
-  std::span<std::byte> ReceiveBuffer(const LaneLink& link, size_t num_bytes);
-
  private:
   void ShareOver(LaneLink& link, const std::shared_ptr<const SharedMemory>& memory);
 
@@ -83,8 +78,6 @@ class ShardRoutes {
   const std::shared_ptr<bool> has_warned_ = std::make_shared<bool>(false);
   const Log log_;
   std::vector<std::shared_ptr<const SharedMemory>> shared_;
-  // By server and lane. Outlives the links, which may be receiving into it.
-  std::map<std::pair<ServerId, uint32_t>, HostBuffer> buffers_;
   std::map<ServerId, std::vector<std::unique_ptr<LaneLink>>> links_;  // by lane
 };
 

@@ -23,7 +23,7 @@ PhaseTimes PhasesOf(const PushTimes& times, const PublishedTiming& server, Durat
   at(SyncPhase::kQueue) = (times.taken_up - times.ready) + (sent - times.queued);
   at(SyncPhase::kWire) = FromNanoseconds(server.received_at) - offset - sent;
   at(SyncPhase::kServerQueue) = Ns(server.server_queue_ns);
-  at(SyncPhase::kWait) = Ns(server.wait_ns);
+  at(SyncPhase::kWait) = Ns(server.wait_ns) + times.group_wait;
   at(SyncPhase::kSum) = Ns(server.sum_ns);
   at(SyncPhase::kOptimize) = Ns(server.optimize_ns);
   at(SyncPhase::kReplicate) = Ns(server.replicate_ns);

@@ -25,9 +25,10 @@ struct PushTimes {
   SteadyTime taken_up;  // the worker's thread began to handle it
   Duration reduce{0};
   Duration encode{0};
-  SteadyTime queued;    // handed to the channel's queue
-  SteadyTime received;  // the new version had arrived completely
-  SteadyTime applied;   // the program can see it
+  Duration group_wait{0};  // for other workers of the group, until their sum was complete
+  SteadyTime queued;       // handed to the channel's queue
+  SteadyTime received;     // the new version had arrived completely
+  SteadyTime applied;      // the program can see it
 };
 
 // Identifies a chunk's push that has been answered.

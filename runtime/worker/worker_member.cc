@@ -35,7 +35,8 @@ void WorkerMember::Open(std::shared_ptr<PendingOperation> joining) {
   client_.emplace(
       ChunkClientOptions{.hello = {options_.job, options_.worker, options_.incarnation, 0},
                          .resend_after = options_.resend_after,
-                         .fault_point = options_.fault_point},
+                         .fault_point = options_.fault_point,
+                         .group_port = options_.group_port},
       ChunkClientDependencies{
           dependencies_.transport, dependencies_.executor, statistics(), *this, log_});
   const auto registration = [this](Term promised) {
@@ -111,7 +112,8 @@ void WorkerMember::On(const Welcome& message) {
   statistics().RepeatLosses();
   operations_.SetJob(message.settings);
   client_->routes().Promise(message.term);
-  if (message.settings.keeps_copies) client_->KeepCopies();
+  if (message.settings.keeps_copies) client_->values().KeepCopies();
+  client_->joint().SetStallLimit(message.settings.stall);
   if (joining_->is_done()) return;
   if (options_.bypasses_codecs && !message.settings.deterministic) client_->TryCodecs();
   log_.Info("joined", {{"job", message.settings.job}, {"term", message.term.value()}});
@@ -301,7 +303,7 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
 // Not while the copies in the program's memory may be needed.
 void WorkerMember::FinishLeave() {
   if (!may_leave_ || leaving_->is_done() || client_->offers().MayBeNeeded()) return;
-  client_->ForgetCopies();
+  client_->values().copies().Clear();  // the program may change its memory from now on
   leaving_->Finish();
 }
 

@@ -73,6 +73,7 @@ SimJob::SimJob(SimJobOptions options)
 JobCoreOptions SimJob::CoreOptions() {
   JobCoreOptions core{.settings = options_.settings,
                       .consistency = options_.consistency,
+                      .local_reduce = options_.local_reduce,
                       .checkpoint = options_.checkpoint,
                       .loss_grace = options_.loss_grace,
                       .repairs_losses = options_.repairs_losses};
@@ -231,12 +232,21 @@ SimJob::~SimJob() {
 
 WorkerNode& SimJob::StartWorker(uint32_t index) {
   auto host = std::make_unique<WorkerHost>(scheduler_, network_);
+  std::shared_ptr<GroupPort> group_port;
+  if (options_.local_reduce != LocalReduce::kNone) {
+    absl::StatusOr<std::unique_ptr<GroupPort>> port =
+        GroupPort::Listen(host->transport, options_.settings.job, "host:0");
+    PUSHPULL_CHECK(port.ok());
+    group_port = *std::move(port);
+  }
   host->node = std::make_unique<WorkerNode>(
       WorkerNodeOptions{.job = options_.settings.job,
                         .worker = WorkerId{index},
                         .incarnation = Incarnation{next_incarnation_++},
                         .resend_after = options_.resend_after,
                         .bypasses_codecs = options_.bypasses_codecs,
+                        .group_port = std::move(group_port),
+                        .node = absl::StrCat("node-", index % options_.nodes),
                         .fault_point = options_.fault_point},
       WorkerDependencies{host->executor, host->transport, control_, host->metrics},
       log_);

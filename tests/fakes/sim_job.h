@@ -37,6 +37,8 @@ struct SimJobOptions {
   std::optional<CheckpointPolicy> checkpoint = {};
   // What the workers have takes the place of what a lost server had.
   bool repairs_losses = false;
+  LocalReduce local_reduce = LocalReduce::kNone;
+  uint32_t nodes = 1;                  // hosts of the workers, which they take in turn
   bool has_colocated_servers = false;  // StartServer(ServerBeside(...)) starts them
   Duration loss_grace = std::chrono::seconds(20);
   // Where checkpoints are, outliving the job; null: a disk of the job's own.

@@ -14,6 +14,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/exchange/exchange_frame.h"
+#include "runtime/replication/joint_frame.h"
 #include "runtime/transport/frame.h"
 #include "runtime/transport/hello.h"
 #include "runtime/transport/stream/frame_reader.h"
@@ -42,6 +43,10 @@ void DecodeMetas(Bytes meta) {
   if (const auto timing = DecodePublishedTiming(meta); timing.ok()) {
     const std::vector<std::byte> again = EncodePublishedTiming(*timing);
     PUSHPULL_CHECK(std::equal(again.begin(), again.end(), meta.begin()));
+  }
+  if (const auto joint = DecodeJoint(meta); joint.ok()) {
+    const std::vector<std::byte> again = EncodeJoint(*joint);
+    PUSHPULL_CHECK(std::equal(again.begin(), again.end(), meta.begin(), meta.end()));
   }
   PUSHPULL_CHECK(!DecodeRefusal(meta).ok());
   if (const auto exchange = DecodeExchange(meta); exchange.ok()) {

@@ -9,8 +9,9 @@
 // two versions of a chunk says who contributed, and how often. With backup workers all chunks of a
 // step must have the same contributors, as many as are wanted, except for those who die in it. With
 // the gate all of them must have the same, except for those who die in a step in which a server
-// dies too. Where gradients are clipped, what a step has subtracted has the norm that is allowed;
-// exactly, as long as no worker has died and none was given up.
+// dies too. Workers of one host push jointly in some jobs. Where gradients are clipped, what a step
+// has subtracted has the norm that is allowed; exactly, as long as no worker has died and none was
+// given up.
 //
 // PUSHPULL_SIM_SEEDS=FIRST:COUNT runs other seeds than the standard ones, PUSHPULL_SIM_LOG=1 prints
 // what the job says.
@@ -43,7 +44,7 @@ constexpr uint32_t kServersMax = 5;
 constexpr Duration kTakeOver = std::chrono::milliseconds(5);
 
 // Who counts in a step.
-enum class Counting { kAll, kFirst, kGated, kClipped };
+enum class Counting { kAll, kFirst, kGated, kClipped, kJoint };
 
 class Schedule {
  public:
@@ -53,6 +54,7 @@ class Schedule {
         workers_((counting == Counting::kAll || is_clipped_ ? 1 : 2) + Draw(3)),
         backup_workers_(counting == Counting::kFirst ? 1 + Draw(workers_ - 1) : 0),
         is_gated_(counting == Counting::kGated),
+        is_joint_(counting == Counting::kJoint),
         replication_(Draw(3)),
         wanted_(replication_ + 1 + Draw(2)),
         steps_(4 + Draw(8)),
@@ -123,6 +125,10 @@ class Schedule {
                           .consistency = {.backup_workers = backup_workers_, .gated = is_gated_},
                           .seed = seed,
                           .lanes = 1 + Draw(2)};
+    if (is_joint_) {
+      options.local_reduce = LocalReduce::kHost;
+      options.nodes = 1 + Draw(2);
+    }
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs
     if (std::getenv("PUSHPULL_SIM_LOG") != nullptr) options.log_level = LogLevel::kDebug;
     options.network.faults.delay_max = std::chrono::microseconds(Draw(3000));
@@ -594,6 +600,7 @@ class Schedule {
   const uint32_t workers_;
   const uint32_t backup_workers_;
   const bool is_gated_;
+  const bool is_joint_;
   const uint32_t replication_;
   uint32_t wanted_;
   const uint64_t steps_;
@@ -658,6 +665,17 @@ TEST(SimScheduleTest, ClippedStepsKeepThemToo) {
   const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     Schedule schedule(seed, Counting::kClipped);
+
+    const std::string problem = schedule.Run();
+
+    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
+  }
+}
+
+TEST(SimScheduleTest, JointPushesKeepThemToo) {
+  const Seeds seeds = SeedsToRun(1200);
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    Schedule schedule(seed, Counting::kJoint);
 
     const std::string problem = schedule.Run();
 

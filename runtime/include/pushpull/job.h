@@ -53,6 +53,12 @@ struct JobOptions {
   std::string ring = {};
   // Rack of this host; workers of one rack sum their gradients first. Empty: unknown.
   std::string rack = {};
+  // With spec.sync.localReduce: host:port where the other workers of the group reach this one; port
+  // 0 is any free one. Empty: it pushes alone.
+  std::string group = {};
+  // The name of this host, which tells localReduce Host who is on the same one. May be empty if all
+  // of the job's workers are.
+  std::string node = {};
   // Tensors travel in gRPC streams, for networks that pass only HTTP/2. Servers must be configured
   // the same way. Disables shared memory.
   bool has_grpc = false;
@@ -71,7 +77,8 @@ struct JobOptions {
   bool takes_sigterm = false;
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
-  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES and _RING; takes_sigterm is set if PUSHPULL_ROLE
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP and _NODE; takes_sigterm is
+  // set if PUSHPULL_ROLE
   // is "worker". kInvalidArgument names the variable that is missing or invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);

@@ -102,6 +102,8 @@ ROWS = [
     Row("sums of hosts with backup workers", "spec.sync.localReduce",
         {"workers": {"replicas": 3}, "sync": {"backupWorkers": 1, "localReduce": "Host"}}),
     Row("sums of hosts in gated steps", "spec.sync.localReduce", {"sync": {"gated": True, "localReduce": "Host"}}),
+    Row("sums of hosts in deterministic steps", "spec.sync.localReduce", {"sync": {"deterministic": True, "localReduce": "Host"}}),
+    Row("sums of hosts and their noise", "spec.sync.localReduce", {"sync": {"noiseScale": True, "localReduce": "Host"}}),
     Row("sums of pods", "spec.sync.localReduce", {"sync": {"localReduce": "Pod"}}),
     Row("all-reduce", None, _RING),
     Row("all-reduce with a server", "spec.servers.replicas", {**_RING, "servers": {"replicas": 1}}),

@@ -47,6 +47,18 @@ TEST(WantedModeTest, AJobThatNeedsSyncKeepsIt) {
   EXPECT_THAT(std::string(divided.status().message()), HasSubstr("spec.sync.mode"));
 }
 
+TEST(WantedModeTest, GroupsThatSumNeedSyncWithoutBackupWorkersAndGate) {
+  const ModeRules rules{.sums_locally = true, .workers = 3};
+
+  for (const ModeChange& change : {ModeChange{.mode = SyncMode::kAsync},
+                                   ModeChange{.backup_workers = 1},
+                                   ModeChange{.gated = true}}) {
+    EXPECT_THAT(std::string(WantedMode({}, change, rules).status().message()),
+                HasSubstr("spec.sync.localReduce"));
+  }
+  EXPECT_TRUE(WantedMode({}, {.mode = SyncMode::kSync}, rules).ok());
+}
+
 TEST(WantedModeTest, BackupWorkersAreForSyncAndFewerThanTheWorkers) {
   const Consistency backups{.backup_workers = 1};
   const ModeRules rules{.workers = 3};

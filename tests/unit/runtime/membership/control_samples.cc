@@ -181,6 +181,17 @@ View SampleView() {
                           .steps_skipped = 11}};
 }
 
+SetGroup SampleSetGroup() {
+  return {.members = {{.worker = WorkerId{1},
+                       .incarnation = Incarnation{77},
+                       .from_step = Step{5},
+                       .address = "127.0.0.1:7181"},
+                      {.worker = WorkerId{2},
+                       .incarnation = Incarnation{78},
+                       .from_step = Step{6},
+                       .address = "grpc://127.0.0.1:7182"}}};
+}
+
 ReplicaSet SampleReplicaSet() {
   return {.epoch = {.term = Term{2}, .counter = 3},
           .primary = ServerId{1},
@@ -221,7 +232,9 @@ std::vector<FromMember> SampleFromMember() {
                      .promised = Term{7},
                      .is_member = true,
                      .ring_address = "127.0.0.1:7180",
-                     .rack = "r2"},
+                     .rack = "r2",
+                     .group_address = "127.0.0.1:7181",
+                     .node = "node-1"},
       RegisterTensors{.tensors = {SampleTensorSpec(), SampleTensorSpec()}},
       TensorsInstalled{.table_version = 7},
       Promises{.promises =
@@ -331,7 +344,8 @@ std::vector<ToMember> SampleToMember() {
                .source = 6,
                .mark = SampleRingMark(),
                .copies = true,
-               .is_fresh = true}};
+               .is_fresh = true},
+      SampleSetGroup()};
 }
 
 WorkerStatus SampleWorkerStatus() {
