@@ -127,6 +127,17 @@ TEST(FrameHeaderTest, ALaterVersionIsDistinguishedFromDamage) {
   EXPECT_THAT(status.message(), HasSubstr("version 2"));
 }
 
+TEST(FrameTest, EveryFlagIsAccepted) {
+  FrameHeader header = SampleHeader();
+  header.flags = kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion | kFlagTakesInPlace |
+                 kFlagOptimizerState | kFlagJoint;
+
+  const absl::StatusOr<FrameHeader> decoded = DecodeFrameHeader(Encode(header));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->flags, header.flags);
+}
+
 struct BadField {
   const char* name;
   size_t offset;
