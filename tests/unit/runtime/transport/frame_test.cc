@@ -127,7 +127,7 @@ TEST(FrameHeaderTest, ALaterVersionIsDistinguishedFromDamage) {
   EXPECT_THAT(status.message(), HasSubstr("version 2"));
 }
 
-TEST(FrameTest, EveryFlagIsAccepted) {
+TEST(FrameHeaderTest, EveryFlagIsAccepted) {
   FrameHeader header = SampleHeader();
   header.flags = kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion | kFlagTakesInPlace |
                  kFlagOptimizerState | kFlagJoint;
