@@ -11,54 +11,31 @@ on a real machine, and servers over the link only.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
-PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
-API_VERSION = "pushpull.dev/v1alpha1"
-TENSOR_BYTES = 1 << 20
-RUN_SECONDS = 600
+import topology_job
+
 CASES = ("None", "Host")
 
 
 def topology(arguments: argparse.Namespace) -> dict[str, Any]:
     """A machine has a worker for each GPU; the probe uses none."""
-    return {"apiVersion": API_VERSION, "kind": "Topology",
-            "machine": {"gpus": arguments.workers, "pcie": {"bandwidth": "16GB/s"},
-                        "nics": [{"bandwidth": f"{arguments.megabits}Mb/s"}]},
-            "cluster": {"workers": 1, "servers": arguments.servers, "serverBandwidth": "100Gb/s"}}
-
-
-def manifest(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": {"name": "local-reduce"},
-            "spec": {"command": [PROBE, "--optimizer", "sum", "--steps", str(arguments.steps), "--tensors",
-                                 str((arguments.megabytes << 20) // TENSOR_BYTES), "--values", str(TENSOR_BYTES // 4)],
-                     "sync": {"localReduce": case}, "servers": {"replicas": arguments.servers},
-                     "workers": {"replicas": arguments.workers}}}
+    return topology_job.topology({"gpus": arguments.workers, "pcie": {"bandwidth": "16GB/s"},
+                                  "nics": [{"bandwidth": f"{arguments.megabits}Mb/s"}]},
+                                 {"workers": 1, "servers": arguments.servers, "serverBandwidth": "100Gb/s"})
 
 
 def measure(case: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Median seconds of a step, from the first gradient to the last new value, over all workers; and the bytes of
     gradients that servers received in a step: what workers sent, without the first values, which each of them sends."""
-    with tempfile.TemporaryDirectory(prefix="pushpull-bench-") as name:
-        folder = pathlib.Path(name)
-        (folder / "topology.yaml").write_text(json.dumps(topology(arguments)), encoding="utf-8")
-        (folder / "job.yaml").write_text(json.dumps(manifest(case, arguments)), encoding="utf-8")
-        ran = subprocess.run([PUSHPULL, "run", folder / "job.yaml", "--topology", folder / "topology.yaml", "--workdir",
-                              folder / "workdir", "--report", folder / "report.json", "--progress", "none"],
-                             capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-        if ran.returncode != 0:
-            sys.exit(f"local_reduce.py: {case}: exit code {ran.returncode}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}")
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        sent = report["bytes"]["pushed"] - arguments.workers * (arguments.megabytes << 20)
-        return {"seconds": float(report["sync"]["p50_seconds"]), "bytes": sent / report["steps"]}
+    job = topology_job.manifest("local-reduce", arguments.steps, arguments.megabytes, sync={"localReduce": case},
+                                servers={"replicas": arguments.servers}, workers={"replicas": arguments.workers})
+    report = topology_job.report_of(job, topology(arguments), case)
+    sent = report["bytes"]["pushed"] - arguments.workers * (arguments.megabytes << 20)
+    return {"seconds": float(report["sync"]["p50_seconds"]), "bytes": sent / report["steps"]}
 
 
 def describe(values: list[float], digits: int) -> str:

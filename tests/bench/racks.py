@@ -11,52 +11,30 @@ turn, as a scheduler spreads them, so neighbours in the ring without the field a
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PUSHPULL = os.environ.get("PUSHPULL_BIN", str(ROOT / "build/release/pushpull"))
-PROBE = os.environ.get("PROBE_WORKER", str(ROOT / "build/release/tests/probe_worker"))
-API_VERSION = "pushpull.dev/v1alpha1"
-TENSOR_BYTES = 1 << 20
-RUN_SECONDS = 600
+import topology_job
+
 CASES = ("AllReduce, flat", "AllReduce, racks", "Sync, flat")
 
 
 def topology(arguments: argparse.Namespace) -> dict[str, Any]:
     rack = {"workers": arguments.workers, "servers": 2, "uplink": f"{arguments.megabits / arguments.narrower}Mb/s"}
-    return {"apiVersion": API_VERSION, "kind": "Topology", "machine": {"nics": [{"bandwidth": f"{arguments.megabits}Mb/s"}]},
-            "cluster": {"racks": [rack, rack]}}
-
-
-def manifest(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    workers: dict[str, Any] = {"replicas": 2 * arguments.workers}
-    if case.endswith("racks"):
-        workers["topologyKey"] = "topology.kubernetes.io/rack"
-    mode = case.partition(",")[0]
-    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": {"name": "racks"},
-            "spec": {"command": [PROBE, "--optimizer", "sum", "--steps", str(arguments.steps), "--tensors",
-                                 str((arguments.megabytes << 20) // TENSOR_BYTES), "--values", str(TENSOR_BYTES // 4)],
-                     "sync": {"mode": mode}, "servers": {"replicas": 4 if mode == "Sync" else 0}, "workers": workers}}
+    return topology_job.topology({"nics": [{"bandwidth": f"{arguments.megabits}Mb/s"}]}, {"racks": [rack, rack]})
 
 
 def measure(case: str, arguments: argparse.Namespace) -> float:
     """Median seconds of a step, from the first gradient to the last new value, over all workers."""
-    with tempfile.TemporaryDirectory(prefix="pushpull-bench-") as name:
-        folder = pathlib.Path(name)
-        (folder / "topology.yaml").write_text(json.dumps(topology(arguments)), encoding="utf-8")
-        (folder / "job.yaml").write_text(json.dumps(manifest(case, arguments)), encoding="utf-8")
-        ran = subprocess.run([PUSHPULL, "run", folder / "job.yaml", "--topology", folder / "topology.yaml", "--workdir",
-                              folder / "workdir", "--report", folder / "report.json", "--progress", "none"],
-                             capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-        if ran.returncode != 0:
-            sys.exit(f"racks.py: {case}: exit code {ran.returncode}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}")
-        return float(json.loads((folder / "report.json").read_text(encoding="utf-8"))["sync"]["p50_seconds"])
+    workers: dict[str, Any] = {"replicas": 2 * arguments.workers}
+    if case.endswith("racks"):
+        workers["topologyKey"] = "topology.kubernetes.io/rack"
+    mode = case.partition(",")[0]
+    job = topology_job.manifest("racks", arguments.steps, arguments.megabytes, sync={"mode": mode},
+                                servers={"replicas": 4 if mode == "Sync" else 0}, workers=workers)
+    return float(topology_job.report_of(job, topology(arguments), case)["sync"]["p50_seconds"])
 
 
 def main() -> int:

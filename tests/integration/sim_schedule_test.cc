@@ -48,7 +48,7 @@ enum class Counting { kAll, kFirst, kGated, kClipped, kJoint };
 
 class Schedule {
  public:
-  explicit Schedule(uint64_t seed, Counting counting = Counting::kAll)
+  Schedule(uint64_t seed, Counting counting)
       : random_(seed),
         is_clipped_(counting == Counting::kClipped),
         workers_((counting == Counting::kAll || is_clipped_ ? 1 : 2) + Draw(3)),
@@ -628,59 +628,35 @@ class Schedule {
   std::string problem_;
 };
 
-TEST(SimScheduleTest, EveryPromiseIsKeptUnderAnySchedule) {
+void ExpectKept(Counting counting) {
   const Seeds seeds = SeedsToRun(1200);
   for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
-    Schedule schedule(seed);
+    Schedule schedule(seed, counting);
 
     const std::string problem = schedule.Run();
 
     EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
   }
+}
+
+TEST(SimScheduleTest, EveryPromiseIsKeptUnderAnySchedule) {
+  ExpectKept(Counting::kAll);
 }
 
 TEST(SimScheduleTest, BackupWorkersKeepThemToo) {
-  const Seeds seeds = SeedsToRun(1200);
-  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
-    Schedule schedule(seed, Counting::kFirst);
-
-    const std::string problem = schedule.Run();
-
-    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
-  }
+  ExpectKept(Counting::kFirst);
 }
 
 TEST(SimScheduleTest, GatedStepsKeepThemToo) {
-  const Seeds seeds = SeedsToRun(1200);
-  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
-    Schedule schedule(seed, Counting::kGated);
-
-    const std::string problem = schedule.Run();
-
-    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
-  }
+  ExpectKept(Counting::kGated);
 }
 
 TEST(SimScheduleTest, ClippedStepsKeepThemToo) {
-  const Seeds seeds = SeedsToRun(1200);
-  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
-    Schedule schedule(seed, Counting::kClipped);
-
-    const std::string problem = schedule.Run();
-
-    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
-  }
+  ExpectKept(Counting::kClipped);
 }
 
 TEST(SimScheduleTest, JointPushesKeepThemToo) {
-  const Seeds seeds = SeedsToRun(1200);
-  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
-    Schedule schedule(seed, Counting::kJoint);
-
-    const std::string problem = schedule.Run();
-
-    EXPECT_EQ(problem, "") << "replay: PUSHPULL_SIM_SEEDS=" << seed << ":1";
-  }
+  ExpectKept(Counting::kJoint);
 }
 
 }  // namespace

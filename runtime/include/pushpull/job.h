@@ -78,8 +78,8 @@ struct JobOptions {
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
   // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP and _NODE; takes_sigterm is
-  // set if PUSHPULL_ROLE
-  // is "worker". kInvalidArgument names the variable that is missing or invalid.
+  // set if PUSHPULL_ROLE is "worker". kInvalidArgument names the variable that is missing or
+  // invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };
