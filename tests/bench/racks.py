@@ -5,8 +5,8 @@
 
     python3 tests/bench/racks.py [--rounds 5] [--steps 8] [--megabytes 4] [--megabits 400] [--narrower 4] [--workers 4]
 
-Mode AllReduce without and with the field, and mode Sync with two servers in each rack, whose workers do not sum inside
-their rack. A rack's uplink is `narrower` times narrower than the link of one worker. Workers are dealt to the racks in
+Mode AllReduce without and with the field, and mode Sync with two servers in each rack, without and with
+spec.sync.localReduce: Rack. A rack's uplink is `narrower` times narrower than the link of one worker. Workers are dealt to the racks in
 turn, as a scheduler spreads them, so neighbours in the ring without the field are in different racks.
 """
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 
 import topology_job
 
-CASES = ("AllReduce, flat", "AllReduce, racks", "Sync, flat")
+CASES = ("AllReduce, flat", "AllReduce, racks", "Sync, flat", "Sync, racks")
 
 
 def topology(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def measure(case: str, arguments: argparse.Namespace) -> float:
     if case.endswith("racks"):
         workers["topologyKey"] = "topology.kubernetes.io/rack"
     mode = case.partition(",")[0]
-    job = topology_job.manifest("racks", arguments.steps, arguments.megabytes, sync={"mode": mode},
+    sync = {"mode": mode, **({"localReduce": "Rack"} if case == "Sync, racks" else {})}
+    job = topology_job.manifest("racks", arguments.steps, arguments.megabytes, sync=sync,
                                 servers={"replicas": 4 if mode == "Sync" else 0}, workers=workers)
     return float(topology_job.report_of(job, topology(arguments), case)["sync"]["p50_seconds"])
 
