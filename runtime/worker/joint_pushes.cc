@@ -140,7 +140,7 @@ void JointPushes::SetGroup(const pushpull::SetGroup& message) {
     const bool waits_here = sum != sums_.end() && !sum->second.is_pushed;
     if (waits_here || (chunk.push && chunk.push->is_with_group)) {
       Split(chunk);
-    } else if (IsUndecided(chunk)) {
+    } else if (AwaitsLink(chunk)) {
       user_.SendPush(chunk);
     }
   }
@@ -325,7 +325,7 @@ bool JointPushes::Link::MayCome(SteadyTime now, Duration patience) const {
   return link->channel() != nullptr || (!is_refused && now - down_since < patience);
 }
 
-bool JointPushes::IsUndecided(const ClientChunk& chunk) const {
+bool JointPushes::AwaitsLink(const ClientChunk& chunk) const {
   const std::optional<ChunkRequest>& push = chunk.push;
   return push && IsPush(push->type) && !push->is_alone && !push->is_with_group &&
          push->joint == nullptr && !push->is_held && !push->waits && !push->is_answered;
@@ -334,7 +334,7 @@ bool JointPushes::IsUndecided(const ClientChunk& chunk) const {
 void JointPushes::OnLinkUp(LaneLink& link) {
   for (ClientChunk& chunk : chunks_.chunks()) {
     const GroupMember* summer = SummerOf(chunk);
-    if (summer != nullptr && summer->worker == *link.worker() && IsUndecided(chunk))
+    if (summer != nullptr && summer->worker == *link.worker() && AwaitsLink(chunk))
       user_.SendPush(chunk);
   }
 }
@@ -418,7 +418,7 @@ void JointPushes::Tick() {
       paused_until_ =
           std::max(paused_until_, Step{sum->second.parts.step().value() + kPausedSteps});
       Split(chunk);
-    } else if (IsUndecided(chunk) && SummerOf(chunk) != nullptr) {
+    } else if (AwaitsLink(chunk) && SummerOf(chunk) != nullptr) {
       user_.SendPush(chunk);  // alone, if the link has been down for too long
     }
   }

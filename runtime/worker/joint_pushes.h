@@ -122,7 +122,7 @@ class JointPushes final : private LaneLinkHandler, private GroupPortUser {
   // Who sums the chunk's push; null: nobody.
   const GroupMember* SummerOf(const ClientChunk& chunk) const;
   // The chunk's push waits for the link to the member that sums it.
-  bool IsUndecided(const ClientChunk& chunk) const;
+  bool AwaitsLink(const ClientChunk& chunk) const;
   void Tick();
 
   const Hello hello_;

@@ -2,9 +2,13 @@
 #include "tests/fakes/inproc/inproc_end.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
+#include "runtime/base/check.h"
 
 namespace pushpull {
 namespace {
@@ -72,11 +76,25 @@ void InprocEnd::Flush() {
   while (!queue_.empty() && bytes_outstanding_ < window) Launch(queue_.Pop());
 }
 
+namespace {
+
+// The header as the peer reads it: of what it does not know, a reader over a socket would say so.
+FrameHeader AsRead(const FrameHeader& header) {
+  std::array<std::byte, kFrameHeaderBytes> bytes;
+  EncodeFrameHeader(header, bytes);
+  const absl::StatusOr<FrameHeader> read = DecodeFrameHeader(bytes);
+  PUSHPULL_CHECK(read.ok());
+  return *read;
+}
+
+}  // namespace
+
 void InprocEnd::Launch(OutgoingFrame frame) {
   const InprocFaults faults = network_.options().faults;
   const SteadyTime now = executor_.Now();
   frame.header.sent_at =
       std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
+  frame.header = AsRead(frame.header);
   if (!faults.is_reliable() && !frame.payload.bytes.empty()) frame.payload = CopyOf(frame.payload);
   for (const Arrival& arrival : faults_.Next(faults)) {
     SteadyTime arrives_at = now + arrival.delay;
