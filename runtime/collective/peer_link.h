@@ -39,11 +39,21 @@ class PeerLink {
   // Passes everything that Send has taken to the peer, and tells it what was consumed. Bytes
   // without room wait for the next call.
   virtual absl::Status Flush() = 0;
+  // Also while exposed bytes are not read.
   virtual bool has_unsent() const = 0;
 
+  // Whether the peer can read these bytes where they are: they are in memory that it shares.
+  virtual bool CanExpose(std::span<const std::byte> /*bytes*/) const { return false; }
+  // Like Send, but copies nothing: returns 0 or the number of all bytes, which the peer reads where
+  // they are and which must not change until num_exposed_read() has counted them. Whole elements,
+  // for which CanExpose holds; the message has no other bytes but a header.
+  virtual absl::StatusOr<size_t> Expose(std::span<const std::byte> /*bytes*/) { return 0; }
+  // Bytes since the link was made. Fails if the peer has gone without reading all.
+  virtual absl::StatusOr<uint64_t> num_exposed_read() { return 0; }
+
   // Bytes that have arrived, in place: at least `least` and usually at most `most`, or none. Valid
-  // until the next call of a method other than Send. Aligned to 64 bytes at the beginning of a
-  // message.
+  // until the next call of a method other than Send. At the beginning of a message aligned to 64
+  // bytes, or as they are in the peer's array.
   virtual absl::StatusOr<std::span<const std::byte>> Peek(size_t least, size_t most) = 0;
   // Releases the first bytes that Peek returned.
   virtual void Consume(size_t num_bytes) = 0;

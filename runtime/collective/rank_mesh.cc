@@ -85,7 +85,7 @@ class MeshBuilder {
 
   absl::Status MakeOwnMemory() {
     if (!is_shm() || ranks_ == 1) return absl::OkStatus();
-    PUSHPULL_ASSIGN_OR_RETURN(memory_, OwnRankMemory::Create(ranks_));
+    PUSHPULL_ASSIGN_OR_RETURN(memory_, OwnRankMemory::Create(ranks_, options_.arrays));
     set_.doorbell = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!set_.doorbell.is_open()) return StatusFromErrno(errno, "make an eventfd");
     return absl::OkStatus();
@@ -94,7 +94,9 @@ class MeshBuilder {
   // Sends the other end's inbox what it needs from this one.
   absl::Status SendOwn(const ShmOffer& inbox) const {
     PUSHPULL_RETURN_IF_ERROR(SendDescriptor(inbox, memory_->descriptor()));
-    return SendDescriptor(inbox, set_.doorbell.get());
+    PUSHPULL_RETURN_IF_ERROR(SendDescriptor(inbox, set_.doorbell.get()));
+    if (options_.arrays == nullptr) return absl::OkStatus();
+    return SendDescriptor(inbox, options_.arrays->descriptor());
   }
 
   absl::Status AddTcpLink(uint32_t peer, TcpStream stream) {
@@ -114,6 +116,10 @@ class MeshBuilder {
     PUSHPULL_ASSIGN_OR_RETURN(FileDescriptor doorbell, inbox.Take());
     PUSHPULL_ASSIGN_OR_RETURN(NeighbourMemory neighbour,
                               NeighbourMemory::Attach(memory, ranks_, options_.rank));
+    if (neighbour.ArrayBytes() > 0) {
+      PUSHPULL_ASSIGN_OR_RETURN(const FileDescriptor arrays, inbox.Take());
+      PUSHPULL_RETURN_IF_ERROR(neighbour.AttachArrays(arrays));
+    }
     set_.links[peer] = std::make_unique<ShmLink>(ShmLink::Parts{.own = memory_,
                                                                 .peer = peer,
                                                                 .neighbour = std::move(neighbour),

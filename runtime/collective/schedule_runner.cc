@@ -50,13 +50,26 @@ void ScheduleRunner::Begin(const CollectiveCall& call) {
     positions_.push_back(op.range.begin * element_bytes_);
     ends_.push_back(op.range.end * element_bytes_);
   }
-  progress_.assign(call.schedule->queues().size(), {});
+  num_exposed_.resize(links_.links.size());
+  const std::vector<PreparedSchedule::Queue>& queues = call.schedule->queues();
+  progress_.assign(queues.size(), {});
+  for (size_t i = 0; i < queues.size(); ++i) {
+    if (!queues[i].is_send) continue;
+    progress_[i].exposes = LinkTo(queues[i].peer).CanExpose(call.values);
+    progress_[i].num_read = num_exposed_[static_cast<size_t>(queues[i].peer)];
+    BeginOp(queues[i], progress_[i]);
+  }
   num_left_ = ops.size();
 }
 
 absl::StatusOr<bool> ScheduleRunner::Advance() {
   bool has_moved = false;
   const std::vector<PreparedSchedule::Queue>& queues = call_.schedule->queues();
+  // First, because receives wait for what peers have read.
+  for (size_t i = 0; i < queues.size(); ++i) {
+    PUSHPULL_ASSIGN_OR_RETURN(const bool moved, FollowReader(queues[i], progress_[i]));
+    has_moved = has_moved || moved;
+  }
   for (size_t i = 0; i < queues.size(); ++i) {
     PUSHPULL_ASSIGN_OR_RETURN(const bool moved, AdvanceQueue(queues[i], progress_[i]));
     has_moved = has_moved || moved;
@@ -90,20 +103,69 @@ uint64_t ScheduleRunner::LimitOf(uint32_t index) const {
   return limit;
 }
 
+bool ScheduleRunner::IsExposed(const Progress& progress, uint32_t index) const {
+  const ElementRange& range = call_.schedule->ops()[index].range;
+  return progress.exposes && range.size() * element_bytes_ >= kExposedBytesMin;
+}
+
+uint64_t ScheduleRunner::Continuation(const Progress& progress, uint32_t index) const {
+  return IsExposed(progress, index) ? progress.exposed_until : positions_[index];
+}
+
+void ScheduleRunner::BeginOp(const PreparedSchedule::Queue& queue, Progress& progress) {
+  if (progress.next < queue.ops.size())
+    progress.exposed_until = positions_[queue.ops[progress.next]];
+}
+
+absl::StatusOr<bool> ScheduleRunner::FollowReader(const PreparedSchedule::Queue& queue,
+                                                  Progress& progress) {
+  if (!progress.exposes) return false;
+  const absl::StatusOr<uint64_t> num_read = LinkTo(queue.peer).num_exposed_read();
+  if (!num_read.ok()) return Fail(queue.peer, num_read.status());
+  const bool has_moved = progress.num_read < *num_read;
+  while (progress.num_read < *num_read) {
+    const uint32_t index = queue.ops[progress.being_read];
+    const uint64_t left = IsExposed(progress, index) ? ends_[index] - positions_[index] : 0;
+    if (left == 0) {
+      ++progress.being_read;
+      continue;
+    }
+    const uint64_t count = std::min(left, *num_read - progress.num_read);
+    positions_[index] += count;
+    progress.num_read += count;
+  }
+  return has_moved;
+}
+
+absl::StatusOr<size_t> ScheduleRunner::Expose(Progress& progress,
+                                              uint32_t index,
+                                              size_t num_bytes) {
+  // Whole elements, so that the peer need not put one together.
+  const size_t whole = num_bytes - num_bytes % element_bytes_;
+  const int peer = call_.schedule->ops()[index].peer;
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const size_t exposed,
+      LinkTo(peer).Expose(call_.values.subspan(progress.exposed_until, whole)));
+  num_exposed_[static_cast<size_t>(peer)] += exposed;
+  return exposed;
+}
+
 absl::StatusOr<bool> ScheduleRunner::AdvanceQueue(const PreparedSchedule::Queue& queue,
                                                   Progress& progress) {
   if (progress.next == queue.ops.size()) return false;
   const uint32_t index = queue.ops[progress.next];
   const ScheduleOp& op = call_.schedule->ops()[index];
   const uint64_t limit = LimitOf(index);
-  uint64_t& position = positions_[index];
+  const bool is_exposed = IsExposed(progress, index);
+  uint64_t& position = is_exposed ? progress.exposed_until : positions_[index];
   if (limit <= position) return false;
   const size_t header_before = progress.header_bytes;
   PUSHPULL_ASSIGN_OR_RETURN(const bool is_agreed, MoveHeader(queue, progress));
   const bool has_moved = progress.header_bytes > header_before;
   if (!is_agreed) return has_moved;
   const size_t wanted = std::min<uint64_t>(limit - position, kMoveBytes);
-  const absl::StatusOr<size_t> moved = Move(op, position, wanted);
+  const absl::StatusOr<size_t> moved =
+      is_exposed ? Expose(progress, index, wanted) : Move(op, position, wanted);
   if (!moved.ok()) return Fail(queue.peer, moved.status());
   position += *moved;
   if (queue.is_send) bytes_sent_ += *moved;
@@ -111,6 +173,7 @@ absl::StatusOr<bool> ScheduleRunner::AdvanceQueue(const PreparedSchedule::Queue&
     EndOp(op);
     ++progress.next;
     --num_left_;
+    BeginOp(queue, progress);
   }
   return has_moved || *moved > 0;
 }
@@ -193,7 +256,7 @@ const std::vector<LinkWants>& ScheduleRunner::Wants() {
     if (queue.peer < 0 || progress_[i].next == queue.ops.size()) continue;
     const uint32_t index = queue.ops[progress_[i].next];
     // One that waits for another operation continues when that one does.
-    if (LimitOf(index) <= positions_[index]) continue;
+    if (LimitOf(index) <= Continuation(progress_[i], index)) continue;
     LinkWants& wants = wants_[static_cast<size_t>(queue.peer)];
     (queue.is_send ? wants.room : wants.bytes) = true;
   }

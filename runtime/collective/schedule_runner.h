@@ -24,6 +24,10 @@ namespace pushpull {
 // a tenth more CPU time.
 constexpr size_t kMoveBytes = 512 * 1024;
 
+// From so many bytes on, an operation's elements are exposed where the link can do that. For fewer,
+// waiting until the peer has read them takes longer than copying them.
+constexpr size_t kExposedBytesMin = 32 * 1024;
+
 // A schedule, and the queues of operations that follow one another: those to one peer, those from
 // one peer. Different queues proceed concurrently.
 class PreparedSchedule {
@@ -71,10 +75,11 @@ class ScheduleRunner {
   // Begins a call; everything that it points to outlives the call.
   void Begin(const CollectiveCall& call);
 
-  // Moves what can be moved now, each queue by at most kMoveBytes; returns whether anything moved.
-  // Never blocks. Errors are those of failure().
+  // Moves what can be moved now, each queue by at most kMoveBytes; returns whether anything moved:
+  // if not, everything that can be moved waits for what Wants() says. Never blocks. Errors are
+  // those of failure().
   absl::StatusOr<bool> Advance();
-  // Every operation is done, and no bytes from this rank wait in a link.
+  // Every operation is done, no bytes from this rank wait in a link, and no peer still reads them.
   bool is_done() const { return num_left_ == 0 && !HasUnsent(); }
   const LinkFailure& failure() const { return failure_; }
 
@@ -88,6 +93,12 @@ class ScheduleRunner {
   struct Progress {
     size_t next = 0;          // the queue's current operation
     size_t header_bytes = 0;  // of the header, sent or received so far
+    // Of a queue that exposes what it sends: how far the current operation is exposed, the
+    // operation that the peer is reading, and the link's count when that was last looked up.
+    bool exposes = false;
+    uint64_t exposed_until = 0;
+    size_t being_read = 0;
+    uint64_t num_read = 0;
   };
 
   bool HasUnsent() const;
@@ -95,10 +106,18 @@ class ScheduleRunner {
   absl::Status Fail(int peer, const absl::Status& status);
   // How far operation `index` may go, in bytes.
   uint64_t LimitOf(uint32_t index) const;
+  bool IsExposed(const Progress& progress, uint32_t index) const;
+  // Where the queue's current operation continues. One that is exposed is further here than in
+  // positions_, which says how far the peer has read it.
+  uint64_t Continuation(const Progress& progress, uint32_t index) const;
+  void BeginOp(const PreparedSchedule::Queue& queue, Progress& progress);
+  // Moves the positions of exposed operations to where the peer is; returns whether any moved.
+  absl::StatusOr<bool> FollowReader(const PreparedSchedule::Queue& queue, Progress& progress);
   absl::StatusOr<bool> AdvanceQueue(const PreparedSchedule::Queue& queue, Progress& progress);
   absl::StatusOr<bool> MoveHeader(const PreparedSchedule::Queue& queue, Progress& progress);
   // Returns how many bytes of the operation were moved.
   absl::StatusOr<size_t> Move(const ScheduleOp& op, uint64_t at, size_t num_bytes);
+  absl::StatusOr<size_t> Expose(Progress& progress, uint32_t index, size_t num_bytes);
   absl::StatusOr<size_t> ReceiveReduce(const ScheduleOp& op, std::span<std::byte> into);
   void EndOp(const ScheduleOp& op);
 
@@ -106,13 +125,14 @@ class ScheduleRunner {
   CollectiveCall call_;
   size_t element_bytes_ = 1;
   std::array<std::byte, kCallHeaderBytes> header_{};
-  std::vector<uint64_t> positions_;  // of each operation, in bytes
+  std::vector<uint64_t> positions_;  // of each operation, in bytes: what it no longer needs
   std::vector<uint64_t> ends_;
   std::vector<Progress> progress_;  // of each queue
   std::vector<LinkWants> wants_;
   size_t num_left_ = 0;
   LinkFailure failure_;
   uint64_t bytes_sent_ = 0;
+  std::vector<uint64_t> num_exposed_;  // bytes of all calls, by peer
 };
 
 }  // namespace pushpull

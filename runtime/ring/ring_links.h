@@ -71,6 +71,9 @@ struct RingEnd {
   // This worker's certificate; the others' must be those of the workers they claim to be. Null:
   // plain text.
   std::shared_ptr<const TlsIdentity> tls = nullptr;
+  // What workers of this host read in place of what this one sends them over shared memory, if it
+  // has the values of the call. May be null.
+  std::shared_ptr<const SharedMemory> arrays = nullptr;
 };
 
 // All workers make the same calls in the same order. Calls block, and end soon after the interrupt

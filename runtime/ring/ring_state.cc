@@ -37,9 +37,19 @@ void CopyToMaster(DType dtype, std::span<const std::byte> from, std::span<float>
   }
 }
 
+// Keeps the memory for as long as the buffer in it.
+class SharedSums final : public MemoryLender {
+ public:
+  explicit SharedSums(std::shared_ptr<const SharedMemory> memory) : memory_(std::move(memory)) {}
+  void TakeBack(std::span<std::byte> /*memory*/) override {}
+
+ private:
+  const std::shared_ptr<const SharedMemory> memory_;
+};
+
 }  // namespace
 
-absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors) {
+absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors, Sums sums) {
   RingState state;
   size_t floats = 0;
   for (const PlacedTensor& placed : tensors) {
@@ -56,7 +66,14 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors)
     const size_t values = bytes / sizeof(float);
     floats += (values + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
   }
-  PUSHPULL_ASSIGN_OR_RETURN(state.sums_, HostBuffer::Zeroed(floats * sizeof(float)));
+  const size_t sum_bytes = floats * sizeof(float);
+  if (sums == Sums::kShared && sum_bytes > 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(state.shared_sums_, SharedMemory::Create("pushpull-sums", sum_bytes));
+    state.sums_ = HostBuffer::Lent(state.shared_sums_->bytes(),
+                                   std::make_shared<SharedSums>(state.shared_sums_));
+  } else {
+    PUSHPULL_ASSIGN_OR_RETURN(state.sums_, HostBuffer::Zeroed(sum_bytes));
+  }
   state.updates_.resize(tensors.size());
   return state;
 }

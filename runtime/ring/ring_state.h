@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "runtime/membership/control.h"
 #include "runtime/store/placed_tensor.h"
 #include "runtime/tensor/host_buffer.h"
+#include "runtime/transport/shm/shared_memory.h"
 
 namespace pushpull {
 
@@ -36,8 +38,12 @@ struct RingPush {
 // Thread-compatible. Tensors are identified by their position in the job's list.
 class RingState {
  public:
+  // Where gradients() are: in memory that ranks on the same host read in place, or not.
+  enum class Sums { kPrivate, kShared };
+
   // Zeros everywhere. kResourceExhausted: no memory; names the bytes.
-  static absl::StatusOr<RingState> Make(std::span<const PlacedTensor> tensors);
+  static absl::StatusOr<RingState> Make(std::span<const PlacedTensor> tensors,
+                                        Sums sums = Sums::kPrivate);
 
   // A worker's own initial value, in the tensor's type, which counts if no worker has any values
   // (BeginFresh). `state`: the optimizer's, after `updates` updates; empty: zeros.
@@ -59,6 +65,8 @@ class RingState {
   void Contribute(std::span<const RingPush> pushes, uint32_t rank, uint32_t ranks, uint64_t batch);
   std::span<double> facts() { return facts_; }
   std::span<float> gradients() { return sums_.floats(); }
+  // What has gradients(); null: they are private.
+  std::shared_ptr<const SharedMemory> shared_sums() const { return shared_sums_; }
   // To be called when both have been summed over all ranks: takes the step. `workers` by rank;
   // `epoch`: the ring's.
   //
@@ -102,6 +110,7 @@ class RingState {
   std::vector<Tensor> tensors_;
   std::vector<uint64_t> updates_;  // by tensor
   RingMark mark_;
+  std::shared_ptr<const SharedMemory> shared_sums_;  // lends sums_ its memory
   HostBuffer sums_;
   std::vector<double> facts_;  // batch; weight and learning rate per tensor; wishes by rank
 };

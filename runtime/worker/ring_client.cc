@@ -35,7 +35,10 @@ RingClient::RingClient(RingPlace place,
       thread_(executor) {}
 
 absl::Status RingClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
-  PUSHPULL_ASSIGN_OR_RETURN(state_, RingState::Make(tensors));
+  const bool has_shm = place_.has_shm && place_.tls == nullptr;
+  PUSHPULL_ASSIGN_OR_RETURN(
+      state_,
+      RingState::Make(tensors, has_shm ? RingState::Sums::kShared : RingState::Sums::kPrivate));
   pushes_.resize(tensors.size());
   return absl::OkStatus();
 }
@@ -193,7 +196,8 @@ void RingClient::OnForm(const FormRing& message) {
                              .interrupt = thread_.interrupt(),
                              .self = place_.self,
                              .has_shm = place_.has_shm,
-                             .tls = CurrentIdentity(place_.tls)};
+                             .tls = CurrentIdentity(place_.tls),
+                             .arrays = state_->shared_sums()};
         PUSHPULL_ASSIGN_OR_RETURN(ring_, RingLinks::Connect(end, *form_));
         if (form_->is_fresh && ring_->rank() == form_->source)
           PUSHPULL_RETURN_IF_ERROR(state_->BeginFresh(form_->workers));

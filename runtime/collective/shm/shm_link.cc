@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
@@ -27,6 +28,9 @@ ShmLink::ShmLink(Parts parts)
     : parts_(std::move(parts)),
       outgoing_(parts_.own->Ring(parts_.peer)),
       incoming_(parts_.neighbour.Ring()),
+      arrays_(parts_.own->arrays() == nullptr ? std::span<const std::byte>()
+                                              : parts_.own->arrays()->bytes()),
+      peer_arrays_(parts_.neighbour.Arrays()),
       counts_(parts_.own->Counts(parts_.peer)),
       peer_counts_(parts_.neighbour.Counts()) {}
 
@@ -74,6 +78,42 @@ void ShmLink::EndSent() {
   StoreShared(counts_.written, written_);
 }
 
+bool ShmLink::CanExpose(std::span<const std::byte> bytes) const {
+  const std::less_equal<const std::byte*> is_at_most;
+  return !arrays_.empty() && is_at_most(arrays_.data(), bytes.data()) &&
+         is_at_most(bytes.data() + bytes.size(), arrays_.data() + arrays_.size());
+}
+
+absl::StatusOr<size_t> ShmLink::Expose(std::span<const std::byte> bytes) {
+  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t read, num_exposed_read());
+  const size_t slot = num_exposed_ranges_ % kExposedRangesMax;
+  const bool is_slot_free = num_exposed_ranges_ < kExposedRangesMax || exposed_ends_[slot] <= read;
+  if (bytes.empty() || !is_slot_free) return 0;
+  ExposedRange& range = counts_.exposed[slot];
+  StoreShared(range.at, written_);
+  StoreShared(range.offset, static_cast<uint64_t>(bytes.data() - arrays_.data()));
+  StoreShared(range.num_bytes, bytes.size());
+  exposed_ += bytes.size();
+  exposed_ends_[slot] = exposed_;
+  StoreShared(counts_.num_exposed_ranges, ++num_exposed_ranges_);
+  has_written_ = true;
+  return bytes.size();
+}
+
+absl::StatusOr<uint64_t> ShmLink::num_exposed_read() {
+  const uint64_t read = LoadShared(peer_counts_.exposed_read);
+  if (read < peer_exposed_read_ || read > exposed_)
+    return absl::DataLossError("has read what was not exposed: its shared memory is corrupt");
+  peer_exposed_read_ = read;
+  // A peer that has read everything may leave.
+  if (is_peer_gone_ && read < exposed_) return Gone();
+  return read;
+}
+
+bool ShmLink::has_unsent() const {
+  return LoadShared(peer_counts_.exposed_read) != exposed_;
+}
+
 absl::Status ShmLink::Flush() {
   if (!has_written_ && !has_read_) return absl::OkStatus();
   // Either this end sees that the peer waits, or the peer, which checks once more after announcing
@@ -81,11 +121,11 @@ absl::Status ShmLink::Flush() {
   const uint64_t waits = LoadShared(peer_counts_.waits);
   if (has_written_ && (waits & kWaitsForBytes) != 0) Wake(waits);
   if (has_read_ && (waits & kWaitsForRoom) != 0) {
-    // Wakes the peer once half of the ring is free, not for each part.
+    // Wakes the peer once half of the ring is free, or a range is read, not for each part.
     PUSHPULL_ASSIGN_OR_RETURN(const size_t left, IncomingBytes());
-    if (left <= kRankRingBytes / 2) Wake(waits);
+    if (has_read_range_ || (!being_read_ && left <= kRankRingBytes / 2)) Wake(waits);
   }
-  has_written_ = has_read_ = false;
+  has_written_ = has_read_ = has_read_range_ = false;
   return absl::OkStatus();
 }
 
@@ -98,8 +138,41 @@ void ShmLink::Wake(uint64_t waits) {
   [[maybe_unused]] const ssize_t rung = write(parts_.doorbell.get(), &one, sizeof one);
 }
 
+absl::StatusOr<std::optional<ExposedRange>> ShmLink::NextRange(uint64_t end) const {
+  const uint64_t exposed = LoadShared(peer_counts_.num_exposed_ranges);
+  if (exposed == num_ranges_read_) return std::nullopt;
+  const ExposedRange& shared = peer_counts_.exposed[num_ranges_read_ % kExposedRangesMax];
+  const ExposedRange range = {.at = LoadShared(shared.at),
+                              .offset = LoadShared(shared.offset),
+                              .num_bytes = LoadShared(shared.num_bytes)};
+  // Its place may be within the padding of a message that was just read to its end.
+  if (range.at > end) return std::nullopt;
+  const bool is_possible = exposed > num_ranges_read_ &&
+                           exposed - num_ranges_read_ <= kExposedRangesMax && range.at >= read_ &&
+                           range.num_bytes > 0 && range.num_bytes <= peer_arrays_.size() &&
+                           range.offset <= peer_arrays_.size() - range.num_bytes;
+  if (is_possible) return range;
+  return absl::DataLossError("exposes what its arrays do not have: its shared memory is corrupt");
+}
+
+absl::StatusOr<std::span<const std::byte>> ShmLink::PeekRange(size_t least, size_t most) {
+  if (being_read_->num_bytes < least)
+    return absl::DataLossError("exposes part of an element: its shared memory is corrupt");
+  const size_t wanted = std::min(std::max(most, least), kRankRingPartBytes);
+  return peer_arrays_.subspan(being_read_->offset,
+                              std::min<uint64_t>(being_read_->num_bytes, wanted));
+}
+
 absl::StatusOr<std::span<const std::byte>> ShmLink::Peek(size_t least, size_t most) {
-  PUSHPULL_ASSIGN_OR_RETURN(const size_t available, IncomingBytes());
+  if (being_read_) return PeekRange(least, most);
+  // In this order: a range that comes before these bytes was exposed before they were written.
+  PUSHPULL_ASSIGN_OR_RETURN(size_t available, IncomingBytes());
+  PUSHPULL_ASSIGN_OR_RETURN(const std::optional<ExposedRange> range, NextRange(read_ + available));
+  if (range && range->at == read_) {
+    being_read_ = range;
+    return PeekRange(least, most);
+  }
+  if (range) available = range->at - read_;
   if (available < least) {
     if (is_peer_gone_) return Gone();
     return std::span<const std::byte>();
@@ -116,6 +189,18 @@ absl::StatusOr<std::span<const std::byte>> ShmLink::Peek(size_t least, size_t mo
 }
 
 void ShmLink::Consume(size_t num_bytes) {
+  if (being_read_) {
+    exposed_read_ += num_bytes;
+    StoreShared(counts_.exposed_read, exposed_read_);
+    has_read_ = true;
+    being_read_->offset += num_bytes;
+    being_read_->num_bytes -= num_bytes;
+    if (being_read_->num_bytes > 0) return;
+    being_read_.reset();
+    ++num_ranges_read_;
+    has_read_range_ = true;
+    return;
+  }
   read_ += num_bytes;
   StoreShared(counts_.read, read_);
   has_read_ = true;

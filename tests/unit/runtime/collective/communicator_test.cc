@@ -3,6 +3,7 @@
 // Collectives between threads over both channels, and what becomes of all ranks when one fails.
 #include "runtime/collective/communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -22,8 +23,12 @@ using testing::HasSubstr;
 
 constexpr LinkChannel kChannels[] = {LinkChannel::kTcp, LinkChannel::kShm};
 
-std::span<std::byte> BytesIn(std::vector<float>& values) {
-  return std::as_writable_bytes(std::span(values));
+std::span<std::byte> BytesIn(std::span<float> values) {
+  return std::as_writable_bytes(values);
+}
+
+std::span<float> FloatsIn(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 // Whole numbers, so that sums are exact: i + rank.
@@ -45,17 +50,26 @@ absl::Status Unless(bool is_right, const std::string& what) {
   return is_right ? absl::OkStatus() : absl::DataLossError("wrong elements after " + what);
 }
 
-// Every collective by one algorithm on arrays of `elements`.
-absl::Status CallAll(Communicator& ranks, Algorithm algorithm, uint64_t elements) {
+bool Equal(std::span<const float> values, const std::vector<float>& expected) {
+  return std::equal(values.begin(), values.end(), expected.begin(), expected.end());
+}
+
+// Every collective by one algorithm on arrays of as many elements as `values`, which they are in.
+absl::Status CallAll(Communicator& ranks, Algorithm algorithm, std::span<float> values) {
+  const uint64_t elements = values.size();
+  const auto fill = [&] {
+    const std::vector<float> own = CountFrom(ranks.rank(), elements);
+    std::copy(own.begin(), own.end(), values.begin());
+  };
   const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
   const std::vector<float> expected = SumOfCounts(ranks.size(), elements);
-  std::vector<float> values = CountFrom(ranks.rank(), elements);
+  fill();
   absl::Status status = ranks.AllReduce(BytesIn(values), sum, algorithm, TestDeadline());
   if (!status.ok()) return status;
-  status = Unless(values == expected, "all-reduce");
+  status = Unless(Equal(values, expected), "all-reduce");
   if (!status.ok()) return status;
 
-  values = CountFrom(ranks.rank(), elements);
+  fill();
   const absl::StatusOr<ElementRange> piece =
       ranks.ReduceScatter(BytesIn(values), sum, algorithm, TestDeadline());
   if (!piece.ok()) return piece.status();
@@ -65,33 +79,104 @@ absl::Status CallAll(Communicator& ranks, Algorithm algorithm, uint64_t elements
   }
   status = ranks.AllGather(BytesIn(values), sizeof(float), algorithm, TestDeadline());
   if (!status.ok()) return status;
-  status = Unless(values == expected, "all-gather");
+  status = Unless(Equal(values, expected), "all-gather");
   if (!status.ok()) return status;
 
   const uint32_t root = ranks.size() - 1;
-  values = CountFrom(ranks.rank(), elements);
+  fill();
   status = ranks.Broadcast(BytesIn(values), root, algorithm, TestDeadline());
   if (!status.ok()) return status;
-  return Unless(values == CountFrom(root, elements), "broadcast");
+  return Unless(Equal(values, CountFrom(root, elements)), "broadcast");
 }
 
-absl::Status CallAllByAll(Communicator& ranks) {
+constexpr uint64_t kElementsMost = 150'001;
+
+// `array` has kElementsMost elements.
+absl::Status CallAllByAll(Communicator& ranks, std::span<float> array) {
   for (const Algorithm algorithm : AllAlgorithms()) {
-    for (const uint64_t elements : {0U, 1U, 1001U, 150'001U}) {
-      absl::Status status = CallAll(ranks, algorithm, elements);
+    for (const uint64_t elements : {uint64_t{0}, uint64_t{1}, uint64_t{1001}, kElementsMost}) {
+      absl::Status status = CallAll(ranks, algorithm, array.first(elements));
       if (!status.ok()) return status;
     }
   }
-  return CallAll(ranks, Algorithm::kAuto, 5000);
+  return CallAll(ranks, Algorithm::kAuto, array.first(5000));
 }
 
 TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithm) {
-  const auto body = [](const std::unique_ptr<Communicator>& own) { return CallAllByAll(*own); };
+  const auto body = [](const std::unique_ptr<Communicator>& own) {
+    std::vector<float> array(kElementsMost);
+    return CallAllByAll(*own, array);
+  };
   for (const LinkChannel channel : kChannels) {
     for (const uint32_t ranks : {1U, 2U, 3U, 8U}) {
       for (const absl::Status& status : OnRanks(ranks, channel, body))
         EXPECT_TRUE(status.ok()) << NameOf(channel) << " of " << ranks << ": " << status;
     }
+  }
+}
+
+TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithmOnSharedArrays) {
+  const auto body = [](const std::unique_ptr<Communicator>& own, std::span<std::byte> shared) {
+    return CallAllByAll(*own, FloatsIn(shared));
+  };
+  for (const uint32_t ranks : {1U, 2U, 3U, 8U}) {
+    for (const absl::Status& status :
+         OnSharingRanks(ranks, LinkChannel::kShm, kElementsMost * sizeof(float), body))
+      EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status;
+  }
+}
+
+// The root changes its array as soon as a call has returned.
+TEST(CommunicatorTest, SharedArraysMayChangeOnceACallIsOver) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  const auto body = [](const std::unique_ptr<Communicator>& own, std::span<std::byte> array) {
+    for (int round = 0; round < 50; ++round) {
+      const auto value = static_cast<std::byte>(round);
+      std::fill(array.begin(), array.end(), own->rank() == 0 ? value : std::byte{0xFF});
+      absl::Status status = own->Broadcast(array, 0, Algorithm::kRoot, TestDeadline());
+      if (!status.ok()) return status;
+      const bool is_right =
+          std::all_of(array.begin(), array.end(), [&](std::byte found) { return found == value; });
+      if (!is_right) return absl::DataLossError("bytes of another round");
+    }
+    return absl::OkStatus();
+  };
+
+  for (const absl::Status& status : OnSharingRanks(3, LinkChannel::kShm, kBytes, body))
+    EXPECT_TRUE(status.ok()) << status;
+}
+
+// Only some ranks share theirs.
+TEST(CommunicatorTest, PrivateAndSharedArraysMix) {
+  const auto body = [](const std::unique_ptr<Communicator>& own, std::span<std::byte> shared) {
+    std::vector<float> array(kElementsMost);
+    return CallAll(
+        *own, Algorithm::kRing, own->rank() == 1 ? FloatsIn(shared) : std::span<float>(array));
+  };
+
+  for (const absl::Status& status :
+       OnSharingRanks(3, LinkChannel::kShm, kElementsMost * sizeof(float), body))
+    EXPECT_TRUE(status.ok()) << status;
+}
+
+// Its peers have exposed elements that it will never read.
+TEST(CommunicatorTest, ALostRankEndsCallsOnSharedArrays) {
+  for (const Algorithm algorithm : AllAlgorithms()) {
+    const auto body = [&](const std::unique_ptr<Communicator>& own,
+                          std::span<std::byte> array) -> absl::Status {
+      const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+      absl::Status status = own->AllReduce(array, sum, algorithm, TestDeadline());
+      if (!status.ok()) return absl::InternalError("the first call has failed");
+      if (own->rank() == 2) return absl::OkStatus();
+      return own->AllReduce(array, sum, algorithm, TestDeadline());
+    };
+
+    const std::vector<absl::Status> results =
+        OnSharingRanks(4, LinkChannel::kShm, kElementsMost * sizeof(float), body);
+
+    for (const size_t rank : {0U, 1U, 3U})
+      EXPECT_EQ(results[rank].code(), absl::StatusCode::kUnavailable)
+          << ToString(algorithm) << ": " << results[rank];
   }
 }
 

@@ -25,12 +25,13 @@ constexpr size_t kLeastRoom = kCallHeaderBytes;
 struct RunOptions {
   ScheduleRequest request;
   size_t capacity = 4096;
+  bool can_expose = false;
 };
 
 // Lets all ranks make a call in turns. Returns what went wrong.
 absl::Status RunAll(const RunOptions& options, const ReductionOp& op, RankArrays& arrays) {
   const auto ranks = static_cast<size_t>(options.request.ranks);
-  std::vector<LinkSet> mesh = MakeMemoryMesh(ranks, options.capacity);
+  std::vector<LinkSet> mesh = MakeMemoryMesh(ranks, options.capacity, options.can_expose);
   std::vector<std::unique_ptr<PreparedSchedule>> schedules;
   std::vector<std::unique_ptr<ScheduleRunner>> runners;
   RankArrays scratch(ranks, std::vector<std::byte>(arrays[0].size()));
@@ -59,6 +60,8 @@ absl::Status RunAll(const RunOptions& options, const ReductionOp& op, RankArrays
     for (const auto& runner : runners) {
       const absl::StatusOr<bool> moved = runner->Advance();
       if (!moved.ok()) return moved.status();
+      // Otherwise a communicator would sleep with work to do.
+      if (!*moved && *runner->Advance()) return absl::InternalError("moves after all");
       has_moved = has_moved || *moved;
       are_done = are_done && runner->is_done();
     }
@@ -116,6 +119,26 @@ TEST(ScheduleRunnerTest, ReducesEveryTypeByEveryAlgorithm) {
           ExpectAllKindsAndOps(
               {.request = {.collective = collective, .algorithm = algorithm, .ranks = ranks}},
               elements);
+        }
+      }
+    }
+  }
+}
+
+// Large enough to be exposed: each piece of the largest arrays, none of the smallest.
+TEST(ScheduleRunnerTest, ReducesExposedArrays) {
+  for (const Algorithm algorithm : AllAlgorithms()) {
+    for (int ranks = 2; ranks <= 5; ++ranks) {
+      for (const uint64_t block_elements : {0U, 30'000U}) {
+        for (const uint64_t elements : {1001U, 100'001U}) {
+          ExpectReduces({.request = {.algorithm = algorithm,
+                                     .ranks = ranks,
+                                     .block_elements = block_elements},
+                         .capacity = kLeastRoom,
+                         .can_expose = true},
+                        ElementKind::kInt32,
+                        ElementOp::kSum,
+                        elements);
         }
       }
     }

@@ -68,7 +68,8 @@ class RingCallsTest : public ::testing::Test {
     const WorkerId id{static_cast<uint32_t>(members_.size())};
     absl::StatusOr<RankListener> listener = RankListener::Listen({host, 0});
     ASSERT_TRUE(listener.ok()) << listener.status();
-    absl::StatusOr<RingState> state = RingState::Make({&tensor, 1});
+    absl::StatusOr<RingState> state = RingState::Make(
+        {&tensor, 1}, has_shm_ ? RingState::Sums::kShared : RingState::Sums::kPrivate);
     ASSERT_TRUE(state.ok()) << state.status();
     form_.workers.push_back(
         {.worker = id, .address = absl::StrCat(host, ":", listener->port()), .rack = rack});
@@ -98,7 +99,8 @@ class RingCallsTest : public ::testing::Test {
                          .interrupt = member.interrupt,
                          .self = member.id,
                          .has_shm = has_shm_,
-                         .tls = member.tls};
+                         .tls = member.tls,
+                         .arrays = member.state.shared_sums()};
     PUSHPULL_ASSIGN_OR_RETURN(member.ring, RingLinks::Connect(end, form_));
     return absl::OkStatus();
   }
@@ -229,8 +231,8 @@ TEST_F(RingCallsTest, WorkerOutsideOfTheRingIsRefused) {
 }
 
 TEST_F(RingCallsTest, WorkersOfOneHostTakeAStepOverSharedMemory) {
-  AddMembers(3);
   has_shm_ = true;
+  AddMembers(3);
 
   ConnectAndTakeOneStep();
 
@@ -238,8 +240,8 @@ TEST_F(RingCallsTest, WorkersOfOneHostTakeAStepOverSharedMemory) {
 }
 
 TEST_F(RingCallsTest, InterruptEndsAStepOverSharedMemory) {
-  AddMembers(2);
   has_shm_ = true;
+  AddMembers(2);
   ForAll([&](Member& member) { return Connect(member); });
 
   std::thread step([&] { members_[0]->status = TakeOneStep(*members_[0]); });
@@ -251,9 +253,9 @@ TEST_F(RingCallsTest, InterruptEndsAStepOverSharedMemory) {
 
 TEST_F(RingCallsTest, WorkersOfTwoHostsSumInTwoStages) {
   // All of 127.0.0.0/8 is this host; by their addresses the workers are on two.
+  has_shm_ = true;
   for (const char* host : {"127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.1", "127.0.0.2"})
     AddMember(host);
-  has_shm_ = true;
   form_.source = 4;
   form_.copies = true;
   members_[4]->state.SetInitial(0, Bytes(tens_), {}, 0);
@@ -295,9 +297,9 @@ TEST_F(RingCallsTest, RacksOfUnequalSizeSumThroughTheirFirstWorkers) {
 }
 
 TEST_F(RingCallsTest, HostsOfTwoRacksSumInThreeStages) {
+  has_shm_ = true;
   for (const char* host : {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.1"})
     AddMember(host, std::string(host) < "127.0.0.3" ? "a" : "b");
-  has_shm_ = true;
   form_.source = 4;
   form_.copies = true;
   members_[4]->state.SetInitial(0, Bytes(tens_), {}, 0);
