@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
@@ -24,6 +25,41 @@ constexpr Duration kRanksEndTimeout = std::chrono::seconds(30);
 constexpr uint64_t kArrayBytesMax = 4'000'000'000;
 constexpr uint32_t kRepeatsMax = 100'000;
 
+std::string AddressOf(const CollectiveOptions& options, uint32_t rank) {
+  return options.places.empty() ? "127.0.0.1" : options.places[rank].address;
+}
+
+std::vector<std::string> CommandOf(const CollectiveOptions& options,
+                                   const std::string& program,
+                                   const std::string& control,
+                                   uint32_t rank) {
+  std::vector<std::string> command;
+  if (!options.places.empty())
+    command = {"/usr/bin/env", "ip", "netns", "exec", options.places[rank].network};
+  for (const std::string& word : {program,
+                                  std::string("bench"),
+                                  std::string("collective-rank"),
+                                  std::string("--control"),
+                                  control,
+                                  std::string("--address"),
+                                  AddressOf(options, rank),
+                                  std::string("--rank"),
+                                  absl::StrCat(rank)})
+    command.push_back(word);
+  return command;
+}
+
+absl::Status CheckPlaces(const CollectiveOptions& options) {
+  if (options.places.empty()) return absl::OkStatus();
+  if (options.channel != "tcp")
+    return absl::InvalidArgumentError("--at: needs --channel tcp: networks share no memory");
+  if (options.places.size() != options.ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--at: has ", options.places.size(), " places for --ranks ", options.ranks));
+  }
+  return absl::OkStatus();
+}
+
 class CollectiveBench {
  public:
   CollectiveBench(const CollectiveOptions& options,
@@ -34,10 +70,9 @@ class CollectiveBench {
   absl::StatusOr<std::vector<CollectiveMeasurement>> Run(ControlListener& listener) {
     PUSHPULL_RETURN_IF_ERROR(Connect(listener));
     if (UsesAuto()) {
-      const uint64_t largest = *std::max_element(options_.bytes.begin(), options_.bytes.end());
       PUSHPULL_RETURN_IF_ERROR(
           TellAll({.kind = RankOrderKind::kRace,
-                   .bytes = std::max<uint64_t>(largest, kMeasuredBytesLeast)}));
+                   .bytes = std::max<uint64_t>(LargestBytes(), kMeasuredBytesLeast)}));
       PUSHPULL_RETURN_IF_ERROR(AwaitAll(nullptr));
     }
     std::vector<CollectiveMeasurement> all;
@@ -55,6 +90,10 @@ class CollectiveBench {
  private:
   static constexpr uint64_t kMeasuredBytesLeast = 64 << 10;
 
+  bool is_shm() const { return options_.channel == "shm"; }
+  uint64_t LargestBytes() const {
+    return *std::max_element(options_.bytes.begin(), options_.bytes.end());
+  }
   bool UsesAuto() const {
     return std::find(options_.algorithms.begin(), options_.algorithms.end(), Algorithm::kAuto) !=
            options_.algorithms.end();
@@ -64,13 +103,16 @@ class CollectiveBench {
     const Deadline deadline = Deadline::After(kRanksStartTimeout);
     RankPlan plan = {.group = RandomToken(),
                      .ranks = options_.ranks,
-                     .channel = options_.channel == "shm" ? LinkChannel::kShm : LinkChannel::kTcp};
+                     .channel = is_shm() ? LinkChannel::kShm : LinkChannel::kTcp,
+                     .shared_bytes = is_shm() && !options_.has_private_arrays ? LargestBytes() : 0};
     for (uint32_t i = 0; i < options_.ranks; ++i) {
       PUSHPULL_ASSIGN_OR_RETURN(ControlSocket rank, AcceptFromRank(listener, deadline));
       PUSHPULL_ASSIGN_OR_RETURN(const RankPort port, rank.Receive<RankPort>(deadline));
       if (port.rank >= options_.ranks)
         return absl::InternalError(absl::StrCat("rank ", port.rank, " has called"));
       plan.ports[port.rank] = static_cast<uint16_t>(port.port);
+      const std::string address = AddressOf(options_, port.rank);
+      absl::c_copy(address, plan.addresses[port.rank].begin());
       ranks_.push_back(std::move(rank));
     }
     for (ControlSocket& rank : ranks_) PUSHPULL_RETURN_IF_ERROR(rank.Send(plan, deadline));
@@ -145,6 +187,7 @@ absl::Status Validate(const CollectiveOptions& options) {
           absl::StrCat("--bytes: must be a multiple of 4 (float32), is ", bytes));
     }
   }
+  PUSHPULL_RETURN_IF_ERROR(CheckPlaces(options));
   if (options.channel == "shm" || options.channel == "tcp") return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--channel: must be shm or tcp, is \"", options.channel, "\""));
@@ -160,9 +203,8 @@ absl::StatusOr<std::vector<CollectiveMeasurement>> RunCollectiveBench(
   PUSHPULL_ASSIGN_OR_RETURN(ControlListener listener, ControlListener::Listen(control));
   RankProcesses processes;
   for (uint32_t rank = 0; rank < options.ranks; ++rank) {
-    const std::vector<std::string> command = {
-        program, "bench", "collective-rank", "--control", control, "--rank", absl::StrCat(rank)};
-    PUSHPULL_RETURN_IF_ERROR(processes.Start(absl::StrCat("rank ", rank), command, environment));
+    PUSHPULL_RETURN_IF_ERROR(processes.Start(
+        absl::StrCat("rank ", rank), CommandOf(options, program, control, rank), environment));
   }
   absl::StatusOr<std::vector<CollectiveMeasurement>> measured =
       CollectiveBench(options, processes, is_stopped).Run(listener);

@@ -13,6 +13,7 @@
 #include "runtime/bench/step_values.h"
 #include "runtime/collective/algorithm_race.h"
 #include "runtime/collective/communicator.h"
+#include "runtime/tensor/host_buffer.h"
 
 namespace pushpull {
 namespace {
@@ -24,14 +25,16 @@ constexpr uint32_t kBroadcastRoot = 0;
 
 class CollectiveRank {
  public:
-  explicit CollectiveRank(Communicator& ranks)
+  // `shared`: null if arrays are private.
+  CollectiveRank(Communicator& ranks, const SharedMemory* shared)
       : ranks_(ranks),
+        shared_(shared),
         own_(ranks.rank(), ranks.size()),
         // The "sum" of a single worker is its own array, which is gathered and broadcast.
         whole_(0, 1) {}
 
   absl::StatusOr<std::vector<int64_t>> Run(const RankOrder& order) {
-    values_.resize(order.bytes / sizeof(float));
+    PUSHPULL_RETURN_IF_ERROR(UseArray(order.bytes));
     is_right_ = true;
     std::vector<int64_t> times;
     for (uint32_t repeat = 0; repeat < order.repeats + 1; ++repeat) {
@@ -56,8 +59,19 @@ class CollectiveRank {
         values_.size(), static_cast<int>(ranks_.size()), static_cast<int>(ranks_.rank()));
   }
 
+  absl::Status UseArray(size_t bytes) {
+    if (shared_ != nullptr) {
+      values_ = std::span(reinterpret_cast<float*>(shared_->bytes().data()), bytes / sizeof(float));
+      return absl::OkStatus();
+    }
+    // Page-aligned, as a worker's tensors are.
+    PUSHPULL_ASSIGN_OR_RETURN(private_, HostBuffer::Uninitialized(bytes));
+    values_ = private_.floats();
+    return absl::OkStatus();
+  }
+
   void Fill(Collective collective, uint32_t step) {
-    const std::span<float> values(values_);
+    const std::span<float> values = values_;
     switch (collective) {
       case Collective::kAllReduce:
       case Collective::kReduceScatter:
@@ -75,7 +89,7 @@ class CollectiveRank {
 
   absl::Status Call(const RankOrder& order) {
     const Deadline deadline = Deadline::After(kRankCallTimeout);
-    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values_));
+    const std::span<std::byte> bytes = std::as_writable_bytes(values_);
     switch (order.collective) {
       case Collective::kAllReduce:
         return ranks_.AllReduce(bytes, sum_, order.algorithm, deadline);
@@ -103,23 +117,27 @@ class CollectiveRank {
     const ElementRange range = is_scattered ? Piece() : ElementRange{0, values_.size()};
     const absl::Status checked =
         (is_reduced ? own_ : whole_)
-            .Check(step, range.begin, std::span(values_).subspan(range.begin, range.size()));
+            .Check(step, range.begin, values_.subspan(range.begin, range.size()));
     if (checked.ok() || !is_right_) return;
     is_right_ = false;
     std::fprintf(stderr, "rank %u: %s\n", ranks_.rank(), std::string(checked.message()).c_str());
   }
 
   Communicator& ranks_;
+  const SharedMemory* const shared_;
   const StepValues own_;
   const StepValues whole_;
   const ReductionOp sum_ = ReductionOp(ElementKind::kFloat32, ElementOp::kSum);
-  std::vector<float> values_;
+  HostBuffer private_;
+  std::span<float> values_;
   uint64_t bytes_sent_ = 0;
   bool is_right_ = true;
 };
 
-absl::Status FollowRankOrders(Communicator& ranks, ControlSocket& control) {
-  CollectiveRank rank(ranks);
+absl::Status FollowRankOrders(Communicator& ranks,
+                              const SharedMemory* shared,
+                              ControlSocket& control) {
+  CollectiveRank rank(ranks, shared);
   const auto answer = [&](const RankDone& done) {
     return control.Send(done, Deadline::After(kRankOrderTimeout));
   };
@@ -143,18 +161,24 @@ absl::Status FollowRankOrders(Communicator& ranks, ControlSocket& control) {
 
 }  // namespace
 
-absl::Status RunCollectiveRank(const std::string& control_path, uint32_t rank) {
+absl::Status RunCollectiveRank(const std::string& control_path,
+                               uint32_t rank,
+                               const std::string& address) {
   const Deadline start = Deadline::After(kRankStartTimeout);
-  PUSHPULL_ASSIGN_OR_RETURN(const RankListener listener, RankListener::Listen({"127.0.0.1", 0}));
+  PUSHPULL_ASSIGN_OR_RETURN(const RankListener listener, RankListener::Listen({address, 0}));
   PUSHPULL_ASSIGN_OR_RETURN(ControlSocket control, ControlSocket::Connect(control_path));
   PUSHPULL_RETURN_IF_ERROR(control.Send(RankPort{rank, listener.port()}, start));
   PUSHPULL_ASSIGN_OR_RETURN(const RankPlan plan, control.Receive<RankPlan>(start));
   MeshOptions options = {.rank = rank, .group = plan.group, .channel = plan.channel};
   for (uint32_t i = 0; i < plan.ranks && i < kRanksMax; ++i)
-    options.addresses.push_back({"127.0.0.1", plan.ports[i]});
+    options.addresses.push_back({plan.addresses[i].data(), plan.ports[i]});
+  if (plan.shared_bytes > 0) {
+    PUSHPULL_ASSIGN_OR_RETURN(options.arrays,
+                              SharedMemory::Create("pushpull-bench", plan.shared_bytes));
+  }
   PUSHPULL_ASSIGN_OR_RETURN(LinkSet links, ConnectRanks(listener, options, start));
   Communicator ranks(rank, std::move(links));
-  return FollowRankOrders(ranks, control);
+  return FollowRankOrders(ranks, options.arrays.get(), control);
 }
 
 }  // namespace pushpull

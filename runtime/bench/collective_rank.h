@@ -30,12 +30,17 @@ struct RankPort {
   uint32_t port;
 };
 
+// An IPv4 address as text.
+using RankAddress = std::array<char, 16>;
+
 struct RankPlan {
   GroupToken group;
   uint32_t ranks;
   LinkChannel channel;
   std::array<uint8_t, 3> unused;
+  uint64_t shared_bytes;  // of an array that others read in place; 0: arrays are private
   std::array<uint16_t, kRanksMax> ports;
+  std::array<RankAddress, kRanksMax> addresses;  // zero-terminated
 };
 
 enum class RankOrderKind : uint32_t { kRace = 1, kRun = 2, kLeave = 3 };
@@ -53,8 +58,10 @@ struct RankDone {
   uint64_t is_right;
 };
 
-// Blocks until the benchmark releases it. `control` is the path of the benchmark's socket. The
-// benchmark prints the error of a failed call.
-absl::Status RunCollectiveRank(const std::string& control, uint32_t rank);
+// Blocks until the benchmark releases it. `control` is the path of the benchmark's socket; others
+// reach this rank at `address`. The benchmark prints the error of a failed call.
+absl::Status RunCollectiveRank(const std::string& control,
+                               uint32_t rank,
+                               const std::string& address);
 
 }  // namespace pushpull

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bench/collective_summary.h"
 
+#include <arpa/inet.h>
+
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -39,6 +43,21 @@ absl::StatusOr<std::vector<Algorithm>> ParseAlgorithms(absl::string_view text) {
     algorithms.push_back(algorithm);
   }
   return algorithms;
+}
+
+absl::StatusOr<std::vector<RankPlace>> ParsePlaces(absl::string_view text) {
+  std::vector<RankPlace> places;
+  if (text.empty()) return places;
+  for (const absl::string_view one : absl::StrSplit(text, ',')) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(one, absl::MaxSplits('=', 1));
+    in_addr parsed{};
+    if (parts.first.empty() || inet_pton(AF_INET, parts.second.c_str(), &parsed) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "must be network namespaces and IPv4 addresses, as ring0=10.0.0.1, has \"", one, "\""));
+    }
+    places.push_back({.network = parts.first, .address = parts.second});
+  }
+  return places;
 }
 
 absl::StatusOr<std::vector<uint64_t>> ParseByteList(absl::string_view text) {

@@ -15,18 +15,28 @@
 
 namespace pushpull {
 
+// Where a rank runs, and where others reach it.
+struct RankPlace {
+  std::string network;  // a network namespace, as ip-netns names it
+  std::string address;  // IPv4
+};
+
 struct CollectiveOptions {
   uint32_t ranks = 2;
+  std::vector<RankPlace> places = {};  // by rank, over tcp; empty: the loopback interface
   Collective collective = Collective::kAllReduce;
   std::vector<Algorithm> algorithms = {Algorithm::kAuto};
   std::vector<uint64_t> bytes = {160'000'000};  // of each rank's array
   std::string channel = "shm";
-  uint32_t repeats = 10;  // of each timed call
+  bool has_private_arrays = false;  // over shm
+  uint32_t repeats = 10;            // of each timed call
 };
 
 // "ring,tree", "auto", or "all" for every algorithm and auto. kInvalidArgument names what is not an
 // algorithm.
 absl::StatusOr<std::vector<Algorithm>> ParseAlgorithms(absl::string_view text);
+// "ring0=10.0.0.1,ring1=10.0.0.2". kInvalidArgument quotes what is not a place.
+absl::StatusOr<std::vector<RankPlace>> ParsePlaces(absl::string_view text);
 // "160M", "4K,1Mi"; see ParseBytes.
 absl::StatusOr<std::vector<uint64_t>> ParseByteList(absl::string_view text);
 

@@ -132,6 +132,7 @@ struct CollectiveFlags {
   std::string collective = "all-reduce";
   std::string algorithms = "auto";
   std::string bytes = "160M";
+  std::string places;
   bool is_json = false;
 };
 
@@ -151,6 +152,7 @@ absl::Status TakeCollectiveTexts(CollectiveFlags& flags) {
   PUSHPULL_RETURN_IF_ERROR(
       TakeParsed("algorithm", ParseAlgorithms(flags.algorithms), options.algorithms));
   PUSHPULL_RETURN_IF_ERROR(TakeParsed("bytes", ParseByteList(flags.bytes), options.bytes));
+  PUSHPULL_RETURN_IF_ERROR(TakeParsed("at", ParsePlaces(flags.places), options.places));
   return Validate(options);
 }
 
@@ -196,6 +198,14 @@ void AddCollectiveCommand(CLI::App& bench, int& exit_code) {
                    "Of each rank's array, several with commas; 1K is 1000, 1Ki 1024")
       ->capture_default_str();
   command->add_option("--channel", flags->options.channel, "shm or tcp")->capture_default_str();
+  command->add_option(
+      "--at",
+      flags->places,
+      "Network namespace and address of each rank, as ring0=10.0.0.1,ring1=10.0.0.2; "
+      "needs root, and --channel tcp");
+  command->add_flag("--private",
+                    flags->options.has_private_arrays,
+                    "Over shm: arrays in private memory, which are copied through a ring");
   command
       ->add_option("--repeats", flags->options.repeats, "Of each call, after one that is not timed")
       ->capture_default_str();
@@ -207,6 +217,7 @@ void AddCollectiveCommand(CLI::App& bench, int& exit_code) {
 void AddCollectiveRankCommand(CLI::App& bench, int& exit_code) {
   struct RankFlags {
     std::string control;
+    std::string address;
     uint32_t rank = 0;
   };
   CLI::App* command = bench.add_subcommand("collective-rank", "A rank of `bench collective`");
@@ -214,8 +225,10 @@ void AddCollectiveRankCommand(CLI::App& bench, int& exit_code) {
   const auto flags = std::make_shared<RankFlags>();
   command->add_option("--control", flags->control)->required();
   command->add_option("--rank", flags->rank)->required();
-  command->callback(
-      [flags, &exit_code] { exit_code = Report(RunCollectiveRank(flags->control, flags->rank)); });
+  command->add_option("--address", flags->address)->required();
+  command->callback([flags, &exit_code] {
+    exit_code = Report(RunCollectiveRank(flags->control, flags->rank, flags->address));
+  });
 }
 
 }  // namespace

@@ -56,6 +56,18 @@ class Cases:
             return float(result["results"][0]["seconds"]["p50"])
         return run
 
+    def by_algorithm(self) -> dict[tuple[str, str], float]:
+        """Seconds of a call, by channel, ranks and size, and by algorithm, auto among them."""
+        found = {}
+        for channel in ("shm", "tcp"):
+            for ranks in (2, 4):
+                done = subprocess.run([self.program, "bench", "collective", "--json", "--repeats", "51", "--channel", channel,
+                                       "--ranks", str(ranks), "--algorithm", "all", "--bytes", "1Ki,64Ki,1Mi,16Mi"],
+                                      capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
+                for one in json.loads(done.stdout)["results"]:
+                    found[f"{channel} {one['bytes']} bytes, {ranks} ranks", one["algorithm"]] = one["seconds"]["p50"]
+        return found
+
     def mpi_vader(self) -> float:
         return statistics.median(lines([*MPI, str(self.mpi), str(LARGE), str(CALL), str(REPEATS)]))
 
@@ -69,7 +81,8 @@ class Cases:
 
     def all(self) -> dict[str, Case]:
         eight = ("--ranks", "8")
-        cases = {"shm 160 MB": self.pushpull(LARGE, "auto")}
+        cases = {"shm 160 MB": self.pushpull(LARGE, "auto"), "shm 160 MB private": self.pushpull(LARGE, "auto", "--private"),
+                 "shm 1 MiB": self.pushpull(1 << 20, "auto"), "shm 1 MiB private": self.pushpull(1 << 20, "auto", "--private")}
         if self.mpi:
             cases["mpi 160 MB"] = self.mpi_vader
         for bytes_ in TCP_BYTES:
@@ -87,7 +100,11 @@ class Cases:
 def ratios(median: dict[str, float]) -> dict[str, float]:
     found = {}
     if "mpi 160 MB" in median:
-        found["shm 160 MB, 2 ranks: time over Open MPI vader, calls of 4 MB"] = median["shm 160 MB"] / median["mpi 160 MB"]
+        for kind in ("", " private"):
+            found[f"shm 160 MB{kind}, 2 ranks: time over Open MPI vader, calls of 4 MB"] = (
+                median[f"shm 160 MB{kind}"] / median["mpi 160 MB"])
+    for name in ("shm 160 MB", "shm 1 MiB"):
+        found[f"{name}, 2 ranks: shared over private arrays"] = median[name] / median[f"{name} private"]
     for bytes_ in TCP_BYTES:
         gloo = [seconds for name, seconds in median.items() if name.startswith(f"gloo {bytes_} ")]
         if gloo:
@@ -106,11 +123,15 @@ def main() -> None:
     parser.add_argument("--json", help="where every round is written")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cases = Cases(flags.program, pathlib.Path(folder)).all()
+        references = Cases(flags.program, pathlib.Path(folder))
+        cases = references.all()
         rounds: dict[str, list[float]] = {name: [] for name in cases}
+        choices: dict[str, dict[str, list[float]]] = {}
         for number in range(flags.rounds):
             for name, case in cases.items():
                 rounds[name].append(case())
+            for (name, algorithm), seconds in references.by_algorithm().items():
+                choices.setdefault(name, {}).setdefault(algorithm, []).append(seconds)
             print(f"round {number + 1} of {flags.rounds}", flush=True)
     median = {name: statistics.median(seconds) for name, seconds in rounds.items()}
     for name, seconds in rounds.items():
@@ -118,6 +139,11 @@ def main() -> None:
     print()
     for name, ratio in ratios(median).items():
         print(f"{name:60} {ratio:.3f}")
+    for name, by_algorithm in choices.items():
+        medians = {algorithm: statistics.median(seconds) for algorithm, seconds in by_algorithm.items()}
+        chosen = medians.pop("auto")
+        fastest = min(medians, key=lambda algorithm: medians[algorithm])
+        print(f"{name + ': auto over the fastest':60} {chosen / medians[fastest]:.3f} ({fastest})")
     if flags.json:
         pathlib.Path(flags.json).write_text(json.dumps(rounds, indent=1) + "\n")
 

@@ -6,9 +6,11 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import unittest
 from typing import Any
 
+import hosts_test
 import job
 
 ALGORITHMS = ("ring", "bidirectional-ring", "tree", "halving-doubling", "root", "host", "split")
@@ -57,6 +59,28 @@ class CollectiveTest(job.JobTestCase):
                                     "--algorithm", "all", "--bytes", "404,400K")
 
                 self.assertEqual(result["collective"], collective)
+
+    def test_private_arrays_give_right_elements(self) -> None:
+        self.bench("--private", "--ranks", 3, "--repeats", 2, "--algorithm", "ring,split", "--bytes", "404,2M")
+
+    def test_ranks_in_networks_of_their_own_reach_each_other(self) -> None:
+        reason = hosts_test.why_not()
+        if reason:
+            self.skipTest(reason)
+        names = [f"pp{self.tag[:8]}{rank}" for rank in range(2)]
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            self.addCleanup(subprocess.run, ["ip", "netns", "delete", name], check=False)
+        subprocess.run(["ip", "-n", names[0], "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", names[1]],
+                       check=True)
+        for rank, name in enumerate(names):
+            subprocess.run(["ip", "-n", name, "addr", "add", f"10.213.78.{rank + 1}/24", "dev", "eth0"], check=True)
+            subprocess.run(["ip", "-n", name, "link", "set", "eth0", "up"], check=True)
+
+        result = self.bench("--at", ",".join(f"{name}=10.213.78.{rank + 1}" for rank, name in enumerate(names)),
+                            "--channel", "tcp", "--repeats", 2, "--algorithm", "ring", "--bytes", "400K")
+
+        self.assertEqual(result["results"][0]["bytes_sent_per_rank"], 400_000)
 
     def test_rings_send_the_least_bytes(self) -> None:
         for ranks in (2, 4, 8):
@@ -127,7 +151,8 @@ class CollectiveTest(job.JobTestCase):
 
     def test_a_wrong_value_of_it_is_one_line(self) -> None:
         for words in (("--bytes", "12X"), ("--bytes", "6"), ("--channel", "grpc"), ("--algorithm", "butterfly"),
-                      ("--collective", "gather"), ("--ranks", 65), ("--repeats", 0)):
+                      ("--collective", "gather"), ("--ranks", 65), ("--repeats", 0), ("--at", "ring0"),
+                      ("--at", "ring0=10.0.0.1,ring1=10.0.0.2")):
             with self.subTest(words=words):
                 done = job.run_command("bench", "collective", *words, environment=self.environment())
 

@@ -39,6 +39,10 @@ TEST(CollectiveSummaryTest, ListsAreRead) {
   EXPECT_THAT(*ParseAlgorithms("ring,auto"), ElementsAre(Algorithm::kRing, Algorithm::kAuto));
   EXPECT_EQ(ParseAlgorithms("all")->size(), 8U);
   EXPECT_FALSE(ParseByteList("4,").ok());
+  EXPECT_EQ(ParsePlaces("")->size(), 0U);
+  EXPECT_EQ(ParsePlaces("a=10.0.0.1,b=10.0.0.2")->at(1).address, "10.0.0.2");
+  for (const char* wrong : {"a", "a=", "=10.0.0.1", "a=host", "a=10.0.0.1,"})
+    EXPECT_FALSE(ParsePlaces(wrong).ok()) << wrong;
   EXPECT_FALSE(ParseAlgorithms("ring,").ok());
 }
 
