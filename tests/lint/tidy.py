@@ -4,7 +4,7 @@
 
 Changed: since the merge base with origin/main; where that is HEAD itself (CI), the last commit; and
 whatever is not committed yet. A header is looked at through its .cc. --all takes every file.
-The compile commands are those of build/clang, so LibTorch's files are not among them.
+The compile commands are those of build/tidy, so LibTorch's files are not among them.
 """
 import argparse
 import concurrent.futures
@@ -101,7 +101,7 @@ def main() -> None:
     )
     default = pathlib.Path(__file__).resolve().parents[2]
     parser.add_argument("--root", type=pathlib.Path, default=default, help="working tree to check")
-    parser.add_argument("--build", default="build/clang", help="folder of compile_commands.json")
+    parser.add_argument("--build", default="build/tidy", help="folder of compile_commands.json")
     parser.add_argument("--max-files", type=int, default=12, help="the most changed ones first")
     parser.add_argument("--all", action="store_true", help="every file of the compile commands")
     options = parser.parse_args()
