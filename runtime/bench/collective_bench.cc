@@ -2,6 +2,7 @@
 #include "runtime/bench/collective_bench.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -77,11 +78,8 @@ class CollectiveBench {
     }
     std::vector<CollectiveMeasurement> all;
     for (const uint64_t bytes : options_.bytes) {
-      for (const Algorithm algorithm : options_.algorithms) {
-        if (is_stopped_) return absl::CancelledError("stopped by a signal");
-        PUSHPULL_ASSIGN_OR_RETURN(CollectiveMeasurement one, Measure(bytes, algorithm));
-        all.push_back(std::move(one));
-      }
+      PUSHPULL_ASSIGN_OR_RETURN(std::vector<CollectiveMeasurement> measured, MeasureInTurns(bytes));
+      std::move(measured.begin(), measured.end(), std::back_inserter(all));
     }
     PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kLeave}));
     return all;
@@ -89,6 +87,7 @@ class CollectiveBench {
 
  private:
   static constexpr uint64_t kMeasuredBytesLeast = 64 << 10;
+  static constexpr uint32_t kTurns = 5;
 
   bool is_shm() const { return options_.channel == "shm"; }
   uint64_t LargestBytes() const {
@@ -147,26 +146,45 @@ class CollectiveBench {
     return absl::OkStatus();
   }
 
+  // The slowest rank counts.
   absl::Status TakeTimes(ControlSocket& rank, Deadline deadline, CollectiveMeasurement& measured) {
-    std::vector<int64_t> times(options_.repeats);
+    std::vector<int64_t> times(measured.seconds.size());
     PUSHPULL_RETURN_IF_ERROR(rank.Receive(std::span<int64_t>(times), deadline));
     for (size_t i = 0; i < times.size(); ++i)
       measured.seconds[i] = std::max(measured.seconds[i], static_cast<double>(times[i]) * 1e-9);
     return absl::OkStatus();
   }
 
-  absl::StatusOr<CollectiveMeasurement> Measure(uint64_t bytes, Algorithm algorithm) {
-    CollectiveMeasurement measured = {.bytes = bytes,
-                                      .algorithm = algorithm,
-                                      .seconds = std::vector<double>(options_.repeats),
-                                      .is_verified = true};
+  // Every algorithm, in turns, so that a disturbance of the machine affects all of them.
+  absl::StatusOr<std::vector<CollectiveMeasurement>> MeasureInTurns(uint64_t bytes) {
+    std::vector<CollectiveMeasurement> all;
+    for (const Algorithm algorithm : options_.algorithms)
+      all.push_back({.bytes = bytes, .algorithm = algorithm, .is_verified = true});
+    const uint32_t turns = all.size() == 1 ? 1 : std::min(kTurns, options_.repeats);
+    for (uint32_t turn = 0; turn < turns; ++turn) {
+      const uint32_t repeats =
+          options_.repeats * (turn + 1) / turns - options_.repeats * turn / turns;
+      for (CollectiveMeasurement& one : all) {
+        if (is_stopped_) return absl::CancelledError("stopped by a signal");
+        PUSHPULL_RETURN_IF_ERROR(Measure(repeats, one));
+      }
+    }
+    return all;
+  }
+
+  // Adds to what was measured so far.
+  absl::Status Measure(uint32_t repeats, CollectiveMeasurement& measured) {
+    CollectiveMeasurement turn = measured;
+    turn.seconds.assign(repeats, 0);
     PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kRun,
-                                      .repeats = options_.repeats,
-                                      .bytes = bytes,
+                                      .repeats = repeats,
+                                      .bytes = measured.bytes,
                                       .collective = options_.collective,
-                                      .algorithm = algorithm}));
-    PUSHPULL_RETURN_IF_ERROR(AwaitAll(&measured));
-    return measured;
+                                      .algorithm = measured.algorithm}));
+    PUSHPULL_RETURN_IF_ERROR(AwaitAll(&turn));
+    turn.seconds.insert(turn.seconds.end(), measured.seconds.begin(), measured.seconds.end());
+    measured = std::move(turn);
+    return absl::OkStatus();
   }
 
   const CollectiveOptions& options_;
