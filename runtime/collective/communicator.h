@@ -33,9 +33,10 @@
 
 namespace pushpull {
 
-// A call blocks until this rank's part is done, though perhaps not yet every other rank's, or until
-// `deadline` passes. Arrays belong to the caller and are changed in place; after an error their
-// elements are undefined. Algorithm::kAuto means what table() says for the array's size.
+// A call blocks until this rank's part is done, though perhaps not yet every other rank's, and
+// until nobody reads its array any more, or until `deadline` passes. Arrays belong to the caller
+// and are changed in place; after an error their elements are undefined. Algorithm::kAuto means
+// what table() says for the array's size.
 //
 // A call that fails ends the communicator: its links are closed, so that all other ranks' calls end
 // too, and every later call fails. Texts name this rank, the call and the other rank.

@@ -52,8 +52,8 @@ struct MeshOptions {
   std::vector<HostPort> addresses;
   GroupToken group{};
   LinkChannel channel = LinkChannel::kTcp;  // the same for all ranks
-  // Over kShm: memory of this rank. The other ranks read arrays in it where they are, which takes
-  // half the time of copying them through a ring. Null: arrays are private.
+  // Over kShm: memory of this rank. The other ranks read arrays in it where they are, instead of
+  // copies in a ring. Null: arrays are private.
   std::shared_ptr<const SharedMemory> arrays = nullptr;
   // Ends every wait if set; may be null.
   const Interrupt* interrupt = nullptr;

@@ -145,7 +145,6 @@ absl::StatusOr<std::optional<ExposedRange>> ShmLink::NextRange(uint64_t end) con
   const ExposedRange range = {.at = LoadShared(shared.at),
                               .offset = LoadShared(shared.offset),
                               .num_bytes = LoadShared(shared.num_bytes)};
-  // Its place may be within the padding of a message that was just read to its end.
   if (range.at > end) return std::nullopt;
   const bool is_possible = exposed > num_ranges_read_ &&
                            exposed - num_ranges_read_ <= kExposedRangesMax && range.at >= read_ &&
