@@ -71,9 +71,7 @@ class CollectiveBench {
   absl::StatusOr<std::vector<CollectiveMeasurement>> Run(ControlListener& listener) {
     PUSHPULL_RETURN_IF_ERROR(Connect(listener));
     if (UsesAuto()) {
-      PUSHPULL_RETURN_IF_ERROR(
-          TellAll({.kind = RankOrderKind::kRace,
-                   .bytes = std::max<uint64_t>(LargestBytes(), kMeasuredBytesLeast)}));
+      PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kRace, .bytes = LargestBytes()}));
       PUSHPULL_RETURN_IF_ERROR(AwaitAll(nullptr));
     }
     std::vector<CollectiveMeasurement> all;
@@ -90,8 +88,10 @@ class CollectiveBench {
   static constexpr uint32_t kTurns = 5;
 
   bool is_shm() const { return options_.channel == "shm"; }
+  // Of the arrays, those included that are measured for auto.
   uint64_t LargestBytes() const {
-    return *std::max_element(options_.bytes.begin(), options_.bytes.end());
+    return std::max(kMeasuredBytesLeast,
+                    *std::max_element(options_.bytes.begin(), options_.bytes.end()));
   }
   bool UsesAuto() const {
     return std::find(options_.algorithms.begin(), options_.algorithms.end(), Algorithm::kAuto) !=

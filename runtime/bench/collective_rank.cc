@@ -148,7 +148,10 @@ absl::Status FollowRankOrders(Communicator& ranks,
     if (order.kind == RankOrderKind::kLeave) return absl::OkStatus();
     if (order.kind == RankOrderKind::kRace) {
       PUSHPULL_RETURN_IF_ERROR(
-          RaceAlgorithms(ranks, {.bytes_max = order.bytes}, Deadline::After(kRankOrderTimeout)));
+          RaceAlgorithms(ranks,
+                         {.bytes_max = order.bytes,
+                          .memory = shared == nullptr ? std::span<std::byte>() : shared->bytes()},
+                         Deadline::After(kRankOrderTimeout)));
       PUSHPULL_RETURN_IF_ERROR(answer({.bytes_sent = 0, .is_right = 1}));
       continue;
     }

@@ -22,12 +22,16 @@ constexpr double kFarBehind = 3;
 // Calls are repeated until they have moved this many bytes, so that a measurement takes long
 // enough, but at most kCallsMax times.
 constexpr uint64_t kBytesOfRound = 256 << 10;
-constexpr uint64_t kCallsMax = 8;
+constexpr uint64_t kCallsMax = 32;
 
 class AlgorithmRace {
  public:
   AlgorithmRace(Communicator& ranks, const RaceOptions& options, Deadline deadline)
-      : ranks_(ranks), options_(options), deadline_(deadline) {}
+      : ranks_(ranks), options_(options), deadline_(deadline), memory_(options.memory) {
+    if (!memory_.empty()) return;
+    private_.resize(options.bytes_max);
+    memory_ = private_;
+  }
 
   absl::Status Run() {
     AlgorithmTable table = ranks_.table();
@@ -36,7 +40,8 @@ class AlgorithmRace {
       Algorithm fastest = Algorithm::kRing;
       for (size_t i = 0; i < kMeasuredBytes.size(); ++i) {
         if (kMeasuredBytes[i] <= options_.bytes_max) {
-          values_.assign(kMeasuredBytes[i] / sizeof(float), 1.0F);
+          values_ = memory_.first(kMeasuredBytes[i]);
+          std::fill(values_.begin(), values_.end(), std::byte{0});
           PUSHPULL_ASSIGN_OR_RETURN(const Race race, Measure(collective, candidates));
           fastest = FastestOf(race);
           candidates = WorthMeasuring(race, kFarBehind);
@@ -73,24 +78,22 @@ class AlgorithmRace {
   }
 
   absl::StatusOr<double> SecondsOf(Collective collective, Algorithm algorithm) {
-    const uint64_t bytes = values_.size() * sizeof(float);
-    const uint64_t calls = std::clamp<uint64_t>(kBytesOfRound / bytes, 1, kCallsMax);
+    const uint64_t calls = std::clamp<uint64_t>(kBytesOfRound / values_.size(), 1, kCallsMax);
     const SteadyTime begin = std::chrono::steady_clock::now();
     for (uint64_t i = 0; i < calls; ++i) PUSHPULL_RETURN_IF_ERROR(Call(collective, algorithm));
     return ToSeconds(std::chrono::steady_clock::now() - begin) / static_cast<double>(calls);
   }
 
   absl::Status Call(Collective collective, Algorithm algorithm) {
-    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values_));
     switch (collective) {
       case Collective::kAllReduce:
-        return ranks_.AllReduce(bytes, max_, algorithm, deadline_);
+        return ranks_.AllReduce(values_, max_, algorithm, deadline_);
       case Collective::kReduceScatter:
-        return ranks_.ReduceScatter(bytes, max_, algorithm, deadline_).status();
+        return ranks_.ReduceScatter(values_, max_, algorithm, deadline_).status();
       case Collective::kAllGather:
-        return ranks_.AllGather(bytes, sizeof(float), algorithm, deadline_);
+        return ranks_.AllGather(values_, sizeof(float), algorithm, deadline_);
       case Collective::kBroadcast:
-        return ranks_.Broadcast(bytes, 0, algorithm, deadline_);
+        return ranks_.Broadcast(values_, 0, algorithm, deadline_);
     }
     return absl::OkStatus();
   }
@@ -100,7 +103,9 @@ class AlgorithmRace {
   const Deadline deadline_;
   // As fast as a sum, but leaves the values unchanged.
   const ReductionOp max_ = ReductionOp(ElementKind::kFloat32, ElementOp::kMax);
-  std::vector<float> values_;
+  std::vector<std::byte> private_;
+  std::span<std::byte> memory_;
+  std::span<std::byte> values_;  // those that are measured, float32
 };
 
 }  // namespace

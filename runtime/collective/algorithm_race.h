@@ -3,7 +3,9 @@
 // Measures which algorithm is fastest between the ranks of a communicator.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 
@@ -14,8 +16,11 @@
 namespace pushpull {
 
 struct RaceOptions {
-  uint64_t bytes_max = 32 << 20;  // the largest array to measure
+  uint64_t bytes_max = 16 << 20;  // the largest array to measure
   uint32_t rounds = 5;            // per algorithm; the median counts
+  // Memory like that of the arrays to come, shared or not, of `bytes_max` bytes, which is
+  // overwritten. Empty: private memory.
+  std::span<std::byte> memory = {};
 };
 
 // All ranks call it together, once they are connected; blocks, usually for a second or two. Each

@@ -14,8 +14,8 @@
 namespace pushpull {
 
 // The sizes that are measured, in bytes of the whole array.
-constexpr std::array<uint64_t, 6> kMeasuredBytes = {
-    1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25};
+constexpr std::array<uint64_t, 8> kMeasuredBytes = {
+    1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
 
 // Thread-compatible.
 class AlgorithmTable {

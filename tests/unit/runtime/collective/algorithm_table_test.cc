@@ -10,12 +10,12 @@ namespace {
 TEST(AlgorithmTableTest, ChoosesByTheNearestMeasuredSize) {
   AlgorithmTable table(8);
   for (size_t i = 0; i < kMeasuredBytes.size(); ++i)
-    table.Set(Collective::kAllReduce, i, i < 2 ? Algorithm::kTree : Algorithm::kRing);
+    table.Set(Collective::kAllReduce, i, i < 3 ? Algorithm::kTree : Algorithm::kRing);
 
   EXPECT_EQ(table.Choose(Collective::kAllReduce, 0), Algorithm::kTree);
   EXPECT_EQ(table.Choose(Collective::kAllReduce, 8 << 10), Algorithm::kTree);
-  EXPECT_EQ(table.Choose(Collective::kAllReduce, 20'000), Algorithm::kTree);
-  EXPECT_EQ(table.Choose(Collective::kAllReduce, 30'000), Algorithm::kRing);
+  EXPECT_EQ(table.Choose(Collective::kAllReduce, 32'000), Algorithm::kTree);
+  EXPECT_EQ(table.Choose(Collective::kAllReduce, 33'000), Algorithm::kRing);
   EXPECT_EQ(table.Choose(Collective::kAllReduce, uint64_t{1} << 40), Algorithm::kRing);
 }
 
