@@ -34,19 +34,19 @@ std::vector<std::string> CommandOf(const CollectiveOptions& options,
                                    const std::string& program,
                                    const std::string& control,
                                    uint32_t rank) {
-  std::vector<std::string> command;
-  if (!options.places.empty())
-    command = {"/usr/bin/env", "ip", "netns", "exec", options.places[rank].network};
-  for (const std::string& word : {program,
-                                  std::string("bench"),
-                                  std::string("collective-rank"),
-                                  std::string("--control"),
-                                  control,
-                                  std::string("--address"),
-                                  AddressOf(options, rank),
-                                  std::string("--rank"),
-                                  absl::StrCat(rank)})
-    command.push_back(word);
+  std::vector<std::string> command = {program,
+                                      "bench",
+                                      "collective-rank",
+                                      "--control",
+                                      control,
+                                      "--address",
+                                      AddressOf(options, rank),
+                                      "--rank",
+                                      absl::StrCat(rank)};
+  if (options.places.empty()) return command;
+  const std::vector<std::string> there = {
+      "/usr/bin/env", "ip", "netns", "exec", options.places[rank].network};
+  command.insert(command.begin(), there.begin(), there.end());
   return command;
 }
 
@@ -174,16 +174,16 @@ class CollectiveBench {
 
   // Adds to what was measured so far.
   absl::Status Measure(uint32_t repeats, CollectiveMeasurement& measured) {
-    CollectiveMeasurement turn = measured;
-    turn.seconds.assign(repeats, 0);
+    CollectiveMeasurement turn = {.seconds = std::vector<double>(repeats), .is_verified = true};
     PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kRun,
                                       .repeats = repeats,
                                       .bytes = measured.bytes,
                                       .collective = options_.collective,
                                       .algorithm = measured.algorithm}));
     PUSHPULL_RETURN_IF_ERROR(AwaitAll(&turn));
-    turn.seconds.insert(turn.seconds.end(), measured.seconds.begin(), measured.seconds.end());
-    measured = std::move(turn);
+    measured.seconds.insert(measured.seconds.end(), turn.seconds.begin(), turn.seconds.end());
+    measured.bytes_sent = turn.bytes_sent;
+    measured.is_verified = measured.is_verified && turn.is_verified;
     return absl::OkStatus();
   }
 

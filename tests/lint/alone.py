@@ -32,16 +32,12 @@ def compile_alone(entry: dict[str, str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/tidy", help="folder of compile_commands.json")
-    parser.add_argument("--max-files", type=int, default=60, help="the most changed ones first")
     options = parser.parse_args()
     tree = lint.Tree(pathlib.Path(__file__).resolve().parents[2])
     entries = json.loads((tree.root / options.build / "compile_commands.json").read_text(encoding="utf-8"))
     by_name = {os.path.relpath(entry["file"], tree.root): entry for entry in entries}
     by_name = {name: entry for name, entry in by_name.items() if name.startswith(("runtime/", "operator/"))}
     names = tidy.sources(tidy.changed_files(tree), set(by_name))
-    if len(names) > options.max_files:
-        print(f"{len(names) - options.max_files} more changed files not looked at")
-    names = names[: options.max_files]
     print(f"alone: {' '.join(names) or 'no changed file'}", flush=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         findings = [text for text in pool.map(lambda name: compile_alone(by_name[name]), names) if text]

@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """spec.sync.localReduce on real processes: workers of one host, or rack, push as much as one of them would, the sums
 are those of all workers, and whoever dies, comes or goes, each worker's gradients count once."""
-import json
-import os
-import pathlib
-import signal
 import unittest
-import unittest.mock
 from typing import Any, Optional
 
-import hosts_test
 import job
-import rack_test
-import tls_test
 
 RESTARTS = {"backoffLimit": 3, "initialDelaySeconds": 0}
 STEPS = 300
@@ -64,7 +56,8 @@ class Received:
         return job.wait_until(window, WINDOW_SECONDS, f"{WINDOW_STEPS} steps with {most:.1f} gradients each, at most")
 
 
-class LocalReduceTest(job.JobTestCase):
+class LocalReduceCase(job.JobTestCase):
+    """Jobs whose workers push together, and what they must come to."""
 
     def adding_job(self, by: str, name: str, workers: int = 4, milliseconds: int = 100, **more: Any) -> dict[str, Any]:
         """Its last weights are exact in whatever order gradients are summed."""
@@ -82,12 +75,6 @@ class LocalReduceTest(job.JobTestCase):
         self.assertEqual(len(self.weights("plain")), GRADIENT_BYTES)
         return self.weights("plain")
 
-    def counting_job(self, workers: int) -> job.LocalJob:
-        """Counts, in its parameters, how often each sample has contributed to them."""
-        return self.run_job(self.spec("--samples", SAMPLES, "--epochs", EPOCHS, "--batch", BATCH,
-                                      "--step-milliseconds", 50, workers=workers, sync={"localReduce": "Host"},
-                                      restart=RESTARTS))
-
     def assert_ends_well(self, started: job.LocalJob, restarts: int = 0) -> dict[str, Any]:
         code = started.finish()
 
@@ -95,6 +82,15 @@ class LocalReduceTest(job.JobTestCase):
         report = started.report()
         self.assertEqual(report["restarts"], restarts, started.launcher.output)
         return report
+
+
+class LocalReduceTest(LocalReduceCase):
+
+    def counting_job(self, workers: int) -> job.LocalJob:
+        """Counts, in its parameters, how often each sample has contributed to them."""
+        return self.run_job(self.spec("--samples", SAMPLES, "--epochs", EPOCHS, "--batch", BATCH,
+                                      "--step-milliseconds", 50, workers=workers, sync={"localReduce": "Host"},
+                                      restart=RESTARTS))
 
     def test_a_group_pushes_what_one_worker_would(self) -> None:
         weights = {}
@@ -161,27 +157,6 @@ class LocalReduceTest(job.JobTestCase):
         final = report["final"]
         self.assertEqual((final["least"], final["most"], final["total"]), (EPOCHS, EPOCHS, SAMPLES * EPOCHS))
 
-    def check_channel(self, **variables: str) -> None:
-        started = self.run_with(self.adding_job("Host", "weights", workers=2), **variables)
-        started.wait_for_step(5)
-
-        gradients = Received(started, 2).gradients_a_step(1.3)
-        self.assert_ends_well(started)
-
-        self.assertGreaterEqual(gradients, 0.9)
-        self.assertTrue(self.weights("weights") == self.reference(workers=2))
-
-    def test_a_group_trains_over_tls(self) -> None:
-        certificates = self.folder / "member"
-        tls_test.Authority(self.folder / "authority").issue(certificates, days=1)
-        with unittest.mock.patch.dict(os.environ, PUSHPULL_TLS_DIR=str(certificates)):
-            self.check_channel(PUSHPULL_TLS_DIR=str(certificates))
-
-    def test_a_group_trains_over_other_channels(self) -> None:
-        for channel in ("tcp", "grpc"):
-            with self.subTest(channel=channel):
-                self.check_channel(PUSHPULL_CHANNEL=channel)
-
     def test_a_value_that_is_not_finite_names_its_worker(self) -> None:
         for step in (0, 20):
             with self.subTest(step=step):
@@ -196,51 +171,6 @@ class LocalReduceTest(job.JobTestCase):
                 self.assertRegex(failure, r"\bworker-1\b")
                 self.assertRegex(failure, rf"\bstep {step}\b")
                 self.assertNotRegex(failure, r"\bworker-[02]\b")
-
-
-class PlacesTest(job.JobTestCase):
-    """Groups by machine and by rack: `pushpull run --topology`, on network namespaces."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        reason = hosts_test.why_not()
-        if reason:
-            self.skipTest(reason)
-
-    def run_on(self, topology: dict[str, Any], by: str, servers: int, **workers: Any) -> job.LocalJob:
-        file = self.folder / "topology.yaml"
-        file.write_text(json.dumps(topology), encoding="utf-8")
-        spec = self.spec("--steps", STEPS, "--step-milliseconds", 100, "--optimizer", "sum", "--tensors", TENSORS,
-                         "--values", VALUES, servers=servers, workers=4, sync={"localReduce": by},
-                         restart={"backoffLimit": 0})
-        spec["workers"].update(workers)
-        started = self.run_job(spec, "--topology", file, name=f"{self.job_name}-{by.lower()}")
-        started.wait_for_step(5)
-        return started
-
-    def check_gradients(self, started: job.LocalJob, servers: int, expected: int) -> None:
-        gradients = Received(started, servers).gradients_a_step(1.2 * expected)
-        code = started.finish()
-
-        self.assertGreaterEqual(gradients, 0.9 * expected)
-        self.assertEqual(code, 0, started.launcher.output)  # the probe has compared every sum
-
-    def test_workers_of_a_rack_push_together(self) -> None:
-        for by, expected in (("Rack", 2), ("Host", 4)):
-            with self.subTest(by=by):
-                # Every machine has one worker.
-                started = self.run_on(rack_test.TWO_RACKS, by, 4, **rack_test.RACKS)
-
-                self.check_gradients(started, 4, expected)
-
-    def test_workers_of_a_machine_push_together(self) -> None:
-        topology = {**rack_test.TWO_RACKS, "name": "two machines",
-                    "machine": {"gpus": 2, "pcie": {"bandwidth": "16GB/s"}, "nics": [{"bandwidth": "40Gb/s"}]},
-                    "cluster": {"workers": 2, "servers": 2}}
-
-        started = self.run_on(topology, "Host", 2)
-
-        self.check_gradients(started, 2, expected=2)
 
 
 if __name__ == "__main__":
