@@ -12,8 +12,10 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any, Callable, Optional
 
+import fake_accelerator
 import pushpull
 import pushpull.torch as pp
 import torch
@@ -21,6 +23,7 @@ from scenarios import assert_raises, say, wait_for
 from torch import nn
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
+DEVICE = torch.device(fake_accelerator.DEVICE if fake_accelerator.IS_LOADED else "cpu")
 STEPS = 30
 WORKERS = 2
 
@@ -35,18 +38,23 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 def model_of(seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 5))
+    return nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 5)).to(DEVICE)
 
 
 def batch_of(worker: int, step: int, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1000 * step + worker)
     x = torch.randn(size, 20, generator=generator)
-    return x, x[:, :5].argmax(dim=1)
+    return x.to(DEVICE), x[:, :5].argmax(dim=1).to(DEVICE)
 
 
 def loss_of(model: nn.Module, worker: int, step: int) -> torch.Tensor:
     x, y = batch_of(worker, step)
     return nn.functional.cross_entropy(model(x), y)
+
+
+def values_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Copies on the CPU."""
+    return {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
 
 
 def groups_of(model: nn.Module) -> list[dict[str, Any]]:
@@ -61,7 +69,7 @@ def train_alone(model: nn.Module, optimizer: torch.optim.Optimizer, clip_norm: O
     losses = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        total = torch.zeros(())
+        total = torch.zeros((), device=DEVICE)
         for part in range(micro):
             for worker in range(WORKERS):
                 loss = loss_of(model, worker, micro * step + part) / WORKERS / micro
@@ -96,7 +104,7 @@ def trains_as_one_process(kind: str, clip: str, micro_batches: str, where: str) 
         scheduler.step()
     values = model.state_dict()
     for name, value in alone.state_dict().items():
-        torch.testing.assert_close(values[name], value, rtol=1e-3, atol=2e-5)
+        torch.testing.assert_close(values[name].cpu(), value.cpu(), rtol=1e-3, atol=2e-5)
     job.report_result("on_servers", float("on servers" in repr(optimizer)))
     job.end()
 
@@ -119,7 +127,7 @@ def continues(kind: str, begin: str, end: str) -> None:
         losses.append(loss.item())
     assert "on servers" in repr(optimizer), optimizer
     if job.worker == 0:
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, SHARED / f"saved-{end}")
+        torch.save({"model": values_of(model), "optimizer": optimizer.state_dict()}, SHARED / f"saved-{end}")
         assert not optimizer.state, "the state is the servers'"
     (SHARED / f"losses-{job.worker}").write_text(json.dumps(losses))
     job.end()
@@ -162,22 +170,61 @@ def shared_unused_and_averaged() -> None:
 
     job = pushpull.init()
     torch.manual_seed(1)
-    model = Model()
-    before = copy.deepcopy(model.state_dict())
+    model = Model().to(DEVICE)
+    before = values_of(model)
     optimizer = pp.DistributedOptimizer(torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), model=model)
     own = []
     for step in range(5):
         optimizer.zero_grad()
         x = torch.randn(32, 8, generator=torch.Generator().manual_seed(10 * step + job.worker)) + job.worker
-        model(x).square().mean().backward()
+        model(x.to(DEVICE)).square().mean().backward()
         own.append(model.norm.running_mean.clone())
         optimizer.step()
-    after = model.state_dict()
+    after = values_of(model)
     assert torch.equal(after["unused.weight"], before["unused.weight"])
     assert torch.equal(after["frozen"], before["frozen"]) and torch.equal(after["mask"], before["mask"])
     assert not torch.equal(after["encode.weight"], before["encode.weight"])
-    assert not torch.equal(after["norm.running_mean"], own[-1])
+    assert not torch.equal(after["norm.running_mean"], own[-1].cpu())
     (SHARED / f"model-{job.worker}").write_text(json.dumps({k: v.tolist() for k, v in after.items() if v.is_floating_point()}))
+    job.end()
+
+
+def begins_with_loaded_values() -> None:
+    """What is loaded after the optimizer has the model; statistics of batch norm belong to it."""
+    job = pushpull.init()
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).to(DEVICE)
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    loaded = {name: torch.full_like(value, 3) for name, value in model.state_dict().items()}
+    model.load_state_dict(loaded)
+    job.start()
+    with torch.no_grad():
+        model[0].weight.fill_(5)  # has no effect: the job has its value
+    model(torch.ones(8, 4, device=DEVICE)).sum().mul(0).backward()
+    model[1].load_state_dict({name: value for name, value in loaded.items() if name.startswith("1.")}, strict=False)
+    optimizer.step()
+    values = model.state_dict()
+    for name in ("0.weight", "0.bias", "1.weight", "1.bias", "1.running_var"):
+        assert torch.allclose(values[name].cpu(), loaded[name].cpu(), rtol=0.2), (name, values[name])
+    job.end()
+
+
+def device_is_late() -> None:
+    """A device that has not computed a gradient in time: the step says which, and can be waited for again."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(OPTIMIZERS["sgd"](model.parameters()), model=model)
+    late = threading.Event()
+    wait = fake_accelerator.Event.synchronize
+    fake_accelerator.Event.synchronize = lambda event: (late.wait(), wait(event))  # type: ignore[method-assign, return-value]
+    loss_of(model, 0, 0).backward()
+    optimizer.timeout = 0.2
+    error = assert_raises(pushpull.PushPullError, ['tensor "0.weight"', "privateuseone:0", "0.2 s"], optimizer.step)
+    assert error.code == "DEADLINE_EXCEEDED" and error.tensor == "0.weight", error
+    late.set()
+    optimizer.timeout = 60.0
+    optimizer.step()
+    optimizer.wait()
+    assert torch.ops.fake_accelerator.num_copies_postponed() > 0
     job.end()
 
 

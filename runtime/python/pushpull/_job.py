@@ -280,6 +280,7 @@ class _StepsWithJob(Protocol):
     """An optimizer whose steps are those of the job."""
 
     def _before_start(self) -> None: ...
+    def _after_start(self) -> None: ...
     def _push_nothing(self) -> None: ...
     def wait(self) -> None: ...
 
@@ -328,6 +329,8 @@ class Job:
         for optimizer in self._optimizers:
             optimizer._before_start()
         self._engine.start(timeout)
+        for optimizer in self._optimizers:
+            optimizer._after_start()
 
     def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:
         """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.

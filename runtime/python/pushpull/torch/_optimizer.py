@@ -11,18 +11,20 @@ from torch.nn.utils.clip_grad import clip_grad_norm_
 
 from .._job import current_job
 from .._optimizers import SGD, Sum
+from ._devices import Copies
 from ._rows import RowParameter, check_choices, receive_before, sparse_embeddings
 from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
 from ._spans import PassSpans
-from ._tensors import Buffer, Memory, Parameter, Tensor, statistics
+from ._tensors import Buffer, DeviceParameter, DeviceTensor, Memory, Parameter, Tensor, statistics
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
     """Applies `optimizer` to the mean gradient of all workers, weighted by their samples.
 
-    optimizer         its parameters must be float32, bfloat16 or float16, contiguous and on the CPU. Its param_groups stay in
-                      use: learning-rate schedulers may use either this object or `optimizer`. For bfloat16 and float16 the
-                      servers keep float32 master values and state: the optimizer runs there, without codec
+    optimizer         its parameters must be float32, bfloat16 or float16, and on a GPU (CUDA or ROCm), or on the CPU and contiguous.
+                      Move the model there before. Its param_groups stay in use: learning-rate schedulers may use either this
+                      object or `optimizer`. For bfloat16 and float16 the servers keep float32 master values and state: the
+                      optimizer runs there, without codec
     named_parameters  all its parameters, in the order of the forward pass, such as model.named_parameters()
     model             alternative: then the forward pass waits for each module's parameters when it reaches the module, otherwise
                       `step` waits for all; and the finite floating-point buffers of its state_dict (such as the statistics of
@@ -67,10 +69,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.timeout = 60.0
         self._clip_norm = clip_norm
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
-        self._is_bound = False
         self._is_pending = False  # whether new values are on their way
         self._accumulates = False
         self._is_synchronized = False  # whether the gradients of the parameters are the workers' mean
+        self._loss_scale: Optional[float] = None  # of this step; reading it makes the host wait for the device
+        self._are_finite: list[torch.Tensor] = []  # of the gradients pushed in this step
         self._share_state()
         named = dict(model.named_parameters() if model is not None else named_parameters or ())
         groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
@@ -84,9 +87,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         embeddings = sparse_embeddings(model, trained)
         self._check_embeddings(embeddings, trained, codec, optimizer_on)
         dense = [parameter for name, parameter in trained.items() if name not in embeddings]
-        copies = 1 if self.runs_on_servers else 2
+        tensors = 1 if self.runs_on_servers else 2
         overflow = [] if self._scaler is None else [torch.zeros(1)]
-        memory = Memory(self._job, [*dense * copies, *averaged.values(), *overflow])
+        memory = Memory(self._job, [*dense * tensors, *averaged.values(), *overflow])
+        self._copies: dict[torch.device, Copies] = {}
         self._dense: list[Parameter] = []
         self._rows: list[RowParameter] = []
         self._parameters: dict[str, Union[Parameter, RowParameter]] = {}
@@ -277,21 +281,30 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return added
 
     def _add_dense(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
-        gradient = memory.take(parameter)
+        on_device = parameter.device.type != "cpu"
+        kind = DeviceParameter if on_device else Parameter
         if self.runs_on_servers:
             optimizer = on_servers(self._optimizer, group)
             assert optimizer is not None
-            tensor = Tensor(name, gradient, parameter.detach())
+            tensor = self._tensor(name, parameter.detach(), memory)
             tensor.register(self._job, optimizer, codec, self._clip_norm or 0.0)
-            return Parameter(parameter, group, tensor, None)
-        update = Tensor(name, memory.take(parameter), parameter.detach())
+            return kind(parameter, group, tensor, None)
+        update = self._tensor(name, parameter.detach(), memory)
         update.register(self._job, SGD(lr=1))
-        mean = Tensor(f"{name}.gradient", gradient, torch.zeros_like(parameter))
+        mean = self._tensor(f"{name}.gradient", torch.zeros_like(parameter), memory)
         mean.register(self._job, Sum(), codec)
-        return Parameter(parameter, group, mean, update)
+        return kind(parameter, group, mean, update)
+
+    def _tensor(self, name: str, value: torch.Tensor, memory: Memory) -> Tensor:
+        gradient = memory.take(value)
+        if value.device.type == "cpu":
+            return Tensor(name, gradient, value)
+        if value.device not in self._copies:
+            self._copies[value.device] = Copies(value.device)
+        return DeviceTensor(name, gradient, memory.take(value).copy_(value), self._copies[value.device])
 
     def _add_buffer(self, name: str, buffer: torch.Tensor, memory: Memory) -> Buffer:
-        mean = Tensor(name, memory.take(buffer), buffer.clone())
+        mean = self._tensor(name, buffer.clone(), memory)
         mean.register(self._job, Sum())
         return Buffer(buffer, mean)
 
@@ -361,20 +374,23 @@ class DistributedOptimizer(torch.optim.Optimizer):
             each.ignore_changes()
 
     def _begin(self) -> None:
-        if self._is_bound:
-            return
         self._job._start_once()
+
+    def _after_start(self) -> None:
+        """The parameters and buffers have the job's values from here on."""
         for each in self._parameters.values():
             each.bind(self._job._engine)
         for buffer in self._buffers:
-            buffer.mean.bind(self._job._engine)
-            buffer.buffer.copy_(buffer.mean.value)
+            buffer.bind(self._job._engine)
         if self._overflow is not None:
             self._overflow.bind(self._job._engine)
-        self._is_bound = True
 
     def _before_start(self) -> None:
-        """Passes on the state with which the servers begin."""
+        """Passes on the values and the state with which the servers begin."""
+        for parameter in self._parameters.values():
+            parameter.before_start()
+        for buffer in self._buffers:
+            buffer.before_start()
         if not self.runs_on_servers:
             return
         for name, each in self._parameters.items():
@@ -427,10 +443,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             each.receive_all(self.timeout)
 
     def _push(self, each: Union[Parameter, RowParameter], samples: float) -> None:
-        scale = None if self._scaler is None else float(self._scaler.get_scale())
-        if not each.push(samples, self.timeout, scale):
-            assert self._overflow is not None
-            self._overflow.gradient.fill_(1)
+        if self._scaler is not None and self._loss_scale is None:
+            self._loss_scale = float(self._scaler.get_scale())
+        is_finite = each.push(samples, self.timeout, self._loss_scale)
+        if is_finite is not None:
+            self._are_finite.append(is_finite)
 
     def _push_rest(self, samples: Optional[float] = None) -> None:
         """Pushes what the backward pass has not pushed; zeros for parameters without a gradient."""
@@ -442,17 +459,21 @@ class DistributedOptimizer(torch.optim.Optimizer):
             else:
                 self._push(each, samples)
         if self._overflow is not None:
+            if not all(map(bool, self._are_finite)):
+                self._overflow.gradient.fill_(1)
+            self._are_finite.clear()
             self._overflow.push(samples, 0.0)
 
     def _receive_mean(self) -> None:
         for each in self._dense:
-            each.gradient.wait(self.timeout)
-            each.gradient.gradient.copy_(each.gradient.value)
+            each.receive_mean(self.timeout)
         if self._overflow is not None:
             self._overflow.wait(self.timeout)
             self._overflow.gradient.zero_()
             if self._has_overflow():
-                self._dense[0].gradient.gradient.fill_(torch.inf)
+                grad = self._dense[0].parameter.grad
+                assert grad is not None
+                grad.fill_(torch.inf)
         self._is_synchronized = True
 
     def _end_step(self, samples: float) -> None:
@@ -461,34 +482,31 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self.runs_on_servers:
             self._update_on_worker()
         for each in self._parameters.values():
-            each.end_step()
+            each.end_step(self.timeout)
+        for buffer in self._buffers:
+            buffer.mean.end_push(self.timeout)
         self._is_synchronized = False
+        self._loss_scale = None
         self._is_pending = True
         self._job._commit_step(self)
         if self._waits_in_step:
             self.wait()
 
     def _update_on_worker(self) -> None:
-        """Runs the optimizer on copies of the parameters: the library owns the memory of the registered ones.
+        """Runs the optimizer.
 
         Pushes the difference, so that the servers have the parameters for workers that join and for checkpoints.
         """
         if not self._is_synchronized:
             self._receive_mean()
         for each in self._dense:
-            assert each.update is not None
-            each.update.wait(self.timeout)
-            each.update.gradient.copy_(each.update.value)
-            each.parameter.data = each.update.gradient
+            each.begin_update(self.timeout)
         if not self._has_overflow():
             if self._clip_norm is not None:
                 clip_grad_norm_([each.parameter for each in self._dense], self._clip_norm)
             self._optimizer.step()
         for each in self._dense:
-            assert each.update is not None
-            each.parameter.data = each.update.value
-            torch.sub(each.update.value, each.update.gradient, out=each.update.gradient)
-            each.update.push(1.0, 1.0)
+            each.push_update()
 
     def _has_overflow(self) -> bool:
         return self._overflow is not None and float(self._overflow.value) > 0

@@ -66,7 +66,7 @@ def to_rows(state: dict[str, Any], names: tuple[str, ...]) -> Optional[tuple[tor
     updates = int(state.get("step", 1))
     if updates == 0 or not parts or any(part is None for part in parts):
         return None
-    return torch.stack([part.detach().float() for part in parts if part is not None]), updates
+    return torch.stack([part.detach().float() for part in parts if part is not None]).cpu(), updates
 
 
 def from_rows(rows: torch.Tensor, names: tuple[str, ...], updates: int) -> dict[str, Any]:
