@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import fake_accelerator
+import torch
 import torch_scenarios
 from package_test import HERE, ROOT, JobTest, run
 
@@ -80,6 +81,14 @@ class DeviceTest(JobTest):
 
         first, second = [json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2)]
         self.assertEqual(first, second)
+
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "GradScaler is for CUDA alone before torch 2.3")
+    def test_step_that_overflows_in_one_worker_changes_nothing(self) -> None:
+        self.run_scenario("scales_losses")
+
+    def test_sparse_embeddings_stay_on_the_cpu(self) -> None:
+        with mock.patch.object(self, "SCENARIOS", HERE / "embedding_scenarios.py"):
+            self.run_scenario("trains_like_a_dense_model", "adagrad", 3)
 
     def test_device_that_is_late_is_named(self) -> None:
         self.run_scenario("device_is_late", workers=1)

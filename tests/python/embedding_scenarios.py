@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any, Callable, Optional
 
+import fake_accelerator
 import pushpull
 import pushpull.torch as pp
 import torch
@@ -19,6 +20,7 @@ from scenarios import assert_raises, say, wait_for
 from torch import nn
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
+DEVICE = torch.device(fake_accelerator.DEVICE if fake_accelerator.IS_LOADED else "cpu")
 USERS, ITEMS, DIM, STEPS, WORKERS, BATCH = 200, 120, 8, 30, 2, 16
 LONG_STEPS, CALM_STEPS = 300, 10
 
@@ -44,12 +46,14 @@ class Clicks(nn.Module):
         hidden = self.users(users)
         if items is not None:
             hidden = hidden * self.items(items)
-        return self.score(hidden)[:, 0]  # type: ignore[no-any-return]
+        return self.score(hidden.to(DEVICE))[:, 0]  # type: ignore[no-any-return]
 
 
 def model_of(seed: int, sparse: bool = True) -> Clicks:
     torch.manual_seed(seed)
-    return Clicks(sparse)
+    model = Clicks(sparse)
+    model.score.to(DEVICE)  # the embeddings stay on the CPU
+    return model
 
 
 def loss_of(model: nn.Module, worker: int, step: int, is_every_module_used: bool = False) -> torch.Tensor:
@@ -59,7 +63,8 @@ def loss_of(model: nn.Module, worker: int, step: int, is_every_module_used: bool
     items = torch.randint(ITEMS, (BATCH, 3), generator=generator)
     target = torch.randn(BATCH, generator=generator)
     has_items = is_every_module_used or step % 3 != 1 + worker
-    return nn.functional.mse_loss(model(users, items if has_items else None), target)
+    score: torch.Tensor = model(users, items if has_items else None)
+    return (score - target.to(DEVICE)).square().mean()
 
 
 def groups_of(model: Clicks) -> list[dict[str, Any]]:
@@ -80,7 +85,7 @@ def train_alone(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], m
 
 
 def assert_equal_models(received: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    worst = max(float((received[name] - value).abs().max()) for name, value in expected.items())
+    worst = max(float((received[name] - value).abs().max().cpu()) for name, value in expected.items())
     print(f"values differ by at most {worst:.1e}", flush=True)
     assert worst < 1e-6, worst
 

@@ -27,6 +27,11 @@
 
 #include <torch/library.h>
 
+#if __has_include(<ATen/detail/PrivateUse1HooksInterface.h>)  // torch 2.1
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#define PUSHPULL_HAS_HOOKS 1
+#endif
+
 namespace pushpull {
 namespace {
 
@@ -255,6 +260,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
+#ifdef PUSHPULL_HAS_HOOKS
+struct Hooks final : at::PrivateUse1HooksInterface {
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return true; }
+};
+const bool has_hooks = (at::RegisterPrivateUse1HooksInterface(new Hooks), true);
+#endif
+
 size_t BytesOf(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype) {
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -394,82 +409,109 @@ at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_block
   return to;
 }
 
-// Any other operation: that of the CPU, in the same memory.
-void Compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const c10::FunctionSchema& schema = op.schema();
-  const size_t num_arguments = schema.arguments().size();
-  const size_t first = stack->size() - num_arguments;
-  const std::vector<c10::IValue> arguments(stack->begin() + static_cast<std::ptrdiff_t>(first),
-                                           stack->end());
-  std::set<void*> reads;
-  std::set<void*> writes;
-  std::vector<std::pair<at::Tensor, at::Tensor>> resized;  // by the operation, if at all
-  const auto take = [&](const at::Tensor& tensor, const c10::AliasInfo* alias) {
+// The arguments of an operation, as the CPU has them.
+class Arguments {
+ public:
+  Arguments(const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+    const size_t first = stack->size() - schema.arguments().size();
+    originals_.assign(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+    for (size_t i = 0; i < originals_.size(); ++i) {
+      (*stack)[first + i] = Take(originals_[i], schema.arguments()[i].alias_info());
+    }
+  }
+
+  const c10::IValue& original(size_t i) const { return originals_[i]; }
+  const std::set<void*>& reads() const { return reads_; }
+  const std::set<void*>& writes() const { return writes_; }
+
+  // Results whose shape the operation has found.
+  void WriteResized() const {
+    for (const auto& [tensor, computed] : resized_) {
+      Write(Resize(tensor, computed.sizes(), c10::nullopt), computed);
+    }
+  }
+
+ private:
+  c10::IValue Take(const c10::IValue& value, const c10::AliasInfo* alias) {
+    if (value.isTensor()) {
+      return Take(value.toTensor(), alias);
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> taken;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        taken.push_back(Take(tensor, alias));
+      }
+      return taken;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<c10::optional<at::Tensor>> taken;
+      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        taken.push_back(tensor ? c10::optional<at::Tensor>(Take(*tensor, alias)) : c10::nullopt);
+      }
+      return taken;
+    }
+    return value.isDevice() ? c10::IValue(c10::Device(c10::DeviceType::CPU)) : value;
+  }
+
+  at::Tensor Take(const at::Tensor& tensor, const c10::AliasInfo* alias) {
     if (!IsOnDevice(tensor)) {
       return tensor;
     }
     const bool is_written = alias != nullptr && alias->isWrite();
-    (is_written ? writes : reads).insert(MemoryOf(tensor));
+    (is_written ? writes_ : reads_).insert(MemoryOf(tensor));
     if (is_written && tensor.numel() == 0) {
-      return resized.emplace_back(tensor, at::empty({0}, tensor.scalar_type())).second;
+      return resized_.emplace_back(tensor, at::empty({0}, tensor.scalar_type())).second;
     }
     return OnCpu(tensor);
-  };
-  for (size_t i = 0; i < num_arguments; ++i) {
-    c10::IValue& value = (*stack)[first + i];
-    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
-    if (value.isTensor()) {
-      value = take(value.toTensor(), alias);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> taken;
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        taken.push_back(take(tensor, alias));
-      }
-      value = taken;
-    } else if (value.isOptionalTensorList()) {
-      c10::List<c10::optional<at::Tensor>> taken;
-      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        taken.push_back(tensor ? c10::optional<at::Tensor>(take(*tensor, alias)) : c10::nullopt);
-      }
-      value = taken;
-    } else if (value.isDevice()) {
-      value = c10::Device(c10::DeviceType::CPU);
-    }
   }
-  Timeline::Get().Execute(current_stream, reads, writes, [&] {
+
+  std::vector<c10::IValue> originals_;
+  std::set<void*> reads_;
+  std::set<void*> writes_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> resized_;  // by the operation, if at all
+};
+
+// A result on the device: one of the arguments, or new.
+c10::IValue Return(const c10::IValue& computed,
+                   const c10::AliasInfo* alias,
+                   const c10::FunctionSchema& schema,
+                   const Arguments& arguments) {
+  if (alias != nullptr) {
+    const auto same = std::find_if(
+        schema.arguments().begin(), schema.arguments().end(), [&](const c10::Argument& argument) {
+          return argument.alias_info() != nullptr && *argument.alias_info() == *alias;
+        });
+    TORCH_CHECK(alias->isWrite() && same != schema.arguments().end(),
+                "fake accelerator: a view: ",
+                schema.name());
+    return arguments.original(same - schema.arguments().begin());
+  }
+  if (computed.isTensor()) {
+    return computed.toTensor().defined() ? ToDevice(computed.toTensor()) : computed;
+  }
+  if (computed.isTensorList()) {
+    c10::List<at::Tensor> moved;
+    for (const at::Tensor& tensor : computed.toTensorVector()) {
+      moved.push_back(ToDevice(tensor));
+    }
+    return moved;
+  }
+  Timeline::Get().WaitForStream(current_stream);  // the host knows the number
+  return computed;
+}
+
+// Any other operation: that of the CPU, in the same memory.
+void Compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const Arguments arguments(schema, stack);
+  Timeline::Get().Execute(current_stream, arguments.reads(), arguments.writes(), [&] {
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   });
-  for (const auto& [tensor, computed] : resized) {
-    Write(Resize(tensor, computed.sizes(), c10::nullopt), computed);
-  }
-  const size_t num_returns = schema.returns().size();
-  bool is_known_to_host = false;
-  for (size_t i = 0; i < num_returns; ++i) {
-    c10::IValue& value = (*stack)[stack->size() - num_returns + i];
-    const c10::AliasInfo* alias = schema.returns()[i].alias_info();
-    if (alias != nullptr) {
-      const auto same = std::find_if(
-          schema.arguments().begin(), schema.arguments().end(), [&](const c10::Argument& argument) {
-            return argument.alias_info() != nullptr && *argument.alias_info() == *alias;
-          });
-      TORCH_CHECK(alias->isWrite() && same != schema.arguments().end(),
-                  "fake accelerator: a view: ",
-                  op.operator_name());
-      value = arguments[same - schema.arguments().begin()];
-    } else if (value.isTensor()) {
-      value = value.toTensor().defined() ? ToDevice(value.toTensor()) : value;
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> moved;
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        moved.push_back(ToDevice(tensor));
-      }
-      value = moved;
-    } else {
-      is_known_to_host = true;
-    }
-  }
-  if (is_known_to_host) {
-    Timeline::Get().WaitForStream(current_stream);
+  arguments.WriteResized();
+  const size_t first = stack->size() - schema.returns().size();
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    c10::IValue& value = (*stack)[first + i];
+    value = Return(value, schema.returns()[i].alias_info(), schema, arguments);
   }
 }
 

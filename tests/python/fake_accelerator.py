@@ -7,15 +7,16 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, Optional
 
 import torch
 from torch.utils import cpp_extension
 
 SOURCE = pathlib.Path(__file__).with_suffix(".cc")
-DEVICE = "privateuseone"
+# Later versions take the device for the machine's accelerator only under another name.
+DEVICE = "fake" if hasattr(torch.utils, "rename_privateuse1_backend") else "privateuseone"
 IS_LOADED = "FAKE_ACCELERATOR" in os.environ
 
 
@@ -74,9 +75,37 @@ def stream(chosen: Stream) -> Iterator[None]:
         torch.ops.fake_accelerator.set_stream(before)
 
 
+# torch calls these of every device type.
+
+def is_available() -> bool:
+    return True
+
+
+def device_count() -> int:
+    return 1
+
+
+def current_device() -> int:
+    return 0
+
+
+def manual_seed_all(seed: int) -> None:
+    """The CPU computes, with its own generator."""
+
+
+def _is_in_bad_fork() -> bool:
+    return False
+
+
+def _lazy_init() -> None:
+    pass
+
+
 if IS_LOADED:
+    if DEVICE != "privateuseone":
+        torch.utils.rename_privateuse1_backend(DEVICE)
     torch.ops.load_library(os.environ["FAKE_ACCELERATOR"])
-    setattr(torch, DEVICE, SimpleNamespace(Stream=Stream, Event=Event, current_stream=current_stream, stream=stream))
+    torch._register_device_module(DEVICE, sys.modules[__name__])
 
 
 # ---- wrong use, for the stand-in's own test ----

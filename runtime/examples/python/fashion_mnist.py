@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 EPOCHS = int(os.environ.get("EPOCHS", 5))
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def load(name, header, *shape):
@@ -26,7 +27,7 @@ train, test = data_set("train"), data_set("t10k")
 model = nn.Sequential(
     nn.Conv2d(1, 16, 5, stride=2, padding=2), nn.BatchNorm2d(16), nn.ReLU(),
     nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-    nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+    nn.Flatten(), nn.Linear(32 * 7 * 7, 10)).to(DEVICE)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
 optimizer = pp.DistributedOptimizer(optimizer, model=model)
 loader = pp.ElasticDataLoader(train, batch_size=64, shuffle=True, epochs=EPOCHS)
@@ -35,7 +36,7 @@ loader = pp.ElasticDataLoader(train, batch_size=64, shuffle=True, epochs=EPOCHS)
 def test_accuracy():
     model.eval()
     with torch.no_grad():
-        images, labels = test.tensors
+        images, labels = (each.to(DEVICE) for each in test.tensors)
         accuracy = (model(images).argmax(dim=1) == labels).float().mean().item()
     model.train()
     return accuracy
@@ -44,7 +45,7 @@ def test_accuracy():
 for epoch in range(EPOCHS):
     for images, labels in loader:
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = nn.functional.cross_entropy(model(images.to(DEVICE)), labels.to(DEVICE))
         loss.backward()
         optimizer.step()
     print(f"epoch {epoch + 1}/{EPOCHS} test accuracy {test_accuracy():.4f}", flush=True)

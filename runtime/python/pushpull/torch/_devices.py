@@ -18,11 +18,12 @@ class Copies:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._module: Any = getattr(torch, device.type, None)
-        missing = [name for name in ("Stream", "Event", "stream", "current_stream") if not hasattr(self._module, name)]
+        module: Any = getattr(torch, device.type, None)
+        missing = [name for name in ("Stream", "Event", "stream", "current_stream") if not hasattr(module, name)]
         if missing:
             raise ValueError(f"a parameter on {device}: torch.{device.type} has no {', '.join(missing)}; move the model to a CUDA "
                              "or ROCm device, or to the CPU")
+        self._module = module
         # The host waits without using the CPU; only torch.cuda lets it choose.
         self._event_options = {"blocking": True} if device.type == "cuda" else {}
         # Beside the backward pass, whose later kernels would delay a copy on its own stream.

@@ -27,26 +27,22 @@ class RowParameter:
         self.group = group
         self.is_pushed = False
         self._pushed: Optional[tuple[torch.Tensor, int]] = None  # the gradient, and its _version then
-        # On the host: the initial rows. Of a parameter on the CPU its own memory.
-        self._initial = parameter if parameter.device.type == "cpu" else parameter.detach().cpu()
         self._push: Optional[_engine.Handle] = None
         self._engine: Optional[_engine.EngineJob] = None
         self._version = 0  # with which the next step begins
 
     def register(self, job: Job, optimizer: Optimizer) -> None:
         rows, dim = self.parameter.shape
-        job.store.register_rows(self.name, rows, dim, optimizer=optimizer, value=self._initial)
-
-    def before_start(self) -> None:
-        """Passes on the rows with which the job may begin."""
-        if self._initial is not self.parameter:
-            self._initial.copy_(self.parameter.detach())
+        job.store.register_rows(self.name, rows, dim, optimizer=optimizer, value=self.parameter)
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._engine = engine
         self._version = engine.next_step
 
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> None:
+    def before_start(self) -> None:
+        """Nothing to do: the library reads the weight itself."""
+
+    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes the rows of `parameter.grad`; without a gradient no rows, because every worker pushes in every step."""
         assert self._engine is not None and loss_scale is None
         self.wait(timeout)
@@ -55,7 +51,7 @@ class RowParameter:
             keys, values = torch.empty(0, dtype=torch.int64), torch.empty((0, self.parameter.shape[1]))
         elif grad.is_sparse:
             # The library adds up the gradients of a row that occurs several times.
-            keys, values = grad._indices()[0].contiguous().cpu(), grad._values().contiguous().cpu()
+            keys, values = grad._indices()[0].contiguous(), grad._values().contiguous()
             self._pushed = grad, grad._version
         else:
             raise TypeError(f'parameter "{self.name}": its gradient is dense, the weight is used outside of its '
@@ -64,6 +60,7 @@ class RowParameter:
         options.samples, options.learning_rate = samples, learning_rate(self.group)
         self._push = self._engine.push_rows(self.name, keys, values, options)
         self.is_pushed = True
+        return None
 
     def end_step(self, timeout: float) -> None:
         self.is_pushed = False
@@ -90,9 +87,8 @@ class RowParameter:
         """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
         keys = torch.unique(ids.detach()).to(torch.int64)
         rows = torch.empty((len(keys), self.parameter.shape[1]))
-        self._pull(keys.cpu(), rows, timeout)
-        weight = self.parameter.data
-        weight[keys.to(weight.device)] = rows.to(weight.device)
+        self._pull(keys, rows, timeout)
+        self.parameter.data[keys] = rows
 
     def receive_all(self, timeout: float) -> None:
         """Receives all rows, in portions."""
@@ -100,10 +96,7 @@ class RowParameter:
         portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
         for first in range(0, len(weight), portion):
             rows = weight[first:first + portion]
-            received = rows if rows.device.type == "cpu" else torch.empty(rows.shape)
-            self._pull(torch.arange(first, first + len(rows)), received, timeout)
-            if received is not rows:
-                rows.copy_(received)
+            self._pull(torch.arange(first, first + len(rows)), rows, timeout)
 
     def _pull(self, keys: torch.Tensor, rows: torch.Tensor, timeout: float) -> None:
         assert self._engine is not None
@@ -129,6 +122,9 @@ def sparse_embeddings(model: Optional[nn.Module], trained: dict[str, nn.Paramete
             if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse and parameter is module.weight:
                 found[name] = module
     for name, embedding in found.items():
+        if embedding.weight.device.type != "cpu":
+            raise ValueError(f'parameter "{name}": Embedding(sparse=True) is on {embedding.weight.device}; leave it on the CPU, and '
+                             "move what it returns, which is all that a batch needs; or use sparse=False")
         if owners[name] > 1:
             raise ValueError(f'parameter "{name}": the weight of an Embedding(sparse=True) is that of another module too; '
                              "use sparse=False, or a weight for each")

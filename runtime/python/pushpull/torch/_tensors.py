@@ -222,7 +222,7 @@ class DeviceParameter(Parameter):
 def _unscale(grad: torch.Tensor, loss_scale: float) -> torch.Tensor:
     """Divides a gradient by the scale of the loss, and makes it zeros if it is not finite then; whether it is."""
     grad.mul_(1 / loss_scale)
-    is_finite = grad.isfinite().all()
+    is_finite: torch.Tensor = grad.isfinite().all()
     grad.masked_fill_(is_finite.logical_not(), 0.0)
     return is_finite
 
@@ -268,12 +268,11 @@ class Memory:
     """
 
     def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
-        on_cpu, on_devices = [], []
-        for each in shapes:
-            (on_cpu if each.device.type == "cpu" else on_devices).append(each)
-        self._shared = _Portions(job.buffer(sum(map(_aligned_floats, on_cpu)) or 1))
-        # A gradient, and a value.
-        locked = 2 * sum(map(_aligned_floats, on_devices))
+        every = list(shapes)
+        on_devices = [each for each in every if each.device.type != "cpu"]
+        shared = sum(_aligned_floats(each) for each in every if each.device.type == "cpu")
+        locked = 2 * sum(_aligned_floats(each) for each in on_devices)  # of each a gradient and a value
+        self._shared = _Portions(job.buffer(shared or 1))
         self._locked = _Portions(locked_floats(locked, on_devices[0].device).numpy()) if locked else None
 
     def take(self, like: torch.Tensor) -> torch.Tensor:
@@ -285,7 +284,8 @@ class Memory:
             whole: torch.Tensor = torch.from_numpy(values[:like.numel()].reshape(tuple(like.shape)))
             return whole
         halves: torch.Tensor = torch.from_numpy(values.view(numpy.int16)[:like.numel()].reshape(tuple(like.shape)))
-        return halves.view(like.dtype)
+        values_of_dtype: torch.Tensor = halves.view(like.dtype)
+        return values_of_dtype
 
 
 class _Portions:
@@ -299,5 +299,5 @@ class _Portions:
 
 
 def _aligned_floats(tensor: torch.Tensor) -> int:
-    num_bytes = int(tensor.numel()) * tensor.element_size()
+    num_bytes: int = tensor.numel() * tensor.element_size()
     return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT // 4

@@ -49,7 +49,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     """Trains a LightningModule together with the other workers of the job.
 
         pushpull.init()
-        trainer = lightning.Trainer(strategy=PushPullStrategy(clip_norm=1.0), accelerator="cpu", max_epochs=3)
+        trainer = lightning.Trainer(strategy=PushPullStrategy(clip_norm=1.0), accelerator="cpu", max_epochs=3)  # or "gpu", devices=1
         trainer.fit(module, loader)
         pushpull.current_job().end()
 
@@ -74,14 +74,17 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
 
     @property
     def root_device(self) -> torch.device:
-        return torch.device("cpu")
+        devices: list[torch.device] = self.parallel_devices or [torch.device("cpu")]
+        return devices[0]
 
     @property
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self._job.workers, "rank": self._job.worker}
 
     def model_to_device(self) -> None:
-        """Does nothing: parameters are on the CPU."""
+        """Moves the module to the first of the Trainer's devices; a worker has one."""
+        module: torch.nn.Module = self.lightning_module
+        module.to(self.root_device)
 
     def setup_optimizers(self, trainer: Trainer) -> None:
         """Wraps the optimizer. The job starts with the first forward pass, after Lightning has loaded a checkpoint."""
