@@ -10,7 +10,7 @@
 
 namespace pushpull {
 
-std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
+std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job, int num_gpus) {
   constexpr absl::string_view kProgramsOfThisMachine = "processes run this machine's programs";
   constexpr absl::string_view kNoPods = "there are no pods";
   constexpr absl::string_view kNoCluster = "there is no cluster";
@@ -27,7 +27,9 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
   ignore(!spec.servers.image.empty(), "spec.servers.image", kProgramsOfThisMachine);
   ignore(!spec.servers.resources_json.empty(), "spec.servers.resources", kNoPods);
   ignore(!spec.servers.template_json.empty(), "spec.servers.template", kNoPods);
-  ignore(spec.workers.gpus_per_worker > 0, "spec.workers.gpusPerWorker", kNoPods);
+  ignore(spec.workers.gpus_per_worker > 0 && num_gpus == 0,
+         "spec.workers.gpusPerWorker",
+         "this machine shows no GPU");
   ignore(!spec.workers.resources_json.empty(), "spec.workers.resources", kNoPods);
   ignore(!spec.workers.template_json.empty(), "spec.workers.template", kNoPods);
   ignore(!spec.coordinator.resources_json.empty(), "spec.coordinator.resources", kNoPods);
@@ -46,12 +48,20 @@ std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job) {
   return lines;
 }
 
-std::vector<ManifestProblem> LocalProblems(const TrainingJob& job) {
+std::vector<ManifestProblem> LocalProblems(const TrainingJob& job, int num_gpus) {
   std::vector<ManifestProblem> problems;
   const auto refuse = [&problems](bool is_set, const std::string& field, const char* why) {
     if (is_set) problems.push_back({field, why});
   };
   const TrainingJobSpec& spec = job.spec;
+  if (num_gpus > 0 && spec.workers.gpus_per_worker > num_gpus) {
+    problems.push_back({"spec.workers.gpusPerWorker",
+                        absl::StrCat("this machine shows ",
+                                     num_gpus,
+                                     num_gpus == 1 ? " GPU" : " GPUs",
+                                     ": must be at most that, is ",
+                                     spec.workers.gpus_per_worker)});
+  }
   // A server in a worker's pod shares memory with it, which all local processes do.
   refuse(spec.workers.colocated_server,
          "spec.workers.colocatedServer",

@@ -19,9 +19,10 @@ inline constexpr std::chrono::seconds kLocalStartDeadline{300};
 
 // One line for each field that is set but applies only on Kubernetes, in the manifest's order:
 // "spec.image: is ignored, processes run this machine's programs".
-std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job);
+// `num_gpus`: of this machine.
+std::vector<std::string> LocallyIgnoredFields(const TrainingJob& job, int num_gpus = 0);
 
 // What keeps a valid manifest from running as local processes; empty if nothing does.
-std::vector<ManifestProblem> LocalProblems(const TrainingJob& job);
+std::vector<ManifestProblem> LocalProblems(const TrainingJob& job, int num_gpus = 0);
 
 }  // namespace pushpull

@@ -21,6 +21,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/job/checkpoint_place.h"
 #include "runtime/job/local_rules.h"
+#include "runtime/local/gpus.h"
 #include "runtime/local/guardian.h"
 #include "runtime/local/rack_network.h"
 #include "runtime/local/rack_places.h"
@@ -90,14 +91,16 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   // id.
   const std::string shm_prefix = absl::StrCat("pushpull-", job.metadata.name, "-", getpid(), "-");
   options.environment["PUSHPULL_SHM_PREFIX"] = shm_prefix;
-  const std::vector<ManifestProblem> problems = LocalProblems(job);
+  options.gpus = VisibleGpus(options.environment);
+  const int num_gpus = static_cast<int>(options.gpus.size());
+  const std::vector<ManifestProblem> problems = LocalProblems(job, num_gpus);
   for (const ManifestProblem& problem : problems) {
     std::fprintf(stderr, "%s: %s\n", options.manifest_path.c_str(), ToString(problem).c_str());
   }
   if (!problems.empty()) return kExitUsage;
   absl::StatusOr<std::optional<RackPlaces>> places = FindPlaces(options, job);
   if (!places.ok()) return Complain(places.status(), kExitUsage);
-  for (const std::string& line : LocallyIgnoredFields(job))
+  for (const std::string& line : LocallyIgnoredFields(job, num_gpus))
     std::fprintf(stderr, "pushpull: %s\n", line.c_str());
 
   absl::StatusOr<Workdir> workdir = Workdir::Open(options.workdir);

@@ -35,6 +35,7 @@ struct LaunchOptions {
   // The machines and racks that members are placed on, each machine in a network namespace of its
   // own; none: all members are on this host.
   std::optional<Topology> topology = {};
+  std::vector<std::string> gpus = {};  // that workers may use (gpus.h); LaunchJob finds them
   // LaunchJob makes it from the topology; null: there is no topology.
   const RackNetwork* network = nullptr;
   // The certificates of PUSHPULL_TLS_DIR, set by LaunchJob; null: no TLS.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/local/gpus.h"
 
 namespace pushpull {
 namespace {
@@ -114,6 +115,10 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   spec.command = {std::move(program)};
   spec.command.insert(spec.command.end(), job.spec.command.begin() + 1, job.spec.command.end());
   spec.command.insert(spec.command.end(), job.spec.args.begin(), job.spec.args.end());
+  if (job.spec.workers.gpus_per_worker > 0 && !options.gpus.empty()) {
+    spec.environment["CUDA_VISIBLE_DEVICES"] =
+        GpusOfWorker(options.gpus, job.spec.workers.gpus_per_worker, index);
+  }
   for (const EnvVar& variable : job.spec.env) spec.environment[variable.name] = variable.value;
   // By default numeric libraries use all cores in each process; workers would compete for them.
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -5,6 +5,9 @@
 # table. Leaves logs and figures in FOLDER, this one by default: device_test.log, nccl_test.log, speed.json, nccl.json.
 # SPEED_ARGUMENTS="--mib 64" and NCCL_ARGUMENTS="--ranks 1" and the like are passed to the programs that time.
 # NCCL is that of the system, of a wheel or of PyTorch; without one its part is left out. NCCL_LIBRARY=FILE names another.
+# Then, with a Python from 3.12 on that has PyTorch for CUDA (PYTHON=FILE names one), and if the bundle has the Python package:
+# a push-pull from the GPU's memory and from the host's, and a training. TORCH_ARGUMENTS is passed to the program for that, whose
+# logs and figures are in torch/ and torch.json.
 # Exit codes: 0 all is well, 1 a check failed or a speed is too low, 3 this machine has no NVIDIA driver or shows no GPU.
 set -u
 here=$(dirname "$(readlink -f "$0")")
@@ -36,6 +39,13 @@ for folder in sys.path:
             sys.exit(0)
 sys.exit(1)
 TEXT
+  done
+}
+
+# A Python with PyTorch for which the package is built.
+python_with_torch() {
+  for python in ${PYTHON:-python3 python python3.14 python3.13 python3.12}; do
+    ! "$python" -c 'import sys, torch; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || { echo "$python"; return; }
   done
 }
 
@@ -81,4 +91,15 @@ cat "$out/speed.txt"
 # Last, and within a limit: ranks that share a GPU are what is most likely to hang.
 [ -z "$library" ] || check nccl_test collective_nccl_test
 [ -z "$library" ] || start nccl_speed --json "$out/nccl.json" ${NCCL_ARGUMENTS:-} || code=1
+if [ -d "$here/python" ]; then
+  python=$(python_with_torch)
+  if [ -n "$python" ]; then
+    rm -rf "$out/torch" && mkdir "$out/torch"
+    "$python" -m zipfile -e "$here"/python/*.whl "$out/torch/site"
+    chmod +x "$out/torch/site/pushpull/bin/pushpull"  # zipfile forgets that
+    PYTHONPATH=$out/torch/site "$python" -B "$here/python/torch_on_gpu.py" "$out" ${TORCH_ARGUMENTS:-} || code=1
+  else
+    echo "no Python from 3.12 on that has PyTorch: its part is left out; PYTHON=FILE names one"
+  fi
+fi
 exit "$code"

@@ -2,7 +2,7 @@
 """Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in environments of its own.
 
 With --build it tests nothing. PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in
-build/python/dist. The environments are kept from run to run: build/python/venv has the test packages of pyproject.toml and no
+build/python/dist, or FOLDER/dist. The environments are kept from run to run: build/python/venv has the test packages of pyproject.toml and no
 torch, build/python/venv-torch mypy and the NumPy and torch of the system.
 """
 import os
@@ -15,7 +15,7 @@ import tomllib
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = ROOT / "runtime/python"
-FOLDER = ROOT / "build/python"
+FOLDER = ROOT / os.environ.get("FOLDER", "build/python")
 PYTHON = FOLDER / "venv/bin/python"
 TORCH_PYTHON = FOLDER / "venv-torch/bin/python"
 
@@ -80,7 +80,8 @@ def main() -> None:
     install_packages()
     wheel = build_wheel()
     run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
-    install_beside_torch(wheel)
+    if not is_build_alone:
+        install_beside_torch(wheel)
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
     if is_build_alone:
         return

@@ -9,11 +9,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 EPOCHS = int(os.environ.get("EPOCHS", 5))
+DATA = os.environ.get("DATA", "/usr/share/datasets/fashion-mnist")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def load(name, header, *shape):
-    with gzip.open(f"/usr/share/datasets/fashion-mnist/{name}-ubyte.gz") as file:
+    with gzip.open(f"{DATA}/{name}-ubyte.gz") as file:
         return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8, offset=header).view(-1, *shape)
 
 

@@ -112,6 +112,20 @@ TEST(LocalProblemsTest, RefusesWhatOnlyPodsCanDo) {
   EXPECT_THAT(fields, testing::ElementsAre("spec.workers.colocatedServer", "spec.suspend"));
 }
 
+TEST(LocalProblemsTest, AWorkerHasAtMostTheGpusOfThisMachine) {
+  TrainingJob job;
+  job.spec.command = {"train"};
+  job.spec.workers.gpus_per_worker = 2;
+
+  EXPECT_THAT(LocalProblems(job, 0), testing::IsEmpty());
+  EXPECT_THAT(LocalProblems(job, 2), testing::IsEmpty());
+  EXPECT_THAT(LocallyIgnoredFields(job, 2), testing::IsEmpty());
+  const std::vector<ManifestProblem> problems = LocalProblems(job, 1);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(ToString(problems.front()),
+            "spec.workers.gpusPerWorker: this machine shows 1 GPU: must be at most that, is 2");
+}
+
 TEST(LocalProblemsTest, TakesGatedSteps) {
   TrainingJob job;
   job.spec.command = {"train"};

@@ -33,6 +33,21 @@ TrainingJob Job() {
   return job;
 }
 
+TEST(RoleCommandsTest, AWorkerSeesItsOwnGpus) {
+  LaunchOptions options = Options();
+  options.gpus = {"4", "5", "6", "7"};
+  TrainingJob job = Job();
+  job.spec.workers.gpus_per_worker = 2;
+
+  const absl::StatusOr<ProcessSpec> worker = WorkerProcess(options, job, 1, "127.0.0.1:1");
+  job.spec.workers.gpus_per_worker = 0;
+  const absl::StatusOr<ProcessSpec> other = WorkerProcess(options, job, 1, "127.0.0.1:1");
+
+  ASSERT_TRUE(worker.ok() && other.ok());
+  EXPECT_THAT(worker->environment, Contains(Pair("CUDA_VISIBLE_DEVICES", "6,7")));
+  EXPECT_THAT(other->environment, Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));
+}
+
 // Members and an open status page look for it there.
 TEST(RoleCommandsTest, ASuccessorListensWhereItsPredecessorDid) {
   const ProcessSpec spec =
